@@ -1,0 +1,23 @@
+"""Sparse, learnable output activations: SharMiX and the maps it contains, their losses and their exact derivatives."""
+
+from sharmix.activations import Activation
+from sharmix.alpha_relu import alpha_relu, alpha_relu_loss
+from sharmix.entropy import sharma_mittal_entropy
+from sharmix.losses import fenchel_young_loss
+from sharmix.maps import entmax, sharmix, sparsemax
+from sharmix.registry import available_activations, build_activation
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Activation",
+    "alpha_relu",
+    "alpha_relu_loss",
+    "available_activations",
+    "build_activation",
+    "entmax",
+    "fenchel_young_loss",
+    "sharma_mittal_entropy",
+    "sharmix",
+    "sparsemax",
+]

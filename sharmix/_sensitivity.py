@@ -1,0 +1,90 @@
+"""How the Sharma–Mittal map's output answers small changes of its arguments, in closed form (`math` section 4).
+
+Everything is a function of the output p alone, with δ = q − 1. The forms of `math` section 4 divide by δ; the same
+quantities are written here through the entropies of p and of its escort distribution of order 2 − q,
+
+    Uᵢ = log pᵢ + R_{2−q}      âᵢ = pᵢ e^{−δUᵢ} = pᵢ^{2−q}/Σ pⱼ^{2−q}      ṽᵢ = (pᵢ − âᵢ)/δ
+    tᵢ = log pᵢ + R_q          ρᵢ = (e^{δtᵢ} − 1)/δ                        Q  = Σ ṽᵢρᵢ
+
+none of which loses digits as q → 1. They are ordinary differentiable operations, so second derivatives follow.
+"""
+
+import torch
+from torch import Tensor
+
+from sharmix._series import expm1_ratio, expm1_ratio_slope, expm1_remainder
+from sharmix.entropy import renyi_entropy, sharma_mittal_of_renyi
+
+
+class Sensitivity:
+    """Derivatives of p and of the conjugate Ω* at one output.
+
+    Args:
+        p: the map's output, [..., classes].
+        q, r, temperature: the parameters that gave it, [..., 1].
+    """
+
+    def __init__(self, p: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> None:
+        self.p = p
+        self.delta = (q - 1).to(p.dtype)  # before rounding q itself, which would lose 1 + 1e-9
+        self.q, self.r, self.temperature = q.to(p.dtype), r.to(p.dtype), temperature.to(p.dtype)
+        # Outside the support every term below carries a factor p = 0; any finite logarithm will do.
+        self.log_p = torch.where(p > 0, p, p.amax(-1, keepdim=True)).log()
+        self.renyi = renyi_entropy(p, self.log_p, self.delta)
+        self.escort_log = self.log_p + renyi_entropy(p, self.log_p, -self.delta)
+        self.spread = p * self.escort_log * expm1_ratio(-self.delta * self.escort_log)
+        self.log_ratio = self.log_p + self.renyi
+        self.tilt = self.log_ratio * expm1_ratio(self.delta * self.log_ratio)
+        self.feedback = (self.r - self.q) * self.q
+        self.stiffness = 1 + self.feedback * (self.spread * self.tilt).sum(-1, keepdim=True)
+
+    def logit_product(self, direction: Tensor) -> Tensor:
+        """(∂p/∂z) u = (A/T) [â∘u − â(â·u)] − (κ'/(S T)) ṽ(ṽ·u),  κ' = (r−q)q/(1 + (r−q)qQ);  ∂p/∂z is symmetric.
+
+        A = Σ pᵢ^{2−q} and S = Σ pᵢ^q; T = T₀ exp((q−r) R_q) is the self-consistent temperature.
+        """
+        escort = self.p * (-self.delta * self.escort_log).exp()
+        centred = escort * (direction - (escort * direction).sum(-1, keepdim=True))
+        log_escort_sum = self.delta * (self.escort_log - self.log_p)
+        along = (self.spread * direction).sum(-1, keepdim=True)
+        rank_one = self.feedback / self.stiffness * (self.delta * self.renyi).exp() * along * self.spread
+        heat = self.temperature * ((self.q - self.r) * self.renyi).exp()
+        return (log_escort_sum.exp() * centred - rank_one) / heat
+
+    def wrt_q(self) -> Tensor:
+        """∂p/∂q = −ṽ [R_q − H₁ − (r−q)(∂R_q/∂q + q Σ pρξ)]/(1 + (r−q)qQ) − p∘(ξ − E_p ξ).
+
+        ξᵢ = (e^{−δUᵢ} − 1 + δUᵢ)/δ²; H₁ is Shannon's entropy.
+        """
+        curvature = self.escort_log**2 * expm1_remainder(-self.delta * self.escort_log)
+        weighted = self.p * curvature
+        shannon = -(self.p * self.log_p).sum(-1, keepdim=True)
+        response = self._renyi_slope() + self.q * (weighted * self.tilt).sum(-1, keepdim=True)
+        heating = (self.renyi - shannon - (self.r - self.q) * response) / self.stiffness
+        return self.p * weighted.sum(-1, keepdim=True) - weighted - heating * self.spread
+
+    def wrt_r(self) -> Tensor:
+        """∂p/∂r = ṽ R_q/(1 + (r−q)qQ)."""
+        return self.spread * self.renyi / self.stiffness
+
+    def wrt_temperature(self) -> Tensor:
+        """∂p/∂T₀ = −ṽ/(T₀ (1 + (r−q)qQ))."""
+        return -self.spread / self.temperature / self.stiffness
+
+    def conjugate_wrt_q(self) -> Tensor:
+        """∂Ω*/∂q = T₀ ∂(H_{q,r}(p)/q)/∂q at fixed p (envelope theorem), [..., 1]."""
+        entropy = sharma_mittal_of_renyi(self.renyi, self.r)
+        entropy_slope = ((1 - self.r) * self.renyi).exp() * self._renyi_slope()
+        return self.temperature * (entropy_slope - entropy / self.q) / self.q
+
+    def conjugate_wrt_r(self) -> Tensor:
+        """∂Ω*/∂r = (T₀/q) ∂H_{q,r}(p)/∂r at fixed p, [..., 1]."""
+        return -self.temperature / self.q * self.renyi**2 * expm1_ratio_slope((1 - self.r) * self.renyi)
+
+    def conjugate_wrt_temperature(self) -> Tensor:
+        """∂Ω*/∂T₀ = H_{q,r}(p)/q, [..., 1]."""
+        return sharma_mittal_of_renyi(self.renyi, self.r) / self.q
+
+    def _renyi_slope(self) -> Tensor:
+        """∂R_q/∂q at fixed p: −KL(escort of order q ‖ p)/δ², every term of one sign."""
+        return -(self.p * self.log_ratio**2 * expm1_ratio_slope(self.delta * self.log_ratio)).sum(-1, keepdim=True)

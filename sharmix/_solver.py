@@ -1,0 +1,198 @@
+"""The one scalar equation behind the Sharma–Mittal map (`math` section 2), solved for every row at once.
+
+For logits x ≤ 0 whose largest is 0, each scale s = eʸ gives a distribution,
+
+    wᵢ = (1 + (q−1) xᵢ/s)₊        pᵢ = wᵢ^{1/(q−1)} / W        W = Σ wᵢ^{1/(q−1)}
+
+and p is stationary for the map's objective where
+
+    g(y) = y + (q−1) log W − log T₀ + (r−q) R_q(p) = 0.
+
+Everything here is float64 and free of autograd: the map's derivatives are closed forms of its output.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sharmix._series import expm1_ratio
+
+_STEP_TOLERANCE = 1e-12  # Newton doubles the digits: the step after one this small is below rounding
+_MAXIMUM_STEPS = 100  # bisection alone needs about 60
+_BRACKET_MARGIN = 1e-3  # the bracket is exact up to rounding, and a root may lie on its end
+_GRID_POINTS = 128  # scales tried where the objective may have several maxima
+_CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
+_CHUNK_ELEMENTS = 1 << 21  # 16 MiB of float64: larger temporaries are mapped and unmapped at each use
+
+
+@dataclass
+class _Equation:
+    """Rows of x [rows, classes] with their parameters, each [rows, 1]."""
+
+    x: Tensor
+    q: Tensor
+    r: Tensor
+    temperature: Tensor
+
+    def select(self, rows: Tensor | slice) -> "_Equation":
+        return _Equation(self.x[rows], self.q[rows], self.r[rows], self.temperature[rows])
+
+    def bracket(self) -> tuple[Tensor, Tensor]:
+        """Values of y with g < 0 and g > 0, from 0 ≤ log W ≤ log N and 0 ≤ R_q ≤ log N."""
+        most = math.log(self.x.shape[-1])
+        middle, gap = self.temperature.log(), (self.r - self.q) * most
+        low = middle - (self.q - 1) * most - gap.clamp_min(0) - _BRACKET_MARGIN
+        high = middle - gap.clamp_max(0) + _BRACKET_MARGIN
+        return low, high
+
+
+@dataclass
+class _Solution:
+    """What one y [rows, 1] gives: its distribution, that one's Rényi entropy, and g with its slope."""
+
+    probabilities: Tensor
+    mean: Tensor  # E_p[x/s]
+    renyi: Tensor
+    residual: Tensor
+    slope: Tensor
+
+    def objective(self, equation: _Equation, y: Tensor) -> Tensor:
+        """p·x + (T₀/q) H_{q,r}(p), the quantity the map maximises; ≥ 0, its value at the largest logit."""
+        entropy = self.renyi * expm1_ratio((1 - equation.r) * self.renyi)
+        return (self.mean * y.exp() + equation.temperature / equation.q * entropy).clamp_min(0)
+
+
+def _deformed_log(v: Tensor, delta: Tensor) -> Tensor:
+    """log(1 + δv)/δ, v at δ = 0, −∞ where 1 + δv ≤ 0."""
+    limit = delta == 0
+    return torch.where(limit, v, torch.log1p((delta * v).clamp_min(-1)) / torch.where(limit, 1, delta))
+
+
+def _evaluate(equation: _Equation, y: Tensor) -> _Solution:
+    delta, gap = equation.q - 1, equation.r - equation.q
+    v = equation.x * (-y).exp()
+    weights = _deformed_log(v, delta).exp()
+    total = weights.sum(-1, keepdim=True)
+    p = weights / total
+    v = torch.where(p > 0, v, 0)
+    mean = (p * v).sum(-1, keepdim=True)
+    log_total = total.log()
+    renyi = log_total - _deformed_log(mean, delta)
+    residual = y + delta * log_total - equation.temperature.log() + gap * renyi
+
+    # d log wᵢ^{1/δ} / dy = −vᵢ/(1 + δvᵢ)
+    spread = p * torch.where(p > 0, -v / (1 + delta * v), 0)
+    log_total_slope = spread.sum(-1, keepdim=True)
+    mean_slope = (spread * v).sum(-1, keepdim=True) - log_total_slope * mean - mean
+    renyi_slope = log_total_slope - mean_slope / (1 + delta * mean)
+    slope = 1 + delta * log_total_slope + gap * renyi_slope
+    return _Solution(p, mean, renyi, residual, slope)
+
+
+def _newton(equation: _Equation, low: Tensor, high: Tensor) -> Tensor:
+    """The root of g between `low` (g < 0) and `high` (g > 0), by Newton's method kept inside the bracket.
+
+    A step that leaves the bracket, or is longer than half the one before, is replaced by bisection: each step then
+    halves the bracket or the step. Steps within the tolerance are rounding, and taken as they come.
+    """
+    y = torch.maximum(low, torch.minimum(high, equation.temperature.log()))
+    previous = high - low
+    for _ in range(_MAXIMUM_STEPS):
+        solution = _evaluate(equation, y)
+        low = torch.where(solution.residual < 0, y, low)
+        high = torch.where(solution.residual > 0, y, high)
+        newton = y - solution.residual / solution.slope
+        shortened = (newton - y).abs() <= (previous / 2).clamp_min(_STEP_TOLERANCE)
+        trusted = (newton >= low) & (newton <= high) & shortened
+        following = torch.where(trusted, newton, (low + high) / 2)
+        previous = (following - y).abs()
+        y = following
+        if not (previous > _STEP_TOLERANCE).any():  # written so that a NaN row counts as settled
+            break
+    return y
+
+
+def _global_maximum(equation: _Equation) -> Tensor:
+    """The y of the largest objective: every upward crossing of g on a grid of the bracket, refined and compared."""
+    low, high = equation.bracket()
+    grid = low + (high - low) * torch.linspace(0, 1, _GRID_POINTS, dtype=low.dtype, device=low.device)
+    rows_per_chunk = max(1, _CHUNK_ELEMENTS // (_GRID_POINTS * equation.x.shape[-1]))
+    residuals = [
+        _residuals_on_grid(equation.select(slice(start, start + rows_per_chunk)), grid[start : start + rows_per_chunk])
+        for start in range(0, len(grid), rows_per_chunk)
+    ]
+    residual = torch.cat(residuals) if residuals else grid
+    rows, cells = torch.nonzero((residual[:, :-1] < 0) & (residual[:, 1:] >= 0), as_tuple=True)
+
+    candidates = equation.select(rows)
+    y = _newton(candidates, grid[rows, cells, None], grid[rows, cells + 1, None])
+    objective = _evaluate(candidates, y).objective(candidates, y).squeeze(-1)
+
+    best = objective.new_full((len(grid),), -math.inf).scatter_reduce(0, rows, objective, "amax")
+    first = torch.arange(len(rows), device=rows.device).masked_fill(objective < best[rows], len(rows))
+    winner = first.new_full((len(grid),), len(rows)).scatter_reduce(0, rows, first, "amin")
+    # A row without a crossing has a NaN among its logits; any y gives its NaN.
+    return torch.cat([y, y.new_zeros(1, 1)])[winner]
+
+
+def _residuals_on_grid(equation: _Equation, grid: Tensor) -> Tensor:
+    """g at every grid point, [rows, points]."""
+    rows, points = grid.shape
+    repeated = equation.select(torch.arange(rows, device=grid.device).repeat_interleave(points))
+    return _evaluate(repeated, grid.reshape(-1, 1)).residual.reshape(rows, points)
+
+
+def _is_concave(q: Tensor, r: Tensor) -> Tensor:
+    """Whether the objective has one maximum for every row of logits: r ≥ 2 − 1/q (`math` section 3)."""
+    return r >= 2 - 1 / q - _CONCAVITY_TOLERANCE
+
+
+@torch.library.custom_op("sharmix::solve", mutates_args=())
+def solve(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str) -> tuple[Tensor, Tensor]:
+    """The Sharma–Mittal map and its convex conjugate, for logits whose largest is 0.
+
+    Args:
+        x: logits minus their maximum, [..., classes].
+        q, r, temperature: [..., 1], in their allowed ranges.
+        nonconcave: `global` or `error`, for rows with r < 2 − 1/q.
+
+    Returns:
+        p* [..., classes] and Ω*(x) = p*·x + (T₀/q) H_{q,r}(p*) [...], in the dtype of x.
+
+    Raises:
+        ValueError: a row lies outside the concave region and `nonconcave` is `error`.
+    """
+    columns = [parameter.double().reshape(-1, 1) for parameter in (q, r, temperature)]
+    equation = _Equation(x.double().reshape(-1, x.shape[-1]), *columns)
+    concave = _is_concave(equation.q, equation.r).squeeze(-1)
+    y = torch.zeros_like(equation.q)
+    if concave.all():
+        y = _newton(equation, *equation.bracket())
+    elif nonconcave == "error":
+        q_value, r_value = equation.q[~concave][0].item(), equation.r[~concave][0].item()
+        raise ValueError(
+            f"(q, r) = ({q_value:g}, {r_value:g}) lies outside the concave region r >= 2 - 1/q = {2 - 1 / q_value:g}, "
+            "where the map may jump; raise r, or ask for nonconcave='global'"
+        )
+    else:
+        y[concave] = _newton(equation.select(concave), *equation.select(concave).bracket())
+        y[~concave] = _global_maximum(equation.select(~concave))
+    solution = _evaluate(equation, y)
+    conjugate = solution.objective(equation, y)
+    return solution.probabilities.to(x.dtype).reshape(x.shape), conjugate.to(x.dtype).reshape(x.shape[:-1])
+
+
+@solve.register_fake
+def _(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), x.new_empty(x.shape[:-1])
+
+
+@solve.register_vmap
+def _(info, in_dims, x, q, r, temperature, nonconcave):  # type: ignore[no-untyped-def]
+    tensors = [
+        tensor.expand(info.batch_size, *tensor.shape) if batched is None else tensor.movedim(batched, 0)
+        for tensor, batched in zip((x, q, r, temperature), in_dims, strict=False)
+    ]
+    return solve(*tensors, nonconcave), (0, 0)

@@ -1,0 +1,162 @@
+"""Fenchel–Young losses: the loss that belongs to a map, with gradient p − y."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from sharmix._arguments import Parameter, checked_classes, checked_distribution, entropy_parameters, float_tensor
+from sharmix.entropy import sharma_mittal_entropy
+from sharmix.maps import Nonconcave, map_and_conjugate, shifted
+
+Reduction = Literal["none", "mean", "sum"]
+
+
+def fenchel_young_loss(
+    logits: Tensor,
+    targets: Tensor,
+    q: Parameter = 1.25,
+    r: Parameter = 1.5,
+    temperature: Parameter = 1.0,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: Reduction = "mean",
+    nonconcave: Nonconcave = "global",
+) -> Tensor:
+    """The Fenchel–Young loss of the Sharma–Mittal map.
+
+        L(z, y) = p*·z + (T₀/q) H_{q,r}(p*) − z·y − (T₀/q) H_{q,r}(y),     p* = sharmix(z, q, r, T₀)
+
+    L ≥ 0, and L = 0 exactly where p* = y. Its gradient with respect to the logits is p* − y, and with respect to q, r
+    and T₀ that of T₀ H_{q,r}/q at p* less that at y (envelope theorem). (1, 1) is cross-entropy less the entropy of y.
+
+    Args:
+        logits: z, [..., classes], floating point; half precision is computed, and the loss returned, in float32.
+        targets: y, class indices [...] of an integer type, or probabilities shaped like the logits.
+        q, r, temperature: numbers or tensors that broadcast against the logits with size 1 in the last dimension.
+        ignore_index: class index of rows that count for nothing, neither in the loss nor in the mean.
+        label_smoothing: ε in [0, 1]; y becomes (1 − ε) y + ε/classes.
+        reduction: `none` (a loss a row), `mean` over the rows not ignored (0 if there is none), or `sum`.
+        nonconcave: as for `sharmix`.
+
+    Returns:
+        The loss, a scalar or [...].
+
+    Raises:
+        TypeError: logits or targets of the wrong kind.
+        ValueError: a value, label or shape that is not allowed.
+
+    Source: Blondel, Martins and Niculae (2020); `math` section 5. The SharMiX paper's appendix B.1 misses −z·y.
+    """
+    z = float_tensor(logits, "logits", -1)
+    parameters = entropy_parameters(z, -1, q=q, r=r, temperature=temperature)
+
+    def conjugate(x: Tensor) -> Tensor:
+        return map_and_conjugate(x, parameters, nonconcave)[1]
+
+    def entropy(y: Tensor) -> Tensor:
+        return temperature_over_q(q, temperature) * sharma_mittal_entropy(y, q, r)
+
+    return fenchel_young(shifted(z), targets, conjugate, entropy, ignore_index, label_smoothing, reduction)
+
+
+def temperature_over_q(q: Parameter, temperature: Parameter) -> Parameter:
+    """T₀/q, the weight of the entropy in the map's objective, without the dimension that held the classes."""
+    ratio = temperature / q
+    return ratio.squeeze(-1) if isinstance(ratio, Tensor) and ratio.dim() else ratio
+
+
+def fenchel_young(
+    logits: Tensor,
+    targets: Tensor,
+    conjugate: Callable[[Tensor], Tensor],
+    entropy: Callable[[Tensor], Tensor],
+    ignore_index: int,
+    label_smoothing: float,
+    reduction: Reduction,
+) -> Tensor:
+    """L(z, y) = Ω*(z) − z·y + Ω(y) for any regulariser Ω, given by its conjugate and its entropy −Ω.
+
+    Args:
+        logits: z, [..., classes], float32 or float64.
+        targets: class indices [...] or probabilities [..., classes].
+        conjugate: Ω*, from [..., classes] to [...]; its gradient is the map.
+        entropy: −Ω, likewise; it does not depend on the order of the classes.
+        ignore_index, label_smoothing, reduction: as for `fenchel_young_loss`.
+
+    Returns:
+        The loss, a scalar or [...].
+
+    Raises:
+        TypeError, ValueError: as for `fenchel_young_loss`.
+    """
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"label_smoothing={label_smoothing!r} is not allowed; it must be between 0 and 1")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"reduction={reduction!r} is not allowed; it must be 'none', 'mean' or 'sum'")
+    if targets.is_floating_point():
+        loss = _soft_loss(logits, targets, conjugate, entropy, label_smoothing)
+        counted = torch.ones_like(loss, dtype=torch.bool)
+    else:
+        loss, counted = _index_loss(logits, targets, conjugate, entropy, ignore_index, label_smoothing)
+    # Rounding can leave a loss of −1e-17 at p = y; its value is 0 there, its gradient stays.
+    loss = torch.where(loss.detach() < 0, loss - loss.detach(), loss)
+    return reduced(loss, counted, reduction)
+
+
+def reduced(rows: Tensor, counted: Tensor, reduction: Reduction) -> Tensor:
+    """The rows themselves, their sum, or their mean over the rows counted (0 if there is none)."""
+    if reduction == "none":
+        return rows
+    return rows.sum() if reduction == "sum" else rows.sum() / counted.sum().clamp_min(1)
+
+
+def _soft_loss(
+    logits: Tensor,
+    targets: Tensor,
+    conjugate: Callable[[Tensor], Tensor],
+    entropy: Callable[[Tensor], Tensor],
+    label_smoothing: float,
+) -> Tensor:
+    if targets.shape != logits.shape:
+        raise ValueError(
+            f"soft targets of shape {tuple(targets.shape)} do not match logits of shape {tuple(logits.shape)}; "
+            "they must be equal (class indices are of an integer type)"
+        )
+    valid = checked_distribution(targets)
+    y = targets.to(logits.dtype)
+    y = (1 - label_smoothing) * y + label_smoothing / logits.shape[-1]
+    # −∞ is harmless on a class that is no target
+    agreement = (torch.where(y > 0, logits, 0) * y).sum(-1)
+    return (conjugate(logits) - agreement - entropy(y)) * valid
+
+
+def _index_loss(
+    logits: Tensor,
+    targets: Tensor,
+    conjugate: Callable[[Tensor], Tensor],
+    entropy: Callable[[Tensor], Tensor],
+    ignore_index: int,
+    label_smoothing: float,
+) -> tuple[Tensor, Tensor]:
+    """The loss of each row, 0 where ignored, and which rows count."""
+    if targets.dtype == torch.bool or targets.is_complex():
+        raise TypeError(f"targets must be class indices of an integer type or probabilities, got {targets.dtype}")
+    if targets.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"class indices of shape {tuple(targets.shape)} do not match logits of shape {tuple(logits.shape)}; "
+            f"they must be of shape {tuple(logits.shape[:-1])}"
+        )
+    classes = logits.shape[-1]
+    indices = checked_classes(targets, classes, ignore_index)
+    counted = targets != ignore_index
+    logits = torch.where(counted.unsqueeze(-1), logits, 0)  # what an ignored row holds, even NaN, must not matter
+    agreement = logits.gather(-1, indices.unsqueeze(-1)).squeeze(-1)
+    target_row = logits.new_ones(1)  # a one-hot target: classes of probability 0 add nothing to its entropy
+    if label_smoothing > 0:
+        agreement = (1 - label_smoothing) * agreement + label_smoothing * logits.mean(-1)
+        target_row = logits.new_full((classes,), label_smoothing / classes)
+        target_row[0] += 1 - label_smoothing
+    loss = conjugate(logits) - agreement - entropy(target_row)
+    return torch.where(counted, loss, 0), counted

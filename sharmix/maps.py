@@ -1,0 +1,177 @@
+"""SharMiX and the maps it contains: sparsemax, α-entmax and softmax."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from sharmix._arguments import Parameter, entropy_parameters, float_tensor
+from sharmix._sensitivity import Sensitivity
+from sharmix._solver import solve
+
+Nonconcave = Literal["global", "error"]
+
+
+def sharmix(
+    logits: Tensor,
+    q: Parameter = 1.25,
+    r: Parameter = 1.5,
+    temperature: Parameter = 1.0,
+    dim: int = -1,
+    nonconcave: Nonconcave = "global",
+) -> Tensor:
+    """The Sharma–Mittal map.
+
+        p* = argmax over the simplex of  p·z + (T₀/q) H_{q,r}(p)
+
+    It is α-entmax with α = q whose temperature is set by its own output's entropy, T = T₀ exp((q − r) R_q(p*)).
+    r = q is α-entmax, (2, 2) sparsemax, (1, 1) softmax, all exactly.
+
+    Args:
+        logits: z, floating point, of any shape. −inf gets probability 0; a row with a NaN, or with nothing but −inf,
+            is NaN. Half precision is computed in float32.
+        q: q ≥ 1, sparser as it grows; a number or a tensor that broadcasts with size 1 along `dim`.
+        r: r > 0, sharper as it grows; likewise.
+        temperature: T₀ > 0, in units of the logits; likewise.
+        dim: the dimension that holds the classes.
+        nonconcave: for r < 2 − 1/q, where the objective can have several maxima and the map can jump: `global`
+            returns the highest of the maxima found on a grid of 128 scales, `error` raises.
+
+    Returns:
+        p*, shaped like `logits` and of their dtype. Derivatives of every order with respect to logits, q, r and
+        temperature are exact.
+
+    Raises:
+        TypeError: the logits are not floating-point numbers.
+        ValueError: a parameter's value or shape is not allowed, or `nonconcave="error"` and r < 2 − 1/q.
+
+    Source: the SharMiX paper's Eq. (2); solved in `math` section 2.
+    """
+    z = float_tensor(logits, "logits", dim)
+    parameters = entropy_parameters(z, dim, q=q, r=r, temperature=temperature)
+    probabilities, _ = map_and_conjugate(shifted(z.movedim(dim, -1)), parameters, nonconcave)
+    return probabilities.movedim(-1, dim).to(logits.dtype)
+
+
+def entmax(logits: Tensor, alpha: Parameter = 1.5, dim: int = -1) -> Tensor:
+    """α-entmax: argmax over the simplex of p·z + (1 − Σ pᵢ^α)/(α(α − 1)), softmax at α = 1.
+
+    Args:
+        logits: as for `sharmix`.
+        alpha: α ≥ 1, a number or a tensor that broadcasts with size 1 along `dim`.
+        dim: the dimension that holds the classes.
+
+    Returns:
+        Probabilities, shaped like `logits`.
+
+    Raises:
+        TypeError, ValueError: as for `sharmix`.
+
+    Source: Peters, Niculae and Martins (2019); SharMiX at q = r = α.
+    """
+    z = float_tensor(logits, "logits", dim)
+    (checked,) = entropy_parameters(z, dim, alpha=alpha)
+    order = checked.movedim(-1, dim)
+    return sharmix(logits, q=order, r=order, dim=dim)
+
+
+def sparsemax(logits: Tensor, dim: int = -1) -> Tensor:
+    """Sparsemax: the point of the simplex nearest to the logits, argmin of ‖p − z‖².
+
+    Args:
+        logits: as for `sharmix`.
+        dim: the dimension that holds the classes.
+
+    Returns:
+        Probabilities, shaped like `logits`.
+
+    Raises:
+        TypeError, ValueError: as for `sharmix`.
+
+    Source: Martins and Astudillo (2016); SharMiX at q = r = 2.
+    """
+    return sharmix(logits, q=2.0, r=2.0, dim=dim)
+
+
+def shifted(logits: Tensor) -> Tensor:
+    """Logits minus their row's maximum; no output depends on that constant, so no gradient flows through it."""
+    return logits - logits.detach().amax(-1, keepdim=True)
+
+
+def map_and_conjugate(x: Tensor, parameters: Sequence[Tensor], nonconcave: Nonconcave) -> tuple[Tensor, Tensor]:
+    """p* and Ω*(x) = max_p p·x + (T₀/q) H_{q,r}(p), for logits x [..., classes] whose largest is 0.
+
+    `parameters` are q, r and T₀, each [..., 1].
+
+    Differentiable to any order; one tensor as large as the logits, p*, is kept for the backward pass.
+    """
+    if nonconcave not in ("global", "error"):
+        raise ValueError(f"nonconcave={nonconcave!r} is not allowed; it must be 'global' or 'error'")
+    # A compiler cannot trace through a function that brings a forward-mode rule, and needs none.
+    function = _SharmaMittal if torch.compiler.is_compiling() else _SharmaMittalWithForwardMode
+    probabilities, conjugate = function.apply(x, *parameters, nonconcave)
+    return probabilities, conjugate
+
+
+class _SharmaMittal(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str) -> tuple[Tensor, Tensor]:
+        probabilities, conjugate = solve(x, q, r, temperature, nonconcave)
+        return probabilities, conjugate
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        _, q, r, temperature, _ = inputs
+        ctx.save_for_backward(output[0], q, r, temperature)
+        ctx.save_for_forward(output[0], q, r, temperature)
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        grad_p, grad_conjugate = grads
+        at = Sensitivity(*ctx.saved_tensors)
+        wanted = ctx.needs_input_grad
+
+        def pull(grad_of_p: Tensor | None, grad_of_conjugate: Tensor | None) -> Tensor | None:
+            if grad_of_p is None or grad_of_conjugate is None:
+                return grad_of_p if grad_of_conjugate is None else grad_of_conjugate
+            return grad_of_p + grad_of_conjugate
+
+        def through_p(sensitivity: Tensor) -> Tensor | None:
+            return None if grad_p is None else (grad_p * sensitivity).sum(-1, keepdim=True)
+
+        def through_conjugate(sensitivity: Tensor) -> Tensor | None:
+            return None if grad_conjugate is None else grad_conjugate.unsqueeze(-1) * sensitivity
+
+        grad_x = grad_q = grad_r = grad_temperature = None
+        if wanted[0]:
+            grad_x = pull(None if grad_p is None else at.logit_product(grad_p), through_conjugate(at.p))
+        if wanted[1]:
+            grad_q = pull(through_p(at.wrt_q()), through_conjugate(at.conjugate_wrt_q()))
+        if wanted[2]:
+            grad_r = pull(through_p(at.wrt_r()), through_conjugate(at.conjugate_wrt_r()))
+        if wanted[3]:
+            grad_temperature = pull(through_p(at.wrt_temperature()), through_conjugate(at.conjugate_wrt_temperature()))
+        return grad_x, grad_q, grad_r, grad_temperature, None
+
+
+class _SharmaMittalWithForwardMode(_SharmaMittal):
+    @staticmethod
+    def jvp(ctx: Any, x: Tensor | None, *parameters: Tensor | None) -> tuple[Tensor, Tensor]:
+        at = Sensitivity(*ctx.saved_tensors)
+        p, conjugate = torch.zeros_like(at.p), torch.zeros_like(at.p[..., :1])
+        if x is not None:
+            p, conjugate = at.logit_product(x), (at.p * x).sum(-1, keepdim=True)
+        slopes = (
+            (at.wrt_q, at.conjugate_wrt_q),
+            (at.wrt_r, at.conjugate_wrt_r),
+            (at.wrt_temperature, at.conjugate_wrt_temperature),
+        )
+        for tangent, (wrt, conjugate_wrt) in zip(parameters, slopes, strict=False):  # the last input is no tensor
+            if tangent is not None:
+                tangent = tangent.to(at.p.dtype)
+                p, conjugate = p + wrt() * tangent, conjugate + conjugate_wrt() * tangent
+        return p, conjugate.squeeze(-1)

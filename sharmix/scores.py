@@ -1,0 +1,50 @@
+"""Proper scores of the probabilities themselves, which are comparable between entropies where their losses are not."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from sharmix._arguments import checked_classes
+from sharmix.losses import Reduction, reduced
+
+
+def proper_score(
+    kind: Literal["brier", "log"],
+    map: Callable[[Tensor], Tensor],
+    logits: Tensor,
+    targets: Tensor,
+    ignore_index: int,
+    reduction: Reduction,
+) -> Tensor:
+    """The Brier score Σ (pᵢ − yᵢ)², or the log score −Σ yᵢ log pᵢ, of p = map(logits).
+
+    Args:
+        kind: `brier`, or `log`, which leaves out the rows that give a target class probability 0.
+        map: from [..., classes] to [..., classes].
+        logits: [..., classes].
+        targets: class indices [...] or probabilities [..., classes].
+        ignore_index: class index of rows that count for nothing.
+        reduction: over the rows that are not left out.
+
+    Returns:
+        A scalar or [...].
+    """
+    y, counted = _probability_targets(logits, targets, ignore_index)
+    p = map(torch.where(counted.unsqueeze(-1), logits, 0))
+    if kind == "brier":
+        rows = (p - y).square().sum(-1)
+    else:
+        counted = counted & ((p > 0) | (y == 0)).all(-1)
+        rows = -(y * torch.where(p > 0, p, 1).log()).sum(-1)
+    return reduced(torch.where(counted, rows, 0), counted, reduction)
+
+
+def _probability_targets(logits: Tensor, targets: Tensor, ignore_index: int) -> tuple[Tensor, Tensor]:
+    """The targets as probabilities [..., classes], and which rows count."""
+    if targets.is_floating_point():
+        return targets, torch.ones(targets.shape[:-1], dtype=torch.bool, device=targets.device)
+    indices = checked_classes(targets, logits.shape[-1], ignore_index)
+    one_hot = torch.zeros_like(logits).scatter(-1, indices.unsqueeze(-1), 1)
+    return one_hot, targets != ignore_index
