@@ -16,8 +16,8 @@ from sharmix._series import expm1_ratio, expm1_ratio_slope, expm1_remainder
 from sharmix.entropy import renyi_entropy, sharma_mittal_of_renyi
 
 
-class Sensitivity:
-    """Derivatives of p and of the conjugate Ω* at one output.
+class ConjugateSensitivity:
+    """Derivatives of Ω*(z) = max_p p·z + (T₀/q) H_{q,r}(p) at fixed p (envelope theorem); that by z is p itself.
 
     Args:
         p: the map's output, [..., classes].
@@ -31,9 +31,34 @@ class Sensitivity:
         # Outside the support every term below carries a factor p = 0; any finite logarithm will do.
         self.log_p = torch.where(p > 0, p, p.amax(-1, keepdim=True)).log()
         self.renyi = renyi_entropy(p, self.log_p, self.delta)
+        self.log_ratio = self.log_p + self.renyi
+
+    def conjugate_wrt_q(self) -> Tensor:
+        """∂Ω*/∂q = T₀ ∂(H_{q,r}(p)/q)/∂q, [..., 1]."""
+        entropy = sharma_mittal_of_renyi(self.renyi, self.r)
+        entropy_slope = ((1 - self.r) * self.renyi).exp() * self.renyi_slope()
+        return self.temperature * (entropy_slope - entropy / self.q) / self.q
+
+    def conjugate_wrt_r(self) -> Tensor:
+        """∂Ω*/∂r = (T₀/q) ∂H_{q,r}(p)/∂r, [..., 1]."""
+        return -self.temperature / self.q * self.renyi**2 * expm1_ratio_slope((1 - self.r) * self.renyi)
+
+    def conjugate_wrt_temperature(self) -> Tensor:
+        """∂Ω*/∂T₀ = H_{q,r}(p)/q, [..., 1]."""
+        return sharma_mittal_of_renyi(self.renyi, self.r) / self.q
+
+    def renyi_slope(self) -> Tensor:
+        """∂R_q/∂q = −KL(escort of order q ‖ p)/δ², a sum of terms of one sign, [..., 1]."""
+        return -(self.p * self.log_ratio**2 * expm1_ratio_slope(self.delta * self.log_ratio)).sum(-1, keepdim=True)
+
+
+class MapSensitivity(ConjugateSensitivity):
+    """Derivatives of p as well."""
+
+    def __init__(self, p: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> None:
+        super().__init__(p, q, r, temperature)
         self.escort_log = self.log_p + renyi_entropy(p, self.log_p, -self.delta)
         self.spread = p * self.escort_log * expm1_ratio(-self.delta * self.escort_log)
-        self.log_ratio = self.log_p + self.renyi
         self.tilt = self.log_ratio * expm1_ratio(self.delta * self.log_ratio)
         self.feedback = (self.r - self.q) * self.q
         self.stiffness = 1 + self.feedback * (self.spread * self.tilt).sum(-1, keepdim=True)
@@ -59,7 +84,7 @@ class Sensitivity:
         curvature = self.escort_log**2 * expm1_remainder(-self.delta * self.escort_log)
         weighted = self.p * curvature
         shannon = -(self.p * self.log_p).sum(-1, keepdim=True)
-        response = self._renyi_slope() + self.q * (weighted * self.tilt).sum(-1, keepdim=True)
+        response = self.renyi_slope() + self.q * (weighted * self.tilt).sum(-1, keepdim=True)
         heating = (self.renyi - shannon - (self.r - self.q) * response) / self.stiffness
         return self.p * weighted.sum(-1, keepdim=True) - weighted - heating * self.spread
 
@@ -70,21 +95,3 @@ class Sensitivity:
     def wrt_temperature(self) -> Tensor:
         """∂p/∂T₀ = −ṽ/(T₀ (1 + (r−q)qQ))."""
         return -self.spread / self.temperature / self.stiffness
-
-    def conjugate_wrt_q(self) -> Tensor:
-        """∂Ω*/∂q = T₀ ∂(H_{q,r}(p)/q)/∂q at fixed p (envelope theorem), [..., 1]."""
-        entropy = sharma_mittal_of_renyi(self.renyi, self.r)
-        entropy_slope = ((1 - self.r) * self.renyi).exp() * self._renyi_slope()
-        return self.temperature * (entropy_slope - entropy / self.q) / self.q
-
-    def conjugate_wrt_r(self) -> Tensor:
-        """∂Ω*/∂r = (T₀/q) ∂H_{q,r}(p)/∂r at fixed p, [..., 1]."""
-        return -self.temperature / self.q * self.renyi**2 * expm1_ratio_slope((1 - self.r) * self.renyi)
-
-    def conjugate_wrt_temperature(self) -> Tensor:
-        """∂Ω*/∂T₀ = H_{q,r}(p)/q, [..., 1]."""
-        return sharma_mittal_of_renyi(self.renyi, self.r) / self.q
-
-    def _renyi_slope(self) -> Tensor:
-        """∂R_q/∂q at fixed p: −KL(escort of order q ‖ p)/δ², every term of one sign."""
-        return -(self.p * self.log_ratio**2 * expm1_ratio_slope(self.delta * self.log_ratio)).sum(-1, keepdim=True)

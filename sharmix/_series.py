@@ -9,20 +9,21 @@ import math
 import torch
 from torch import Tensor
 
-_EXPONENTIAL_TERMS = 20  # 1/20! < 2^-61: enough for |u| <= 1 and two derivatives
-_LOGARITHM_TERMS = 12  # z <= 1/9 where |u| <= 0.2: z^24 is far below 2^-53
+_SMALL = 0.5  # where the exponentials' series takes over: the quotients beyond lose no more than two bits
+_EXPONENTIAL_TERMS = {torch.float32: 9, torch.float64: 15}  # 0.5^n/n! is below half a unit of rounding
+_LOGARITHM_TERMS = {torch.float32: 5, torch.float64: 9}  # z^(2n) with z <= 1/9, likewise
 
 
 def expm1_ratio(u: Tensor) -> Tensor:
     """(eᵘ − 1)/u, and 1 at u = 0."""
-    small = u.abs() < 1
+    small = u.abs() < _SMALL
     large = torch.where(small, 1, u)
     return torch.where(small, _exponential_series(u, small, 1), torch.expm1(large) / large)
 
 
 def expm1_remainder(u: Tensor) -> Tensor:
     """(eᵘ − 1 − u)/u², and 1/2 at u = 0."""
-    small = u.abs() < 1
+    small = u.abs() < _SMALL
     large = torch.where(small, 1, u)
     quotient = (torch.expm1(large) - large) / large / large
     return torch.where(small, _exponential_series(u, small, 2), quotient)
@@ -44,7 +45,7 @@ def _exponential_series(u: Tensor, where: Tensor, order: int) -> Tensor:
     """Σⱼ uʲ/(j + order)! where asked, its value at 0 elsewhere."""
     u = torch.where(where, u, 0)
     total = torch.zeros_like(u)
-    for power in reversed(range(_EXPONENTIAL_TERMS)):
+    for power in reversed(range(_EXPONENTIAL_TERMS[u.dtype])):
         total = total * u + 1 / math.factorial(power + order)
     return total
 
@@ -52,7 +53,7 @@ def _exponential_series(u: Tensor, where: Tensor, order: int) -> Tensor:
 def _logarithm_series(u: Tensor) -> Tensor:
     """log(1 + u)/u = 2 artanh(z)/u with z = u/(2 + u)."""
     z = u / (2 + u)
-    total = torch.zeros_like(u)
-    for power in reversed(range(_LOGARITHM_TERMS)):
-        total = total * z * z + 1 / (2 * power + 1)
+    square, total = z * z, torch.zeros_like(u)
+    for power in reversed(range(_LOGARITHM_TERMS[u.dtype])):
+        total = total * square + 1 / (2 * power + 1)
     return 2 * total / (2 + u)

@@ -23,6 +23,7 @@ _STEP_TOLERANCE = 1e-12  # Newton doubles the digits: the step after one this sm
 _MAXIMUM_STEPS = 100  # bisection alone needs about 60
 _BRACKET_MARGIN = 1e-3  # the bracket is exact up to rounding, and a root may lie on its end
 _GRID_POINTS = 128  # scales tried where the objective may have several maxima
+_LEAST_DELTA = 1e-30  # stands for q = 1: log1p(δv)/δ is then v to the last digit, without a 0/0
 _CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
 _CHUNK_ELEMENTS = 1 << 21  # 16 MiB of float64: larger temporaries are mapped and unmapped at each use
 
@@ -64,26 +65,22 @@ class _Solution:
         return (self.mean * y.exp() + equation.temperature / equation.q * entropy).clamp_min(0)
 
 
-def _deformed_log(v: Tensor, delta: Tensor) -> Tensor:
-    """log(1 + δv)/δ, v at δ = 0, −∞ where 1 + δv ≤ 0."""
-    limit = delta == 0
-    return torch.where(limit, v, torch.log1p((delta * v).clamp_min(-1)) / torch.where(limit, 1, delta))
-
-
 def _evaluate(equation: _Equation, y: Tensor) -> _Solution:
-    delta, gap = equation.q - 1, equation.r - equation.q
+    delta, gap = (equation.q - 1).clamp_min(_LEAST_DELTA), equation.r - equation.q
     v = equation.x * (-y).exp()
-    weights = _deformed_log(v, delta).exp()
+    shrinkage = (delta * v).clamp_min(-1)
+    weights = (shrinkage.log1p() / delta).exp()
     total = weights.sum(-1, keepdim=True)
     p = weights / total
-    v = torch.where(p > 0, v, 0)
+    support = p > 0
+    v = torch.where(support, v, 0)
     mean = (p * v).sum(-1, keepdim=True)
     log_total = total.log()
-    renyi = log_total - _deformed_log(mean, delta)
+    renyi = log_total - (delta * mean).log1p() / delta
     residual = y + delta * log_total - equation.temperature.log() + gap * renyi
 
     # d log wᵢ^{1/δ} / dy = −vᵢ/(1 + δvᵢ)
-    spread = p * torch.where(p > 0, -v / (1 + delta * v), 0)
+    spread = p * v / torch.where(support, -1 - shrinkage, 1)
     log_total_slope = spread.sum(-1, keepdim=True)
     mean_slope = (spread * v).sum(-1, keepdim=True) - log_total_slope * mean - mean
     renyi_slope = log_total_slope - mean_slope / (1 + delta * mean)

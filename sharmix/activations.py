@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from sharmix._arguments import Parameter, entropy_parameters, float_tensor
 from sharmix.alpha_relu import alpha_relu, alpha_relu_conjugate, alpha_relu_entropy, mean_threshold
 from sharmix.entropy import sharma_mittal_entropy
-from sharmix.losses import Reduction, fenchel_young, fenchel_young_loss, temperature_over_q
-from sharmix.maps import Nonconcave, map_and_conjugate, sharmix, shifted
+from sharmix.losses import Reduction, fenchel_young, fenchel_young_loss, map_entropy
+from sharmix.maps import Nonconcave, entmax, map_and_conjugate, sharmix, shifted
 from sharmix.scores import proper_score
 
 Objective = Literal["fenchel_young", "brier", "log"]
@@ -61,7 +61,8 @@ class Activation(nn.Module, ABC):
         """The Fenchel–Young loss Ω*(z) − z·y + Ω(y), Ω = −entropy; arguments as for `fenchel_young_loss`."""
         z = float_tensor(logits, "logits", -1)
         z = shifted(z) if self.normalised else z
-        return fenchel_young(z, targets, self.conjugate, self.entropy, ignore_index, label_smoothing, reduction)
+        vertex = 0.0 if self.normalised else self.entropy(z.new_ones(1))
+        return fenchel_young(z, targets, self.conjugate, self.entropy, vertex, ignore_index, label_smoothing, reduction)
 
     def entropy_parameters(self) -> list[nn.Parameter]:
         """The learned parameters, for a learning rate of their own."""
@@ -105,8 +106,7 @@ class SharmaMittal(Activation):
         return sharmix(logits, q, r, self.temperature, nonconcave=self.nonconcave)
 
     def entropy(self, probabilities: Tensor) -> Tensor:
-        q, r = self.orders()
-        return temperature_over_q(q, self.temperature) * sharma_mittal_entropy(probabilities, q, r)
+        return map_entropy(probabilities, *self.orders(), self.temperature)
 
     def conjugate(self, logits: Tensor) -> Tensor:
         q, r = self.orders()
@@ -127,7 +127,7 @@ class Entmax(SharmaMittal):
     def __init__(self, alpha: float = 1.5) -> None:
         super().__init__()
         self.alpha = alpha
-        _try_out(alpha, alpha)
+        entmax(torch.zeros(1, 1), alpha)  # raises here, not at the first batch, if alpha is not allowed
 
     def orders(self) -> tuple[Parameter, Parameter]:
         return self.alpha, self.alpha
@@ -141,7 +141,7 @@ class SharMiX(SharmaMittal):
     ) -> None:
         super().__init__(temperature, nonconcave)
         self.q, self.r = q, r
-        _try_out(q, r, temperature, nonconcave)
+        self(torch.zeros(1, 1))  # raises here, not at the first batch, if an argument is not allowed
 
     def orders(self) -> tuple[Parameter, Parameter]:
         return self.q, self.r
@@ -157,7 +157,7 @@ class LearnedSharmaMittal(SharmaMittal):
 
     def __init__(self, temperature: float, nonconcave: Nonconcave, objective: Objective) -> None:
         super().__init__(temperature, nonconcave)
-        _try_out(2.0, 2.0, temperature, nonconcave)
+        sharmix(torch.zeros(1, 1), 2.0, 2.0, temperature, nonconcave=nonconcave)  # the orders are checked by _learned
         if objective not in get_args(Objective):
             allowed = ", ".join(get_args(Objective))
             raise ValueError(f"objective={objective!r} is not allowed; it must be one of {allowed}")
@@ -290,11 +290,6 @@ class EntmaxPackage(Activation):
 
     def entropy(self, probabilities: Tensor) -> Tensor:
         return sharma_mittal_entropy(probabilities, self.alpha, self.alpha) / self.alpha
-
-
-def _try_out(q: float, r: float, temperature: float = 1.0, nonconcave: Nonconcave = "global") -> None:
-    """Raise at construction, not at the first batch, if an argument is not allowed."""
-    sharmix(torch.zeros(1, 1), q, r, temperature, nonconcave=nonconcave)
 
 
 def _learned(name: str, start: Parameter) -> nn.Parameter:

@@ -25,8 +25,9 @@ def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Parameter = 0.3) -> Tens
 
     Source: Tezekbayev et al., Speeding Up Entmax, Eq. (1).
     """
+    _check(alpha)
     z = float_tensor(logits, "logits", -1)
-    return _power(_excess(z, alpha, tau), 1 / (alpha - 1)).to(logits.dtype)
+    return _power((alpha - 1) * z - tau, 1 / (alpha - 1)).to(logits.dtype)
 
 
 def alpha_relu_loss(
@@ -60,6 +61,7 @@ def alpha_relu_loss(
 
     Source: `math` section 6. The paper's Eq. (2) has another entropy, and not this gradient.
     """
+    _check(alpha)
     z = float_tensor(logits, "logits", -1)
 
     def conjugate(z: Tensor) -> Tensor:
@@ -68,12 +70,13 @@ def alpha_relu_loss(
     def entropy(y: Tensor) -> Tensor:
         return alpha_relu_entropy(y, alpha, tau)
 
-    return fenchel_young(z, targets, conjugate, entropy, ignore_index, label_smoothing, reduction)
+    vertex = alpha_relu_entropy(z.new_ones(1), alpha, tau)
+    return fenchel_young(z, targets, conjugate, entropy, vertex, ignore_index, label_smoothing, reduction)
 
 
 def alpha_relu_conjugate(logits: Tensor, alpha: float, tau: Parameter) -> Tensor:
     """Ω*(z) = Σ uⱼ^{α/(α−1)}/α over the last dimension; its gradient is α-ReLU."""
-    return _power(_excess(logits, alpha, tau), alpha / (alpha - 1)).sum(-1) / alpha
+    return _power((alpha - 1) * logits - tau, alpha / (alpha - 1)).sum(-1) / alpha
 
 
 def alpha_relu_entropy(weights: Tensor, alpha: float, tau: Parameter) -> Tensor:
@@ -100,10 +103,9 @@ def mean_threshold(logits: Tensor, alpha: float) -> Tensor:
     return threshold[threshold.isfinite()].mean()
 
 
-def _excess(z: Tensor, alpha: float, tau: Parameter) -> Tensor:
+def _check(alpha: float) -> None:
     if not alpha > 1:
         raise ValueError(f"alpha={alpha!r} is not allowed; alpha-ReLU needs alpha > 1")
-    return (alpha - 1) * z - tau
 
 
 def _power(base: Tensor, exponent: float) -> Tensor:

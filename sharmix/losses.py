@@ -56,15 +56,26 @@ def fenchel_young_loss(
         return map_and_conjugate(x, parameters, nonconcave)[1]
 
     def entropy(y: Tensor) -> Tensor:
-        return temperature_over_q(q, temperature) * sharma_mittal_entropy(y, q, r)
+        return map_entropy(y, q, r, temperature)
 
-    return fenchel_young(shifted(z), targets, conjugate, entropy, ignore_index, label_smoothing, reduction)
+    return fenchel_young(shifted(z), targets, conjugate, entropy, 0.0, ignore_index, label_smoothing, reduction)
 
 
-def temperature_over_q(q: Parameter, temperature: Parameter) -> Parameter:
-    """T₀/q, the weight of the entropy in the map's objective, without the dimension that held the classes."""
-    ratio = temperature / q
-    return ratio.squeeze(-1) if isinstance(ratio, Tensor) and ratio.dim() else ratio
+def map_entropy(probabilities: Tensor, q: Parameter, r: Parameter, temperature: Parameter) -> Tensor:
+    """(T₀/q) H_{q,r}(p), what the Sharma–Mittal map adds to p·z.
+
+    Args:
+        probabilities: [..., classes], or fewer rows that stand for all that the parameters have.
+        q, r, temperature: numbers or tensors with size 1 in the last dimension.
+
+    Returns:
+        The entropy of each row, [...].
+    """
+    shapes = [parameter.shape for parameter in (q, r, temperature) if isinstance(parameter, Tensor)]
+    rows = torch.broadcast_shapes((*probabilities.shape[:-1], 1), *shapes)[:-1]  # type: ignore[no-untyped-call]
+    weight = temperature / q
+    weight = weight.squeeze(-1) if isinstance(weight, Tensor) and weight.dim() else weight
+    return weight * sharma_mittal_entropy(probabilities.expand(*rows, -1), q, r)
 
 
 def fenchel_young(
@@ -72,6 +83,7 @@ def fenchel_young(
     targets: Tensor,
     conjugate: Callable[[Tensor], Tensor],
     entropy: Callable[[Tensor], Tensor],
+    vertex_entropy: Parameter,
     ignore_index: int,
     label_smoothing: float,
     reduction: Reduction,
@@ -83,6 +95,7 @@ def fenchel_young(
         targets: class indices [...] or probabilities [..., classes].
         conjugate: Ω*, from [..., classes] to [...]; its gradient is the map.
         entropy: −Ω, likewise; it does not depend on the order of the classes.
+        vertex_entropy: its value at a one-hot vector.
         ignore_index, label_smoothing, reduction: as for `fenchel_young_loss`.
 
     Returns:
@@ -99,7 +112,7 @@ def fenchel_young(
         loss = _soft_loss(logits, targets, conjugate, entropy, label_smoothing)
         counted = torch.ones_like(loss, dtype=torch.bool)
     else:
-        loss, counted = _index_loss(logits, targets, conjugate, entropy, ignore_index, label_smoothing)
+        loss, counted = _index_loss(logits, targets, conjugate, entropy, vertex_entropy, ignore_index, label_smoothing)
     # Rounding can leave a loss of −1e-17 at p = y; its value is 0 there, its gradient stays.
     loss = torch.where(loss.detach() < 0, loss - loss.detach(), loss)
     return reduced(loss, counted, reduction)
@@ -137,6 +150,7 @@ def _index_loss(
     targets: Tensor,
     conjugate: Callable[[Tensor], Tensor],
     entropy: Callable[[Tensor], Tensor],
+    vertex_entropy: Parameter,
     ignore_index: int,
     label_smoothing: float,
 ) -> tuple[Tensor, Tensor]:
@@ -152,11 +166,14 @@ def _index_loss(
     indices = checked_classes(targets, classes, ignore_index)
     counted = targets != ignore_index
     logits = torch.where(counted.unsqueeze(-1), logits, 0)  # what an ignored row holds, even NaN, must not matter
-    agreement = logits.gather(-1, indices.unsqueeze(-1)).squeeze(-1)
-    target_row = logits.new_ones(1)  # a one-hot target: classes of probability 0 add nothing to its entropy
+    # Indexing keeps the indices alone for the backward pass; gathering would keep the logits.
+    rows = logits.reshape(-1, classes)
+    agreement = rows[torch.arange(len(rows), device=rows.device), indices.flatten()].reshape(indices.shape)
+    target_entropy = vertex_entropy
     if label_smoothing > 0:
         agreement = (1 - label_smoothing) * agreement + label_smoothing * logits.mean(-1)
-        target_row = logits.new_full((classes,), label_smoothing / classes)
-        target_row[0] += 1 - label_smoothing
-    loss = conjugate(logits) - agreement - entropy(target_row)
+        smoothed = logits.new_full((classes,), label_smoothing / classes)
+        smoothed[0] += 1 - label_smoothing
+        target_entropy = entropy(smoothed)
+    loss = conjugate(logits) - agreement - target_entropy
     return torch.where(counted, loss, 0), counted

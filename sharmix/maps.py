@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import Parameter, entropy_parameters, float_tensor
-from sharmix._sensitivity import Sensitivity
+from sharmix._sensitivity import ConjugateSensitivity, MapSensitivity
 from sharmix._solver import solve
 
 Nonconcave = Literal["global", "error"]
@@ -132,36 +132,48 @@ class _SharmaMittal(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         grad_p, grad_conjugate = grads
-        at = Sensitivity(*ctx.saved_tensors)
-        wanted = ctx.needs_input_grad
+        through_map = _pull_back_map(ctx.needs_input_grad, grad_p, *ctx.saved_tensors)
+        through_conjugate = _pull_back_conjugate(ctx.needs_input_grad, grad_conjugate, *ctx.saved_tensors)
+        return (*(_sum(one, other) for one, other in zip(through_map, through_conjugate, strict=True)), None)
 
-        def pull(grad_of_p: Tensor | None, grad_of_conjugate: Tensor | None) -> Tensor | None:
-            if grad_of_p is None or grad_of_conjugate is None:
-                return grad_of_p if grad_of_conjugate is None else grad_of_conjugate
-            return grad_of_p + grad_of_conjugate
 
-        def through_p(sensitivity: Tensor) -> Tensor | None:
-            return None if grad_p is None else (grad_p * sensitivity).sum(-1, keepdim=True)
+Gradients = list[Tensor | None]  # by logits, q, r and temperature
 
-        def through_conjugate(sensitivity: Tensor) -> Tensor | None:
-            return None if grad_conjugate is None else grad_conjugate.unsqueeze(-1) * sensitivity
 
-        grad_x = grad_q = grad_r = grad_temperature = None
-        if wanted[0]:
-            grad_x = pull(None if grad_p is None else at.logit_product(grad_p), through_conjugate(at.p))
-        if wanted[1]:
-            grad_q = pull(through_p(at.wrt_q()), through_conjugate(at.conjugate_wrt_q()))
-        if wanted[2]:
-            grad_r = pull(through_p(at.wrt_r()), through_conjugate(at.conjugate_wrt_r()))
-        if wanted[3]:
-            grad_temperature = pull(through_p(at.wrt_temperature()), through_conjugate(at.conjugate_wrt_temperature()))
-        return grad_x, grad_q, grad_r, grad_temperature, None
+def _pull_back_map(wanted: Sequence[bool], grad: Tensor | None, *output_and_parameters: Tensor) -> Gradients:
+    if grad is None:
+        return [None] * 4
+    at = MapSensitivity(*output_and_parameters)
+    slopes = (at.wrt_q, at.wrt_r, at.wrt_temperature)
+    by_parameter: Gradients = [
+        (grad * slope()).sum(-1, keepdim=True) if want else None
+        for want, slope in zip(wanted[1:4], slopes, strict=True)
+    ]
+    return [at.logit_product(grad) if wanted[0] else None, *by_parameter]
+
+
+def _pull_back_conjugate(wanted: Sequence[bool], grad: Tensor | None, *output_and_parameters: Tensor) -> Gradients:
+    if grad is None:
+        return [None] * 4
+    grad = grad.unsqueeze(-1)
+    by_logits = grad * output_and_parameters[0] if wanted[0] else None
+    if not any(wanted[1:4]):
+        return [by_logits, None, None, None]
+    at = ConjugateSensitivity(*output_and_parameters)
+    slopes = (at.conjugate_wrt_q, at.conjugate_wrt_r, at.conjugate_wrt_temperature)
+    return [by_logits, *(grad * slope() if want else None for want, slope in zip(wanted[1:4], slopes, strict=True))]
+
+
+def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return one + other
 
 
 class _SharmaMittalWithForwardMode(_SharmaMittal):
     @staticmethod
     def jvp(ctx: Any, x: Tensor | None, *parameters: Tensor | None) -> tuple[Tensor, Tensor]:
-        at = Sensitivity(*ctx.saved_tensors)
+        at = MapSensitivity(*ctx.saved_tensors)
         p, conjugate = torch.zeros_like(at.p), torch.zeros_like(at.p[..., :1])
         if x is not None:
             p, conjugate = at.logit_product(x), (at.p * x).sum(-1, keepdim=True)

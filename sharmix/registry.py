@@ -53,7 +53,8 @@ def build_activation(name: str, **parameters: Any) -> Activation:
         TypeError: the path does not lead to an `Activation`.
     """
     activation = _find(name)
-    allowed = inspect.signature(activation).parameters
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    allowed = [name for name, found in inspect.signature(activation).parameters.items() if found.kind not in variadic]
     unknown = [parameter for parameter in parameters if parameter not in allowed]
     if unknown:
         raise ValueError(
@@ -71,7 +72,7 @@ def _find(name: str) -> type[Activation]:
     if "." in name:
         return _checked(name, _import(name))
     close = difflib.get_close_matches(name, available_activations(), n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    hint = f"; did you mean {close[0]}?" if close else "."
     raise ValueError(
         f"there is no activation {name!r}{hint} Available: {', '.join(available_activations())}, "
         "or a class path package.module.Class"
