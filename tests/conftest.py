@@ -1,0 +1,9 @@
+"""One thread and fixed examples: a red test is red again on the next run."""
+
+import hypothesis
+import torch
+
+torch.set_num_threads(1)
+
+hypothesis.settings.register_profile("deterministic", derandomize=True, deadline=None, database=None, max_examples=50)
+hypothesis.settings.load_profile("deterministic")

@@ -1,0 +1,313 @@
+"""Gradients of map and loss: closed forms against finite differences, to second order."""
+
+import itertools
+
+import mpmath
+import pytest
+import torch
+from mpmath import mp, mpf
+from torch.autograd import gradcheck, gradgradcheck
+
+import sharmix
+from tests import reference
+
+Z = [0.6, 0.1, -0.3, -1.9]
+WEIGHTS = [1.0, -2.0, 0.5, 3.0]
+STEP = mpf(10) ** -15
+
+SPECIAL = [
+    (1.0, 1.0),
+    (1.0, 1.5),
+    (1 + 1e-12, 1.5),
+    (1 + 1e-4, 1 + 1e-4),
+    (1.0001, 1.5),
+    (1.25, 1.5),
+    (1.5, 1.0),
+    (1.5, 1.5),
+    (2.0, 2.0),
+    (2.0, 1.75),
+    (2.5, 2.5),
+    (2.5, 1.75),
+]
+# Numerical differences need room on both sides of the point: q stays off its bound.
+INTERIOR = [(1.0001, 1.0001), (1.25, 1.5), (1.5, 1.0), (1.5, 1.5), (2.0, 2.0), (2.5, 1.75)]
+# Rows apart from the kinks, where an entry leaves the support.
+ROWS = [[0.6, 0.1, -0.3, -1.9], [0.05, 0.0, -0.1, 0.02], [2.0, -1.0, 0.3, 1.1]]
+
+
+PAIR = [[0.6, 0.1, -1.9], [0.05, 0.02, -0.1]]
+
+
+def leaf(values):
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
+def _partial(function, point, i):
+    """Central difference at fifty digits, exact to about thirty."""
+    with mp.workdps(60):
+        ahead, behind = ([*point[:i], point[i] + s, *point[i + 1 :]] for s in (STEP, -STEP))
+        return [(a - b) / (2 * STEP) for a, b in zip(function(ahead), function(behind), strict=True)]
+
+
+def _exact_map(point):
+    *z, q, r, temperature = map(mpf, point)
+    return reference.sharmix(z, q, r, temperature)
+
+
+def _exact_loss(target):
+    def loss(point):
+        *z, q, r, temperature = map(mpf, point)
+        return [reference.fenchel_young_loss(z, target, q, r, temperature)]
+
+    return loss
+
+
+def _relative_error(actual, exact):
+    size = max(max(map(abs, exact)), mpf(10) ** -6)
+    return max(float(abs(mpf(a) - b) / size) for a, b in zip(actual, exact, strict=True))
+
+
+@pytest.mark.parametrize(("q", "r"), SPECIAL)
+def test_jacobian_of_the_map_against_fifty_digits(q, r):
+    point = [*Z, q, r, 0.7]
+    inputs = tuple(leaf(v) for v in (Z, q, r, 0.7))
+    jacobian = torch.autograd.functional.jacobian(sharmix.sharmix, inputs)
+    columns = torch.cat([jacobian[0], *(j[:, None] for j in jacobian[1:])], dim=1)
+    for i in range(len(point)):
+        exact = _partial(_exact_map, point, i)
+        assert _relative_error(columns[:, i].tolist(), exact) <= 1e-8
+
+
+@pytest.mark.parametrize("target", [[0, 1, 0, 0], [0.5, 0.25, 0.125, 0.125]], ids=["hard", "soft"])
+@pytest.mark.parametrize(("q", "r"), SPECIAL)
+def test_gradient_of_the_loss_against_fifty_digits(q, r, target):
+    point = [*Z, q, r, 0.7]
+    inputs = [leaf(v) for v in (Z, q, r, 0.7)]
+    y = torch.tensor(target, dtype=torch.float64)
+    loss = sharmix.fenchel_young_loss(inputs[0], y, *inputs[1:])
+    gradients = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, inputs)])
+    exact = [_partial(_exact_loss(target), point, i)[0] for i in range(len(point))]
+    assert reference.worst_error([loss.item()], _exact_loss(target)(point)) <= 1e-12
+    assert _relative_error(gradients.tolist(), exact) <= 1e-8
+
+
+@pytest.mark.parametrize(("q", "r"), [(1.0, 1.0), (1.0, 1.5), (1.0001, 1.5), (1.25, 1.5), (2.0, 1.75)])
+def test_hessian_of_the_map_against_fifty_digits(q, r):
+    """Second order where numerical differences of float64 cannot go: at q = 1 itself."""
+    point = [*Z, q, r, 0.7]
+
+    def weighted(z, q, r, temperature):
+        return sharmix.sharmix(z, q, r, temperature) @ torch.tensor(WEIGHTS, dtype=torch.float64)
+
+    blocks = torch.autograd.functional.hessian(weighted, tuple(leaf(v) for v in (Z, q, r, 0.7)))
+    sizes = (4, 1, 1, 1)
+    hessian = torch.cat(
+        [
+            torch.cat([block.reshape(n, m) for block, m in zip(row, sizes, strict=True)], dim=1)
+            for row, n in zip(blocks, sizes, strict=True)
+        ]
+    )
+
+    def exact_weighted(point):
+        return [mpmath.fdot(WEIGHTS, _exact_map(point))]
+
+    for i, j in itertools.combinations_with_replacement(range(7), 2):
+        exact = _partial(lambda v, j=j: _partial(exact_weighted, v, j), point, i)[0]
+        scale = max(1.0, hessian.abs().max().item())
+        assert abs(hessian[i, j].item() - float(exact)) <= 1e-7 * scale, (i, j)
+        assert abs(hessian[j, i].item() - float(exact)) <= 1e-7 * scale, (j, i)
+
+
+@pytest.mark.parametrize(("q", "r"), INTERIOR)
+def test_first_and_second_order_of_the_map(q, r):
+    inputs = (leaf(PAIR), leaf(q), leaf(r), leaf(0.8))
+    assert gradcheck(sharmix.sharmix, inputs)
+    assert gradgradcheck(sharmix.sharmix, inputs)
+
+
+@pytest.mark.parametrize("r", [1.0, 1.5, 0.5])
+def test_first_and_second_order_at_first_order_one(r):
+    def at_one(z, r, temperature):
+        return sharmix.sharmix(z, 1.0, r, temperature)
+
+    inputs = (leaf(PAIR), leaf(r), leaf(0.8))
+    assert gradcheck(at_one, inputs)
+    assert gradgradcheck(at_one, inputs)
+
+
+@pytest.mark.parametrize("target", ["hard", "soft"])
+@pytest.mark.parametrize(("q", "r"), INTERIOR)
+def test_first_and_second_order_of_the_loss(q, r, target):
+    soft = torch.tensor([[0.5, 0.25, 0.25], [0.0, 0.375, 0.625]], dtype=torch.float64)
+    y = torch.tensor([1, 0]) if target == "hard" else soft
+
+    def loss(z, q, r, temperature):
+        return sharmix.fenchel_young_loss(z, y, q, r, temperature, reduction="none")
+
+    inputs = (leaf(PAIR), leaf(q), leaf(r), leaf(0.8))
+    assert gradcheck(loss, inputs)
+    assert gradgradcheck(loss, inputs)
+
+
+def _each_row_its_own():
+    return leaf(PAIR), leaf([[1.0001], [2.5]]), leaf([[1.5], [1.7]]), leaf([[0.5], [2.0]])
+
+
+def test_orders_of_their_own_for_each_row_of_the_map():
+    assert gradcheck(sharmix.sharmix, _each_row_its_own())
+    assert gradgradcheck(sharmix.sharmix, _each_row_its_own())
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_orders_of_their_own_for_each_row_of_the_loss(smoothing):
+    def loss(z, q, r, temperature):
+        y = torch.tensor([1, 0])
+        return sharmix.fenchel_young_loss(z, y, q, r, temperature, label_smoothing=smoothing, reduction="none")
+
+    assert gradcheck(loss, _each_row_its_own())
+    assert gradgradcheck(loss, _each_row_its_own())
+
+
+def test_gradients_along_another_dimension():
+    def first(z, q):
+        return sharmix.sharmix(z, q, 1.5, dim=0)
+
+    z = leaf(list(zip(*PAIR, strict=True)))
+    assert gradcheck(first, (z, leaf([[1.2, 1.9]])))
+
+
+@pytest.mark.parametrize(("q", "r"), [(1.0, 1.0), (1.25, 1.5), (2.0, 2.0), (1.0001, 1.0), (2.5, 2)])
+def test_first_and_second_order_of_the_entropy_on_the_simplex(q, r):
+    inputs = (leaf([[0.5, 0.3, 0.2], [4.0, 0.1, -0.5]]), leaf(q), leaf(r))
+    free = inputs if q > 1 else inputs[:1]
+
+    def entropy(z, q=q, r=r):
+        return sharmix.sharma_mittal_entropy(torch.softmax(z, -1), q, r)
+
+    assert gradcheck(entropy, free)
+    assert gradgradcheck(entropy, free)
+
+
+@pytest.mark.parametrize(("alpha", "name"), [(1.5, "entmax"), (2.0, "sparsemax")])
+def test_the_jacobian_is_that_of_entmax_where_the_orders_are_equal(alpha, name):
+    z = leaf(Z)
+    p = sharmix.entmax(z, alpha=alpha)
+    a = torch.where(p > 0, p ** (2 - alpha), 0.0)
+    expected = torch.diag(a) - torch.outer(a, a) / a.sum()
+    function = {"entmax": lambda z: sharmix.entmax(z, alpha=alpha), "sparsemax": sharmix.sparsemax}
+    jacobian = torch.autograd.functional.jacobian(function[name], z)
+    torch.testing.assert_close(jacobian, expected.detach())
+
+
+@pytest.mark.parametrize(("q", "r"), [*SPECIAL, (1.75, 1.25), (3.0, 0.5)])
+def test_the_loss_has_gradient_p_minus_y(q, r):
+    z, y = leaf(ROWS), torch.tensor([1, 0, 3])
+    (gradient,) = torch.autograd.grad(sharmix.fenchel_young_loss(z, y, q, r, temperature=0.7, reduction="sum"), z)
+    expected = sharmix.sharmix(z, q, r, 0.7) - torch.nn.functional.one_hot(y, 4)
+    torch.testing.assert_close(gradient, expected.detach(), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(("q", "r"), SPECIAL)
+def test_the_orders_have_the_gradient_of_the_entropy_at_the_optimum(q, r):
+    """Envelope theorem: p* may be held still. Hence the loss falls as q and r rise."""
+    temperature = 0.7
+    z, y = torch.tensor(ROWS, dtype=torch.float64), torch.tensor([1, 0, 3])
+    orders = [leaf(q), leaf(r)]
+    loss = sharmix.fenchel_young_loss(z, y, *orders, temperature, reduction="sum")
+    of_loss = torch.autograd.grad(loss, orders)
+    p = sharmix.sharmix(z, q, r, temperature)
+    held = [leaf(q), leaf(r)]
+    conjugate = temperature * (sharmix.sharma_mittal_entropy(p, *held) / held[0]).sum()
+    of_entropy = torch.autograd.grad(conjugate, held)
+    torch.testing.assert_close(of_loss, of_entropy, rtol=1e-9, atol=1e-12)
+    assert all(g < 0 for g in of_loss)
+
+
+def _saved_sizes(function, *inputs):
+    """Element counts of the distinct tensors that the forward pass keeps for the backward."""
+    saved = {}
+
+    def keep(tensor):
+        saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = function(*inputs)
+    output.sum().backward()
+    assert all(v.grad is not None for v in inputs if v.requires_grad)
+    return [nbytes // inputs[0].element_size() for nbytes in saved.values()]
+
+
+@pytest.mark.parametrize("orders", ["fixed", "learned"])
+@pytest.mark.parametrize("door", ["map", "loss", "entmax", "alpha_relu", "alpha_relu_loss"])
+def test_at_most_one_tensor_of_the_logits_size_is_kept_for_the_backward(door, orders):
+    z = torch.randn(64, 1000, dtype=torch.float64, requires_grad=True)
+    y = torch.arange(64)
+    q, r, t = (leaf(v) if orders == "learned" else v for v in (1.25, 1.5, 1.0))
+    doors = {
+        "map": (lambda z, q, r, t: sharmix.sharmix(z, q, r, t), (z, q, r, t)),
+        "loss": (lambda z, q, r, t: sharmix.fenchel_young_loss(z, y, q, r, t), (z, q, r, t)),
+        "entmax": (lambda z, q: sharmix.entmax(z, alpha=q), (z, q)),
+        "alpha_relu": (sharmix.alpha_relu, (z,)),
+        "alpha_relu_loss": (lambda z: sharmix.alpha_relu_loss(z, y), (z,)),
+    }
+    function, inputs = doors[door]
+    tensors = [v if torch.is_tensor(v) else torch.tensor(v) for v in inputs]
+    sizes = _saved_sizes(function, *tensors)
+    assert sum(size >= z.numel() // 2 for size in sizes) <= 1
+    assert max(sizes) <= z.numel()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_float32(dtype):
+    z = torch.tensor(ROWS, dtype=dtype, requires_grad=True)
+    full = z.detach().float().requires_grad_()
+    y = torch.tensor([1, 0, 3])
+    assert torch.equal(sharmix.sharmix(z), sharmix.sharmix(full).to(dtype))
+    loss, expected = sharmix.fenchel_young_loss(z, y), sharmix.fenchel_young_loss(full, y)
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, expected)
+    (gradient,) = torch.autograd.grad(loss, z)
+    assert gradient.dtype == dtype
+    assert torch.equal(gradient, torch.autograd.grad(expected, full)[0].to(dtype))
+
+
+def _learned(objective, name="sharmix_learned"):
+    orders = {"alpha": 1.4} if name == "entmax_learned" else {"q": 1.25, "r": 1.5}
+    return sharmix.build_activation(name, objective=objective, **orders).double()
+
+
+@pytest.mark.parametrize("name", ["sharmix_learned", "entmax_learned"])
+@pytest.mark.parametrize("objective", ["fenchel_young", "brier", "log"])
+def test_the_objective_moves_the_orders_and_never_the_logits(name, objective):
+    act, plain = _learned(objective, name), _learned("fenchel_young", name)
+    # The second label has p = 0: no finite log score, so that row is left out of its mean.
+    z = leaf([[0.6, 0.1, -0.3, -1.9], [3.0, -4.0, 0.0, 0.1], [2.0, -1.0, 0.3, 1.1]])
+    y = torch.tensor([1, 1, 3])
+    parameters = act.entropy_parameters()
+    loss = act.loss(z, y)
+    of_logits, *of_orders = torch.autograd.grad(loss, [z, *parameters])
+
+    p = act(z)
+    assert p[1, 1] == 0
+    torch.testing.assert_close(loss, plain.loss(z, y))
+    one_hot = torch.nn.functional.one_hot(y, 4)
+    torch.testing.assert_close(of_logits, ((p - one_hot) / 3).detach())
+    true = p.gather(1, y[:, None]).squeeze(1)
+    scores = {
+        "fenchel_young": lambda: plain.loss(z, y),
+        "brier": lambda: (p - one_hot).square().sum(-1).mean(),
+        "log": lambda: -true[true > 0].log().mean(),
+    }
+    owner = plain if objective == "fenchel_young" else act
+    expected = torch.autograd.grad(scores[objective](), owner.entropy_parameters())
+    for actual, exact in zip(of_orders, expected, strict=True):
+        torch.testing.assert_close(actual, exact)
+
+
+def test_the_fenchel_young_loss_pushes_both_orders_up_whatever_the_labels():
+    z = torch.tensor(ROWS, dtype=torch.float64)
+    for labels in itertools.product(range(4), repeat=3):
+        act = _learned("fenchel_young")
+        act.loss(z, torch.tensor(labels)).backward()
+        assert all(parameter.grad < 0 for parameter in act.entropy_parameters())
