@@ -1,0 +1,208 @@
+"""The typed form of `conf/`: what each setting may be. Values, and what they mean, stand in the YAML alone."""
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+
+from experiments.errors import ConfigurationError
+from experiments.identity import run_id
+
+
+def limited(least: float = -math.inf, most: float = math.inf, above: float = -math.inf, below: float = math.inf) -> Any:
+    """A number, or None, with least ≤ number ≤ most and above < number < below."""
+    bounds = {">=": least, "<=": most, ">": above, "<": below}
+    return dataclasses.field(
+        metadata={"bounds": {sign: bound for sign, bound in bounds.items() if math.isfinite(bound)}}
+    )
+
+
+def one_of(*choices: str) -> Any:
+    """One of the words given, or None."""
+    return dataclasses.field(metadata={"choices": choices})
+
+
+# The fields have no defaults: a value that no YAML file gives is an error.
+
+
+@dataclass
+class ActivationSettings:
+    """An output activation; what it does not take stays null. Every field is declared, so that a grid can sweep it."""
+
+    name: str
+    alpha: float | None
+    q: float | None
+    r: float | None
+    tau: float | None
+    temperature: float | None
+    objective: str | None
+    nonconcave: str | None
+    parameters: dict[str, Any]
+
+    def arguments(self) -> dict[str, Any]:
+        """What `sharmix.build_activation` is to be given beside the name."""
+        named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        extra = named.pop("parameters")
+        del named["name"]
+        return {key: value for key, value in named.items() if value is not None} | dict(extra)
+
+
+@dataclass(unsafe_hash=True)  # a key of the cache of loaded data; never changed
+class AirlineSettings:
+    name: str
+    max_length: int = limited(least=1)
+    minimum_count: int = limited(least=1)
+    test_fraction: float = limited(above=0, below=1)
+    split_seed: int = limited(least=0, below=2**32)
+
+
+@dataclass(unsafe_hash=True)  # a key of the cache of loaded data; never changed
+class DigitsSettings:
+    name: str
+    test_fraction: float = limited(above=0, below=1)
+    split_seed: int = limited(least=0, below=2**32)
+
+
+@dataclass
+class EmbeddingBagSettings:
+    name: str
+    embedding_dimension: int = limited(least=1)
+
+
+@dataclass
+class PerceptronSettings:
+    name: str
+    hidden_units: int = limited(least=1)
+
+
+@dataclass
+class OptimizerSettings:
+    learning_rate: float = limited(above=0)
+    entropy_learning_rate: float = limited(above=0)
+
+
+@dataclass
+class TrainerSettings:
+    epochs: int = limited(least=1)
+    batch_size: int = limited(least=1)
+    evaluation_batch_size: int = limited(least=1)
+    gradient_clip: float = limited(above=0)
+    threads: int = limited(least=1)
+    accelerator: str = one_of("cpu", "auto")
+
+
+@dataclass
+class LoggerSettings:
+    name: str = one_of("csv", "wandb", "tensorboard")
+    project: str | None
+
+
+@dataclass
+class PathSettings:
+    data: str | None
+    outputs: str
+
+
+@dataclass
+class RunSettings:
+    """Everything one run needs to know."""
+
+    name: str
+    seed: int = limited(least=0, below=2**32)
+    force: bool
+    progress: bool
+    paths: PathSettings
+    activation: ActivationSettings
+    data: Any  # AirlineSettings | DigitsSettings
+    model: Any  # EmbeddingBagSettings | PerceptronSettings
+    optimizer: OptimizerSettings
+    trainer: TrainerSettings
+    logger: LoggerSettings
+
+
+# Which experiments can be composed from which parts: each name in `conf/<group>/` has a schema here.
+_GROUPS: dict[str, dict[str, type]] = {
+    "data": {"airline": AirlineSettings, "digits": DigitsSettings},
+    "model": {"embedding_bag": EmbeddingBagSettings, "perceptron": PerceptronSettings},
+}
+_CHOSEN_BY_NAME = ("experiment", "hydra")
+
+
+def register() -> None:
+    """Tell Hydra the schemas and the `run_id` resolver."""
+    store = ConfigStore.instance()
+    store.store(name="schema", node=RunSettings)
+    for group, schemas in _GROUPS.items():
+        for name, schema in schemas.items():
+            store.store(group=group, name=f"{name}_schema", node=schema)
+    OmegaConf.register_new_resolver("run_id", lambda *, _root_: run_id(_root_), replace=True)
+
+
+def typed(config: DictConfig) -> RunSettings:
+    """The settings as typed objects, every value checked.
+
+    Raises:
+        ConfigurationError: for the first value out of its range.
+    """
+    settings: RunSettings = OmegaConf.to_object(config)  # type: ignore[assignment]
+    _validate(settings, "")
+    return settings
+
+
+def _validate(settings: Any, prefix: str) -> None:
+    for field in dataclasses.fields(settings):
+        value, key = getattr(settings, field.name), f"{prefix}{field.name}"
+        if dataclasses.is_dataclass(value):
+            _validate(value, f"{key}.")
+        elif value is not None:
+            _check_bounds(key, value, field.metadata.get("bounds", {}))
+            choices = field.metadata.get("choices", (value,))
+            if value not in choices:
+                raise ConfigurationError(f"{key}={value!r} is not allowed; it must be one of {', '.join(choices)}")
+
+
+def _check_bounds(key: str, value: float, bounds: dict[str, float]) -> None:
+    holds = {
+        ">=": lambda bound: value >= bound,
+        "<=": lambda bound: value <= bound,
+        ">": lambda bound: value > bound,
+        "<": lambda bound: value < bound,
+    }
+    if not all(holds[sign](bound) for sign, bound in bounds.items()):
+        allowed = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds.items())
+        raise ConfigurationError(f"{key}={value!r} is not allowed; it must be {allowed}")
+
+
+def check_override_keys(overrides: Sequence[str]) -> None:
+    """Check the keys of command-line overrides such as `trainer.epochs=5`, before Hydra composes anything.
+
+    Raises:
+        ConfigurationError: for a key that no setting has, naming the key, its value and the keys there are.
+    """
+    known = set(_keys(RunSettings)) | set(_CHOSEN_BY_NAME)
+    for override in overrides:
+        key, separator, _ = override.partition("=")
+        if not separator or key.startswith(("-", "+", "~", "hydra")) or key.split("@")[0] in known:
+            continue
+        if key.startswith("activation.parameters."):
+            continue
+        siblings = sorted(name for name in known if name.rpartition(".")[0] == key.rpartition(".")[0])
+        close = difflib.get_close_matches(key, known, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        allowed = ", ".join(siblings) or ", ".join(sorted(name for name in known if "." not in name))
+        raise ConfigurationError(f"there is no setting {key!r} (given {override!r}).{hint} Allowed: {allowed}")
+
+
+def _keys(schema: type, prefix: str = "") -> Iterator[str]:
+    """Every key below a schema, groups included; of a group with several schemas, the keys of all."""
+    for field in dataclasses.fields(schema):
+        key = f"{prefix}{field.name}"
+        yield key
+        nested = [field.type] if dataclasses.is_dataclass(field.type) else _GROUPS.get(key, {}).values()
+        for part in nested:
+            yield from _keys(part, f"{key}.")

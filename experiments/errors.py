@@ -1,0 +1,13 @@
+"""Errors that the person at the keyboard can mend: shown as one message, without a traceback."""
+
+
+class UserError(ValueError):
+    """Says what is wrong, where it came from and what to do about it."""
+
+
+class ConfigurationError(UserError):
+    """A setting that cannot be used: names its key, its value and what is allowed."""
+
+
+class DataError(UserError):
+    """A data set that cannot be used: names the file and line, what is wrong, and the remedy."""

@@ -1,0 +1,33 @@
+"""Where curves go beside the run's own CSV file."""
+
+from pathlib import Path
+
+from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
+
+from experiments.configuration import LoggerSettings
+
+
+def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
+    """The loggers a configuration asks for; none for `csv`, which every run writes anyway.
+
+    Args:
+        settings: which logger.
+        folder: the run's folder, <...>/<activation>-<hash>/seed-<seed>.
+    """
+    if settings.name == "tensorboard":
+        return [TensorBoardLogger(folder, name=None, version="tensorboard")]
+    if settings.name == "wandb":
+        import wandb
+
+        name = f"{folder.parent.name}-{folder.name}"
+        offline = not wandb.login(prompt=False)
+        return [WandbLogger(project=settings.project, name=name, save_dir=folder, offline=offline)]
+    return []
+
+
+def close_loggers(settings: LoggerSettings) -> None:
+    """End what outlives a job: two jobs of one process would share a Weights & Biases run."""
+    if settings.name == "wandb":
+        import wandb
+
+        wandb.finish()

@@ -1,0 +1,77 @@
+"""Where a result comes from: code, packages, hardware and memory."""
+
+import os
+import platform
+import resource
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from experiments.identity import ROOT, code_digest
+
+_PACKAGES = ("torch", "lightning", "hydra-core", "torchmetrics", "numpy", "scikit-learn", "simplemma", "nltk", "entmax")
+_MEBIBYTE = 2**20
+
+
+def code() -> dict[str, Any]:
+    """The commit, whether the tree differed from it, and the hash of the sources."""
+    commit, status = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
+    return {"commit": commit, "dirty": None if status is None else bool(status), "digest": code_digest()}
+
+
+def environment() -> dict[str, Any]:
+    """The Python and package versions, and the machine."""
+    return {
+        "python": platform.python_version(),
+        "packages": {name: found for name in _PACKAGES if (found := _version(name)) is not None},
+        "hardware": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+            "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        },
+    }
+
+
+def forget_peak_memory() -> None:
+    """Start the peak anew, where the system can; jobs of one process would otherwise report the largest of all."""
+    reset = Path("/proc/self/clear_refs")
+    if reset.exists():
+        reset.write_text("5")
+
+
+def peak_memory_mib() -> float:
+    """The most memory this process held since `forget_peak_memory`, in MiB."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024 / _MEBIBYTE
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MEBIBYTE  # bytes, on macOS
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None  # an installed copy, or no git
+    return done.stdout.strip()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

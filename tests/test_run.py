@@ -1,0 +1,211 @@
+"""The runner as a person uses it: composing, refusing, skipping, resuming, sweeping."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+QUICK = ("experiment=digits", "activation=sharmix_learned", "trainer.epochs=3", "model.hidden_units=16")
+
+
+def start(outputs: Path, *overrides: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(ROOT / "run.py"), *overrides, f"paths.outputs={outputs}"]
+    environment = os.environ | {"NO_COLOR": "1", "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
+    environment.pop("WANDB_API_KEY", None)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=outputs.parent
+    )
+
+
+def run(outputs: Path, *overrides: str) -> tuple[int, str]:
+    process = start(outputs, *overrides)
+    printed, _ = process.communicate(timeout=170)
+    return process.returncode, printed
+
+
+def records(outputs: Path) -> list[Path]:
+    return sorted(outputs.rglob("record.json"))
+
+
+def only_record(outputs: Path) -> dict:
+    (file,) = records(outputs)
+    return json.loads(file.read_text())
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One finished run, for the tests that only look at it."""
+    outputs = tmp_path_factory.mktemp("finished") / "outputs"
+    status, printed = run(outputs, *QUICK)
+    assert status == 0, printed
+    return outputs
+
+
+def test_a_run_is_recorded_whole(finished: Path) -> None:
+    record = only_record(finished)
+    assert record["seed"] == 21
+    assert record["config"]["activation"]["name"] == "sharmix_learned"
+    assert record["config"]["trainer"]["epochs"] == 3
+    assert [row["epoch"] for row in record["curves"]] == [1, 2, 3]
+    assert all(1.25 < row["q"] < 2 and 1.5 < row["r"] < 2 for row in record["curves"])
+    for split in ("train", "test"):
+        metrics = record["metrics"][split]
+        assert 0.3 < metrics["accuracy"] <= 1
+        assert metrics["coverage"] + metrics["zero_true"] == pytest.approx(1)
+        assert metrics["support"] == pytest.approx(10 * (1 - metrics["sparsity"]), rel=1e-5)
+        assert metrics["accuracy"] == record["curves"][-1][f"{split}/accuracy"]
+    assert len(record["data"]["split_hash"]) == 64
+    assert record["environment"]["packages"]["torch"]
+    assert record["environment"]["hardware"]["cores"] >= 1
+    assert len(record["code"]["digest"]) == 64
+    assert record["wall_time_seconds"] > 0
+    assert 50 < record["peak_memory_mib"] < 100_000
+
+
+def test_the_csv_file_holds_every_epoch_once(finished: Path) -> None:
+    record = only_record(finished)
+    (file,) = finished.rglob("metrics.csv")
+    assert pd.read_csv(file).to_dict("records") == [pytest.approx(row) for row in record["curves"]]
+
+
+def test_nothing_but_the_results_is_left_behind(finished: Path) -> None:
+    (record,) = records(finished)
+    assert {path.name for path in record.parent.iterdir()} == {"record.json", "metrics.csv"}
+
+
+def test_a_finished_run_is_skipped_and_force_repeats_it(finished: Path) -> None:
+    (file,) = records(finished)
+    before = file.read_text()
+    status, printed = run(finished, *QUICK)
+    assert status == 0
+    assert "finished before" in printed
+    assert file.read_text() == before
+    status, printed = run(finished, *QUICK, "force=true")
+    assert status == 0, printed
+    repeated = only_record(finished)
+    assert repeated["metrics"] == json.loads(before)["metrics"]
+    assert repeated["wall_time_seconds"] != json.loads(before)["wall_time_seconds"]
+
+
+def test_the_logger_and_the_folder_do_not_change_what_is_computed(finished: Path, tmp_path: Path) -> None:
+    status, printed = run(tmp_path / "elsewhere", *QUICK, "logger=tensorboard")
+    assert status == 0, printed
+    record = only_record(tmp_path / "elsewhere")
+    assert record["run_id"] == only_record(finished)["run_id"]
+    assert record["metrics"] == only_record(finished)["metrics"]
+    assert list((tmp_path / "elsewhere").rglob("events.out.tfevents.*"))
+
+
+def test_wandb_without_a_key_is_offline_with_one_run_a_job(tmp_path: Path) -> None:
+    status, printed = run(tmp_path / "outputs", "-m", *QUICK, "logger=wandb", "seed=21,42")
+    assert status == 0, printed
+    assert len(records(tmp_path / "outputs")) == 2
+    runs = list((tmp_path / "outputs").rglob("offline-run-*"))
+    assert len({path.name for path in runs}) == 2
+
+
+def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    overrides = ("experiment=digits", "activation=sharmix_learned", "trainer.epochs=4", "trainer.batch_size=16")
+    status, printed = run(tmp_path / "whole", *overrides)
+    assert status == 0, printed
+
+    process = start(tmp_path / "killed", *overrides)
+    deadline = time.monotonic() + 120
+    curves = None
+    while curves is None or len(pd.read_csv(curves)) < 2:
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        curves = next((tmp_path / "killed").rglob("metrics.csv"), None)
+    time.sleep(0.1)  # into the third epoch
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not records(tmp_path / "killed")
+    assert list((tmp_path / "killed").rglob("last.ckpt"))
+
+    status, printed = run(tmp_path / "killed", *overrides)
+    assert status == 0, printed
+    resumed, whole = only_record(tmp_path / "killed"), only_record(tmp_path / "whole")
+    assert resumed["metrics"] == whole["metrics"]
+    assert resumed["curves"] == whole["curves"]
+    (resumed_csv,), (whole_csv,) = ((tmp_path / name).rglob("metrics.csv") for name in ("killed", "whole"))
+    assert resumed_csv.read_text() == whole_csv.read_text()
+
+
+def test_a_sweep_runs_jobs_side_by_side_and_again_reruns_nothing(tmp_path: Path) -> None:
+    sweep = ("-m", *QUICK, "trainer.epochs=1", "seed=21,42", "activation.q=1.25,1.5", "hydra/launcher=joblib")
+    status, printed = run(tmp_path / "outputs", *sweep)
+    assert status == 0, printed
+    found = [json.loads(file.read_text()) for file in records(tmp_path / "outputs")]
+    assert {(record["seed"], record["config"]["activation"]["q"]) for record in found} == {
+        (seed, q) for seed in (21, 42) for q in (1.25, 1.5)
+    }
+    status, printed = run(tmp_path / "outputs", *sweep)
+    assert status == 0, printed
+    assert printed.count("finished before") == 4
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("trainer.epochz=5", ["trainer.epochz", "trainer.epochs", "trainer.batch_size"]),
+        ("trainer.epochs=ten", ["trainer.epochs", "ten", "Integer"]),
+        ("trainer.epochs=0", ["trainer.epochs=0", ">= 1"]),
+        ("optimizer.learning_rate=-1", ["optimizer.learning_rate=-1", "> 0"]),
+        ("data.test_fraction=1", ["data.test_fraction=1", "> 0 and < 1"]),
+        ("trainer.accelerator=abacus", ["trainer.accelerator", "abacus", "cpu, auto"]),
+        ("activation.q=0.5", ["sharmix_learned", "q=0.5", "[1.01, 2.0)"]),
+        ("activation.alpha=1.5", ["sharmix_learned", "no parameter alpha", "q, r"]),
+        ("activation.objective=luck", ["luck", "fenchel_young, brier, log"]),
+        ("activation=sharmax", ["sharmax", "sharmix_fixed"]),
+        ("model=embedding_bag", ["embedding_bag", "real features"]),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(tmp_path: Path, override: str, said: list[str]) -> None:
+    status, printed = run(tmp_path / "outputs", *QUICK[:2], override)
+    assert status != 0
+    for words in said:
+        assert words in printed
+    assert "Traceback" not in printed
+    assert not list((tmp_path / "outputs").rglob("*.*"))
+
+
+def test_help_lists_the_choices(tmp_path: Path) -> None:
+    status, printed = run(tmp_path / "outputs", "--help")
+    assert status == 0
+    for word in ("airline", "digits", "sharmix_learned", "wandb", "experiment="):
+        assert word in printed
+
+
+def test_an_unknown_experiment_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    status, printed = run(tmp_path / "outputs", "experiment=airlines")
+    assert status != 0
+    assert "airlines" in printed
+    assert "digits" in printed
+
+
+def test_an_activation_of_ones_own_runs_by_its_class_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_package.py").write_text(
+        "import torch, sharmix\n"
+        "class Tempered(sharmix.Activation):\n"
+        "    def __init__(self, temperature=1.0, offset=0.0):\n"
+        "        super().__init__()\n"
+        "        self.temperature = temperature\n"
+        "    def map(self, logits):\n"
+        "        return (logits / self.temperature).softmax(-1)\n"
+        "    def entropy(self, p):\n"
+        "        return self.temperature * sharmix.sharma_mittal_entropy(p, 1.0, 1.0)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    own = ("activation=custom", "activation.name=my_package.Tempered", "+activation.parameters.temperature=2.0")
+    status, printed = run(tmp_path / "outputs", "experiment=digits", "trainer.epochs=2", *own)
+    assert status == 0, printed
+    assert only_record(tmp_path / "outputs")["metrics"]["test"]["accuracy"] > 0.5
