@@ -1,0 +1,70 @@
+"""How an activation looks in every table and figure: its label, colour and marker."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Look(NamedTuple):
+    """Look of an activation; colours and markers differ, so either alone tells them apart."""
+
+    label: str
+    colour: str
+    marker: str
+
+
+# The eight colours of Okabe and Ito (Color Universal Design, 2008), safe for colour-blind readers.
+LOOKS = {
+    "softmax": Look("softmax", "#000000", "o"),
+    "sparsemax": Look("sparsemax", "#E69F00", "s"),
+    "entmax": Look("entmax", "#56B4E9", "^"),
+    "entmax_learned": Look("entmax learned", "#0072B2", "v"),
+    "alpha_relu": Look("α-ReLU", "#CC79A7", "P"),
+    "sharmix_fixed": Look("SharMiX fixed", "#009E73", "D"),
+    "sharmix_learned": Look("SharMiX learned", "#D55E00", "X"),
+    "entmax_package": Look("entmax (package)", "#F0E442", "*"),
+}
+# Configurations of one activation share its colour and marker; their lines tell them apart.
+LINE_STYLES = (
+    "-",
+    "--",
+    "-.",
+    ":",
+    (0, (5, 1)),
+    (0, (1, 3)),
+    (0, (3, 1, 1, 1)),
+    (0, (8, 3)),
+    (0, (8, 2, 1, 2, 1, 2)),
+)
+PARAMETERS = {"alpha": "α = {:g}", "tau": "τ = {:g}", "temperature": "T = {:g}", "objective": "{}"}
+UNSAID = {"temperature": 1.0, "objective": "fenchel_young"}  # the paper's, so no label says them
+
+
+def look(name: str) -> Look:
+    """Look of the activation `name`: grey, labelled by its own name, if it is a third party's."""
+    return LOOKS.get(name, Look(name.rpartition(".")[2], "#999999", "h"))
+
+
+def rank(name: str) -> int:
+    """Place of the activation `name` in a list of activations: third parties' come last."""
+    return list(LOOKS).index(name) if name in LOOKS else len(LOOKS)
+
+
+def label(activation: Mapping[str, Any]) -> str:
+    """Label of a configured activation, such as "SharMiX learned (1.25, 1.50)".
+
+    Args:
+        activation: the `config.activation` of a record: its name and its parameters, null where
+            the activation has none.
+
+    Returns:
+        The activation's label, then (q, r), then what else is set and differs from the paper.
+    """
+    parts = [f"{activation[key]:.2f}" for key in ("q", "r") if activation.get(key) is not None]
+    parts += [
+        text.format(activation[key])
+        for key, text in PARAMETERS.items()
+        if activation.get(key) not in (None, UNSAID.get(key))
+    ]
+    parts += [f"{key} = {value}" for key, value in (activation.get("parameters") or {}).items()]
+    name = look(activation["name"]).label
+    return f"{name} ({', '.join(parts)})" if parts else name

@@ -1,0 +1,129 @@
+"""Which published numbers our runs reproduce, decided by one written rule."""
+
+from enum import StrEnum
+from math import isclose, isnan
+from typing import Any
+
+import pandas as pd
+
+from reporting.declaration import Claim, Declaration, Numbers, Table
+from reporting.palette import label
+from reporting.selection import Selection
+from reporting.statistics import (
+    POINTS,
+    Estimate,
+    estimate,
+    metric_by_seed,
+    paired_difference,
+)
+
+RULE = """\
+A published number **reproduces** when our interval contains a value that rounds to what is printed
+(for a difference: a value that two printed numbers can have). A published difference that is missed
+holds in **direction only** when ours has the same sign and our interval excludes 0. All else **does
+not reproduce**; fewer than two seeds leave it **undecided**. The verdict is for the test split, as
+the paper says of its numbers; the same rule on the training split stands beside it, and which split
+is nearer to the paper."""
+
+
+class Verdict(StrEnum):
+    """What our runs say about a published number."""
+
+    REPRODUCES = "reproduces"
+    DIRECTION = "direction only"
+    FAILS = "does not reproduce"
+    UNDECIDED = "undecided"
+
+
+def decide(published: float, ours: Estimate, rounding: float, difference: bool) -> Verdict:
+    """Decide whether a published number was reproduced; `RULE` says how.
+
+    Args:
+        published: the paper's number.
+        ours: our estimate, in the same unit.
+        rounding: largest error that the paper's rounding makes, in the same unit.
+        difference: whether the number is a difference, whose sign means something.
+
+    Returns:
+        The verdict.
+    """
+    if isnan(ours.low):
+        return Verdict.UNDECIDED
+    if ours.low - rounding <= published <= ours.high + rounding:
+        return Verdict.REPRODUCES
+    excludes_zero = ours.low > 0 or ours.high < 0
+    if difference and excludes_zero and ours.mean * published > 0:
+        return Verdict.DIRECTION
+    return Verdict.FAILS
+
+
+def decide_claims(declaration: Declaration, name: str, numbers: Numbers, selection: Selection) -> list[dict[str, Any]]:
+    """Decide every claim about a table.
+
+    Args:
+        declaration: the tables declared.
+        name: name of the table.
+        numbers: the paper's numbers for it.
+        selection: our runs for it.
+
+    Returns:
+        A line for each row of each claim: the published number, our estimate and verdict on test
+        and on train, and the split whose mean is nearer to the published number. Levels are fractions, differences
+        percentage points.
+    """
+    table = declaration.tables[name]
+    return [
+        {"table": name, **_decide_row(declaration, table, claim, row, numbers, selection)}
+        for claim in table.claims
+        for row in claim.rows
+    ]
+
+
+def _decide_row(
+    declaration: Declaration,
+    table: Table,
+    claim: Claim,
+    row: str,
+    numbers: Numbers,
+    selection: Selection,
+) -> dict[str, Any]:
+    published = numbers[row][claim.metric][0]
+    rounding = 0.5 * 10**-declaration.published_decimals
+    if claim.against:
+        others = [numbers[other][claim.metric][0] for other in claim.against]
+        published = POINTS * (published - sum(others) / len(others))
+        rounding = 2 * POINTS * rounding  # of both numbers
+    line: dict[str, Any] = {
+        "claim": claim.text,
+        "row": label(table.rows[row].select),
+        "kind": "difference" if claim.against else "level",
+        "metric": claim.metric,
+        "unit": "percentage points" if claim.against else "fraction",
+        "published": published,
+    }
+    distances = []
+    for split in ("test", "train"):
+        values = metric_by_seed(selection.rows[row], split, claim.metric)
+        if claim.against:
+            others_by_seed = pd.DataFrame(
+                {o: metric_by_seed(selection.rows[o], split, claim.metric) for o in claim.against}
+            )
+            mean_of_others = others_by_seed.mean(axis="columns", skipna=False)
+            values = POINTS * paired_difference(values, mean_of_others)
+        ours = estimate(values, declaration.bootstrap)
+        line |= {
+            f"{split}_mean": ours.mean,
+            f"{split}_low": ours.low,
+            f"{split}_high": ours.high,
+            f"{split}_seeds": ours.seeds,
+            f"{split}_verdict": decide(published, ours, rounding, bool(claim.against)).value,
+        }
+        distances.append(abs(ours.mean - published))
+    line["nearer_split"] = _nearer(*distances)
+    return line
+
+
+def _nearer(test: float, train: float) -> str:
+    if isnan(test) or isnan(train) or isclose(test, train):
+        return "neither"
+    return "test" if test < train else "train"

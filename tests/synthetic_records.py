@@ -1,0 +1,64 @@
+"""Records as a finished run leaves them, made up for the tests of tables and summaries."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+PARAMETERS = ("alpha", "q", "r", "tau", "temperature", "objective")
+
+
+def make_record(
+    activation: str = "softmax",
+    seed: int = 21,
+    experiment: str = "airline",
+    test: dict[str, float] | None = None,
+    train: dict[str, float] | None = None,
+    **parameters: Any,
+) -> dict[str, Any]:
+    """A valid record; `test` and `train` replace metrics, `parameters` the activation's."""
+    metrics = {
+        "accuracy": 0.8,
+        "macro_f1": 0.7,
+        "sparsity": 0.0,
+        "support": 3.0,
+        "coverage": 1.0,
+        "brier": 0.3,
+        "zero_true": 0.0,
+    }
+    chosen = dict.fromkeys(PARAMETERS) | parameters
+    accuracy = (metrics | (test or {}))["accuracy"]
+    return {
+        "schema": 1,
+        "experiment": experiment,
+        "run_id": "-".join([activation, *(str(value) for value in chosen.values() if value)]),
+        "seed": seed,
+        "config": {"activation": {"name": activation, **chosen, "parameters": {}}},
+        "code": {"commit": "c0ffee", "dirty": False, "digest": "d1ge57"},
+        "environment": {
+            "python": "3.11.7",
+            "packages": {"torch": "2.15.0"},
+            "hardware": {"processor": "a processor", "cores": 2, "accelerator": None},
+        },
+        "data": {"split_hash": "5p117"},
+        "curves": [{"epoch": epoch, "loss": 1 / epoch, "test/accuracy": accuracy - 0.1 / epoch} for epoch in (1, 2, 3)],
+        "metrics": {"train": metrics | (train or {}), "test": metrics | (test or {})},
+        "wall_time_seconds": 6.1,
+        "peak_memory_mib": 500.0,
+        "finished_at": "2026-11-21T08:00:00+00:00",
+    }
+
+
+def keep_records(results: Path, records: list[dict[str, Any]], experiment: str = "airline") -> Path:
+    """Write records to <results>/records/<experiment>.jsonl."""
+    path = results / "records" / f"{experiment}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    return path
+
+
+def finish_runs(outputs: Path, records: list[dict[str, Any]]) -> None:
+    """Write each record where its run would leave it under `outputs`."""
+    for record in records:
+        folder = outputs / record["experiment"] / record["run_id"] / str(record["seed"])
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "record.json").write_text(json.dumps(record), "utf-8")
