@@ -59,7 +59,7 @@ class Classifier(L.LightningModule):
         ]
         if entropy := self.activation.entropy_parameters():
             groups.append({"params": entropy, "lr": self.optimizer_settings.entropy_learning_rate})
-        return torch.optim.Adam(groups)
+        return torch.optim.Adam(groups, fused=True)
 
     def optimizer_step(self, *arguments: Any, **keywords: Any) -> None:
         super().optimizer_step(*arguments, **keywords)

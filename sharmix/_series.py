@@ -1,59 +1,60 @@
 """Quotients of exponentials and logarithms whose limits at zero are removable.
 
-Each one is evaluated, and differentiates, without loss of digits at and near zero: a Taylor or an inverse hyperbolic
-tangent series takes over where the quotient's derivative would divide a rounded difference by a small number.
+Each one is evaluated, and differentiates, without loss of digits at and near zero: a series takes over where the
+quotient, or its derivative, would divide a rounded difference by a small number.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-_SMALL = 0.5  # where the exponentials' series takes over: the quotients beyond lose no more than two bits
+_SMALL = 0.5  # where the exponentials' series take over: the quotients beyond lose no more than two bits
 _EXPONENTIAL_TERMS = {torch.float32: 9, torch.float64: 15}  # 0.5^n/n! is below half a unit of rounding
 _LOGARITHM_TERMS = {torch.float32: 5, torch.float64: 9}  # z^(2n) with z <= 1/9, likewise
 
 
 def expm1_ratio(u: Tensor) -> Tensor:
     """(eᵘ − 1)/u, and 1 at u = 0."""
-    small = u.abs() < _SMALL
-    large = torch.where(small, 1, u)
-    return torch.where(small, _exponential_series(u, small, 1), torch.expm1(large) / large)
+    return _exponential(u, lambda power: 1 / math.factorial(power + 1), lambda large: torch.expm1(large) / large)
 
 
 def expm1_remainder(u: Tensor) -> Tensor:
     """(eᵘ − 1 − u)/u², and 1/2 at u = 0."""
-    small = u.abs() < _SMALL
-    large = torch.where(small, 1, u)
-    quotient = (torch.expm1(large) - large) / large / large
-    return torch.where(small, _exponential_series(u, small, 2), quotient)
+    return _exponential(
+        u, lambda power: 1 / math.factorial(power + 2), lambda large: (torch.expm1(large) - large) / large / large
+    )
 
 
 def expm1_ratio_slope(u: Tensor) -> Tensor:
     """The derivative of (eᵘ − 1)/u, and 1/2 at u = 0."""
-    return expm1_ratio(u) - expm1_remainder(u)
+    return _exponential(
+        u,
+        lambda power: (power + 1) / math.factorial(power + 2),
+        lambda large: (large.exp() - torch.expm1(large) / large) / large,
+    )
 
 
 def log1p_ratio(u: Tensor) -> Tensor:
-    """log(1 + u)/u for u > −1, and 1 at u = 0."""
+    """log(1 + u)/u for u > −1, and 1 at u = 0: 2 artanh(z)/u with z = u/(2 + u), where u is small."""
     small = u.abs() < 0.2
     large = torch.where(small, 1, u)
-    return torch.where(small, _logarithm_series(torch.where(small, u, 0)), torch.log1p(large) / large)
+    z = torch.where(small, u, 0) / (2 + u)
+    series = _polynomial(z * z, [1 / (2 * power + 1) for power in range(_LOGARITHM_TERMS[u.dtype])])
+    return torch.where(small, 2 * series / (2 + u), torch.log1p(large) / large)
 
 
-def _exponential_series(u: Tensor, where: Tensor, order: int) -> Tensor:
-    """Σⱼ uʲ/(j + order)! where asked, its value at 0 elsewhere."""
-    u = torch.where(where, u, 0)
-    total = torch.zeros_like(u)
-    for power in reversed(range(_EXPONENTIAL_TERMS[u.dtype])):
-        total = total * u + 1 / math.factorial(power + order)
+def _exponential(u: Tensor, coefficient: Callable[[int], float], quotient: Callable[[Tensor], Tensor]) -> Tensor:
+    """Σₙ coefficient(n) uⁿ where u is small, the quotient elsewhere; neither sees the other's arguments."""
+    small = u.abs() < _SMALL
+    series = _polynomial(torch.where(small, u, 0), [coefficient(power) for power in range(_EXPONENTIAL_TERMS[u.dtype])])
+    return torch.where(small, series, quotient(torch.where(small, 1, u)))
+
+
+def _polynomial(u: Tensor, coefficients: list[float]) -> Tensor:
+    """Σₙ coefficients[n] uⁿ by Horner's rule."""
+    total = torch.full_like(u, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        total = total * u + coefficient
     return total
-
-
-def _logarithm_series(u: Tensor) -> Tensor:
-    """log(1 + u)/u = 2 artanh(z)/u with z = u/(2 + u)."""
-    z = u / (2 + u)
-    square, total = z * z, torch.zeros_like(u)
-    for power in reversed(range(_LOGARITHM_TERMS[u.dtype])):
-        total = total * square + 1 / (2 * power + 1)
-    return 2 * total / (2 + u)

@@ -19,11 +19,13 @@ from torch import Tensor
 
 from sharmix._series import expm1_ratio
 
-_STEP_TOLERANCE = 1e-12  # Newton doubles the digits: the step after one this small is below rounding
+# Newton doubles the digits: what is left after a step this small is below the output's rounding.
+_STEP_TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-8}
 _MAXIMUM_STEPS = 100  # bisection alone needs about 60
 _BRACKET_MARGIN = 1e-3  # the bracket is exact up to rounding, and a root may lie on its end
 _GRID_POINTS = 128  # scales tried where the objective may have several maxima
 _LEAST_DELTA = 1e-30  # stands for q = 1: log1p(δv)/δ is then v to the last digit, without a 0/0
+_LEAST_WEIGHT = 1e-300  # divides in place of a weight of 0, whose probability is 0 too
 _CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
 _CHUNK_ELEMENTS = 1 << 21  # 16 MiB of float64: larger temporaries are mapped and unmapped at each use
 
@@ -36,17 +38,26 @@ class _Equation:
     q: Tensor
     r: Tensor
     temperature: Tensor
+    step_tolerance: float
+
+    def __post_init__(self) -> None:
+        self.delta = (self.q - 1).clamp_min(_LEAST_DELTA)
+        self.gap = self.r - self.q
+        self.log_temperature = self.temperature.log()
 
     def select(self, rows: Tensor | slice) -> "_Equation":
-        return _Equation(self.x[rows], self.q[rows], self.r[rows], self.temperature[rows])
+        return _Equation(self.x[rows], self.q[rows], self.r[rows], self.temperature[rows], self.step_tolerance)
 
     def bracket(self) -> tuple[Tensor, Tensor]:
         """Values of y with g < 0 and g > 0, from 0 ≤ log W ≤ log N and 0 ≤ R_q ≤ log N."""
         most = math.log(self.x.shape[-1])
-        middle, gap = self.temperature.log(), (self.r - self.q) * most
-        low = middle - (self.q - 1) * most - gap.clamp_min(0) - _BRACKET_MARGIN
-        high = middle - gap.clamp_max(0) + _BRACKET_MARGIN
+        low = self.log_temperature - self.delta * most - (self.gap * most).clamp_min(0) - _BRACKET_MARGIN
+        high = self.log_temperature - (self.gap * most).clamp_max(0) + _BRACKET_MARGIN
         return low, high
+
+    def guess(self) -> Tensor:
+        """The root near softmax and for nearly equal logits, where log W = R_q = log Σ exp(x/T₀)."""
+        return self.log_temperature - (self.r - 1) * (self.x / self.temperature).logsumexp(-1, keepdim=True)
 
 
 @dataclass
@@ -66,26 +77,25 @@ class _Solution:
 
 
 def _evaluate(equation: _Equation, y: Tensor) -> _Solution:
-    delta, gap = (equation.q - 1).clamp_min(_LEAST_DELTA), equation.r - equation.q
-    v = equation.x * (-y).exp()
-    shrinkage = (delta * v).clamp_min(-1)
+    delta, gap = equation.delta, equation.gap
+    # δxᵢ/s, held at −1 off the support: p is 0 there, and everything stays finite, even for a logit of −∞.
+    shrinkage = (equation.x * (delta * (-y).exp())).clamp_min(-1)
     weights = (shrinkage.log1p() / delta).exp()
     total = weights.sum(-1, keepdim=True)
     p = weights / total
-    support = p > 0
-    v = torch.where(support, v, 0)
-    mean = (p * v).sum(-1, keepdim=True)
+    weighted = p * shrinkage
+    mean = weighted.sum(-1, keepdim=True)
     log_total = total.log()
-    renyi = log_total - (delta * mean).log1p() / delta
-    residual = y + delta * log_total - equation.temperature.log() + gap * renyi
+    renyi = log_total - mean.log1p() / delta
+    residual = y + delta * log_total - equation.log_temperature + gap * renyi
 
-    # d log wᵢ^{1/δ} / dy = −vᵢ/(1 + δvᵢ)
-    spread = p * v / torch.where(support, -1 - shrinkage, 1)
-    log_total_slope = spread.sum(-1, keepdim=True)
-    mean_slope = (spread * v).sum(-1, keepdim=True) - log_total_slope * mean - mean
-    renyi_slope = log_total_slope - mean_slope / (1 + delta * mean)
-    slope = 1 + delta * log_total_slope + gap * renyi_slope
-    return _Solution(p, mean, renyi, residual, slope)
+    # δ ∂(log W)/∂y and δ ∂(mean)/∂y, from ∂(log wᵢ^{1/δ})/∂y = −(xᵢ/s)/(1 + δxᵢ/s)
+    spread = weighted / (shrinkage + 1).clamp_min(_LEAST_WEIGHT)
+    total_slope = -spread.sum(-1, keepdim=True)
+    mean_slope = -(spread * shrinkage).sum(-1, keepdim=True) - mean * (total_slope + delta)
+    renyi_slope = (total_slope - mean_slope / (delta * (mean + 1))) / delta
+    slope = gap * renyi_slope + total_slope + 1
+    return _Solution(p, mean / delta, renyi, residual, slope)
 
 
 def _newton(equation: _Equation, low: Tensor, high: Tensor) -> Tensor:
@@ -94,19 +104,19 @@ def _newton(equation: _Equation, low: Tensor, high: Tensor) -> Tensor:
     A step that leaves the bracket, or is longer than half the one before, is replaced by bisection: each step then
     halves the bracket or the step. Steps within the tolerance are rounding, and taken as they come.
     """
-    y = torch.maximum(low, torch.minimum(high, equation.temperature.log()))
+    y = torch.maximum(low, torch.minimum(high, equation.guess()))
     previous = high - low
     for _ in range(_MAXIMUM_STEPS):
         solution = _evaluate(equation, y)
         low = torch.where(solution.residual < 0, y, low)
         high = torch.where(solution.residual > 0, y, high)
         newton = y - solution.residual / solution.slope
-        shortened = (newton - y).abs() <= (previous / 2).clamp_min(_STEP_TOLERANCE)
+        shortened = (newton - y).abs() <= (previous / 2).clamp_min(equation.step_tolerance)
         trusted = (newton >= low) & (newton <= high) & shortened
         following = torch.where(trusted, newton, (low + high) / 2)
         previous = (following - y).abs()
         y = following
-        if not (previous > _STEP_TOLERANCE).any():  # written so that a NaN row counts as settled
+        if not (previous > equation.step_tolerance).any():  # written so that a NaN row counts as settled
             break
     return y
 
@@ -161,8 +171,9 @@ def solve(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str)
     Raises:
         ValueError: a row lies outside the concave region and `nonconcave` is `error`.
     """
-    columns = [parameter.double().reshape(-1, 1) for parameter in (q, r, temperature)]
-    equation = _Equation(x.double().reshape(-1, x.shape[-1]), *columns)
+    q_rows, r_rows, temperature_rows = (parameter.double().reshape(-1, 1) for parameter in (q, r, temperature))
+    rows = x.double().reshape(-1, x.shape[-1])
+    equation = _Equation(rows, q_rows, r_rows, temperature_rows, _STEP_TOLERANCE[x.dtype])
     concave = _is_concave(equation.q, equation.r).squeeze(-1)
     y = torch.zeros_like(equation.q)
     if concave.all():

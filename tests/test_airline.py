@@ -20,9 +20,14 @@ SENTIMENTS = ["negative", "neutral", "positive"]
 Records = list[list[str]]
 
 
+def letters(number: int) -> str:
+    """A word of its own for each number."""
+    return "zq" + "abcdefghij"[number // 10] + "abcdefghij"[number % 10]
+
+
 def records() -> Records:
     """Sixty tweets: two share an id, three a text, one of these with one of those."""
-    made = [[str(100 + i), SENTIMENTS[i % 3], "someone", f"@air flight {i}"] for i in range(60)]
+    made = [[str(100 + i), SENTIMENTS[i % 3], "someone", f"the late flight {letters(i)}"] for i in range(60)]
     made[3][0] = made[0][0]
     made[6][3] = made[9][3] = made[3][3]
     made[30][3] = 'Two "quoted" lines,\nof one tweet &amp; more'
@@ -64,7 +69,7 @@ def test_facts_tell_sizes_classes_and_repeats(folder: Path) -> None:
 
     unknown_share = facts.pop("test_unknown_share")
     assert isinstance(unknown_share, float)
-    assert 0 < unknown_share < 1  # each tweet has a number of its own
+    assert 0 < unknown_share < 1  # each tweet has a word of its own
     assert facts.pop("vocabulary_size") > 40
     assert facts == {
         "records": 60,
@@ -126,7 +131,7 @@ BAD_FILES = {
     # One tweet spans two lines, so the 61st record of the file would start at line 63.
     "unterminated quote": (append(b'7,neutral,x,"begun\n'), ["line 63: ", "never closed"]),
     "quote left open in the middle": (
-        lambda file: file.replace(b",@air flight 50\n", b',"@air flight 50\n'),
+        lambda file: file.replace(b",the late flight zqfa\n", b',"the late flight zqfa\n'),
         ["line 53: ", "never closed"],
     ),
     "cut between fields": (append(b"7,neutral"), ["line 63: the record has 2 fields, not 4"]),
@@ -229,13 +234,12 @@ def test_empty_value_on_the_hub_is_an_error_with_its_record(
         load_airline(SETTINGS, None)
 
 
-def test_tokens_are_lower_case_lemmas_with_handles_links_and_negations_whole() -> None:
-    tweet = "@United WASN'T my Flights' bags &amp; didn't #LoveIt &lt3 http://t.co/Ab1 canceled"
+def test_tokens_are_lower_case_lemmas_of_words_with_negations_whole() -> None:
+    tweet = "@United WASN'T my Flights' check-in &amp; bags &lt3 #LoveIt 42 didn't :) http://t.co/Ab1 delayed!"
 
     (tokens,) = tokenize([tweet])
 
-    assert {"@united", "wasn't", "flight", "bag", "&", "didn't", "#loveit", "<3"} <= set(tokens)
-    assert tokens[-2:] == ["http://t.co/ab1", "cancel"]
+    assert tokens == ["wasn't", "my", "flight", "check-in", "bag", "didn't", "delay"]
 
 
 def test_vocabulary_is_ordered_by_frequency_then_alphabet() -> None:
