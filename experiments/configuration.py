@@ -27,22 +27,19 @@ def one_of(*choices: str) -> Any:
     return dataclasses.field(metadata={"choices": choices})
 
 
-# The fields have no defaults: a value that no YAML file gives is an error.
-
-
 @dataclass
 class ActivationSettings:
-    """An output activation; what it does not take stays null. Every field is declared, so that a grid can sweep it."""
+    """An output activation; what it does not take stays None. Every field is declared, so that a grid can sweep it."""
 
     name: str
-    alpha: float | None
-    q: float | None
-    r: float | None
-    tau: float | None
-    temperature: float | None
-    objective: str | None
-    nonconcave: str | None
-    parameters: dict[str, Any]
+    alpha: float | None = None
+    q: float | None = None
+    r: float | None = None
+    tau: float | None = None
+    temperature: float | None = None
+    objective: str | None = None
+    nonconcave: str | None = None
+    parameters: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def arguments(self) -> dict[str, Any]:
         """What `sharmix.build_activation` is to be given beside the name."""
@@ -50,6 +47,9 @@ class ActivationSettings:
         extra = named.pop("parameters")
         del named["name"]
         return {key: value for key, value in named.items() if value is not None} | dict(extra)
+
+
+# From here on no field has a default: a value that no YAML file gives is an error.
 
 
 @dataclass(unsafe_hash=True)  # a key of the cache of loaded data; never changed
@@ -130,7 +130,8 @@ _GROUPS: dict[str, dict[str, type]] = {
     "data": {"airline": AirlineSettings, "digits": DigitsSettings},
     "model": {"embedding_bag": EmbeddingBagSettings, "perceptron": PerceptronSettings},
 }
-_CHOSEN_BY_NAME = ("experiment", "hydra")
+_READS: dict[type, type] = {EmbeddingBagSettings: AirlineSettings, PerceptronSettings: DigitsSettings}
+_CHOSEN_BY_NAME = ("experiment",)
 
 
 def register() -> None:
@@ -151,6 +152,11 @@ def typed(config: DictConfig) -> RunSettings:
     """
     settings: RunSettings = OmegaConf.to_object(config)  # type: ignore[assignment]
     _validate(settings, "")
+    if not isinstance(settings.data, readable := _READS[type(settings.model)]):
+        fitting = ", ".join(name for name, schema in _GROUPS["data"].items() if issubclass(schema, readable))
+        raise ConfigurationError(
+            f"model={settings.model.name} cannot read data={settings.data.name}; it reads {fitting}"
+        )
     return settings
 
 
@@ -160,7 +166,8 @@ def _validate(settings: Any, prefix: str) -> None:
         if dataclasses.is_dataclass(value):
             _validate(value, f"{key}.")
         elif value is not None:
-            _check_bounds(key, value, field.metadata.get("bounds", {}))
+            if bounds := field.metadata.get("bounds"):
+                _check_bounds(key, value, bounds)
             choices = field.metadata.get("choices", (value,))
             if value not in choices:
                 raise ConfigurationError(f"{key}={value!r} is not allowed; it must be one of {', '.join(choices)}")
@@ -173,8 +180,8 @@ def _check_bounds(key: str, value: float, bounds: dict[str, float]) -> None:
         ">": lambda bound: value > bound,
         "<": lambda bound: value < bound,
     }
-    if not all(holds[sign](bound) for sign, bound in bounds.items()):
-        allowed = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds.items())
+    if not (math.isfinite(value) and all(holds[sign](bound) for sign, bound in bounds.items())):
+        allowed = " and ".join([f"{sign} {bound:g}" for sign, bound in bounds.items()] + ["finite"] * math.isinf(value))
         raise ConfigurationError(f"{key}={value!r} is not allowed; it must be {allowed}")
 
 
@@ -186,10 +193,8 @@ def check_override_keys(overrides: Sequence[str]) -> None:
     """
     known = set(_keys(RunSettings)) | set(_CHOSEN_BY_NAME)
     for override in overrides:
-        key, separator, _ = override.partition("=")
-        if not separator or key.startswith(("-", "+", "~", "hydra")) or key.split("@")[0] in known:
-            continue
-        if key.startswith("activation.parameters."):
+        key = override.partition("=")[0].lstrip("+~").split("@")[0]
+        if key in known or key.startswith(("hydra/", "hydra.", "activation.parameters.")):
             continue
         siblings = sorted(name for name in known if name.rpartition(".")[0] == key.rpartition(".")[0])
         close = difflib.get_close_matches(key, known, n=1)

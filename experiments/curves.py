@@ -1,5 +1,6 @@
 """One row an epoch: kept in the checkpoint, so that a resumed run neither loses nor doubles any."""
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import lightning as L
 import pandas as pd
 
 from experiments.classifier import Classifier
+from experiments.errors import DivergedError
 from experiments.files import write_atomically
 
 
@@ -30,21 +32,30 @@ class EpochCurves(L.Callback):
 
     def on_fit_start(self, trainer: L.Trainer, classifier: L.LightningModule) -> None:
         self._since = time.perf_counter()
+        for row in self.rows:  # the logger starts anew with each process
+            self._log(trainer, row)
 
     def on_validation_end(self, trainer: L.Trainer, classifier: L.LightningModule) -> None:
         assert isinstance(classifier, Classifier)
         measured = classifier.epoch_metrics()
         splits = {f"{split}/{name}": value for split, metrics in measured.items() for name, value in metrics.items()}
         row = {"epoch": trainer.current_epoch + 1, **classifier.entropy_values(), **splits}
+        if lost := [name for name, value in row.items() if not math.isfinite(value)]:
+            raise DivergedError(
+                f"after epoch {row['epoch']}, {lost[0]} is {row[lost[0]]}: the training has diverged; "
+                "a lower optimizer.learning_rate may help"
+            )
         self.rows.append(row)
         now = time.perf_counter()
         self.seconds += now - self._since
         self._since = now
         write_atomically(self.file, pd.DataFrame(self.rows).to_csv(index=False))
+        self._log(trainer, row)
+
+    def _log(self, trainer: L.Trainer, row: dict[str, float]) -> None:
+        values = {name: value for name, value in row.items() if name != "epoch"}
         for logger in trainer.loggers:
-            logger.log_metrics(
-                {name: value for name, value in row.items() if name != "epoch"}, step=trainer.current_epoch + 1
-            )
+            logger.log_metrics(values, step=int(row["epoch"]))
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self.rows, "seconds": self.seconds}

@@ -1,12 +1,18 @@
 """Errors that the person at the keyboard can mend: shown as one message, without a traceback."""
 
+from hydra.errors import CompactHydraException
 
-class UserError(ValueError):
+
+class UserError(CompactHydraException, ValueError):
     """Says what is wrong, where it came from and what to do about it."""
 
 
 class ConfigurationError(UserError):
     """A setting that cannot be used: names its key, its value and what is allowed."""
+
+
+class DivergedError(UserError):
+    """A training whose loss is no longer a number: names the epoch and the remedy."""
 
 
 class DataError(UserError):

@@ -1,5 +1,6 @@
 """What a run is known by: a hash of the settings that decide its result, and of the code that computes it."""
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -9,6 +10,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 DECISIVE = ("name", "activation", "data", "model", "optimizer", "trainer")  # the seed names a folder of its own
+
+RECORD_SCHEMA = 1  # the shape of a run's record; raised when readers must tell old from new
 
 ROOT = Path(__file__).resolve().parent.parent
 _SOURCES = ("run.py", "conf", "experiments", "sharmix")
@@ -26,6 +29,7 @@ def run_id_of(decisive: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 
+@functools.cache  # as the process found them: what it runs stays the same when a file is edited under it
 def code_digest(root: Path = ROOT) -> str:
     """A hash of the sources that a run's result depends on, so that results of other code can be told apart."""
     digest = hashlib.sha256()

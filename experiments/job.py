@@ -1,13 +1,15 @@
 """One job of the runner: recognise a finished run, or finish it."""
 
+import json
 from pathlib import Path
 
 from rich.console import Console
 
 from experiments.configuration import RunSettings
+from experiments.identity import code_digest
 
 RECORD = "record.json"
-CHECKPOINT = "last.ckpt"
+CURVES = "metrics.csv"
 
 
 def perform(settings: RunSettings, folder: Path) -> None:
@@ -20,21 +22,23 @@ def perform(settings: RunSettings, folder: Path) -> None:
     Raises:
         ConfigurationError, DataError: before any training.
     """
-    console = Console()
+    console = Console(highlight=False, soft_wrap=True)
     title = f"{settings.name} {folder.parent.name} seed {settings.seed}"
-    if (folder / RECORD).exists() and not settings.force:
-        console.print(f"[green]finished before[/] {title}: {folder / RECORD}", highlight=False, soft_wrap=True)
-        return
+    record_file = folder / RECORD
     if settings.force:
-        (folder / CHECKPOINT).unlink(missing_ok=True)
+        for file in (record_file, folder / CURVES, *folder.glob("*.ckpt")):
+            file.unlink(missing_ok=True)
+    if record_file.exists():
+        same_code = json.loads(record_file.read_text())["code"]["digest"] == code_digest()
+        note = "" if same_code else " [yellow](by other code; force=true repeats it)[/]"
+        console.print(f"[green]finished before[/] {title}{note}: {record_file}")
+        return
 
     from experiments.training import train  # seconds of imports that a finished run can do without
 
-    record = train(settings, folder / CHECKPOINT, folder / RECORD)
+    record = train(settings, folder)
     test = record["metrics"]["test"]
     console.print(
         f"[bold green]finished[/] {title}: test accuracy {test['accuracy']:.4f}, sparsity {test['sparsity']:.3f}, "
-        f"{record['wall_time_seconds']:.1f} s, {folder / RECORD}",
-        highlight=False,
-        soft_wrap=True,
+        f"{record['wall_time_seconds']:.1f} s, {record_file}"
     )

@@ -1,5 +1,6 @@
 """Where curves go beside the run's own CSV file."""
 
+import shutil
 from pathlib import Path
 
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
@@ -15,6 +16,7 @@ def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
         folder: the run's folder, <...>/<activation>-<hash>/seed-<seed>.
     """
     if settings.name == "tensorboard":
+        shutil.rmtree(folder / "tensorboard", ignore_errors=True)  # a resumed run logs its earlier epochs again
         return [TensorBoardLogger(folder, name=None, version="tensorboard")]
     if settings.name == "wandb":
         import wandb

@@ -4,6 +4,8 @@ from torch import Tensor
 from torchmetrics import MeanMetric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
+MEANS = ("loss", "sparsity", "support", "coverage", "zero_true", "brier")
+
 
 class OutputMetrics(MetricCollection):
     """Accuracy, macro-F₁, and how the probabilities are spread.
@@ -24,7 +26,7 @@ class OutputMetrics(MetricCollection):
             {
                 "accuracy": MulticlassAccuracy(classes, average="micro"),
                 "macro_f1": MulticlassF1Score(classes, average="macro"),
-                **{name: MeanMetric() for name in ("loss", "sparsity", "support", "coverage", "zero_true", "brier")},
+                **{name: MeanMetric(nan_strategy="disable") for name in MEANS},
             }
         )
 
@@ -33,11 +35,11 @@ class OutputMetrics(MetricCollection):
         self["accuracy"].update(predicted, targets)
         self["macro_f1"].update(predicted, targets)
         true = probabilities.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-        support = (probabilities > 0).sum(-1)
+        zeros = (probabilities == 0).sum(-1)
         means = {
             "loss": losses,
-            "sparsity": 1 - support / probabilities.shape[-1],
-            "support": support.to(losses.dtype),
+            "sparsity": zeros / probabilities.shape[-1],
+            "support": probabilities.shape[-1] - zeros.to(losses.dtype),
             "coverage": (true > 0).to(losses.dtype),
             "zero_true": (true == 0).to(losses.dtype),
             "brier": probabilities.square().sum(-1) - 2 * true + 1,

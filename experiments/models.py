@@ -4,7 +4,6 @@ from torch import Tensor, nn
 
 from experiments.configuration import EmbeddingBagSettings, PerceptronSettings
 from experiments.dataset import ClassificationData
-from experiments.errors import ConfigurationError
 from experiments.tweets import Vocabulary
 
 
@@ -29,15 +28,8 @@ def perceptron(features: int, hidden_units: int, classes: int) -> nn.Module:
 
 
 def build_model(settings: EmbeddingBagSettings | PerceptronSettings, data: ClassificationData) -> nn.Module:
-    """The network a configuration asks for, sized for its data.
-
-    Raises:
-        ConfigurationError: if the network cannot read that kind of data.
-    """
-    classes, tokens = len(data.class_names), "vocabulary_size" in data.facts
-    if isinstance(settings, EmbeddingBagSettings) and tokens:
+    """The network a configuration asks for, sized for its data."""
+    classes = len(data.class_names)
+    if isinstance(settings, EmbeddingBagSettings):
         return EmbeddingBagClassifier(int(data.facts["vocabulary_size"]), settings.embedding_dimension, classes)
-    if isinstance(settings, PerceptronSettings) and not tokens:
-        return perceptron(data.train_inputs[0].numel(), settings.hidden_units, classes)
-    kind = "tokens" if tokens else "real features"
-    raise ConfigurationError(f"model={settings.name!r} cannot read inputs that are {kind}; choose another model")
+    return perceptron(data.train_inputs[0].numel(), settings.hidden_units, classes)

@@ -1,5 +1,6 @@
 """Where a result comes from: code, packages, hardware and memory."""
 
+import functools
 import os
 import platform
 import resource
@@ -17,6 +18,7 @@ _PACKAGES = ("torch", "lightning", "hydra-core", "torchmetrics", "numpy", "sciki
 _MEBIBYTE = 2**20
 
 
+@functools.cache  # as the process found them, like the hash
 def code() -> dict[str, Any]:
     """The commit, whether the tree differed from it, and the hash of the sources."""
     commit, status = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")

@@ -30,24 +30,23 @@ from experiments.curves import EpochCurves
 from experiments.dataset import ClassificationData
 from experiments.digits import load_digits_data
 from experiments.files import write_atomically
-from experiments.identity import DECISIVE, run_id_of
+from experiments.identity import DECISIVE, RECORD_SCHEMA, run_id_of
+from experiments.job import CURVES, RECORD
 from experiments.loggers import build_loggers, close_loggers
 from experiments.models import build_model
 from experiments.provenance import code, environment, forget_peak_memory, peak_memory_mib
-
-SCHEMA = 1
 
 for _name in ("lightning.pytorch", "lightning.fabric"):
     logging.getLogger(_name).setLevel(logging.WARNING)  # its notes on devices and products are not about the run
 
 
-def train(settings: RunSettings, checkpoint: Path, record_file: Path) -> dict[str, Any]:
+def train(settings: RunSettings, folder: Path) -> dict[str, Any]:
     """Train from the last checkpoint, or from the start, to the last epoch; then write the record.
 
     Args:
         settings: the run.
-        checkpoint: replaced after every epoch, removed once the record is written.
-        record_file: the run's record.
+        folder: of the run; gets a checkpoint after every epoch, in place of the one before, and in the end the record
+            in place of all checkpoints.
 
     Returns:
         The record.
@@ -55,7 +54,9 @@ def train(settings: RunSettings, checkpoint: Path, record_file: Path) -> dict[st
     Raises:
         ConfigurationError: the activation does not allow its settings.
         DataError: the data cannot be used.
+        DivergedError: the loss is no longer a number.
     """
+    source = code()
     activation = build_activation(settings.activation)
     forget_peak_memory()
     torch.set_num_threads(settings.trainer.threads)
@@ -63,14 +64,17 @@ def train(settings: RunSettings, checkpoint: Path, record_file: Path) -> dict[st
     L.seed_everything(settings.seed, verbose=False)
     model = build_model(settings.model, data)
     classifier = Classifier(model, activation, settings.optimizer, len(data.class_names))
-    curves = EpochCurves(record_file.with_name("metrics.csv"))
+    curves = EpochCurves(folder / CURVES)
+    # Named by code and split, so that a run begun by others is not continued by these.
+    checkpoint = folder / f"last-{source['digest'][:8]}-{data.split_hash[:8]}.ckpt"
     try:
         fit(settings, classifier, data, curves, checkpoint)
     finally:
         close_loggers(settings.logger)
-    record = {**describe(settings, data), **results(curves)}
-    write_atomically(record_file, json.dumps(record, indent=1) + "\n")
-    checkpoint.unlink(missing_ok=True)
+    record = {**describe(settings, data), "code": source, **results(curves)}
+    write_atomically(folder / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n")
+    for leftover in folder.glob("*.ckpt"):
+        leftover.unlink()
     return record
 
 
@@ -134,15 +138,14 @@ def fit(
 
 
 def describe(settings: RunSettings, data: ClassificationData) -> dict[str, Any]:
-    """What was run, on what, by what."""
-    decisive = {key: value for key, value in dataclasses.asdict(settings).items() if key in DECISIVE}
+    """What was run, on what data, on what machine."""
+    config = dataclasses.asdict(settings)
     return {
-        "schema": SCHEMA,
+        "schema": RECORD_SCHEMA,
         "experiment": settings.name,
-        "run_id": run_id_of(decisive),
+        "run_id": run_id_of({key: config[key] for key in DECISIVE}),
         "seed": settings.seed,
-        "config": decisive,
-        "code": code(),
+        "config": config,
         "environment": environment(),
         "data": {"split_hash": data.split_hash, **data.facts},
     }

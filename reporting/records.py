@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.files import write_atomically
+from experiments.identity import RECORD_SCHEMA
 
 Record = dict[str, Any]
 
@@ -34,7 +35,6 @@ SHAPE: dict[str, Any] = {
     "peak_memory_mib": float | None,
     "finished_at": str,
 }
-SCHEMA = 1
 
 
 class RecordError(ValueError):
@@ -143,7 +143,7 @@ def _validated(text: str, place: str, experiment: str) -> Record:
             f"{place}: not a JSON object ({error}); repeat the run with force=true and collect its record again"
         ) from error
     _check(record, SHAPE, "", place)
-    for key, expected in (("schema", SCHEMA), ("experiment", experiment)):
+    for key, expected in (("schema", RECORD_SCHEMA), ("experiment", experiment)):
         if record[key] != expected:
             raise RecordError(
                 f"{place}: {key}={record[key]!r}, allowed is {expected!r}; remove this record or repeat its run"

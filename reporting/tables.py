@@ -154,7 +154,8 @@ def _notes(declaration: Declaration, table: Table, selection: Selection) -> list
     notes = [
         f"Mean ± standard deviation over seeds {', '.join(map(str, table.seeds))}; the difference "
         f"is paired by seed, with its percentile bootstrap interval "
-        f"({declaration.bootstrap.confidence:.0%}, {declaration.bootstrap.resamples} resamples).",
+        f"({declaration.bootstrap.confidence:.0%}, {declaration.bootstrap.resamples} resamples), which "
+        "is narrower than its name says where seeds are few.",
         f"Code: {_distinct(map(describe_code, records))}.",
         f"Hardware: {_distinct(map(_pairs, hardware))}.",
         f"Software: {_distinct(map(_pairs, software))}.",

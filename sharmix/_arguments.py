@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -9,7 +10,14 @@ from torch import Tensor
 Parameter = float | Tensor
 
 # What each entropy parameter may be: its least value, and whether that value itself is allowed.
-_ALLOWED = {"q": (1.0, True), "alpha": (1.0, True), "r": (0.0, False), "temperature": (0.0, False)}
+_ALLOWED = {
+    "q": (1.0, True),
+    "alpha": (1.0, True),
+    "r": (0.0, False),
+    "temperature": (0.0, False),
+    "alpha of alpha-ReLU": (1.0, False),
+    "tau": (-math.inf, False),
+}
 
 
 def float_tensor(values: Tensor, name: str, dim: int) -> Tensor:
@@ -55,7 +63,7 @@ def _per_row(values: Tensor, dim: int, name: str, parameter: Parameter) -> Tenso
     if isinstance(parameter, Tensor):
         parameter = _checked_tensor(parameter, name)
     else:
-        parameter = values.new_full((), _checked_number(parameter, name), dtype=torch.float64)
+        parameter = values.new_full((), checked_number(parameter, name), dtype=torch.float64)
     try:
         expanded = parameter.expand(rows)
     except RuntimeError as error:
@@ -66,13 +74,20 @@ def _per_row(values: Tensor, dim: int, name: str, parameter: Parameter) -> Tenso
     return expanded.movedim(dim, -1)
 
 
-def _checked_number(value: float, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def number(value: float, name: str) -> float:
+    """`value` as a float; TypeError if it is no number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number or a floating-point tensor, got {type(value).__name__}")
+    return float(value)
+
+
+def checked_number(value: float, name: str) -> float:
+    """`value` as a float; TypeError if it is no number, ValueError if it is out of the range of parameter `name`."""
+    value = number(value, name)
     least, included = _ALLOWED[name]
     if not (math.isfinite(value) and (value > least or (included and value == least))):
         raise ValueError(_out_of_range(name, value))
-    return float(value)
+    return value
 
 
 def _checked_tensor(value: Tensor, name: str) -> Tensor:
@@ -96,7 +111,8 @@ def checked_classes(targets: Tensor, classes: int, ignore_index: int) -> Tensor:
 
 def _out_of_range(name: str, value: float) -> str:
     least, included = _ALLOWED[name]
-    return f"{name}={value!r} is not allowed; it must be finite and {'>=' if included else '>'} {least:g}"
+    bound = f" and {'>=' if included else '>'} {least:g}" if math.isfinite(least) else ""
+    return f"{name}={value!r} is not allowed; it must be finite{bound}"
 
 
 # The operators below look at values, which no traced or batched tensor lets Python do. Each returns something the

@@ -19,15 +19,15 @@ from torch import Tensor
 
 from sharmix._series import expm1_ratio
 
-# Newton doubles the digits: what is left after a step this small is below the output's rounding.
-_STEP_TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-8}
+_STEP_TOLERANCE = 1e-12  # g has kinks where a class enters the support, at which Newton need not double the digits
 _MAXIMUM_STEPS = 100  # bisection alone needs about 60
 _BRACKET_MARGIN = 1e-3  # the bracket is exact up to rounding, and a root may lie on its end
-_GRID_POINTS = 128  # scales tried where the objective may have several maxima
+_GRID_STEP = 0.05  # in y = log s, between scales tried where the objective may have several maxima
+_LEAST_GRID = 64  # scales tried at the least
 _LEAST_DELTA = 1e-30  # stands for q = 1: log1p(δv)/δ is then v to the last digit, without a 0/0
 _LEAST_WEIGHT = 1e-300  # divides in place of a weight of 0, whose probability is 0 too
 _CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
-_CHUNK_ELEMENTS = 1 << 21  # 16 MiB of float64: larger temporaries are mapped and unmapped at each use
+_CHUNK_ELEMENTS = 1 << 21  # of a grid's temporaries: 16 MiB of float64, which an allocator still keeps for reuse
 
 
 @dataclass
@@ -38,7 +38,6 @@ class _Equation:
     q: Tensor
     r: Tensor
     temperature: Tensor
-    step_tolerance: float
 
     def __post_init__(self) -> None:
         self.delta = (self.q - 1).clamp_min(_LEAST_DELTA)
@@ -46,7 +45,7 @@ class _Equation:
         self.log_temperature = self.temperature.log()
 
     def select(self, rows: Tensor | slice) -> "_Equation":
-        return _Equation(self.x[rows], self.q[rows], self.r[rows], self.temperature[rows], self.step_tolerance)
+        return _Equation(self.x[rows], self.q[rows], self.r[rows], self.temperature[rows])
 
     def bracket(self) -> tuple[Tensor, Tensor]:
         """Values of y with g < 0 and g > 0, from 0 ≤ log W ≤ log N and 0 ≤ R_q ≤ log N."""
@@ -111,21 +110,20 @@ def _newton(equation: _Equation, low: Tensor, high: Tensor) -> Tensor:
         low = torch.where(solution.residual < 0, y, low)
         high = torch.where(solution.residual > 0, y, high)
         newton = y - solution.residual / solution.slope
-        shortened = (newton - y).abs() <= (previous / 2).clamp_min(equation.step_tolerance)
+        shortened = (newton - y).abs() <= (previous / 2).clamp_min(_STEP_TOLERANCE)
         trusted = (newton >= low) & (newton <= high) & shortened
         following = torch.where(trusted, newton, (low + high) / 2)
         previous = (following - y).abs()
         y = following
-        if not (previous > equation.step_tolerance).any():  # written so that a NaN row counts as settled
+        if not (previous > _STEP_TOLERANCE).any():  # written so that a NaN row counts as settled
             break
     return y
 
 
 def _global_maximum(equation: _Equation) -> Tensor:
     """The y of the largest objective: every upward crossing of g on a grid of the bracket, refined and compared."""
-    low, high = equation.bracket()
-    grid = low + (high - low) * torch.linspace(0, 1, _GRID_POINTS, dtype=low.dtype, device=low.device)
-    rows_per_chunk = max(1, _CHUNK_ELEMENTS // (_GRID_POINTS * equation.x.shape[-1]))
+    grid = _grid(*equation.bracket())
+    rows_per_chunk = max(1, _CHUNK_ELEMENTS // (grid.shape[-1] * equation.x.shape[-1]))
     residuals = [
         _residuals_on_grid(equation.select(slice(start, start + rows_per_chunk)), grid[start : start + rows_per_chunk])
         for start in range(0, len(grid), rows_per_chunk)
@@ -142,6 +140,13 @@ def _global_maximum(equation: _Equation) -> Tensor:
     winner = first.new_full((len(grid),), len(rows)).scatter_reduce(0, rows, first, "amin")
     # A row without a crossing has a NaN among its logits; any y gives its NaN.
     return torch.cat([y, y.new_zeros(1, 1)])[winner]
+
+
+def _grid(low: Tensor, high: Tensor) -> Tensor:
+    """Evenly spaced points from `low` to `high`, both [rows, 1], as many for each row: [rows, points]."""
+    widest = (high - low).max().item() if len(low) else 0.0
+    points = max(_LEAST_GRID, math.ceil(widest / _GRID_STEP) + 1)
+    return low + (high - low) * torch.linspace(0, 1, points, dtype=low.dtype, device=low.device)
 
 
 def _residuals_on_grid(equation: _Equation, grid: Tensor) -> Tensor:
@@ -172,8 +177,7 @@ def solve(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str)
         ValueError: a row lies outside the concave region and `nonconcave` is `error`.
     """
     q_rows, r_rows, temperature_rows = (parameter.double().reshape(-1, 1) for parameter in (q, r, temperature))
-    rows = x.double().reshape(-1, x.shape[-1])
-    equation = _Equation(rows, q_rows, r_rows, temperature_rows, _STEP_TOLERANCE[x.dtype])
+    equation = _Equation(x.double().reshape(-1, x.shape[-1]), q_rows, r_rows, temperature_rows)
     concave = _is_concave(equation.q, equation.r).squeeze(-1)
     y = torch.zeros_like(equation.q)
     if concave.all():

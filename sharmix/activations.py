@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from sharmix._arguments import Parameter, entropy_parameters, float_tensor
-from sharmix.alpha_relu import alpha_relu, alpha_relu_conjugate, alpha_relu_entropy, mean_threshold
+from sharmix._arguments import Parameter, entropy_parameters, float_tensor, number
+from sharmix.alpha_relu import alpha_relu, alpha_relu_conjugate, alpha_relu_entropy, alpha_relu_loss, mean_threshold
 from sharmix.entropy import sharma_mittal_entropy
 from sharmix.losses import Reduction, fenchel_young, fenchel_young_loss, map_entropy
 from sharmix.maps import Nonconcave, entmax, map_and_conjugate, sharmix, shifted
@@ -34,7 +34,10 @@ class Activation(nn.Module, ABC):
 
     @abstractmethod
     def entropy(self, probabilities: Tensor) -> Tensor:
-        """The concave function of probabilities [..., classes] that the map adds to p·z, [...]; 0 at one-hot."""
+        """The concave function of probabilities [..., classes] that the map adds to p·z, [...].
+
+        It does not depend on the order of the classes, and is 0 at one-hot where the map is `normalised`.
+        """
 
     def conjugate(self, logits: Tensor) -> Tensor:
         """max_p p·z + entropy(p), [...]; its gradient with respect to the logits is the map."""
@@ -101,6 +104,11 @@ class SharmaMittal(Activation):
     def orders(self) -> tuple[Parameter, Parameter]:
         """(q, r): numbers, or tensors that broadcast against the logits with size 1 in the last dimension."""
 
+    def _check(self) -> None:
+        """Raise at construction, not at the first batch, if an argument is not allowed."""
+        shapes = [order.shape for order in self.orders() if isinstance(order, Tensor)]
+        self(torch.zeros(torch.broadcast_shapes((1, 1), *shapes)))  # type: ignore[no-untyped-call]
+
     def map(self, logits: Tensor) -> Tensor:
         q, r = self.orders()
         return sharmix(logits, q, r, self.temperature, nonconcave=self.nonconcave)
@@ -141,7 +149,7 @@ class SharMiX(SharmaMittal):
     ) -> None:
         super().__init__(temperature, nonconcave)
         self.q, self.r = q, r
-        self(torch.zeros(1, 1))  # raises here, not at the first batch, if an argument is not allowed
+        self._check()
 
     def orders(self) -> tuple[Parameter, Parameter]:
         return self.q, self.r
@@ -152,12 +160,12 @@ class LearnedSharmaMittal(SharmaMittal):
 
     `objective` says by what. Under `fenchel_young`, the paper's choice, the loss itself trains them, and they rise
     whatever the data (`math` section 5). Under `brier` or `log` they get the gradient of that proper score of p,
-    through the map's Jacobians; the loss keeps its value, and the logits their gradient p − y.
+    through the map's Jacobians, against the targets as given, without label smoothing; the loss keeps its value, and
+    the logits their gradient p − y.
     """
 
     def __init__(self, temperature: float, nonconcave: Nonconcave, objective: Objective) -> None:
         super().__init__(temperature, nonconcave)
-        sharmix(torch.zeros(1, 1), 2.0, 2.0, temperature, nonconcave=nonconcave)  # the orders are checked by _learned
         if objective not in get_args(Objective):
             allowed = ", ".join(get_args(Objective))
             raise ValueError(f"objective={objective!r} is not allowed; it must be one of {allowed}")
@@ -187,6 +195,7 @@ class LearnedEntmax(LearnedSharmaMittal):
     def __init__(self, alpha: Parameter = 1.5, objective: Objective = "fenchel_young") -> None:
         super().__init__(1.0, "global", objective)
         self.alpha = _learned("alpha", alpha)
+        self._check()
 
     def orders(self) -> tuple[Parameter, Parameter]:
         return self.alpha, self.alpha
@@ -205,6 +214,7 @@ class LearnedSharMiX(LearnedSharmaMittal):
     ) -> None:
         super().__init__(temperature, nonconcave, objective)
         self.q, self.r = _learned("q", q), _learned("r", r)
+        self._check()
 
     def orders(self) -> tuple[Parameter, Parameter]:
         return self.q, self.r
@@ -249,8 +259,10 @@ class AlphaReLU(Activation):
     ) -> Tensor:
         """The loss of `alpha_relu_loss`; rows ignored take no part in the calibration either."""
         if not self.calibrated:
-            indexed = not targets.is_floating_point() and targets.shape == logits.shape[:-1]
-            self._calibrate(float_tensor(logits, "logits", -1)[targets != ignore_index] if indexed else logits)
+            z = float_tensor(logits, "logits", -1)
+            alpha_relu_loss(z, targets, self.alpha, 0.0, ignore_index, label_smoothing, reduction)  # raises first
+            soft = targets.is_floating_point()
+            self._calibrate(z if soft else torch.where((targets == ignore_index).unsqueeze(-1), math.nan, z))
         return super().loss(logits, targets, ignore_index, label_smoothing, reduction)
 
     @torch.no_grad()
@@ -293,7 +305,8 @@ class EntmaxPackage(Activation):
 
 
 def _learned(name: str, start: Parameter) -> nn.Parameter:
-    values = torch.as_tensor(start, dtype=torch.get_default_dtype()).detach().clone()
+    start = start if isinstance(start, Tensor) else torch.tensor(number(start, name))
+    values = start.detach().to(torch.get_default_dtype(), copy=True)
     least, bound = LEARNED_RANGE
     outside = ~((values >= least) & (values < bound))
     if outside.any():

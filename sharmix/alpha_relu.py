@@ -1,9 +1,11 @@
 """α-ReLU: α-entmax with a constant in place of its threshold, unnormalised, and the loss that belongs to it."""
 
+import math
+
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Parameter, float_tensor
+from sharmix._arguments import Parameter, checked_number, float_tensor
 from sharmix.losses import Reduction, fenchel_young
 from sharmix.maps import entmax
 
@@ -14,18 +16,18 @@ def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Parameter = 0.3) -> Tens
     Args:
         logits: z, floating point, of any shape; half precision is computed in float32.
         alpha: α > 1.
-        tau: τ, the threshold; a number or a tensor that broadcasts against the logits.
+        tau: τ, the threshold; a number or a tensor of one element.
 
     Returns:
         Non-negative weights, shaped like `logits`, that need not sum to 1.
 
     Raises:
         TypeError: the logits are not floating-point numbers.
-        ValueError: α ≤ 1.
+        ValueError: α or τ is not allowed.
 
     Source: Tezekbayev et al., Speeding Up Entmax, Eq. (1).
     """
-    _check(alpha)
+    alpha, tau = _checked(alpha, tau)
     z = float_tensor(logits, "logits", -1)
     return _power((alpha - 1) * z - tau, 1 / (alpha - 1)).to(logits.dtype)
 
@@ -61,7 +63,7 @@ def alpha_relu_loss(
 
     Source: `math` section 6. The paper's Eq. (2) has another entropy, and not this gradient.
     """
-    _check(alpha)
+    alpha, tau = _checked(alpha, tau)
     z = float_tensor(logits, "logits", -1)
 
     def conjugate(z: Tensor) -> Tensor:
@@ -100,12 +102,16 @@ def mean_threshold(logits: Tensor, alpha: float) -> Tensor:
     """
     z = float_tensor(logits, "logits", -1)
     threshold = (alpha - 1) * z.amax(-1) - entmax(z, alpha).amax(-1) ** (alpha - 1)
-    return threshold[threshold.isfinite()].mean()
+    return torch.where(threshold.isfinite(), threshold, math.nan).nanmean()
 
 
-def _check(alpha: float) -> None:
-    if not alpha > 1:
-        raise ValueError(f"alpha={alpha!r} is not allowed; alpha-ReLU needs alpha > 1")
+def _checked(alpha: float, tau: Parameter) -> tuple[float, Parameter]:
+    alpha = checked_number(alpha, "alpha of alpha-ReLU")
+    if not isinstance(tau, Tensor):
+        return alpha, checked_number(tau, "tau")
+    if tau.numel() != 1:
+        raise ValueError(f"tau of shape {tuple(tau.shape)} is not allowed; it must be a number or hold one element")
+    return alpha, tau.reshape(())
 
 
 def _power(base: Tensor, exponent: float) -> Tensor:

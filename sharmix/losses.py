@@ -108,6 +108,8 @@ def fenchel_young(
         raise ValueError(f"label_smoothing={label_smoothing!r} is not allowed; it must be between 0 and 1")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"reduction={reduction!r} is not allowed; it must be 'none', 'mean' or 'sum'")
+    if not isinstance(targets, Tensor):
+        raise TypeError(f"targets must be a tensor of class indices or probabilities, got {type(targets).__name__}")
     if targets.is_floating_point():
         loss = _soft_loss(logits, targets, conjugate, entropy, label_smoothing)
         counted = torch.ones_like(loss, dtype=torch.bool)

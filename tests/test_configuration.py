@@ -7,6 +7,7 @@ from hydra import compose, initialize_config_dir
 
 from experiments.configuration import RunSettings, register, typed
 from experiments.errors import ConfigurationError
+from experiments.training import build_activation
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 ACTIVATIONS = sorted(file.stem for file in (CONF / "activation").glob("*.yaml"))
@@ -61,3 +62,29 @@ def test_a_value_out_of_range_is_named_with_what_is_allowed(override: str, said:
     with pytest.raises(ConfigurationError) as error:
         settings("experiment=airline", override)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["activation=sharmix_learned", "activation.q=0.5"], ["sharmix_learned", "q=0.5", "[1.01, 2.0)"]),
+        (["activation=sharmix_learned", "activation.objective=luck"], ["luck", "fenchel_young, brier, log"]),
+        (
+            [
+                "activation=sharmix_learned",
+                "activation.q=1.75",
+                "activation.r=1.25",
+                "activation.nonconcave=error",
+            ],
+            ["(1.75, 1.25)", "2 - 1/q"],
+        ),
+        (["activation=entmax", "activation.alpha=0.9"], ["alpha=0.9", ">= 1"]),
+        (["activation=softmax", "activation.q=1.5"], ["softmax", "no parameter q", "none"]),
+        (["activation=custom", "activation.name=nowhere.Mine"], ["nowhere.Mine", "cannot import"]),
+    ],
+)
+def test_an_activation_that_cannot_be_is_refused_before_any_training(overrides: list[str], said: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        build_activation(settings("experiment=digits", *overrides).activation)
+    for words in said:
+        assert words in str(error.value)
