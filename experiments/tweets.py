@@ -1,25 +1,19 @@
 """From the text of tweets to rows of token numbers."""
 
 import html
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
-# Letters, with apostrophes and hyphens inside: "didn't", "check-in". Other tokens are handles, links, hashtags,
-# numbers, emoticons and punctuation. The paper does not say what it keeps; words give the vocabulary
-# nearest to its "about 7,300".
-_WORD = re.compile(r"[a-z]+(?:['’-][a-z]+)*")
-
 
 def tokenize(texts: Sequence[str]) -> list[list[str]]:
-    """Cut tweets into lower-case lemmas of their words.
+    """Cut tweets into lower-case lemmas.
 
-    Tokens are those of NLTK's `TweetTokenizer`, of which words are kept; lemmas are those of `simplemma`. Neither
-    downloads anything. Only plain words have their lemma taken: that of "didn't" would be "do", which loses the
-    negation.
+    Tokens are those of NLTK's `TweetTokenizer` (handles, hashtags, links and emoticons stay whole), lemmas those of
+    `simplemma`; neither downloads anything. Only plain words have their lemma taken: that of "didn't" would be "do",
+    which loses the negation.
 
     Args:
         texts: the tweets, HTML entities allowed.
@@ -30,15 +24,16 @@ def tokenize(texts: Sequence[str]) -> list[list[str]]:
     import simplemma
     from nltk.tokenize.casual import TweetTokenizer
 
-    def lemma(word: str) -> str:
+    def lemma(token: str) -> str:
+        word = token.lower()
         return simplemma.lemmatize(word, lang="en").lower() if word.isalpha() else word
 
-    tokenizer = TweetTokenizer(preserve_case=False)
+    tokenizer = TweetTokenizer()
     # The tokenizer's own unescaping leaves entities without a semicolon, such as "&lt3".
-    tweets = [[token for token in tokenizer.tokenize(html.unescape(text)) if _WORD.fullmatch(token)] for text in texts]
-    # Each distinct word is looked up once: a tweet's words are mostly those of other tweets.
-    lemmas = {word: lemma(word) for word in {word for tweet in tweets for word in tweet}}
-    return [[lemmas[word] for word in tweet] for tweet in tweets]
+    tweets = [tokenizer.tokenize(html.unescape(text)) for text in texts]
+    # Each distinct token is looked up once: a tweet's words are mostly those of other tweets.
+    lemmas = {token: lemma(token) for token in {token for tweet in tweets for token in tweet}}
+    return [[lemmas[token] for token in tweet] for tweet in tweets]
 
 
 class Vocabulary:
