@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sharmix._series import expm1_ratio
 
-_STEP_TOLERANCE = 1e-12  # g has kinks where a class enters the support, at which Newton need not double the digits
+_TOLERANCE = 1e-12  # of the last step and residual: g has kinks, at which Newton need not double the digits
 _MAXIMUM_STEPS = 100  # bisection alone needs about 60
 _BRACKET_MARGIN = 1e-3  # the bracket is exact up to rounding, and a root may lie on its end
 _GRID_STEP = 0.05  # in y = log s, between scales tried where the objective may have several maxima
@@ -110,12 +110,13 @@ def _newton(equation: _Equation, low: Tensor, high: Tensor) -> Tensor:
         low = torch.where(solution.residual < 0, y, low)
         high = torch.where(solution.residual > 0, y, high)
         newton = y - solution.residual / solution.slope
-        shortened = (newton - y).abs() <= (previous / 2).clamp_min(_STEP_TOLERANCE)
+        shortened = (newton - y).abs() <= (previous / 2).clamp_min(_TOLERANCE)
         trusted = (newton >= low) & (newton <= high) & shortened
         following = torch.where(trusted, newton, (low + high) / 2)
         previous = (following - y).abs()
         y = following
-        if not (previous > _STEP_TOLERANCE).any():  # written so that a NaN row counts as settled
+        # A steep g, near a kink, needs the residual too; written so that a NaN row counts as settled.
+        if not (torch.maximum(previous, solution.residual.abs()) > _TOLERANCE).any():
             break
     return y
 

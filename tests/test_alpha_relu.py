@@ -164,3 +164,29 @@ def test_a_given_tau_is_used_as_it_is():
     act = sharmix.build_activation("alpha_relu", alpha=1.5, tau=0.25).double()
     assert torch.equal(act(logits()), sharmix.alpha_relu(logits(), tau=0.25))
     assert act.state_dict()["tau"].item() == 0.25
+
+
+def test_a_batch_that_is_refused_calibrates_nothing():
+    act = sharmix.build_activation("alpha_relu", alpha=1.5).double()
+    with pytest.raises(ValueError, match="99"):
+        act.loss(logits(), torch.full((len(logits()),), 99))
+    assert act.state_dict()["tau"].isnan()
+
+
+def test_ignored_rows_take_no_part_in_the_calibration():
+    act, kept = (sharmix.build_activation("alpha_relu", alpha=1.5).double() for _ in range(2))
+    targets = torch.tensor(Y)
+    targets[0] = -100
+    act.loss(logits(), targets)
+    kept.loss(logits()[1:], targets[1:])
+    assert torch.equal(act.state_dict()["tau"], kept.state_dict()["tau"])
+
+
+@pytest.mark.parametrize("tau", [float("nan"), float("inf"), torch.tensor([0.1, 0.2])])
+def test_a_threshold_that_is_no_one_number_is_refused(tau):
+    for door in (
+        lambda: sharmix.alpha_relu(logits(), tau=tau),
+        lambda: sharmix.alpha_relu_loss(logits(), torch.tensor(Y), tau=tau),
+    ):
+        with pytest.raises(ValueError, match="tau"):
+            door()

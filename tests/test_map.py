@@ -3,6 +3,7 @@
 import math
 
 import hypothesis.strategies as st
+import mpmath
 import pytest
 import torch
 from hypothesis import assume, given
@@ -305,3 +306,38 @@ ENTROPY_ORDERS = [
 def test_entropy_against_fifty_digits(p, q, r):
     h = sharmix.sharma_mittal_entropy(tensor(p), q, r)
     assert h.item() == pytest.approx(float(reference.entropy(p, q, r)), rel=1e-12, abs=1e-14)
+
+
+@pytest.mark.parametrize("order", [2.25, 2.5, 3.0])
+def test_a_class_about_to_leave_the_support_costs_no_more_than_documented(order):
+    worst = 0.0
+    for k in range(1, 15):  # the second class leaves the support where z1 - z2 = 1/(q-1)
+        z = torch.tensor([(1 - 10.0**-k) / (order - 1), 0.0], dtype=torch.float64)
+        worst = max(worst, abs(sharmix.entmax(z, order)[1].item() - lesser_of_two_classes(z[0].item(), order)))
+    assert worst < 10 ** (-12 / (order - 1))
+
+
+def lesser_of_two_classes(gap: float, order: float) -> float:
+    """The root p of (1-p)^(q-1) - p^(q-1) = (q-1)(z1 - z2), by bisection at fifty digits."""
+    with mpmath.workdps(50):
+        power, low, high = mpmath.mpf(order) - 1, mpmath.mpf(0), mpmath.mpf(1) / 2
+        for _ in range(160):
+            middle = (low + high) / 2
+            outside = (1 - middle) ** power - middle**power > power * mpmath.mpf(gap)
+            low, high = (middle, high) if outside else (low, middle)
+        return float(low)
+
+
+@pytest.mark.parametrize(
+    ("row", "q", "r"),
+    [
+        ([0.22244947, -0.27670220], 3.0, 3.0),
+        ([1.040174126625061, 1.5400031805038452], 3.0, 2.0),
+        ([0.499995, 0.0], 3.0, 3.0),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_steep_rows_are_solved_to_the_end(row, q, r, dtype):
+    z = torch.tensor(row, dtype=dtype)
+    exact = torch.tensor([float(p) for p in reference.sharmix(z.tolist(), q, r)], dtype=torch.float64)
+    assert (sharmix.sharmix(z, q, r).double() - exact).abs().max() < (1e-6 if dtype == torch.float32 else 1e-9)
