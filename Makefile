@@ -28,7 +28,7 @@ demo: setup  ## four activations on scikit-learn's digits, five seeds each: a ta
 	$(BIN)/python -m reporting.summary --experiment digits --outputs outputs
 
 test: setup  ## all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 airline: setup  ## all 115 runs behind Tables 1 and 3, their records, and the tables; finished runs are not repeated
 	$(SWEEP) experiment=airline $(if $(DATA),paths.data=$(DATA)) activation=softmax,sparsemax,entmax,entmax_learned,alpha_relu

@@ -19,16 +19,11 @@ from experiments.airline import load_airline
 from experiments.batches import ordered_loader, shuffled_loader
 from experiments.checkpoints import AtomicCheckpoints
 from experiments.classifier import SPLITS, Classifier
-from experiments.configuration import (
-    ActivationSettings,
-    AirlineSettings,
-    ConfigurationError,
-    DigitsSettings,
-    RunSettings,
-)
+from experiments.configuration import ActivationSettings, AirlineSettings, DigitsSettings, RunSettings
 from experiments.curves import EpochCurves
 from experiments.dataset import ClassificationData
 from experiments.digits import load_digits_data
+from experiments.errors import ConfigurationError
 from experiments.files import write_atomically
 from experiments.identity import DECISIVE, RECORD_SCHEMA, run_id_of
 from experiments.job import CURVES, RECORD
