@@ -36,7 +36,7 @@ airline: setup  ## all 115 runs behind Tables 1 and 3, their records, and the ta
 	$(BIN)/python -m reporting.records --experiment airline --outputs outputs --results $(RESULTS)
 	$(MAKE) tables
 
-tables: setup  ## Tables 1 and 3 from the committed records alone
+tables: setup  ## Tables 1 and 3 from the committed records alone; ALLOW=--allow-missing-seeds or --allow-mixed-code relaxes them
 	$(BIN)/python -m reporting.tables --results $(RESULTS) $(ALLOW)
 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package
