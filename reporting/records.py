@@ -115,11 +115,6 @@ def collect(experiment: str, outputs: Path, results: Path) -> Path:
     return path
 
 
-def configuration(record: Record) -> str:
-    """What a record's run computes, its seed apart: equal for runs that differ in seed alone."""
-    return json.dumps(record["config"], sort_keys=True)
-
-
 def _parse(located: Iterable[tuple[str, str]], experiment: str) -> list[Record]:
     records = []
     places: dict[tuple[str, int], str] = {}
@@ -179,7 +174,7 @@ def _check_type(value: Any, expected: Any, key: str, place: str) -> None:
 def _order(record: Record) -> tuple[str, float, float, int, str]:
     activation = record["config"]["activation"]
     q, r = (activation.get(key) or 0.0 for key in ("q", "r"))
-    return activation["name"], q, r, record["seed"], configuration(record)
+    return activation["name"], q, r, record["seed"], record["run_id"]
 
 
 def main(arguments: list[str] | None = None) -> None:

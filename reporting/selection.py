@@ -7,7 +7,7 @@ from typing import Any
 
 from reporting.declaration import Table, TableError
 from reporting.palette import label
-from reporting.records import Record, configuration, read_records, records_path
+from reporting.records import Record, read_records, records_path
 
 Runs = dict[int, Record]  # the runs of a row, by seed
 
@@ -104,12 +104,12 @@ def _matching(select: Mapping[str, Any], pool: Iterable[Record], place: str) -> 
     chosen = [
         record for record in pool if all(record["config"]["activation"].get(key) == select[key] for key in select)
     ]
-    configurations = {configuration(record): record["run_id"] for record in chosen}
+    run_ids = sorted({record["run_id"] for record in chosen})
     runs = {record["seed"]: record for record in chosen}
-    if len(configurations) > 1 or len(runs) < len(chosen):
+    if len(run_ids) > 1 or len(runs) < len(chosen):
         raise TableError(
             f"{place}: the row {dict(select)} takes runs of several configurations, run_id "
-            f"{', '.join(configurations.values())}; add to its `select` in tables.yaml what tells "
+            f"{', '.join(run_ids)}; add to its `select` in tables.yaml what tells "
             f"them apart, or remove the records that do not belong"
         )
     return runs

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from experiments.files import replace_atomically
 from reporting.palette import LINE_STYLES, label, look, rank
-from reporting.records import Record, RecordError, configuration, finished_records
+from reporting.records import Record, RecordError, finished_records
 
 COLUMNS = {
     "accuracy": "accuracy",
@@ -55,7 +55,7 @@ def group_runs(records: list[Record]) -> list[Group]:
         differ in their lines; where two have the same label, their run_id is added to it.
     """
     ordered = sorted(records, key=_order)
-    runs = [list(group) for _, group in groupby(ordered, key=configuration)]
+    runs = [list(group) for _, group in groupby(ordered, key=lambda record: record["run_id"])]
     labels = [_label(group[0]) for group in runs]
     groups: list[Group] = []
     used: dict[str, int] = {}
@@ -70,7 +70,7 @@ def group_runs(records: list[Record]) -> list[Group]:
 
 
 def _order(record: Record) -> tuple[int, str, str]:
-    return rank(record["config"]["activation"]["name"]), _label(record), configuration(record)
+    return rank(record["config"]["activation"]["name"]), _label(record), record["run_id"]
 
 
 def _label(record: Record) -> str:
