@@ -14,9 +14,9 @@ from experiments.errors import ConfigurationError
 from experiments.identity import run_id
 
 
-def limited(least: float = -math.inf, most: float = math.inf, above: float = -math.inf, below: float = math.inf) -> Any:
-    """A number, or None, with least ≤ number ≤ most and above < number < below."""
-    bounds = {">=": least, "<=": most, ">": above, "<": below}
+def limited(least: float = -math.inf, above: float = -math.inf, below: float = math.inf) -> Any:
+    """A number, or None, with least ≤ number and above < number < below."""
+    bounds = {">=": least, ">": above, "<": below}
     return dataclasses.field(
         metadata={"bounds": {sign: bound for sign, bound in bounds.items() if math.isfinite(bound)}}
     )
@@ -176,7 +176,6 @@ def _validate(settings: Any, prefix: str) -> None:
 def _check_bounds(key: str, value: float, bounds: dict[str, float]) -> None:
     holds = {
         ">=": lambda bound: value >= bound,
-        "<=": lambda bound: value <= bound,
         ">": lambda bound: value > bound,
         "<": lambda bound: value < bound,
     }

@@ -190,7 +190,8 @@ def solve(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str)
             "where the map may jump; raise r, or ask for nonconcave='global'"
         )
     else:
-        y[concave] = _newton(equation.select(concave), *equation.select(concave).bracket())
+        one_maximum = equation.select(concave)
+        y[concave] = _newton(one_maximum, *one_maximum.bracket())
         y[~concave] = _global_maximum(equation.select(~concave))
     solution = _evaluate(equation, y)
     conjugate = solution.objective(equation, y)
