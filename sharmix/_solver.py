@@ -9,9 +9,13 @@ and p is stationary for the map's objective where
     g(y) = y + (q−1) log W − log T₀ + (r−q) R_q(p) = 0.
 
 Everything here is float64 and free of autograd: the map's derivatives are closed forms of its output.
+
+For δ = q − 1 > 1 a class joins the support with infinite slope in y, at the knot log(−δ xₖ), so that a rounded y would
+leave it a wrong p. The root is then measured from the last knot below it, y = log(−δ xₖ) + m^δ: p is smooth in m.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +30,8 @@ _GRID_STEP = 0.05  # in y = log s, between scales tried where the objective may 
 _LEAST_GRID = 64  # scales tried at the least
 _LEAST_DELTA = 1e-30  # stands for q = 1: log1p(δv)/δ is then v to the last digit, without a 0/0
 _LEAST_WEIGHT = 1e-300  # divides in place of a weight of 0, whose probability is 0 too
+_NEIGHBOURHOOD = 1e-9  # of a root, far wider than its error: the knots in it are tried for their side of the root
+_LEAST_GUESS = 1e-20  # of m, at which g has a slope
 _CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
 _CHUNK_ELEMENTS = 1 << 21  # of a grid's temporaries: 16 MiB of float64, which an allocator still keeps for reuse
 
@@ -63,25 +69,31 @@ class _Equation:
 class _Solution:
     """What one y [rows, 1] gives: its distribution, that one's Rényi entropy, and g with its slope."""
 
+    y: Tensor
     probabilities: Tensor
     mean: Tensor  # E_p[x/s]
     renyi: Tensor
     residual: Tensor
     slope: Tensor
 
-    def objective(self, equation: _Equation, y: Tensor) -> Tensor:
+    def objective(self, equation: _Equation) -> Tensor:
         """p·x + (T₀/q) H_{q,r}(p), the quantity the map maximises; ≥ 0, its value at the largest logit."""
         entropy = self.renyi * expm1_ratio((1 - equation.r) * self.renyi)
-        return (self.mean * y.exp() + equation.temperature / equation.q * entropy).clamp_min(0)
+        return (self.mean * self.y.exp() + equation.temperature / equation.q * entropy).clamp_min(0)
 
 
 def _evaluate(equation: _Equation, y: Tensor) -> _Solution:
-    delta, gap = equation.delta, equation.gap
     # δxᵢ/s, held at −1 off the support: p is 0 there, and everything stays finite, even for a logit of −∞.
-    shrinkage = (equation.x * (delta * (-y).exp())).clamp_min(-1)
-    weights = (shrinkage.log1p() / delta).exp()
-    total = weights.sum(-1, keepdim=True)
-    p = weights / total
+    shrinkage = (equation.x * (equation.delta * (-y).exp())).clamp_min(-1)
+    return _solution(equation, y, shrinkage, shrinkage.log1p(), shrinkage + 1)
+
+
+def _solution(equation: _Equation, y: Tensor, shrinkage: Tensor, log_weight: Tensor, weight: Tensor) -> _Solution:
+    """The solution of weights wᵢ = 1 + shrinkage, given in the three forms that keep its digits."""
+    delta, gap = equation.delta, equation.gap
+    powers = (log_weight / delta).exp()
+    total = powers.sum(-1, keepdim=True)
+    p = powers / total
     weighted = p * shrinkage
     mean = weighted.sum(-1, keepdim=True)
     log_total = total.log()
@@ -89,24 +101,24 @@ def _evaluate(equation: _Equation, y: Tensor) -> _Solution:
     residual = y + delta * log_total - equation.log_temperature + gap * renyi
 
     # δ ∂(log W)/∂y and δ ∂(mean)/∂y, from ∂(log wᵢ^{1/δ})/∂y = −(xᵢ/s)/(1 + δxᵢ/s)
-    spread = weighted / (shrinkage + 1).clamp_min(_LEAST_WEIGHT)
+    spread = weighted / weight.clamp_min(_LEAST_WEIGHT)
     total_slope = -spread.sum(-1, keepdim=True)
     mean_slope = -(spread * shrinkage).sum(-1, keepdim=True) - mean * (total_slope + delta)
     renyi_slope = (total_slope - mean_slope / (delta * (mean + 1))) / delta
     slope = gap * renyi_slope + total_slope + 1
-    return _Solution(p, mean / delta, renyi, residual, slope)
+    return _Solution(y, p, mean / delta, renyi, residual, slope)
 
 
-def _newton(equation: _Equation, low: Tensor, high: Tensor) -> Tensor:
+def _newton(evaluate: Callable[[Tensor], _Solution], guess: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """The root of g between `low` (g < 0) and `high` (g > 0), by Newton's method kept inside the bracket.
 
     A step that leaves the bracket, or is longer than half the one before, is replaced by bisection: each step then
     halves the bracket or the step. Steps within the tolerance are rounding, and taken as they come.
     """
-    y = torch.maximum(low, torch.minimum(high, equation.guess()))
+    y = torch.maximum(low, torch.minimum(high, guess))
     previous = high - low
     for _ in range(_MAXIMUM_STEPS):
-        solution = _evaluate(equation, y)
+        solution = evaluate(y)
         low = torch.where(solution.residual < 0, y, low)
         high = torch.where(solution.residual > 0, y, high)
         newton = y - solution.residual / solution.slope
@@ -115,10 +127,66 @@ def _newton(equation: _Equation, low: Tensor, high: Tensor) -> Tensor:
         following = torch.where(trusted, newton, (low + high) / 2)
         previous = (following - y).abs()
         y = following
-        # A steep g, near a kink, needs the residual too; written so that a NaN row counts as settled.
+        # A steep g, near a knot, needs the residual too; written so that a NaN row counts as settled.
         if not (torch.maximum(previous, solution.residual.abs()) > _TOLERANCE).any():
             break
     return y
+
+
+def _only_maximum(equation: _Equation) -> Tensor:
+    """The y of the maximum, where there is one alone."""
+    return _newton(lambda y: _evaluate(equation, y), equation.guess(), *equation.bracket())
+
+
+@dataclass
+class _Knot:
+    """The equation in the unknown m ≥ 0, y = log(−δ xₖ) + m^δ, for a logit xₖ ≤ 0 of each row, [rows, 1].
+
+    xₖ = 0 stands for no knot: the largest logits alone are the support, and m is 0.
+    """
+
+    equation: _Equation
+    logit: Tensor
+
+    def __post_init__(self) -> None:
+        self.start = (-self.equation.delta * self.logit.clamp_max(-_LEAST_WEIGHT)).log()
+
+    def evaluate(self, m: Tensor) -> _Solution:
+        """The solution at m, and the slope of g by m."""
+        delta, logit = self.equation.delta, self.logit.clamp_max(-_LEAST_WEIGHT)
+        offset = m**delta
+        x = torch.maximum(self.equation.x, logit)
+        # wᵢ = 1 − (xᵢ/xₖ) e^{−offset}, without rounding 1 against what is nearly 1
+        weight = (logit - x) / logit - x / logit * torch.expm1(-offset)
+        weight = torch.where(self.equation.x < logit, 0, weight)  # the other knots lie above the root
+        solution = _solution(self.equation, self.start + offset, weight - 1, weight.log(), weight)
+        solution.slope = solution.slope * delta * m ** (delta - 1)
+        return solution
+
+
+def _last_knot(equation: _Equation, y: Tensor) -> _Knot:
+    """The last knot below the root near y: those around y are tried from above, until g < 0 at one."""
+    x = equation.x
+    logit = torch.where((-equation.delta * x).log() <= y + _NEIGHBOURHOOD, x, 0).amin(-1, keepdim=True)
+    while True:
+        knot = _Knot(equation, logit)
+        above_root = (logit < 0) & (knot.evaluate(torch.zeros_like(y)).residual >= 0)
+        if not above_root.any():
+            return knot
+        logit = torch.where(above_root, torch.where(x > logit, x, 0).amin(-1, keepdim=True), logit)
+
+
+def _from_last_knot(equation: _Equation, y: Tensor) -> _Solution:
+    """The solution at the root near y, solved once more in m."""
+    knot = _last_knot(equation, y)
+    below = (knot.logit < 0).squeeze(-1)
+    m = torch.zeros_like(y)
+    some = _Knot(equation.select(below), knot.logit[below])
+    order, offset = 1 / some.equation.delta, y[below] - some.start
+    guess = offset.clamp_min(0) ** order
+    bound = (offset + 2 * _NEIGHBOURHOOD) ** order
+    m[below] = _newton(some.evaluate, guess.clamp_min(_LEAST_GUESS), torch.zeros_like(bound), bound)
+    return knot.evaluate(m)
 
 
 def _global_maximum(equation: _Equation) -> Tensor:
@@ -133,8 +201,9 @@ def _global_maximum(equation: _Equation) -> Tensor:
     rows, cells = torch.nonzero((residual[:, :-1] < 0) & (residual[:, 1:] >= 0), as_tuple=True)
 
     candidates = equation.select(rows)
-    y = _newton(candidates, grid[rows, cells, None], grid[rows, cells + 1, None])
-    objective = _evaluate(candidates, y).objective(candidates, y).squeeze(-1)
+    low, high = grid[rows, cells, None], grid[rows, cells + 1, None]
+    y = _newton(lambda y: _evaluate(candidates, y), candidates.guess(), low, high)
+    objective = _evaluate(candidates, y).objective(candidates).squeeze(-1)
 
     best = objective.new_full((len(grid),), -math.inf).scatter_reduce(0, rows, objective, "amax")
     first = torch.arange(len(rows), device=rows.device).masked_fill(objective < best[rows], len(rows))
@@ -182,7 +251,7 @@ def solve(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str)
     concave = _is_concave(equation.q, equation.r).squeeze(-1)
     y = torch.zeros_like(equation.q)
     if concave.all():
-        y = _newton(equation, *equation.bracket())
+        y = _only_maximum(equation)
     elif nonconcave == "error":
         q_value, r_value = equation.q[~concave][0].item(), equation.r[~concave][0].item()
         raise ValueError(
@@ -190,12 +259,16 @@ def solve(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str)
             "where the map may jump; raise r, or ask for nonconcave='global'"
         )
     else:
-        one_maximum = equation.select(concave)
-        y[concave] = _newton(one_maximum, *one_maximum.bracket())
+        y[concave] = _only_maximum(equation.select(concave))
         y[~concave] = _global_maximum(equation.select(~concave))
     solution = _evaluate(equation, y)
-    conjugate = solution.objective(equation, y)
-    return solution.probabilities.to(x.dtype).reshape(x.shape), conjugate.to(x.dtype).reshape(x.shape[:-1])
+    p, conjugate = solution.probabilities, solution.objective(equation)
+    steep = (equation.delta > 1).squeeze(-1)
+    if steep.any():
+        some = equation.select(steep)
+        solution = _from_last_knot(some, y[steep])
+        p[steep], conjugate[steep] = solution.probabilities, solution.objective(some)
+    return p.to(x.dtype).reshape(x.shape), conjugate.to(x.dtype).reshape(x.shape[:-1])
 
 
 @solve.register_fake

@@ -40,10 +40,9 @@ def sharmix(
             `error` raises.
 
     Returns:
-        p*, shaped like `logits` and of their dtype. The error is about one rounding. Where q > 2 and a class is about
-        to enter or leave the support, the map has infinite slope, and the error of float64 grows to 10^{−12/(q−1)} at
-        the most. Derivatives with respect to logits, q, r and temperature are exact, and differentiable again; only
-        forward mode within forward mode is not to be had: torch drops the outer tangent of every custom function.
+        p*, shaped like `logits` and of their dtype. The error is about one rounding. Derivatives with
+        respect to logits, q, r and temperature are exact, and differentiable again; only forward mode within forward
+        mode is not to be had: torch drops the outer tangent of every custom function.
 
     Raises:
         TypeError: the logits are not floating-point numbers.

@@ -80,6 +80,19 @@ def sharmix(logits: Sequence[Real], q: Real, r: Real, temperature: Real = 1) -> 
         return [by_logit[z] for z in exact]
 
 
+def logits(p: Sequence[Real], q: Real, r: Real) -> list[mpf]:
+    """Logits whose map is p / sum(p), to fifty digits: the map's stationarity conditions read backwards, q > 1.
+
+    A class of probability 0 gets the largest logit that leaves it out.
+    """
+    with _working_precision(q, r):
+        total = mpmath.fsum(map(mpf, p))
+        shares = [mpf(v) / total for v in p]
+        gap = mpf(q) - 1
+        temperature = mp.exp((mpf(q) - mpf(r)) * _renyi(shares, [1] * len(shares), mpf(q)))
+        return [temperature * v**gap / gap for v in shares]
+
+
 def entropy(p: Sequence[Real], q: Real, r: Real) -> mpf:
     """Sharma–Mittal entropy ``expm1((1-r) R_q(p)) / (1-r)``, its limits too, to fifty digits."""
     with _working_precision(q, r):

@@ -61,6 +61,26 @@ def test_temperature_against_fifty_digits(q, r, temperature):
     assert reference.worst_error(p.tolist(), exact) <= 1e-12
 
 
+@pytest.mark.parametrize("last", [0.0, 1e-18, 1e-16, 1e-14, 1e-12, 1e-9, 1e-6, 1e-3])
+@pytest.mark.parametrize(
+    ("q", "r"), [(1.25, 1.5), (2.0, 2.0), (2.2, 1.6), (2.5, 2.5), (3.0, 1.7), (3.0, 3.0), (4.0, 2.0)]
+)
+def test_a_class_that_has_just_joined_the_support_costs_no_digits(q, r, last):
+    for others in ([1.0], [0.6, 0.4], [0.5, 0.3, 0.2], [0.25] * 4):
+        z = reference.logits([*others, last], q, r)
+        p = sharmix.sharmix(tensor([float(v) for v in z]), q=q, r=r)
+        exact = [mpmath.mpf(v) / (sum(others) + last) for v in [*others, last]]
+        assert reference.worst_error(p.tolist(), exact) <= 1e-12
+
+
+@pytest.mark.parametrize("gap", [0.0, 1e-16, 1e-12, 1e-6, -1e-16, -1e-12])
+def test_entmax_of_order_three_is_linear_up_to_the_edge_of_the_support(gap):
+    # α = 3 and two logits: p₁² − p₂² = 2(z₁ − z₂)
+    z = tensor([0.0, -(0.5 - gap / 2)])
+    exact = max(0.0, 1 + 2 * z[1].item()) / 2
+    assert sharmix.entmax(z, alpha=3.0)[1].item() == pytest.approx(exact, abs=1e-15)
+
+
 @pytest.mark.parametrize("dtype", accuracy.GOALS, ids=str)
 @pytest.mark.parametrize("offset", [0.0, 1e6])
 def test_no_oracle_is_closer_to_the_truth(dtype, offset):
