@@ -10,9 +10,10 @@ from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from experiments.configuration import check_override_keys, register, typed
+from experiments.configuration import check_override_keys, refuse_several_processes, register, typed
 from experiments.errors import UserError
 from experiments.job import perform
 
@@ -23,7 +24,10 @@ register()
 def main(config: DictConfig) -> None:
     folder = Path(HydraConfig.get().runtime.output_dir)
     try:
-        perform(typed(config), folder)
+        settings = typed(config)
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            refuse_several_processes(settings)
+        perform(settings, folder)
     except UserError:
         if not any(folder.iterdir()):
             folder.rmdir()  # Hydra made it for a run that never began

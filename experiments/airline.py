@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from experiments.configuration import AirlineSettings
-from experiments.dataset import ClassificationData
+from experiments.dataset import ClassificationData, InMemory
 from experiments.errors import DataError
 from experiments.splits import groups_of_repeats, split_hash, stratified_group_split
 from experiments.tweets import Vocabulary, tokenize
@@ -76,10 +76,8 @@ def load_airline(settings: AirlineSettings, folder: Path | None) -> Classificati
     targets = torch.tensor([CLASS_NAMES.index(sentiment) for sentiment in sentiments])
     test_tokens = inputs[test][inputs[test] != Vocabulary.padding]
     return ClassificationData(
-        train_inputs=inputs[train],
-        train_targets=targets[train],
-        test_inputs=inputs[test],
-        test_targets=targets[test],
+        train=InMemory(inputs[train], targets[train]),
+        test=InMemory(inputs[test], targets[test]),
         class_names=CLASS_NAMES,
         split_hash=split_hash(ids, test),
         facts={

@@ -1,55 +1,137 @@
-"""Batches of in-memory examples, in an order that depends on seed and epoch alone."""
+"""In which order, and in what shares of the classes, examples are drawn in batches."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Sampler
+
+from experiments.dataset import Batch, Draw, Examples, Reader
+
+FEWEST_EXAMPLES = 2  # in one forward pass of training: batch normalisation needs a spread
+
+# The share of a class of n examples is proportional to n^exponent (Kang et al., Decoupling, 2020, Eq. 1).
+_EXPONENTS = {"instance": 1.0, "square_root": 0.5, "class_balanced": 0.0}
+SAMPLERS = (*_EXPONENTS, "progressive")
 
 
-class Examples(Dataset[tuple[Tensor, Tensor]]):
-    """Inputs and targets, taken many at a time."""
+def class_shares(sampler: str, counts: NDArray[np.int64], progress: float) -> NDArray[np.float64]:
+    """The share of the draws that each class gets.
 
-    def __init__(self, inputs: Tensor, targets: Tensor) -> None:
-        self.inputs, self.targets = inputs, targets
+    Args:
+        sampler: `instance` (nⱼ/n), `square_root` (∝ √nⱼ), `class_balanced` (1/C), or `progressive`, which goes from
+            the first to the last: (1 − t/T) nⱼ/n + (t/T)/C.
+        counts: training examples of each class, nⱼ ≥ 1, [classes].
+        progress: t/T, epochs behind us over all but one, in [0, 1].
 
-    def __getitem__(self, indices: list[int]) -> tuple[Tensor, Tensor]:
-        return self.inputs[indices], self.targets[indices]
+    Returns:
+        Shares that sum to 1, [classes].
 
-    def __len__(self) -> int:
-        return len(self.targets)
+    Source: Kang et al., Decoupling Representation and Classifier for Long-Tailed Recognition, 2020, section 3.
+    """
+    if sampler == "progressive":
+        first, last = (class_shares(name, counts, progress) for name in ("instance", "class_balanced"))
+        return (1 - progress) * first + progress * last
+    powers = counts ** _EXPONENTS[sampler]
+    shares: NDArray[np.float64] = powers / powers.sum()
+    return shares
 
 
-class ShuffledBatches(Sampler[list[int]]):
-    """Batches of all indices, shuffled anew for each epoch; the trainer says which epoch it is.
+@dataclass(frozen=True)
+class Division:
+    """How a training batch is divided.
 
-    The order is a function of (seed, epoch), so a run resumed at an epoch sees what an uninterrupted one would.
+    Attributes:
+        processes: processes that train together.
+        process: which of them this is.
+        passes: forward passes that a process makes for one step, one after the other.
     """
 
-    def __init__(self, size: int, batch_size: int, seed: int) -> None:
-        self.size, self.batch_size, self.seed, self.epoch = size, batch_size, seed, 0
+    processes: int = 1
+    process: int = 0
+    passes: int = 1
 
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
 
-    def __iter__(self) -> Iterator[list[int]]:
-        order = np.random.default_rng([self.seed, self.epoch]).permutation(self.size).tolist()
-        for start in range(0, self.size, self.batch_size):
-            yield order[start : start + self.batch_size]
+class TrainingDraws(Sampler[Draw]):
+    """A training epoch: as many examples as there are, in batches, this process's part of each.
+
+    The instance sampler takes each example once, in an order that is a function of (seed, epoch); the others draw with
+    replacement, likewise. Assign `epoch` before each epoch. Between them, the processes draw each batch once.
+
+    Args:
+        targets: class of each example, int64 [n].
+        sampler: as for `class_shares`.
+        batch_size: examples a step, over all processes and passes.
+        seed: the training seed.
+        epochs: in all.
+        steps: the most steps an epoch has; None for all.
+        division: of each batch. What is left at an epoch's end and is too little for every pass is not drawn.
+    """
+
+    def __init__(
+        self,
+        targets: NDArray[np.int64],
+        sampler: str,
+        batch_size: int,
+        seed: int,
+        epochs: int,
+        steps: int | None,
+        division: Division,
+    ) -> None:
+        self.targets, self.sampler, self.batch_size, self.seed = targets, sampler, batch_size, seed
+        self.epochs, self.division, self.epoch = epochs, division, 0
+        whole, rest = divmod(len(targets), batch_size)
+        enough = FEWEST_EXAMPLES * division.processes * division.passes
+        found = whole + (rest >= enough)
+        self.steps = found if steps is None else min(steps, found)
+
+    def __iter__(self) -> Iterator[Draw]:
+        order, parts = self._order(), self.division.processes * self.division.passes
+        for step in range(self.steps):
+            batch = order[step * self.batch_size : (step + 1) * self.batch_size]
+            for turn in range(self.division.passes):
+                part = batch[self.division.process + turn * self.division.processes :: parts]
+                # Gradients are summed over passes and averaged over processes.
+                yield Draw(self.epoch, part, self.division.processes * len(part) / len(batch))
 
     def __len__(self) -> int:
-        return -(-self.size // self.batch_size)
+        return self.steps * self.division.passes
+
+    def _order(self) -> list[int]:
+        generator = np.random.default_rng([self.seed, self.epoch])
+        size = len(self.targets)
+        if self.sampler == "instance":
+            return generator.permutation(size).tolist()
+        classes, counts = np.unique(self.targets, return_counts=True)
+        shares = class_shares(self.sampler, counts, self.epoch / max(1, self.epochs - 1))
+        example_shares = (shares / counts)[np.searchsorted(classes, self.targets)]
+        return generator.choice(size, size, p=example_shares).tolist()
 
 
-def shuffled_loader(inputs: Tensor, targets: Tensor, batch_size: int, seed: int) -> DataLoader[tuple[Tensor, Tensor]]:
-    """Batches for training; the last one of an epoch may be smaller."""
-    sampler = ShuffledBatches(len(targets), batch_size, seed)
-    return DataLoader(Examples(inputs, targets), sampler=sampler, batch_size=None)
+def measuring_draws(size: int, batch_size: int, division: Division) -> list[Draw]:
+    """All examples once, in the order given: this process's part, `batch_size` at a time."""
+    own = range(division.process, size, division.processes)
+    return [Draw(0, own[start : start + batch_size], 1.0) for start in range(0, len(own), batch_size)]
 
 
-def ordered_loader(inputs: Tensor, targets: Tensor, batch_size: int) -> DataLoader[tuple[Tensor, Tensor]]:
-    """Batches for measuring, in the order given."""
-    batches = [
-        list(range(start, min(start + batch_size, len(targets)))) for start in range(0, len(targets), batch_size)
-    ]
-    return DataLoader(Examples(inputs, targets), sampler=batches, batch_size=None)
+def loader(
+    examples: Examples, draws: TrainingDraws | Sequence[Draw], seed: int, workers: int, pin_memory: bool
+) -> DataLoader[Batch]:
+    """Batches of the draws, read here or by worker processes.
+
+    Args:
+        examples: what is drawn from.
+        draws: what is drawn.
+        seed: the training seed.
+        workers: processes that read ahead; 0 reads in this one.
+        pin_memory: whether batches go to a device with memory of its own.
+    """
+    return DataLoader(
+        Reader(examples, seed),  # type: ignore[arg-type]  # indexed by draws, not by numbers
+        sampler=draws,  # type: ignore[arg-type]
+        batch_size=None,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        pin_memory=pin_memory,
+    )

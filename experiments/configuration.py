@@ -61,11 +61,31 @@ class AirlineSettings:
     split_seed: int = limited(least=0, below=2**32)
 
 
+@dataclass(unsafe_hash=True)
+class ShotSettings:
+    rule: str
+    many_above: int = limited(least=0)
+    few_below: int = limited(least=0)
+
+
 @dataclass(unsafe_hash=True)  # a key of the cache of loaded data; never changed
 class DigitsSettings:
     name: str
     test_fraction: float = limited(above=0, below=1)
     split_seed: int = limited(least=0, below=2**32)
+    imbalance: float = limited(least=1)
+    tail_seed: int = limited(least=0, below=2**32)
+    shots: ShotSettings
+
+
+@dataclass(unsafe_hash=True)  # a key of the cache of loaded data; never changed
+class Cifar100Settings:
+    name: str
+    source: str = one_of("hub", "torchvision")
+    augmentation: str = one_of("none", "standard")
+    imbalance: float = limited(least=1)
+    tail_seed: int = limited(least=0, below=2**32)
+    shots: ShotSettings
 
 
 @dataclass
@@ -81,6 +101,27 @@ class PerceptronSettings:
 
 
 @dataclass
+class ResNetSettings:
+    name: str
+    depth: int
+    stem: str = one_of("imagenet", "cifar")
+    pixel_mean: list[float]
+    pixel_std: list[float]
+
+
+@dataclass
+class TimmSettings:
+    name: str
+    architecture: str
+    pixel_mean: list[float]
+    pixel_std: list[float]
+
+
+DataSettings = AirlineSettings | DigitsSettings | Cifar100Settings
+ModelSettings = EmbeddingBagSettings | PerceptronSettings | ResNetSettings | TimmSettings
+
+
+@dataclass
 class OptimizerSettings:
     learning_rate: float = limited(above=0)
     entropy_learning_rate: float = limited(above=0)
@@ -92,8 +133,17 @@ class TrainerSettings:
     batch_size: int = limited(least=1)
     evaluation_batch_size: int = limited(least=1)
     gradient_clip: float = limited(above=0)
+    steps_per_epoch: int | None = limited(least=1)
+    passes_per_step: int = limited(least=1)
+    sampler: str = one_of("instance", "square_root", "class_balanced", "progressive")
+    train_metrics: str = one_of("evaluated", "running")
+    precision: str = one_of("32-true", "bf16-mixed", "16-mixed")
+    channels_last: bool
+    compile: bool
     threads: int = limited(least=1)
     accelerator: str = one_of("cpu", "auto")
+    devices: int = limited(least=1)
+    nodes: int = limited(least=1)
 
 
 @dataclass
@@ -116,10 +166,11 @@ class RunSettings:
     seed: int = limited(least=0, below=2**32)
     force: bool
     progress: bool
+    workers: int = limited(least=0)
     paths: PathSettings
     activation: ActivationSettings
-    data: Any  # AirlineSettings | DigitsSettings
-    model: Any  # EmbeddingBagSettings | PerceptronSettings
+    data: Any  # DataSettings
+    model: Any  # ModelSettings
     optimizer: OptimizerSettings
     trainer: TrainerSettings
     logger: LoggerSettings
@@ -127,10 +178,26 @@ class RunSettings:
 
 # Which experiments can be composed from which parts: each name in `conf/<group>/` has a schema here.
 _GROUPS: dict[str, dict[str, type]] = {
-    "data": {"airline": AirlineSettings, "digits": DigitsSettings},
-    "model": {"embedding_bag": EmbeddingBagSettings, "perceptron": PerceptronSettings},
+    "data": {
+        "airline": AirlineSettings,
+        "digits": DigitsSettings,
+        "cifar100": Cifar100Settings,
+    },
+    "model": {
+        "embedding_bag": EmbeddingBagSettings,
+        "perceptron": PerceptronSettings,
+        "resnet18": ResNetSettings,
+        "resnet50": ResNetSettings,
+        "timm": TimmSettings,
+    },
 }
-_READS: dict[type, type] = {EmbeddingBagSettings: AirlineSettings, PerceptronSettings: DigitsSettings}
+_IMAGES = (Cifar100Settings,)
+_READS: dict[type, tuple[type, ...]] = {
+    EmbeddingBagSettings: (AirlineSettings,),
+    PerceptronSettings: (DigitsSettings,),
+    ResNetSettings: _IMAGES,
+    TimmSettings: _IMAGES,
+}
 _CHOSEN_BY_NAME = ("experiment",)
 
 
@@ -157,7 +224,29 @@ def typed(config: DictConfig) -> RunSettings:
         raise ConfigurationError(
             f"model={settings.model.name} cannot read data={settings.data.name}; it reads {fitting}"
         )
+    _check_division(settings.trainer)
     return settings
+
+
+def _check_division(trainer: TrainerSettings) -> None:
+    parts = trainer.devices * trainer.nodes * trainer.passes_per_step
+    if trainer.batch_size % parts:
+        raise ConfigurationError(
+            f"trainer.batch_size={trainer.batch_size} is not allowed; it counts all devices, nodes and passes, "
+            f"and must be divisible by trainer.devices * trainer.nodes * trainer.passes_per_step = {parts}"
+        )
+
+
+def refuse_several_processes(settings: RunSettings) -> None:
+    """Raise a ConfigurationError if a job of a sweep asks for several processes.
+
+    Each process but the first starts the whole command line again, and would run the whole sweep.
+    """
+    if (processes := settings.trainer.devices * settings.trainer.nodes) > 1:
+        raise ConfigurationError(
+            f"trainer.devices={settings.trainer.devices} and trainer.nodes={settings.trainer.nodes} ask for "
+            f"{processes} processes, each of which repeats the sweep; leave out -m and start one run at a time"
+        )
 
 
 def _validate(settings: Any, prefix: str) -> None:

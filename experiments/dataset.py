@@ -1,8 +1,65 @@
-"""What every data set of the suite hands to training: tensors of a fixed split."""
+"""What every data set of the suite hands to training."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
+
+from experiments.randomness import sample_seeds
+
+
+class Draw(NamedTuple):
+    """Examples asked for at once.
+
+    Attributes:
+        epoch: the epoch they are drawn in.
+        indices: which examples.
+        weight: what their mean loss counts in the step's gradient; 1 where the step is this draw alone.
+    """
+
+    epoch: int
+    indices: Sequence[int]
+    weight: float
+
+
+class Batch(NamedTuple):
+    """Examples as a data set gives them.
+
+    Attributes:
+        inputs: one example a row, [n, ...].
+        targets: class indices, int64 [n].
+        seeds: a random seed for each example, a function of (training seed, epoch, example) alone, int64 [n].
+        weight: as drawn.
+        unreadable: names of examples asked for that could not be read, and why; they are missing from the rows.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    seeds: Tensor
+    weight: float
+    unreadable: list[str]
+
+
+class Examples(Protocol):
+    """One side of a split."""
+
+    targets: Tensor  # class indices, int64 [n]
+
+    def read(self, indices: Sequence[int], seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
+        """Inputs and targets of the examples asked for that can be read, and the names of the others."""
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Examples that lie in one tensor, inputs [n, ...] and targets [n]."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    def read(self, indices: Sequence[int], seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
+        chosen = list(indices)
+        return self.inputs[chosen], self.targets[chosen], []
 
 
 @dataclass(frozen=True)
@@ -10,19 +67,41 @@ class ClassificationData:
     """A classification data set, split and encoded.
 
     Attributes:
-        train_inputs: one example a row, [n_train, ...].
-        train_targets: class indices, int64 [n_train].
-        test_inputs: one example a row, [n_test, ...].
-        test_targets: class indices, int64 [n_test].
+        train: the training examples.
+        test: the held-out examples.
         class_names: the name of each class index.
         split_hash: hash of which example lies on which side, see `splits.split_hash`.
         facts: what a run's record tells of the data: sizes, counts per class, repeats.
+        augment: what training does to inputs, given a seed for each; None where nothing is done.
+        shots: the classes of each shot group, by its name; None where the classes are balanced.
+        unreadable_most: how many examples may be unreadable.
     """
 
-    train_inputs: Tensor
-    train_targets: Tensor
-    test_inputs: Tensor
-    test_targets: Tensor
+    train: Examples
+    test: Examples
     class_names: tuple[str, ...]
     split_hash: str
     facts: dict[str, int | float | str]
+    augment: Callable[[Tensor, Tensor], Tensor] | None = None
+    shots: dict[str, Tensor] | None = None
+    unreadable_most: int = 0
+
+
+class Reader:
+    """Reads draws of examples as batches; the data set of a loader.
+
+    Args:
+        examples: one side of a split.
+        seed: the training seed.
+    """
+
+    def __init__(self, examples: Examples, seed: int) -> None:
+        self.examples, self.seed = examples, seed
+
+    def __getitem__(self, draw: Draw) -> Batch:
+        seeds = sample_seeds(self.seed, draw.epoch, draw.indices)
+        inputs, targets, unreadable = self.examples.read(draw.indices, seeds)
+        return Batch(inputs, targets, seeds, draw.weight, unreadable)
+
+    def __len__(self) -> int:
+        return len(self.examples.targets)

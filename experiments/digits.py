@@ -4,17 +4,18 @@ import numpy as np
 import torch
 
 from experiments.configuration import DigitsSettings
-from experiments.dataset import ClassificationData
+from experiments.dataset import ClassificationData, InMemory
+from experiments.long_tail import exponential_counts, keep_counts, shot_facts, shot_groups
 from experiments.splits import split_hash, stratified_group_split
 
 BRIGHTEST = 16  # scikit-learn's digits count the ink of 4 × 4 blocks: integers from 0 to 16
 
 
 def load_digits_data(settings: DigitsSettings) -> ClassificationData:
-    """Load scikit-learn's digits, split with the share of each class kept.
+    """Load scikit-learn's digits, split with the share of each class kept; the training side then as asked.
 
     Args:
-        settings: the split.
+        settings: the split, and the imbalance of the training side.
 
     Returns:
         Inputs are the 8 × 8 pixels of each image, float32 [n, 64] in [0, 1].
@@ -29,21 +30,27 @@ def load_digits_data(settings: DigitsSettings) -> ClassificationData:
     digits = load_digits()
     count = len(digits.target)
     train, test = stratified_group_split(digits.target, np.arange(count), settings.test_fraction, settings.split_seed)
+    long_tailed = settings.imbalance > 1
+    counts = np.bincount(digits.target[train]).tolist()
+    if long_tailed:
+        profile = exponential_counts(max(counts), len(counts), settings.imbalance)
+        counts = [min(own, kept) for own, kept in zip(counts, profile, strict=True)]
+        train = train[keep_counts(digits.target[train], counts, settings.tail_seed)]
     inputs = torch.from_numpy(digits.data / BRIGHTEST).float()
     targets = torch.from_numpy(digits.target).long()
-    class_names = tuple(str(name) for name in digits.target_names)
-    class_counts = np.bincount(digits.target).tolist()
+    kept = np.sort(np.concatenate([train, test]))
     return ClassificationData(
-        train_inputs=inputs[train],
-        train_targets=targets[train],
-        test_inputs=inputs[test],
-        test_targets=targets[test],
-        class_names=class_names,
-        split_hash=split_hash(map(str, range(count)), test),
+        train=InMemory(inputs[train], targets[train]),
+        test=InMemory(inputs[test], targets[test]),
+        class_names=tuple(str(name) for name in digits.target_names),
+        split_hash=split_hash(map(str, kept), np.searchsorted(kept, test)),
         facts={
             "records": count,
-            **{f"records_{n}": c for n, c in zip(class_names, class_counts, strict=True)},
+            "features": inputs.shape[1],
+            **{f"train_{name}": own for name, own in zip(digits.target_names, counts, strict=True)},
             "train_size": len(train),
             "test_size": len(test),
+            **(shot_facts(counts, settings.shots) if long_tailed else {}),
         },
+        shots=shot_groups(counts, settings.shots) if long_tailed else None,
     )

@@ -25,10 +25,7 @@ def perform(settings: RunSettings, folder: Path) -> None:
     console = Console(highlight=False, soft_wrap=True)
     title = f"{settings.name} {folder.parent.name} seed {settings.seed}"
     record_file = folder / RECORD
-    if settings.force:
-        for file in (record_file, folder / CURVES, *folder.glob("*.ckpt")):
-            file.unlink(missing_ok=True)
-    if record_file.exists():
+    if record_file.exists() and not settings.force:
         same_code = json.loads(record_file.read_text())["code"]["digest"] == code_digest()
         note = "" if same_code else " [yellow](by other code; force=true repeats it)[/]"
         console.print(f"[green]finished before[/] {title}{note}: {record_file}")
@@ -37,6 +34,8 @@ def perform(settings: RunSettings, folder: Path) -> None:
     from experiments.training import train  # seconds of imports that a finished run can do without
 
     record = train(settings, folder)
+    if record is None:  # another process of the run reports
+        return
     test = record["metrics"]["test"]
     console.print(
         f"[bold green]finished[/] {title}: test accuracy {test['accuracy']:.4f}, sparsity {test['sparsity']:.3f}, "

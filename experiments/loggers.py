@@ -27,8 +27,10 @@ def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
     return []
 
 
-def close_loggers(settings: LoggerSettings) -> None:
-    """End what outlives a job: two jobs of one process would share a Weights & Biases run."""
+def close_loggers(loggers: list[Logger], settings: LoggerSettings) -> None:
+    """Write what is held back, and end what outlives a job: two jobs of one process would share a W&B run."""
+    for logger in loggers:
+        logger.finalize("finished")
     if settings.name == "wandb":
         import wandb
 

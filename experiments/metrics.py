@@ -1,10 +1,14 @@
 """What is measured of a classifier's output distribution."""
 
+from collections.abc import Mapping
+
+import torch
 from torch import Tensor
 from torchmetrics import MeanMetric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 MEANS = ("loss", "sparsity", "support", "coverage", "zero_true", "brier")
+SHOT_MEANS = ("accuracy", "sparsity")
 
 
 class OutputMetrics(MetricCollection):
@@ -19,14 +23,21 @@ class OutputMetrics(MetricCollection):
     coverage   1 where the true class has probability > 0
     zero_true  1 − coverage
     brier      Σ (pᵢ − yᵢ)²
+
+    Args:
+        classes: number of classes.
+        shots: for each shot group the classes in it; their `many_accuracy`, `many_sparsity` and so on are means over
+            the examples of these classes.
     """
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, classes: int, shots: Mapping[str, Tensor] | None = None) -> None:
+        self.members = {name: torch.isin(torch.arange(classes), group) for name, group in (shots or {}).items()}
+        means = [*MEANS, *(f"{group}_{mean}" for group in self.members for mean in SHOT_MEANS)]
         super().__init__(
             {
                 "accuracy": MulticlassAccuracy(classes, average="micro"),
                 "macro_f1": MulticlassF1Score(classes, average="macro"),
-                **{name: MeanMetric(nan_strategy="disable") for name in MEANS},
+                **{name: MeanMetric(nan_strategy="disable") for name in means},
             }
         )
 
@@ -46,7 +57,12 @@ class OutputMetrics(MetricCollection):
         }
         for name, values in means.items():
             self[name].update(values)
+        by_shot = {"accuracy": (predicted == targets).to(losses.dtype), "sparsity": means["sparsity"]}
+        for group, members in self.members.items():
+            of_group = members.to(targets.device)[targets]
+            for name in SHOT_MEANS:
+                self[f"{group}_{name}"].update(by_shot[name][of_group])
 
     def measured(self) -> dict[str, float]:
-        """The metrics of everything seen since the last reset."""
+        """The metrics of everything seen since the last reset, by all processes together."""
         return {name: value.item() for name, value in self.compute().items()}

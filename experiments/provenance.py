@@ -14,7 +14,20 @@ import torch
 
 from experiments.identity import ROOT, code_digest
 
-_PACKAGES = ("torch", "lightning", "hydra-core", "torchmetrics", "numpy", "scikit-learn", "simplemma", "nltk", "entmax")
+_PACKAGES = (
+    "torch",
+    "torchvision",
+    "timm",
+    "lightning",
+    "hydra-core",
+    "torchmetrics",
+    "numpy",
+    "pillow",
+    "scikit-learn",
+    "simplemma",
+    "nltk",
+    "entmax",
+)
 _MEBIBYTE = 2**20
 
 

@@ -51,17 +51,17 @@ def folder(tmp_path: Path) -> Path:
 def test_load_gives_token_rows_and_targets_of_both_sides(folder: Path) -> None:
     data = load_airline(SETTINGS, folder)
 
-    assert data.train_inputs.shape == (48, 6)
-    assert data.test_inputs.shape == (12, 6)
-    assert data.train_inputs.dtype == data.train_targets.dtype == torch.int64
-    assert data.test_targets.bincount().tolist() == [4, 4, 4]
+    assert data.train.inputs.shape == (48, 6)
+    assert data.test.inputs.shape == (12, 6)
+    assert data.train.inputs.dtype == data.train.targets.dtype == torch.int64
+    assert data.test.targets.bincount().tolist() == [4, 4, 4]
     assert data.class_names == tuple(SENTIMENTS)
     # Every number of the vocabulary but "unknown" occurs in training, and in training alone.
-    assert data.train_inputs.unique().tolist() == [
+    assert data.train.inputs.unique().tolist() == [
         0,
         *range(2, int(data.facts["vocabulary_size"])),
     ]
-    assert data.test_inputs.max() < data.facts["vocabulary_size"]
+    assert data.test.inputs.max() < data.facts["vocabulary_size"]
 
 
 def test_facts_tell_sizes_classes_and_repeats(folder: Path) -> None:
@@ -93,10 +93,10 @@ def test_repeats_stay_on_one_side(folder: Path, seed: int) -> None:
     write(folder, [HEADER, *rows])
     data = load_airline(replace(SETTINGS, split_seed=seed), folder)
 
-    both = torch.cat([data.train_inputs, data.test_inputs])
+    both = torch.cat([data.train.inputs, data.test.inputs])
     short = (both != 0).sum(dim=1) <= 2
     assert short.sum() == 4
-    assert short[: len(data.train_inputs)].sum() in (0, 4)
+    assert short[: len(data.train.inputs)].sum() in (0, 4)
 
 
 def test_split_follows_the_split_seed(folder: Path) -> None:
@@ -206,7 +206,7 @@ def test_hub_and_folder_give_the_same_data(folder: Path, monkeypatch: pytest.Mon
 
     assert asked == [(("osanseviero/twitter-airline-sentiment",), {"split": "train"})]
     assert hub.split_hash == file.split_hash
-    assert torch.equal(hub.train_inputs, file.train_inputs)
+    assert torch.equal(hub.train.inputs, file.train.inputs)
     assert hub.facts == file.facts
 
 

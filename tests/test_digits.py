@@ -2,21 +2,29 @@
 
 import torch
 
-from experiments.digits import DigitsSettings, load_digits_data
+from experiments.configuration import DigitsSettings, ShotSettings
+from experiments.digits import load_digits_data
 
 
-def settings(test_fraction: float = 0.2, split_seed: int = 21) -> DigitsSettings:
-    return DigitsSettings(name="digits", test_fraction=test_fraction, split_seed=split_seed)
+def settings(split_seed: int = 21, imbalance: float = 1, tail_seed: int = 0) -> DigitsSettings:
+    return DigitsSettings(
+        name="digits",
+        test_fraction=0.2,
+        split_seed=split_seed,
+        imbalance=imbalance,
+        tail_seed=tail_seed,
+        shots=ShotSettings(rule="mine", many_above=100, few_below=20),
+    )
 
 
 def test_digits_are_scaled_pixels_with_every_class_on_both_sides() -> None:
     data = load_digits_data(settings())
 
-    assert data.train_inputs.shape == (1438, 64)
-    assert data.test_inputs.shape == (359, 64)
+    assert data.train.inputs.shape == (1438, 64)
+    assert data.test.inputs.shape == (359, 64)
     for inputs, targets in (
-        (data.train_inputs, data.train_targets),
-        (data.test_inputs, data.test_targets),
+        (data.train.inputs, data.train.targets),
+        (data.test.inputs, data.test.targets),
     ):
         assert inputs.dtype == torch.float32
         assert (inputs.min(), inputs.max()) == (0, 1)
@@ -30,4 +38,29 @@ def test_split_follows_the_seed() -> None:
     first, again, other = (load_digits_data(settings(split_seed=seed)) for seed in (21, 21, 42))
 
     assert first.split_hash == again.split_hash != other.split_hash
-    assert torch.equal(first.test_inputs, again.test_inputs)
+    assert torch.equal(first.test.inputs, again.test.inputs)
+
+
+def test_a_long_tail_keeps_fewer_of_each_later_class_and_all_of_the_test_side() -> None:
+    balanced, tailed = load_digits_data(settings()), load_digits_data(settings(imbalance=20))
+    counts = tailed.train.targets.bincount().tolist()
+
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] in balanced.train.targets.bincount()
+    assert counts[-1] == int(max(balanced.train.targets.bincount()) / 20)
+    assert torch.equal(tailed.test.inputs, balanced.test.inputs)
+    assert balanced.shots is None
+    assert sorted(torch.cat(list(tailed.shots.values())).tolist()) == list(range(10))
+    assert [tailed.facts[f"{group}_classes"] for group in ("many", "medium", "few")] == [
+        sum(count > 100 for count in counts),
+        sum(20 <= count <= 100 for count in counts),
+        sum(count < 20 for count in counts),
+    ]
+
+
+def test_the_tail_has_a_seed_of_its_own() -> None:
+    first, other = (load_digits_data(settings(imbalance=20, tail_seed=seed)) for seed in (0, 1))
+
+    assert first.split_hash != other.split_hash
+    assert torch.equal(first.test.inputs, other.test.inputs)
+    assert torch.equal(first.train.targets.bincount(), other.train.targets.bincount())

@@ -1,0 +1,147 @@
+"""CIFAR-100 as one tensor of pixels, from a folder, the Hugging Face hub or torchvision's download."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from experiments.augmentation import CropAndFlip
+from experiments.configuration import Cifar100Settings
+from experiments.dataset import ClassificationData, InMemory
+from experiments.errors import DataError
+from experiments.long_tail import exponential_counts, keep_counts, shot_facts, shot_groups
+from experiments.splits import split_hash
+
+HUB_NAME = "uoft-cs/cifar100"
+FOLDER = "cifar100"
+CLASSES = 100
+SIZES = {"train": 50_000, "test": 10_000}
+SIDE = 32
+PADDING = 4  # of the standard augmentation (He et al., 2016, section 4.2)
+FETCH_AGAIN = f"fetch it again, from {HUB_NAME} on the Hugging Face hub"
+
+Images = NDArray[np.uint8]  # [n, 32, 32, 3]
+Labels = NDArray[np.int64]
+
+
+def load_cifar100(settings: Cifar100Settings, folder: Path | None) -> ClassificationData:
+    """Load CIFAR-100, all of it or with an exponential profile of training images.
+
+    Args:
+        settings: source, augmentation and imbalance.
+        folder: folder that holds cifar100/train.parquet and test.parquet, or torchvision's cifar-100-python; None
+            fetches the set from `settings.source`.
+
+    Returns:
+        Inputs are pixel values, uint8 [n, 3, 32, 32].
+
+    Raises:
+        DataError: for a set that is missing, unreachable, truncated or wrongly labelled, naming file and remedy.
+
+    Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009. Long-tailed: Cui et al., 2019.
+    """
+    sides = {side: _read(settings, folder, side) for side in SIZES}
+    images, labels = sides["train"]
+    test_images, test_labels = sides["test"]
+    long_tailed = settings.imbalance > 1
+    counts = np.bincount(labels, minlength=CLASSES).tolist()
+    kept = np.arange(len(labels))
+    if long_tailed:
+        counts = exponential_counts(max(counts), CLASSES, settings.imbalance)
+        kept = keep_counts(labels, counts, settings.tail_seed)
+    ids = [*(f"train-{index}" for index in kept), *(f"test-{index}" for index in range(len(test_labels)))]
+    return ClassificationData(
+        train=_in_memory(images[kept], labels[kept]),
+        test=_in_memory(test_images, test_labels),
+        class_names=tuple(map(str, range(CLASSES))),
+        split_hash=split_hash(ids, range(len(kept), len(ids))),
+        facts={
+            "train_size": len(kept),
+            "test_size": len(test_labels),
+            **(shot_facts(counts, settings.shots) if long_tailed else {}),
+        },
+        augment=CropAndFlip(PADDING) if settings.augmentation == "standard" else None,
+        shots=shot_groups(counts, settings.shots) if long_tailed else None,
+    )
+
+
+def _in_memory(images: Images, labels: Labels) -> InMemory:
+    return InMemory(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels))
+
+
+def _read(settings: Cifar100Settings, folder: Path | None, side: str) -> tuple[Images, Labels]:
+    if folder is not None and (folder / FOLDER).is_dir():
+        place = str(folder / FOLDER / f"{side}.parquet")
+        rows = _rows_of_file(place)
+    elif folder is not None or settings.source == "torchvision":
+        place = f"{folder or 'data'}/cifar-100-python"
+        return _checked(*_torchvision(folder, side), side, place)
+    else:
+        place = f"{HUB_NAME} on the Hugging Face hub, {side}"
+        rows = _rows_of_hub(side)
+    images = np.empty((len(rows), SIDE, SIDE, 3), dtype=np.uint8)
+    for number, row in enumerate(rows):
+        images[number] = _decoded(row["img"]["bytes"], f"{place}, row {number}")
+    return _checked(images, np.array([row["fine_label"] for row in rows]), side, place)
+
+
+def _rows_of_file(place: str) -> Sequence[dict]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        return parquet.read_table(place, columns=["img", "fine_label"]).to_pylist()
+    except (OSError, pyarrow.ArrowException) as error:
+        raise DataError(
+            f"{place}: cannot be read ({error}); {FETCH_AGAIN}, or give paths.data=null to have it fetched"
+        ) from error
+
+
+def _rows_of_hub(side: str) -> Sequence[dict]:
+    # The hub's client fails with the errors of several libraries that share no base class.
+    try:
+        from datasets import Image as Encoded
+        from datasets import load_dataset
+
+        return list(load_dataset(HUB_NAME, split=side).cast_column("img", Encoded(decode=False)))
+    except Exception as error:
+        raise DataError(
+            f"{HUB_NAME} cannot be loaded from the Hugging Face hub ({error}); give paths.data=FOLDER, a folder that "
+            f"holds {FOLDER}/{side}.parquet, or data.source=torchvision"
+        ) from error
+
+
+def _torchvision(folder: Path | None, side: str) -> tuple[Images, Labels]:
+    from torchvision.datasets import CIFAR100
+
+    try:
+        found = CIFAR100(str(folder or "data"), train=side == "train", download=folder is None)
+    except (OSError, RuntimeError) as error:
+        raise DataError(
+            f"{folder or 'data'}: holds neither {FOLDER}/{side}.parquet nor torchvision's cifar-100-python, or it "
+            f"cannot be fetched ({error}); name the folder that does with paths.data, or give paths.data=null"
+        ) from error
+    return found.data, np.array(found.targets)
+
+
+def _decoded(encoded: bytes, place: str) -> Images:
+    try:
+        pixels = np.asarray(Image.open(io.BytesIO(encoded)).convert("RGB"))
+    except (OSError, UnidentifiedImageError, SyntaxError) as error:
+        raise DataError(f"{place}: the image cannot be decoded ({error}); {FETCH_AGAIN}") from error
+    if pixels.shape != (SIDE, SIDE, 3):
+        raise DataError(f"{place}: the image is of {pixels.shape[:2]} pixels, not {SIDE} × {SIDE}; {FETCH_AGAIN}")
+    return pixels
+
+
+def _checked(images: Images, labels: Labels, side: str, place: str) -> tuple[Images, Labels]:
+    if len(labels) != SIZES[side]:
+        raise DataError(f"{place}: {len(labels)} images, {SIZES[side]} are expected; {FETCH_AGAIN}")
+    counts = np.bincount(labels[(labels >= 0) & (labels < CLASSES)], minlength=CLASSES)
+    if (counts != SIZES[side] // CLASSES).any():
+        raise DataError(f"{place}: the classes 0 to {CLASSES - 1} are not of equal size; {FETCH_AGAIN}")
+    return images, labels.astype(np.int64)

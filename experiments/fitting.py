@@ -1,0 +1,185 @@
+"""The training loop: epochs of steps, each epoch measured, recorded and kept in a checkpoint."""
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import torch
+from lightning.fabric import Fabric
+from lightning.pytorch.loggers import Logger
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from experiments.batches import FEWEST_EXAMPLES, Division, TrainingDraws, loader, measuring_draws
+from experiments.checkpoints import AtomicCheckpoints
+from experiments.classifier import SPLITS, Classifier
+from experiments.configuration import RunSettings, TrainerSettings
+from experiments.curves import TIMING, EpochCurves
+from experiments.dataset import Batch, ClassificationData, Draw, Examples
+from experiments.errors import DataError
+from experiments.randomness import sample_seeds
+from experiments.unreadable import Unreadable
+
+
+def build_fabric(settings: TrainerSettings) -> Fabric:
+    """Devices, processes and precision as configured."""
+    return Fabric(
+        accelerator=settings.accelerator,
+        devices=settings.devices,
+        num_nodes=settings.nodes,
+        strategy="ddp" if settings.devices * settings.nodes > 1 else "auto",
+        precision=settings.precision,
+        plugins=[AtomicCheckpoints()],
+    )
+
+
+def fit(
+    fabric: Fabric,
+    settings: RunSettings,
+    classifier: Classifier,
+    data: ClassificationData,
+    curves: EpochCurves,
+    loggers: list[Logger],
+    checkpoint: Path,
+    unreadable: Unreadable,
+) -> None:
+    """Run the epochs that are left, from the last checkpoint or from the start.
+
+    Args:
+        fabric: devices, processes and precision, launched.
+        settings: the run.
+        classifier: what is trained.
+        data: on what.
+        curves: gets each epoch's row.
+        loggers: get it as well.
+        checkpoint: the file kept after every epoch, in place of the one before.
+        unreadable: gets the names of examples that cannot be read.
+
+    Raises:
+        DataError: too many examples cannot be read.
+        DivergedError: the loss is no longer a number.
+    """
+    trainer = settings.trainer
+    module, optimizer = fabric.setup(classifier, classifier.configure_optimizers())
+    if trainer.compile:
+        classifier.model.compile()
+    state = {"classifier": module, "optimizer": optimizer, "precision": fabric.strategy.precision, "curves": curves}
+    if checkpoint.exists():
+        fabric.load(checkpoint, state, weights_only=True)
+    for row in curves.rows:  # a logger starts anew with each process
+        _log(loggers, row)
+
+    division = Division(fabric.world_size, fabric.global_rank, trainer.passes_per_step)
+    draws = TrainingDraws(
+        data.train.targets.numpy(),
+        trainer.sampler,
+        trainer.batch_size,
+        settings.seed,
+        trainer.epochs,
+        trainer.steps_per_epoch,
+        division,
+    )
+
+    def batches_of(examples: Examples, chosen: TrainingDraws | list[Draw]) -> DataLoader[Batch]:
+        return loader(examples, chosen, settings.seed, settings.workers, pin_memory=fabric.device.type == "cuda")
+
+    training = batches_of(data.train, draws)
+    measured = SPLITS if trainer.train_metrics == "evaluated" else ("test",)
+    measuring = {
+        split: batches_of(examples, measuring_draws(len(examples.targets), trainer.evaluation_batch_size, division))
+        for split, examples in (("train", data.train), ("test", data.test))
+        if split in measured
+    }
+    with _progress(settings) as progress:
+        for epoch in range(len(curves.rows), trainer.epochs):
+            draws.epoch = epoch
+            # Whatever the network draws, it draws again when a run resumes here.
+            torch.manual_seed(int(sample_seeds(settings.seed, epoch, [division.process])))
+            since = time.perf_counter()
+            title = f"epoch {epoch + 1}/{trainer.epochs}"
+            examples = train_epoch(
+                fabric, module, optimizer, _moved(fabric, training, unreadable, progress, title), trainer
+            )
+            speed = examples * fabric.world_size / (time.perf_counter() - since)
+            for split, batches in measuring.items():
+                measure(fabric, module, _moved(fabric, batches, unreadable, progress, f"{title} {split}"), split)
+            row = {
+                "epoch": epoch + 1,
+                "learning_rate": optimizer.param_groups[0]["lr"],
+                TIMING: speed,
+                **classifier.entropy_values(),
+                **classifier.epoch_metrics(),
+            }
+            curves.add(row, time.perf_counter() - since)
+            _log(loggers, row)
+            fabric.save(checkpoint, state)
+
+
+def train_epoch(
+    fabric: Fabric, module: Classifier, optimizer: Optimizer, batches: Iterable[Batch], trainer: TrainerSettings
+) -> int:
+    """Take the steps of one epoch.
+
+    Args:
+        fabric: devices, processes and precision.
+        module: what is trained, set up by `fabric`.
+        optimizer: set up by `fabric`.
+        batches: `passes_per_step` for each step, on the device.
+        trainer: how a step is taken.
+
+    Returns:
+        How many examples this process has seen.
+    """
+    module.train()
+    examples = 0
+    for number, batch in enumerate(batches, 1):
+        ends_step = number % trainer.passes_per_step == 0
+        with fabric.no_backward_sync(module, enabled=fabric.world_size > 1 and not ends_step):
+            with fabric.autocast():
+                loss = module.training_step(batch, number)
+            fabric.backward(loss)
+        if ends_step:
+            fabric.clip_gradients(module, optimizer, max_norm=trainer.gradient_clip, error_if_nonfinite=False)
+            optimizer.step()
+            optimizer.zero_grad()
+            module.activation.project_()
+        examples += len(batch.targets)
+    return examples
+
+
+@torch.no_grad()
+def measure(fabric: Fabric, module: Classifier, batches: Iterable[Batch], split: str) -> None:
+    """Count batches to the metrics of a split; arguments as for `train_epoch`."""
+    module.eval()
+    for number, batch in enumerate(batches):
+        with fabric.autocast():
+            module.validation_step(batch, number, SPLITS.index(split))
+
+
+def _moved(
+    fabric: Fabric, batches: DataLoader[Batch], unreadable: Unreadable, progress: Progress, title: str
+) -> Iterator[Batch]:
+    """The batches on the device, with what cannot be read counted and a bar moving."""
+    task = progress.add_task(title, total=len(batches))
+    for batch in batches:
+        unreadable.add(batch.unreadable)
+        if len(batch.targets) < min(FEWEST_EXAMPLES, len(batch.targets) + len(batch.unreadable)):
+            raise DataError(f"no {FEWEST_EXAMPLES} examples of a batch can be read; {unreadable}")
+        yield fabric.to_device(batch)
+        progress.advance(task)
+    progress.remove_task(task)
+
+
+def _progress(settings: RunSettings) -> Progress:
+    """A bar for the epoch and its measuring, where a terminal shows one."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    progress = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), transient=True)
+    progress.disable = not (settings.progress and progress.console.is_terminal)
+    return progress
+
+
+def _log(loggers: list[Logger], row: dict[str, float]) -> None:
+    values = {name: value for name, value in row.items() if name != "epoch"}
+    for logger in loggers:
+        logger.log_metrics(values, step=int(row["epoch"]))

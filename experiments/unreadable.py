@@ -1,0 +1,38 @@
+"""Counting the examples that cannot be read: a warning for each, an error where they are too many."""
+
+import logging
+from collections.abc import Iterable
+
+from experiments.errors import DataError
+
+_log = logging.getLogger(__name__)
+
+
+class Unreadable:
+    """The examples of a run that could not be read so far.
+
+    Args:
+        most: how many there may be.
+        size: examples in all.
+    """
+
+    def __init__(self, most: int, size: int) -> None:
+        self.most, self.size = most, size
+        self.names: set[str] = set()
+
+    def add(self, names: Iterable[str]) -> None:
+        """Count more of them; the same one counts once.
+
+        Raises:
+            DataError: they are more than there may be.
+        """
+        for name in names:
+            if name not in self.names:
+                self.names.add(name)
+                _log.warning("left out, as number %d that cannot be read: %s", len(self.names), name)
+        if len(self.names) > self.most:
+            raise DataError(f"{self}; restore these files, or allow more with data.unreadable_share")
+
+    def __str__(self) -> str:
+        shown = "\n  ".join(sorted(self.names)[:10])
+        return f"{len(self.names)} of {self.size} examples cannot be read, {self.most} are allowed:\n  {shown}"

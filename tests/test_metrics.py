@@ -1,0 +1,33 @@
+"""What is measured of a classifier's output."""
+
+import pytest
+import torch
+
+from experiments.metrics import OutputMetrics
+
+
+def test_every_metric_on_four_examples_by_hand() -> None:
+    metrics = OutputMetrics(3, {"many": torch.tensor([0]), "few": torch.tensor([1, 2])})
+    logits = torch.tensor([[3.0, 1.0, 0.0], [2.0, 1.0, 0.0], [0.0, 1.0, 2.0], [5.0, 0.0, 0.0]])
+    probabilities = torch.tensor([[0.75, 0.25, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+    targets = torch.tensor([0, 1, 2, 1])
+    for part in (slice(0, 3), slice(3, 4)):  # a batch without the class of many shots is harmless
+        metrics.update(logits[part], probabilities[part], targets[part], torch.tensor([1.0, 2.0, 3.0, 6.0])[part])
+    measured = metrics.measured()
+    brier = [0.25**2 + 0.25**2, 0.5**2 + 0.5**2, 0.0, 2.0]
+    assert measured == pytest.approx(
+        {
+            "accuracy": 2 / 4,
+            "macro_f1": (2 / 4 + 0 + 1) / 3,
+            "loss": 3.0,
+            "sparsity": (1 + 1 + 2 + 2) / 12,
+            "support": (2 + 2 + 1 + 1) / 4,
+            "coverage": 3 / 4,
+            "zero_true": 1 / 4,
+            "brier": sum(brier) / 4,
+            "many_accuracy": 1.0,
+            "many_sparsity": 1 / 3,
+            "few_accuracy": 1 / 3,
+            "few_sparsity": (1 + 2 + 2) / 9,
+        }
+    )
