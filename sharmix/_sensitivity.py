@@ -69,6 +69,8 @@ class MapSensitivity(ConjugateSensitivity):
         A = Σ pᵢ^{2−q} and S = Σ pᵢ^q; T = T₀ exp((q−r) R_q) is the self-consistent temperature.
         """
         escort = self.p * (-self.delta * self.escort_log).exp()
+        # A constant in u changes nothing; measured from where â is largest, and may be all but 1, no digits cancel.
+        direction = direction - direction.gather(-1, escort.argmax(-1, keepdim=True))
         centred = escort * (direction - (escort * direction).sum(-1, keepdim=True))
         log_escort_sum = self.delta * (self.escort_log - self.log_p)
         along = (self.spread * direction).sum(-1, keepdim=True)

@@ -31,7 +31,8 @@ _LEAST_GRID = 64  # scales tried at the least
 _LEAST_DELTA = 1e-30  # stands for q = 1: log1p(δv)/δ is then v to the last digit, without a 0/0
 _LEAST_WEIGHT = 1e-300  # divides in place of a weight of 0, whose probability is 0 too
 _NEIGHBOURHOOD = 1e-9  # of a root, far wider than its error: the knots in it are tried for their side of the root
-_LEAST_GUESS = 1e-20  # of m, at which g has a slope
+_LEAST_GUESS = 1e-20  # of m: at 0 itself the slope is 0 · ∞
+_LEAST_LOGIT = 1e-300  # stands for a logit of 0, which has no knot: all other logits then lie beyond it
 _CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
 _CHUNK_ELEMENTS = 1 << 21  # of a grid's temporaries: 16 MiB of float64, which an allocator still keeps for reuse
 
@@ -67,7 +68,7 @@ class _Equation:
 
 @dataclass
 class _Solution:
-    """What one y [rows, 1] gives: its distribution, that one's Rényi entropy, and g with its slope."""
+    """What one y [rows, 1] gives: its distribution, that one's Rényi entropy, and g with its slope by the unknown."""
 
     y: Tensor
     probabilities: Tensor
@@ -115,22 +116,22 @@ def _newton(evaluate: Callable[[Tensor], _Solution], guess: Tensor, low: Tensor,
     A step that leaves the bracket, or is longer than half the one before, is replaced by bisection: each step then
     halves the bracket or the step. Steps within the tolerance are rounding, and taken as they come.
     """
-    y = torch.maximum(low, torch.minimum(high, guess))
+    root = torch.maximum(low, torch.minimum(high, guess))
     previous = high - low
     for _ in range(_MAXIMUM_STEPS):
-        solution = evaluate(y)
-        low = torch.where(solution.residual < 0, y, low)
-        high = torch.where(solution.residual > 0, y, high)
-        newton = y - solution.residual / solution.slope
-        shortened = (newton - y).abs() <= (previous / 2).clamp_min(_TOLERANCE)
+        solution = evaluate(root)
+        low = torch.where(solution.residual < 0, root, low)
+        high = torch.where(solution.residual > 0, root, high)
+        newton = root - solution.residual / solution.slope
+        shortened = (newton - root).abs() <= (previous / 2).clamp_min(_TOLERANCE)
         trusted = (newton >= low) & (newton <= high) & shortened
         following = torch.where(trusted, newton, (low + high) / 2)
-        previous = (following - y).abs()
-        y = following
+        previous = (following - root).abs()
+        root = following
         # A steep g, near a knot, needs the residual too; written so that a NaN row counts as settled.
         if not (torch.maximum(previous, solution.residual.abs()) > _TOLERANCE).any():
             break
-    return y
+    return root
 
 
 def _only_maximum(equation: _Equation) -> Tensor:
@@ -140,52 +141,62 @@ def _only_maximum(equation: _Equation) -> Tensor:
 
 @dataclass
 class _Knot:
-    """The equation in the unknown m ≥ 0, y = log(−δ xₖ) + m^δ, for a logit xₖ ≤ 0 of each row, [rows, 1].
+    """The equation in the unknown m ≥ 0, y = log(−δ xₖ) + m^δ, for a logit xₖ of each row, [rows, 1].
 
-    xₖ = 0 stands for no knot: the largest logits alone are the support, and m is 0.
+    The support is xₖ and what is larger. xₖ = 0 stands for no knot: the largest logits are the support, at any y.
     """
 
     equation: _Equation
     logit: Tensor
 
     def __post_init__(self) -> None:
-        self.start = (-self.equation.delta * self.logit.clamp_max(-_LEAST_WEIGHT)).log()
+        self.exists = (self.logit < 0).squeeze(-1)
+        self.logit = self.logit.clamp_max(-_LEAST_LOGIT)
+        self.start = (-self.equation.delta * self.logit).log()
+
+    def select(self, rows: Tensor) -> "_Knot":
+        return _Knot(self.equation.select(rows), self.logit[rows])
 
     def evaluate(self, m: Tensor) -> _Solution:
         """The solution at m, and the slope of g by m."""
-        delta, logit = self.equation.delta, self.logit.clamp_max(-_LEAST_WEIGHT)
+        delta, logit = self.equation.delta, self.logit
         offset = m**delta
         x = torch.maximum(self.equation.x, logit)
         # wᵢ = 1 − (xᵢ/xₖ) e^{−offset}, without rounding 1 against what is nearly 1
         weight = (logit - x) / logit - x / logit * torch.expm1(-offset)
-        weight = torch.where(self.equation.x < logit, 0, weight)  # the other knots lie above the root
+        weight = torch.where(self.equation.x < logit, 0, weight)
         solution = _solution(self.equation, self.start + offset, weight - 1, weight.log(), weight)
         solution.slope = solution.slope * delta * m ** (delta - 1)
         return solution
 
 
 def _last_knot(equation: _Equation, y: Tensor) -> _Knot:
-    """The last knot below the root near y: those around y are tried from above, until g < 0 at one."""
-    x = equation.x
-    logit = torch.where((-equation.delta * x).log() <= y + _NEIGHBOURHOOD, x, 0).amin(-1, keepdim=True)
-    while True:
-        knot = _Knot(equation, logit)
-        above_root = (logit < 0) & (knot.evaluate(torch.zeros_like(y)).residual >= 0)
-        if not above_root.any():
-            return knot
-        logit = torch.where(above_root, torch.where(x > logit, x, 0).amin(-1, keepdim=True), logit)
+    """The last knot below the root near y: of those in y's neighbourhood, by bisection, the last where g < 0.
+
+    Only they can be on either side of the root, and between them g crosses 0 once, upwards.
+    """
+    x = equation.x.sort(-1, descending=True).values
+    starts = (-equation.delta * x).log()
+    low, high = (
+        ((starts <= y + reach).sum(-1, keepdim=True) - 1).clamp_min(0) for reach in (-_NEIGHBOURHOOD, _NEIGHBOURHOOD)
+    )
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        below = _Knot(equation, x.gather(-1, middle)).evaluate(torch.zeros_like(y)).residual < 0
+        low, high = torch.where(below, middle, low), torch.where(below, high, torch.maximum(middle - 1, low))
+    return _Knot(equation, x.gather(-1, low))
 
 
 def _from_last_knot(equation: _Equation, y: Tensor) -> _Solution:
     """The solution at the root near y, solved once more in m."""
     knot = _last_knot(equation, y)
-    below = (knot.logit < 0).squeeze(-1)
+    some = knot.select(knot.exists)
+    order, offset = 1 / some.equation.delta, y[knot.exists] - some.start
+    least, guess, most = (
+        (offset + reach).clamp_min(0) ** order for reach in (-2 * _NEIGHBOURHOOD, 0.0, 2 * _NEIGHBOURHOOD)
+    )
     m = torch.zeros_like(y)
-    some = _Knot(equation.select(below), knot.logit[below])
-    order, offset = 1 / some.equation.delta, y[below] - some.start
-    guess = offset.clamp_min(0) ** order
-    bound = (offset + 2 * _NEIGHBOURHOOD) ** order
-    m[below] = _newton(some.evaluate, guess.clamp_min(_LEAST_GUESS), torch.zeros_like(bound), bound)
+    m[knot.exists] = _newton(some.evaluate, guess.clamp_min(_LEAST_GUESS), least, most)
     return knot.evaluate(m)
 
 

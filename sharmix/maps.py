@@ -40,9 +40,11 @@ def sharmix(
             `error` raises.
 
     Returns:
-        p*, shaped like `logits` and of their dtype. The error is about one rounding. Derivatives with
-        respect to logits, q, r and temperature are exact, and differentiable again; only forward mode within forward
-        mode is not to be had: torch drops the outer tangent of every custom function.
+        p*, shaped like `logits` and of their dtype. Its error is about that of rounding the arguments; p* answers even
+        such changes strongly where r is within 1e-6 of 2 − 1/q, or q > 2 and two nearly equal logits are about to join
+        the support. Derivatives with respect to logits, q, r and temperature are exact functions of p*, and
+        differentiable again; only forward mode within forward mode is not to be had: torch drops the outer tangent of
+        every custom function.
 
     Raises:
         TypeError: the logits are not floating-point numbers.

@@ -311,3 +311,16 @@ def test_the_fenchel_young_loss_pushes_both_orders_up_whatever_the_labels():
         act = _learned("fenchel_young")
         act.loss(z, torch.tensor(labels)).backward()
         assert all(parameter.grad < 0 for parameter in act.entropy_parameters())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "last"),
+    [(torch.float32, 1e-4), (torch.float32, 1e-6), *((torch.float64, p) for p in (1e-4, 1e-8, 1e-12, 1e-15))],
+)
+def test_the_jacobian_keeps_its_digits_where_a_class_has_just_joined_the_support(dtype, last):
+    # entmax of order 3 and two logits: p₂ = (1 − 2(z₁ − z₂))/2
+    z = torch.tensor([0.0, -(1 - 2 * last) / 2], dtype=dtype)
+    assert sharmix.entmax(z, 3.0)[1] > 0
+    exact = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=dtype)
+    jacobian = torch.func.jacrev(lambda logits: sharmix.entmax(logits, 3.0))(z)
+    torch.testing.assert_close(jacobian, exact, rtol=0, atol=1e-5 if dtype == torch.float32 else 1e-12)

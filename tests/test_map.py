@@ -1,6 +1,7 @@
 """The map: its accuracy, its identities and the properties that hold for every input."""
 
 import math
+import time
 
 import hypothesis.strategies as st
 import mpmath
@@ -94,6 +95,25 @@ def test_outside_the_concave_region_the_global_maximiser_is_returned(a):
     z = [a] + [0.0] * 9
     p = sharmix.sharmix(tensor(z), q=1.75, r=1.25)
     assert reference.worst_error(p.tolist(), reference.sharmix(z, 1.75, 1.25)) <= 1e-12
+
+
+@pytest.mark.parametrize(
+    ("q", "r", "gap"),
+    [(3.0, 0.5, 0.5675), (3.0, 1.0, 0.5275), (3.0, 1.5, 0.5), (2.5, 0.5, 0.7275), (4.0, 1.0, 0.3), (6.0, 1.5, 0.2)],
+)
+def test_outside_the_concave_region_g_may_be_positive_below_the_root(q, r, gap):
+    for z in ([0.0, -gap], [0.0, -gap, -gap], [0.0, -gap, -gap - 0.01, -9.0]):
+        p = sharmix.sharmix(tensor(z), q=q, r=r)
+        assert reference.worst_error(p.tolist(), reference.sharmix(z, q, r)) <= 1e-12
+
+
+def test_many_nearly_equal_logits_at_the_edge_of_the_support_are_solved_quickly():
+    z = -0.5 + torch.randn(1, 32_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 1e-10
+    z[0, 0] = 0
+    start = time.perf_counter()
+    p = sharmix.sharmix(z, q=3.0, r=3.0)
+    assert time.perf_counter() - start < 5  # one knot after the other takes 20 seconds
+    assert p.sum().item() == pytest.approx(1, abs=1e-12)
 
 
 def test_the_output_jumps_between_two_neighbouring_logits_outside_the_concave_region():
@@ -329,12 +349,12 @@ def test_entropy_against_fifty_digits(p, q, r):
 
 
 @pytest.mark.parametrize("order", [2.25, 2.5, 3.0])
-def test_a_class_about_to_leave_the_support_costs_no_more_than_documented(order):
+def test_a_class_about_to_leave_the_support_costs_no_digits(order):
     worst = 0.0
     for k in range(1, 15):  # the second class leaves the support where z1 - z2 = 1/(q-1)
         z = torch.tensor([(1 - 10.0**-k) / (order - 1), 0.0], dtype=torch.float64)
         worst = max(worst, abs(sharmix.entmax(z, order)[1].item() - lesser_of_two_classes(z[0].item(), order)))
-    assert worst < 10 ** (-12 / (order - 1))
+    assert worst < 1e-12
 
 
 def lesser_of_two_classes(gap: float, order: float) -> float:
@@ -360,4 +380,4 @@ def lesser_of_two_classes(gap: float, order: float) -> float:
 def test_steep_rows_are_solved_to_the_end(row, q, r, dtype):
     z = torch.tensor(row, dtype=dtype)
     exact = torch.tensor([float(p) for p in reference.sharmix(z.tolist(), q, r)], dtype=torch.float64)
-    assert (sharmix.sharmix(z, q, r).double() - exact).abs().max() < (1e-6 if dtype == torch.float32 else 1e-9)
+    assert (sharmix.sharmix(z, q, r).double() - exact).abs().max() < accuracy.GOALS[dtype]
