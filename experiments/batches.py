@@ -4,10 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Sampler
 
 from experiments.dataset import Batch, Draw, Examples, Reader
+from experiments.randomness import sample_seeds
 
 FEWEST_EXAMPLES = 2  # in one forward pass of training: batch normalisation needs a spread
 
@@ -87,13 +89,16 @@ class TrainingDraws(Sampler[Draw]):
         self.steps = found if steps is None else min(steps, found)
 
     def __iter__(self) -> Iterator[Draw]:
-        order, parts = self._order(), self.division.processes * self.division.passes
-        for step in range(self.steps):
-            batch = order[step * self.batch_size : (step + 1) * self.batch_size]
+        order = self._order()
+        seeds = sample_seeds(self.seed, self.epoch, order)
+        parts = self.division.processes * self.division.passes
+        for start in range(0, self.steps * self.batch_size, self.batch_size):
+            end = min(start + self.batch_size, len(order))
             for turn in range(self.division.passes):
-                part = batch[self.division.process + turn * self.division.processes :: parts]
+                part = slice(start + self.division.process + turn * self.division.processes, end, parts)
                 # Gradients are summed over passes and averaged over processes.
-                yield Draw(self.epoch, part, self.division.processes * len(part) / len(batch))
+                weight = self.division.processes * len(order[part]) / (end - start)
+                yield Draw(order[part], seeds[part], weight)
 
     def __len__(self) -> int:
         return self.steps * self.division.passes
@@ -112,26 +117,42 @@ class TrainingDraws(Sampler[Draw]):
 def measuring_draws(size: int, batch_size: int, division: Division) -> list[Draw]:
     """All examples once, in the order given: this process's part, `batch_size` at a time."""
     own = range(division.process, size, division.processes)
-    return [Draw(0, own[start : start + batch_size], 1.0) for start in range(0, len(own), batch_size)]
+    chunks = [own[start : start + batch_size] for start in range(0, len(own), batch_size)]
+    return [Draw(chunk, torch.zeros(len(chunk), dtype=torch.int64), 1.0) for chunk in chunks]  # nothing is random
+
+
+class ReadHere:
+    """Batches of the draws, read in this process: what a DataLoader without workers does, in less time."""
+
+    def __init__(self, reader: Reader, draws: TrainingDraws | Sequence[Draw]) -> None:
+        self.reader, self.draws = reader, draws
+
+    def __iter__(self) -> Iterator[Batch]:
+        return map(self.reader.__getitem__, self.draws)
+
+    def __len__(self) -> int:
+        return len(self.draws)
 
 
 def loader(
-    examples: Examples, draws: TrainingDraws | Sequence[Draw], seed: int, workers: int, pin_memory: bool
-) -> DataLoader[Batch]:
+    examples: Examples, draws: TrainingDraws | Sequence[Draw], workers: int, pin_memory: bool
+) -> ReadHere | DataLoader[Batch]:
     """Batches of the draws, read here or by worker processes.
 
     Args:
         examples: what is drawn from.
         draws: what is drawn.
-        seed: the training seed.
         workers: processes that read ahead; 0 reads in this one.
-        pin_memory: whether batches go to a device with memory of its own.
+        pin_memory: whether batches that workers read go to a device with memory of its own.
     """
+    reader = Reader(examples)
+    if workers == 0:
+        return ReadHere(reader, draws)
     return DataLoader(
-        Reader(examples, seed),  # type: ignore[arg-type]  # indexed by draws, not by numbers
+        reader,  # type: ignore[arg-type]  # indexed by draws, not by numbers
         sampler=draws,  # type: ignore[arg-type]
         batch_size=None,
         num_workers=workers,
-        persistent_workers=workers > 0,
+        persistent_workers=True,
         pin_memory=pin_memory,
     )

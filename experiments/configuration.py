@@ -88,6 +88,21 @@ class Cifar100Settings:
     shots: ShotSettings
 
 
+@dataclass(unsafe_hash=True)  # a key of the cache of loaded data; never changed
+class ImagenetSettings:
+    name: str
+    folder: str
+    test_folder: str
+    long_tailed: bool
+    repeat_images: bool
+    tail_seed: int = limited(least=0, below=2**32)
+    image_size: int = limited(least=1)
+    least_area: float = limited(above=0, below=1)
+    shorter_side: int = limited(least=1)
+    unreadable_share: float = limited(least=0, below=1)
+    shots: ShotSettings
+
+
 @dataclass
 class EmbeddingBagSettings:
     name: str
@@ -117,7 +132,7 @@ class TimmSettings:
     pixel_std: list[float]
 
 
-DataSettings = AirlineSettings | DigitsSettings | Cifar100Settings
+DataSettings = AirlineSettings | DigitsSettings | Cifar100Settings | ImagenetSettings
 ModelSettings = EmbeddingBagSettings | PerceptronSettings | ResNetSettings | TimmSettings
 
 
@@ -182,6 +197,7 @@ _GROUPS: dict[str, dict[str, type]] = {
         "airline": AirlineSettings,
         "digits": DigitsSettings,
         "cifar100": Cifar100Settings,
+        "imagenet": ImagenetSettings,
     },
     "model": {
         "embedding_bag": EmbeddingBagSettings,
@@ -191,7 +207,7 @@ _GROUPS: dict[str, dict[str, type]] = {
         "timm": TimmSettings,
     },
 }
-_IMAGES = (Cifar100Settings,)
+_IMAGES = (Cifar100Settings, ImagenetSettings)
 _READS: dict[type, tuple[type, ...]] = {
     EmbeddingBagSettings: (AirlineSettings,),
     PerceptronSettings: (DigitsSettings,),

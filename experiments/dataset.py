@@ -6,20 +6,18 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from experiments.randomness import sample_seeds
-
 
 class Draw(NamedTuple):
     """Examples asked for at once.
 
     Attributes:
-        epoch: the epoch they are drawn in.
         indices: which examples.
+        seeds: a random seed for each of them, int64 [n].
         weight: what their mean loss counts in the step's gradient; 1 where the step is this draw alone.
     """
 
-    epoch: int
     indices: Sequence[int]
+    seeds: Tensor
     weight: float
 
 
@@ -29,7 +27,7 @@ class Batch(NamedTuple):
     Attributes:
         inputs: one example a row, [n, ...].
         targets: class indices, int64 [n].
-        seeds: a random seed for each example, a function of (training seed, epoch, example) alone, int64 [n].
+        seeds: as drawn.
         weight: as drawn.
         unreadable: names of examples asked for that could not be read, and why; they are missing from the rows.
     """
@@ -88,20 +86,14 @@ class ClassificationData:
 
 
 class Reader:
-    """Reads draws of examples as batches; the data set of a loader.
+    """Reads draws of the examples of one side of a split as batches."""
 
-    Args:
-        examples: one side of a split.
-        seed: the training seed.
-    """
-
-    def __init__(self, examples: Examples, seed: int) -> None:
-        self.examples, self.seed = examples, seed
+    def __init__(self, examples: Examples) -> None:
+        self.examples = examples
 
     def __getitem__(self, draw: Draw) -> Batch:
-        seeds = sample_seeds(self.seed, draw.epoch, draw.indices)
-        inputs, targets, unreadable = self.examples.read(draw.indices, seeds)
-        return Batch(inputs, targets, seeds, draw.weight, unreadable)
+        inputs, targets, unreadable = self.examples.read(draw.indices, draw.seeds)
+        return Batch(inputs, targets, draw.seeds, draw.weight, unreadable)
 
     def __len__(self) -> int:
         return len(self.examples.targets)

@@ -1,7 +1,7 @@
 """The training loop: epochs of steps, each epoch measured, recorded and kept in a checkpoint."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -9,7 +9,6 @@ from lightning.fabric import Fabric
 from lightning.pytorch.loggers import Logger
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch.optim import Optimizer
-from torch.utils.data import DataLoader
 
 from experiments.batches import FEWEST_EXAMPLES, Division, TrainingDraws, loader, measuring_draws
 from experiments.checkpoints import AtomicCheckpoints
@@ -81,8 +80,8 @@ def fit(
         division,
     )
 
-    def batches_of(examples: Examples, chosen: TrainingDraws | list[Draw]) -> DataLoader[Batch]:
-        return loader(examples, chosen, settings.seed, settings.workers, pin_memory=fabric.device.type == "cuda")
+    def batches_of(examples: Examples, chosen: TrainingDraws | list[Draw]) -> Collection[Batch]:
+        return loader(examples, chosen, settings.workers, pin_memory=fabric.device.type == "cuda")
 
     training = batches_of(data.train, draws)
     measured = SPLITS if trainer.train_metrics == "evaluated" else ("test",)
@@ -91,7 +90,7 @@ def fit(
         for split, examples in (("train", data.train), ("test", data.test))
         if split in measured
     }
-    with _progress(settings) as progress:
+    with progress_bars(settings) as progress:
         for epoch in range(len(curves.rows), trainer.epochs):
             draws.epoch = epoch
             # Whatever the network draws, it draws again when a run resumes here.
@@ -99,11 +98,11 @@ def fit(
             since = time.perf_counter()
             title = f"epoch {epoch + 1}/{trainer.epochs}"
             examples = train_epoch(
-                fabric, module, optimizer, _moved(fabric, training, unreadable, progress, title), trainer
+                fabric, module, optimizer, moved(fabric, training, unreadable, progress, title), trainer
             )
             speed = examples * fabric.world_size / (time.perf_counter() - since)
             for split, batches in measuring.items():
-                measure(fabric, module, _moved(fabric, batches, unreadable, progress, f"{title} {split}"), split)
+                measure(fabric, module, moved(fabric, batches, unreadable, progress, f"{title} {split}"), split)
             row = {
                 "epoch": epoch + 1,
                 "learning_rate": optimizer.param_groups[0]["lr"],
@@ -157,8 +156,8 @@ def measure(fabric: Fabric, module: Classifier, batches: Iterable[Batch], split:
             module.validation_step(batch, number, SPLITS.index(split))
 
 
-def _moved(
-    fabric: Fabric, batches: DataLoader[Batch], unreadable: Unreadable, progress: Progress, title: str
+def moved(
+    fabric: Fabric, batches: Collection[Batch], unreadable: Unreadable, progress: Progress, title: str
 ) -> Iterator[Batch]:
     """The batches on the device, with what cannot be read counted and a bar moving."""
     task = progress.add_task(title, total=len(batches))
@@ -171,7 +170,7 @@ def _moved(
     progress.remove_task(task)
 
 
-def _progress(settings: RunSettings) -> Progress:
+def progress_bars(settings: RunSettings) -> Progress:
     """A bar for the epoch and its measuring, where a terminal shows one."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     progress = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), transient=True)

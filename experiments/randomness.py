@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 # SplitMix64 (Steele, Lea and Flood, 2014), in 64-bit integers that wrap around.
@@ -12,10 +14,19 @@ _SECOND_FACTOR = -0x6B2FB644ECCEEE15
 
 
 def sample_seeds(seed: int, epoch: int, indices: Sequence[int]) -> Tensor:
-    """A seed for each example, a function of (seed, epoch, index) alone: int64 [n], over the whole range."""
-    state = _mixed(torch.tensor([seed]))
-    state = _mixed(state ^ epoch)
-    return _mixed(state ^ torch.tensor(indices, dtype=torch.int64))
+    """A seed for each example of an epoch, a function of (seed, epoch, example, how often it came up before) alone.
+
+    Args:
+        seed: the training seed.
+        epoch: which epoch.
+        indices: the examples in the order of the epoch, [n].
+
+    Returns:
+        int64 [n], over the whole range.
+    """
+    numbers = np.asarray(indices, dtype=np.int64)
+    state = _mixed(_mixed(torch.tensor([seed])) ^ epoch)
+    return _mixed(_mixed(state ^ torch.from_numpy(numbers)) ^ torch.from_numpy(_times_before(numbers)))
 
 
 def uniform(seeds: Tensor, stream: int) -> Tensor:
@@ -25,7 +36,17 @@ def uniform(seeds: Tensor, stream: int) -> Tensor:
         seeds: int64 [n], of `sample_seeds`.
         stream: which of a seed's numbers, ≥ 0.
     """
-    return _shifted(_mixed(seeds + (stream + 1) * _INCREMENT), 11).double() * 2.0**-53
+    increment = torch.tensor(stream + 1, device=seeds.device) * _INCREMENT  # as a tensor it wraps around
+    return _shifted(_mixed(seeds + increment), 11).double() * 2.0**-53
+
+
+def _times_before(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How often each number came up before in the sequence."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    times = np.empty_like(numbers)
+    times[order] = np.arange(len(numbers)) - np.searchsorted(ordered, ordered)
+    return times
 
 
 def _mixed(state: Tensor) -> Tensor:

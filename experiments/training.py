@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import json
 import logging
 import os
@@ -20,6 +21,7 @@ from experiments.configuration import (
     AirlineSettings,
     Cifar100Settings,
     DataSettings,
+    DigitsSettings,
     RunSettings,
 )
 from experiments.curves import EpochCurves
@@ -29,6 +31,7 @@ from experiments.errors import ConfigurationError
 from experiments.files import write_atomically
 from experiments.fitting import build_fabric, fit
 from experiments.identity import DECISIVE, RECORD_SCHEMA, run_id_of
+from experiments.imagenet import load_imagenet
 from experiments.job import CURVES, RECORD
 from experiments.loggers import build_loggers, close_loggers
 from experiments.models import build_model
@@ -83,7 +86,12 @@ def train(settings: RunSettings, folder: Path) -> dict[str, Any] | None:
         close_loggers(loggers, settings.logger)
     if not leads:
         return None
-    record = {**describe(settings, data, unreadable), "code": source, **results(curves)}
+    record = {
+        **describe(settings, data, unreadable),
+        "code": source,
+        "weights_hash": weights_hash(classifier),
+        **results(curves),
+    }
     write_atomically(folder / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n")
     for leftover in folder.glob("*.ckpt"):
         leftover.unlink()
@@ -110,7 +118,9 @@ def load_data(settings: DataSettings, folder: str | None) -> ClassificationData:
         return load_airline(settings, path)
     if isinstance(settings, Cifar100Settings):
         return load_cifar100(settings, path)
-    return load_digits_data(settings)
+    if isinstance(settings, DigitsSettings):
+        return load_digits_data(settings)
+    return load_imagenet(settings, path)
 
 
 def build_classifier(settings: RunSettings, data: ClassificationData, activation: sharmix.Activation) -> Classifier:
@@ -143,6 +153,14 @@ def describe(settings: RunSettings, data: ClassificationData, unreadable: Unread
         "environment": environment(),
         "data": {"split_hash": data.split_hash, "unreadable": len(unreadable.names), **data.facts},
     }
+
+
+def weights_hash(classifier: Classifier) -> str:
+    """The SHA-256 of all parameters and buffers, by which two trainings can be told to have ended alike."""
+    digest = hashlib.sha256()
+    for name, tensor in classifier.state_dict().items():
+        digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def results(curves: EpochCurves) -> dict[str, Any]:

@@ -8,9 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = ("experiment=digits", "activation=sharmix_learned", "trainer.epochs=3", "model.hidden_units=16")
@@ -71,6 +73,7 @@ def test_a_run_is_recorded_whole(finished: Path) -> None:
     assert record["environment"]["packages"]["torch"]
     assert record["environment"]["hardware"]["cores"] >= 1
     assert len(record["code"]["digest"]) == 64
+    assert len(record["weights_hash"]) == 64
     assert record["wall_time_seconds"] > 0
     assert 50 < record["peak_memory_mib"] < 100_000
 
@@ -117,30 +120,57 @@ def test_wandb_without_a_key_is_offline_with_one_run_a_job(tmp_path: Path) -> No
     assert len({path.name for path in runs}) == 2
 
 
-def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
-    overrides = ("experiment=digits", "activation=sharmix_learned", "trainer.epochs=4", "trainer.batch_size=16")
-    status, printed = run(tmp_path / "whole", *overrides)
-    assert status == 0, printed
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder shaped like ImageNet, with one small image a class."""
+    folder = tmp_path_factory.mktemp("photographs")
+    pixels = np.random.default_rng(0).integers(0, 256, (1000, 40, 40, 3), dtype=np.uint8)
+    for number, image in enumerate(pixels):
+        own = folder / "imagenet" / "train" / f"n{number:08d}"
+        own.mkdir(parents=True)
+        Image.fromarray(image).save(own / "only.JPEG")
+    return folder
 
+
+IMAGES = (
+    *("experiment=imagenet_balanced", "activation=sharmix_learned", "trainer.sampler=class_balanced"),
+    *("model=timm", "model.architecture=test_resnet"),
+    *("trainer.epochs=2", "trainer.batch_size=8", "trainer.steps_per_epoch=12", "trainer.accelerator=cpu"),
+    *("data.test_folder=train", "data.image_size=32", "data.shorter_side=32", "trainer.precision=32-true"),
+)
+
+
+DIGITS = ("experiment=digits", "activation=sharmix_learned", "trainer.epochs=4", "trainer.batch_size=16")
+
+
+@pytest.mark.parametrize(("overrides", "workers"), [(DIGITS, 0), (IMAGES, 2)], ids=["digits", "augmented_photographs"])
+def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(
+    overrides: tuple[str, ...], workers: int, tmp_path: Path, photographs: Path
+) -> None:
+    overrides = (*overrides, f"paths.data={photographs}")
+    status, printed = run(tmp_path / "whole", *overrides, "workers=0")  # nor must it matter who reads
+    assert status == 0, printed
+    whole = only_record(tmp_path / "whole")
+
+    overrides = (*overrides, f"workers={workers}")
     process = start(tmp_path / "killed", *overrides)
     deadline = time.monotonic() + 120
-    curves = None
-    while curves is None or len(pd.read_csv(curves)) < 2:
+    while not list((tmp_path / "killed").rglob("last*.ckpt")):
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline
         time.sleep(0.05)
-        curves = next((tmp_path / "killed").rglob("metrics.csv"), None)
-    time.sleep(0.1)  # into the third epoch
+    time.sleep(0.1)  # into the next epoch
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
     assert not records(tmp_path / "killed")
     (checkpoint,) = (tmp_path / "killed").rglob("last*.ckpt")
-    assert len(torch.load(checkpoint, weights_only=True)["curves"]["rows"]) < 4  # there is training left
+    assert len(torch.load(checkpoint, weights_only=True)["curves"]["rows"]) < len(whole["curves"])
 
     status, printed = run(tmp_path / "killed", *overrides)
     assert status == 0, printed
-    resumed, whole = only_record(tmp_path / "killed"), only_record(tmp_path / "whole")
+    resumed = only_record(tmp_path / "killed")
+    assert resumed["weights_hash"] == whole["weights_hash"]
     assert resumed["metrics"] == whole["metrics"]
     assert untimed(resumed["curves"]) == untimed(whole["curves"])
     (csv,) = (tmp_path / "killed").rglob("metrics.csv")
@@ -158,6 +188,41 @@ def test_a_sweep_runs_jobs_side_by_side_and_again_reruns_nothing(tmp_path: Path)
     status, printed = run(tmp_path / "outputs", *sweep)
     assert status == 0, printed
     assert printed.count("finished before") == 4
+
+
+def test_two_processes_and_two_passes_train_as_one(tmp_path: Path) -> None:
+    records_of = {}
+    for name, division in {
+        "one": (),
+        "two_processes": ("trainer.devices=2",),
+        "two_of_each": ("trainer.devices=2", "trainer.passes_per_step=2"),
+    }.items():
+        status, printed = run(
+            tmp_path / name, "experiment=digits_lt", *QUICK[1:], "trainer.sampler=square_root", *division
+        )
+        assert status == 0, printed
+        assert printed.count("finished") == 1
+        records_of[name] = only_record(tmp_path / name)
+    one = records_of.pop("one")
+    for record in records_of.values():
+        for row, expected in zip(untimed(record["curves"]), untimed(one["curves"]), strict=True):
+            assert row == pytest.approx(expected, rel=1e-3, abs=3e-3)  # of 359 images one may fall to the other side
+
+
+def test_a_batch_that_cannot_be_divided_is_refused(tmp_path: Path) -> None:
+    status, printed = run(tmp_path / "outputs", "experiment=digits", "trainer.devices=2", "trainer.batch_size=63")
+    assert status != 0
+    assert "trainer.batch_size=63" in printed
+    assert "divisible" in printed
+    assert "Traceback" not in printed
+
+
+def test_several_processes_in_a_sweep_are_refused_with_the_reason(tmp_path: Path) -> None:
+    status, printed = run(tmp_path / "outputs", "-m", "experiment=digits", "trainer.devices=2", "seed=21,42")
+    assert status != 0
+    assert "repeats the sweep" in printed
+    assert "Traceback" not in printed
+    assert not records(tmp_path / "outputs")
 
 
 def test_a_training_that_diverges_is_not_recorded(tmp_path: Path) -> None:

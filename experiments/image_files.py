@@ -1,0 +1,161 @@
+"""Photographs of any size and format, decoded and cut to one size when they are asked for."""
+
+import io
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+from torchvision.transforms import v2
+from torchvision.transforms.v2.functional import pil_to_tensor
+
+Indices = NDArray[np.int64]
+Transform = Callable[[Tensor], Tensor]
+
+
+class EncodedImages(Protocol):
+    """Where encoded images lie, by index from 0."""
+
+    @property
+    def place(self) -> str:
+        """What holds them all."""
+
+    def name(self, index: int) -> str:
+        """What tells an image from the others of its place."""
+
+    def encoded(self, index: int) -> bytes:
+        """The image as it is stored; raises if it cannot be read."""
+
+    def kept(self, indices: Indices) -> Self:
+        """These alone, in this order."""
+
+
+# Names are one array, and rows stay in their file: a Python object for each of a million images would be copied into
+# the memory of every worker as soon as it is looked at.
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Images in files.
+
+    Attributes:
+        place: a folder.
+        names: paths below it, bytes [n].
+    """
+
+    place: str
+    names: NDArray[np.bytes_]
+
+    def name(self, index: int) -> str:
+        return os.fsdecode(self.names[index])
+
+    def encoded(self, index: int) -> bytes:
+        return Path(self.place, self.name(index)).read_bytes()
+
+    def kept(self, indices: Indices) -> Self:
+        return replace(self, names=self.names[indices])
+
+
+@dataclass(frozen=True)
+class ImageRows:
+    """Images in a table of the `datasets` package, in its column `image`, left encoded.
+
+    Attributes:
+        place: the table's name on the Hugging Face hub.
+        split: of the table.
+        table: the split's rows.
+        numbers: those that are meant, [n].
+    """
+
+    place: str
+    split: str
+    table: Any
+    numbers: Indices
+
+    def name(self, index: int) -> str:
+        return f"{self.split}, row {self.numbers[index]}"
+
+    def encoded(self, index: int) -> bytes:
+        return self.table[int(self.numbers[index])]["image"]["bytes"]
+
+    def kept(self, indices: Indices) -> Self:
+        return replace(self, numbers=self.numbers[indices])
+
+
+@dataclass(frozen=True)
+class Photographs:
+    """Images that are decoded to RGB, transformed, and left out where they cannot be decoded.
+
+    Attributes:
+        images: where they lie.
+        targets: class indices, int64 [n].
+        transform: from uint8 [3, height, width] to uint8 [3, size, size]; draws what it draws at random from torch's
+            default generator, which has the image's own seed then and its old state afterwards.
+    """
+
+    images: EncodedImages
+    targets: Tensor
+    transform: Transform
+
+    def read(self, indices: Sequence[int], seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
+        read, pixels, unreadable = [], [], []
+        with torch.random.fork_rng(devices=[]):
+            for index, seed in zip(indices, seeds.tolist(), strict=True):
+                try:
+                    image = decoded(self.images.encoded(index))
+                except Exception as error:  # Pillow's decoders fail with errors that share no base class
+                    unreadable.append(f"{self.images.place}/{self.images.name(index)}: {_reason(error)}")
+                    continue
+                torch.default_generator.manual_seed(seed)  # of the processor's numbers alone
+                pixels.append(self.transform(image))
+                read.append(index)
+        inputs = torch.stack(pixels) if pixels else torch.empty(0, 3, 0, 0, dtype=torch.uint8)
+        return inputs, self.targets[read], unreadable
+
+
+def training_transform(size: int, least_area: float) -> Transform:
+    """A random part of the image, resized to `size` pixels each way, and a mirror image every other time.
+
+    Args:
+        size: pixels.
+        least_area: share of the image's area that the part has at least, in (0, 1]; its sides are as 3:4 to 4:3.
+
+    Source: Szegedy et al., Going Deeper with Convolutions, 2015, section 6.
+    """
+    return v2.Compose([v2.RandomResizedCrop(size, scale=(least_area, 1.0)), v2.RandomHorizontalFlip()])
+
+
+def measuring_transform(size: int, shorter_side: int) -> Transform:
+    """The middle `size` × `size` pixels of the image whose shorter side is resized to `shorter_side` pixels.
+
+    Source: He et al., Deep Residual Learning, 2016, section 3.4.
+    """
+    return v2.Compose([v2.Resize(shorter_side), v2.CenterCrop(size)])
+
+
+def decoded(encoded: bytes) -> Tensor:
+    """The pixels of an image in any of Pillow's formats as RGB, uint8 [3, height, width]; transparency is dropped.
+
+    Raises:
+        Exception: the bytes are no image, or not all of one; what is raised depends on the format.
+    """
+    if not encoded:
+        raise ValueError("the file is empty")
+    image = Image.open(io.BytesIO(encoded))
+    if image.mode == "P":
+        image = image.convert("RGBA")  # a palette may hold transparent colours, which RGB cannot take at once
+    return pil_to_tensor(image if image.mode == "RGB" else image.convert("RGB"))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnidentifiedImageError):
+        return "no image of a known format"  # Pillow's own words hold a memory address
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
