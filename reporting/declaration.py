@@ -1,10 +1,10 @@
-"""What results/tables.yaml declares: the tables to rebuild and the claims to decide."""
+"""What results/tables.yaml declares: the tables to rebuild, the claims to decide, and what the figures show."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from omegaconf import OmegaConf
@@ -13,12 +13,57 @@ from omegaconf.errors import OmegaConfBaseException
 from reporting.palette import label
 from reporting.statistics import Bootstrap
 
-# The paper's mean and standard deviation (NaN where it prints none), by row and metric.
-Numbers = dict[str, dict[str, tuple[float, float]]]
+SPLITS = ("train", "test")
 
 
 class TableError(ValueError):
     """A declaration or records that no table can be built from."""
+
+
+class Cell(NamedTuple):
+    """What a cell shows: a metric on a split, after an epoch; None for the last."""
+
+    split: str
+    metric: str
+    epoch: int | None = None
+
+
+class Printed(NamedTuple):
+    """What the paper prints in a row: mean and standard deviation of each cell, and the difference to the baseline.
+
+    The difference is in percentage points. NaN where the paper prints none.
+    """
+
+    cells: dict[Cell, tuple[float, float]]
+    difference: float
+
+
+Numbers = dict[str, Printed]  # by row
+
+
+@dataclass
+class Columns:
+    """Columns of a table that belong together: one for each metric and epoch.
+
+    Attributes:
+        split: "train" or "test".
+        metrics: metrics shown, their names in the records and in the table.
+        epochs: the epochs shown; empty for the last alone.
+        printed: whether the paper prints them.
+    """
+
+    split: str
+    metrics: dict[str, str]
+    epochs: list[int]
+    printed: bool
+
+    def titles(self) -> dict[Cell, str]:
+        """Title of every column, by what it shows."""
+        return {
+            Cell(self.split, metric, epoch): title if epoch is None else f"{title}, epoch {epoch}"
+            for metric, title in self.metrics.items()
+            for epoch in (self.epochs or [None])
+        }
 
 
 @dataclass
@@ -28,10 +73,12 @@ class Row:
     Attributes:
         select: values of `config.activation` that pick the row's records.
         published: the paper's name of the row, None where the paper has none.
+        where: values of `config` that its records have, in place of the table's `where`.
     """
 
     select: dict[str, Any]
     published: str | None
+    where: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -43,17 +90,19 @@ class Claim:
         metric: the metric it is about.
         rows: names of the rows it is about.
         against: rows whose mean the rows are compared with; empty for a claim about a level.
+        epoch: the epoch it is about; None for the table's.
     """
 
     text: str
     metric: str
     rows: list[str]
     against: list[str]
+    epoch: int | None = None
 
 
 @dataclass
 class Table:
-    """A table of the paper.
+    """A table of the paper, or of ours where `published` is None.
 
     Attributes:
         title: its title.
@@ -61,9 +110,13 @@ class Table:
         seeds: seeds that every row must have.
         repeat: command that repeats the experiment and the table.
         baseline: values of `config.activation` of the runs that differences are taken to.
-        published: the paper's name of the table.
+        columns: its columns.
+        compared: the metric whose difference to the baseline is shown, on the test split; None for none.
+        published: the paper's name of the table, None where the paper has none.
         rows: its rows by name.
         claims: the paper's claims about it.
+        where: values of `config` that its records have.
+        epoch: the epoch of the paper's numbers, where runs may be shorter; None where they are never.
     """
 
     title: str
@@ -71,9 +124,56 @@ class Table:
     seeds: list[int]
     repeat: str
     baseline: dict[str, Any]
-    published: str
+    columns: list[Columns]
+    compared: str | None
+    published: str | None
     rows: dict[str, Row]
     claims: list[Claim]
+    where: dict[str, Any] = field(default_factory=dict)
+    epoch: int | None = None
+
+    def labels(self) -> dict[str, str]:
+        """Label of every row, by its name."""
+        wheres = {name: row.where or self.where for name, row in self.rows.items()}
+        return {name: label(row.select, wheres[name].get("data", {})) for name, row in self.rows.items()}
+
+    def metrics(self) -> dict[str, str]:
+        """Title of every metric shown, in the order of the columns."""
+        return {metric: title for columns in self.columns for metric, title in columns.metrics.items()}
+
+    def printed(self) -> list[Cell]:
+        """The cells that the paper prints."""
+        return [cell for columns in self.columns if columns.printed for cell in columns.titles()]
+
+
+@dataclass
+class Panel:
+    """What the figures show of an experiment.
+
+    Attributes:
+        title: its title.
+        runs: the table whose rows are drawn.
+        paths: the table whose learned rows are drawn in the (q, r) plane.
+        regime: the paper's name of the regime in Figure 2, None where the figure does not show it.
+    """
+
+    title: str
+    runs: str
+    paths: str
+    regime: str | None
+
+
+@dataclass
+class Figures:
+    """What the figures show.
+
+    Attributes:
+        published: the paper's name of the levels in Figure 2.
+        panels: the experiments.
+    """
+
+    published: str
+    panels: list[Panel]
 
 
 @dataclass
@@ -84,17 +184,15 @@ class Declaration:
         published: name of the file under published/ with the paper's numbers.
         published_decimals: decimals the paper prints.
         bootstrap: how intervals are drawn.
-        metrics: metrics shown, their names in the records and in the tables.
-        compared: the metric whose difference to the baseline is shown.
         tables: the tables by name.
+        figures: what the figures show of them.
     """
 
     published: str
     published_decimals: int
     bootstrap: Bootstrap
-    metrics: dict[str, str]
-    compared: str
     tables: dict[str, Table]
+    figures: Figures
 
 
 def load_declaration(results: Path) -> Declaration:
@@ -108,7 +206,7 @@ def load_declaration(results: Path) -> Declaration:
 
     Raises:
         TableError: for a missing file, an unknown or missing key, a value of the wrong type, a
-            doubled row, or a claim about a row or a metric that is not declared.
+            doubled row, or a claim about a row, a metric or an epoch that is not declared.
     """
     path = results / "tables.yaml"
     try:
@@ -119,18 +217,10 @@ def load_declaration(results: Path) -> Declaration:
     except (OmegaConfBaseException, yaml.YAMLError) as error:
         raise TableError(f"{path}: {error}") from error
     assert isinstance(declaration, Declaration)
-    _check_names([declaration.compared], declaration.metrics, "metric", f"{path}: compared")
     for name, table in declaration.tables.items():
-        labels = [label(row.select) for row in table.rows.values()]
-        if doubled := {text for text in labels if labels.count(text) > 1}:
-            raise TableError(f"{path}: {name} has several rows for {sorted(doubled)}; keep one")
-        for claim in table.claims:
-            place = f"{path}: claim {claim.text!r} of {name}"
-            _check_names(claim.rows + claim.against, table.rows, "row", place)
-            _check_names([claim.metric], declaration.metrics, "metric", place)
-            for row in claim.rows + claim.against:
-                if table.rows[row].published is None:
-                    raise TableError(f"{place}: row {row!r} has no published numbers to claim")
+        _check_table(table, name, path)
+    for panel in declaration.figures.panels:
+        _check_names([panel.runs, panel.paths], declaration.tables, "table", f"{path}: panel {panel.title!r}")
     return declaration
 
 
@@ -142,35 +232,88 @@ def load_numbers(results: Path, declaration: Declaration) -> dict[str, Numbers]:
         declaration: the tables declared.
 
     Returns:
-        The paper's numbers by table, row and metric, tables and rows by their declared names.
+        The paper's numbers by table, row and cell, tables and rows by their declared names.
 
     Raises:
-        TableError: for a missing file, or a table, row or metric that it does not have.
+        TableError: for a missing file, or a table, row, metric or epoch that it does not have.
     """
-    path = results / "published" / f"{declaration.published}.yaml"
-    if not path.is_file():
-        raise TableError(f"{path}: no such file; tables.yaml asks for it as `published`")
-    printed = yaml.safe_load(path.read_text("utf-8"))
+    path, printed = _published(results, declaration)
     tables: dict[str, Numbers] = {}
     for name, table in declaration.tables.items():
-        _check_names([table.published], printed, "table", f"{path}, asked for {name}")
         tables[name] = {}
+        if table.published is None:
+            continue
+        _check_names([table.published], printed, "table", f"{path}, asked for {name}")
         for row, spec in table.rows.items():
             if spec.published is not None:
                 place = f"{path}, asked for row {row!r} of {name}"
                 _check_names([spec.published], printed[table.published], "row", place)
                 numbers = printed[table.published][spec.published]
-                _check_names(declaration.metrics, numbers, "metric", place)
-                tables[name][row] = {m: _mean_and_std(numbers[m]) for m in declaration.metrics}
+                cells = {cell: _mean_and_std(numbers, cell, place) for cell in table.printed()}
+                tables[name][row] = Printed(cells, numbers.get("difference", nan))
     return tables
 
 
-def _mean_and_std(printed: float | list[float]) -> tuple[float, float]:
+def load_regimes(results: Path, declaration: Declaration) -> dict[str, dict[str, Any]]:
+    """Read the levels that the paper's Figure 2 shows.
+
+    Args:
+        results: folder that holds published/<declaration.published>.yaml.
+        declaration: what the figures show.
+
+    Returns:
+        The levels of each regime by their names in the file.
+
+    Raises:
+        TableError: for a missing file, or a figure or regime that it does not have.
+    """
+    path, printed = _published(results, declaration)
+    place = f"{path}, asked for the figures"
+    _check_names([declaration.figures.published], printed, "figure", place)
+    regimes: dict[str, dict[str, Any]] = printed[declaration.figures.published]
+    asked = [panel.regime for panel in declaration.figures.panels if panel.regime is not None]
+    _check_names(asked, regimes, "regime", place)
+    return regimes
+
+
+def _published(results: Path, declaration: Declaration) -> tuple[Path, dict[str, Any]]:
+    path = results / "published" / f"{declaration.published}.yaml"
+    if not path.is_file():
+        raise TableError(f"{path}: no such file; tables.yaml asks for it as `published`")
+    return path, yaml.safe_load(path.read_text("utf-8"))
+
+
+def _mean_and_std(numbers: Mapping[str, Any], cell: Cell, place: str) -> tuple[float, float]:
+    name = cell.metric if cell.split == "test" else f"{cell.split}_{cell.metric}"
+    _check_names([name], numbers, "metric", place)
+    printed = numbers[name]
+    if cell.epoch is not None:
+        _check_names([cell.epoch], printed, "epoch", f"{place}, {name}")
+        printed = printed[cell.epoch]
     mean, std = printed if isinstance(printed, list) else (printed, nan)
     return mean, std
 
 
-def _check_names(names: Iterable[str], known: Iterable[str], kind: str, place: str) -> None:
+def _check_table(table: Table, name: str, path: Path) -> None:
+    labels = list(table.labels().values())
+    if doubled := {text for text in labels if labels.count(text) > 1}:
+        raise TableError(f"{path}: {name} has several rows for {sorted(doubled)}; keep one")
+    _check_names([columns.split for columns in table.columns], SPLITS, "split", f"{path}: columns of {name}")
+    if table.compared is not None:
+        _check_names([table.compared], table.metrics(), "metric", f"{path}: {name}, compared")
+    for claim in table.claims:
+        place = f"{path}: claim {claim.text!r} of {name}"
+        _check_names(claim.rows + claim.against, table.rows, "row", place)
+        of_test = [cell for cell in table.printed() if cell.split == "test"]
+        _check_names([claim.metric], [cell.metric for cell in of_test], "metric", place)
+        _check_names([claim.epoch], [cell.epoch for cell in of_test if cell.metric == claim.metric], "epoch", place)
+        for row in claim.rows + claim.against:
+            if table.published is None or table.rows[row].published is None:
+                raise TableError(f"{place}: row {row!r} has no published numbers to claim")
+
+
+def _check_names(names: Iterable[Any], known: Iterable[Any], kind: str, place: str) -> None:
+    known = list(known)
     for name in names:
         if name not in known:
-            raise TableError(f"{place}: there is no {kind} {name!r}; there are {sorted(known)}")
+            raise TableError(f"{place}: there is no {kind} {name!r}; there are {sorted(known, key=str)}")

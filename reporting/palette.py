@@ -23,7 +23,7 @@ LOOKS = {
     "sharmix_learned": Look("SharMiX learned", "#D55E00", "X"),
     "entmax_package": Look("entmax (package)", "#F0E442", "*"),
 }
-# Configurations of one activation share its colour and marker; their lines tell them apart.
+# Configurations of one activation share its colour and marker; lines and the filling of markers tell them apart.
 LINE_STYLES = (
     "-",
     "--",
@@ -35,8 +35,12 @@ LINE_STYLES = (
     (0, (8, 3)),
     (0, (8, 2, 1, 2, 1, 2)),
 )
+FILL_STYLES = ("full", "left", "right", "bottom", "top")
 PARAMETERS = {"alpha": "α = {:g}", "tau": "τ = {:g}", "temperature": "T = {:g}", "objective": "{}"}
 UNSAID = {"temperature": 1.0, "objective": "fenchel_young"}  # the paper's, so no label says them
+AUGMENTATION = {"standard": "standard augmentation"}  # none is the paper's
+# What learned entropy parameters minimise, and the line of the path that they take.
+OBJECTIVES = {"fenchel_young": ("Fenchel–Young", "-"), "brier": ("Brier", "--"), "log": ("log score", "-.")}
 
 
 def look(name: str) -> Look:
@@ -49,12 +53,13 @@ def rank(name: str) -> int:
     return list(LOOKS).index(name) if name in LOOKS else len(LOOKS)
 
 
-def label(activation: Mapping[str, Any]) -> str:
+def label(activation: Mapping[str, Any], data: Mapping[str, Any] | None = None) -> str:
     """Label of a configured activation, such as "SharMiX learned (1.25, 1.50)".
 
     Args:
         activation: the `config.activation` of a record: its name and its parameters, null where
             the activation has none.
+        data: the `config.data` of a record, where a label is to tell its augmentation.
 
     Returns:
         The activation's label, then (q, r), then what else is set and differs from the paper.
@@ -66,5 +71,7 @@ def label(activation: Mapping[str, Any]) -> str:
         if activation.get(key) not in (None, UNSAID.get(key))
     ]
     parts += [f"{key} = {value}" for key, value in (activation.get("parameters") or {}).items()]
+    augmentation = (data or {}).get("augmentation")
+    parts += [AUGMENTATION[augmentation]] if augmentation in AUGMENTATION else []
     name = look(activation["name"]).label
     return f"{name} ({', '.join(parts)})" if parts else name

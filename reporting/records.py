@@ -25,11 +25,11 @@ SHAPE: dict[str, Any] = {
     "experiment": str,
     "run_id": str,
     "seed": int,
-    "config": {"activation": {"name": str}},
+    "config": {"activation": {"name": str}, "data": dict},
     "code": {"commit": str | None, "dirty": bool | None, "digest": str},
     "environment": {"python": str, "packages": dict, "hardware": dict},
     "data": {"split_hash": str},
-    "curves": [{"epoch": int, "test/accuracy": float}],
+    "curves": [{"epoch": int, "test/accuracy": float, "test/sparsity": float}],
     "metrics": {"train": METRICS, "test": METRICS},
     "wall_time_seconds": float,
     "peak_memory_mib": float | None,
@@ -46,6 +46,17 @@ def records_path(results: Path, experiment: str) -> Path:
     return results / "records" / f"{experiment}.jsonl"
 
 
+def missing_records(results: Path, experiment: str) -> str | None:
+    """What is to be done where an experiment has no kept records, None where it has."""
+    path = records_path(results, experiment)
+    if path.is_file():
+        return None
+    return (
+        f"{path}: there are no records of {experiment!r}; run the experiment, then "
+        f"`python -m reporting.records --experiment {experiment} --results {results}`"
+    )
+
+
 def read_records(results: Path, experiment: str) -> list[Record]:
     """Read the kept records of an experiment.
 
@@ -60,12 +71,9 @@ def read_records(results: Path, experiment: str) -> list[Record]:
         RecordError: for a missing file, naming the command that makes it; for a record of the
             wrong shape, naming file, line and key; for a run recorded twice.
     """
+    if missing := missing_records(results, experiment):
+        raise RecordError(missing)
     path = records_path(results, experiment)
-    if not path.is_file():
-        raise RecordError(
-            f"{path}: there are no records of {experiment!r}; run the experiment, then "
-            f"`python -m reporting.records --experiment {experiment} --results {results}`"
-        )
     lines = path.read_text(encoding="utf-8").split("\n")  # splitlines also cuts inside JSON strings
     located = [(f"{path}, line {number}", line) for number, line in enumerate(lines, 1) if line.strip()]
     return _parse(located, experiment)

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reporting.declaration import Table, TableError
+from reporting.declaration import Declaration, Table, TableError
 from reporting.palette import label
-from reporting.records import Record, read_records, records_path
+from reporting.records import Record, RecordError, missing_records, read_records, records_path
+from reporting.statistics import last_epoch
 
 Runs = dict[int, Record]  # the runs of a row, by seed
 
@@ -32,6 +33,66 @@ class Selection:
             yield from runs.values()
 
 
+def select_all(
+    declaration: Declaration, results: Path, *, allow_missing_seeds: bool, allow_mixed_code: bool
+) -> dict[str, Selection]:
+    """Pick the runs of every declared table whose experiment has records.
+
+    Args:
+        declaration: the tables declared.
+        results: folder that holds records/.
+        allow_missing_seeds: accept that declared seeds are missing.
+        allow_mixed_code: accept records of different code or of uncommitted changes.
+
+    Returns:
+        The runs of the tables by their names.
+
+    Raises:
+        TableError: for records that are missing, mixed or ambiguous.
+        RecordError: for records that cannot be read, or where no experiment has any.
+    """
+    absent = {table.experiment: missing_records(results, table.experiment) for table in declaration.tables.values()}
+    if all(absent.values()):
+        raise RecordError("\n".join(filter(None, absent.values())))
+    selections = {
+        name: select_runs(table, results)
+        for name, table in declaration.tables.items()
+        if absent[table.experiment] is None
+    }
+    if not allow_missing_seeds:
+        refuse_missing_seeds(selections)
+    if not allow_mixed_code:
+        for experiment in absent:
+            of_experiment = [selections[n] for n in selections if declaration.tables[n].experiment == experiment]
+            refuse_mixed_code(of_experiment)
+    return selections
+
+
+def left_out(declaration: Declaration, results: Path) -> list[tuple[list[str], str]]:
+    """The declared tables without records: their names and the command that makes them, for each experiment."""
+    experiments = dict.fromkeys(table.experiment for table in declaration.tables.values())
+    return [
+        ([name for name, table in declaration.tables.items() if table.experiment == experiment], message)
+        for experiment in experiments
+        if (message := missing_records(results, experiment))
+    ]
+
+
+def final_epoch(table: Table, selection: Selection) -> int | None:
+    """The epoch that a table's last numbers are of.
+
+    Args:
+        table: the table.
+        selection: its runs.
+
+    Returns:
+        The table's epoch or, until all of its runs have reached that, the last that all have, so that rows are
+        compared at one epoch; None where the table names no epoch: each run's last.
+    """
+    reached = min(map(last_epoch, selection.records()), default=None)
+    return table.epoch if None in (table.epoch, reached) else min(table.epoch, reached)
+
+
 def select_runs(table: Table, results: Path) -> Selection:
     """Pick the runs of a table out of the kept records.
 
@@ -49,10 +110,11 @@ def select_runs(table: Table, results: Path) -> Selection:
     """
     place = str(records_path(results, table.experiment))
     pool = [r for r in read_records(results, table.experiment) if r["seed"] in table.seeds]
-    rows = {name: _matching(row.select, pool, place) for name, row in table.rows.items()}
-    baseline = _matching(table.baseline, pool, place)
-    selects = [table.baseline, *(row.select for row in table.rows.values())]
-    missing = _missing(table.seeds, zip(selects, [baseline, *rows.values()], strict=True))
+    wanted = {name: {"activation": row.select, **(row.where or table.where)} for name, row in table.rows.items()}
+    rows = {name: _matching(wanted[name], pool, place) for name in table.rows}
+    baseline = _matching({"activation": table.baseline, **table.where}, pool, place)
+    labels = [label(table.baseline, table.where.get("data")), *table.labels().values()]
+    missing = _missing(table.seeds, zip(labels, [baseline, *rows.values()], strict=True))
     selection = Selection(rows, baseline, missing)
     splits = {record["data"]["split_hash"] for record in selection.records()}
     if len(splits) > 1:
@@ -73,13 +135,14 @@ def refuse_missing_seeds(selections: Mapping[str, Selection]) -> None:
         )
 
 
-def refuse_mixed_code(selections: Mapping[str, Selection]) -> None:
+def refuse_mixed_code(selections: Iterable[Selection]) -> None:
     """Raise a TableError that names the runs of each code, if it differs or was not committed."""
     runs_of: dict[str, set[str]] = {}
     digests, committed = set(), True
-    for selection in selections.values():
+    for selection in selections:
         for record in selection.records():
-            run = f"{label(record['config']['activation'])} seed {record['seed']}"
+            config = record["config"]
+            run = f"{label(config['activation'], config['data'])} seed {record['seed']}"
             runs_of.setdefault(describe_code(record), set()).add(run)
             digests.add(record["code"]["digest"])
             committed &= record["code"]["dirty"] is False
@@ -100,21 +163,25 @@ def describe_code(record: Record) -> str:
     return f"digest {code['digest'][:12]}, commit {str(code['commit'])[:12]}, {state}"
 
 
-def _matching(select: Mapping[str, Any], pool: Iterable[Record], place: str) -> Runs:
-    chosen = [
-        record for record in pool if all(record["config"]["activation"].get(key) == select[key] for key in select)
-    ]
+def _matching(wanted: Mapping[str, Any], pool: Iterable[Record], place: str) -> Runs:
+    chosen = [record for record in pool if _has(record["config"], wanted)]
     run_ids = sorted({record["run_id"] for record in chosen})
     runs = {record["seed"]: record for record in chosen}
     if len(run_ids) > 1 or len(runs) < len(chosen):
         raise TableError(
-            f"{place}: the row {dict(select)} takes runs of several configurations, run_id "
-            f"{', '.join(run_ids)}; add to its `select` in tables.yaml what tells "
+            f"{place}: the row {dict(wanted)} takes runs of several configurations, run_id "
+            f"{', '.join(run_ids)}; add to its `select` or `where` in tables.yaml what tells "
             f"them apart, or remove the records that do not belong"
         )
     return runs
 
 
-def _missing(seeds: list[int], rows: Iterable[tuple[Mapping[str, Any], Runs]]) -> list[str]:
-    absent = {label(select): [str(seed) for seed in seeds if seed not in runs] for select, runs in rows}
+def _has(config: Any, wanted: Any) -> bool:
+    if isinstance(wanted, Mapping):
+        return isinstance(config, Mapping) and all(_has(config.get(key), wanted[key]) for key in wanted)
+    return bool(config == wanted)
+
+
+def _missing(seeds: list[int], rows: Iterable[tuple[str, Runs]]) -> list[str]:
+    absent = {name: [str(seed) for seed in seeds if seed not in runs] for name, runs in rows}
     return [f"{name}, seed {', '.join(missing)}" for name, missing in absent.items() if missing]

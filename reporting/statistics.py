@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from reporting.records import Record
+from reporting.records import Record, RecordError
 
 POINTS = 100  # percentage points in 1
 
@@ -77,19 +77,46 @@ def estimate(values: pd.Series, bootstrap: Bootstrap) -> Estimate:
     return Estimate(float(values.mean()), float(values.std()), len(values), low, high)
 
 
-def metric_by_seed(runs: Mapping[int, Record], split: str, metric: str) -> pd.Series:
+def metric_by_seed(runs: Mapping[int, Record], split: str, metric: str, epoch: int | None = None) -> pd.Series:
     """Values of a metric on a split, indexed by seed.
 
     Args:
         runs: record of each seed.
         split: "train" or "test".
         metric: name of the metric in the records.
+        epoch: the epoch after which it was measured; None for each run's last.
 
     Returns:
-        One value a seed.
+        One value for each seed whose run has reached the epoch.
+
+    Raises:
+        RecordError: where a run did not measure the metric.
     """
-    values = {seed: record["metrics"][split][metric] for seed, record in runs.items()}
+    values = {}
+    for seed, record in runs.items():
+        if (measured := _measured(record, split, epoch)) is None:
+            continue
+        if metric not in measured:
+            raise RecordError(
+                f"{record['experiment']}: the run run_id={record['run_id']} with seed={seed} did not measure "
+                f"{metric!r} on {split}; it measured {', '.join(sorted(measured))}"
+            )
+        values[seed] = measured[metric]
     return pd.Series(values, dtype=float)
+
+
+def last_epoch(record: Record) -> int:
+    """The last epoch of a run."""
+    return max(row["epoch"] for row in record["curves"])
+
+
+def _measured(record: Record, split: str, epoch: int | None) -> dict[str, float] | None:
+    if epoch is None:
+        return record["metrics"][split]  # type: ignore[no-any-return]
+    for row in record["curves"]:
+        if row["epoch"] == epoch:
+            return {name.partition("/")[2]: value for name, value in row.items() if name.startswith(f"{split}/")}
+    return None
 
 
 def paired_difference(values: pd.Series, reference: pd.Series) -> pd.Series:

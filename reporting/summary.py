@@ -1,21 +1,20 @@
-"""What an experiment's finished runs show: a table in the terminal and one figure."""
+"""What finished runs show: tables in the terminal and one figure, for one experiment or several side by side."""
 
 import argparse
-from itertools import groupby
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import matplotlib
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from experiments.files import replace_atomically
-from reporting.palette import LINE_STYLES, label, look, rank
-from reporting.records import Record, RecordError, finished_records
+from reporting.groups import Group, label_runs, style_groups
+from reporting.panels import add_legend, draw_curves, draw_trade_off, save
+from reporting.plane import draw_paths, draw_plane
+from reporting.records import RecordError, finished_records
+from reporting.statistics import metric_by_seed
 
 COLUMNS = {
     "accuracy": "accuracy",
@@ -25,155 +24,98 @@ COLUMNS = {
     "coverage": "coverage",
     "brier": "Brier",
 }
+SHOT_COLUMNS = {
+    "accuracy": "All",
+    "many_accuracy": "Many",
+    "medium_accuracy": "Medium",
+    "few_accuracy": "Few",
+}
+WIDE = 120  # terminals with fewer columns get deviations below the means, not beside them
 
 
-class Group(NamedTuple):
-    """The runs of one configuration, over seeds."""
-
-    label: str
-    records: list[Record]
-    style: dict[str, Any]
-
-    def metrics(self) -> pd.DataFrame:
-        """Metrics on test, a line a seed."""
-        return pd.DataFrame([record["metrics"]["test"] for record in self.records])
-
-    def curves(self) -> pd.DataFrame:
-        """Test accuracy, a line an epoch and a column a seed."""
-        curves = (pd.DataFrame(record["curves"]).set_index("epoch") for record in self.records)
-        return pd.concat([curve["test/accuracy"] for curve in curves], axis="columns")
-
-
-def group_runs(records: list[Record]) -> list[Group]:
-    """Group records by configuration, each with a label and a style of its own.
+def metrics_table(title: str, groups: list[Group], columns: dict[str, str], width: int) -> Table:
+    """Table of mean ± standard deviation over seeds of metrics on test.
 
     Args:
-        records: records of one experiment.
-
-    Returns:
-        The groups, in the order of the palette. Configurations of one activation share its colour and marker and
-        differ in their lines; where two have the same label, their run_id is added to it.
-    """
-    ordered = sorted(records, key=_order)
-    runs = [list(group) for _, group in groupby(ordered, key=lambda record: record["run_id"])]
-    labels = [_label(group[0]) for group in runs]
-    groups: list[Group] = []
-    used: dict[str, int] = {}
-    for text, group in zip(labels, runs, strict=True):
-        name = group[0]["config"]["activation"]["name"]
-        line = LINE_STYLES[used.setdefault(name, 0) % len(LINE_STYLES)]
-        used[name] += 1
-        unique = text if labels.count(text) == 1 else f"{text} [{group[0]['run_id'][:8]}]"
-        style = {"color": look(name).colour, "marker": look(name).marker, "linestyle": line}
-        groups.append(Group(unique, group, style))
-    return groups
-
-
-def _order(record: Record) -> tuple[int, str, str]:
-    return rank(record["config"]["activation"]["name"]), _label(record), record["run_id"]
-
-
-def _label(record: Record) -> str:
-    return label(record["config"]["activation"])
-
-
-def metrics_table(experiment: str, groups: list[Group]) -> Table:
-    """Table of mean ± standard deviation over seeds of every metric on test.
-
-    Args:
-        experiment: its name, for the title.
+        title: its title.
         groups: the runs.
+        columns: the metrics by their names in the records, and the columns' titles.
+        width: columns of the terminal.
 
     Returns:
-        The table, ready to print: share of right answers, macro-F1, share of exact zeros, mean
-        number of classes kept, share of examples whose class is kept, and Brier score.
+        The table, ready to print; a line a configuration, with the number of its seeds last.
     """
-    title = f"{experiment}, test split: mean ± standard deviation over seeds"
     table = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("activation", min_width=len("activation"))
-    for column in (*COLUMNS.values(), "seeds"):
+    for column in (*columns.values(), "seeds"):
         table.add_column(column, justify="right", min_width=len(column))
+    between = " " if width >= WIDE else "\n"
     for group in groups:
-        metrics = group.metrics()
-        cells = [_mean_and_std(metrics[metric]) for metric in COLUMNS]
-        table.add_row(group.label, *cells, str(len(metrics)))
+        cells = [_mean_and_std(metric_by_seed(group.runs, "test", metric), between) for metric in columns]
+        table.add_row(group.label, *cells, str(len(group.runs)))
     return table
 
 
-def _mean_and_std(values: pd.Series) -> str:
+def _mean_and_std(values: pd.Series, between: str) -> str:
     mean = f"{values.mean():.3f}"
-    return mean if len(values) == 1 else f"{mean} ±{values.std():.3f}"  # a narrow terminal breaks before the ±
+    return mean if len(values) == 1 else f"{mean}{between}±{values.std():.3f}"
 
 
-def draw(experiment: str, groups: list[Group]) -> Figure:
-    """Draw test accuracy against sparsity, and the learning curves.
+def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
+    """The tables of an experiment: every metric and, for long-tailed data, accuracy by how many examples a class has.
 
     Args:
-        experiment: its name, for the title.
-        groups: the runs.
+        experiment: its name, for the titles.
+        groups: its runs.
+        width: columns of the terminal.
 
     Returns:
-        The figure. Left: a pale point a seed, the mean with bars of one standard deviation.
-        Right: the mean over seeds at each epoch, in a band from the lowest to the highest.
+        One table or two. The first has the share of right answers, macro-F1, share of exact zeros, mean number of
+        classes kept, share of examples whose class is kept, and Brier score.
     """
-    figure = Figure(figsize=(11, 4.8), layout="constrained")
-    trade_off, learning = figure.subplots(1, 2)
-    for group in groups:
-        _draw_trade_off(trade_off, group)
-        _draw_learning(learning, group)
-    trade_off.set(
-        xlabel="sparsity (share of exact zeros)",
-        ylabel="test accuracy",
-        title="points: seeds; bars: one standard deviation",
-    )
-    learning.set(xlabel="epoch", ylabel="test accuracy", title="lines: mean over seeds; bands: their range")
-    learning.xaxis.get_major_locator().set_params(integer=True)
-    handles, labels = learning.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
-    figure.suptitle(experiment)
+    title = f"{experiment}, test split: mean ± standard deviation over seeds"
+    shown = [metrics_table(title, groups, COLUMNS, width)]
+    records = [record for group in groups for record in group.runs.values()]
+    measured = {name for record in records for name in record["metrics"]["test"]}
+    if "shot_rule" in records[0]["data"]:
+        columns = {metric: column for metric, column in SHOT_COLUMNS.items() if metric in measured}
+        rule = f"{experiment}, test accuracy by the classes' examples: {records[0]['data']['shot_rule']}"
+        shown.append(metrics_table(rule, groups, columns, width))
+    return shown
+
+
+def draw(experiments: dict[str, list[Group]]) -> Figure:
+    """Draw test accuracy against sparsity, the learning curves, and the paths of learned (q, r).
+
+    Args:
+        experiments: the runs of each experiment.
+
+    Returns:
+        The figure, a row an experiment. Left: a pale point a seed, the mean with bars of one standard deviation.
+        Middle: the mean over seeds at each epoch, in a band from the lowest to the highest. Right: a path a seed.
+    """
+    figure = Figure(figsize=(14, 4.3 * len(experiments) + 0.8), layout="constrained")
+    axes = figure.subplots(len(experiments), 3, squeeze=False)
+    for (experiment, groups), (trade_off, learning, plane) in zip(experiments.items(), axes, strict=True):
+        draw_trade_off(trade_off, groups)
+        draw_curves(learning, groups, "test/accuracy")
+        draw_plane(plane)
+        draw_paths(plane, groups)
+        trade_off.set_title(f"{experiment}\npoints: seeds; bars: one standard deviation")
+        learning.set(ylabel="test accuracy", title="lines: mean over seeds; bands: their range")
+        plane.set_title("paths of learned (q, r), from ring to marker")
+    add_legend(figure, [*axes[:, 1], *axes[:, 2]], columns=4)
     return figure
 
 
-def _draw_trade_off(axes: Axes, group: Group) -> None:
-    metrics = group.metrics()
-    x, y = metrics["sparsity"], metrics["accuracy"]
-    colour, marker = group.style["color"], group.style["marker"]
-    axes.scatter(x, y, color=colour, marker=marker, s=18, alpha=0.35, linewidths=0)
-    spread = metrics[["sparsity", "accuracy"]].std().fillna(0.0)  # one seed has no deviation
-    axes.errorbar(
-        x.mean(),
-        y.mean(),
-        xerr=spread["sparsity"],
-        yerr=spread["accuracy"],
-        color=colour,
-        marker=marker,
-        markersize=9,
-        markeredgecolor="black",
-        capsize=3,
-    )
-
-
-def _draw_learning(axes: Axes, group: Group) -> None:
-    curves = group.curves()
-    axes.plot(
-        curves.index,
-        curves.mean(axis="columns"),
-        label=group.label,
-        markeredgecolor="black",
-        **group.style,
-    )
-    lowest, highest = curves.min(axis="columns"), curves.max(axis="columns")
-    axes.fill_between(curves.index, lowest, highest, color=group.style["color"], alpha=0.15, linewidth=0)
-
-
-def summarise(experiment: str, outputs: Path, console: Console) -> Path:
-    """Print the table of an experiment and draw its figure.
+def summarise(experiments: Sequence[str], outputs: Path, console: Console) -> Path:
+    """Print the tables of experiments and draw their figure.
 
     Args:
-        experiment: name of the experiment.
+        experiments: names of the experiments.
         outputs: folder that holds the runs' folders; the figure goes to
-            <outputs>/<experiment>/summary.svg and .png.
-        console: where the table is printed.
+            <outputs>/summary/<names joined by "-">.svg and .png.
+        console: where the tables are printed.
 
     Returns:
         Path of the PNG.
@@ -181,24 +123,20 @@ def summarise(experiment: str, outputs: Path, console: Console) -> Path:
     Raises:
         RecordError: where no run has finished, or a record is malformed or doubled.
     """
-    groups = group_runs(finished_records(outputs, experiment))
-    console.print(metrics_table(experiment, groups))
-    figure = draw(experiment, groups)
-    path = outputs / experiment / "summary.png"
-    # Text stays text, and the same records give the same bytes.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "sharmix"}):
-        replace_atomically(
-            path.with_suffix(".svg"),
-            lambda file: figure.savefig(file, format="svg", metadata={"Date": None}),
-        )
-    replace_atomically(path, lambda file: figure.savefig(file, format="png", dpi=150))
+    labelled = [label_runs(finished_records(outputs, experiment)) for experiment in experiments]
+    groups = dict(zip(experiments, style_groups(labelled), strict=True))
+    for experiment in groups:
+        for table in tables(experiment, groups[experiment], console.width):
+            console.print(table)
+            console.print()
+    path, _ = save(draw(groups), outputs / "summary" / f"{'-'.join(groups)}.png")
     return path
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Command line: print the table of an experiment and draw its figure."""
+    """Command line: print the tables of experiments and draw their figure."""
     parser = argparse.ArgumentParser(prog="python -m reporting.summary", description=__doc__)
-    parser.add_argument("--experiment", required=True, help="name of the experiment")
+    parser.add_argument("--experiment", required=True, nargs="+", help="names of the experiments")
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="the runs' folder")
     options = parser.parse_args(arguments)
     try:

@@ -1,7 +1,7 @@
 """The paper's tables beside ours, and a verdict per claim, from the committed records alone."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import asdict
 from math import isnan
 from pathlib import Path
@@ -11,6 +11,8 @@ import pandas as pd
 
 from experiments.files import write_atomically
 from reporting.declaration import (
+    Cell,
+    Columns,
     Declaration,
     Numbers,
     Table,
@@ -18,25 +20,21 @@ from reporting.declaration import (
     load_declaration,
     load_numbers,
 )
+from reporting.notes import table_notes
 from reporting.palette import label
 from reporting.records import RecordError
-from reporting.selection import (
-    Selection,
-    describe_code,
-    refuse_missing_seeds,
-    refuse_mixed_code,
-    select_runs,
-)
+from reporting.selection import Selection, final_epoch, left_out, select_all
 from reporting.statistics import POINTS, estimate, metric_by_seed, paired_difference
-from reporting.verdicts import RULE, decide_claims
+from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict, decide_claims
 
 NOTHING = "–"  # a cell for which there is no number
+NOT_REACHED = Verdict.NOT_REACHED.value  # a cell whose epoch no run has reached
 # What pdflatex does not typeset as it stands, once pandas has escaped the rest.
 LATEX = {"±": r"$\pm$", "−": "$-$", "α": r"$\alpha$", "τ": r"$\tau$", "–": "--"}
 
 
 def rebuild(results: Path, *, allow_missing_seeds: bool = False, allow_mixed_code: bool = False) -> list[Path]:
-    """Rebuild every declared table and the verdicts under <results>/tables/.
+    """Rebuild the declared tables whose records are kept, and the verdicts, under <results>/tables/.
 
     Args:
         results: folder that holds tables.yaml, published/ and records/.
@@ -48,28 +46,26 @@ def rebuild(results: Path, *, allow_missing_seeds: bool = False, allow_mixed_cod
 
     Raises:
         TableError: for a wrong declaration, or records that are missing, mixed or ambiguous.
-        RecordError: for records that cannot be read.
+        RecordError: for records that cannot be read, or where no table has any.
     """
     declaration = load_declaration(results)
     numbers = load_numbers(results, declaration)
-    selections = {name: select_runs(t, results) for name, t in declaration.tables.items()}
-    if not allow_missing_seeds:
-        refuse_missing_seeds(selections)
-    if not allow_mixed_code:
-        refuse_mixed_code(selections)
-
+    selections = select_all(
+        declaration, results, allow_missing_seeds=allow_missing_seeds, allow_mixed_code=allow_mixed_code
+    )
     texts: dict[str, str] = {}
     verdicts: list[dict[str, Any]] = []
-    for name, table in declaration.tables.items():
-        tidy = _tidy(declaration, table, numbers[name], selections[name])
+    for name, selection in selections.items():
+        table = declaration.tables[name]
+        tidy = _tidy(declaration, table, numbers[name], selection)
         wide = _wide(declaration, table, tidy)
-        notes = _notes(declaration, table, selections[name])
-        texts[f"{name}.csv"] = _csv(tidy)
+        notes = table_notes(declaration, table, selection)
+        texts[f"{name}.csv"] = _csv(tidy.drop(columns="column"))
         texts[f"{name}.md"] = _markdown(table.title, wide, notes)
         texts[f"{name}.tex"] = _latex(name, table.title, wide, notes)
-        verdicts += decide_claims(declaration, name, numbers[name], selections[name])
+        verdicts += decide_claims(declaration, name, numbers[name], selection)
     texts["verdicts.csv"] = _csv(pd.DataFrame(verdicts))
-    texts["verdicts.md"] = _verdicts(declaration, pd.DataFrame(verdicts))
+    texts["verdicts.md"] = _verdicts(declaration, pd.DataFrame(verdicts, columns=["table"] if not verdicts else None))
 
     folder = results / "tables"
     for file, text in texts.items():  # only now, so that an error leaves the old tables whole
@@ -78,52 +74,91 @@ def rebuild(results: Path, *, allow_missing_seeds: bool = False, allow_mixed_cod
 
 
 def _tidy(declaration: Declaration, table: Table, numbers: Numbers, selection: Selection) -> pd.DataFrame:
-    """One line per row and number, in full precision."""
+    """One line per row and number, in full precision; `column` is the title of its column."""
     lines: list[dict[str, Any]] = []
-    for row, runs in selection.rows.items():
-        start = {"row": label(table.rows[row].select)}
-        for metric in declaration.metrics:
-            level = {**start, "kind": "level", "metric": metric, "unit": "fraction"}
-            if row in numbers:
-                mean, std = numbers[row][metric]
-                printed = {"source": "published", "split": "test", "mean": mean, "std": std}
-                lines.append(level | printed)
-            for split in ("test", "train"):
-                ours = estimate(metric_by_seed(runs, split, metric), declaration.bootstrap)
-                lines.append(level | {"source": "ours", "split": split} | asdict(ours))
-        difference = paired_difference(
-            metric_by_seed(runs, "test", declaration.compared),
-            metric_by_seed(selection.baseline, "test", declaration.compared),
-        )
-        ours = estimate(POINTS * difference, declaration.bootstrap)
-        kind = {"kind": f"difference to {label(table.baseline)}", "metric": declaration.compared}
-        source = {"unit": "percentage points", "source": "ours", "split": "test"}
-        lines.append(start | kind | source | asdict(ours))
-    return pd.DataFrame(lines).astype({"seeds": "Int64"})
+    for row, text in table.labels().items():
+        runs = selection.rows[row]
+        last = final_epoch(table, selection) if runs else None
+        for columns, cell, title in _cells_by_metric(table):
+            start = {"row": text, "column": title, "kind": "level", "metric": cell.metric, "unit": "fraction"}
+            if columns.printed and row in numbers:
+                mean, std = numbers[row].cells[cell]
+                place = {"source": "published", "split": cell.split, "epoch": cell.epoch or table.epoch}
+                lines.append(start | place | {"mean": mean, "std": std})
+            epoch = cell.epoch or last
+            ours = estimate(metric_by_seed(runs, cell.split, cell.metric, epoch), declaration.bootstrap)
+            lines.append(start | {"source": "ours", "split": cell.split, "epoch": epoch} | asdict(ours))
+        if table.compared is not None:
+            lines += [{"row": text} | line for line in _differences(declaration, table, row, numbers, selection, last)]
+    tidy = pd.DataFrame(lines).astype({"seeds": "Int64", "epoch": "Int64"})
+    return tidy.drop(columns="epoch") if tidy["epoch"].isna().all() else tidy
+
+
+def _cells_by_metric(table: Table) -> Iterator[tuple[Columns, Cell, str]]:
+    for metric in table.metrics():
+        for columns in table.columns:
+            for cell, title in columns.titles().items():
+                if cell.metric == metric:
+                    yield columns, cell, title
+
+
+def _differences(
+    declaration: Declaration, table: Table, row: str, numbers: Numbers, selection: Selection, epoch: int | None
+) -> Iterator[dict[str, Any]]:
+    assert table.compared is not None
+    column = f"{table.metrics()[table.compared]} − {_baseline(table)}"
+    start = {"column": column, "kind": f"difference to {_baseline(table)}", "metric": table.compared}
+    start |= {"unit": "percentage points", "split": "test"}
+    if row in numbers and not isnan(numbers[row].difference):
+        yield start | {"source": "published", "epoch": table.epoch, "mean": numbers[row].difference}
+    values, baseline = (
+        metric_by_seed(runs, "test", table.compared, epoch) for runs in (selection.rows[row], selection.baseline)
+    )
+    ours = estimate(POINTS * paired_difference(values, baseline), declaration.bootstrap)
+    yield start | {"source": "ours", "epoch": epoch} | asdict(ours)
+
+
+def _baseline(table: Table) -> str:
+    return label(table.baseline, table.where.get("data"))
 
 
 def _wide(declaration: Declaration, table: Table, tidy: pd.DataFrame) -> pd.DataFrame:
     """The table as people read it: a line per row, a group of columns per source."""
-    columns: dict[tuple[str, str], pd.Series] = {}
-    levels = tidy[tidy["kind"] == "level"].set_index("row")
-    for group, source, split in (
-        ("published", "published", "test"),
-        ("ours, test", "ours", "test"),
-        ("ours, train", "ours", "train"),
-    ):
-        for metric, title in declaration.metrics.items():
-            wanted = (levels["source"] == source) & (levels["split"] == split)
-            lines = levels[wanted & (levels["metric"] == metric)]
-            columns[group, title] = lines.apply(_mean_and_std, axis="columns")
-    differences = tidy[tidy["kind"] != "level"].set_index("row")
-    columns["", "seeds"] = levels[levels["source"] == "ours"].groupby("row")["seeds"].max()
-    compared = declaration.metrics[declaration.compared]
-    group = f"ours, test: {compared} − {label(table.baseline)}"
-    interval = f"points [{declaration.bootstrap.confidence:.0%}]"
-    columns[group, interval] = differences.apply(_with_interval, axis="columns", decimals=2)
-    rows = [label(row.select) for row in table.rows.values()]
-    wide = pd.DataFrame(columns).reindex(rows).astype(object)
-    return wide.where(wide.notna(), NOTHING)
+    paper, ours = (tidy[tidy["source"] == source].set_index("row") for source in ("published", "ours"))
+    points = ours[ours["kind"] != "level"]
+    wide = _of_paper(declaration, table, paper)
+    for columns in table.columns:
+        wide |= {(f"ours, {columns.split}", title): cells for title, cells in _level_cells(ours, columns)}
+    wide["", "seeds"] = ours[ours["kind"] == "level"].groupby("row")["seeds"].max()
+    if table.epoch is not None:
+        wide["", "epoch of ours"] = ours.groupby("row")["epoch"].max()
+    if len(points):
+        interval = f"points [{declaration.bootstrap.confidence:.0%}]"
+        cells = points.apply(_with_interval, axis="columns", decimals=2)
+        wide[f"ours, test: {points['column'].iloc[0]}", interval] = cells
+    frame = pd.DataFrame(wide).reindex(list(table.labels().values())).astype(object)
+    return frame.where(frame.notna(), NOTHING)
+
+
+def _of_paper(declaration: Declaration, table: Table, paper: pd.DataFrame) -> dict[tuple[str, str], pd.Series]:
+    group = "published" if table.epoch is None else f"published, epoch {table.epoch}"
+    wide: dict[tuple[str, str], pd.Series] = {}
+    for columns in table.columns:
+        if columns.printed:
+            name = group if columns.split == "test" else f"{group}, {columns.split}"
+            wide |= {(name, title): cells for title, cells in _level_cells(paper, columns)}
+    points = paper[paper["kind"] != "level"]
+    if len(points):
+        decimals = declaration.published_decimals - 2  # a point is 0.01
+        cells = points["mean"].map(lambda mean: _number(mean, decimals, "+"))
+        wide[group, f"{points['column'].iloc[0]} points"] = cells
+    return wide
+
+
+def _level_cells(lines: pd.DataFrame, columns: Columns) -> Iterator[tuple[str, pd.Series]]:
+    levels = lines[(lines["kind"] == "level") & (lines["split"] == columns.split)]
+    for title in columns.titles().values():
+        yield title, levels[levels["column"] == title].apply(_mean_and_std, axis="columns")
 
 
 def _number(value: float, decimals: int, sign: str = "-") -> str:
@@ -134,7 +169,7 @@ def _number(value: float, decimals: int, sign: str = "-") -> str:
 
 def _mean_and_std(line: pd.Series) -> str:
     if isnan(line["mean"]):
-        return NOTHING
+        return NOTHING if pd.isna(line.get("epoch")) else NOT_REACHED
     mean = _number(line["mean"], decimals=3)
     return mean if isnan(line["std"]) else f"{mean} ± {_number(line['std'], decimals=3)}"
 
@@ -144,34 +179,6 @@ def _with_interval(line: pd.Series, decimals: int, sign: str = "+") -> str:
         return NOTHING
     mean, low, high = (_number(line[key], decimals, sign) for key in ("mean", "low", "high"))
     return mean if isnan(line["low"]) else f"{mean} [{low}, {high}]"
-
-
-def _notes(declaration: Declaration, table: Table, selection: Selection) -> list[str]:
-    """What a reader needs to trust the table and to repeat it."""
-    records = list(selection.records())
-    hardware = (record["environment"]["hardware"] for record in records)
-    software = ({"python": record["environment"]["python"]} | record["environment"]["packages"] for record in records)
-    notes = [
-        f"Mean ± standard deviation over seeds {', '.join(map(str, table.seeds))}; the difference "
-        f"is paired by seed, with its percentile bootstrap interval "
-        f"({declaration.bootstrap.confidence:.0%}, {declaration.bootstrap.resamples} resamples), which "
-        "is narrower than its name says where seeds are few.",
-        f"Code: {_distinct(map(describe_code, records))}.",
-        f"Hardware: {_distinct(map(_pairs, hardware))}.",
-        f"Software: {_distinct(map(_pairs, software))}.",
-        f"Repeat: {table.repeat}",
-    ]
-    if selection.missing:
-        notes.insert(0, f"Missing runs: {'; '.join(selection.missing)}.")
-    return notes
-
-
-def _pairs(facts: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in facts.items() if value is not None)
-
-
-def _distinct(texts: Iterable[str]) -> str:
-    return "; ".join(sorted(set(texts)))
 
 
 def _csv(frame: pd.DataFrame) -> str:
@@ -195,10 +202,12 @@ def _latex(name: str, title: str, wide: pd.DataFrame, notes: list[str]) -> str:
 
 def _verdicts(declaration: Declaration, verdicts: pd.DataFrame) -> str:
     parts = ["# Verdicts on the paper's claims", RULE]
-    for name, table in declaration.tables.items():
-        parts.append(f"## {table.title}")
-        lines = verdicts[verdicts["table"] == name].apply(_verdict_line, axis="columns")
-        parts.append(lines.to_markdown(index=False, disable_numparse=True))
+    for name, lines in verdicts.groupby("table", sort=False):
+        parts.append(f"## {declaration.tables[str(name)].title}")
+        if Verdict.NOT_REACHED in set(lines["test_verdict"]):
+            parts.append(NOT_REACHED_RULE.strip())
+        cells = lines.apply(_verdict_line, axis="columns")
+        parts.append(cells.to_markdown(index=False, disable_numparse=True))
     return "\n\n".join(parts) + "\n"
 
 
@@ -218,6 +227,15 @@ def _verdict_line(line: pd.Series) -> pd.Series:
     return pd.Series(cells | {"nearer split": line["nearer_split"]})
 
 
+def _left_out(results: Path) -> list[str]:
+    lines = []
+    for names, message in left_out(load_declaration(results), results):
+        stale = [name for name in names if (results / "tables" / f"{name}.md").is_file()]
+        kept = f"; {results / 'tables'} still holds {', '.join(stale)}, with no records behind" if stale else ""
+        lines.append(f"left out: {', '.join(names)}: {message}{kept}")
+    return lines
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Command line: rebuild the tables and the verdicts."""
     parser = argparse.ArgumentParser(prog="python -m reporting.tables", description=__doc__)
@@ -233,7 +251,7 @@ def main(arguments: list[str] | None = None) -> None:
         )
     except (RecordError, TableError) as error:
         raise SystemExit(f"error: {error}") from error
-    print(*written, sep="\n")
+    print(*written, *_left_out(options.results), sep="\n")
 
 
 if __name__ == "__main__":

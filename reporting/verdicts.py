@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from reporting.declaration import Claim, Declaration, Numbers, Table
-from reporting.palette import label
-from reporting.selection import Selection
+from reporting.declaration import Cell, Claim, Declaration, Numbers, Table
+from reporting.selection import Runs, Selection
 from reporting.statistics import (
     POINTS,
     Estimate,
     estimate,
+    last_epoch,
     metric_by_seed,
     paired_difference,
 )
@@ -24,6 +24,9 @@ holds in **direction only** when ours has the same sign and our interval exclude
 not reproduce**; fewer than two seeds leave it **undecided**. The verdict is for the test split, as
 the paper says of its numbers; the same rule on the training split stands beside it, and which split
 is nearer to the paper."""
+NOT_REACHED_RULE = """\
+A published number of an epoch that no run has reached yet is **not reached**, and never compared with
+ours of another epoch."""
 
 
 class Verdict(StrEnum):
@@ -33,6 +36,7 @@ class Verdict(StrEnum):
     DIRECTION = "direction only"
     FAILS = "does not reproduce"
     UNDECIDED = "undecided"
+    NOT_REACHED = "not reached"
 
 
 def decide(published: float, ours: Estimate, rounding: float, difference: bool) -> Verdict:
@@ -87,40 +91,50 @@ def _decide_row(
     numbers: Numbers,
     selection: Selection,
 ) -> dict[str, Any]:
-    published = numbers[row][claim.metric][0]
+    printed = Cell("test", claim.metric, claim.epoch)
+    published = numbers[row].cells[printed][0]
     rounding = 0.5 * 10**-declaration.published_decimals
     if claim.against:
-        others = [numbers[other][claim.metric][0] for other in claim.against]
+        others = [numbers[other].cells[printed][0] for other in claim.against]
         published = POINTS * (published - sum(others) / len(others))
         rounding = 2 * POINTS * rounding  # of both numbers
     line: dict[str, Any] = {
         "claim": claim.text,
-        "row": label(table.rows[row].select),
+        "row": table.labels()[row],
         "kind": "difference" if claim.against else "level",
         "metric": claim.metric,
         "unit": "percentage points" if claim.against else "fraction",
         "published": published,
     }
-    distances = []
+    epoch = claim.epoch or table.epoch
+    reached = epoch is None or _have_reached([selection.rows[name] for name in (row, *claim.against)], epoch)
+    distances = {}
     for split in ("test", "train"):
-        values = metric_by_seed(selection.rows[row], split, claim.metric)
-        if claim.against:
-            others_by_seed = pd.DataFrame(
-                {o: metric_by_seed(selection.rows[o], split, claim.metric) for o in claim.against}
-            )
-            mean_of_others = others_by_seed.mean(axis="columns", skipna=False)
-            values = POINTS * paired_difference(values, mean_of_others)
-        ours = estimate(values, declaration.bootstrap)
+        ours = estimate(_values_by_seed(claim, row, split, epoch, selection), declaration.bootstrap)
+        verdict = decide(published, ours, rounding, bool(claim.against)) if reached else Verdict.NOT_REACHED
         line |= {
             f"{split}_mean": ours.mean,
             f"{split}_low": ours.low,
             f"{split}_high": ours.high,
             f"{split}_seeds": ours.seeds,
-            f"{split}_verdict": decide(published, ours, rounding, bool(claim.against)).value,
+            f"{split}_verdict": verdict.value,
         }
-        distances.append(abs(ours.mean - published))
-    line["nearer_split"] = _nearer(*distances)
+        distances[split] = abs(ours.mean - published)
+    line["nearer_split"] = _nearer(**distances)
     return line
+
+
+def _have_reached(rows: list[Runs], epoch: int) -> bool:
+    return all(any(last_epoch(record) >= epoch for record in runs.values()) for runs in rows if runs)
+
+
+def _values_by_seed(claim: Claim, row: str, split: str, epoch: int | None, selection: Selection) -> pd.Series:
+    values = metric_by_seed(selection.rows[row], split, claim.metric, epoch)
+    if not claim.against:
+        return values
+    others = {other: metric_by_seed(selection.rows[other], split, claim.metric, epoch) for other in claim.against}
+    mean_of_others = pd.DataFrame(others).mean(axis="columns", skipna=False)
+    return POINTS * paired_difference(values, mean_of_others)
 
 
 def _nearer(test: float, train: float) -> str:

@@ -13,9 +13,16 @@ def make_record(
     experiment: str = "airline",
     test: dict[str, float] | None = None,
     train: dict[str, float] | None = None,
+    epochs: int = 3,
+    data: dict[str, Any] | None = None,
+    facts: dict[str, Any] | None = None,
     **parameters: Any,
 ) -> dict[str, Any]:
-    """A valid record; `test` and `train` replace metrics, `parameters` the activation's."""
+    """A valid record of a run whose accuracy rises to its last.
+
+    `test` and `train` replace its last metrics, `data` its data settings, `facts` what it tells of the data, and
+    `parameters` the activation's.
+    """
     metrics = {
         "accuracy": 0.8,
         "macro_f1": 0.7,
@@ -26,26 +33,44 @@ def make_record(
         "zero_true": 0.0,
     }
     chosen = dict.fromkeys(PARAMETERS) | parameters
-    accuracy = (metrics | (test or {}))["accuracy"]
+    last = {"train": metrics | (train or {}), "test": metrics | (test or {})}
+    settings = {**chosen, **(data or {})}
     return {
         "schema": 1,
         "experiment": experiment,
-        "run_id": "-".join([activation, *(str(value) for value in chosen.values() if value)]),
+        "run_id": "-".join([activation, *(str(value) for value in settings.values() if value)]),
         "seed": seed,
-        "config": {"activation": {"name": activation, **chosen, "parameters": {}}},
+        "config": {
+            "activation": {"name": activation, **chosen, "parameters": {}},
+            "data": {"name": experiment, **(data or {})},
+        },
         "code": {"commit": "c0ffee", "dirty": False, "digest": "d1ge57"},
         "environment": {
             "python": "3.11.7",
             "packages": {"torch": "2.15.0"},
             "hardware": {"processor": "a processor", "cores": 2, "accelerator": None},
         },
-        "data": {"split_hash": "5p117"},
-        "curves": [{"epoch": epoch, "loss": 1 / epoch, "test/accuracy": accuracy - 0.1 / epoch} for epoch in (1, 2, 3)],
-        "metrics": {"train": metrics | (train or {}), "test": metrics | (test or {})},
+        "data": {"split_hash": "5p117", **(facts or {})},
+        "curves": [
+            {"epoch": epoch, **_learned(activation, parameters, epoch), **_measured(last, epoch, epochs)}
+            for epoch in range(1, epochs + 1)
+        ],
+        "metrics": last,
         "wall_time_seconds": 6.1,
         "peak_memory_mib": 500.0,
         "finished_at": "2026-11-21T08:00:00+00:00",
     }
+
+
+def _learned(activation: str, parameters: dict[str, Any], epoch: int) -> dict[str, float]:
+    names = [name for name in ("alpha", "q", "r") if name in parameters and activation.endswith("_learned")]
+    return {name: parameters[name] + 0.01 * epoch for name in names}
+
+
+def _measured(last: dict[str, dict[str, float]], epoch: int, epochs: int) -> dict[str, float]:
+    row = {f"{split}/{name}": value for split in last for name, value in last[split].items()}
+    rise = 0.1 / epoch - 0.1 / epochs
+    return {name: value - rise if "accuracy" in name else value for name, value in row.items()}
 
 
 def keep_records(results: Path, records: list[dict[str, Any]], experiment: str = "airline") -> Path:

@@ -62,7 +62,9 @@ def test_only_the_asked_experiment_is_collected(tmp_path):
         (lambda record: record.update(schema=2), "schema=2, allowed is 1"),
         (lambda record: record.update(experiment="digits"), "experiment='digits', allowed"),
         (lambda record: record.update(metrics=[]), "metrics=[] is not dict"),
+        (lambda record: record["config"].pop("data"), "the key config.data is missing"),
         (lambda record: record["curves"][1].pop("epoch"), "curves[1].epoch is missing"),
+        (lambda record: record["curves"][2].pop("test/sparsity"), "curves[2].test/sparsity is missing"),
         (
             lambda record: record["metrics"]["train"].update(accuracy=True),
             "metrics.train.accuracy=True is not float",

@@ -26,8 +26,6 @@ DECLARATION = """
 published: paper
 published_decimals: 3
 bootstrap: {confidence: 0.95, resamples: 999, seed: 0}
-metrics: {accuracy: accuracy, sparsity: sparsity}
-compared: accuracy
 tables:
   small:
     title: A small table
@@ -35,6 +33,10 @@ tables:
     seeds: [1, 2, 3, 4, 5]
     repeat: make small_table
     baseline: {name: softmax}
+    columns:
+      - {split: test, metrics: &metrics {accuracy: accuracy, sparsity: sparsity}, epochs: [], printed: true}
+      - {split: train, metrics: *metrics, epochs: [], printed: false}
+    compared: accuracy
     published: table_of_paper
     rows:
       learned: {select: {name: sharmix_learned, q: 1.25, r: 1.5}, published: sharmix}
@@ -44,6 +46,7 @@ tables:
       - {text: SharMiX wins, metric: accuracy, rows: [learned], against: [softmax]}
       - {text: SharMiX is dense, metric: sparsity, rows: [learned, softmax], against: []}
       - {text: SharMiX is accurate, metric: accuracy, rows: [learned], against: []}
+figures: {published: figure, panels: []}
 """
 PUBLISHED = """
 table_of_paper:
@@ -233,6 +236,234 @@ def test_rebuilding_gives_the_same_bytes(results):
     assert {path: path.read_bytes() for path in rebuild(results)} == first
 
 
+# Runs that are shorter than the paper's
+
+SHORT = """
+published: paper
+published_decimals: 3
+bootstrap: {confidence: 0.95, resamples: 999, seed: 0}
+tables:
+  final:
+    title: At the end
+    experiment: images
+    seeds: [1, 2]
+    epoch: 6
+    where: {data: {augmentation: none}}
+    repeat: make images
+    baseline: {name: softmax}
+    columns: [{split: test, metrics: &metrics {accuracy: accuracy}, epochs: [], printed: true}]
+    compared: accuracy
+    published: final_of_paper
+    rows: &rows
+      softmax: {select: {name: softmax}, published: softmax}
+      sparsemax: {select: {name: sparsemax}, published: sparsemax}
+    claims: &claims
+      - {text: Softmax is accurate, metric: accuracy, rows: [softmax], against: []}
+      - {text: Sparsemax is worse, metric: accuracy, rows: [sparsemax], against: [softmax]}
+  dynamics:
+    title: By epoch
+    experiment: images
+    seeds: [1, 2]
+    where: {data: {augmentation: none}}
+    repeat: make images
+    baseline: {name: softmax}
+    columns:
+      - {split: test, metrics: *metrics, epochs: [2, 6], printed: true}
+      - {split: train, metrics: *metrics, epochs: [6], printed: true}
+    compared: null
+    published: dynamics_of_paper
+    rows:
+      softmax: {select: {name: softmax}, published: softmax}
+      augmented: {select: {name: softmax}, where: {data: {augmentation: standard}}, published: null}
+    claims:
+      - {text: Softmax starts well, metric: accuracy, rows: [softmax], against: [], epoch: 2}
+      - {text: Softmax ends well, metric: accuracy, rows: [softmax], against: [], epoch: 6}
+  tail:
+    title: By shots
+    experiment: images_lt
+    seeds: [1]
+    repeat: make images_lt
+    baseline: {name: softmax}
+    columns: [{split: test, metrics: {accuracy: All, few_accuracy: Few}, epochs: [], printed: false}]
+    compared: accuracy
+    published: null
+    rows: {softmax: {select: {name: softmax}, published: null}}
+    claims: []
+figures: {published: figure, panels: []}
+"""
+SHORT_PUBLISHED = """
+final_of_paper:
+  softmax: {accuracy: 0.500}
+  sparsemax: {accuracy: 0.430, difference: -7.0}
+dynamics_of_paper:
+  softmax: {accuracy: {2: 0.300, 6: 0.500}, train_accuracy: {6: 0.9}}
+"""
+
+
+def image_record(name, seed, epochs, accuracy, augmentation="none"):
+    """Its accuracy is `accuracy` at the last of `epochs`, and less before."""
+    settings = {"augmentation": augmentation}
+    return make_record(name, seed, "images", {"accuracy": accuracy}, {"accuracy": 0.9}, epochs=epochs, data=settings)
+
+
+def image_records(epochs):
+    """Softmax reaches `epochs`, sparsemax four; the paper's table is of epoch six."""
+    for seed in (1, 2):
+        yield image_record("softmax", seed, epochs, 0.5 + 0.002 * seed)
+        yield image_record("softmax", seed, epochs, 0.6, augmentation="standard")
+        yield image_record("sparsemax", seed, 4, 0.45)
+
+
+@pytest.fixture
+def short_results(tmp_path):
+    """A results folder of runs that end after four of six epochs, and a long tail."""
+    (tmp_path / "published").mkdir()
+    (tmp_path / "tables.yaml").write_text(SHORT, "utf-8")
+    (tmp_path / "published" / "paper.yaml").write_text(SHORT_PUBLISHED, "utf-8")
+    keep_records(tmp_path, list(image_records(epochs=4)), "images")
+    facts = {
+        "shot_rule": "many > 100, few < 20 training examples",
+        "many_classes": 3,
+        "few_classes": 7,
+        "largest_class": 500,
+        "smallest_class": 5,
+    }
+    tail = make_record("softmax", 1, "images_lt", {"accuracy": 0.4, "few_accuracy": 0.1}, facts=facts)
+    keep_records(tmp_path, [tail], "images_lt")
+    return tmp_path
+
+
+def cells_of(results, name):
+    """Cells of a Markdown table by row and column."""
+    lines = [row.split("|")[1:-1] for row in (results / f"tables/{name}.md").read_text("utf-8").splitlines()]
+    header, _, *rows = [[cell.strip() for cell in row] for row in lines if row]
+    return {row[0]: dict(zip(header, row, strict=True)) for row in rows}
+
+
+def test_short_runs_are_shown_with_their_own_epoch_beside_the_papers(short_results):
+    rebuild(short_results)
+    table = pd.read_csv(short_results / "tables" / "final.csv")
+    published = line(table, row="softmax", source="published", kind="level")
+    assert (published["epoch"], published["mean"]) == (6, 0.5)
+    ours = line(table, row="softmax", source="ours", kind="level")
+    assert (ours["epoch"], ours["mean"]) == (4, pytest.approx(0.503))
+
+    row = cells_of(short_results, "final")["sparsemax"]
+    assert row["published, epoch 6 accuracy"] == "0.430"
+    assert row["published, epoch 6 accuracy − softmax points"] == "−7.0"
+    assert row["ours, test accuracy"] == "0.450 ± 0.000"
+    assert row["epoch of ours"] == "4"
+    assert row["ours, test: accuracy − softmax points [95%]"] == "−5.30 [−5.40, −5.20]"
+    text = (short_results / "tables" / "final.md").read_text("utf-8")
+    assert "numbers are of epoch 6; ours are of epoch 4, the last that all runs have reached" in text
+
+
+def test_rows_are_compared_at_one_epoch_however_long_their_runs_are(short_results):
+    keep_records(short_results, list(image_records(epochs=5)), "images")
+    rebuild(short_results)
+    table = pd.read_csv(short_results / "tables" / "final.csv")
+    ours = table[(table["source"] == "ours") & (table["kind"] == "level")].set_index("row")
+    assert ours["epoch"].tolist() == [4, 4]
+    # 0.1 / 4 − 0.1 / 5 below the last epoch's.
+    assert ours.loc["softmax", "mean"] == pytest.approx(0.503 - 0.005)
+
+
+def test_an_epoch_that_no_run_has_reached_is_never_filled_from_another(short_results):
+    rebuild(short_results)
+    row = cells_of(short_results, "dynamics")["softmax"]
+    assert row["published accuracy, epoch 6"] == "0.500"
+    assert row["published, train accuracy, epoch 6"] == "0.900"
+    assert row["ours, test accuracy, epoch 2"] == "0.478 ± 0.001"
+    assert row["ours, test accuracy, epoch 6"] == row["ours, train accuracy, epoch 6"] == "not reached"
+    assert "ours, test: accuracy − softmax" not in row
+    table = pd.read_csv(short_results / "tables" / "dynamics.csv")
+    ours = table[(table["row"] == "softmax") & (table["source"] == "ours") & (table["epoch"] == 6)]
+    assert ours["mean"].isna().all()
+    assert ours["seeds"].tolist() == [0, 0]
+
+
+def test_verdicts_wait_for_the_papers_epoch(short_results):
+    def decided():
+        rebuild(short_results)
+        return pd.read_csv(short_results / "tables" / "verdicts.csv").set_index("claim")["test_verdict"].to_dict()
+
+    assert decided() == {
+        "Softmax is accurate": "not reached",
+        "Sparsemax is worse": "not reached",
+        "Softmax starts well": "does not reproduce",
+        "Softmax ends well": "not reached",
+    }
+    assert "**not reached**" in (short_results / "tables" / "verdicts.md").read_text("utf-8")
+
+    keep_records(short_results, list(image_records(epochs=6)), "images")
+    verdicts = decided()
+    assert verdicts["Softmax is accurate"] == verdicts["Softmax ends well"] == "does not reproduce"
+    assert verdicts["Sparsemax is worse"] == "not reached"  # its own runs have four epochs still
+
+
+def test_one_seed_that_has_reached_the_epoch_stays_undecided(short_results):
+    records = [image_record("softmax", 1, 6, 0.5), image_record("sparsemax", 1, 6, 0.43)]
+    keep_records(short_results, records, "images")
+    rebuild(short_results, allow_missing_seeds=True)
+    verdicts = pd.read_csv(short_results / "tables" / "verdicts.csv")
+    assert set(verdicts["test_verdict"]) == {"undecided"}
+    final = cells_of(short_results, "final")["softmax"]
+    assert (final["ours, test accuracy"], final["epoch of ours"]) == ("0.500", "6")
+
+
+def test_settings_beside_the_activation_pick_rows_too(short_results):
+    rebuild(short_results)
+    rows = cells_of(short_results, "dynamics")
+    assert rows["softmax (standard augmentation)"]["ours, test accuracy, epoch 2"] == "0.575 ± 0.000"
+    declaration = SHORT.replace("where: {data: {augmentation: none}}", "where: {}", 1)
+    (short_results / "tables.yaml").write_text(declaration, "utf-8")
+    with pytest.raises(TableError, match="several configurations"):
+        rebuild(short_results)
+
+
+def test_a_long_tail_has_its_groups_and_says_how_they_were_made(short_results):
+    rebuild(short_results)
+    row = cells_of(short_results, "tail")["softmax"]
+    assert (row["ours, test All"], row["ours, test Few"]) == ("0.400", "0.100")
+    assert not any(column.startswith("published") for column in row)
+    text = (short_results / "tables" / "tail.md").read_text("utf-8")
+    assert "many > 100, few < 20 training examples; 3 many, 7 few" in text
+    assert "largest class has 500 training examples, the smallest 5" in text
+    assert "Seed 1 alone" in text
+
+
+def test_a_metric_that_was_not_measured_is_named_with_its_run(short_results):
+    keep_records(short_results, [make_record("softmax", 1, "images_lt")], "images_lt")
+    with pytest.raises(RecordError, match=r"images_lt: the run .*seed=1 did not measure 'few_accuracy' on test"):
+        rebuild(short_results)
+
+
+def test_tables_without_records_are_left_out_and_said_so(short_results, capsys):
+    main(["--results", str(short_results)])
+    assert "left out" not in capsys.readouterr().out
+    kept = (short_results / "tables" / "tail.md").read_bytes()
+    (short_results / "records" / "images_lt.jsonl").unlink()
+    main(["--results", str(short_results)])
+    *files, notice = capsys.readouterr().out.splitlines()
+    assert not any("tail" in file for file in files)
+    assert notice.startswith("left out: tail: ")
+    assert "python -m reporting.records --experiment images_lt" in notice
+    assert "still holds tail, with no records behind" in notice
+    assert (short_results / "tables" / "tail.md").read_bytes() == kept
+
+
+def test_experiments_may_be_of_different_code_but_runs_of_one_may_not(short_results):
+    tail = make_record("softmax", 1, "images_lt", {"few_accuracy": 0.1})
+    tail["code"]["digest"] = "0ther"
+    keep_records(short_results, [tail], "images_lt")
+    rebuild(short_results)
+    records = list(image_records(epochs=4))
+    records[2]["code"]["digest"] = "0ther"
+    keep_records(short_results, records, "images")
+    with pytest.raises(TableError, match="different code"):
+        rebuild(short_results)
+
+
 # What is refused
 
 
@@ -329,6 +560,10 @@ def test_missing_records_name_the_command_that_makes_them(results):
         ("rows: [learned], against: [softmax]", "rows: [learnt], against: []", "no row 'learnt'"),
         ("metric: sparsity, rows", "metric: density, rows", "no metric 'density'"),
         ("compared: accuracy", "compared: brier", "compared: there is no metric 'brier'"),
+        ("split: train", "split: validation", "there is no split 'validation'; there are ['test', 'train']"),
+        ("rows: [learned], against: [softmax]}", "rows: [learned], against: [], epoch: 9}", "no epoch 9"),
+        ("epochs: [], printed: true", "epochs: [3], printed: true", "claim 'SharMiX wins' of small: there is no epoch"),
+        ("panels: []", "panels: [{title: A, runs: large, paths: small, regime: null}]", "no table 'large'"),
         ("published: sharmix}", "published: sharmax}", "no row 'sharmax'"),
         ("published: sharmix}", "published: null}", "'learned' has no published numbers"),
         ("published: table_of_paper", "published: table_9", "no table 'table_9'"),
@@ -373,7 +608,9 @@ def test_the_projects_tables_are_complete_and_built_without_torch(tmp_path):
     command = [sys.executable, "-W", "error", "-c", code, "--results", str(tmp_path)]
     done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 8
+    files, notices = done.stdout.splitlines()[:8], done.stdout.splitlines()[8:]
+    assert all(Path(file).is_file() for file in files)
+    assert [notice.split(":")[1].strip() for notice in notices] == ["table2, table4, table5", "cifar100_lt"]
 
     main_table, grid = (pd.read_csv(tmp_path / f"tables/{name}.csv") for name in ("table1", "table3"))
     assert main_table["row"].nunique() == 9
@@ -385,12 +622,27 @@ def test_the_projects_tables_are_complete_and_built_without_torch(tmp_path):
     assert dense["test_verdict"] == "reproduces"
 
 
-def test_every_published_row_of_the_two_tables_is_shown():
+def test_every_published_row_of_the_tables_is_shown():
     declared = yaml.safe_load((RESULTS / "tables.yaml").read_text("utf-8"))["tables"]
     printed = yaml.safe_load((RESULTS / "published" / "sharmix.yaml").read_text("utf-8"))
-    for table in declared.values():
+    published = {name: table for name, table in declared.items() if table["published"]}
+    assert set(published) == {"table1", "table2", "table3", "table4", "table5"}
+    for table in published.values():
         shown = {row["published"] for row in table["rows"].values()} - {None}
         assert shown == set(printed[table["published"]])
+
+
+def test_the_published_numbers_of_the_images_agree_between_tables():
+    printed = yaml.safe_load((RESULTS / "published" / "sharmix.yaml").read_text("utf-8"))
+    final, dynamics, trade_off = (
+        printed[name] for name in ("table2_cifar100_epoch50", "table4_cifar100_dynamics", "table5_cifar100_tradeoff")
+    )
+    for row, numbers in trade_off.items():
+        again = final["sharmix_fixed_1.25_1.50" if row == "sharmix_fixed" else row]
+        at_50 = {metric: dynamics[row][metric][50] for metric in again}
+        assert {metric: numbers[metric] for metric in again} == again == at_50
+        points = 100 * (numbers["accuracy"] - trade_off["softmax"]["accuracy"])
+        assert numbers.get("difference", 0.0) == pytest.approx(points)
 
 
 def test_the_command_reports_an_error_in_one_message(results, capsys):

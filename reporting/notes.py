@@ -1,0 +1,94 @@
+"""What a reader needs to trust a table and to repeat it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from reporting.declaration import Declaration, Table
+from reporting.records import Record
+from reporting.selection import Selection, describe_code, final_epoch
+from reporting.statistics import last_epoch
+
+GROUPS = ("many", "medium", "few")
+
+
+def table_notes(declaration: Declaration, table: Table, selection: Selection) -> list[str]:
+    """The notes under a table.
+
+    Args:
+        declaration: how intervals are drawn.
+        table: the table.
+        selection: its runs.
+
+    Returns:
+        Which runs are missing; how means, deviations and intervals were computed; of which epochs the numbers are; how
+        long-tailed data were grouped; code, hardware and software; the command that repeats the table.
+    """
+    records = list(selection.records())
+    hardware = (record["environment"]["hardware"] for record in records)
+    software = ({"python": record["environment"]["python"]} | record["environment"]["packages"] for record in records)
+    return [
+        *([f"Missing runs: {'; '.join(selection.missing)}."] if selection.missing else []),
+        _statistics(declaration, table),
+        *_epochs(table, selection, records),
+        *_data(table, records),
+        f"Code: {_distinct(map(describe_code, records))}.",
+        f"Hardware: {_distinct(map(_pairs, hardware))}.",
+        f"Software: {_distinct(map(_pairs, software))}.",
+        f"Repeat: {table.repeat}",
+    ]
+
+
+def _statistics(declaration: Declaration, table: Table) -> str:
+    if len(table.seeds) == 1:
+        return f"Seed {table.seeds[0]} alone: no deviation, no interval, and nothing is decided."
+    mean = f"Mean ± standard deviation over seeds {', '.join(map(str, table.seeds))}"
+    if table.compared is None:
+        return f"{mean}."
+    return (
+        f"{mean}; the difference "
+        f"is paired by seed, with its percentile bootstrap interval "
+        f"({declaration.bootstrap.confidence:.0%}, {declaration.bootstrap.resamples} resamples), which "
+        "is narrower than its name says where seeds are few."
+    )
+
+
+def _epochs(table: Table, selection: Selection, records: list[Record]) -> list[str]:
+    notes = []
+    if (shown := final_epoch(table, selection)) is not None and shown != table.epoch:
+        whole = "published numbers are of" if table.published else "experiment ends with"
+        notes.append(
+            f"The {whole} epoch {table.epoch}; ours are of epoch {shown}, the last that all runs have reached."
+        )
+    if table.epoch is not None or any(columns.epochs for columns in table.columns):
+        notes.append(f"Epochs trained: {_distinct(str(last_epoch(record)) for record in records)}.")
+    if any(record["config"].get("trainer", {}).get("train_metrics") == "running" for record in records):
+        notes.append("The training split is measured while an epoch trains, each batch before its step.")
+    return notes
+
+
+def _data(table: Table, records: list[Record]) -> list[str]:
+    notes = [f"Runs with {_flat(table.where)}, where no row says otherwise."] if table.where else []
+    return [*notes, *sorted({_shots(record["data"]) for record in records if "shot_rule" in record["data"]})]
+
+
+def _flat(where: dict[str, Any], prefix: str = "") -> str:
+    return ", ".join(
+        _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else f"{prefix}{key}={value}"
+        for key, value in where.items()
+    )
+
+
+def _shots(data: dict[str, Any]) -> str:
+    counts = ", ".join(f"{data[f'{group}_classes']} {group}" for group in GROUPS if f"{group}_classes" in data)
+    return (
+        f"Groups of classes: {data['shot_rule']}; {counts}. "
+        f"The largest class has {data['largest_class']} training examples, the smallest {data['smallest_class']}."
+    )
+
+
+def _pairs(facts: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in facts.items() if value is not None)
+
+
+def _distinct(texts: Iterable[str]) -> str:
+    return "; ".join(sorted(set(texts)))

@@ -1,0 +1,60 @@
+"""The plane of the two orders (q, r): which entropies lie where, and the paths that learned orders take."""
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from reporting.groups import Group
+from reporting.palette import OBJECTIVES, look
+
+LOW, HIGH = 0.93, 2.07
+GREY = "0.35"
+
+
+def draw_plane(axes: Axes) -> None:
+    """Draw the families that Sharma–Mittal entropy holds, and where it is not concave.
+
+    Tsallis' entropy lies on r = q, Rényi's on r = 1, the Gaussian one on q = 1 and Shannon's at (1, 1), where the map
+    is softmax; at (2, 2) it is sparsemax. The entropy is not concave for r < 2 − 1/q, q > 1, which is shaded.
+
+    Args:
+        axes: where to draw.
+    """
+    q = np.linspace(1, HIGH, 101)
+    boundary = 2 - 1 / q
+    axes.fill_between(q, LOW, boundary, facecolor="0.94", edgecolor="0.8", hatch="///", linewidth=0)
+    axes.plot(q, boundary, color=GREY, linewidth=1, linestyle="--")
+    axes.plot([LOW, HIGH], [LOW, HIGH], color=GREY, linewidth=1)
+    axes.axhline(1, color=GREY, linewidth=1, linestyle="-.")
+    axes.axvline(1, color=GREY, linewidth=1, linestyle=":")
+    for name, place in {"softmax": (1.0, 1.0), "sparsemax": (2.0, 2.0)}.items():
+        axes.plot(*place, color=look(name).colour, marker=look(name).marker, markeredgecolor="black", markersize=8)
+    _name(axes, 1.03, 0.945, "Shannon (1, 1): softmax", ha="left")
+    _name(axes, 1.97, 1.97, "sparsemax (2, 2)", ha="right")
+    _name(axes, 1.045, 1.065, "Tsallis: α-entmax", ha="left", rotation=45)
+    _name(axes, 2.05, 1.005, "Rényi", ha="right")
+    _name(axes, 0.995, 1.65, "Gaussian", ha="right", rotation=90)
+    _name(axes, 1.45, 1.08, "not concave: r < 2 − 1/q", ha="left")
+    axes.set(xlim=(LOW, HIGH), ylim=(LOW, HIGH), xlabel="q", ylabel="r", aspect="equal")
+
+
+def draw_paths(axes: Axes, groups: list[Group]) -> None:
+    """Draw the path of each learned run: a ring where it starts, the activation's marker where it ends.
+
+    The objective that the orders were learned by has a line of its own.
+
+    Args:
+        axes: where to draw.
+        groups: the runs; those that learn no order are left out.
+    """
+    for group in groups:
+        activation = group.activation()
+        objective, line = OBJECTIVES[activation.get("objective") or "fenchel_young"]
+        own = look(activation["name"])
+        for path in group.paths():
+            axes.plot(path["q"], path["r"], color=own.colour, linestyle=line, label=f"{own.label}: {objective}")
+            axes.plot(*path.iloc[0], color=own.colour, marker="o", markersize=6, fillstyle="none", linestyle="none")
+            axes.plot(*path.iloc[-1], color=own.colour, marker=own.marker, markeredgecolor="black", linestyle="none")
+
+
+def _name(axes: Axes, q: float, r: float, text: str, ha: str, rotation: float = 0) -> None:
+    axes.text(q, r, text, ha=ha, va="bottom", rotation=rotation, rotation_mode="anchor", fontsize=7.5, color="0.2")
