@@ -5,14 +5,16 @@ BIN := $(VENV)/bin
 DATA ?= $(wildcard ../shared/data)
 RESULTS := results
 SEEDS := 21,42,63,1812,9998
+EPOCHS := 50
 SWEEP := $(BIN)/python run.py -m hydra/launcher=joblib progress=false seed=$(SEEDS)
+FROM := $(if $(DATA),paths.data=$(DATA))
 GRID := activation.q=1.25,1.5,1.75 activation.r=1.25,1.5,1.75
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test airline tables accuracy lint format clean
+.PHONY: help setup demo test airline cifar100 cifar100_lt speed tables figures accuracy lint format clean
 
 help:  ## list what can be made
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9_]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 	@echo "DATA=FOLDER names the data sets' folder (default: ../shared/data where it is there, else the public hubs)."
 
 setup: $(VENV)/installed  ## a virtual environment with the pinned packages
@@ -23,21 +25,38 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[experiments,development]'
 	touch $@
 
-demo: setup  ## four activations on scikit-learn's digits, five seeds each: a table and a figure, in about two minutes
-	$(SWEEP) experiment=digits activation=softmax,sparsemax,entmax,sharmix_learned
-	$(BIN)/python -m reporting.summary --experiment digits --outputs outputs
+demo: setup  ## four activations, five seeds, balanced and long-tailed digits: tables and a figure in about two minutes
+	$(SWEEP) experiment=digits,digits_lt activation=softmax,sparsemax,entmax,sharmix_learned
+	$(BIN)/python -m reporting.summary --experiment digits digits_lt --outputs outputs
 
 test: setup  ## all tests
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 airline: setup  ## all 115 runs behind Tables 1 and 3, their records, and the tables; finished runs are not repeated
-	$(SWEEP) experiment=airline $(if $(DATA),paths.data=$(DATA)) activation=softmax,sparsemax,entmax,entmax_learned,alpha_relu
-	$(SWEEP) experiment=airline $(if $(DATA),paths.data=$(DATA)) activation=sharmix_fixed,sharmix_learned $(GRID)
+	$(SWEEP) experiment=airline $(FROM) activation=softmax,sparsemax,entmax,entmax_learned,alpha_relu
+	$(SWEEP) experiment=airline $(FROM) activation=sharmix_fixed,sharmix_learned $(GRID)
 	$(BIN)/python -m reporting.records --experiment airline --outputs outputs --results $(RESULTS)
 	$(MAKE) tables
 
-tables: setup  ## Tables 1 and 3 from the committed records alone; ALLOW=--allow-missing-seeds or --allow-mixed-code relaxes them
+cifar100: setup  ## the runs behind Tables 2, 4 and 5 and their records; SEEDS=21 EPOCHS=10 is what two cores do in hours
+	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=softmax,sparsemax,entmax,sharmix_fixed,sharmix_learned
+	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=sharmix_learned activation.objective=brier,log
+	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+
+cifar100_lt: setup  ## the same on the long-tailed CIFAR-100
+	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=softmax,sparsemax,entmax,sharmix_fixed,sharmix_learned
+	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=sharmix_learned activation.objective=brier,log
+	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+
+tables: setup  ## all tables from the committed records; ALLOW=--allow-missing-seeds or --allow-mixed-code relaxes them
 	$(BIN)/python -m reporting.tables --results $(RESULTS) $(ALLOW)
+
+figures: setup  ## all figures from the committed records; ALLOW as for tables
+	$(BIN)/python -m reporting.figures --results $(RESULTS) $(ALLOW)
+
+speed: setup  ## a training step beside a bare PyTorch loop, and the image loader beside plain Pillow
+	$(BIN)/python -m benchmarks.training_step
+	$(BIN)/python -m benchmarks.image_loader $(if $(DATA),--data $(DATA))
 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package
 	$(BIN)/python -m tests.accuracy

@@ -1,0 +1,138 @@
+"""How fast photographs are read: ours beside a bare loop of Pillow and the same transform, here and in a worker.
+
+python -m benchmarks.image_loader --data ../shared/data
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+import torch
+from hydra import compose, initialize_config_dir
+from PIL import Image
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torchvision.transforms.v2.functional import pil_to_tensor
+
+from experiments.batches import loader
+from experiments.configuration import register, typed
+from experiments.dataset import Batch, Draw, Examples
+from experiments.errors import UserError
+from experiments.image_files import EncodedImages, Photographs, Transform
+from experiments.imagenet import load_imagenet
+from experiments.randomness import sample_seeds
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+SEED = 0
+BATCH_SIZE = 50
+GOAL = 0.9  # of the bare loop's speed
+BARE_LOOP = "bare loop"
+Measured = dict[tuple[str, str], list[float]]
+
+
+@dataclass(frozen=True)
+class BareLoop:
+    """Examples as one would write them down first: no image has a seed of its own, and none may be broken."""
+
+    images: EncodedImages
+    targets: Tensor
+    transform: Transform
+
+    def read(self, indices: Sequence[int], seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
+        files = [Path(self.images.place, self.images.name(index)) for index in indices]
+        pixels = [self.transform(pil_to_tensor(Image.open(file).convert("RGB"))) for file in files]
+        return torch.stack(pixels), self.targets[indices], []
+
+
+def measure(sides: dict[str, Photographs], count: int, repetitions: int) -> Measured:
+    """Images per second of each side and way of reading, a number a repetition; the ways take turns.
+
+    Args:
+        sides: what is read, by its name.
+        count: images a pass, spread over all.
+        repetitions: passes that count, after one that does not.
+    """
+    ways: dict[tuple[str, str], DataLoader[Batch]] = {}
+    for side, ours in sides.items():
+        size = len(ours.targets)
+        chosen = np.linspace(0, size - 1, min(count, size), dtype=int).tolist()
+        draws = [_draw(chosen[start : start + BATCH_SIZE]) for start in range(0, len(chosen), BATCH_SIZE)]
+        readers: dict[str, Examples] = {BARE_LOOP: BareLoop(ours.images, ours.targets, ours.transform), "ours": ours}
+        for place, workers in (("", 0), (", 1 worker", 1)):
+            for reader, examples in readers.items():
+                ways[side, f"{reader}{place}"] = loader(examples, draws, workers, pin_memory=False)
+    measured: Measured = {way: [] for way in ways}
+    for repetition in track(range(repetitions + 1), "reading", transient=True):
+        for way, batches in ways.items():
+            speed = _images_per_second(batches)
+            if repetition:
+                measured[way].append(speed)
+    return measured
+
+
+def _draw(indices: Sequence[int]) -> Draw:
+    return Draw(indices, sample_seeds(SEED, 0, indices), 1.0)
+
+
+def show(measured: Measured, console: Console) -> None:
+    """Print medians, and each way's speed as a share of the bare loop's."""
+    table = Table("transform", "way", "images / s / core", "of the bare loop", title="Reading photographs")
+    medians = {way: statistics.median(speeds) for way, speeds in measured.items()}
+    for (side, way), speed in medians.items():
+        share = speed / medians[side, BARE_LOOP]
+        table.add_row(side, way, f"{speed:.0f}", f"[{'green' if share >= GOAL else 'red'}]{share:.2f}")
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder that holds the data sets")
+    parser.add_argument("--folder", default="imagenet_sample", help="of the photographs, below it")
+    parser.add_argument("--test-folder", default="train", help="of the test side, below that")
+    parser.add_argument("--images", type=int, default=500, help="a pass")
+    parser.add_argument("--repetitions", type=int, default=5, help="passes of which the median is shown")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        settings = typed(compose("config", overrides=["experiment=imagenet_balanced"])).data
+    settings.folder, settings.test_folder = arguments.folder, arguments.test_folder
+    try:
+        data = load_imagenet(settings, arguments.data)
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    before = _memory_mib()
+    measured = measure({"training": data.train, "measuring": data.test}, arguments.images, arguments.repetitions)
+    console = Console()
+    show(measured, console)
+    console.print("Seconds are the processor's, of this process and its worker together.")
+    console.print(f"Memory of this process: {before:.0f} MiB before all passes, {_memory_mib():.0f} MiB after.")
+
+
+def _images_per_second(batches: DataLoader[Batch]) -> float:
+    """Images over seconds of one processor core, this process's and its workers' together."""
+    since = _processor_seconds()
+    count = sum(len(batch.targets) for batch in batches)
+    return count / (_processor_seconds() - since)
+
+
+def _processor_seconds() -> float:
+    times = [process.cpu_times() for process in psutil.Process().children()]
+    return time.process_time() + sum(spent.user + spent.system for spent in times)
+
+
+def _memory_mib() -> float:
+    return psutil.Process().memory_info().rss / 2**20
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Time of a training step beside a bare PyTorch loop with the same network and batch.
+
+python -m benchmarks.training_step
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from hydra import compose, initialize_config_dir
+from lightning.fabric import Fabric
+from rich.console import Console
+from rich.table import Table
+from torch.nn.functional import cross_entropy
+
+from experiments.batches import Division, TrainingDraws, loader
+from experiments.configuration import RunSettings, register, typed
+from experiments.dataset import ClassificationData, InMemory
+from experiments.fitting import build_fabric, moved, progress_bars, train_epoch
+from experiments.identity import ROOT
+from experiments.models import build_model
+from experiments.training import build_activation, build_classifier
+from experiments.unreadable import Unreadable
+
+GOALS = {"cifar100": 1.10, "airline": 1.5}
+STEPS = {"cifar100": 12, "airline": 400}  # in a block; the two loops take turns, block by block
+
+
+def settings_of(experiment: str) -> RunSettings:
+    """The settings of an experiment with softmax, as run.py composes them."""
+    register()
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        overrides = [f"experiment={experiment}", "progress=false", f"trainer.steps_per_epoch={STEPS[experiment]}"]
+        return typed(compose("config", overrides=overrides))
+
+
+def synthetic_data(experiment: str, examples: int) -> ClassificationData:
+    """Random inputs of an experiment's shapes, on both sides."""
+    generator = torch.Generator().manual_seed(0)
+    if experiment == "airline":
+        classes, facts = 3, {"vocabulary_size": 4498}
+        inputs = torch.randint(1, 4498, (examples, 20), generator=generator)
+    else:
+        classes, facts = 100, {}
+        inputs = torch.randint(256, (examples, 3, 32, 32), dtype=torch.uint8, generator=generator)
+    side = InMemory(inputs, torch.randint(classes, (examples,), generator=generator))
+    return ClassificationData(side, side, tuple(map(str, range(classes))), "synthetic", facts)
+
+
+def bare_loop(settings: RunSettings, data: ClassificationData) -> Callable[[], None]:
+    """A block of steps on one fixed batch: forward, cross-entropy, backward, clipping, Adam."""
+    model = build_model(settings.model, data)
+    if settings.trainer.channels_last:
+        model.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.Adam(model.parameters(), lr=settings.optimizer.learning_rate, fused=True)
+    inputs, targets, _ = data.train.read(range(settings.trainer.batch_size), torch.zeros(0))
+
+    def block() -> None:
+        for _ in range(settings.trainer.steps_per_epoch):
+            optimizer.zero_grad()
+            cross_entropy(model(inputs), targets).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), settings.trainer.gradient_clip)
+            optimizer.step()
+
+    return block
+
+
+def our_loop(settings: RunSettings, data: ClassificationData, fabric: Fabric) -> Callable[[], None]:
+    """A block of steps as a run takes them: drawing, reading, training, counting."""
+    trainer = settings.trainer
+    classifier = build_classifier(settings, data, build_activation(settings.activation))
+    module, optimizer = fabric.setup(classifier, classifier.configure_optimizers())
+    targets = data.train.targets.numpy()
+    draws = TrainingDraws(targets, trainer.sampler, trainer.batch_size, 0, 1, trainer.steps_per_epoch, Division())
+    batches = loader(data.train, draws, workers=0, pin_memory=False)
+
+    def block() -> None:
+        with progress_bars(settings) as progress:
+            train_epoch(fabric, module, optimizer, moved(fabric, batches, Unreadable(0, 0), progress, ""), trainer)
+
+    return block
+
+
+def seconds_per_step(block: Callable[[], None], steps: int) -> float:
+    start = time.perf_counter()
+    block()
+    return (time.perf_counter() - start) / steps
+
+
+def measure(experiment: str, rounds: int) -> tuple[list[float], list[float]]:
+    """Seconds a step of the bare loop and of ours, one pair a round."""
+    settings = settings_of(experiment)
+    steps = settings.trainer.steps_per_epoch
+    torch.set_num_threads(settings.trainer.threads)
+    data = synthetic_data(experiment, steps * settings.trainer.batch_size)
+    blocks = bare_loop(settings, data), our_loop(settings, data, build_fabric(settings.trainer))
+    for block in blocks:
+        block()  # the first block allocates
+    pairs = [tuple(seconds_per_step(block, steps) for block in blocks) for _ in range(rounds)]
+    bare, ours = zip(*pairs, strict=True)
+    return list(bare), list(ours)
+
+
+def main() -> None:
+    """Command line: print both times, their ratio and its goal."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training_step", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9, help="blocks of each loop, in turn")
+    rounds = parser.parse_args().rounds
+    table = Table(title=f"milliseconds a training step, softmax: medians of {rounds} blocks in turn")
+    for column in ("experiment", "bare loop", "ours", "ratio (lowest–highest)", "goal"):
+        table.add_column(column, justify="left" if column == "experiment" else "right")
+    for experiment, goal in GOALS.items():
+        bare, ours = measure(experiment, rounds)
+        ratios = sorted(our / other for our, other in zip(ours, bare, strict=True))
+        table.add_row(
+            experiment,
+            f"{1e3 * statistics.median(bare):.3f}",
+            f"{1e3 * statistics.median(ours):.3f}",
+            f"{statistics.median(ratios):.3f} ({ratios[0]:.3f}–{ratios[-1]:.3f})",
+            f"≤ {goal:.2f}",
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
