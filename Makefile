@@ -11,10 +11,10 @@ FROM := $(if $(DATA),paths.data=$(DATA))
 GRID := activation.q=1.25,1.5,1.75 activation.r=1.25,1.5,1.75
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test airline cifar100 cifar100_lt speed tables figures accuracy lint format clean
+.PHONY: help setup demo test airline cifar100 cifar100_lt cifar100_augmented speed tables figures accuracy lint format clean
 
 help:  ## list what can be made
-	@grep -hE '^[a-z0-9_]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9_]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 	@echo "DATA=FOLDER names the data sets' folder (default: ../shared/data where it is there, else the public hubs)."
 
 setup: $(VENV)/installed  ## a virtual environment with the pinned packages
@@ -46,6 +46,10 @@ cifar100: setup  ## the runs behind Tables 2, 4 and 5 and their records; SEEDS=2
 cifar100_lt: setup  ## the same on the long-tailed CIFAR-100
 	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=softmax,sparsemax,entmax,sharmix_fixed,sharmix_learned
 	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=sharmix_learned activation.objective=brier,log
+	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+
+cifar100_augmented: setup  ## softmax on CIFAR-100 with random crops and mirror images
+	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=softmax
 	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
 
 tables: setup  ## all tables from the committed records; ALLOW=--allow-missing-seeds or --allow-mixed-code relaxes them

@@ -11,9 +11,9 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from reporting.palette import label
-from reporting.statistics import Bootstrap
+from reporting.statistics import ORDERS, Bootstrap
 
-SPLITS = ("train", "test")
+SPLITS = ("train", "test", ORDERS)
 
 
 class TableError(ValueError):
@@ -46,7 +46,7 @@ class Columns:
     """Columns of a table that belong together: one for each metric and epoch.
 
     Attributes:
-        split: "train" or "test".
+        split: "train", "test", or "orders" for the learned (q, r).
         metrics: metrics shown, their names in the records and in the table.
         epochs: the epochs shown; empty for the last alone.
         printed: whether the paper prints them.

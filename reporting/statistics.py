@@ -10,6 +10,7 @@ from scipy import stats
 
 from reporting.records import Record, RecordError
 
+ORDERS = "orders"  # in place of a split: the learned (q, r), which belong to none
 POINTS = 100  # percentage points in 1
 
 
@@ -82,7 +83,7 @@ def metric_by_seed(runs: Mapping[int, Record], split: str, metric: str, epoch: i
 
     Args:
         runs: record of each seed.
-        split: "train" or "test".
+        split: "train", "test", or "orders", of which the learned orders are.
         metric: name of the metric in the records.
         epoch: the epoch after which it was measured; None for each run's last.
 
@@ -111,11 +112,12 @@ def last_epoch(record: Record) -> int:
 
 
 def _measured(record: Record, split: str, epoch: int | None) -> dict[str, float] | None:
-    if epoch is None:
-        return record["metrics"][split]  # type: ignore[no-any-return]
+    wanted = last_epoch(record) if epoch is None else epoch
+    prefix = "" if split == ORDERS else split
     for row in record["curves"]:
-        if row["epoch"] == epoch:
-            return {name.partition("/")[2]: value for name, value in row.items() if name.startswith(f"{split}/")}
+        if row["epoch"] == wanted:
+            named = ((name.rpartition("/"), value) for name, value in row.items())
+            return {name: value for (found, _, name), value in named if found == prefix}
     return None
 
 

@@ -291,6 +291,19 @@ tables:
     claims: []
 figures: {published: figure, panels: []}
 """
+ORDERS = """
+  orders:
+    title: Learned orders
+    experiment: learning
+    seeds: [1]
+    repeat: make learning
+    baseline: {name: sharmix_learned}
+    columns: [{split: orders, metrics: {q: q, r: r}, epochs: [1, 3, 9], printed: false}]
+    compared: null
+    published: null
+    rows: {learned: {select: {name: sharmix_learned}, published: null}}
+    claims: []
+"""
 SHORT_PUBLISHED = """
 final_of_paper:
   softmax: {accuracy: 0.500}
@@ -432,6 +445,22 @@ def test_a_long_tail_has_its_groups_and_says_how_they_were_made(short_results):
     assert "Seed 1 alone" in text
 
 
+def test_learned_orders_are_shown_by_epoch(short_results):
+    (short_results / "tables.yaml").write_text(SHORT.replace("figures:", f"{ORDERS}figures:"), "utf-8")
+    keep_records(short_results, [make_record("sharmix_learned", 1, "learning", q=1.25, r=1.5)], "learning")
+    rebuild(short_results)
+    (cells,) = cells_of(short_results, "orders").values()
+    shown = {column: cell for column, cell in cells.items() if column.startswith("ours")}
+    assert shown == {
+        "ours, orders q, epoch 1": "1.260",
+        "ours, orders q, epoch 3": "1.280",
+        "ours, orders q, epoch 9": "not reached",
+        "ours, orders r, epoch 1": "1.510",
+        "ours, orders r, epoch 3": "1.530",
+        "ours, orders r, epoch 9": "not reached",
+    }
+
+
 def test_a_metric_that_was_not_measured_is_named_with_its_run(short_results):
     keep_records(short_results, [make_record("softmax", 1, "images_lt")], "images_lt")
     with pytest.raises(RecordError, match=r"images_lt: the run .*seed=1 did not measure 'few_accuracy' on test"):
@@ -560,7 +589,7 @@ def test_missing_records_name_the_command_that_makes_them(results):
         ("rows: [learned], against: [softmax]", "rows: [learnt], against: []", "no row 'learnt'"),
         ("metric: sparsity, rows", "metric: density, rows", "no metric 'density'"),
         ("compared: accuracy", "compared: brier", "compared: there is no metric 'brier'"),
-        ("split: train", "split: validation", "there is no split 'validation'; there are ['test', 'train']"),
+        ("split: train", "split: validation", "there is no split 'validation'; there are ['orders', 'test', 'train']"),
         ("rows: [learned], against: [softmax]}", "rows: [learned], against: [], epoch: 9}", "no epoch 9"),
         ("epochs: [], printed: true", "epochs: [3], printed: true", "claim 'SharMiX wins' of small: there is no epoch"),
         ("panels: []", "panels: [{title: A, runs: large, paths: small, regime: null}]", "no table 'large'"),
@@ -610,7 +639,11 @@ def test_the_projects_tables_are_complete_and_built_without_torch(tmp_path):
     assert done.returncode == 0, done.stderr
     files, notices = done.stdout.splitlines()[:8], done.stdout.splitlines()[8:]
     assert all(Path(file).is_file() for file in files)
-    assert [notice.split(":")[1].strip() for notice in notices] == ["table2, table4, table5", "cifar100_lt"]
+    assert [notice.split(":")[1].strip() for notice in notices] == [
+        "table2, table4, table5, cifar100_orders",
+        "cifar100_augmented",
+        "cifar100_lt, cifar100_lt_orders",
+    ]
 
     main_table, grid = (pd.read_csv(tmp_path / f"tables/{name}.csv") for name in ("table1", "table3"))
     assert main_table["row"].nunique() == 9
@@ -626,7 +659,8 @@ def test_every_published_row_of_the_tables_is_shown():
     declared = yaml.safe_load((RESULTS / "tables.yaml").read_text("utf-8"))["tables"]
     printed = yaml.safe_load((RESULTS / "published" / "sharmix.yaml").read_text("utf-8"))
     published = {name: table for name, table in declared.items() if table["published"]}
-    assert set(published) == {"table1", "table2", "table3", "table4", "table5"}
+    assert set(published) == {"table1", "table2", "table3", "table4", "table5", "cifar100_augmented"}
+    del published["cifar100_augmented"]  # of one row of Table 4, once more
     for table in published.values():
         shown = {row["published"] for row in table["rows"].values()} - {None}
         assert shown == set(printed[table["published"]])
