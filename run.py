@@ -5,6 +5,7 @@ python run.py -m experiment=digits activation=softmax,sparsemax seed=21,42 hydra
 python run.py --help
 """
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def main(config: DictConfig) -> None:
             refuse_several_processes(settings)
         perform(settings, folder)
     except UserError:
-        if not any(folder.iterdir()):
+        with contextlib.suppress(OSError):  # not empty, or gone by another process
             folder.rmdir()  # Hydra made it for a run that never began
         raise
 

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from experiments.batches import Division, TrainingDraws, loader
 from experiments.configuration import RunSettings, register, typed
 from experiments.dataset import ClassificationData, InMemory
-from experiments.fitting import build_fabric, moved, progress_bars, train_epoch
+from experiments.fitting import launched_fabric, moved, progress_bars, train_epoch
 from experiments.identity import ROOT
 from experiments.models import build_model
 from experiments.training import build_activation, build_classifier
@@ -93,9 +93,8 @@ def measure(experiment: str, rounds: int) -> tuple[list[float], list[float]]:
     """Seconds a step of the bare loop and of ours, one pair a round."""
     settings = settings_of(experiment)
     steps = settings.trainer.steps_per_epoch
-    torch.set_num_threads(settings.trainer.threads)
     data = synthetic_data(experiment, steps * settings.trainer.batch_size)
-    blocks = bare_loop(settings, data), our_loop(settings, data, build_fabric(settings.trainer))
+    blocks = bare_loop(settings, data), our_loop(settings, data, launched_fabric(settings.trainer))
     for block in blocks:
         block()  # the first block allocates
     pairs = [tuple(seconds_per_step(block, steps) for block in blocks) for _ in range(rounds)]

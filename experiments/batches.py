@@ -8,10 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Sampler
 
+from experiments.configuration import FEWEST_EXAMPLES
 from experiments.dataset import Batch, Draw, Examples, Reader
 from experiments.randomness import sample_seeds
-
-FEWEST_EXAMPLES = 2  # in one forward pass of training: batch normalisation needs a spread
 
 # The share of a class of n examples is proportional to n^exponent (Kang et al., Decoupling, 2020, Eq. 1).
 _EXPONENTS = {"instance": 1.0, "square_root": 0.5, "class_balanced": 0.0}
@@ -98,7 +97,7 @@ class TrainingDraws(Sampler[Draw]):
                 part = slice(start + self.division.process + turn * self.division.processes, end, parts)
                 # Gradients are summed over passes and averaged over processes.
                 weight = self.division.processes * len(order[part]) / (end - start)
-                yield Draw(order[part], seeds[part], weight)
+                yield Draw(order[part], seeds[part].clone(), weight)  # a view would bring all seeds to a worker
 
     def __len__(self) -> int:
         return self.steps * self.division.passes
@@ -155,4 +154,5 @@ def loader(
         num_workers=workers,
         persistent_workers=True,
         pin_memory=pin_memory,
+        generator=torch.Generator(),  # else it draws from the network's numbers, once in a process
     )

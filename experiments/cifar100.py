@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from experiments.augmentation import CropAndFlip
 from experiments.configuration import Cifar100Settings
@@ -21,7 +21,6 @@ FOLDER = "cifar100"
 CLASSES = 100
 SIZES = {"train": 50_000, "test": 10_000}
 SIDE = 32
-PADDING = 4  # of the standard augmentation (He et al., 2016, section 4.2)
 FETCH_AGAIN = f"fetch it again, from {HUB_NAME} on the Hugging Face hub"
 
 Images = NDArray[np.uint8]  # [n, 32, 32, 3]
@@ -64,7 +63,7 @@ def load_cifar100(settings: Cifar100Settings, folder: Path | None) -> Classifica
             "test_size": len(test_labels),
             **(shot_facts(counts, settings.shots) if long_tailed else {}),
         },
-        augment=CropAndFlip(PADDING) if settings.augmentation == "standard" else None,
+        augment=CropAndFlip(settings.padding) if settings.augmentation == "standard" else None,
         shots=shot_groups(counts, settings.shots) if long_tailed else None,
     )
 
@@ -131,7 +130,7 @@ def _torchvision(folder: Path | None, side: str) -> tuple[Images, Labels]:
 def _decoded(encoded: bytes, place: str) -> Images:
     try:
         pixels = np.asarray(Image.open(io.BytesIO(encoded)).convert("RGB"))
-    except (OSError, UnidentifiedImageError, SyntaxError) as error:
+    except (OSError, SyntaxError) as error:
         raise DataError(f"{place}: the image cannot be decoded ({error}); {FETCH_AGAIN}") from error
     if pixels.shape != (SIDE, SIDE, 3):
         raise DataError(f"{place}: the image is of {pixels.shape[:2]} pixels, not {SIDE} × {SIDE}; {FETCH_AGAIN}")

@@ -13,6 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.errors import ConfigurationError
 from experiments.identity import run_id
 
+FEWEST_EXAMPLES = 2  # in one forward pass of training: batch normalisation needs a spread
+
 
 def limited(least: float = -math.inf, above: float = -math.inf, below: float = math.inf) -> Any:
     """A number, or None, with least ≤ number and above < number < below."""
@@ -83,6 +85,7 @@ class Cifar100Settings:
     name: str
     source: str = one_of("hub", "torchvision")
     augmentation: str = one_of("none", "standard")
+    padding: int = limited(least=0)
     imbalance: float = limited(least=1)
     tail_seed: int = limited(least=0, below=2**32)
     shots: ShotSettings
@@ -118,7 +121,6 @@ class PerceptronSettings:
 @dataclass
 class ResNetSettings:
     name: str
-    depth: int
     stem: str = one_of("imagenet", "cifar")
     pixel_mean: list[float]
     pixel_std: list[float]
@@ -241,15 +243,26 @@ def typed(config: DictConfig) -> RunSettings:
             f"model={settings.model.name} cannot read data={settings.data.name}; it reads {fitting}"
         )
     _check_division(settings.trainer)
+    if not isinstance(settings.data, AirlineSettings):
+        _check_shots(settings.data.shots)
     return settings
 
 
 def _check_division(trainer: TrainerSettings) -> None:
     parts = trainer.devices * trainer.nodes * trainer.passes_per_step
-    if trainer.batch_size % parts:
+    if trainer.batch_size % parts or trainer.batch_size < FEWEST_EXAMPLES * parts:
         raise ConfigurationError(
-            f"trainer.batch_size={trainer.batch_size} is not allowed; it counts all devices, nodes and passes, "
-            f"and must be divisible by trainer.devices * trainer.nodes * trainer.passes_per_step = {parts}"
+            f"trainer.batch_size={trainer.batch_size} is not allowed; it counts all devices, nodes and passes, and "
+            f"must be divisible by trainer.devices * trainer.nodes * trainer.passes_per_step = {parts}, with at least "
+            f"{FEWEST_EXAMPLES} examples for each"
+        )
+
+
+def _check_shots(shots: ShotSettings) -> None:
+    if shots.few_below > shots.many_above + 1:
+        raise ConfigurationError(
+            f"data.shots.few_below={shots.few_below} is not allowed; it must be at most data.shots.many_above + 1 = "
+            f"{shots.many_above + 1}, so that no class is both"
         )
 
 

@@ -1,36 +1,63 @@
 """The training loop: epochs of steps, each epoch measured, recorded and kept in a checkpoint."""
 
+import os
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import torch
 from lightning.fabric import Fabric
+from lightning.fabric.plugins.environments import SLURMEnvironment
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import Logger
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch.optim import Optimizer
 
-from experiments.batches import FEWEST_EXAMPLES, Division, TrainingDraws, loader, measuring_draws
+from experiments.batches import Division, TrainingDraws, loader, measuring_draws
 from experiments.checkpoints import AtomicCheckpoints
 from experiments.classifier import SPLITS, Classifier
-from experiments.configuration import RunSettings, TrainerSettings
+from experiments.configuration import FEWEST_EXAMPLES, RunSettings, TrainerSettings
 from experiments.curves import TIMING, EpochCurves
 from experiments.dataset import Batch, ClassificationData, Draw, Examples
-from experiments.errors import DataError
+from experiments.errors import ConfigurationError, DataError
 from experiments.randomness import sample_seeds
 from experiments.unreadable import Unreadable
 
 
-def build_fabric(settings: TrainerSettings) -> Fabric:
-    """Devices, processes and precision as configured."""
-    return Fabric(
-        accelerator=settings.accelerator,
-        devices=settings.devices,
-        num_nodes=settings.nodes,
-        strategy="ddp" if settings.devices * settings.nodes > 1 else "auto",
-        precision=settings.precision,
-        plugins=[AtomicCheckpoints()],
-    )
+def launched_fabric(settings: TrainerSettings) -> Fabric:
+    """Devices, processes and precision as configured, every process running, and torch set to give the same bits again.
+
+    Raises:
+        ConfigurationError: there are no such devices, or torchrun or SLURM has started other processes.
+    """
+    processes = settings.devices * settings.nodes
+    started = os.environ.get("SLURM_NTASKS") if SLURMEnvironment.detect() else os.environ.get("WORLD_SIZE")
+    if started is not None and int(started) != processes:
+        raise ConfigurationError(
+            f"trainer.devices={settings.devices} and trainer.nodes={settings.nodes} ask for {processes} processes, but "
+            f"{started} were started; they must be as many"
+        )
+    try:
+        fabric = Fabric(
+            accelerator=settings.accelerator,
+            devices=settings.devices,
+            num_nodes=settings.nodes,
+            strategy="ddp" if processes > 1 else "auto",
+            precision=settings.precision,
+            plugins=[AtomicCheckpoints()],
+        )
+        fabric.launch()
+    except (ValueError, RuntimeError, MisconfigurationException) as error:
+        raise ConfigurationError(
+            f"trainer.accelerator={settings.accelerator}, trainer.devices={settings.devices}, "
+            f"trainer.nodes={settings.nodes} and trainer.precision={settings.precision} cannot be had: {error}"
+        ) from error
+    torch.set_num_threads(settings.threads)  # launching several processes sets it too
+    # cuBLAS is deterministic with a workspace of its own only, and looks once, when it starts.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # a debugging aid that costs time
+    return fabric
 
 
 def fit(
@@ -63,8 +90,18 @@ def fit(
     module, optimizer = fabric.setup(classifier, classifier.configure_optimizers())
     if trainer.compile:
         classifier.model.compile()
-    state = {"classifier": module, "optimizer": optimizer, "precision": fabric.strategy.precision, "curves": curves}
-    if checkpoint.exists():
+    state = {
+        "classifier": module,
+        "optimizer": optimizer,
+        "precision": fabric.strategy.precision,
+        "curves": curves,
+        "unreadable": unreadable,
+    }
+    if fabric.broadcast(checkpoint.exists()):
+        if not checkpoint.exists():
+            raise ConfigurationError(
+                f"{checkpoint} is on the first machine alone; paths.outputs must be a folder that all machines share"
+            )
         fabric.load(checkpoint, state, weights_only=True)
     for row in curves.rows:  # a logger starts anew with each process
         _log(loggers, row)
@@ -110,6 +147,7 @@ def fit(
                 **classifier.entropy_values(),
                 **classifier.epoch_metrics(),
             }
+            unreadable.gather(fabric)
             curves.add(row, time.perf_counter() - since)
             _log(loggers, row)
             fabric.save(checkpoint, state)
@@ -133,6 +171,8 @@ def train_epoch(
     module.train()
     examples = 0
     for number, batch in enumerate(batches, 1):
+        if len(batch.targets) < FEWEST_EXAMPLES:
+            raise DataError(f"hardly an example of a batch can be read, the first of them {batch.unreadable[0]}")
         ends_step = number % trainer.passes_per_step == 0
         with fabric.no_backward_sync(module, enabled=fabric.world_size > 1 and not ends_step):
             with fabric.autocast():
@@ -152,8 +192,9 @@ def measure(fabric: Fabric, module: Classifier, batches: Iterable[Batch], split:
     """Count batches to the metrics of a split; arguments as for `train_epoch`."""
     module.eval()
     for number, batch in enumerate(batches):
-        with fabric.autocast():
-            module.validation_step(batch, number, SPLITS.index(split))
+        if len(batch.targets):
+            with fabric.autocast():
+                module.validation_step(batch, number, SPLITS.index(split))
 
 
 def moved(
@@ -163,8 +204,6 @@ def moved(
     task = progress.add_task(title, total=len(batches))
     for batch in batches:
         unreadable.add(batch.unreadable)
-        if len(batch.targets) < min(FEWEST_EXAMPLES, len(batch.targets) + len(batch.unreadable)):
-            raise DataError(f"no {FEWEST_EXAMPLES} examples of a batch can be read; {unreadable}")
         yield fabric.to_device(batch)
         progress.advance(task)
     progress.remove_task(task)

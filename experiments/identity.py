@@ -14,7 +14,7 @@ DECISIVE = ("name", "activation", "data", "model", "optimizer", "trainer")  # th
 RECORD_SCHEMA = 1  # the shape of a run's record; raised when readers must tell old from new
 
 ROOT = Path(__file__).resolve().parent.parent
-_SOURCES = ("run.py", "conf", "experiments", "sharmix")
+SOURCES = ("run.py", "conf", "experiments", "sharmix")
 
 
 def run_id(config: DictConfig) -> str:
@@ -33,7 +33,7 @@ def run_id_of(decisive: Mapping[str, Any]) -> str:
 def code_digest(root: Path = ROOT) -> str:
     """A hash of the sources that a run's result depends on, so that results of other code can be told apart."""
     digest = hashlib.sha256()
-    for source in _SOURCES:
+    for source in SOURCES:
         top = root / source
         files = [top] if top.is_file() else sorted([*top.rglob("*.py"), *top.rglob("*.yaml")])
         for file in files:

@@ -82,7 +82,7 @@ def load_imagenet(settings: ImagenetSettings, folder: Path | None) -> Classifica
     else:
         class_names, train, test = _in_folders(folder / settings.folder, settings.test_folder)
     tail_facts: dict[str, int | float | str] = {}
-    shots = None
+    shots, repeated = None, 0
     if settings.long_tailed:
         kept, source = _long_tail(train, class_names, settings, folder)
         train = train.kept(kept)
@@ -101,7 +101,7 @@ def load_imagenet(settings: ImagenetSettings, folder: Path | None) -> Classifica
         split_hash=split_hash(names, range(sizes[0], sum(sizes))),
         facts={"train_size": sizes[0], "test_size": sizes[1], **tail_facts},
         shots=shots,
-        unreadable_most=math.floor(settings.unreadable_share * sum(sizes)),
+        unreadable_most=math.floor(settings.unreadable_share * (sum(sizes) - repeated)),
     )
 
 

@@ -14,7 +14,7 @@ from experiments.dataset import ClassificationData
 from experiments.errors import ConfigurationError
 from experiments.tweets import Vocabulary
 
-_RESNETS = {18: torchvision.models.resnet18, 50: torchvision.models.resnet50}
+_RESNETS = {"resnet18": torchvision.models.resnet18, "resnet50": torchvision.models.resnet50}
 
 
 class EmbeddingBagClassifier(nn.Module):
@@ -48,17 +48,17 @@ class Standardised(nn.Module):
         return normalize(images.float() / 255, self.mean, self.std)
 
 
-def resnet(depth: int, stem: str, classes: int) -> nn.Module:
+def resnet(name: str, stem: str, classes: int) -> nn.Module:
     """torchvision's ResNet with fresh weights, from float32 [n, 3, height, width] to logits [n, classes].
 
     Args:
-        depth: 18 or 50.
+        name: `resnet18` or `resnet50`.
         stem: `imagenet` as torchvision has it, or `cifar`: a 3 × 3 convolution with stride 1, and no pooling.
         classes: number of classes.
 
     Source: He et al., Deep Residual Learning, 2016; the stem for small images is of its section 4.2.
     """
-    network = _RESNETS[depth](num_classes=classes)
+    network = _RESNETS[name](num_classes=classes)
     if stem == "cifar":
         network.conv1 = nn.Conv2d(3, network.conv1.out_channels, 3, padding=1, bias=False)
         network.maxpool = nn.Identity()
@@ -90,7 +90,7 @@ def build_model(settings: ModelSettings, data: ClassificationData) -> nn.Module:
     if isinstance(settings, PerceptronSettings):
         return perceptron(int(data.facts["features"]), settings.hidden_units, classes)
     if isinstance(settings, ResNetSettings):
-        network = resnet(settings.depth, settings.stem, classes)
+        network = resnet(settings.name, settings.stem, classes)
     else:
         network = timm_model(settings.architecture, classes)
     return nn.Sequential(Standardised(settings.pixel_mean, settings.pixel_std), network)

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import torch
 
-from experiments.identity import ROOT, code_digest
+from experiments.identity import ROOT, SOURCES, code_digest
 
 _PACKAGES = (
     "torch",
@@ -33,13 +33,13 @@ _MEBIBYTE = 2**20
 
 @functools.cache  # as the process found them, like the hash
 def code() -> dict[str, Any]:
-    """The commit, whether the tree differed from it, and the hash of the sources."""
-    commit, status = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
+    """The commit, whether the sources differed from it, and their hash."""
+    commit, status = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", *SOURCES)
     return {"commit": commit, "dirty": None if status is None else bool(status), "digest": code_digest()}
 
 
-def environment() -> dict[str, Any]:
-    """The Python and package versions, and the machine."""
+def environment(device: torch.device) -> dict[str, Any]:
+    """The Python and package versions, and the machine with the device that is trained on."""
     return {
         "python": platform.python_version(),
         "packages": {name: found for name in _PACKAGES if (found := _version(name)) is not None},
@@ -47,7 +47,7 @@ def environment() -> dict[str, Any]:
             "processor": _processor(),
             "cores": os.cpu_count(),
             "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-            "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+            "accelerator": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
         },
     }
 

@@ -5,7 +5,6 @@ import functools
 import hashlib
 import json
 import logging
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from experiments.dataset import ClassificationData
 from experiments.digits import load_digits_data
 from experiments.errors import ConfigurationError
 from experiments.files import write_atomically
-from experiments.fitting import build_fabric, fit
+from experiments.fitting import fit, launched_fabric
 from experiments.identity import DECISIVE, RECORD_SCHEMA, run_id_of
 from experiments.imagenet import load_imagenet
 from experiments.job import CURVES, RECORD
@@ -37,11 +36,10 @@ from experiments.loggers import build_loggers, close_loggers
 from experiments.models import build_model
 from experiments.provenance import code, environment, forget_peak_memory, peak_memory_mib
 from experiments.unreadable import Unreadable
+from sharmix.activations import AlphaReLU
 
 for _name in ("lightning.pytorch", "lightning.fabric"):
     logging.getLogger(_name).setLevel(logging.WARNING)  # its notes on devices and products are not about the run
-# cuBLAS is deterministic with a workspace of its own only, and looks once, when it starts.
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 def train(settings: RunSettings, folder: Path) -> dict[str, Any] | None:
@@ -62,16 +60,14 @@ def train(settings: RunSettings, folder: Path) -> dict[str, Any] | None:
     """
     source = code()
     activation = build_activation(settings.activation)
+    _refuse_to_calibrate_on_parts(settings, activation)
     forget_peak_memory()
-    torch.set_num_threads(settings.trainer.threads)
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # a debugging aid that costs time
-    fabric = build_fabric(settings.trainer)
-    fabric.launch()
+    fabric = launched_fabric(settings.trainer)
     leads = fabric.is_global_zero
     if settings.force and leads:
         _forget(folder)
-    data = load_data(settings.data, settings.paths.data)
+    with fabric.rank_zero_first(local=True):  # what is fetched is fetched once
+        data = load_data(settings.data, settings.paths.data)
     fabric.seed_everything(settings.seed, verbose=False)
     classifier = build_classifier(settings, data, activation)
     curves = EpochCurves(folder / CURVES if leads else None)
@@ -87,13 +83,13 @@ def train(settings: RunSettings, folder: Path) -> dict[str, Any] | None:
     if not leads:
         return None
     record = {
-        **describe(settings, data, unreadable),
+        **describe(settings, data, unreadable, fabric.device),
         "code": source,
         "weights_hash": weights_hash(classifier),
         **results(curves),
     }
     write_atomically(folder / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n")
-    for leftover in folder.glob("*.ckpt"):
+    for leftover in folder.glob("*.ckpt*"):  # a killed process may have left a temporary one
         leftover.unlink()
     return record
 
@@ -108,6 +104,16 @@ def build_activation(settings: ActivationSettings) -> sharmix.Activation:
         return sharmix.build_activation(settings.name, **settings.arguments())
     except (ValueError, TypeError, ImportError) as error:
         raise ConfigurationError(f"activation={settings.name}: {error}") from error
+
+
+def _refuse_to_calibrate_on_parts(settings: RunSettings, activation: sharmix.Activation) -> None:
+    trainer = settings.trainer
+    parts = trainer.devices * trainer.nodes * trainer.passes_per_step
+    if isinstance(activation, AlphaReLU) and not activation.calibrated and parts > 1:
+        raise ConfigurationError(
+            f"activation.tau=null calibrates the threshold on the first batch, which is in {parts} parts here; give "
+            "activation.tau=NUMBER, or train on one device in one pass"
+        )
 
 
 @functools.cache  # the jobs of a sweep that share a process share the data
@@ -141,7 +147,9 @@ def build_classifier(settings: RunSettings, data: ClassificationData, activation
     )
 
 
-def describe(settings: RunSettings, data: ClassificationData, unreadable: Unreadable) -> dict[str, Any]:
+def describe(
+    settings: RunSettings, data: ClassificationData, unreadable: Unreadable, device: torch.device
+) -> dict[str, Any]:
     """What was run, on what data, on what machine."""
     config = dataclasses.asdict(settings)
     return {
@@ -150,7 +158,7 @@ def describe(settings: RunSettings, data: ClassificationData, unreadable: Unread
         "run_id": run_id_of({key: config[key] for key in DECISIVE}),
         "seed": settings.seed,
         "config": config,
-        "environment": environment(),
+        "environment": environment(device),
         "data": {"split_hash": data.split_hash, "unreadable": len(unreadable.names), **data.facts},
     }
 
@@ -179,5 +187,5 @@ def results(curves: EpochCurves) -> dict[str, Any]:
 
 
 def _forget(folder: Path) -> None:
-    for file in (folder / RECORD, folder / CURVES, *folder.glob("*.ckpt")):
+    for file in (folder / RECORD, folder / CURVES, *folder.glob("*.ckpt*")):
         file.unlink(missing_ok=True)

@@ -28,7 +28,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settings(imbalance: float = 1, tail_seed: int = 0, augmentation: str = "none", source: str = "hub"):
     shots = ShotSettings(rule="mine", many_above=4, few_below=2)
-    return Cifar100Settings("cifar100", source, augmentation, imbalance, tail_seed, shots)
+    return Cifar100Settings("cifar100", source, augmentation, 4, imbalance, tail_seed, shots)
 
 
 def encoded(pixels: np.ndarray) -> bytes:

@@ -56,6 +56,8 @@ def test_an_experiment_opens_with_what_a_reader_needs(experiment: str) -> None:
         ("seed=-1", "seed=-1 is not allowed"),
         ("trainer.gradient_clip=0", "trainer.gradient_clip=0.0 is not allowed; it must be > 0"),
         ("trainer.threads=0", "trainer.threads=0 is not allowed"),
+        ("trainer.passes_per_step=3", "trainer.batch_size=64 is not allowed"),
+        ("trainer.passes_per_step=64", "at least 2 examples for each"),
     ],
 )
 def test_a_value_out_of_range_is_named_with_what_is_allowed(override: str, said: str) -> None:

@@ -10,17 +10,17 @@ from experiments.models import Standardised, resnet, timm_model
 
 
 @pytest.mark.parametrize(
-    ("depth", "stem", "parameters"),
+    ("name", "stem", "parameters"),
     # torchvision's own counts for 1,000 classes, less the classes not there: (features + 1) · 900
-    [(18, "imagenet", 11_689_512 - 513 * 900), (50, "imagenet", 25_557_032 - 2049 * 900)],
+    [("resnet18", "imagenet", 11_689_512 - 513 * 900), ("resnet50", "imagenet", 25_557_032 - 2049 * 900)],
 )
-def test_the_imagenet_stem_is_torchvisions_network(depth: int, stem: str, parameters: int) -> None:
-    assert sum(parameter.numel() for parameter in resnet(depth, stem, 100).parameters()) == parameters
+def test_the_imagenet_stem_is_torchvisions_network(name: str, stem: str, parameters: int) -> None:
+    assert sum(parameter.numel() for parameter in resnet(name, stem, 100).parameters()) == parameters
 
 
 @pytest.mark.parametrize(("stem", "side"), [("imagenet", 8), ("cifar", 32)])
 def test_the_stem_decides_the_resolution_of_the_first_block(stem: str, side: int) -> None:
-    network = resnet(18, stem, 100).eval()
+    network = resnet("resnet18", stem, 100).eval()
     seen = []
     network.layer1.register_forward_hook(lambda _module, _inputs, output: seen.append(output.shape))
     assert network(torch.zeros(2, 3, 32, 32)).shape == (2, 100)

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,17 +17,17 @@ ROOT = Path(__file__).resolve().parent.parent
 QUICK = ("experiment=digits", "activation=sharmix_learned", "trainer.epochs=3", "model.hidden_units=16")
 
 
-def start(outputs: Path, *overrides: str) -> subprocess.Popen[str]:
+def start(outputs: Path, *overrides: str, **variables: str) -> subprocess.Popen[str]:
     command = [sys.executable, str(ROOT / "run.py"), *overrides, f"paths.outputs={outputs}"]
-    environment = os.environ | {"NO_COLOR": "1", "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
+    environment = os.environ | {"NO_COLOR": "1", "WANDB_MODE": "offline", "WANDB_SILENT": "true"} | variables
     environment.pop("WANDB_API_KEY", None)
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=outputs.parent
     )
 
 
-def run(outputs: Path, *overrides: str) -> tuple[int, str]:
-    process = start(outputs, *overrides)
+def run(outputs: Path, *overrides: str, **variables: str) -> tuple[int, str]:
+    process = start(outputs, *overrides, **variables)
     printed, _ = process.communicate(timeout=170)
     return process.returncode, printed
 
@@ -133,41 +132,58 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 IMAGES = (
-    *("experiment=imagenet_balanced", "activation=sharmix_learned", "trainer.sampler=class_balanced"),
     *("model=timm", "model.architecture=test_resnet"),
     *("trainer.epochs=2", "trainer.batch_size=8", "trainer.steps_per_epoch=12", "trainer.accelerator=cpu"),
-    *("data.test_folder=train", "data.image_size=32", "data.shorter_side=32", "trainer.precision=32-true"),
+    *("data.test_folder=train", "data.image_size=32", "data.shorter_side=32"),
 )
+MORTAL = """
+import os, signal
+import torch
+from sharmix.activations import LearnedSharMiX
+
+class Mortal(LearnedSharMiX):
+    "Draws random numbers as dropout does, and dies at a training loss whose number the environment says."
+    losses = 0
+
+    def loss(self, logits, *arguments, **keywords):
+        if torch.is_grad_enabled():
+            self.losses += 1
+            if str(self.losses) == os.environ.get("DIES_AT"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            logits = logits + 0.1 * torch.randn_like(logits)
+        return super().loss(logits, *arguments, **keywords)
+"""
 
 
-DIGITS = ("experiment=digits", "activation=sharmix_learned", "trainer.epochs=4", "trainer.batch_size=16")
-
-
-@pytest.mark.parametrize(("overrides", "workers"), [(DIGITS, 0), (IMAGES, 2)], ids=["digits", "augmented_photographs"])
+@pytest.mark.parametrize(
+    ("overrides", "dies_at"),  # the number of a loss in the second epoch, of 23 and of 12 steps
+    [
+        (("experiment=digits", "trainer.epochs=3"), 33),
+        (
+            ("experiment=imagenet_balanced", "trainer.sampler=class_balanced", "trainer.precision=32-true", *IMAGES),
+            12 + 5,
+        ),
+    ],
+    ids=["digits", "augmented_photographs"],
+)
 def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(
-    overrides: tuple[str, ...], workers: int, tmp_path: Path, photographs: Path
+    overrides: tuple[str, ...], dies_at: int, tmp_path: Path, photographs: Path
 ) -> None:
-    overrides = (*overrides, f"paths.data={photographs}")
-    status, printed = run(tmp_path / "whole", *overrides, "workers=0")  # nor must it matter who reads
+    (tmp_path / "my_package.py").write_text(MORTAL)
+    overrides = (*overrides, "activation=custom", "activation.name=my_package.Mortal", f"paths.data={photographs}")
+    path = {"PYTHONPATH": str(tmp_path)}
+    status, printed = run(tmp_path / "whole", *overrides, "workers=0", **path)
     assert status == 0, printed
     whole = only_record(tmp_path / "whole")
 
-    overrides = (*overrides, f"workers={workers}")
-    process = start(tmp_path / "killed", *overrides)
-    deadline = time.monotonic() + 120
-    while not list((tmp_path / "killed").rglob("last*.ckpt")):
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    time.sleep(0.1)  # into the next epoch
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    overrides = (*overrides, "workers=2")  # who reads must not matter
+    status, printed = run(tmp_path / "killed", *overrides, **path, DIES_AT=str(dies_at))
+    assert status == -signal.SIGKILL, printed
     assert not records(tmp_path / "killed")
     (checkpoint,) = (tmp_path / "killed").rglob("last*.ckpt")
-    assert len(torch.load(checkpoint, weights_only=True)["curves"]["rows"]) < len(whole["curves"])
+    assert len(torch.load(checkpoint, weights_only=True)["curves"]["rows"]) == 1
 
-    status, printed = run(tmp_path / "killed", *overrides)
+    status, printed = run(tmp_path / "killed", *overrides, **path)
     assert status == 0, printed
     resumed = only_record(tmp_path / "killed")
     assert resumed["weights_hash"] == whole["weights_hash"]
@@ -175,6 +191,53 @@ def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(
     assert untimed(resumed["curves"]) == untimed(whole["curves"])
     (csv,) = (tmp_path / "killed").rglob("metrics.csv")
     assert pd.read_csv(csv).to_dict("records") == [pytest.approx(row) for row in resumed["curves"]]
+
+
+def test_a_resnet_50_trains_on_the_long_tail_in_bfloat16(tmp_path: Path, photographs: Path) -> None:
+    counts = [1280, *[5] * 400, *[190] * 590, *[46] * 8]
+    counts.append(115_846 - sum(counts))
+    (photographs / "imagenet_lt").mkdir()
+    (photographs / "imagenet_lt" / "ImageNet_LT_train.json").write_text(json.dumps(counts))
+    status, printed = run(
+        tmp_path / "outputs",
+        *("experiment=imagenet_lt", "activation=sharmix_learned", f"paths.data={photographs}", "workers=1"),
+        *("data.repeat_images=true", *IMAGES[2:], "trainer.epochs=1", "trainer.steps_per_epoch=2"),
+    )
+    assert status == 0, printed
+    record = only_record(tmp_path / "outputs")
+    assert record["config"]["trainer"]["precision"] == "bf16-mixed"
+    assert record["config"]["trainer"]["sampler"] == "class_balanced"
+    assert record["config"]["model"]["name"] == "resnet50"
+    assert record["data"]["train_size"] == 115_846
+    assert record["data"]["unreadable"] == 0
+    assert 0 < record["metrics"]["test"]["loss"] < 100
+
+
+@pytest.mark.parametrize("change", ["trainer.compile=true", "trainer.precision=bf16-mixed"])
+def test_a_network_compiled_or_in_half_precision_ends_nearly_the_same(
+    change: str, finished: Path, tmp_path: Path
+) -> None:
+    status, printed = run(tmp_path / "outputs", *QUICK, change)
+    assert status == 0, printed
+    metrics, plain = only_record(tmp_path / "outputs")["metrics"]["test"], only_record(finished)["metrics"]["test"]
+    assert metrics["loss"] == pytest.approx(plain["loss"], rel=0.02)
+    assert metrics["accuracy"] == pytest.approx(plain["accuracy"], abs=0.02)
+
+
+def test_processes_that_were_not_asked_for_are_refused(tmp_path: Path) -> None:
+    status, printed = run(tmp_path / "outputs", "experiment=digits", WORLD_SIZE="2", RANK="1", LOCAL_RANK="1")
+    assert status != 0
+    assert "2 were started" in printed
+    assert "Traceback" not in printed
+
+
+def test_a_threshold_is_not_calibrated_on_parts_of_a_batch(tmp_path: Path) -> None:
+    status, printed = run(
+        tmp_path / "outputs", "experiment=digits", "activation=alpha_relu", "trainer.passes_per_step=2"
+    )
+    assert status != 0
+    assert "activation.tau" in printed
+    assert "Traceback" not in printed
 
 
 def test_a_sweep_runs_jobs_side_by_side_and_again_reruns_nothing(tmp_path: Path) -> None:
