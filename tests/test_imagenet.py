@@ -347,7 +347,7 @@ def test_counts_give_exactly_that_many_images(linked: Path) -> None:
     }
     assert data.shots is not None
     assert data.shots["few"].tolist() == [999]
-    assert data.unreadable_most == 116
+    assert data.unreadable_most == 2  # of the images there are, however often they repeat
 
 
 def test_the_sample_follows_the_tail_seed(linked: Path) -> None:
