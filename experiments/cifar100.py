@@ -18,6 +18,7 @@ from experiments.splits import split_hash
 
 HUB_NAME = "uoft-cs/cifar100"
 FOLDER = "cifar100"
+COLUMNS = ("img", "fine_label")
 CLASSES = 100
 SIZES = {"train": 50_000, "test": 10_000}
 SIDE = 32
@@ -82,6 +83,9 @@ def _read(settings: Cifar100Settings, folder: Path | None, side: str) -> tuple[I
     else:
         place = f"{HUB_NAME} on the Hugging Face hub, {side}"
         rows = _rows_of_hub(side)
+    for column in COLUMNS:
+        if any(row.get(column) is None for row in rows):
+            raise DataError(f"{place}: the column {column!r} is missing or has gaps; {FETCH_AGAIN}")
     images = np.empty((len(rows), SIDE, SIDE, 3), dtype=np.uint8)
     for number, row in enumerate(rows):
         images[number] = _decoded(row["img"]["bytes"], f"{place}, row {number}")
@@ -93,7 +97,7 @@ def _rows_of_file(place: str) -> Sequence[dict]:
     from pyarrow import parquet
 
     try:
-        return parquet.read_table(place, columns=["img", "fine_label"]).to_pylist()
+        return parquet.read_table(place, columns=list(COLUMNS)).to_pylist()
     except (OSError, pyarrow.ArrowException) as error:
         raise DataError(
             f"{place}: cannot be read ({error}); {FETCH_AGAIN}, or give paths.data=null to have it fetched"
