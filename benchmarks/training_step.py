@@ -18,7 +18,8 @@ from torch.nn.functional import cross_entropy
 from experiments.batches import Division, TrainingDraws, loader
 from experiments.configuration import RunSettings, register, typed
 from experiments.dataset import ClassificationData, InMemory
-from experiments.fitting import launched_fabric, moved, progress_bars, train_epoch
+from experiments.devices import launched_fabric
+from experiments.fitting import moved, progress_bars, train_epoch
 from experiments.identity import ROOT
 from experiments.models import build_model
 from experiments.training import build_activation, build_classifier

@@ -1,20 +1,16 @@
 """The training loop: epochs of steps, each epoch measured, recorded and kept in a checkpoint."""
 
-import os
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import torch
 from lightning.fabric import Fabric
-from lightning.fabric.plugins.environments import SLURMEnvironment
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import Logger
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch.optim import Optimizer
 
 from experiments.batches import Division, TrainingDraws, loader, measuring_draws
-from experiments.checkpoints import AtomicCheckpoints
 from experiments.classifier import SPLITS, Classifier
 from experiments.configuration import FEWEST_EXAMPLES, RunSettings, TrainerSettings
 from experiments.curves import TIMING, EpochCurves
@@ -22,42 +18,6 @@ from experiments.dataset import Batch, ClassificationData, Draw, Examples
 from experiments.errors import ConfigurationError, DataError
 from experiments.randomness import sample_seeds
 from experiments.unreadable import Unreadable
-
-
-def launched_fabric(settings: TrainerSettings) -> Fabric:
-    """Devices, processes and precision as configured, every process running, and torch set to give the same bits again.
-
-    Raises:
-        ConfigurationError: there are no such devices, or torchrun or SLURM has started other processes.
-    """
-    processes = settings.devices * settings.nodes
-    started = os.environ.get("SLURM_NTASKS") if SLURMEnvironment.detect() else os.environ.get("WORLD_SIZE")
-    if started is not None and int(started) != processes:
-        raise ConfigurationError(
-            f"trainer.devices={settings.devices} and trainer.nodes={settings.nodes} ask for {processes} processes, but "
-            f"{started} were started; they must be as many"
-        )
-    try:
-        fabric = Fabric(
-            accelerator=settings.accelerator,
-            devices=settings.devices,
-            num_nodes=settings.nodes,
-            strategy="ddp" if processes > 1 else "auto",
-            precision=settings.precision,
-            plugins=[AtomicCheckpoints()],
-        )
-        fabric.launch()
-    except (ValueError, RuntimeError, MisconfigurationException) as error:
-        raise ConfigurationError(
-            f"trainer.accelerator={settings.accelerator}, trainer.devices={settings.devices}, "
-            f"trainer.nodes={settings.nodes} and trainer.precision={settings.precision} cannot be had: {error}"
-        ) from error
-    torch.set_num_threads(settings.threads)  # launching several processes sets it too
-    # cuBLAS is deterministic with a workspace of its own only, and looks once, when it starts.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # a debugging aid that costs time
-    return fabric
 
 
 def fit(
@@ -106,32 +66,12 @@ def fit(
     for row in curves.rows:  # a logger starts anew with each process
         _log(loggers, row)
 
-    division = Division(fabric.world_size, fabric.global_rank, trainer.passes_per_step)
-    draws = TrainingDraws(
-        data.train.targets.numpy(),
-        trainer.sampler,
-        trainer.batch_size,
-        settings.seed,
-        trainer.epochs,
-        trainer.steps_per_epoch,
-        division,
-    )
-
-    def batches_of(examples: Examples, chosen: TrainingDraws | list[Draw]) -> Collection[Batch]:
-        return loader(examples, chosen, settings.workers, pin_memory=fabric.device.type == "cuda")
-
-    training = batches_of(data.train, draws)
-    measured = SPLITS if trainer.train_metrics == "evaluated" else ("test",)
-    measuring = {
-        split: batches_of(examples, measuring_draws(len(examples.targets), trainer.evaluation_batch_size, division))
-        for split, examples in (("train", data.train), ("test", data.test))
-        if split in measured
-    }
+    draws, training, measuring = _loaders(fabric, settings, data)
     with progress_bars(settings) as progress:
         for epoch in range(len(curves.rows), trainer.epochs):
             draws.epoch = epoch
             # Whatever the network draws, it draws again when a run resumes here.
-            torch.manual_seed(int(sample_seeds(settings.seed, epoch, [division.process])))
+            torch.manual_seed(int(sample_seeds(settings.seed, epoch, [fabric.global_rank])))
             since = time.perf_counter()
             title = f"epoch {epoch + 1}/{trainer.epochs}"
             examples = train_epoch(
@@ -151,6 +91,33 @@ def fit(
             curves.add(row, time.perf_counter() - since)
             _log(loggers, row)
             fabric.save(checkpoint, state)
+
+
+def _loaders(
+    fabric: Fabric, settings: RunSettings, data: ClassificationData
+) -> tuple[TrainingDraws, Collection[Batch], dict[str, Collection[Batch]]]:
+    """This process's training draws and batches, and for each split that is measured after an epoch its batches."""
+    trainer = settings.trainer
+    division = Division(fabric.world_size, fabric.global_rank, trainer.passes_per_step)
+    draws = TrainingDraws(
+        data.train.targets.numpy(),
+        trainer.sampler,
+        trainer.batch_size,
+        settings.seed,
+        trainer.epochs,
+        trainer.steps_per_epoch,
+        division,
+    )
+
+    def batches_of(examples: Examples, chosen: TrainingDraws | list[Draw]) -> Collection[Batch]:
+        return loader(examples, chosen, settings.workers, pin_memory=fabric.device.type == "cuda")
+
+    measured = {"train": data.train, "test": data.test} if trainer.train_metrics == "evaluated" else {"test": data.test}
+    measuring = {
+        split: batches_of(examples, measuring_draws(len(examples.targets), trainer.evaluation_batch_size, division))
+        for split, examples in measured.items()
+    }
+    return draws, batches_of(data.train, draws), measuring
 
 
 def train_epoch(

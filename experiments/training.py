@@ -25,10 +25,11 @@ from experiments.configuration import (
 )
 from experiments.curves import EpochCurves
 from experiments.dataset import ClassificationData
+from experiments.devices import launched_fabric
 from experiments.digits import load_digits_data
 from experiments.errors import ConfigurationError
 from experiments.files import write_atomically
-from experiments.fitting import fit, launched_fabric
+from experiments.fitting import fit
 from experiments.identity import DECISIVE, RECORD_SCHEMA, run_id_of
 from experiments.imagenet import load_imagenet
 from experiments.job import CURVES, RECORD
