@@ -29,7 +29,7 @@ def draw_plane(axes: Axes) -> None:
     for name, place in {"softmax": (1.0, 1.0), "sparsemax": (2.0, 2.0)}.items():
         axes.plot(*place, color=look(name).colour, marker=look(name).marker, markeredgecolor="black", markersize=8)
     _name(axes, 1.03, 0.945, "Shannon (1, 1): softmax", ha="left")
-    _name(axes, 1.97, 1.91, "sparsemax (2, 2)", ha="right")
+    _name(axes, 1.95, 2.015, "sparsemax (2, 2)", ha="right")
     _name(axes, 1.045, 1.065, "Tsallis: α-entmax", ha="left", rotation=45)
     _name(axes, 2.05, 1.005, "Rényi", ha="right")
     _name(axes, 0.995, 1.65, "Gaussian", ha="right", rotation=90)
