@@ -1,17 +1,17 @@
 """The paper's figures as our runs show them, from the committed records alone."""
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reporting.declaration import Declaration, Panel, TableError, load_declaration, load_regimes
+from reporting.command import run_command
+from reporting.declaration import Declaration, Panel, load_declaration, load_regimes
 from reporting.groups import Group, style_groups
 from reporting.panels import add_legend, draw_curves, draw_trade_off, save
 from reporting.plane import draw_paths, draw_plane
-from reporting.records import RecordError, missing_records
+from reporting.records import missing_records
 from reporting.selection import Runs, Selection, final_epoch, select_all
 
 BAND = {"facecolor": "0.85", "edgecolor": "0.6", "hatch": "...", "linewidth": 0, "zorder": 0}
@@ -144,20 +144,7 @@ def _left_out(results: Path) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line: draw the figures."""
-    parser = argparse.ArgumentParser(prog="python -m reporting.figures", description=__doc__)
-    parser.add_argument("--results", type=Path, default=Path("results"), help="the results' folder")
-    parser.add_argument("--allow-missing-seeds", action="store_true", help="draw the seeds there are")
-    parser.add_argument("--allow-mixed-code", action="store_true", help="accept different or uncommitted code")
-    options = parser.parse_args(arguments)
-    try:
-        written = rebuild(
-            options.results,
-            allow_missing_seeds=options.allow_missing_seeds,
-            allow_mixed_code=options.allow_mixed_code,
-        )
-    except (RecordError, TableError) as error:
-        raise SystemExit(f"error: {error}") from error
-    print(*written, *_left_out(options.results), sep="\n")
+    run_command("reporting.figures", __doc__, rebuild, _left_out, arguments)
 
 
 if __name__ == "__main__":

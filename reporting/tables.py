@@ -1,6 +1,5 @@
 """The paper's tables beside ours, and a verdict per claim, from the committed records alone."""
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import asdict
 from math import isnan
@@ -10,19 +9,18 @@ from typing import Any
 import pandas as pd
 
 from experiments.files import write_atomically
+from reporting.command import run_command
 from reporting.declaration import (
     Cell,
     Columns,
     Declaration,
     Numbers,
     Table,
-    TableError,
     load_declaration,
     load_numbers,
 )
 from reporting.notes import table_notes
 from reporting.palette import label
-from reporting.records import RecordError
 from reporting.selection import Selection, final_epoch, left_out, select_all
 from reporting.statistics import POINTS, estimate, metric_by_seed, paired_difference
 from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict, decide_claims
@@ -238,20 +236,7 @@ def _left_out(results: Path) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line: rebuild the tables and the verdicts."""
-    parser = argparse.ArgumentParser(prog="python -m reporting.tables", description=__doc__)
-    parser.add_argument("--results", type=Path, default=Path("results"), help="the results' folder")
-    parser.add_argument("--allow-missing-seeds", action="store_true", help="build from the seeds there are")
-    parser.add_argument("--allow-mixed-code", action="store_true", help="accept different or uncommitted code")
-    options = parser.parse_args(arguments)
-    try:
-        written = rebuild(
-            options.results,
-            allow_missing_seeds=options.allow_missing_seeds,
-            allow_mixed_code=options.allow_mixed_code,
-        )
-    except (RecordError, TableError) as error:
-        raise SystemExit(f"error: {error}") from error
-    print(*written, *_left_out(options.results), sep="\n")
+    run_command("reporting.tables", __doc__, rebuild, _left_out, arguments)
 
 
 if __name__ == "__main__":
