@@ -14,7 +14,6 @@ from experiments.randomness import sample_seeds
 
 # The share of a class of n examples is proportional to n^exponent (Kang et al., Decoupling, 2020, Eq. 1).
 _EXPONENTS = {"instance": 1.0, "square_root": 0.5, "class_balanced": 0.0}
-SAMPLERS = (*_EXPONENTS, "progressive")
 
 
 def class_shares(sampler: str, counts: NDArray[np.int64], progress: float) -> NDArray[np.float64]:

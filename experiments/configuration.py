@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.errors import ConfigurationError
 from experiments.identity import run_id
 
+SAMPLERS = ("instance", "square_root", "class_balanced", "progressive")
 FEWEST_EXAMPLES = 2  # in one forward pass of training: batch normalisation needs a spread
 
 
@@ -152,7 +153,7 @@ class TrainerSettings:
     gradient_clip: float = limited(above=0)
     steps_per_epoch: int | None = limited(least=1)
     passes_per_step: int = limited(least=1)
-    sampler: str = one_of("instance", "square_root", "class_balanced", "progressive")
+    sampler: str = one_of(*SAMPLERS)
     train_metrics: str = one_of("evaluated", "running")
     precision: str = one_of("32-true", "bf16-mixed", "16-mixed")
     channels_last: bool

@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import given
 
-from experiments.batches import SAMPLERS, Division, TrainingDraws, class_shares, loader, measuring_draws
+from experiments.batches import Division, TrainingDraws, class_shares, loader, measuring_draws
+from experiments.configuration import SAMPLERS
 from experiments.dataset import InMemory
 from experiments.randomness import sample_seeds
 
