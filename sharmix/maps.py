@@ -36,8 +36,7 @@ def sharmix(
         temperature: T₀ > 0, in units of the logits; likewise.
         dim: the dimension that holds the classes.
         nonconcave: for r < 2 − 1/q, where the objective can have several maxima and the map can jump: `global`
-            returns the highest of the maxima found from a grid of scales, 0.05 or less apart in their logarithm;
-            `error` raises.
+            returns the highest of them, found by branch and bound; `error` raises.
 
     Returns:
         p*, shaped like `logits` and of their dtype. Its error is about that of rounding the arguments; p* answers even

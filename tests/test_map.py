@@ -107,6 +107,55 @@ def test_outside_the_concave_region_g_may_be_positive_below_the_root(q, r, gap):
         assert reference.worst_error(p.tolist(), reference.sharmix(z, q, r)) <= 1e-12
 
 
+@pytest.mark.parametrize(
+    ("z", "q", "r"),
+    [
+        ([0.0, -0.030285197876632804, -0.20253621227597535], 4.762888755458619, 1.5292010207346218),
+        ([1 / 3 + 6.5e-14] + [0.0] * 7, 4.0, 1.704022838950601),
+        ([0.5000000000002386, 0.0, 1e-23, 1e-31], 3.0, 1.60747),
+        ([1.49, -0.984, -2.87, 1.05], 3.274, 1.6426),
+        ([0.0199, -0.2629], 4.537, 1.71835),
+    ],
+)
+def test_maxima_on_both_sides_of_a_knot_are_told_apart(z, q, r):
+    p = sharmix.sharmix(tensor(z), q=q, r=r)
+    assert reference.worst_error(p.tolist(), reference.sharmix(z, q, r)) <= 1e-12
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=8), st.floats(1.05, 6), st.floats(1e-4, 0.9))
+def test_outside_the_concave_region_nothing_on_the_path_of_all_scales_scores_higher(row, q, depth):
+    z, r = tensor(row), (2 - 1 / q) * (1 - depth)
+    p = sharmix.sharmix(z, q=q, r=r)
+    assert (score(path(z, q, r), z, q, r) <= score(p, z, q, r) + 1e-12).all()
+
+
+def path(z, q, r):
+    """The distributions of all scales, close to each other everywhere, [scales, classes]."""
+    x, gap = z - z.max(), q - 1
+    reach = math.log(len(z))
+    beyond = torch.logspace(-6, 0.5, 300, dtype=torch.float64) ** max(gap, 1.0)
+    knots = (-gap * x[x < 0]).log()
+    even = torch.linspace(-gap * reach - 0.1, (q - r) * reach + 0.1, 1000, dtype=torch.float64)
+    scale = torch.cat([even, knots, (knots[:, None] + beyond).flatten()]).exp()
+    weight = (1 + gap * x / scale[:, None]).clamp_min(0) ** (1 / gap)
+    return weight / weight.sum(-1, keepdim=True)
+
+
+def score(p, z, q, r):
+    """What the map maximises."""
+    return p @ z + sharmix.sharma_mittal_entropy(p, q, r) / q
+
+
+def test_a_triple_root_is_found_in_bounded_time():
+    # Where the jump of Theorem 4.2 begins: g, g' and g'' are all 0 at its root.
+    z = [1.3263444, *[0.0] * 9]
+    start = time.perf_counter()
+    p = sharmix.sharmix(tensor(z), q=1.75, r=1.28594454806)
+    assert time.perf_counter() - start < 5
+    exact = reference.sharmix(z, 1.75, 1.28594454806)
+    assert reference.worst_error(p.tolist(), exact) <= 1e-3
+
+
 def test_many_nearly_equal_logits_at_the_edge_of_the_support_are_solved_quickly():
     z = -0.5 + torch.randn(1, 32_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 1e-10
     z[0, 0] = 0
@@ -320,12 +369,9 @@ def test_no_other_distribution_scores_higher(row, order, data):
     assume(weights.sum() > 0.1)
     p, other = sharmix.sharmix(z, *order), weights / weights.sum()
 
-    def score(v):
-        return (v @ z + sharmix.sharma_mittal_entropy(v, *order) / order[0]).item()
-
-    assert score(other) <= score(p) + 1e-10
     near = 0.999 * p + 0.001 * other
-    assert score(near) <= score(p) + 1e-10
+    for v in (other, near):
+        assert score(v, z, *order) <= score(p, z, *order) + 1e-10
 
 
 ENTROPY_ORDERS = [

@@ -1,0 +1,104 @@
+"""The largest of several maxima, outside the concave region, by branch and bound.
+
+There r < q, so that g = Λ − (q−r) R_q is a difference of two functions that rise with y, Λ = y + (q−1) log W − log T₀,
+and the objective a sum of one that falls and one that rises: a larger y is a flatter p. The values at the ends of a
+cell [a, b] therefore bound both over the cell:
+
+    Λ(a) − (q−r) R_q(b) ≤ g ≤ Λ(b) − (q−r) R_q(a)        objective ≤ p(a)·x + (T₀/q) H(p(b))
+
+A cell that can hold no root, or none as good as a p already seen, is dropped; the others are cut into smaller ones.
+Two maxima are told apart wherever they lie in different cells at the end, and are as good as equal where they do not.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from sharmix._equation import Equation, evaluate, newton
+
+_PARTS = 8  # a cell is cut into: more are fewer rounds, of more evaluations together
+_MOST_CELLS = 4096  # of one row: only next to a triple root are there so many, where rounded logits move p by 1e-5
+_ROUNDING = 1e-12  # of a bound
+_CHUNK_ELEMENTS = 1 << 21  # of one evaluation: 16 MiB of float64, which an allocator still keeps for reuse
+
+_Y, _RISING, _FEEDBACK, _LINEAR, _ENTROPY = range(5)  # y, Λ, (q−r) R_q, p·x and (T₀/q) H at an end of a cell
+
+
+def global_maximum(equation: Equation) -> Tensor:
+    """The y of the largest objective, [rows, 1]; any number for a row with a NaN among its logits.
+
+    Of equally large ones it is the least, the p with the smallest support.
+    """
+    row = torch.arange(len(equation.x), device=equation.x.device)
+    low, high = (_ends(equation, row, y) for y in equation.bracket())
+    best = low.new_full(row.shape, -math.inf)
+    width = _last_width(equation)
+    while (wide := _wide(row, low, high, width)).any():
+        inner = _inner_points(low[wide], high[wide])
+        cut = row[wide].repeat_interleave(_PARTS - 1)
+        points = _ends(equation, cut, inner.reshape(-1, 1))
+        best = best.scatter_reduce(0, cut, points[:, _LINEAR] + points[:, _ENTROPY], "amax")
+
+        points = points.reshape(-1, _PARTS - 1, points.shape[-1])
+        starts, stops = torch.cat([low[wide, None], points], 1), torch.cat([points, high[wide, None]], 1)
+        row = torch.cat([row[~wide], row[wide].repeat_interleave(_PARTS)])
+        low, high = torch.cat([low[~wide], starts.flatten(0, 1)]), torch.cat([high[~wide], stops.flatten(0, 1)])
+        kept = _may_hold_maximum(low, high, best[row])
+        row, low, high = row[kept], low[kept], high[kept]
+    return _best_root(equation, row, low, high)
+
+
+def _ends(equation: Equation, row: Tensor, y: Tensor) -> Tensor:
+    """The bounding values at each y [points, 1] of a row [points]: [points, 5]."""
+    chunk = max(1, _CHUNK_ELEMENTS // equation.x.shape[-1])
+    slices = [slice(start, start + chunk) for start in range(0, len(row), chunk)] or [slice(0)]
+    return torch.cat([_bounding_values(equation.select(row[some]), y[some]) for some in slices])
+
+
+def _bounding_values(equation: Equation, y: Tensor) -> Tensor:
+    solution = evaluate(equation, y)
+    feedback = -equation.gap * solution.renyi
+    return torch.cat(
+        [y, solution.residual + feedback, feedback, solution.linear(), solution.scaled_entropy(equation)], -1
+    )
+
+
+def _last_width(equation: Equation) -> Tensor:
+    """The width h of a row's last cells, [rows]: between two roots in one of them the objective varies by rounding.
+
+    It does by at most h · max |g|, and beside a knot |g| reaches h^{1/δ} where δ > 1, or else h.
+    """
+    delta = equation.delta.squeeze(-1).clamp_min(1)
+    return _ROUNDING ** (delta / (1 + delta))
+
+
+def _wide(row: Tensor, low: Tensor, high: Tensor, width: Tensor) -> Tensor:
+    """Which cells are still to be cut."""
+    crowded = row.bincount(minlength=len(width)) > _MOST_CELLS
+    return (high[:, _Y] - low[:, _Y] > width[row]) & ~crowded[row]
+
+
+def _inner_points(low: Tensor, high: Tensor) -> Tensor:
+    """The y that cut each cell into equal parts, [cells, parts − 1]."""
+    share = torch.arange(1, _PARTS, dtype=low.dtype, device=low.device) / _PARTS
+    return low[:, _Y, None] + (high - low)[:, _Y, None] * share
+
+
+def _may_hold_maximum(low: Tensor, high: Tensor, best: Tensor) -> Tensor:
+    least, most = low[:, _RISING] - high[:, _FEEDBACK], high[:, _RISING] - low[:, _FEEDBACK]
+    bound = low[:, _LINEAR] + high[:, _ENTROPY] * (1 + _ROUNDING)
+    return (least <= _ROUNDING) & (most >= -_ROUNDING) & (bound >= best)
+
+
+def _best_root(equation: Equation, row: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """The root of the largest objective among the cells at whose ends g changes sign, from below 0."""
+    crossing = (low[:, _RISING] < low[:, _FEEDBACK]) & (high[:, _RISING] >= high[:, _FEEDBACK])
+    row, low, high = row[crossing], low[crossing, _Y, None], high[crossing, _Y, None]
+    candidates = equation.select(row)
+    y = newton(lambda y: evaluate(candidates, y), candidates.guess(), low, high)
+    objective = evaluate(candidates, y).objective(candidates).squeeze(-1)
+    best = objective.new_full((len(equation.x),), -math.inf).scatter_reduce(0, row, objective, "amax")
+    winning = objective == best[row]
+    least = torch.zeros_like(best).scatter_reduce(0, row[winning], y[winning, 0], "amin", include_self=False)
+    return least[:, None]

@@ -1,0 +1,78 @@
+"""The root of the equation for q > 2, measured from a knot.
+
+For δ = q − 1 > 1 a class joins the support with infinite slope in y, at the knot log(−δ xₖ), so that a rounded y would
+leave it a wrong p. The root is then measured from the last knot below it, y = log(−δ xₖ) + m^δ: p is smooth in m.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sharmix._equation import Equation, Solution, newton, solution_of
+
+_NEIGHBOURHOOD = 1e-9  # of a root, far wider than its error: the knots in it are tried for their side of the root
+_LEAST_GUESS = 1e-20  # of m: at 0 itself the slope is 0 · ∞
+_LEAST_LOGIT = 1e-300  # stands for a logit of 0, which has no knot: all other logits then lie beyond it
+
+
+@dataclass
+class _Knot:
+    """The equation in the unknown m ≥ 0, y = log(−δ xₖ) + m^δ, for a logit xₖ of each row, [rows, 1].
+
+    The support is xₖ and what is larger. xₖ = 0 stands for no knot: the largest logits are the support, at any y.
+    """
+
+    equation: Equation
+    logit: Tensor
+
+    def __post_init__(self) -> None:
+        self.exists = (self.logit < 0).squeeze(-1)
+        self.logit = self.logit.clamp_max(-_LEAST_LOGIT)
+        self.start = (-self.equation.delta * self.logit).log()
+
+    def select(self, rows: Tensor) -> "_Knot":
+        return _Knot(self.equation.select(rows), self.logit[rows])
+
+    def evaluate(self, m: Tensor) -> Solution:
+        """The solution at m, and the slope of g by m."""
+        delta, logit = self.equation.delta, self.logit
+        offset = m**delta
+        x = torch.maximum(self.equation.x, logit)
+        # wᵢ = 1 − (xᵢ/xₖ) e^{−offset}, without rounding 1 against what is nearly 1
+        weight = (logit - x) / logit - x / logit * torch.expm1(-offset)
+        weight = torch.where(self.equation.x < logit, 0, weight)
+        found = solution_of(self.equation, self.start + offset, weight - 1, weight.log(), weight)
+        found.slope = found.slope * delta * m ** (delta - 1)
+        return found
+
+
+def _last_knot(equation: Equation, y: Tensor) -> _Knot:
+    """The last knot below the root near y: of those in y's neighbourhood, by bisection, the last where g < 0.
+
+    Only they can be on either side of the root. Should g cross 0 more than once between them, outside the concave
+    region, the roots are as good as equal.
+    """
+    x = equation.x.sort(-1, descending=True).values
+    starts = (-equation.delta * x).log()
+    low, high = (
+        ((starts <= y + reach).sum(-1, keepdim=True) - 1).clamp_min(0) for reach in (-_NEIGHBOURHOOD, _NEIGHBOURHOOD)
+    )
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        below = _Knot(equation, x.gather(-1, middle)).evaluate(torch.zeros_like(y)).residual < 0
+        low, high = torch.where(below, middle, low), torch.where(below, high, torch.maximum(middle - 1, low))
+    return _Knot(equation, x.gather(-1, low))
+
+
+def from_last_knot(equation: Equation, y: Tensor) -> Solution:
+    """The solution at the root near y, solved once more in m."""
+    knot = _last_knot(equation, y)
+    some = knot.select(knot.exists)
+    order, offset = 1 / some.equation.delta, y[knot.exists] - some.start
+    least, guess, most = (
+        (offset + reach).clamp_min(0) ** order for reach in (-2 * _NEIGHBOURHOOD, 0.0, 2 * _NEIGHBOURHOOD)
+    )
+    m = torch.zeros_like(y)
+    m[knot.exists] = newton(some.evaluate, guess.clamp_min(_LEAST_GUESS), least, most)
+    return knot.evaluate(m)
