@@ -79,7 +79,7 @@ def our_loop(settings: RunSettings, data: ClassificationData, fabric: Fabric) ->
 
     def block() -> None:
         with progress_bars(settings) as progress:
-            train_epoch(fabric, module, optimizer, moved(fabric, batches, Unreadable(0, 0), progress, ""), trainer)
+            train_epoch(fabric, module, optimizer, moved(fabric, batches, Unreadable(0), progress, ""), trainer)
 
     return block
 

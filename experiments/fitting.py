@@ -70,8 +70,9 @@ def fit(
     with progress_bars(settings) as progress:
         for epoch in range(len(curves.rows), trainer.epochs):
             draws.epoch = epoch
-            # Whatever the network draws, it draws again when a run resumes here.
-            torch.manual_seed(int(sample_seeds(settings.seed, epoch, [fabric.global_rank])))
+            # Whatever training draws, from torch, NumPy or Python, it draws again when a run resumes here.
+            own_seed = int(sample_seeds(settings.seed, epoch, [fabric.global_rank])) % 2**32
+            fabric.seed_everything(own_seed, verbose=False)
             since = time.perf_counter()
             title = f"epoch {epoch + 1}/{trainer.epochs}"
             examples = train_epoch(

@@ -72,7 +72,7 @@ def train(settings: RunSettings, folder: Path) -> dict[str, Any] | None:
     fabric.seed_everything(settings.seed, verbose=False)
     classifier = build_classifier(settings, data, activation)
     curves = EpochCurves(folder / CURVES if leads else None)
-    unreadable = Unreadable(data.unreadable_most, len(data.train.targets) + len(data.test.targets))
+    unreadable = Unreadable(data.unreadable_most)
     # Named by code and split, so that a run begun by others is not continued by these.
     checkpoint = folder / f"last-{source['digest'][:8]}-{data.split_hash[:8]}.ckpt"
     loggers = build_loggers(settings.logger, folder) if leads else []

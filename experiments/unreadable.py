@@ -16,11 +16,10 @@ class Unreadable:
 
     Args:
         most: how many there may be.
-        size: examples in all.
     """
 
-    def __init__(self, most: int, size: int) -> None:
-        self.most, self.size = most, size
+    def __init__(self, most: int) -> None:
+        self.most = most
         self.names: set[str] = set()
 
     def add(self, names: Iterable[str]) -> None:
@@ -52,4 +51,4 @@ class Unreadable:
 
     def __str__(self) -> str:
         shown = "\n  ".join(sorted(self.names)[:10])
-        return f"{len(self.names)} of {self.size} examples cannot be read, {self.most} are allowed:\n  {shown}"
+        return f"{len(self.names)} examples cannot be read, {self.most} are allowed:\n  {shown}"

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -193,12 +194,29 @@ def test_too_many_broken_files_are_an_error(linked: Path) -> None:
     for wnid in WNIDS[:3]:
         (own(linked / "photos/train", wnid) / f"{wnid}_0.JPEG").write_bytes(b"")
     data = load_imagenet(settings, linked)
-    reader, unreadable = Reader(data.train), Unreadable(data.unreadable_most, 2009)
+    reader, unreadable = Reader(data.train), Unreadable(data.unreadable_most)
 
     unreadable.add(reader[drawing(range(2), epoch=0)].unreadable)
     unreadable.add(reader[drawing(range(2), epoch=1)].unreadable)  # the same ones again
-    with pytest.raises(DataError, match=f"3 of 2009 examples cannot be read, 2 are allowed:\n .*{WNIDS[0]}_0.JPEG"):
+    with pytest.raises(DataError, match=f"3 examples cannot be read, 2 are allowed:\n .*{WNIDS[0]}_0.JPEG"):
         unreadable.add(reader[drawing(range(2, 4), epoch=0)].unreadable)
+
+
+def test_broken_files_of_all_processes_count_together(tmp_path: Path) -> None:
+    torch.multiprocessing.spawn(count_in_process, (f"file://{tmp_path}/meeting",), nprocs=2)
+
+
+def count_in_process(process: int, meeting: str) -> None:
+    torch.distributed.init_process_group("gloo", init_method=meeting, world_size=2, rank=process)
+    fabric = SimpleNamespace(world_size=2)
+    unreadable = Unreadable(most=2)
+    unreadable.add(["both"])
+    unreadable.gather(fabric)
+    assert unreadable.names == {"both"}
+    unreadable.add([f"of {process}"])
+    with pytest.raises(DataError, match="3 examples cannot be read"):
+        unreadable.gather(fabric)
+    torch.distributed.destroy_process_group()
 
 
 # Transforms

@@ -137,12 +137,12 @@ IMAGES = (
     *("data.test_folder=train", "data.image_size=32", "data.shorter_side=32"),
 )
 MORTAL = """
-import os, signal
-import torch
+import os, random, signal
+import numpy, torch
 from sharmix.activations import LearnedSharMiX
 
 class Mortal(LearnedSharMiX):
-    "Draws random numbers as dropout does, and dies at a training loss whose number the environment says."
+    "Draws random numbers wherever there are any, and dies at a training loss whose number the environment says."
     losses = 0
 
     def loss(self, logits, *arguments, **keywords):
@@ -151,6 +151,7 @@ class Mortal(LearnedSharMiX):
             if str(self.losses) == os.environ.get("DIES_AT"):
                 os.kill(os.getpid(), signal.SIGKILL)
             logits = logits + 0.1 * torch.randn_like(logits)
+            logits = logits * random.uniform(0.9, 1.1) * numpy.random.uniform(0.9, 1.1)
         return super().loss(logits, *arguments, **keywords)
 """
 
@@ -224,8 +225,16 @@ def test_a_network_compiled_or_in_half_precision_ends_nearly_the_same(
     assert metrics["accuracy"] == pytest.approx(plain["accuracy"], abs=0.02)
 
 
-def test_processes_that_were_not_asked_for_are_refused(tmp_path: Path) -> None:
-    status, printed = run(tmp_path / "outputs", "experiment=digits", WORLD_SIZE="2", RANK="1", LOCAL_RANK="1")
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"},
+        {"SLURM_NTASKS": "2", "SLURM_JOB_NAME": "train", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"},
+    ],
+    ids=["torchrun", "slurm"],
+)
+def test_processes_that_were_not_asked_for_are_refused(launcher: dict[str, str], tmp_path: Path) -> None:
+    status, printed = run(tmp_path / "outputs", "experiment=digits", **launcher)
     assert status != 0
     assert "2 were started" in printed
     assert "Traceback" not in printed
