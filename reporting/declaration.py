@@ -73,12 +73,10 @@ class Row:
     Attributes:
         select: values of `config.activation` that pick the row's records.
         published: the paper's name of the row, None where the paper has none.
-        where: values of `config` that its records have, in place of the table's `where`.
     """
 
     select: dict[str, Any]
     published: str | None
-    where: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -134,8 +132,7 @@ class Table:
 
     def labels(self) -> dict[str, str]:
         """Label of every row, by its name."""
-        wheres = {name: row.where or self.where for name, row in self.rows.items()}
-        return {name: label(row.select, wheres[name].get("data", {})) for name, row in self.rows.items()}
+        return {name: label(row.select) for name, row in self.rows.items()}
 
     def metrics(self) -> dict[str, str]:
         """Title of every metric shown, in the order of the columns."""

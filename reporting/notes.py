@@ -67,7 +67,7 @@ def _epochs(table: Table, selection: Selection, records: list[Record]) -> list[s
 
 
 def _data(table: Table, records: list[Record]) -> list[str]:
-    notes = [f"Runs with {_flat(table.where)}, where no row says otherwise."] if table.where else []
+    notes = [f"Runs with {_flat(table.where)}."] if table.where else []
     return [*notes, *sorted({_shots(record["data"]) for record in records if "shot_rule" in record["data"]})]
 
 

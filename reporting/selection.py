@@ -109,11 +109,14 @@ def select_runs(table: Table, results: Path) -> Selection:
         RecordError: for records that cannot be read.
     """
     place = str(records_path(results, table.experiment))
-    pool = [r for r in read_records(results, table.experiment) if r["seed"] in table.seeds]
-    wanted = {name: {"activation": row.select, **(row.where or table.where)} for name, row in table.rows.items()}
-    rows = {name: _matching(wanted[name], pool, place) for name in table.rows}
-    baseline = _matching({"activation": table.baseline, **table.where}, pool, place)
-    labels = [label(table.baseline, table.where.get("data")), *table.labels().values()]
+    pool = [
+        record
+        for record in read_records(results, table.experiment)
+        if record["seed"] in table.seeds and _has(record["config"], table.where)
+    ]
+    rows = {name: _matching(row.select, pool, place) for name, row in table.rows.items()}
+    baseline = _matching(table.baseline, pool, place)
+    labels = [label(table.baseline), *table.labels().values()]
     missing = _missing(table.seeds, zip(labels, [baseline, *rows.values()], strict=True))
     selection = Selection(rows, baseline, missing)
     splits = {record["data"]["split_hash"] for record in selection.records()}
@@ -163,14 +166,14 @@ def describe_code(record: Record) -> str:
     return f"digest {code['digest'][:12]}, commit {str(code['commit'])[:12]}, {state}"
 
 
-def _matching(wanted: Mapping[str, Any], pool: Iterable[Record], place: str) -> Runs:
-    chosen = [record for record in pool if _has(record["config"], wanted)]
+def _matching(activation: Mapping[str, Any], pool: Iterable[Record], place: str) -> Runs:
+    chosen = [record for record in pool if _has(record["config"]["activation"], activation)]
     run_ids = sorted({record["run_id"] for record in chosen})
     runs = {record["seed"]: record for record in chosen}
     if len(run_ids) > 1 or len(runs) < len(chosen):
         raise TableError(
-            f"{place}: the row {dict(wanted)} takes runs of several configurations, run_id "
-            f"{', '.join(run_ids)}; add to its `select` or `where` in tables.yaml what tells "
+            f"{place}: the row {dict(activation)} takes runs of several configurations, run_id "
+            f"{', '.join(run_ids)}; add to its `select`, or to the table's `where`, in tables.yaml what tells "
             f"them apart, or remove the records that do not belong"
         )
     return runs

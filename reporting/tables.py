@@ -117,7 +117,7 @@ def _differences(
 
 
 def _baseline(table: Table) -> str:
-    return label(table.baseline, table.where.get("data"))
+    return label(table.baseline)
 
 
 def _wide(declaration: Declaration, table: Table, tidy: pd.DataFrame) -> pd.DataFrame:
