@@ -7,7 +7,6 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,8 +46,8 @@ class BareLoop:
     targets: Tensor
     transform: Transform
 
-    def read(self, indices: Sequence[int], seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
-        files = [Path(self.images.place, self.images.name(index)) for index in indices]
+    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
+        files = [Path(self.images.place, self.images.name(index)) for index in indices.tolist()]
         pixels = [self.transform(pil_to_tensor(Image.open(file).convert("RGB"))) for file in files]
         return torch.stack(pixels), self.targets[indices], []
 
@@ -64,8 +63,8 @@ def measure(sides: dict[str, Photographs], count: int, repetitions: int) -> Meas
     ways: dict[tuple[str, str], DataLoader[Batch]] = {}
     for side, ours in sides.items():
         size = len(ours.targets)
-        chosen = np.linspace(0, size - 1, min(count, size), dtype=int).tolist()
-        draws = [_draw(chosen[start : start + BATCH_SIZE]) for start in range(0, len(chosen), BATCH_SIZE)]
+        chosen = torch.from_numpy(np.linspace(0, size - 1, min(count, size), dtype=np.int64))
+        draws = [Draw(indices, sample_seeds(SEED, 0, indices), 1.0) for indices in chosen.split(BATCH_SIZE)]
         readers: dict[str, Examples] = {BARE_LOOP: BareLoop(ours.images, ours.targets, ours.transform), "ours": ours}
         for place, workers in (("", 0), (", 1 worker", 1)):
             for reader, examples in readers.items():
@@ -77,10 +76,6 @@ def measure(sides: dict[str, Photographs], count: int, repetitions: int) -> Meas
             if repetition:
                 measured[way].append(speed)
     return measured
-
-
-def _draw(indices: Sequence[int]) -> Draw:
-    return Draw(indices, sample_seeds(SEED, 0, indices), 1.0)
 
 
 def show(measured: Measured, console: Console) -> None:

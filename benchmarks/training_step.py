@@ -56,7 +56,7 @@ def bare_loop(settings: RunSettings, data: ClassificationData) -> Callable[[], N
     if settings.trainer.channels_last:
         model.to(memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.optimizer.learning_rate, fused=True)
-    inputs, targets, _ = data.train.read(range(settings.trainer.batch_size), torch.zeros(0))
+    inputs, targets, _ = data.train.read(torch.arange(settings.trainer.batch_size), torch.zeros(0))
 
     def block() -> None:
         for _ in range(settings.trainer.steps_per_epoch):

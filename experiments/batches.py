@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from experiments.configuration import FEWEST_EXAMPLES
@@ -96,27 +97,27 @@ class TrainingDraws(Sampler[Draw]):
                 part = slice(start + self.division.process + turn * self.division.processes, end, parts)
                 # Gradients are summed over passes and averaged over processes.
                 weight = self.division.processes * len(order[part]) / (end - start)
-                yield Draw(order[part], seeds[part].clone(), weight)  # a view would bring all seeds to a worker
+                # A view would bring all of an epoch's draws to a worker.
+                yield Draw(order[part].clone(), seeds[part].clone(), weight)
 
     def __len__(self) -> int:
         return self.steps * self.division.passes
 
-    def _order(self) -> list[int]:
+    def _order(self) -> Tensor:
         generator = np.random.default_rng([self.seed, self.epoch])
         size = len(self.targets)
         if self.sampler == "instance":
-            return generator.permutation(size).tolist()
+            return torch.from_numpy(generator.permutation(size))
         classes, counts = np.unique(self.targets, return_counts=True)
         shares = class_shares(self.sampler, counts, self.epoch / max(1, self.epochs - 1))
         example_shares = (shares / counts)[np.searchsorted(classes, self.targets)]
-        return generator.choice(size, size, p=example_shares).tolist()
+        return torch.from_numpy(generator.choice(size, size, p=example_shares))
 
 
 def measuring_draws(size: int, batch_size: int, division: Division) -> list[Draw]:
     """All examples once, in the order given: this process's part, `batch_size` at a time."""
-    own = range(division.process, size, division.processes)
-    chunks = [own[start : start + batch_size] for start in range(0, len(own), batch_size)]
-    return [Draw(chunk, torch.zeros(len(chunk), dtype=torch.int64), 1.0) for chunk in chunks]  # nothing is random
+    own = torch.arange(size)[division.process :: division.processes]
+    return [Draw(chunk.clone(), torch.zeros_like(chunk), 1.0) for chunk in own.split(batch_size)]  # nothing is random
 
 
 class ReadHere:

@@ -1,9 +1,10 @@
 """What every data set of the suite hands to training."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 
@@ -11,12 +12,12 @@ class Draw(NamedTuple):
     """Examples asked for at once.
 
     Attributes:
-        indices: which examples.
+        indices: which examples, int64 [n].
         seeds: a random seed for each of them, int64 [n].
         weight: what their mean loss counts in the step's gradient; 1 where the step is this draw alone.
     """
 
-    indices: Sequence[int]
+    indices: Tensor
     seeds: Tensor
     weight: float
 
@@ -38,13 +39,18 @@ class Batch(NamedTuple):
     weight: float
     unreadable: list[str]
 
+    def to(self, device: torch.device) -> "Batch":
+        """The same with its tensors on the device."""
+        inputs, targets, seeds = (tensor.to(device, non_blocking=True) for tensor in self[:3])
+        return self._replace(inputs=inputs, targets=targets, seeds=seeds)
+
 
 class Examples(Protocol):
     """One side of a split."""
 
     targets: Tensor  # class indices, int64 [n]
 
-    def read(self, indices: Sequence[int], seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
+    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
         """Inputs and targets of the examples asked for that can be read, and the names of the others."""
 
 
@@ -55,9 +61,8 @@ class InMemory:
     inputs: Tensor
     targets: Tensor
 
-    def read(self, indices: Sequence[int], seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
-        chosen = list(indices)
-        return self.inputs[chosen], self.targets[chosen], []
+    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
+        return self.inputs.index_select(0, indices), self.targets.index_select(0, indices), []
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def fit(
         for epoch in range(len(curves.rows), trainer.epochs):
             draws.epoch = epoch
             # Whatever training draws, from torch, NumPy or Python, it draws again when a run resumes here.
-            own_seed = int(sample_seeds(settings.seed, epoch, [fabric.global_rank])) % 2**32
+            own_seed = int(sample_seeds(settings.seed, epoch, torch.tensor([fabric.global_rank]))) % 2**32
             fabric.seed_everything(own_seed, verbose=False)
             since = time.perf_counter()
             title = f"epoch {epoch + 1}/{trainer.epochs}"
@@ -172,7 +172,7 @@ def moved(
     task = progress.add_task(title, total=len(batches))
     for batch in batches:
         unreadable.add(batch.unreadable)
-        yield fabric.to_device(batch)
+        yield batch.to(fabric.device)
         progress.advance(task)
     progress.remove_task(task)
 

@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -103,10 +103,10 @@ class Photographs:
     targets: Tensor
     transform: Transform
 
-    def read(self, indices: Sequence[int], seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
+    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
         read, pixels, unreadable = [], [], []
         with torch.random.fork_rng(devices=[]):
-            for index, seed in zip(indices, seeds.tolist(), strict=True):
+            for index, seed in zip(indices.tolist(), seeds.tolist(), strict=True):
                 try:
                     image = decoded(self.images.encoded(index))
                 except Exception as error:  # Pillow's decoders fail with errors that share no base class

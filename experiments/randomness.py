@@ -1,7 +1,5 @@
 """Random numbers that belong to an example, whatever process, batch or device it is drawn in."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -13,20 +11,19 @@ _FIRST_FACTOR = -0x40A7B892E31B1A47
 _SECOND_FACTOR = -0x6B2FB644ECCEEE15
 
 
-def sample_seeds(seed: int, epoch: int, indices: Sequence[int]) -> Tensor:
+def sample_seeds(seed: int, epoch: int, indices: Tensor) -> Tensor:
     """A seed for each example of an epoch, a function of (seed, epoch, example, how often it came up before) alone.
 
     Args:
         seed: the training seed.
         epoch: which epoch.
-        indices: the examples in the order of the epoch, [n].
+        indices: the examples in the order of the epoch, int64 [n].
 
     Returns:
         int64 [n], over the whole range.
     """
-    numbers = np.asarray(indices, dtype=np.int64)
     state = _mixed(_mixed(torch.tensor([seed])) ^ epoch)
-    return _mixed(_mixed(state ^ torch.from_numpy(numbers)) ^ torch.from_numpy(_times_before(numbers)))
+    return _mixed(_mixed(state ^ indices) ^ torch.from_numpy(_times_before(indices.numpy())))
 
 
 def uniform(seeds: Tensor, stream: int) -> Tensor:

@@ -116,7 +116,7 @@ def fenchel_young(
     else:
         loss, counted = _index_loss(logits, targets, conjugate, entropy, vertex_entropy, ignore_index, label_smoothing)
     # Rounding can leave a loss of −1e-17 at p = y; its value is 0 there, its gradient stays.
-    loss = torch.where(loss.detach() < 0, loss - loss.detach(), loss)
+    loss = loss - loss.detach().clamp_max(0)
     return reduced(loss, counted, reduction)
 
 
@@ -169,8 +169,8 @@ def _index_loss(
     counted = targets != ignore_index
     logits = torch.where(counted.unsqueeze(-1), logits, 0)  # what an ignored row holds, even NaN, must not matter
     # Indexing keeps the indices alone for the backward pass; gathering would keep the logits.
-    rows = logits.reshape(-1, classes)
-    agreement = rows[torch.arange(len(rows), device=rows.device), indices.flatten()].reshape(indices.shape)
+    starts = torch.arange(0, logits.numel(), classes, device=logits.device)
+    agreement = logits.flatten().index_select(0, starts + indices.flatten()).reshape(indices.shape)
     target_entropy = vertex_entropy
     if label_smoothing > 0:
         agreement = (1 - label_smoothing) * agreement + label_smoothing * logits.mean(-1)

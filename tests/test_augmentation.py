@@ -7,7 +7,7 @@ from experiments.augmentation import CropAndFlip
 from experiments.randomness import sample_seeds
 
 IMAGES = torch.randint(1, 256, (50, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-SEEDS = sample_seeds(21, 0, range(50))
+SEEDS = sample_seeds(21, 0, torch.arange(50))
 
 
 def possible(image: torch.Tensor, padding: int) -> list[torch.Tensor]:
@@ -29,7 +29,7 @@ def test_each_image_is_a_crop_of_its_padded_self_mirrored_or_not() -> None:
 
 def test_every_crop_and_mirror_image_comes_up_alike() -> None:
     image = IMAGES[:1]
-    seeds = sample_seeds(0, 0, range(5000))
+    seeds = sample_seeds(0, 0, torch.arange(5000))
     changed = CropAndFlip(2)(image.expand(5000, -1, -1, -1), seeds)
     times = [(changed == crop).all((1, 2, 3)).sum().item() for crop in possible(image[0], 2)]
     assert sum(times) == 5000
@@ -40,4 +40,4 @@ def test_every_crop_and_mirror_image_comes_up_alike() -> None:
 def test_an_image_is_changed_alike_in_any_batch() -> None:
     whole = CropAndFlip(4)(IMAGES, SEEDS)
     assert torch.equal(CropAndFlip(4)(IMAGES[7:9], SEEDS[7:9]), whole[7:9])
-    assert not torch.equal(CropAndFlip(4)(IMAGES, sample_seeds(21, 1, range(50))), whole)
+    assert not torch.equal(CropAndFlip(4)(IMAGES, sample_seeds(21, 1, torch.arange(50))), whole)

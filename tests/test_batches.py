@@ -24,7 +24,7 @@ def draws(sampler: str = "instance", size: int = 0, epoch: int = 0, **changes) -
 
 
 def indices(found: TrainingDraws) -> list[int]:
-    return [index for draw in found for index in draw.indices]
+    return [index for draw in found for index in draw.indices.tolist()]
 
 
 def test_the_instance_sampler_takes_each_example_once() -> None:
@@ -88,7 +88,7 @@ def test_processes_and_passes_share_each_batch_without_overlap(
     assert left_out == (0 < size % 18 < 2 * processes * passes) - (0 < size % 18 < 2)
     for step in range(steps):
         shared = [part[step * passes + turn] for part in parts for turn in range(passes)]
-        assert sorted(i for draw in shared for i in draw.indices) == sorted(whole[step].indices)
+        assert sorted(i for draw in shared for i in draw.indices.tolist()) == sorted(whole[step].indices.tolist())
         assert min(len(draw.indices) for draw in shared) >= 2
         assert sum(draw.weight for draw in shared) == pytest.approx(processes)
         for draw in shared:
@@ -106,7 +106,7 @@ def test_measuring_covers_all_examples_once(size: int, processes: int) -> None:
         index
         for process in range(processes)
         for draw in measuring_draws(size, 7, Division(processes, process))
-        for index in draw.indices
+        for index in draw.indices.tolist()
     ]
     assert sorted(found) == list(range(size))
 
@@ -118,11 +118,11 @@ def test_a_loader_gives_the_examples_drawn_with_their_own_seeds(workers: int) ->
     batches = list(loader(examples, chosen, workers=workers, pin_memory=False))
     seeds = {}
     for draw, batch in zip(chosen, batches, strict=True):
-        assert batch.inputs.tolist() == [10 * index for index in draw.indices]
-        assert batch.targets.tolist() == [index % 3 for index in draw.indices]
-        seeds |= dict(zip(draw.indices, batch.seeds.tolist(), strict=True))
+        assert batch.inputs.tolist() == [10 * index for index in draw.indices.tolist()]
+        assert batch.targets.tolist() == [index % 3 for index in draw.indices.tolist()]
+        seeds |= dict(zip(draw.indices.tolist(), batch.seeds.tolist(), strict=True))
     assert len(set(seeds.values())) == 100
-    assert [seeds[index] for index in range(100)] == sample_seeds(21, 5, range(100)).tolist()
+    assert [seeds[index] for index in range(100)] == sample_seeds(21, 5, torch.arange(100)).tolist()
 
 
 def test_an_example_drawn_again_in_an_epoch_has_another_seed() -> None:

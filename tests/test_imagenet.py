@@ -167,7 +167,7 @@ def test_broken_files_are_left_out_and_named(tmp_path: Path) -> None:
     }
     photographs = in_folder(tmp_path, files, measuring_transform(8, 10))
 
-    inputs, targets, unreadable = photographs.read(range(5), torch.arange(5))
+    inputs, targets, unreadable = photographs.read(torch.arange(5), torch.arange(5))
 
     assert inputs.shape == (2, 3, 8, 8)
     assert inputs.dtype == torch.uint8
@@ -183,7 +183,7 @@ def test_a_file_that_vanishes_is_left_out_and_named(tmp_path: Path) -> None:
     photographs = in_folder(tmp_path, {"gone.JPEG": encoded(picture())}, measuring_transform(8, 10))
     (tmp_path / "gone.JPEG").unlink()
 
-    inputs, targets, unreadable = photographs.read([0], torch.tensor([7]))
+    inputs, targets, unreadable = photographs.read(torch.tensor([0]), torch.tensor([7]))
 
     assert len(inputs) == len(targets) == 0
     assert unreadable == [f"{tmp_path}/gone.JPEG: No such file or directory"]
@@ -248,7 +248,8 @@ def many(tmp_path: Path) -> Photographs:
 
 
 def drawing(indices: Sequence[int], epoch: int) -> Draw:
-    return Draw(indices, sample_seeds(21, epoch, indices), 1.0)
+    chosen = torch.tensor(indices)
+    return Draw(chosen, sample_seeds(21, epoch, chosen), 1.0)
 
 
 def drawn(examples: Photographs, batches: list[list[int]], epoch: int, workers: int) -> dict[int, Tensor]:
@@ -271,7 +272,7 @@ def test_reading_leaves_the_global_generator_alone(many: Photographs) -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    many.read(range(12), torch.arange(12))
+    many.read(torch.arange(12), torch.arange(12))
 
     assert torch.equal(torch.rand(3), expected)
 
@@ -288,7 +289,7 @@ def test_all_images_of_both_sides_are_loaded(photos: Path) -> None:
     assert data.facts == {"train_size": 1009, "test_size": 1000}
     assert data.shots is None
     assert data.unreadable_most == 2
-    inputs, targets, unreadable = data.test.read([999, 3], torch.zeros(2, dtype=torch.int64))
+    inputs, targets, unreadable = data.test.read(torch.tensor([999, 3]), torch.zeros(2, dtype=torch.int64))
     assert inputs.shape == (2, 3, 8, 8)
     assert targets.tolist() == [999, 3]
     assert unreadable == []
@@ -479,7 +480,7 @@ def test_the_hub_gives_encoded_rows() -> None:
 
     assert data.class_names[:2] == ("name 0", "name 1")
     assert data.facts == {"train_size": 1000, "test_size": 1000}
-    inputs, targets, unreadable = data.train.read([0, 1, 2], torch.arange(3))
+    inputs, targets, unreadable = data.train.read(torch.arange(3), torch.arange(3))
     assert inputs.shape == (2, 3, 8, 8)
     assert targets.tolist() == [999, 997]
     assert unreadable == ["ILSVRC/imagenet-1k/train, row 1: no image of a known format"]

@@ -20,23 +20,24 @@ def test_a_seed_depends_on_training_seed_epoch_and_example() -> None:
         (seed, epoch, index): value
         for seed in (0, 1, 21)
         for epoch in (0, 1, 2)
-        for index, value in enumerate(sample_seeds(seed, epoch, range(1000)).tolist())
+        for index, value in enumerate(sample_seeds(seed, epoch, torch.arange(1000)).tolist())
     }
     assert len(set(seeds.values())) == len(seeds)
-    assert sample_seeds(21, 3, [7, 5]).tolist() == [sample_seeds(21, 3, [i]).item() for i in (7, 5)]
+    chosen = torch.tensor([7, 5])
+    assert sample_seeds(21, 3, chosen).tolist() == [sample_seeds(21, 3, one).item() for one in chosen.split(1)]
 
 
 @pytest.mark.parametrize("stream", [0, 1, 2])
 def test_numbers_are_uniform(stream: int) -> None:
-    numbers = uniform(sample_seeds(21, 0, range(20_000)), stream).numpy()
+    numbers = uniform(sample_seeds(21, 0, torch.arange(20_000)), stream).numpy()
     assert numbers.min() >= 0
     assert numbers.max() < 1
     assert stats.kstest(numbers, "uniform").pvalue > 1e-3
 
 
 def test_streams_and_neighbours_are_uncorrelated() -> None:
-    seeds = sample_seeds(21, 0, range(20_000))
+    seeds = sample_seeds(21, 0, torch.arange(20_000))
     columns = [uniform(seeds, 0), uniform(seeds, 1), uniform(seeds, 2), uniform(seeds.roll(1), 0)]
-    columns.append(uniform(sample_seeds(21, 1, range(20_000)), 0))
+    columns.append(uniform(sample_seeds(21, 1, torch.arange(20_000)), 0))
     correlations = np.corrcoef(torch.stack(columns).numpy()) - np.eye(len(columns))
     assert abs(correlations).max() < 0.03
