@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
+from torch.utils.data import default_collate
 from torchvision.transforms import v2
 from torchvision.transforms.v2.functional import pil_to_tensor
 
@@ -115,7 +116,8 @@ class Photographs:
                 torch.default_generator.manual_seed(seed)  # of the processor's numbers alone
                 pixels.append(self.transform(image))
                 read.append(index)
-        inputs = torch.stack(pixels) if pixels else torch.empty(0, 3, 0, 0, dtype=torch.uint8)
+        # A worker stacks them where the training process reads them.
+        inputs = default_collate(pixels) if pixels else torch.empty(0, 3, 0, 0, dtype=torch.uint8)
         return inputs, self.targets[read], unreadable
 
 
