@@ -7,30 +7,28 @@ import argparse
 import statistics
 import sys
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import psutil
 import torch
-from hydra import compose, initialize_config_dir
 from PIL import Image
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from torch import Tensor
-from torch.utils.data import DataLoader
 from torchvision.transforms.v2.functional import pil_to_tensor
 
+from benchmarks.settings import settings_of
 from experiments.batches import loader
-from experiments.configuration import register, typed
 from experiments.dataset import Batch, Draw, Examples
 from experiments.errors import UserError
 from experiments.image_files import EncodedImages, Photographs, Transform
 from experiments.imagenet import load_imagenet
 from experiments.randomness import sample_seeds
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
 SEED = 0
 BATCH_SIZE = 50
 GOAL = 0.9  # of the bare loop's speed
@@ -60,7 +58,7 @@ def measure(sides: dict[str, Photographs], count: int, repetitions: int) -> Meas
         count: images a pass, spread over all.
         repetitions: passes that count, after one that does not.
     """
-    ways: dict[tuple[str, str], DataLoader[Batch]] = {}
+    ways: dict[tuple[str, str], Collection[Batch]] = {}
     for side, ours in sides.items():
         size = len(ours.targets)
         chosen = torch.from_numpy(np.linspace(0, size - 1, min(count, size), dtype=np.int64))
@@ -89,6 +87,7 @@ def show(measured: Measured, console: Console) -> None:
 
 
 def main() -> None:
+    """Command line: print the speeds, and the memory before and after."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder that holds the data sets")
     parser.add_argument("--folder", default="imagenet_sample", help="of the photographs, below it")
@@ -97,12 +96,10 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5, help="passes of which the median is shown")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    register()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        settings = typed(compose("config", overrides=["experiment=imagenet_balanced"])).data
-    settings.folder, settings.test_folder = arguments.folder, arguments.test_folder
+    folders = f"data.folder={arguments.folder}", f"data.test_folder={arguments.test_folder}"
+    settings = settings_of("imagenet_balanced", *folders)
     try:
-        data = load_imagenet(settings, arguments.data)
+        data = load_imagenet(settings.data, arguments.data)
     except UserError as error:
         sys.exit(f"error: {error}")
     before = _memory_mib()
@@ -113,7 +110,7 @@ def main() -> None:
     console.print(f"Memory of this process: {before:.0f} MiB before all passes, {_memory_mib():.0f} MiB after.")
 
 
-def _images_per_second(batches: DataLoader[Batch]) -> float:
+def _images_per_second(batches: Collection[Batch]) -> float:
     """Images over seconds of one processor core, this process's and its workers' together."""
     since = _processor_seconds()
     count = sum(len(batch.targets) for batch in batches)

@@ -9,32 +9,23 @@ import time
 from collections.abc import Callable
 
 import torch
-from hydra import compose, initialize_config_dir
 from lightning.fabric import Fabric
 from rich.console import Console
 from rich.table import Table
 from torch.nn.functional import cross_entropy
 
+from benchmarks.settings import settings_of
 from experiments.batches import Division, TrainingDraws, loader
-from experiments.configuration import RunSettings, register, typed
+from experiments.configuration import RunSettings
 from experiments.dataset import ClassificationData, InMemory
 from experiments.devices import launched_fabric
 from experiments.fitting import moved, progress_bars, train_epoch
-from experiments.identity import ROOT
 from experiments.models import build_model
 from experiments.training import build_activation, build_classifier
 from experiments.unreadable import Unreadable
 
 GOALS = {"cifar100": 1.10, "airline": 1.5}
 STEPS = {"cifar100": 12, "airline": 400}  # in a block; the two loops take turns, block by block
-
-
-def settings_of(experiment: str) -> RunSettings:
-    """The settings of an experiment with softmax, as run.py composes them."""
-    register()
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        overrides = [f"experiment={experiment}", "progress=false", f"trainer.steps_per_epoch={STEPS[experiment]}"]
-        return typed(compose("config", overrides=overrides))
 
 
 def synthetic_data(experiment: str, examples: int) -> ClassificationData:
@@ -92,7 +83,7 @@ def seconds_per_step(block: Callable[[], None], steps: int) -> float:
 
 def measure(experiment: str, rounds: int) -> tuple[list[float], list[float]]:
     """Seconds a step of the bare loop and of ours, one pair a round."""
-    settings = settings_of(experiment)
+    settings = settings_of(experiment, "progress=false", f"trainer.steps_per_epoch={STEPS[experiment]}")
     steps = settings.trainer.steps_per_epoch
     data = synthetic_data(experiment, steps * settings.trainer.batch_size)
     blocks = bare_loop(settings, data), our_loop(settings, data, launched_fabric(settings.trainer))

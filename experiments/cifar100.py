@@ -11,7 +11,7 @@ from PIL import Image
 
 from experiments.augmentation import CropAndFlip
 from experiments.configuration import Cifar100Settings
-from experiments.dataset import ClassificationData, InMemory
+from experiments.dataset import LOCAL_DATA, ClassificationData, InMemory
 from experiments.errors import DataError
 from experiments.long_tail import exponential_counts, keep_counts, shot_facts, shot_groups
 from experiments.splits import split_hash
@@ -78,7 +78,7 @@ def _read(settings: Cifar100Settings, folder: Path | None, side: str) -> tuple[I
         place = str(folder / FOLDER / f"{side}.parquet")
         rows = _rows_of_file(place)
     elif folder is not None or settings.source == "torchvision":
-        place = f"{folder or 'data'}/cifar-100-python"
+        place = f"{folder or LOCAL_DATA}/cifar-100-python"
         return _checked(*_torchvision(folder, side), side, place)
     else:
         place = f"{HUB_NAME} on the Hugging Face hub, {side}"
@@ -122,10 +122,10 @@ def _torchvision(folder: Path | None, side: str) -> tuple[Images, Labels]:
     from torchvision.datasets import CIFAR100
 
     try:
-        found = CIFAR100(str(folder or "data"), train=side == "train", download=folder is None)
+        found = CIFAR100(str(folder or LOCAL_DATA), train=side == "train", download=folder is None)
     except (OSError, RuntimeError) as error:
         raise DataError(
-            f"{folder or 'data'}: holds neither {FOLDER}/{side}.parquet nor torchvision's cifar-100-python, or it "
+            f"{folder or LOCAL_DATA}: holds neither {FOLDER}/{side}.parquet nor torchvision's cifar-100-python, or it "
             f"cannot be fetched ({error}); name the folder that does with paths.data, or give paths.data=null"
         ) from error
     return found.data, np.array(found.targets)

@@ -50,7 +50,7 @@ class Classifier(L.LightningModule):
             {"train_split": OutputMetrics(classes), "test_split": OutputMetrics(classes, shots)}
         )
 
-    def training_step(self, batch: Batch, _: int) -> Tensor:
+    def training_step(self, batch: Batch) -> Tensor:
         """The loss whose gradients, summed over the step's batches, make the step."""
         inputs = batch.inputs if self.augment is None else self.augment(batch.inputs, batch.seeds)
         logits = self.model(inputs)
@@ -60,10 +60,11 @@ class Classifier(L.LightningModule):
                 return self._measure("train", logits, batch.targets).mean() * batch.weight
             return self.activation.loss(logits, batch.targets) * batch.weight
 
-    def validation_step(self, batch: Batch, _: int, dataloader_idx: int = 0) -> None:
+    def validation_step(self, batch: Batch, split: str) -> None:
+        """Count a batch to the metrics of its split."""
         logits = self.model(batch.inputs)
         with torch.autocast(logits.device.type, enabled=False):
-            self._measure(SPLITS[dataloader_idx], logits.float(), batch.targets)
+            self._measure(split, logits.float(), batch.targets)
 
     def epoch_metrics(self) -> dict[str, float]:
         """`split/metric` values of what was measured since the last call."""

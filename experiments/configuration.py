@@ -25,6 +25,11 @@ def limited(least: float = -math.inf, above: float = -math.inf, below: float = m
     )
 
 
+def three(above: float = -math.inf) -> Any:
+    """Three finite numbers above a bound, one for each colour."""
+    return dataclasses.field(metadata={"bounds": {">": above}, "length": 3})
+
+
 def one_of(*choices: str) -> Any:
     """One of the words given, or None."""
     return dataclasses.field(metadata={"choices": choices})
@@ -123,16 +128,16 @@ class PerceptronSettings:
 class ResNetSettings:
     name: str
     stem: str = one_of("imagenet", "cifar")
-    pixel_mean: list[float]
-    pixel_std: list[float]
+    pixel_mean: list[float] = three()
+    pixel_std: list[float] = three(above=0)
 
 
 @dataclass
 class TimmSettings:
     name: str
     architecture: str
-    pixel_mean: list[float]
-    pixel_std: list[float]
+    pixel_mean: list[float] = three()
+    pixel_std: list[float] = three(above=0)
 
 
 DataSettings = AirlineSettings | DigitsSettings | Cifar100Settings | ImagenetSettings
@@ -285,8 +290,11 @@ def _validate(settings: Any, prefix: str) -> None:
         if dataclasses.is_dataclass(value):
             _validate(value, f"{key}.")
         elif value is not None:
-            if bounds := field.metadata.get("bounds"):
-                _check_bounds(key, value, bounds)
+            numbers = value if isinstance(value, list) else [value]
+            if len(numbers) != field.metadata.get("length", len(numbers)):
+                raise ConfigurationError(f"{key}={value!r} is not allowed; it must be 3 numbers, one for each colour")
+            for number in numbers if "bounds" in field.metadata else []:
+                _check_bounds(key, number, field.metadata["bounds"])
             choices = field.metadata.get("choices", (value,))
             if value not in choices:
                 raise ConfigurationError(f"{key}={value!r} is not allowed; it must be one of {', '.join(choices)}")
@@ -312,7 +320,7 @@ def check_override_keys(overrides: Sequence[str]) -> None:
     known = set(_keys(RunSettings)) | set(_CHOSEN_BY_NAME)
     for override in overrides:
         key = override.partition("=")[0].lstrip("+~").split("@")[0]
-        if key in known or key.startswith(("hydra/", "hydra.", "activation.parameters.")):
+        if key.replace("/", ".") in known or key.startswith(("hydra/", "hydra.", "activation.parameters.")):
             continue
         siblings = sorted(name for name in known if name.rpartition(".")[0] == key.rpartition(".")[0])
         close = difflib.get_close_matches(key, known, n=1)

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+
+LOCAL_DATA = Path("data")  # where a data set is fetched to; git ignores it
 
 
 class Draw(NamedTuple):
@@ -99,6 +102,3 @@ class Reader:
     def __getitem__(self, draw: Draw) -> Batch:
         inputs, targets, unreadable = self.examples.read(draw.indices, draw.seeds)
         return Batch(inputs, targets, draw.seeds, draw.weight, unreadable)
-
-    def __len__(self) -> int:
-        return len(self.examples.targets)

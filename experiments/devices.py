@@ -16,7 +16,8 @@ def launched_fabric(settings: TrainerSettings) -> Fabric:
     """Devices, processes and precision as configured, every process running, and torch set to give the same bits again.
 
     Raises:
-        ConfigurationError: there are no such devices, or torchrun or SLURM has started other processes.
+        ConfigurationError: there are no such devices, they do not have the precision, or torchrun or SLURM has
+            started other processes.
     """
     processes = settings.devices * settings.nodes
     started = os.environ.get("SLURM_NTASKS") if SLURMEnvironment.detect() else os.environ.get("WORLD_SIZE")
@@ -40,6 +41,10 @@ def launched_fabric(settings: TrainerSettings) -> Fabric:
             f"trainer.accelerator={settings.accelerator}, trainer.devices={settings.devices}, "
             f"trainer.nodes={settings.nodes} and trainer.precision={settings.precision} cannot be had: {error}"
         ) from error
+    if (found := fabric.strategy.precision.precision) != settings.precision:
+        raise ConfigurationError(
+            f"trainer.precision={settings.precision} cannot be had on {fabric.device.type}, which offers {found}"
+        )
     torch.set_num_threads(settings.threads)  # launching several processes sets it too
     # cuBLAS is deterministic with a workspace of its own only, and looks once, when it starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

@@ -5,6 +5,7 @@ import torch
 
 from experiments.configuration import DigitsSettings
 from experiments.dataset import ClassificationData, InMemory
+from experiments.errors import ConfigurationError
 from experiments.long_tail import exponential_counts, keep_counts, shot_facts, shot_groups
 from experiments.splits import split_hash, stratified_group_split
 
@@ -21,7 +22,7 @@ def load_digits_data(settings: DigitsSettings) -> ClassificationData:
         Inputs are the 8 × 8 pixels of each image, float32 [n, 64] in [0, 1].
 
     Raises:
-        ValueError: for a setting out of range, or a split that leaves a class out.
+        ConfigurationError: the split leaves a class out.
 
     Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998.
     """
@@ -29,7 +30,12 @@ def load_digits_data(settings: DigitsSettings) -> ClassificationData:
 
     digits = load_digits()
     count = len(digits.target)
-    train, test = stratified_group_split(digits.target, np.arange(count), settings.test_fraction, settings.split_seed)
+    try:
+        train, test = stratified_group_split(
+            digits.target, np.arange(count), settings.test_fraction, settings.split_seed
+        )
+    except ValueError as error:
+        raise ConfigurationError(f"data.test_fraction={settings.test_fraction} is not allowed; {error}") from error
     long_tailed = settings.imbalance > 1
     counts = np.bincount(digits.target[train]).tolist()
     if long_tailed:

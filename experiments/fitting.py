@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch.optim import Optimizer
 
 from experiments.batches import Division, TrainingDraws, loader, measuring_draws
-from experiments.classifier import SPLITS, Classifier
+from experiments.classifier import Classifier
 from experiments.configuration import FEWEST_EXAMPLES, RunSettings, TrainerSettings
 from experiments.curves import TIMING, EpochCurves
 from experiments.dataset import Batch, ClassificationData, Draw, Examples
@@ -43,6 +43,7 @@ def fit(
         unreadable: gets the names of examples that cannot be read.
 
     Raises:
+        ConfigurationError: the machines do not share the folder of the checkpoint.
         DataError: too many examples cannot be read.
         DivergedError: the loss is no longer a number.
     """
@@ -144,7 +145,7 @@ def train_epoch(
         ends_step = number % trainer.passes_per_step == 0
         with fabric.no_backward_sync(module, enabled=fabric.world_size > 1 and not ends_step):
             with fabric.autocast():
-                loss = module.training_step(batch, number)
+                loss = module.training_step(batch)
             fabric.backward(loss)
         if ends_step:
             fabric.clip_gradients(module, optimizer, max_norm=trainer.gradient_clip, error_if_nonfinite=False)
@@ -159,10 +160,10 @@ def train_epoch(
 def measure(fabric: Fabric, module: Classifier, batches: Iterable[Batch], split: str) -> None:
     """Count batches to the metrics of a split; arguments as for `train_epoch`."""
     module.eval()
-    for number, batch in enumerate(batches):
+    for batch in batches:
         if len(batch.targets):
             with fabric.autocast():
-                module.validation_step(batch, number, SPLITS.index(split))
+                module.validation_step(batch, split)
 
 
 def moved(

@@ -126,7 +126,7 @@ def training_transform(size: int, least_area: float) -> Transform:
 
     Args:
         size: pixels.
-        least_area: share of the image's area that the part has at least, in (0, 1]; its sides are as 3:4 to 4:3.
+        least_area: share of the image's area that the part has at least, in (0, 1); its sides are as 3:4 to 4:3.
 
     Source: Szegedy et al., Going Deeper with Convolutions, 2015, section 6.
     """
@@ -150,6 +150,10 @@ def decoded(encoded: bytes) -> Tensor:
     if not encoded:
         raise ValueError("the file is empty")
     image = Image.open(io.BytesIO(encoded))
+    if image.mode in ("I", "F"):
+        raise ValueError(f"pixels of mode {image.mode}, whose range is not known")
+    if image.mode.startswith("I;16"):
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))  # Pillow would cut off what is above 255
     if image.mode == "P":
         image = image.convert("RGBA")  # a palette may hold transparent colours, which RGB cannot take at once
     return pil_to_tensor(image if image.mode == "RGB" else image.convert("RGB"))

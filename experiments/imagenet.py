@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from experiments.configuration import ImagenetSettings
-from experiments.dataset import ClassificationData
+from experiments.dataset import LOCAL_DATA, ClassificationData
 from experiments.errors import ConfigurationError, DataError
 from experiments.image_files import (
     EncodedImages,
@@ -177,7 +177,7 @@ def _long_tail(
     train: Side, class_names: Sequence[str], settings: ImagenetSettings, folder: Path | None
 ) -> tuple[Indices, str]:
     """Which training images ImageNet-LT keeps, and how they were chosen."""
-    home = folder or Path("data")
+    home = folder or LOCAL_DATA
     if isinstance(train.images, ImageFiles) and (home / TAIL_LIST).exists():
         return _listed(home / TAIL_LIST, train.images, class_names), "published list"
     counts = _tail_counts(home)

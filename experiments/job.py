@@ -20,7 +20,7 @@ def perform(settings: RunSettings, folder: Path) -> None:
         folder: the run's own folder, named by what it computes.
 
     Raises:
-        ConfigurationError, DataError: before any training.
+        ConfigurationError, DataError, DivergedError: as `training.train`.
     """
     console = Console(highlight=False, soft_wrap=True)
     title = f"{settings.name} {folder.parent.name} seed {settings.seed}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.fabric import seed_everything
 
 import sharmix
 from experiments.airline import load_airline
@@ -55,11 +56,12 @@ def train(settings: RunSettings, folder: Path) -> dict[str, Any] | None:
         The record; None in all but the first of several processes.
 
     Raises:
-        ConfigurationError: the activation does not allow its settings.
-        DataError: the data cannot be used.
+        ConfigurationError: the activation, the devices or the folders do not allow the settings.
+        DataError: the data cannot be used, or too many examples cannot be read.
         DivergedError: the loss is no longer a number.
     """
     source = code()
+    seed_everything(settings.seed, verbose=False)  # an activation of one's own may draw its parameters
     activation = build_activation(settings.activation)
     _refuse_to_calibrate_on_parts(settings, activation)
     forget_peak_memory()

@@ -67,6 +67,20 @@ def test_a_value_out_of_range_is_named_with_what_is_allowed(override: str, said:
 
 
 @pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("model.pixel_std=[0.2,0.0,0.2]", "model.pixel_std=0.0 is not allowed; it must be > 0"),
+        ("model.pixel_mean=[0.5,0.5]", "model.pixel_mean=[0.5, 0.5] is not allowed; it must be 3 numbers"),
+        ("model.pixel_mean=[0.5,0.5,inf]", "model.pixel_mean=inf is not allowed"),
+    ],
+)
+def test_pixels_are_standardised_by_three_numbers(override: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        settings("experiment=cifar100", override)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
     ("overrides", "said"),
     [
         (["activation=sharmix_learned", "activation.q=0.5"], ["sharmix_learned", "q=0.5", "[1.01, 2.0)"]),

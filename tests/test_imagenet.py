@@ -156,6 +156,17 @@ def test_greyscale_has_three_equal_channels(mode: str) -> None:
     assert torch.equal(decoded(encoded(image)), pixels(image.convert("L").convert("RGB")))
 
 
+def test_sixteen_bits_are_scaled_to_eight() -> None:
+    slope = np.arange(0, 65536, 256, dtype=np.uint16).reshape(16, 16)
+    image = Image.fromarray(slope)
+    assert torch.equal(decoded(encoded(image)), torch.arange(256, dtype=torch.uint8).reshape(16, 16).expand(3, 16, 16))
+
+
+def test_pixels_of_unknown_range_are_refused() -> None:
+    with pytest.raises(ValueError, match="mode F"):
+        decoded(encoded(Image.fromarray(np.ones((4, 4), dtype=np.float32)), "TIFF"))
+
+
 def test_broken_files_are_left_out_and_named(tmp_path: Path) -> None:
     good = encoded(picture(), "JPEG")
     files = {

@@ -326,6 +326,8 @@ def test_a_bad_job_of_a_sweep_does_not_stop_the_others(tmp_path: Path) -> None:
         ("activation.alpha=1.5", ["sharmix_learned", "no parameter alpha", "q, r"]),
         ("activation=sharmax", ["sharmax", "sharmix_fixed"]),
         ("optimizer.learning_rate=inf", ["optimizer.learning_rate=inf", "finite"]),
+        ("data.test_fraction=0.0001", ["data.test_fraction=0.0001", "test side"]),
+        ("trainer.precision=16-mixed", ["trainer.precision=16-mixed", "cpu", "bf16-mixed"]),
         ("model=embedding_bag", ["embedding_bag", "digits", "airline"]),
         ("+trainer.epochz=3", ["trainer.epochz", "trainer.epochs"]),
     ],
@@ -360,6 +362,7 @@ def test_an_activation_of_ones_own_runs_by_its_class_path(tmp_path: Path, monkey
         "    def __init__(self, temperature=1.0, offset=0.0):\n"
         "        super().__init__()\n"
         "        self.temperature = temperature\n"
+        "        self.drawn = torch.nn.Parameter(torch.rand(()))\n"
         "    def map(self, logits):\n"
         "        return (logits / self.temperature).softmax(-1)\n"
         "    def entropy(self, p):\n"
@@ -367,6 +370,12 @@ def test_an_activation_of_ones_own_runs_by_its_class_path(tmp_path: Path, monkey
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     own = ("activation=custom", "activation.name=my_package.Tempered", "+activation.parameters.temperature=2.0")
-    status, printed = run(tmp_path / "outputs", "experiment=digits", "trainer.epochs=2", *own)
+    quick = ("experiment=digits", "trainer.epochs=2", *own)
+    status, printed = run(tmp_path / "outputs", *quick)
     assert status == 0, printed
-    assert only_record(tmp_path / "outputs")["metrics"]["test"]["accuracy"] > 0.5
+    record = only_record(tmp_path / "outputs")
+    assert record["metrics"]["test"]["accuracy"] > 0.5
+    status, printed = run(tmp_path / "sweep", "-m", *quick, "seed=42,21")  # a job's numbers are its seed's alone
+    assert status == 0, printed
+    again = [json.loads(file.read_text()) for file in records(tmp_path / "sweep")]
+    assert [each["weights_hash"] for each in again if each["seed"] == 21] == [record["weights_hash"]]
