@@ -1,13 +1,13 @@
 """The largest of several maxima, outside the concave region, by branch and bound.
 
-There r < q, so that g = Λ − (q−r) R_q is a difference of two functions that rise with y, Λ = y + (q−1) log W − log T₀,
-and the objective a sum of one that falls and one that rises: a larger y is a flatter p. The values at the ends of a
-cell [a, b] therefore bound both over the cell:
+There r < q, so that g = Λ − (q−r) R_q is a difference of two functions that rise with y, Λ = y + (q−1) log W, and the
+objective a sum of one that falls and one that rises: a larger y is a flatter p. The values at the ends of a cell [a, b]
+therefore bound both over the cell:
 
-    Λ(a) − (q−r) R_q(b) ≤ g ≤ Λ(b) − (q−r) R_q(a)        objective ≤ p(a)·x + (T₀/q) H(p(b))
+    Λ(a) − (q−r) R_q(b) ≤ g ≤ Λ(b) − (q−r) R_q(a)        objective ≤ p(a)·x + H(p(b))/q
 
 A cell that can hold no root, or none as good as a p already seen, is dropped; the others are cut into smaller ones.
-Two maxima are told apart wherever they lie in different cells at the end, and are as good as equal where they do not.
+Maxima in different cells at the end are compared by their objectives.
 """
 
 import math
@@ -15,27 +15,27 @@ import math
 import torch
 from torch import Tensor
 
-from sharmix._equation import Equation, evaluate, newton
+from sharmix._equation import Equation
 
 _PARTS = 8  # a cell is cut into: more are fewer rounds, of more evaluations together
-_MOST_CELLS = 4096  # of one row: only next to a triple root are there so many, where rounded logits move p by 1e-5
-_ROUNDING = 1e-12  # of a bound
-_CHUNK_ELEMENTS = 1 << 21  # of one evaluation: 16 MiB of float64, which an allocator still keeps for reuse
+# Cells of one row: next to a triple root, or where r is within 1e-6 of 2 − 1/q and q > 2, there would be far more.
+# Maxima that are then left in one cell have objectives within 1e-10 of each other.
+_MOST_CELLS = 4096
+_ROUNDING = 1e-13  # of a bound, beside its own size
+_CHUNK_ELEMENTS = 1 << 16  # of one evaluation, whose temporaries a processor's cache then holds
 
-_Y, _RISING, _FEEDBACK, _LINEAR, _ENTROPY = range(5)  # y, Λ, (q−r) R_q, p·x and (T₀/q) H at an end of a cell
+_Y, _RISING, _FEEDBACK, _LINEAR, _ENTROPY = range(5)  # y, Λ, (q−r) R_q, p·x and H/q at an end of a cell
 
 
 def global_maximum(equation: Equation) -> Tensor:
-    """The y of the largest objective, [rows, 1]; any number for a row with a NaN among its logits.
-
-    Of equally large ones it is the least, the p with the smallest support.
-    """
+    """The y of the largest objective, [rows, 1]; any number for a row with a NaN among its logits."""
     row = torch.arange(len(equation.x), device=equation.x.device)
-    low, high = (_ends(equation, row, y) for y in equation.bracket())
+    bracket = equation.bracket()
+    low, high = (_ends(equation, row, y) for y in bracket)
     best = low.new_full(row.shape, -math.inf)
     width = _last_width(equation)
     while (wide := _wide(row, low, high, width)).any():
-        inner = _inner_points(low[wide], high[wide])
+        inner = _inner_points(low[wide, _Y], high[wide, _Y])
         cut = row[wide].repeat_interleave(_PARTS - 1)
         points = _ends(equation, cut, inner.reshape(-1, 1))
         best = best.scatter_reduce(0, cut, points[:, _LINEAR] + points[:, _ENTROPY], "amax")
@@ -52,25 +52,23 @@ def global_maximum(equation: Equation) -> Tensor:
 def _ends(equation: Equation, row: Tensor, y: Tensor) -> Tensor:
     """The bounding values at each y [points, 1] of a row [points]: [points, 5]."""
     chunk = max(1, _CHUNK_ELEMENTS // equation.x.shape[-1])
-    slices = [slice(start, start + chunk) for start in range(0, len(row), chunk)] or [slice(0)]
+    slices = [slice(start, start + chunk) for start in range(0, len(row), chunk)]
     return torch.cat([_bounding_values(equation.select(row[some]), y[some]) for some in slices])
 
 
 def _bounding_values(equation: Equation, y: Tensor) -> Tensor:
-    solution = evaluate(equation, y)
+    solution = equation.at(y)
     feedback = -equation.gap * solution.renyi
-    return torch.cat(
-        [y, solution.residual + feedback, feedback, solution.linear(), solution.scaled_entropy(equation)], -1
-    )
+    return torch.cat([y, solution.rising, feedback, solution.linear(), solution.scaled_entropy()], -1)
 
 
 def _last_width(equation: Equation) -> Tensor:
     """The width h of a row's last cells, [rows]: between two roots in one of them the objective varies by rounding.
 
-    It does by at most h · max |g|, and beside a knot |g| reaches h^{1/δ} where δ > 1, or else h.
+    It does by |Δ(p·x)| · max |g|: at most h · h, or beside a knot, where δ > 1, h^{1/δ} · h.
     """
     delta = equation.delta.squeeze(-1).clamp_min(1)
-    return _ROUNDING ** (delta / (1 + delta))
+    return (10 * _ROUNDING) ** (delta / (1 + delta))
 
 
 def _wide(row: Tensor, low: Tensor, high: Tensor, width: Tensor) -> Tensor:
@@ -80,15 +78,16 @@ def _wide(row: Tensor, low: Tensor, high: Tensor, width: Tensor) -> Tensor:
 
 
 def _inner_points(low: Tensor, high: Tensor) -> Tensor:
-    """The y that cut each cell into equal parts, [cells, parts − 1]."""
+    """The y that cut each cell, from `low` to `high` [cells], into equal parts, [cells, parts − 1]."""
     share = torch.arange(1, _PARTS, dtype=low.dtype, device=low.device) / _PARTS
-    return low[:, _Y, None] + (high - low)[:, _Y, None] * share
+    return low[:, None] + (high - low)[:, None] * share
 
 
 def _may_hold_maximum(low: Tensor, high: Tensor, best: Tensor) -> Tensor:
     least, most = low[:, _RISING] - high[:, _FEEDBACK], high[:, _RISING] - low[:, _FEEDBACK]
-    bound = low[:, _LINEAR] + high[:, _ENTROPY] * (1 + _ROUNDING)
-    return (least <= _ROUNDING) & (most >= -_ROUNDING) & (bound >= best)
+    rounding = _ROUNDING * (1 + high[:, _FEEDBACK])
+    bound = low[:, _LINEAR] + high[:, _ENTROPY] + _ROUNDING * (1 + high[:, _ENTROPY])
+    return (least <= rounding) & (most >= -rounding) & (bound >= best)
 
 
 def _best_root(equation: Equation, row: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -96,8 +95,8 @@ def _best_root(equation: Equation, row: Tensor, low: Tensor, high: Tensor) -> Te
     crossing = (low[:, _RISING] < low[:, _FEEDBACK]) & (high[:, _RISING] >= high[:, _FEEDBACK])
     row, low, high = row[crossing], low[crossing, _Y, None], high[crossing, _Y, None]
     candidates = equation.select(row)
-    y = newton(lambda y: evaluate(candidates, y), candidates.guess(), low, high)
-    objective = evaluate(candidates, y).objective(candidates).squeeze(-1)
+    y = candidates.root(low, high)
+    objective = candidates.at(y).objective().squeeze(-1)
     best = objective.new_full((len(equation.x),), -math.inf).scatter_reduce(0, row, objective, "amax")
     winning = objective == best[row]
     least = torch.zeros_like(best).scatter_reduce(0, row[winning], y[winning, 0], "amin", include_self=False)

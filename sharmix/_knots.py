@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sharmix._equation import Equation, Solution, newton, solution_of
+from sharmix._equation import Equation, Solution, newton
 
-_NEIGHBOURHOOD = 1e-9  # of a root, far wider than its error: the knots in it are tried for their side of the root
+_NEIGHBOURHOOD = 1e-11  # of a root, wider than its error: the knots in it are tried for their side of the root
 _LEAST_GUESS = 1e-20  # of m: at 0 itself the slope is 0 · ∞
 _LEAST_LOGIT = 1e-300  # stands for a logit of 0, which has no knot: all other logits then lie beyond it
 
@@ -34,24 +34,25 @@ class _Knot:
     def select(self, rows: Tensor) -> "_Knot":
         return _Knot(self.equation.select(rows), self.logit[rows])
 
-    def evaluate(self, m: Tensor) -> Solution:
-        """The solution at m, and the slope of g by m."""
-        delta, logit = self.equation.delta, self.logit
-        offset = m**delta
+    def at(self, m: Tensor) -> Solution:
+        """What the scales of m give."""
+        logit, offset = self.logit, m**self.equation.delta
         x = torch.maximum(self.equation.x, logit)
         # wᵢ = 1 − (xᵢ/xₖ) e^{−offset}, without rounding 1 against what is nearly 1
         weight = (logit - x) / logit - x / logit * torch.expm1(-offset)
         weight = torch.where(self.equation.x < logit, 0, weight)
-        found = solution_of(self.equation, self.start + offset, weight - 1, weight.log(), weight)
-        found.slope = found.slope * delta * m ** (delta - 1)
-        return found
+        return Solution(self.equation, self.start + offset, weight - 1, weight.log(), weight)
+
+    def terms(self, m: Tensor) -> tuple[Tensor, Tensor]:
+        """g, and its slope by m."""
+        solution, delta = self.at(m), self.equation.delta
+        return solution.residual, solution.slope() * delta * m ** (delta - 1)
 
 
 def _last_knot(equation: Equation, y: Tensor) -> _Knot:
     """The last knot below the root near y: of those in y's neighbourhood, by bisection, the last where g < 0.
 
-    Only they can be on either side of the root. Should g cross 0 more than once between them, outside the concave
-    region, the roots are as good as equal.
+    Only they can be on either side of the root, and between them g crosses 0 once, upwards, in the concave region.
     """
     x = equation.x.sort(-1, descending=True).values
     starts = (-equation.delta * x).log()
@@ -60,7 +61,7 @@ def _last_knot(equation: Equation, y: Tensor) -> _Knot:
     )
     while (low < high).any():
         middle = (low + high + 1) // 2
-        below = _Knot(equation, x.gather(-1, middle)).evaluate(torch.zeros_like(y)).residual < 0
+        below = _Knot(equation, x.gather(-1, middle)).at(torch.zeros_like(y)).residual < 0
         low, high = torch.where(below, middle, low), torch.where(below, high, torch.maximum(middle - 1, low))
     return _Knot(equation, x.gather(-1, low))
 
@@ -74,5 +75,5 @@ def from_last_knot(equation: Equation, y: Tensor) -> Solution:
         (offset + reach).clamp_min(0) ** order for reach in (-2 * _NEIGHBOURHOOD, 0.0, 2 * _NEIGHBOURHOOD)
     )
     m = torch.zeros_like(y)
-    m[knot.exists] = newton(some.evaluate, guess.clamp_min(_LEAST_GUESS), least, most)
-    return knot.evaluate(m)
+    m[knot.exists] = newton(some.terms, guess.clamp_min(_LEAST_GUESS), least, most)
+    return knot.at(m)

@@ -3,16 +3,11 @@
 import torch
 from torch import Tensor
 
-from sharmix._equation import Equation, evaluate, newton
+from sharmix._equation import Equation
 from sharmix._global_maximum import global_maximum
 from sharmix._knots import from_last_knot
 
 _CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
-
-
-def _only_maximum(equation: Equation) -> Tensor:
-    """The y of the maximum, where there is one alone."""
-    return newton(lambda y: evaluate(equation, y), equation.guess(), *equation.bracket())
 
 
 def _is_concave(q: Tensor, r: Tensor) -> Tensor:
@@ -35,12 +30,12 @@ def solve(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str)
     Raises:
         ValueError: a row lies outside the concave region and `nonconcave` is `error`.
     """
-    q_rows, r_rows, temperature_rows = (parameter.double().reshape(-1, 1) for parameter in (q, r, temperature))
-    equation = Equation(x.double().reshape(-1, x.shape[-1]), q_rows, r_rows, temperature_rows)
+    q_rows, r_rows, unit = (parameter.double().reshape(-1, 1) for parameter in (q, r, temperature))
+    equation = Equation(x.double().reshape(-1, x.shape[-1]) / unit, q_rows, r_rows)
     concave = _is_concave(equation.q, equation.r).squeeze(-1)
     y = torch.zeros_like(equation.q)
     if concave.all():
-        y = _only_maximum(equation)
+        y = equation.root(*equation.bracket())
     elif nonconcave == "error":
         q_value, r_value = equation.q[~concave][0].item(), equation.r[~concave][0].item()
         raise ValueError(
@@ -48,15 +43,16 @@ def solve(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str)
             "where the map may jump; raise r, or ask for nonconcave='global'"
         )
     else:
-        y[concave] = _only_maximum(equation.select(concave))
+        some = equation.select(concave)
+        y[concave] = some.root(*some.bracket())
         y[~concave] = global_maximum(equation.select(~concave))
-    solution = evaluate(equation, y)
-    p, conjugate = solution.probabilities, solution.objective(equation)
+    solution = equation.at(y)
+    p, conjugate = solution.probabilities, solution.objective()
     steep = (equation.delta > 1).squeeze(-1)
     if steep.any():
-        some = equation.select(steep)
-        solution = from_last_knot(some, y[steep])
-        p[steep], conjugate[steep] = solution.probabilities, solution.objective(some)
+        solution = from_last_knot(equation.select(steep), y[steep])
+        p[steep], conjugate[steep] = solution.probabilities, solution.objective()
+    conjugate = conjugate * unit
     return p.to(x.dtype).reshape(x.shape), conjugate.to(x.dtype).reshape(x.shape[:-1])
 
 

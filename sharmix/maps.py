@@ -36,7 +36,8 @@ def sharmix(
         temperature: T₀ > 0, in units of the logits; likewise.
         dim: the dimension that holds the classes.
         nonconcave: for r < 2 − 1/q, where the objective can have several maxima and the map can jump: `global`
-            returns the highest of them, found by branch and bound; `error` raises.
+            returns the highest of them, found by branch and bound; `error` raises. For q > 2 and r within 1e-6 of
+            2 − 1/q, of maxima whose objectives are within 1e-10 T₀ it may return another.
 
     Returns:
         p*, shaped like `logits` and of their dtype. Its error is about that of rounding the arguments; p* answers even

@@ -48,6 +48,8 @@ class _Problem:
 def sharmix(logits: Sequence[Real], q: Real, r: Real, temperature: Real = 1) -> list[mpf]:
     """The global maximiser of ``p·z + (temperature/q) H_{q,r}(p)``, to fifty digits.
 
+    Where there are several maxima, the highest of those that a scan of a hundred temperatures tells apart.
+
     ``q`` a little below 1 is accepted: the stationarity conditions continue analytically through
     q = 1, which makes central differences there possible.
 
