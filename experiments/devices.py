@@ -10,6 +10,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from experiments.checkpoints import AtomicCheckpoints
 from experiments.configuration import TrainerSettings
 from experiments.errors import ConfigurationError
+from experiments.memory import keep_freed_memory
 
 
 def launched_fabric(settings: TrainerSettings) -> Fabric:
@@ -45,6 +46,7 @@ def launched_fabric(settings: TrainerSettings) -> Fabric:
         raise ConfigurationError(
             f"trainer.precision={settings.precision} cannot be had on {fabric.device.type}, which offers {found}"
         )
+    keep_freed_memory()
     torch.set_num_threads(settings.threads)  # launching several processes sets it too
     # cuBLAS is deterministic with a workspace of its own only, and looks once, when it starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

@@ -6,11 +6,12 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from sharmix._arguments import Parameter, entropy_parameters, float_tensor, number
 from sharmix.alpha_relu import alpha_relu, alpha_relu_conjugate, alpha_relu_entropy, alpha_relu_loss, mean_threshold
 from sharmix.entropy import sharma_mittal_entropy
-from sharmix.losses import Reduction, fenchel_young, fenchel_young_loss, map_entropy
+from sharmix.losses import Reduction, at_class, fenchel_young, fenchel_young_loss, map_entropy
 from sharmix.maps import Nonconcave, entmax, map_and_conjugate, sharmix, shifted
 from sharmix.scores import proper_score
 
@@ -44,6 +45,11 @@ class Activation(nn.Module, ABC):
         probabilities = self.map(logits)
         return (probabilities * torch.where(probabilities > 0, logits, 0)).sum(-1) + self.entropy(probabilities)
 
+    def class_loss(self, logits: Tensor, classes: Tensor) -> Tensor:
+        """The loss [...] of logits [..., classes] whose target is one class, int64 [...]."""
+        loss = self.conjugate(logits) - at_class(logits, classes)
+        return loss if self.normalised else loss - self.entropy(logits.new_ones(1))
+
     def forward(self, logits: Tensor) -> Tensor:
         """Probabilities, shaped and typed like the logits [..., classes]; computed in float32 at least.
 
@@ -63,9 +69,16 @@ class Activation(nn.Module, ABC):
     ) -> Tensor:
         """The Fenchel–Young loss Ω*(z) − z·y + Ω(y), Ω = −entropy; arguments as for `fenchel_young_loss`."""
         z = float_tensor(logits, "logits", -1)
-        z = shifted(z) if self.normalised else z
-        vertex = 0.0 if self.normalised else self.entropy(z.new_ones(1))
-        return fenchel_young(z, targets, self.conjugate, self.entropy, vertex, ignore_index, label_smoothing, reduction)
+        return fenchel_young(
+            shifted(z) if self.normalised else z,
+            targets,
+            self.class_loss,
+            self.conjugate,
+            self.entropy,
+            ignore_index,
+            label_smoothing,
+            reduction,
+        )
 
     def entropy_parameters(self) -> list[nn.Parameter]:
         """The learned parameters, for a learning rate of their own."""
@@ -90,6 +103,10 @@ class Softmax(Activation):
 
     def conjugate(self, logits: Tensor) -> Tensor:
         return logits.logsumexp(-1)
+
+    def class_loss(self, logits: Tensor, classes: Tensor) -> Tensor:
+        rows = logits.reshape(-1, logits.shape[-1])
+        return cross_entropy(rows, classes.flatten(), reduction="none").reshape(classes.shape)
 
 
 class SharmaMittal(Activation):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import Parameter, checked_number, float_tensor
-from sharmix.losses import Reduction, fenchel_young
+from sharmix.losses import Reduction, at_class, fenchel_young
 from sharmix.maps import entmax
 
 
@@ -72,8 +72,10 @@ def alpha_relu_loss(
     def entropy(y: Tensor) -> Tensor:
         return alpha_relu_entropy(y, alpha, tau)
 
-    vertex = alpha_relu_entropy(z.new_ones(1), alpha, tau)
-    return fenchel_young(z, targets, conjugate, entropy, vertex, ignore_index, label_smoothing, reduction)
+    def class_loss(z: Tensor, classes: Tensor) -> Tensor:
+        return conjugate(z) - at_class(z, classes) - entropy(z.new_ones(1))
+
+    return fenchel_young(z, targets, class_loss, conjugate, entropy, ignore_index, label_smoothing, reduction)
 
 
 def alpha_relu_conjugate(logits: Tensor, alpha: float, tau: Parameter) -> Tensor:

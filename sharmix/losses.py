@@ -55,10 +55,13 @@ def fenchel_young_loss(
     def conjugate(x: Tensor) -> Tensor:
         return map_and_conjugate(x, parameters, nonconcave)[1]
 
+    def class_loss(x: Tensor, classes: Tensor) -> Tensor:
+        return conjugate(x) - at_class(x, classes)
+
     def entropy(y: Tensor) -> Tensor:
         return map_entropy(y, q, r, temperature)
 
-    return fenchel_young(shifted(z), targets, conjugate, entropy, 0.0, ignore_index, label_smoothing, reduction)
+    return fenchel_young(shifted(z), targets, class_loss, conjugate, entropy, ignore_index, label_smoothing, reduction)
 
 
 def map_entropy(probabilities: Tensor, q: Parameter, r: Parameter, temperature: Parameter) -> Tensor:
@@ -81,21 +84,21 @@ def map_entropy(probabilities: Tensor, q: Parameter, r: Parameter, temperature: 
 def fenchel_young(
     logits: Tensor,
     targets: Tensor,
+    class_loss: Callable[[Tensor, Tensor], Tensor],
     conjugate: Callable[[Tensor], Tensor],
     entropy: Callable[[Tensor], Tensor],
-    vertex_entropy: Parameter,
     ignore_index: int,
     label_smoothing: float,
     reduction: Reduction,
 ) -> Tensor:
-    """L(z, y) = Ω*(z) − z·y + Ω(y) for any regulariser Ω, given by its conjugate and its entropy −Ω.
+    """L(z, y) = Ω*(z) − z·y + Ω(y) for any regulariser Ω.
 
     Args:
         logits: z, [..., classes], float32 or float64.
         targets: class indices [...] or probabilities [..., classes].
+        class_loss: the loss where y is one-hot, of logits and class indices [...].
         conjugate: Ω*, from [..., classes] to [...]; its gradient is the map.
         entropy: −Ω, likewise; it does not depend on the order of the classes.
-        vertex_entropy: its value at a one-hot vector.
         ignore_index, label_smoothing, reduction: as for `fenchel_young_loss`.
 
     Returns:
@@ -114,7 +117,7 @@ def fenchel_young(
         loss = _soft_loss(logits, targets, conjugate, entropy, label_smoothing)
         counted = torch.ones_like(loss, dtype=torch.bool)
     else:
-        loss, counted = _index_loss(logits, targets, conjugate, entropy, vertex_entropy, ignore_index, label_smoothing)
+        loss, counted = _index_loss(logits, targets, class_loss, conjugate, entropy, ignore_index, label_smoothing)
     # Rounding can leave a loss of −1e-17 at p = y; its value is 0 there, its gradient stays.
     loss = loss - loss.detach().clamp_max(0)
     return reduced(loss, counted, reduction)
@@ -150,9 +153,9 @@ def _soft_loss(
 def _index_loss(
     logits: Tensor,
     targets: Tensor,
+    class_loss: Callable[[Tensor, Tensor], Tensor],
     conjugate: Callable[[Tensor], Tensor],
     entropy: Callable[[Tensor], Tensor],
-    vertex_entropy: Parameter,
     ignore_index: int,
     label_smoothing: float,
 ) -> tuple[Tensor, Tensor]:
@@ -168,14 +171,18 @@ def _index_loss(
     indices = checked_classes(targets, classes, ignore_index)
     counted = targets != ignore_index
     logits = torch.where(counted.unsqueeze(-1), logits, 0)  # what an ignored row holds, even NaN, must not matter
-    # Indexing keeps the indices alone for the backward pass; gathering would keep the logits.
-    starts = torch.arange(0, logits.numel(), classes, device=logits.device)
-    agreement = logits.flatten().index_select(0, starts + indices.flatten()).reshape(indices.shape)
-    target_entropy = vertex_entropy
     if label_smoothing > 0:
-        agreement = (1 - label_smoothing) * agreement + label_smoothing * logits.mean(-1)
+        agreement = (1 - label_smoothing) * at_class(logits, indices) + label_smoothing * logits.mean(-1)
         smoothed = logits.new_full((classes,), label_smoothing / classes)
         smoothed[0] += 1 - label_smoothing
-        target_entropy = entropy(smoothed)
-    loss = conjugate(logits) - agreement - target_entropy
+        loss = conjugate(logits) - agreement - entropy(smoothed)
+    else:
+        loss = class_loss(logits, indices)
     return torch.where(counted, loss, 0), counted
+
+
+def at_class(logits: Tensor, classes: Tensor) -> Tensor:
+    """z_y: the logit of each row [..., classes] at its class index, int64 [...]."""
+    # Indexing keeps the indices alone for the backward pass; gathering would keep the logits.
+    starts = torch.arange(0, logits.numel(), logits.shape[-1], device=logits.device)
+    return logits.flatten().index_select(0, starts + classes.flatten()).reshape(classes.shape)
