@@ -30,7 +30,7 @@ demo: setup  ## four activations, five seeds, balanced and long-tailed digits: t
 	$(BIN)/python -m reporting.summary --experiment digits digits_lt --outputs outputs
 
 test: setup  ## all tests
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 airline: setup  ## all 115 runs behind Tables 1 and 3, their records, and the tables; finished runs are not repeated
 	$(SWEEP) experiment=airline $(FROM) activation=softmax,sparsemax,entmax,entmax_learned,alpha_relu

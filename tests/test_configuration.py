@@ -6,6 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments.configuration import RunSettings, register, typed
+from experiments.devices import launched_fabric
 from experiments.errors import ConfigurationError
 from experiments.training import build_activation
 
@@ -104,3 +105,11 @@ def test_an_activation_that_cannot_be_is_refused_before_any_training(overrides: 
         build_activation(settings("experiment=digits", *overrides).activation)
     for words in said:
         assert words in str(error.value)
+
+
+def test_a_precision_that_the_device_does_not_have_is_refused() -> None:
+    with (
+        pytest.warns(UserWarning, match="not supported on CPU"),
+        pytest.raises(ConfigurationError, match="trainer.precision=16-mixed.* cpu, which offers bf16-mixed"),
+    ):
+        launched_fabric(settings("experiment=digits", "trainer.precision=16-mixed").trainer)

@@ -1,9 +1,13 @@
 """The digits that ship with scikit-learn, as a classification data set."""
 
+from dataclasses import replace
+
+import pytest
 import torch
 
 from experiments.configuration import DigitsSettings, ShotSettings
 from experiments.digits import load_digits_data
+from experiments.errors import ConfigurationError
 
 
 def settings(split_seed: int = 21, imbalance: float = 1, tail_seed: int = 0) -> DigitsSettings:
@@ -64,3 +68,8 @@ def test_the_tail_has_a_seed_of_its_own() -> None:
     assert first.split_hash != other.split_hash
     assert torch.equal(first.test.inputs, other.test.inputs)
     assert torch.equal(first.train.targets.bincount(), other.train.targets.bincount())
+
+
+def test_a_split_that_leaves_a_class_out_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"data.test_fraction=0.0001 is not allowed.*test side"):
+        load_digits_data(replace(settings(), test_fraction=0.0001))

@@ -326,8 +326,6 @@ def test_a_bad_job_of_a_sweep_does_not_stop_the_others(tmp_path: Path) -> None:
         ("activation.alpha=1.5", ["sharmix_learned", "no parameter alpha", "q, r"]),
         ("activation=sharmax", ["sharmax", "sharmix_fixed"]),
         ("optimizer.learning_rate=inf", ["optimizer.learning_rate=inf", "finite"]),
-        ("data.test_fraction=0.0001", ["data.test_fraction=0.0001", "test side"]),
-        ("trainer.precision=16-mixed", ["trainer.precision=16-mixed", "cpu", "bf16-mixed"]),
         ("model=embedding_bag", ["embedding_bag", "digits", "airline"]),
         ("+trainer.epochz=3", ["trainer.epochz", "trainer.epochs"]),
     ],
