@@ -110,6 +110,6 @@ def test_an_activation_that_cannot_be_is_refused_before_any_training(overrides: 
 def test_a_precision_that_the_device_does_not_have_is_refused() -> None:
     with (
         pytest.warns(UserWarning, match="not supported on CPU"),
-        pytest.raises(ConfigurationError, match="trainer.precision=16-mixed.* cpu, which offers bf16-mixed"),
+        pytest.raises(ConfigurationError, match=r"trainer.precision=16-mixed.* cpu, which offers bf16-mixed"),
     ):
         launched_fabric(settings("experiment=digits", "trainer.precision=16-mixed").trainer)
