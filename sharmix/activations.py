@@ -37,7 +37,8 @@ class Activation(nn.Module, ABC):
     def entropy(self, probabilities: Tensor) -> Tensor:
         """The concave function of probabilities [..., classes] that the map adds to p·z, [...].
 
-        It does not depend on the order of the classes, and is 0 at one-hot where the map is `normalised`.
+        It does not depend on the order of the classes, and is 0 at one-hot where the map is `normalised`. A class of
+        probability 0 adds nothing to it, and has a finite derivative where the map can be 0.
         """
 
     def conjugate(self, logits: Tensor) -> Tensor:
