@@ -47,23 +47,25 @@ def entropy_parameters(values: Tensor, dim: int, **parameters: Parameter) -> lis
         parameters: numbers, or tensors that broadcast against `values` with size 1 along `dim`.
 
     Returns:
-        For each parameter, in the order given, a tensor shaped like `values` with `dim` moved last and of size 1.
-        Numbers become float64, so that 1 + 1e-9 stays apart from 1.
+        For each parameter, in the order given, a tensor of one element or one that broadcasts to the shape of `values`
+        with `dim` moved last and of size 1. Numbers become float64, so that 1 + 1e-9 stays apart from 1.
 
     Raises:
         TypeError: a parameter is neither a number nor a floating-point tensor.
-        ValueError: a parameter's value or shape is not allowed.
+        ValueError: a parameter's shape is not allowed, or a number's value; those of tensors are left to the operators.
     """
     return [_per_row(values, dim, name, value) for name, value in parameters.items()]
 
 
 def _per_row(values: Tensor, dim: int, name: str, parameter: Parameter) -> Tensor:
+    if not isinstance(parameter, Tensor):
+        return torch.tensor(checked_number(parameter, name), dtype=torch.float64)
+    if not parameter.is_floating_point():
+        raise TypeError(f"{name} must be a number or a floating-point tensor, got {parameter.dtype}")
+    if parameter.dim() == 0:
+        return parameter
     rows = list(values.shape)
     rows[dim] = 1
-    if isinstance(parameter, Tensor):
-        parameter = _checked_tensor(parameter, name)
-    else:
-        parameter = values.new_full((), checked_number(parameter, name), dtype=torch.float64)
     try:
         expanded = parameter.expand(rows)
     except RuntimeError as error:
@@ -90,11 +92,23 @@ def checked_number(value: float, name: str) -> float:
     return value
 
 
-def _checked_tensor(value: Tensor, name: str) -> Tensor:
-    if not value.is_floating_point():
-        raise TypeError(f"{name} must be a number or a floating-point tensor, got {value.dtype}")
-    allowed: Tensor = _ones_if_allowed(value.detach(), name)
-    return value * allowed
+def checked_values(values: Tensor, name: str) -> Tensor:
+    """`values`, all in the range of parameter `name`; ValueError if one is not."""
+    least, included = _ALLOWED[name]
+    allowed = (values >= least if included else values > least) & values.isfinite()
+    if not allowed.all():
+        raise ValueError(_out_of_range(name, values[~allowed][0].item()))
+    return values
+
+
+def checked(parameter: Parameter, name: str) -> Parameter:
+    """A number or tensor in the range of parameter `name`, also where values are traced or batched."""
+    if not isinstance(parameter, Tensor):
+        return checked_number(parameter, name)
+    if not parameter.is_floating_point():
+        raise TypeError(f"{name} must be a number or a floating-point tensor, got {parameter.dtype}")
+    allowed: Tensor = _ones_if_allowed(parameter.detach(), name)
+    return parameter * allowed
 
 
 def checked_distribution(targets: Tensor) -> Tensor:
@@ -121,11 +135,7 @@ def _out_of_range(name: str, value: float) -> str:
 
 @torch.library.custom_op("sharmix::ones_if_allowed", mutates_args=())
 def _ones_if_allowed(values: Tensor, name: str) -> Tensor:
-    least, included = _ALLOWED[name]
-    allowed = (values >= least if included else values > least) & values.isfinite()
-    if not allowed.all():
-        raise ValueError(_out_of_range(name, values[~allowed][0].item()))
-    return torch.ones_like(values)
+    return torch.ones_like(checked_values(values, name))
 
 
 @torch.library.custom_op("sharmix::ones_if_distribution", mutates_args=())

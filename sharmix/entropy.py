@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Parameter, entropy_parameters, float_tensor
+from sharmix._arguments import Parameter, checked, entropy_parameters, float_tensor
 from sharmix._series import expm1_ratio, log1p_ratio
 
 
@@ -31,7 +31,7 @@ def sharma_mittal_entropy(probabilities: Tensor, q: Parameter, r: Parameter, dim
     Source: `math` section 1; the paper's Eq. (3) misprints the exponent.
     """
     p = float_tensor(probabilities, "probabilities", dim)
-    q, r = entropy_parameters(p, dim, q=q, r=r)
+    q, r = entropy_parameters(p, dim, q=checked(q, "q"), r=checked(r, "r"))
     p = p.movedim(dim, -1)
     # A floor far below every probability keeps the logarithm, and its slope at an exact zero, finite.
     log_p = p.clamp_min(torch.finfo(p.dtype).tiny).log()

@@ -6,9 +6,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Parameter, entropy_parameters, float_tensor
+from sharmix._arguments import Parameter, checked, entropy_parameters, float_tensor
+from sharmix._operators import map_backward, solve
 from sharmix._sensitivity import ConjugateSensitivity, MapSensitivity
-from sharmix._solver import solve
 
 Nonconcave = Literal["global", "error"]
 
@@ -54,8 +54,10 @@ def sharmix(
     """
     z = float_tensor(logits, "logits", dim)
     parameters = entropy_parameters(z, dim, q=q, r=r, temperature=temperature)
-    probabilities, _ = map_and_conjugate(shifted(z.movedim(dim, -1)), parameters, nonconcave)
-    return probabilities.movedim(-1, dim).to(logits.dtype)
+    last = dim in (-1, z.dim() - 1)
+    probabilities, _ = map_and_conjugate(z if last else z.movedim(dim, -1), parameters, nonconcave)
+    probabilities = probabilities if last else probabilities.movedim(-1, dim)
+    return probabilities if z is logits else probabilities.to(logits.dtype)
 
 
 def entmax(logits: Tensor, alpha: Parameter = 1.5, dim: int = -1) -> Tensor:
@@ -74,9 +76,7 @@ def entmax(logits: Tensor, alpha: Parameter = 1.5, dim: int = -1) -> Tensor:
 
     Source: Peters, Niculae and Martins (2019); SharMiX at q = r = α.
     """
-    z = float_tensor(logits, "logits", dim)
-    (checked,) = entropy_parameters(z, dim, alpha=alpha)
-    order = checked.movedim(-1, dim)
+    order = checked(alpha, "alpha")
     return sharmix(logits, q=order, r=order, dim=dim)
 
 
@@ -103,35 +103,38 @@ def shifted(logits: Tensor) -> Tensor:
     return logits - logits.detach().amax(-1, keepdim=True)
 
 
-def map_and_conjugate(x: Tensor, parameters: Sequence[Tensor], nonconcave: Nonconcave) -> tuple[Tensor, Tensor]:
-    """p* and Ω*(x) = max_p p·x + (T₀/q) H_{q,r}(p), for logits x [..., classes] whose largest is 0.
+def map_and_conjugate(logits: Tensor, parameters: Sequence[Tensor], nonconcave: Nonconcave) -> tuple[Tensor, Tensor]:
+    """p* and Ω*(x) = max_p p·x + (T₀/q) H_{q,r}(p), for logits x [..., classes] measured from their row's largest.
 
-    `parameters` are q, r and T₀, each [..., 1].
+    `parameters` are q, r and T₀, each of one element or broadcasting to [..., 1].
 
     Differentiable to any order; one tensor as large as the logits, p*, is kept for the backward pass.
     """
     if nonconcave not in ("global", "error"):
         raise ValueError(f"nonconcave={nonconcave!r} is not allowed; it must be 'global' or 'error'")
-    # A compiler cannot trace through a function that brings a forward-mode rule, and needs none.
-    function = _SharmaMittal if torch.compiler.is_compiling() else _SharmaMittalWithForwardMode
-    probabilities, conjugate = function.apply(x, *parameters, nonconcave)
+    probabilities, conjugate = _function().apply(logits, *parameters, nonconcave)
     return probabilities, conjugate
 
 
+def _function() -> type[torch.autograd.Function]:
+    """A compiler cannot trace a function that brings a forward-mode rule, and needs none; the rule that function
+    transforms need costs as much as softmax on a small batch."""
+    if torch.compiler.is_compiling():
+        return _SharmaMittal
+    return _SharmaMittalTransformed if function_transforms_active() else _SharmaMittalWithForwardMode
+
+
+def function_transforms_active() -> bool:
+    """Whether the caller is inside `torch.func`; the same question `torch.autograd.Function.apply` asks."""
+    return bool(torch._C._are_functorch_transforms_active())
+
+
 class _SharmaMittal(torch.autograd.Function):
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str) -> tuple[Tensor, Tensor]:
-        probabilities, conjugate = solve(x, q, r, temperature, nonconcave)
-        return probabilities, conjugate
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        _, q, r, temperature, _ = inputs
-        ctx.save_for_backward(output[0], q, r, temperature)
-        ctx.save_for_forward(output[0], q, r, temperature)
-        ctx.set_materialize_grads(False)
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        outputs: tuple[Tensor, Tensor] = solve(*inputs)
+        _keep(ctx, inputs, outputs)
+        return outputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -141,31 +144,52 @@ class _SharmaMittal(torch.autograd.Function):
         return (*(_sum(one, other) for one, other in zip(through_map, through_conjugate, strict=True)), None)
 
 
+def _keep(ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor]) -> None:
+    kept = (outputs[0], *inputs[1:4])
+    ctx.save_for_backward(*kept)
+    ctx.save_for_forward(*kept)
+    ctx.set_materialize_grads(False)
+
+
 Gradients = list[Tensor | None]  # by logits, q, r and temperature
 
 
-def _pull_back_map(wanted: Sequence[bool], grad: Tensor | None, *output_and_parameters: Tensor) -> Gradients:
+def _pull_back_map(wanted: Sequence[bool], grad: Tensor | None, p: Tensor, *parameters: Tensor) -> Gradients:
     if grad is None:
         return [None] * 4
-    at = MapSensitivity(*output_and_parameters)
-    slopes = (at.wrt_q, at.wrt_r, at.wrt_temperature)
-    by_parameter: Gradients = [
-        (grad * slope()).sum(-1, keepdim=True) if want else None
-        for want, slope in zip(wanted[1:4], slopes, strict=True)
-    ]
-    return [at.logit_product(grad) if wanted[0] else None, *by_parameter]
+    if not torch.is_grad_enabled():
+        grad_logits, along = map_backward(p, grad, *parameters, any(wanted[1:4]))
+        by_parameter = along.unsqueeze(-1).unbind(-2) if any(wanted[1:4]) else [None] * 3
+    else:  # to be differentiated again
+        at = MapSensitivity(p, *parameters)
+        grad_logits = at.logit_product(grad) if wanted[0] else None
+        slopes = (at.wrt_q, at.wrt_r, at.wrt_temperature)
+        by_parameter = [
+            (grad * slope()).sum(-1, keepdim=True) if want else None
+            for want, slope in zip(wanted[1:4], slopes, strict=True)
+        ]
+    return [grad_logits if wanted[0] else None, *_shaped(wanted, by_parameter, parameters)]
 
 
-def _pull_back_conjugate(wanted: Sequence[bool], grad: Tensor | None, *output_and_parameters: Tensor) -> Gradients:
+def _pull_back_conjugate(wanted: Sequence[bool], grad: Tensor | None, p: Tensor, *parameters: Tensor) -> Gradients:
     if grad is None:
         return [None] * 4
     grad = grad.unsqueeze(-1)
-    by_logits = grad * output_and_parameters[0] if wanted[0] else None
+    by_logits = grad * p if wanted[0] else None
     if not any(wanted[1:4]):
         return [by_logits, None, None, None]
-    at = ConjugateSensitivity(*output_and_parameters)
+    at = ConjugateSensitivity(p, *parameters)
     slopes = (at.conjugate_wrt_q, at.conjugate_wrt_r, at.conjugate_wrt_temperature)
-    return [by_logits, *(grad * slope() if want else None for want, slope in zip(wanted[1:4], slopes, strict=True))]
+    by_parameter = [grad * slope() if want else None for want, slope in zip(wanted[1:4], slopes, strict=True)]
+    return [by_logits, *_shaped(wanted, by_parameter, parameters)]
+
+
+def _shaped(wanted: Sequence[bool], gradients: Sequence[Tensor | None], parameters: Sequence[Tensor]) -> Gradients:
+    """Gradients [..., 1] summed to the shapes of their parameters."""
+    return [
+        gradient.sum_to_size(parameter.shape) if want and gradient is not None else None
+        for want, gradient, parameter in zip(wanted[1:4], gradients, parameters, strict=True)
+    ]
 
 
 def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
@@ -191,3 +215,16 @@ class _SharmaMittalWithForwardMode(_SharmaMittal):
                 tangent = tangent.to(at.p.dtype)
                 p, conjugate = p + wrt() * tangent, conjugate + conjugate_wrt() * tangent
         return p, conjugate.squeeze(-1)
+
+
+class _SharmaMittalTransformed(_SharmaMittalWithForwardMode):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*inputs: Any) -> tuple[Tensor, Tensor]:
+        outputs: tuple[Tensor, Tensor] = solve(*inputs)
+        return outputs
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        _keep(ctx, inputs, output)

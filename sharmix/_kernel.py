@@ -1,0 +1,118 @@
+"""The compiled CPU kernel: which of its builds is loaded, and its functions on tensors."""
+
+import ctypes
+import importlib
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+Orders = tuple[float | Tensor, float | Tensor, float | Tensor]  # q, r, T₀: a number, or float64 [rows, 1]
+
+_BUILDS = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",)}  # by what torch says of the processor; then any other
+
+
+def load() -> ModuleType | None:
+    """The build for this processor, or None if there is none: there was no compiler at installation."""
+    for name in (*_BUILDS.get(torch.backends.cpu.get_cpu_capability(), ()), "baseline"):
+        try:
+            kernel = importlib.import_module(f"sharmix._kernel_{name}")
+        except ImportError:
+            continue
+        parallel_for = ctypes.CDLL(torch._C.__file__).torch_parallel_for
+        kernel.use_threads(ctypes.cast(parallel_for, ctypes.c_void_p).value)
+        return kernel
+    return None
+
+
+def solve(kernel: ModuleType, logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
+    """p [rows, classes] and the conjugate [rows] of logits."""
+    logits = logits.contiguous()
+    probabilities, conjugate = torch.empty_like(logits), logits.new_empty(logits.shape[:-1])
+    kernel.solve(
+        *_matrix(logits), *_columns(orders), logits.data_ptr(), probabilities.data_ptr(), conjugate.data_ptr()
+    )
+    return probabilities, conjugate
+
+
+def map_backward(
+    kernel: ModuleType, probabilities: Tensor, grad: Tensor, orders: Orders, wants_parameters: bool
+) -> tuple[Tensor, Tensor]:
+    """(∂p/∂z) grad, and (∂p/∂θ)·grad [rows, 3] by q, r and T₀, or nothing [rows, 0] if it is not wanted."""
+    probabilities, grad = probabilities.contiguous(), grad.contiguous()
+    grad_logits = torch.empty_like(probabilities)
+    grad_parameters = probabilities.new_empty(*probabilities.shape[:-1], 3 if wants_parameters else 0)
+    kernel.map_backward(
+        *_matrix(probabilities),
+        *_columns(orders),
+        probabilities.data_ptr(),
+        grad.data_ptr(),
+        grad_logits.data_ptr(),
+        grad_parameters.data_ptr(),  # 0 where it is empty
+    )
+    return grad_logits, grad_parameters
+
+
+def class_loss(
+    kernel: ModuleType, logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, wants_slopes: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss [rows], what its backward pass needs [rows, 4], and its slopes [rows, 3] by q, r and T₀, or [rows, 0]."""
+    logits, targets = logits.contiguous(), targets.contiguous()
+    loss = logits.new_empty(targets.shape)
+    states = logits.new_empty((*targets.shape, 4), dtype=torch.float64)
+    slopes = logits.new_empty((*targets.shape, 3 if wants_slopes else 0))
+    kernel.class_loss(
+        *_matrix(logits),
+        *_columns(orders),
+        ignore_index,
+        logits.data_ptr(),
+        targets.data_ptr(),
+        loss.data_ptr(),
+        states.data_ptr(),
+        slopes.data_ptr(),
+    )
+    return loss, states, slopes
+
+
+def class_loss_backward(
+    kernel: ModuleType,
+    logits: Tensor,
+    targets: Tensor,
+    states: Tensor,
+    grad: Tensor,
+    factor: float,
+    q: float | Tensor,
+    ignore_index: int,
+) -> Tensor:
+    """factor · grad · (p − y), where grad is [rows] or one for all."""
+    logits, targets, grad = logits.contiguous(), targets.contiguous(), grad.contiguous()
+    grad_logits = torch.empty_like(logits)
+    kernel.class_loss_backward(
+        *_matrix(logits),
+        *_column(q),
+        ignore_index,
+        logits.data_ptr(),
+        targets.data_ptr(),
+        states.data_ptr(),
+        grad.data_ptr(),
+        int(grad.dim() > 0),
+        factor,
+        grad_logits.data_ptr(),
+    )
+    return grad_logits
+
+
+def _matrix(rows: Tensor) -> tuple[int, int, int]:
+    """Bytes a number, rows and classes."""
+    classes = rows.shape[-1]
+    return rows.element_size(), rows.numel() // classes, classes
+
+
+def _columns(orders: Orders) -> tuple[int | float, ...]:
+    q, r, temperature = orders
+    return (*_column(q), *_column(r), *_column(temperature))
+
+
+def _column(order: float | Tensor) -> tuple[int, float]:
+    """The address of a value for each row, or 0 and the value for all."""
+    return (order.data_ptr(), 0.0) if isinstance(order, Tensor) else (0, order)

@@ -1,0 +1,132 @@
+"""The torch operators behind every map and loss: one schema each, answered by whichever code `_backend` names.
+
+q, r and temperature are tensors that broadcast to [..., 1]. Their values are checked here, where no traced or batched
+tensor is in the way, and a compiler cannot drop the check.
+"""
+
+import torch
+from torch import Tensor
+
+from sharmix import _kernel, _torch_solver
+from sharmix._arguments import checked_number, checked_values
+from sharmix._backend import kernel, notice
+from sharmix._kernel import Orders
+from sharmix._sensitivity import MapSensitivity
+
+_LARGEST_KERNEL_Q = 2.0  # above, a class joins the support with infinite slope; plain torch then measures from there
+
+torch.library.define(
+    "sharmix::solve",
+    "(Tensor logits, Tensor q, Tensor r, Tensor temperature, str nonconcave) -> (Tensor, Tensor)",
+    tags=torch.Tag.pt2_compliant_tag,
+)
+torch.library.define(
+    "sharmix::map_backward",
+    "(Tensor probabilities, Tensor grad, Tensor q, Tensor r, Tensor temperature, bool wants_parameters)"
+    " -> (Tensor, Tensor)",
+    tags=torch.Tag.pt2_compliant_tag,
+)
+
+solve = torch.ops.sharmix.solve.default
+map_backward = torch.ops.sharmix.map_backward.default
+
+
+@torch.library.impl("sharmix::solve", "default")
+def _solve(logits: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str) -> tuple[Tensor, Tensor]:
+    """p* [..., classes] and its conjugate [...] of logits measured from their row's largest."""
+    orders = _checked_orders(logits, q, r, temperature)
+    if nonconcave == "error":
+        _refuse_nonconcave(orders)
+    compiled = _kernel_for(logits, orders)
+    if compiled is not None:
+        return _kernel.solve(compiled, logits, orders)
+    rows = logits.reshape(-1, logits.shape[-1])
+    probabilities, conjugate = _torch_solver.solve(rows, *_columns(rows, orders))
+    return probabilities.reshape(logits.shape), conjugate.reshape(logits.shape[:-1])
+
+
+@torch.library.impl("sharmix::map_backward", "default")
+def _map_backward(
+    probabilities: Tensor, grad: Tensor, q: Tensor, r: Tensor, temperature: Tensor, wants_parameters: bool
+) -> tuple[Tensor, Tensor]:
+    """(∂p/∂z) grad [..., classes], and (∂p/∂θ)·grad by q, r and T₀ [..., 3], or [..., 0] if it is not wanted."""
+    orders = _checked_orders(probabilities, q, r, temperature)
+    compiled = _kernel_for(probabilities, orders)
+    if compiled is not None:
+        return _kernel.map_backward(compiled, probabilities, grad, orders, wants_parameters)
+    at = MapSensitivity(probabilities, q, r, temperature)
+    slopes = (at.wrt_q(), at.wrt_r(), at.wrt_temperature()) if wants_parameters else ()
+    along = [(grad * slope).sum(-1) for slope in slopes]
+    return at.logit_product(grad), torch.stack(along, -1) if along else grad.new_empty(*grad.shape[:-1], 0)
+
+
+@torch.library.register_fake("sharmix::solve")
+def _(logits: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str) -> tuple[Tensor, Tensor]:
+    return logits.new_empty(logits.shape), logits.new_empty(logits.shape[:-1])
+
+
+@torch.library.register_fake("sharmix::map_backward")
+def _(
+    probabilities: Tensor, grad: Tensor, q: Tensor, r: Tensor, temperature: Tensor, wants_parameters: bool
+) -> tuple[Tensor, Tensor]:
+    rows = probabilities.shape[:-1]
+    return probabilities.new_empty(probabilities.shape), probabilities.new_empty(*rows, 3 if wants_parameters else 0)
+
+
+@torch.library.register_vmap("sharmix::solve")
+def _(info, in_dims, logits, q, r, temperature, nonconcave):  # type: ignore[no-untyped-def]
+    return solve(*_batch_first(info.batch_size, in_dims, (logits, q, r, temperature)), nonconcave), (0, 0)
+
+
+@torch.library.register_vmap("sharmix::map_backward")
+def _(info, in_dims, probabilities, grad, q, r, temperature, wants_parameters):  # type: ignore[no-untyped-def]
+    tensors = _batch_first(info.batch_size, in_dims, (probabilities, grad, q, r, temperature))
+    return map_backward(*tensors, wants_parameters), (0, 0)
+
+
+def _batch_first(size: int, in_dims: tuple[int | None, ...], tensors: tuple[Tensor, ...]) -> list[Tensor]:
+    """The tensors with their batch as one more row dimension; the first one has all row dimensions."""
+    dims = tensors[0].dim() + (in_dims[0] is None)
+    batched = []
+    for tensor, dim in zip(tensors, in_dims, strict=False):
+        tensor = tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+        batched.append(tensor.reshape(size, *[1] * (dims - tensor.dim()), *tensor.shape[1:]))
+    return batched
+
+
+def _kernel_for(rows: Tensor, orders: Orders):  # type: ignore[no-untyped-def]
+    compiled = kernel(rows.device)
+    if compiled is None:
+        notice()
+        return None
+    q = orders[0]
+    return compiled if (q if isinstance(q, float) else q.max()) <= _LARGEST_KERNEL_Q and rows.numel() else None
+
+
+def _checked_orders(rows: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> Orders:
+    shape = rows.shape[:-1]
+    return _checked(q, "q", shape), _checked(r, "r", shape), _checked(temperature, "temperature", shape)
+
+
+def _checked(parameter: Tensor, name: str, rows: torch.Size) -> float | Tensor:
+    if parameter.numel() == 1:
+        return checked_number(parameter.item(), name)
+    return checked_values(parameter, name).double().expand(*rows, 1).reshape(-1, 1).contiguous()
+
+
+def _columns(rows: Tensor, orders: Orders) -> list[Tensor]:
+    return [
+        order if isinstance(order, Tensor) else rows.new_full((len(rows), 1), order, dtype=torch.float64)
+        for order in orders
+    ]
+
+
+def _refuse_nonconcave(orders: Orders) -> None:
+    q, r = torch.broadcast_tensors(*(torch.as_tensor(order, dtype=torch.float64) for order in orders[:2]))
+    outside = r < 2 - 1 / q - _torch_solver.CONCAVITY_TOLERANCE
+    if outside.any():
+        q_value, r_value = q[outside][0].item(), r[outside][0].item()
+        raise ValueError(
+            f"(q, r) = ({q_value:g}, {r_value:g}) lies outside the concave region r >= 2 - 1/q = {2 - 1 / q_value:g}, "
+            "where the map may jump; raise r, or ask for nonconcave='global'"
+        )

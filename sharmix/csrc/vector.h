@@ -1,0 +1,87 @@
+// A processor register full of numbers, as the compiler's own vector type: + - * / < ?: work on all of its lanes.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace sharmix {
+
+#if defined(__AVX512F__)
+constexpr int VECTOR_BYTES = 64;
+#elif defined(__AVX__)
+constexpr int VECTOR_BYTES = 32;
+#else
+constexpr int VECTOR_BYTES = 16;
+#endif
+
+typedef float Floats __attribute__((vector_size(VECTOR_BYTES)));
+typedef float HalfFloats __attribute__((vector_size(VECTOR_BYTES / 2)));
+typedef uint32_t FloatBits __attribute__((vector_size(VECTOR_BYTES)));
+typedef double Doubles __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint64_t DoubleBits __attribute__((vector_size(VECTOR_BYTES)));
+
+template <class Real> struct VectorOf;
+template <> struct VectorOf<float> { using type = Floats; };
+template <> struct VectorOf<double> { using type = Doubles; };
+template <class Real> using Vector = typename VectorOf<Real>::type;
+
+template <class Real> constexpr int64_t LANES = VECTOR_BYTES / sizeof(Real);
+constexpr int64_t PADDING = LANES<float>;  // lists are filled up to whole vectors of either kind
+
+constexpr int64_t padded(int64_t count) { return (count + PADDING - 1) / PADDING * PADDING; }
+
+// As many numbers as a vector of Real has lanes, converted to Real.
+template <class Real, class T> inline Vector<Real> load(const T* address) {
+    if constexpr (sizeof(Real) == sizeof(T)) {
+        Vector<Real> vector;
+        std::memcpy(&vector, address, sizeof vector);
+        return vector;
+    } else {
+        static_assert(sizeof(Real) > sizeof(T));
+        HalfFloats half;
+        std::memcpy(&half, address, sizeof half);
+        return __builtin_convertvector(half, Doubles);
+    }
+}
+
+template <class Real> inline void store(Real* address, Vector<Real> vector) {
+    std::memcpy(address, &vector, sizeof vector);
+}
+
+// Doubles, rounded to T.
+template <class T> inline void store_as(T* address, Doubles vector) {
+    if constexpr (sizeof(T) == sizeof(double)) {
+        std::memcpy(address, &vector, sizeof vector);
+    } else {
+        const HalfFloats half = __builtin_convertvector(vector, HalfFloats);
+        std::memcpy(address, &half, sizeof half);
+    }
+}
+
+template <class Real> inline Vector<Real> all(Real value) { return Vector<Real>{} + value; }
+
+// Whether a comparison holds in any lane.
+template <class Mask> inline bool any(Mask mask) {
+    uint64_t word[VECTOR_BYTES / 8], found = 0;
+    std::memcpy(word, &mask, sizeof mask);
+    for (uint64_t part : word) found |= part;
+    return found;
+}
+
+template <class Real> inline Real sum(Vector<Real> vector) {
+    Real lane[LANES<Real>];
+    store(lane, vector);
+    for (int width = LANES<Real> / 2; width; width /= 2)
+        for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
+    return lane[0];
+}
+
+template <class Real> inline Real largest(Vector<Real> vector) {
+    Real lane[LANES<Real>];
+    store(lane, vector);
+    for (int width = LANES<Real> / 2; width; width /= 2)
+        for (int i = 0; i < width; ++i) lane[i] = lane[i] < lane[i + width] ? lane[i + width] : lane[i];
+    return lane[0];
+}
+
+}  // namespace sharmix
