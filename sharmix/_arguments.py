@@ -59,7 +59,7 @@ def entropy_parameters(values: Tensor, dim: int, **parameters: Parameter) -> lis
 
 def _per_row(values: Tensor, dim: int, name: str, parameter: Parameter) -> Tensor:
     if not isinstance(parameter, Tensor):
-        return torch.tensor(checked_number(parameter, name), dtype=torch.float64)
+        return torch.scalar_tensor(checked_number(parameter, name), dtype=torch.float64)
     if not parameter.is_floating_point():
         raise TypeError(f"{name} must be a number or a floating-point tensor, got {parameter.dtype}")
     if parameter.dim() == 0:
@@ -123,6 +123,14 @@ def checked_classes(targets: Tensor, classes: int, ignore_index: int) -> Tensor:
     return indices
 
 
+def label_error(label: float, classes: int, ignore_index: int) -> ValueError:
+    """The error that a label is none of the classes."""
+    return ValueError(
+        f"label {label} is out of range for {classes} classes; "
+        f"allowed are 0 to {classes - 1} and ignore_index={ignore_index}"
+    )
+
+
 def _out_of_range(name: str, value: float) -> str:
     least, included = _ALLOWED[name]
     bound = f" and {'>=' if included else '>'} {least:g}" if math.isfinite(least) else ""
@@ -155,10 +163,7 @@ def _class_indices(targets: Tensor, classes: int, ignore_index: int) -> Tensor:
     indices = torch.where(targets == ignore_index, 0, targets).long()
     outside = (indices < 0) | (indices >= classes)
     if outside.any():
-        raise ValueError(
-            f"label {indices[outside][0].item()} is out of range for {classes} classes; "
-            f"allowed are 0 to {classes - 1} and ignore_index={ignore_index}"
-        )
+        raise label_error(indices[outside][0].item(), classes, ignore_index)
     return indices
 
 

@@ -7,6 +7,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from sharmix._arguments import label_error
+
 Orders = tuple[float | Tensor, float | Tensor, float | Tensor]  # q, r, T₀: a number, or float64 [rows, 1]
 
 _BUILDS = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",)}  # by what torch says of the processor; then any other
@@ -28,10 +30,8 @@ def load() -> ModuleType | None:
 def solve(kernel: ModuleType, logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
     """p [rows, classes] and the conjugate [rows] of logits."""
     logits = logits.contiguous()
-    probabilities, conjugate = torch.empty_like(logits), logits.new_empty(logits.shape[:-1])
-    kernel.solve(
-        *_matrix(logits), *_columns(orders), logits.data_ptr(), probabilities.data_ptr(), conjugate.data_ptr()
-    )
+    probabilities, conjugate = torch.empty_like(logits), torch.empty(logits.shape[:-1], dtype=logits.dtype)
+    kernel.solve(*_matrix(logits), *_columns(orders), logits.data_ptr(), probabilities.data_ptr(), conjugate.data_ptr())
     return probabilities, conjugate
 
 
@@ -41,7 +41,8 @@ def map_backward(
     """(∂p/∂z) grad, and (∂p/∂θ)·grad [rows, 3] by q, r and T₀, or nothing [rows, 0] if it is not wanted."""
     probabilities, grad = probabilities.contiguous(), grad.contiguous()
     grad_logits = torch.empty_like(probabilities)
-    grad_parameters = probabilities.new_empty(*probabilities.shape[:-1], 3 if wants_parameters else 0)
+    shape = (*probabilities.shape[:-1], 3 if wants_parameters else 0)
+    grad_parameters = torch.empty(shape, dtype=probabilities.dtype)
     kernel.map_backward(
         *_matrix(probabilities),
         *_columns(orders),
@@ -57,11 +58,11 @@ def class_loss(
     kernel: ModuleType, logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, wants_slopes: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss [rows], what its backward pass needs [rows, 4], and its slopes [rows, 3] by q, r and T₀, or [rows, 0]."""
-    logits, targets = logits.contiguous(), targets.contiguous()
-    loss = logits.new_empty(targets.shape)
-    states = logits.new_empty((*targets.shape, 4), dtype=torch.float64)
-    slopes = logits.new_empty((*targets.shape, 3 if wants_slopes else 0))
-    kernel.class_loss(
+    logits, targets = logits.contiguous(), targets.long().contiguous()
+    loss = torch.empty(targets.shape, dtype=logits.dtype)
+    states = torch.empty((*targets.shape, 4), dtype=torch.float64)
+    slopes = torch.empty((*targets.shape, 3 if wants_slopes else 0), dtype=logits.dtype)
+    outside = kernel.class_loss(
         *_matrix(logits),
         *_columns(orders),
         ignore_index,
@@ -71,6 +72,8 @@ def class_loss(
         states.data_ptr(),
         slopes.data_ptr(),
     )
+    if outside >= 0:
+        raise label_error(int(targets.flatten()[outside]), logits.shape[-1], ignore_index)
     return loss, states, slopes
 
 
@@ -80,12 +83,11 @@ def class_loss_backward(
     targets: Tensor,
     states: Tensor,
     grad: Tensor,
-    factor: float,
     q: float | Tensor,
     ignore_index: int,
 ) -> Tensor:
-    """factor · grad · (p − y), where grad is [rows] or one for all."""
-    logits, targets, grad = logits.contiguous(), targets.contiguous(), grad.contiguous()
+    """grad (p − y), where grad is [rows] or one for all."""
+    logits, targets, grad = logits.contiguous(), targets.long().contiguous(), grad.contiguous()
     grad_logits = torch.empty_like(logits)
     kernel.class_loss_backward(
         *_matrix(logits),
@@ -96,7 +98,6 @@ def class_loss_backward(
         states.data_ptr(),
         grad.data_ptr(),
         int(grad.dim() > 0),
-        factor,
         grad_logits.data_ptr(),
     )
     return grad_logits

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from sharmix import _kernel, _torch_solver
-from sharmix._arguments import checked_number, checked_values
+from sharmix._arguments import checked_classes, checked_number, checked_values
 from sharmix._backend import kernel, notice
 from sharmix._kernel import Orders
-from sharmix._sensitivity import MapSensitivity
+from sharmix._sensitivity import ConjugateSensitivity, MapSensitivity
 
+_STATE = 4  # numbers of a row: its maximum, 1/T₀, scale and total
 _LARGEST_KERNEL_Q = 2.0  # above, a class joins the support with infinite slope; plain torch then measures from there
 
 torch.library.define(
@@ -27,8 +28,23 @@ torch.library.define(
     tags=torch.Tag.pt2_compliant_tag,
 )
 
+torch.library.define(
+    "sharmix::class_loss",
+    "(Tensor logits, Tensor targets, Tensor q, Tensor r, Tensor temperature, int ignore_index, str nonconcave,"
+    " bool wants_slopes) -> (Tensor, Tensor, Tensor)",
+    tags=torch.Tag.pt2_compliant_tag,
+)
+torch.library.define(
+    "sharmix::class_loss_backward",
+    "(Tensor logits, Tensor targets, Tensor states, Tensor grad, Tensor q, Tensor r, Tensor temperature,"
+    " int ignore_index) -> Tensor",
+    tags=torch.Tag.pt2_compliant_tag,
+)
+
 solve = torch.ops.sharmix.solve.default
 map_backward = torch.ops.sharmix.map_backward.default
+class_loss = torch.ops.sharmix.class_loss.default
+class_loss_backward = torch.ops.sharmix.class_loss_backward.default
 
 
 @torch.library.impl("sharmix::solve", "default")
@@ -58,6 +74,92 @@ def _map_backward(
     slopes = (at.wrt_q(), at.wrt_r(), at.wrt_temperature()) if wants_parameters else ()
     along = [(grad * slope).sum(-1) for slope in slopes]
     return at.logit_product(grad), torch.stack(along, -1) if along else grad.new_empty(*grad.shape[:-1], 0)
+
+
+@torch.library.impl("sharmix::class_loss", "default")
+def _class_loss(
+    logits: Tensor,
+    targets: Tensor,
+    q: Tensor,
+    r: Tensor,
+    temperature: Tensor,
+    ignore_index: int,
+    nonconcave: str,
+    wants_slopes: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss of each row whose target is a class, 0 where that is `ignore_index`.
+
+    Also what its backward pass needs of each row, [..., 4], and its slopes by q, r and T₀ [..., 3], or [..., 0] if they
+    are not wanted.
+    """
+    orders = _checked_orders(logits, q, r, temperature)
+    if nonconcave == "error":
+        _refuse_nonconcave(orders)
+    compiled = _kernel_for(logits, orders)
+    if compiled is not None:
+        return _kernel.class_loss(compiled, logits, targets, orders, ignore_index, wants_slopes)
+    counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
+    logits = torch.where(counted.unsqueeze(-1), logits, 0)
+    p, conjugate = solve(logits, q, r, temperature, nonconcave)
+    agreement = (logits.gather(-1, indices.unsqueeze(-1)) - logits.amax(-1, keepdim=True)).squeeze(-1)
+    loss = torch.where(counted, conjugate - agreement, 0)
+    at = ConjugateSensitivity(p, q, r, temperature)
+    slopes = (at.conjugate_wrt_q(), at.conjugate_wrt_r(), at.conjugate_wrt_temperature())
+    by_parameter = torch.cat([slope.expand(*loss.shape, 1) for slope in slopes], -1) * counted.unsqueeze(-1)
+    states = logits.new_empty((*loss.shape, _STATE), dtype=torch.float64)  # the backward pass solves again
+    return loss - loss.clamp_max(0), states, by_parameter[..., : 3 if wants_slopes else 0].contiguous()
+
+
+@torch.library.impl("sharmix::class_loss_backward", "default")
+def _class_loss_backward(
+    logits: Tensor,
+    targets: Tensor,
+    states: Tensor,
+    grad: Tensor,
+    q: Tensor,
+    r: Tensor,
+    temperature: Tensor,
+    ignore_index: int,
+) -> Tensor:
+    """grad (p − y), for grad [...], or one for all rows."""
+    orders = _checked_orders(logits, q, r, temperature)
+    compiled = _kernel_for(logits, orders)
+    if compiled is not None:
+        return _kernel.class_loss_backward(compiled, logits, targets, states, grad, orders[0], ignore_index)
+    counted, indices = (targets != ignore_index).unsqueeze(-1), checked_classes(targets, logits.shape[-1], ignore_index)
+    p, _ = solve(torch.where(counted, logits, 0), q, r, temperature, "global")
+    error = p.scatter_add(-1, indices.unsqueeze(-1), -torch.ones_like(p[..., :1]))
+    return torch.where(counted, grad.unsqueeze(-1) * error, 0)
+
+
+@torch.library.register_fake("sharmix::class_loss")
+def _(
+    logits: Tensor,
+    targets: Tensor,
+    q: Tensor,
+    r: Tensor,
+    temperature: Tensor,
+    ignore_index: int,
+    nonconcave: str,
+    wants_slopes: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows = logits.shape[:-1]
+    states = logits.new_empty((*rows, _STATE), dtype=torch.float64)
+    return logits.new_empty(rows), states, logits.new_empty((*rows, 3 if wants_slopes else 0))
+
+
+@torch.library.register_fake("sharmix::class_loss_backward")
+def _(
+    logits: Tensor,
+    targets: Tensor,
+    states: Tensor,
+    grad: Tensor,
+    q: Tensor,
+    r: Tensor,
+    temperature: Tensor,
+    ignore_index: int,
+) -> Tensor:
+    return logits.new_empty(logits.shape)
 
 
 @torch.library.register_fake("sharmix::solve")

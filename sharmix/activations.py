@@ -137,7 +137,19 @@ class SharmaMittal(Activation):
     def conjugate(self, logits: Tensor) -> Tensor:
         q, r = self.orders()
         parameters = entropy_parameters(logits, -1, q=q, r=r, temperature=self.temperature)
-        return map_and_conjugate(logits, parameters, self.nonconcave)[1]
+        return map_and_conjugate(logits, parameters, self.nonconcave)[1] + logits.detach().amax(-1)
+
+    def loss(
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        reduction: Reduction = "mean",
+    ) -> Tensor:
+        return fenchel_young_loss(
+            logits, targets, *self.orders(), self.temperature, ignore_index, label_smoothing, reduction, self.nonconcave
+        )
 
 
 class Sparsemax(SharmaMittal):

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import Parameter, checked_classes, checked_distribution, entropy_parameters, float_tensor
+from sharmix._class_loss import class_loss, is_fused
 from sharmix.entropy import sharma_mittal_entropy
 from sharmix.maps import Nonconcave, map_and_conjugate, shifted
 
@@ -51,17 +52,23 @@ def fenchel_young_loss(
     """
     z = float_tensor(logits, "logits", -1)
     parameters = entropy_parameters(z, -1, q=q, r=r, temperature=temperature)
+    if label_smoothing == 0 and is_fused(z, targets):
+        check_targets(z, targets)
+        check_reduction(reduction)
+        return class_loss(z, targets, parameters, ignore_index, reduction, nonconcave)
 
     def conjugate(x: Tensor) -> Tensor:
         return map_and_conjugate(x, parameters, nonconcave)[1]
 
-    def class_loss(x: Tensor, classes: Tensor) -> Tensor:
+    def composed_loss(x: Tensor, classes: Tensor) -> Tensor:
         return conjugate(x) - at_class(x, classes)
 
     def entropy(y: Tensor) -> Tensor:
         return map_entropy(y, q, r, temperature)
 
-    return fenchel_young(shifted(z), targets, class_loss, conjugate, entropy, ignore_index, label_smoothing, reduction)
+    return fenchel_young(
+        shifted(z), targets, composed_loss, conjugate, entropy, ignore_index, label_smoothing, reduction
+    )
 
 
 def map_entropy(probabilities: Tensor, q: Parameter, r: Parameter, temperature: Parameter) -> Tensor:
@@ -109,10 +116,8 @@ def fenchel_young(
     """
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing={label_smoothing!r} is not allowed; it must be between 0 and 1")
-    if reduction not in ("none", "mean", "sum"):
-        raise ValueError(f"reduction={reduction!r} is not allowed; it must be 'none', 'mean' or 'sum'")
-    if not isinstance(targets, Tensor):
-        raise TypeError(f"targets must be a tensor of class indices or probabilities, got {type(targets).__name__}")
+    check_reduction(reduction)
+    check_targets(logits, targets)
     if targets.is_floating_point():
         loss = _soft_loss(logits, targets, conjugate, entropy, label_smoothing)
         counted = torch.ones_like(loss, dtype=torch.bool)
@@ -121,6 +126,29 @@ def fenchel_young(
     # Rounding can leave a loss of −1e-17 at p = y; its value is 0 there, its gradient stays.
     loss = loss - loss.detach().clamp_max(0)
     return reduced(loss, counted, reduction)
+
+
+def check_reduction(reduction: str) -> None:
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"reduction={reduction!r} is not allowed; it must be 'none', 'mean' or 'sum'")
+
+
+def check_targets(logits: Tensor, targets: Tensor) -> None:
+    """Raise TypeError or ValueError if the targets are of a kind or shape that does not go with the logits."""
+    if not isinstance(targets, Tensor):
+        raise TypeError(f"targets must be a tensor of class indices or probabilities, got {type(targets).__name__}")
+    if targets.dtype == torch.bool or targets.is_complex():
+        raise TypeError(f"targets must be class indices of an integer type or probabilities, got {targets.dtype}")
+    if targets.is_floating_point() and targets.shape != logits.shape:
+        raise ValueError(
+            f"soft targets of shape {tuple(targets.shape)} do not match logits of shape {tuple(logits.shape)}; "
+            "they must be equal (class indices are of an integer type)"
+        )
+    if not targets.is_floating_point() and targets.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"class indices of shape {tuple(targets.shape)} do not match logits of shape {tuple(logits.shape)}; "
+            f"they must be of shape {tuple(logits.shape[:-1])}"
+        )
 
 
 def reduced(rows: Tensor, counted: Tensor, reduction: Reduction) -> Tensor:
@@ -137,11 +165,6 @@ def _soft_loss(
     entropy: Callable[[Tensor], Tensor],
     label_smoothing: float,
 ) -> Tensor:
-    if targets.shape != logits.shape:
-        raise ValueError(
-            f"soft targets of shape {tuple(targets.shape)} do not match logits of shape {tuple(logits.shape)}; "
-            "they must be equal (class indices are of an integer type)"
-        )
     valid = checked_distribution(targets)
     y = targets.to(logits.dtype)
     y = (1 - label_smoothing) * y + label_smoothing / logits.shape[-1]
@@ -160,13 +183,6 @@ def _index_loss(
     label_smoothing: float,
 ) -> tuple[Tensor, Tensor]:
     """The loss of each row, 0 where ignored, and which rows count."""
-    if targets.dtype == torch.bool or targets.is_complex():
-        raise TypeError(f"targets must be class indices of an integer type or probabilities, got {targets.dtype}")
-    if targets.shape != logits.shape[:-1]:
-        raise ValueError(
-            f"class indices of shape {tuple(targets.shape)} do not match logits of shape {tuple(logits.shape)}; "
-            f"they must be of shape {tuple(logits.shape[:-1])}"
-        )
     classes = logits.shape[-1]
     indices = checked_classes(targets, classes, ignore_index)
     counted = targets != ignore_index

@@ -140,6 +140,8 @@ class _SharmaMittal(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         grad_p, grad_conjugate = grads
         through_map = _pull_back_map(ctx.needs_input_grad, grad_p, *ctx.saved_tensors)
+        if grad_conjugate is None:
+            return (*through_map, None)
         through_conjugate = _pull_back_conjugate(ctx.needs_input_grad, grad_conjugate, *ctx.saved_tensors)
         return (*(_sum(one, other) for one, other in zip(through_map, through_conjugate, strict=True)), None)
 
@@ -158,17 +160,16 @@ def _pull_back_map(wanted: Sequence[bool], grad: Tensor | None, p: Tensor, *para
     if grad is None:
         return [None] * 4
     if not torch.is_grad_enabled():
-        grad_logits, along = map_backward(p, grad, *parameters, any(wanted[1:4]))
-        by_parameter = along.unsqueeze(-1).unbind(-2) if any(wanted[1:4]) else [None] * 3
-    else:  # to be differentiated again
-        at = MapSensitivity(p, *parameters)
-        grad_logits = at.logit_product(grad) if wanted[0] else None
-        slopes = (at.wrt_q, at.wrt_r, at.wrt_temperature)
-        by_parameter = [
-            (grad * slope()).sum(-1, keepdim=True) if want else None
-            for want, slope in zip(wanted[1:4], slopes, strict=True)
-        ]
-    return [grad_logits if wanted[0] else None, *_shaped(wanted, by_parameter, parameters)]
+        some = any(wanted[1:4])
+        grad_logits, along = map_backward(p, grad, *parameters, some)
+        return [grad_logits, *(_shaped(wanted, along.unsqueeze(-1).unbind(-2), parameters) if some else [None] * 3)]
+    at = MapSensitivity(p, *parameters)  # to be differentiated again
+    slopes = (at.wrt_q, at.wrt_r, at.wrt_temperature)
+    by_parameter = [
+        (grad * slope()).sum(-1, keepdim=True) if want else None
+        for want, slope in zip(wanted[1:4], slopes, strict=True)
+    ]
+    return [at.logit_product(grad) if wanted[0] else None, *_shaped(wanted, by_parameter, parameters)]
 
 
 def _pull_back_conjugate(wanted: Sequence[bool], grad: Tensor | None, p: Tensor, *parameters: Tensor) -> Gradients:

@@ -1,4 +1,4 @@
-// The door to Python: numbers and addresses of contiguous memory in, nothing out.
+// The door to Python: numbers and addresses of contiguous memory in.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -44,14 +44,14 @@ class Arguments {
     bool missing_ = false;
 };
 
-// body(T()) for numbers of 4 or 8 bytes, outside the interpreter's lock.
+// body(T()) for numbers of 4 or 8 bytes, outside the interpreter's lock; -1, where a function found no bad row.
 template <class Body> PyObject* run(Arguments& arguments, int64_t bytes, Body body) {
     if (!arguments.complete()) return nullptr;
     Py_BEGIN_ALLOW_THREADS;
     if (bytes == 4) body(float());
     else body(double());
     Py_END_ALLOW_THREADS;
-    Py_RETURN_NONE;
+    return PyLong_FromLong(-1);
 }
 
 PyObject* use_threads(PyObject*, PyObject* parallel_for) {
@@ -91,6 +91,9 @@ PyObject* class_loss(PyObject*, PyObject* const* given, Py_ssize_t count) {
     const int64_t ignored = arguments.integer();
     void *logits = arguments.address(), *targets = arguments.address();
     void *loss = arguments.address(), *states = arguments.address(), *slopes = arguments.address();
+    if (!arguments.complete()) return nullptr;
+    const int64_t outside = first_outside((const int64_t*)targets, ignored, rows, classes);
+    if (outside >= 0) return PyLong_FromLongLong(outside);
     return run(arguments, bytes, [&](auto kind) {
         using T = decltype(kind);
         sharmix::class_loss((const T*)logits, (const int64_t*)targets, ignored, (T*)loss, (Distribution*)states,
@@ -106,12 +109,11 @@ PyObject* class_loss_backward(PyObject*, PyObject* const* given, Py_ssize_t coun
     void *logits = arguments.address(), *targets = arguments.address(), *states = arguments.address();
     void* grad = arguments.address();
     const int64_t grad_step = arguments.integer();
-    const double factor = arguments.number();
     void* grad_logits = arguments.address();
     return run(arguments, bytes, [&](auto kind) {
         using T = decltype(kind);
         sharmix::class_loss_backward((const T*)logits, (const int64_t*)targets, ignored, (const Distribution*)states,
-                                     (const T*)grad, grad_step, factor, (T*)grad_logits, rows, classes, q);
+                                     (const T*)grad, grad_step, (T*)grad_logits, rows, classes, q);
     });
 }
 

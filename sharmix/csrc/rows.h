@@ -77,6 +77,13 @@ void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad
     });
 }
 
+// The first row whose target is none of the classes and not `ignored`, or -1.
+inline int64_t first_outside(const int64_t* targets, int64_t ignored, int64_t rows, int64_t classes) {
+    for (int64_t row = 0; row < rows; ++row)
+        if (targets[row] != ignored && (targets[row] < 0 || targets[row] >= classes)) return row;
+    return -1;
+}
+
 // The loss [rows] of logits whose targets are classes, 0 where that is `ignored`. `states` [rows, 3] gets what the
 // backward pass needs of each row, and where there is room for them, `slopes` [rows, 3] the derivatives by q, r and T.
 template <class T>
@@ -127,15 +134,15 @@ void class_loss_gradient(const T* z, int64_t target, T* grad, const Distribution
     grad[target] -= T(factor);
 }
 
-// factor grad (p - y), with grad [rows] or, if `grad_step` is 0, one for all.
+// grad (p - y), with grad [rows] or, if `grad_step` is 0, one for all.
 template <class T>
 void class_loss_backward(const T* logits, const int64_t* targets, int64_t ignored, const Distribution* states,
-                         const T* grad, int64_t grad_step, double factor, T* grad_logits, int64_t rows, int64_t classes,
+                         const T* grad, int64_t grad_step, T* grad_logits, int64_t rows, int64_t classes,
                          Column q) {
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
             T* out = grad_logits + row * classes;
-            const double scale = factor * grad[row * grad_step];
+            const double scale = grad[row * grad_step];
             if (targets[row] == ignored || scale == 0) {
                 std::fill_n(out, classes, T(0));
             } else if (std::isnan(states[row].total)) {
