@@ -1,8 +1,10 @@
 """Sparse, learnable output activations: SharMiX and the maps it contains, their losses and their exact derivatives."""
 
+from sharmix._backend import backend, plain_torch
 from sharmix.activations import Activation
 from sharmix.alpha_relu import alpha_relu, alpha_relu_loss
 from sharmix.entropy import sharma_mittal_entropy
+from sharmix.linear_loss import linear_fenchel_young_loss
 from sharmix.losses import fenchel_young_loss
 from sharmix.maps import entmax, sharmix, sparsemax
 from sharmix.registry import available_activations, build_activation
@@ -14,9 +16,12 @@ __all__ = [
     "alpha_relu",
     "alpha_relu_loss",
     "available_activations",
+    "backend",
     "build_activation",
     "entmax",
     "fenchel_young_loss",
+    "linear_fenchel_young_loss",
+    "plain_torch",
     "sharma_mittal_entropy",
     "sharmix",
     "sparsemax",
