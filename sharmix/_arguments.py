@@ -24,6 +24,16 @@ def float_tensor(values: Tensor, name: str, dim: int) -> Tensor:
     """`values` as float32 or float64 with at least one entry along `dim`; half precision is widened to float32.
 
     Raises:
+        TypeError, IndexError, ValueError: as for `checked_floats`.
+    """
+    checked_floats(values, name, dim)
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def checked_floats(values: Tensor, name: str, dim: int) -> Tensor:
+    """`values` themselves.
+
+    Raises:
         TypeError: not a tensor of real floating-point numbers.
         IndexError: there is no dimension `dim`.
         ValueError: there is no class along `dim`.
@@ -35,7 +45,7 @@ def float_tensor(values: Tensor, name: str, dim: int) -> Tensor:
         raise IndexError(f"dim={dim} is out of range for {name} of shape {tuple(values.shape)}")
     if values.shape[dim] == 0:
         raise ValueError(f"{name} of shape {tuple(values.shape)} has no classes along dim={dim}; at least 1 is needed")
-    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+    return values
 
 
 def entropy_parameters(values: Tensor, dim: int, **parameters: Parameter) -> list[Tensor]:

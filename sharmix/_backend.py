@@ -1,18 +1,17 @@
 """Which code answers: a kernel made for the device, or plain torch."""
 
+import importlib.util
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
-from sharmix import _kernel
+from sharmix import _cpu
 
-Backend = Literal["c++", "torch"]
+Backend = Literal["c++", "triton", "torch"]
 
-_loaded = _kernel.load()
 _plain_torch = False
 _told = False
 
@@ -24,9 +23,15 @@ def backend(device: str | torch.device = "cpu") -> Backend:
         device: a torch device, such as `cpu` or `cuda`.
 
     Returns:
-        `c++`, the compiled CPU kernel, or `torch`, plain torch operations: the same results, slower.
+        `c++`, the compiled CPU kernel; `triton`, the CUDA kernels; or `torch`, plain torch operations: the same
+        results, slower.
     """
-    return "torch" if kernel(torch.device(device)) is None else "c++"
+    kind = torch.device(device).type
+    if _plain_torch:
+        return "torch"
+    if kind == "cpu" and _cpu.is_present():
+        return "c++"
+    return "triton" if kind == "cuda" and importlib.util.find_spec("triton") else "torch"
 
 
 @contextmanager
@@ -40,15 +45,19 @@ def plain_torch() -> Iterator[None]:
         _plain_torch = before
 
 
-def kernel(device: torch.device) -> ModuleType | None:
-    """The compiled kernel for a device, or None."""
-    return _loaded if device.type == "cpu" and not _plain_torch else None
+def kernel(device: torch.device) -> Any:
+    """The module whose functions answer for a device, or None for plain torch."""
+    name = backend(device)
+    if name == "torch":
+        _tell(device)
+        return None
+    return _cpu if name == "c++" else importlib.import_module("sharmix._triton")
 
 
-def notice() -> None:
+def _tell(device: torch.device) -> None:
     """Warn, once, that plain torch answers on the CPU for want of a kernel."""
     global _told
-    if _loaded is None and not _plain_torch and not _told:
+    if device.type == "cpu" and not _plain_torch and not _told:
         _told = True
         warnings.warn(
             "sharmix was installed without a C++ compiler: plain torch answers on the CPU, with the same results, "

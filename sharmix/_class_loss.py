@@ -16,10 +16,11 @@ from sharmix._sensitivity import ConjugateSensitivity
 from sharmix.maps import Nonconcave, function_transforms_active, map_and_conjugate
 
 
-def is_fused(logits: Tensor, targets: object) -> bool:
+def is_fused(logits: object, targets: object) -> bool:
     """Whether `class_loss` is what a loss against these targets should be computed by."""
     return (
-        isinstance(targets, Tensor)
+        isinstance(logits, Tensor)
+        and isinstance(targets, Tensor)
         and not targets.is_floating_point()
         and backend(logits.device) != "torch"
         and not function_transforms_active()

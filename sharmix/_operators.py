@@ -4,17 +4,18 @@ q, r and temperature are tensors that broadcast to [..., 1]. Their values are ch
 tensor is in the way, and a compiler cannot drop the check.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from sharmix import _kernel, _torch_solver
-from sharmix._arguments import checked_classes, checked_number, checked_values
-from sharmix._backend import kernel, notice
-from sharmix._kernel import Orders
+from sharmix import _torch_solver
+from sharmix._arguments import checked_classes, checked_floats, checked_number, checked_values, float_tensor
+from sharmix._backend import backend, kernel
+from sharmix._cpu import Orders
 from sharmix._sensitivity import ConjugateSensitivity, MapSensitivity
 
 _STATE = 4  # numbers of a row: its maximum, 1/T₀, scale and total
-_LARGEST_KERNEL_Q = 2.0  # above, a class joins the support with infinite slope; plain torch then measures from there
 
 torch.library.define(
     "sharmix::solve",
@@ -41,10 +42,22 @@ torch.library.define(
     tags=torch.Tag.pt2_compliant_tag,
 )
 
+_register_fake: Any = torch.library.register_fake
+
 solve = torch.ops.sharmix.solve.default
 map_backward = torch.ops.sharmix.map_backward.default
 class_loss = torch.ops.sharmix.class_loss.default
 class_loss_backward = torch.ops.sharmix.class_loss_backward.default
+
+
+def readable(logits: Tensor, dim: int) -> Tensor:
+    """Logits of a type that the operators answer well: Triton reads half precision itself, the others have it widened.
+
+    Raises:
+        TypeError, IndexError, ValueError: as for `checked_floats`.
+    """
+    checked_floats(logits, "logits", dim)
+    return logits if backend(logits.device) == "triton" else float_tensor(logits, "logits", dim)
 
 
 @torch.library.impl("sharmix::solve", "default")
@@ -53,9 +66,10 @@ def _solve(logits: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave
     orders = _checked_orders(logits, q, r, temperature)
     if nonconcave == "error":
         _refuse_nonconcave(orders)
-    compiled = _kernel_for(logits, orders)
-    if compiled is not None:
-        return _kernel.solve(compiled, logits, orders)
+    found = _kernel_for(logits, orders)
+    if found is not None:
+        p, conjugate = found.solve(logits, orders)
+        return p, conjugate
     rows = logits.reshape(-1, logits.shape[-1])
     probabilities, conjugate = _torch_solver.solve(rows, *_columns(rows, orders))
     return probabilities.reshape(logits.shape), conjugate.reshape(logits.shape[:-1])
@@ -67,13 +81,14 @@ def _map_backward(
 ) -> tuple[Tensor, Tensor]:
     """(∂p/∂z) grad [..., classes], and (∂p/∂θ)·grad by q, r and T₀ [..., 3], or [..., 0] if it is not wanted."""
     orders = _checked_orders(probabilities, q, r, temperature)
-    compiled = _kernel_for(probabilities, orders)
-    if compiled is not None:
-        return _kernel.map_backward(compiled, probabilities, grad, orders, wants_parameters)
+    found = _kernel_for(probabilities, orders)
+    if found is not None:
+        return found.map_backward(probabilities, grad, orders, wants_parameters)
     at = MapSensitivity(probabilities, q, r, temperature)
     slopes = (at.wrt_q(), at.wrt_r(), at.wrt_temperature()) if wants_parameters else ()
     along = [(grad * slope).sum(-1) for slope in slopes]
-    return at.logit_product(grad), torch.stack(along, -1) if along else grad.new_empty(*grad.shape[:-1], 0)
+    by_parameters = torch.stack(along, -1) if along else at.p.new_empty(*grad.shape[:-1], 0)
+    return at.logit_product(grad).to(probabilities.dtype), by_parameters
 
 
 @torch.library.impl("sharmix::class_loss", "default")
@@ -95,9 +110,9 @@ def _class_loss(
     orders = _checked_orders(logits, q, r, temperature)
     if nonconcave == "error":
         _refuse_nonconcave(orders)
-    compiled = _kernel_for(logits, orders)
-    if compiled is not None:
-        return _kernel.class_loss(compiled, logits, targets, orders, ignore_index, wants_slopes)
+    found = _kernel_for(logits, orders)
+    if found is not None:
+        return found.class_loss(logits, targets, orders, ignore_index, wants_slopes)
     counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
     logits = torch.where(counted.unsqueeze(-1), logits, 0)
     p, conjugate = solve(logits, q, r, temperature, nonconcave)
@@ -123,16 +138,16 @@ def _class_loss_backward(
 ) -> Tensor:
     """grad (p − y), for grad [...], or one for all rows."""
     orders = _checked_orders(logits, q, r, temperature)
-    compiled = _kernel_for(logits, orders)
-    if compiled is not None:
-        return _kernel.class_loss_backward(compiled, logits, targets, states, grad, orders[0], ignore_index)
+    found = _kernel_for(logits, orders)
+    if found is not None:
+        return found.class_loss_backward(logits, targets, states, grad, orders[0], ignore_index)
     counted, indices = (targets != ignore_index).unsqueeze(-1), checked_classes(targets, logits.shape[-1], ignore_index)
     p, _ = solve(torch.where(counted, logits, 0), q, r, temperature, "global")
     error = p.scatter_add(-1, indices.unsqueeze(-1), -torch.ones_like(p[..., :1]))
-    return torch.where(counted, grad.unsqueeze(-1) * error, 0)
+    return torch.where(counted, grad.unsqueeze(-1) * error, 0).to(logits.dtype)
 
 
-@torch.library.register_fake("sharmix::class_loss")
+@_register_fake("sharmix::class_loss")
 def _(
     logits: Tensor,
     targets: Tensor,
@@ -145,10 +160,15 @@ def _(
 ) -> tuple[Tensor, Tensor, Tensor]:
     rows = logits.shape[:-1]
     states = logits.new_empty((*rows, _STATE), dtype=torch.float64)
-    return logits.new_empty(rows), states, logits.new_empty((*rows, 3 if wants_slopes else 0))
+    wide = _wide(logits.dtype)
+    return (
+        logits.new_empty(rows, dtype=wide),
+        states,
+        logits.new_empty((*rows, 3 if wants_slopes else 0), dtype=wide),
+    )
 
 
-@torch.library.register_fake("sharmix::class_loss_backward")
+@_register_fake("sharmix::class_loss_backward")
 def _(
     logits: Tensor,
     targets: Tensor,
@@ -162,17 +182,18 @@ def _(
     return logits.new_empty(logits.shape)
 
 
-@torch.library.register_fake("sharmix::solve")
+@_register_fake("sharmix::solve")
 def _(logits: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str) -> tuple[Tensor, Tensor]:
-    return logits.new_empty(logits.shape), logits.new_empty(logits.shape[:-1])
+    return logits.new_empty(logits.shape), logits.new_empty(logits.shape[:-1], dtype=_wide(logits.dtype))
 
 
-@torch.library.register_fake("sharmix::map_backward")
+@_register_fake("sharmix::map_backward")
 def _(
     probabilities: Tensor, grad: Tensor, q: Tensor, r: Tensor, temperature: Tensor, wants_parameters: bool
 ) -> tuple[Tensor, Tensor]:
-    rows = probabilities.shape[:-1]
-    return probabilities.new_empty(probabilities.shape), probabilities.new_empty(*rows, 3 if wants_parameters else 0)
+    shape = (*probabilities.shape[:-1], 3 if wants_parameters else 0)
+    by_parameters = probabilities.new_empty(shape, dtype=_wide(probabilities.dtype))
+    return probabilities.new_empty(probabilities.shape), by_parameters
 
 
 @torch.library.register_vmap("sharmix::solve")
@@ -196,13 +217,10 @@ def _batch_first(size: int, in_dims: tuple[int | None, ...], tensors: tuple[Tens
     return batched
 
 
-def _kernel_for(rows: Tensor, orders: Orders):  # type: ignore[no-untyped-def]
-    compiled = kernel(rows.device)
-    if compiled is None:
-        notice()
-        return None
-    q = orders[0]
-    return compiled if (q if isinstance(q, float) else q.max()) <= _LARGEST_KERNEL_Q and rows.numel() else None
+def _kernel_for(rows: Tensor, orders: Orders) -> Any:
+    """The kernel's module if it takes these rows, else None."""
+    found = kernel(rows.device)
+    return found if found is not None and rows.numel() and found.takes(rows, orders) else None
 
 
 def _checked_orders(rows: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> Orders:
@@ -223,9 +241,14 @@ def _columns(rows: Tensor, orders: Orders) -> list[Tensor]:
     ]
 
 
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """What losses and conjugates of logits of a type come in: float32 at least."""
+    return torch.promote_types(dtype, torch.float32)
+
+
 def _refuse_nonconcave(orders: Orders) -> None:
-    q, r = torch.broadcast_tensors(*(torch.as_tensor(order, dtype=torch.float64) for order in orders[:2]))
-    outside = r < 2 - 1 / q - _torch_solver.CONCAVITY_TOLERANCE
+    q, r = torch.broadcast_tensors(*(torch.as_tensor(order, dtype=torch.float64) for order in orders[:2]))  # type: ignore[no-untyped-call]
+    outside = ~_torch_solver.is_concave(q, r)
     if outside.any():
         q_value, r_value = q[outside][0].item(), r[outside][0].item()
         raise ValueError(

@@ -25,7 +25,7 @@ class ConjugateSensitivity:
     """
 
     def __init__(self, p: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> None:
-        self.p = p
+        self.p = p = p.to(torch.promote_types(p.dtype, torch.float32))
         self.delta = (q - 1).to(p.dtype)  # before rounding q itself, which would lose 1 + 1e-9
         self.q, self.r, self.temperature = q.to(p.dtype), r.to(p.dtype), temperature.to(p.dtype)
         # Outside the support every term below carries a factor p = 0; any finite logarithm will do.

@@ -7,7 +7,12 @@ from sharmix._equation import Equation
 from sharmix._global_maximum import global_maximum
 from sharmix._knots import from_last_knot
 
-CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
+_CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
+
+
+def is_concave(q: Tensor, r: Tensor) -> Tensor:
+    """Whether the objective has one maximum for every row of logits: r ≥ 2 − 1/q (`math` section 3)."""
+    return r >= 2 - 1 / q - _CONCAVITY_TOLERANCE
 
 
 def solve(logits: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
@@ -19,11 +24,11 @@ def solve(logits: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[Te
 
     Returns:
         p* [rows, classes] and Ω*(x) = p*·x + (T₀/q) H_{q,r}(p*) [rows] of the logits x measured from their row's
-        largest, in the logits' dtype.
+        largest; p in the logits' dtype, Ω* in float32 at least.
     """
     x = logits.double()
     equation = Equation((x - x.amax(-1, keepdim=True)) / temperature, q, r)
-    concave = (r >= 2 - 1 / q - CONCAVITY_TOLERANCE).squeeze(-1)
+    concave = is_concave(q, r).squeeze(-1)
     if concave.all():
         y = equation.root(*equation.bracket())
     else:
@@ -37,4 +42,5 @@ def solve(logits: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[Te
     if steep.any():
         solution = from_last_knot(equation.select(steep), y[steep])
         p[steep], conjugate[steep] = solution.probabilities, solution.objective()
-    return p.to(logits.dtype), (conjugate * temperature).squeeze(-1).to(logits.dtype)
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    return p.to(logits.dtype), (conjugate * temperature).squeeze(-1).to(wide)

@@ -54,7 +54,9 @@ def linear_fenchel_young_loss(
     """
     check_reduction(reduction)
     if reduction == "none":
-        raise ValueError("reduction='none' is not allowed here, where gradients are summed at once; use 'mean' or 'sum'")
+        raise ValueError(
+            "reduction='none' is not allowed here: gradients are summed at once; use 'mean' or 'sum'"
+        )
     float_tensor(hidden, "hidden", -1)
     _check_shapes(hidden, weight, bias, targets)
     if function_transforms_active() or torch.compiler.is_compiling():
@@ -124,7 +126,7 @@ class _LinearLoss(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         *layer, slopes = ctx.saved_tensors
         wanted = ctx.needs_input_grad

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from sharmix._arguments import Parameter, checked_classes, checked_distribution, entropy_parameters, float_tensor
 from sharmix._class_loss import class_loss, is_fused
+from sharmix._operators import readable
 from sharmix.entropy import sharma_mittal_entropy
 from sharmix.maps import Nonconcave, map_and_conjugate, shifted
 
@@ -50,12 +51,14 @@ def fenchel_young_loss(
 
     Source: Blondel, Martins and Niculae (2020); `math` section 5. The SharMiX paper's appendix B.1 misses −z·y.
     """
-    z = float_tensor(logits, "logits", -1)
-    parameters = entropy_parameters(z, -1, q=q, r=r, temperature=temperature)
-    if label_smoothing == 0 and is_fused(z, targets):
+    if label_smoothing == 0 and is_fused(logits, targets):
+        z = readable(logits, -1)
+        parameters = entropy_parameters(z, -1, q=q, r=r, temperature=temperature)
         check_targets(z, targets)
         check_reduction(reduction)
         return class_loss(z, targets, parameters, ignore_index, reduction, nonconcave)
+    z = float_tensor(logits, "logits", -1)
+    parameters = entropy_parameters(z, -1, q=q, r=r, temperature=temperature)
 
     def conjugate(x: Tensor) -> Tensor:
         return map_and_conjugate(x, parameters, nonconcave)[1]

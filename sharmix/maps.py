@@ -6,8 +6,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Parameter, checked, entropy_parameters, float_tensor
-from sharmix._operators import map_backward, solve
+from sharmix._arguments import Parameter, checked, entropy_parameters
+from sharmix._operators import map_backward, readable, solve
 from sharmix._sensitivity import ConjugateSensitivity, MapSensitivity
 
 Nonconcave = Literal["global", "error"]
@@ -52,7 +52,7 @@ def sharmix(
 
     Source: the SharMiX paper's Eq. (2); solved in `math` section 2.
     """
-    z = float_tensor(logits, "logits", dim)
+    z = readable(logits, dim)
     parameters = entropy_parameters(z, dim, q=q, r=r, temperature=temperature)
     last = dim in (-1, z.dim() - 1)
     probabilities, _ = map_and_conjugate(z if last else z.movedim(dim, -1), parameters, nonconcave)

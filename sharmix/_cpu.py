@@ -3,6 +3,7 @@
 import ctypes
 import importlib
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ Orders = tuple[float | Tensor, float | Tensor, float | Tensor]  # q, r, T₀: a 
 _BUILDS = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",)}  # by what torch says of the processor; then any other
 
 
-def load() -> ModuleType | None:
+def _load() -> ModuleType | None:
     """The build for this processor, or None if there is none: there was no compiler at installation."""
     for name in (*_BUILDS.get(torch.backends.cpu.get_cpu_capability(), ()), "baseline"):
         try:
@@ -27,23 +28,40 @@ def load() -> ModuleType | None:
     return None
 
 
-def solve(kernel: ModuleType, logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
+_kernel: Any = _load()
+
+
+def is_present() -> bool:
+    """Whether there is a build that this processor runs."""
+    return _kernel is not None
+
+
+def takes(rows: Tensor, orders: Orders) -> bool:
+    """Whether the kernel answers for rows of this dtype with these orders.
+
+    For q > 2 a class joins the support with infinite slope, and the root must be measured from there (`_knots`).
+    """
+    q = orders[0]
+    return rows.dtype in (torch.float32, torch.float64) and bool((q if isinstance(q, float) else q.max()) <= 2)
+
+
+def solve(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
     """p [rows, classes] and the conjugate [rows] of logits."""
     logits = logits.contiguous()
     probabilities, conjugate = torch.empty_like(logits), torch.empty(logits.shape[:-1], dtype=logits.dtype)
-    kernel.solve(*_matrix(logits), *_columns(orders), logits.data_ptr(), probabilities.data_ptr(), conjugate.data_ptr())
+    _kernel.solve(
+        *_matrix(logits), *_columns(orders), logits.data_ptr(), probabilities.data_ptr(), conjugate.data_ptr()
+    )
     return probabilities, conjugate
 
 
-def map_backward(
-    kernel: ModuleType, probabilities: Tensor, grad: Tensor, orders: Orders, wants_parameters: bool
-) -> tuple[Tensor, Tensor]:
+def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_parameters: bool) -> tuple[Tensor, Tensor]:
     """(∂p/∂z) grad, and (∂p/∂θ)·grad [rows, 3] by q, r and T₀, or nothing [rows, 0] if it is not wanted."""
     probabilities, grad = probabilities.contiguous(), grad.contiguous()
     grad_logits = torch.empty_like(probabilities)
     shape = (*probabilities.shape[:-1], 3 if wants_parameters else 0)
     grad_parameters = torch.empty(shape, dtype=probabilities.dtype)
-    kernel.map_backward(
+    _kernel.map_backward(
         *_matrix(probabilities),
         *_columns(orders),
         probabilities.data_ptr(),
@@ -55,14 +73,14 @@ def map_backward(
 
 
 def class_loss(
-    kernel: ModuleType, logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, wants_slopes: bool
+    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, wants_slopes: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss [rows], what its backward pass needs [rows, 4], and its slopes [rows, 3] by q, r and T₀, or [rows, 0]."""
+    """The loss [rows], what its backward pass needs [rows, 4], and its slopes by q, r and T₀ [rows, 3] or [rows, 0]."""
     logits, targets = logits.contiguous(), targets.long().contiguous()
     loss = torch.empty(targets.shape, dtype=logits.dtype)
     states = torch.empty((*targets.shape, 4), dtype=torch.float64)
     slopes = torch.empty((*targets.shape, 3 if wants_slopes else 0), dtype=logits.dtype)
-    outside = kernel.class_loss(
+    outside = _kernel.class_loss(
         *_matrix(logits),
         *_columns(orders),
         ignore_index,
@@ -78,7 +96,6 @@ def class_loss(
 
 
 def class_loss_backward(
-    kernel: ModuleType,
     logits: Tensor,
     targets: Tensor,
     states: Tensor,
@@ -89,7 +106,7 @@ def class_loss_backward(
     """grad (p − y), where grad is [rows] or one for all."""
     logits, targets, grad = logits.contiguous(), targets.long().contiguous(), grad.contiguous()
     grad_logits = torch.empty_like(logits)
-    kernel.class_loss_backward(
+    _kernel.class_loss_backward(
         *_matrix(logits),
         *_column(q),
         ignore_index,

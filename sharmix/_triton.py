@@ -1,0 +1,452 @@
+"""The map and its loss on CUDA in Triton, one program a row; the notation is that of `_equation` and `_sensitivity`.
+
+A row that fits one block is read once and stays in registers; a longer one is read anew, block by block, for each sum.
+For float32 logits the root is found in float32 and settled in float64; for half precision float32 is enough. What is
+left of a row, a handful of numbers, is float64 throughout.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from sharmix._arguments import checked_classes
+from sharmix._cpu import Orders
+from sharmix._torch_solver import is_concave
+
+_LARGEST_BLOCK = 32768
+_LEAST_DELTA = tl.constexpr(1e-30)
+_MARGIN = tl.constexpr(1e-3)  # the bracket is exact up to rounding, and a root may lie on its end
+_NEAR = tl.constexpr(1e-3)  # the last step in float32, where float64 follows
+_LOG_CORRECTED = tl.constexpr(-23.0)  # of the part of the last step that a first-order correction of p leaves
+_TRUSTED_STEPS = tl.constexpr(20)  # inside the bracket; bisection then settles what is left
+_MOST_STEPS = tl.constexpr(100)
+
+
+@triton.jit
+def _log1p(u):
+    total = 1 + u
+    return tl.log(total) + (u - (total - 1)) / total
+
+
+@triton.jit
+def _expm1_remainder(x):
+    """(eˣ − 1 − x)/x²."""
+    near = 1 / 120 + x * (1 / 720 + x * (1 / 5040 + x * (1 / 40320 + x / 362880)))
+    near = 0.5 + x * (1 / 6 + x * (1 / 24 + x * near))
+    far = (tl.exp(x) - 1 - x) / (x * x)
+    return tl.where(tl.abs(x) < 0.5, near, far)
+
+
+@triton.jit
+def _expm1(x):
+    return tl.where(tl.abs(x) < 0.5, x + x * x * _expm1_remainder(x), tl.exp(x) - 1)
+
+
+@triton.jit
+def _expm1_ratio(x):
+    """(eˣ − 1)/x."""
+    return 1 + x * _expm1_remainder(x)
+
+
+@triton.jit
+def _expm1_ratio_slope(x):
+    """(eˣ − 1)/x differentiated by x."""
+    near = 1 / 30 + x * (1 / 144 + x * (1 / 840 + x * (1 / 5760 + x / 45360)))
+    near = 0.5 + x * (1 / 3 + x * (1 / 8 + x * near))
+    far = (tl.exp(x) * (x - 1) + 1) / (x * x)
+    return tl.where(tl.abs(x) < 0.5, near, far)
+
+
+@triton.jit
+def _loaded(row, start, classes, other, BLOCK: tl.constexpr):
+    place = start + tl.arange(0, BLOCK)
+    return tl.load(row + place, mask=place < classes, other=other)
+
+
+@triton.jit
+def _logits(row, kept, start, classes, BLOCK: tl.constexpr, ONE: tl.constexpr):
+    return kept if ONE else _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
+
+
+@triton.jit
+def _largest(row, classes, BLOCK: tl.constexpr):
+    """The largest logit of a row; NaN if there is a NaN."""
+    top = tl.full([BLOCK], -float("inf"), tl.float32)
+    doubt = tl.zeros([BLOCK], tl.int32)
+    for start in range(0, classes, BLOCK):
+        z = _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
+        top = tl.maximum(top, z)
+        doubt = doubt | (z != z).to(tl.int32)
+    return tl.where(tl.max(doubt, 0) > 0, float("nan"), tl.max(top, 0))
+
+
+@triton.jit
+def _weights(x, scale, power, COMPUTE: tl.constexpr):
+    """u = w − 1 and w^(β−1), for logits x measured from the largest in units of T₀."""
+    u = tl.maximum(x.to(COMPUTE) * scale.to(COMPUTE), -1.0)
+    inside = u > -1
+    return u, tl.where(inside, tl.exp(power.to(COMPUTE) * _log1p(tl.where(inside, u, 0.0))), 0.0)
+
+
+@triton.jit
+def _sums(
+    row, kept, classes, largest, unit, scale, power, BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr
+):
+    """Over a row, the sums of w^β, w^(β−1) u, w^(β−1) u² and w^β u."""
+    total, base_u = tl.zeros([BLOCK], COMPUTE), tl.zeros([BLOCK], COMPUTE)
+    base_uu, power_u = tl.zeros([BLOCK], COMPUTE), tl.zeros([BLOCK], COMPUTE)
+    for start in range(0, classes, BLOCK):
+        z = _logits(row, kept, start, classes, BLOCK, ONE)
+        x = (z.to(COMPUTE) - largest.to(COMPUTE)) * unit.to(COMPUTE)
+        u, base = _weights(x, scale, power, COMPUTE)
+        part = base * u
+        total += base + part
+        base_u += part
+        base_uu += part * u
+        power_u += (base + part) * u
+    return (
+        tl.sum(total, 0).to(tl.float64),
+        tl.sum(base_u, 0).to(tl.float64),
+        tl.sum(base_uu, 0).to(tl.float64),
+        tl.sum(power_u, 0).to(tl.float64),
+    )
+
+
+@triton.jit
+def _point(y, q, r, delta, total, base_u, base_uu, power_u):
+    """δ E_p[x/s], R_q, and Newton's step, at y."""
+    mean = power_u / total
+    log_total = tl.log(total)
+    renyi = log_total - _log1p(mean) / delta
+    residual = y + delta * log_total + (r - q) * renyi
+    total_slope = -base_u / total
+    mean_slope = -base_uu / total - mean * (total_slope + delta)
+    slope = (r - q) * (total_slope - mean_slope / (delta * (mean + 1))) / delta + total_slope + 1
+    in_y = -residual / slope
+    in_s = (tl.exp(-residual) - 1) / slope  # far from the root, for e^g = 1 in s = e^y, which does not overshoot
+    far = (tl.abs(in_y) > 1) & (in_s > -1)
+    step = tl.where(far, tl.log(1 + tl.where(far, in_s, 0.0)), in_y)
+    return mean, renyi, residual, step
+
+
+@triton.jit
+def _root(
+    row, kept, classes, largest, unit, q, r, delta, y, low, high, last_step,
+    BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
+):  # fmt: skip
+    """The y whose next step is at most `last_step`, that step, and what `_point` and `_sums` say there."""
+    power = 1 / delta - 1
+    total, base_u, base_uu, power_u = _sums(
+        row, kept, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, ONE, COMPUTE
+    )
+    mean, renyi, residual, step = _point(y, q, r, delta, total, base_u, base_uu, power_u)
+    steps = 0
+    while (tl.abs(step) > last_step) & (steps < _MOST_STEPS):
+        low = tl.where(residual < 0, y, low)
+        high = tl.where(residual < 0, high, y)
+        trusted = (y + step >= low) & (y + step <= high) & (steps < _TRUSTED_STEPS)
+        y = tl.where(trusted, y + step, (low + high) / 2)
+        total, base_u, base_uu, power_u = _sums(
+            row, kept, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, ONE, COMPUTE
+        )
+        mean, renyi, residual, step = _point(y, q, r, delta, total, base_u, base_uu, power_u)
+        steps += 1
+    return y, tl.where(tl.abs(step) <= last_step, step, 0.0), total, base_u, mean, renyi
+
+
+@triton.jit
+def _solved(
+    row, kept, classes, q, r, temperature,
+    BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
+):  # fmt: skip
+    """A row's largest logit, scale and total, as in p = (1 + scale x)₊^β/total, its conjugate and R_q."""
+    largest = _largest(row, classes, BLOCK)
+    unit = 1 / temperature
+    delta = tl.maximum(q - 1, _LEAST_DELTA)
+    most = tl.log(classes.to(tl.float64))
+    low = -tl.maximum(r - 1, 0.0) * most - _MARGIN
+    high = tl.maximum(2 - 1 / q - r, 0.0) * most + _MARGIN
+    order = tl.minimum(1 / delta, 2.0)
+    last = tl.exp((1 / order) * _LOG_CORRECTED)
+    if tl.float64 == COMPUTE:
+        y, step, total, base_u, mean, renyi = _root(
+            row, kept, classes, largest, unit, q, r, delta, high, low, high, q * 0 + _NEAR, BLOCK, ONE, tl.float32
+        )
+        start = tl.minimum(high, tl.maximum(low, y + step))
+    else:
+        start = high
+        last = tl.maximum(last, 1e-6)
+    y, step, total, base_u, mean, renyi = _root(
+        row, kept, classes, largest, unit, q, r, delta, start, low, high, last, BLOCK, ONE, COMPUTE
+    )
+    linear = mean / delta * tl.exp(y)
+    conjugate = tl.maximum(linear + renyi * _expm1_ratio((1 - r) * renyi) / q, 0.0) * temperature
+    # at the end of the last step, by d(w^β)/dy = −β w^(β−1) u
+    total = total - step / delta * base_u
+    conjugate = tl.where(total > 0, conjugate, float("nan"))
+    return largest, unit, delta * tl.exp(-y - step), total, conjugate, renyi
+
+
+@triton.jit
+def _probabilities(z, largest, unit, scale, total, delta, COMPUTE: tl.constexpr):
+    x = (z.to(COMPUTE) - largest.to(COMPUTE)) * unit.to(COMPUTE)
+    u, base = _weights(x, scale, 1 / delta - 1, COMPUTE)
+    return base * (1 + u) / total.to(COMPUTE)
+
+
+@triton.jit
+def _orders(q, r, temperature, row, q_step, r_step, temperature_step):
+    return tl.load(q + row * q_step), tl.load(r + row * r_step), tl.load(temperature + row * temperature_step)
+
+
+@triton.jit
+def _solve(
+    logits, probabilities, conjugates, classes, q, r, temperature, q_step, r_step, temperature_step,
+    BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
+):  # fmt: skip
+    index = tl.program_id(0).to(tl.int64)
+    row, out = logits + index * classes, probabilities + index * classes
+    q, r, temperature = _orders(q, r, temperature, index, q_step, r_step, temperature_step)
+    kept = _loaded(row, 0, classes, -float("inf"), BLOCK).to(tl.float32)
+    largest, unit, scale, total, conjugate, _ = _solved(row, kept, classes, q, r, temperature, BLOCK, ONE, COMPUTE)
+    delta = tl.maximum(q - 1, _LEAST_DELTA)
+    for start in range(0, classes, BLOCK):
+        z = _logits(row, kept, start, classes, BLOCK, ONE)
+        p = _probabilities(z, largest, unit, scale, total, delta, COMPUTE)
+        place = start + tl.arange(0, BLOCK)
+        tl.store(out + place, p.to(out.dtype.element_ty), mask=place < classes)
+    tl.store(conjugates + index, conjugate.to(conjugates.dtype.element_ty))
+
+
+@triton.jit
+def _renyi_slopes(p, log_p, renyi, delta):
+    """The terms of ∂R_q/∂q."""
+    t = log_p + renyi
+    return -p * t * t * _expm1_ratio_slope(delta * t)
+
+
+@triton.jit
+def _class_loss(
+    logits, targets, losses, states, slopes, classes, ignored, q, r, temperature, q_step, r_step, temperature_step,
+    SLOPES: tl.constexpr, BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
+):  # fmt: skip
+    index = tl.program_id(0).to(tl.int64)
+    target = tl.load(targets + index)
+    counted = target != ignored
+    row = logits + index * classes
+    q, r, temperature = _orders(q, r, temperature, index, q_step, r_step, temperature_step)
+    kept = _loaded(row, 0, classes, -float("inf"), BLOCK).to(tl.float32)
+    largest, unit, scale, total, conjugate, renyi = _solved(row, kept, classes, q, r, temperature, BLOCK, ONE, COMPUTE)
+    of_target = tl.load(row + tl.where(counted, target, 0)).to(tl.float64)
+    loss = conjugate - (of_target - largest.to(tl.float64))
+    loss = tl.where(loss < 0, 0.0, loss)  # rounding can leave −1e-17 at p = y
+    tl.store(losses + index, tl.where(counted, loss, 0.0).to(tl.float32))
+    tl.store(states + index * 4, largest.to(tl.float64))
+    tl.store(states + index * 4 + 1, unit)
+    tl.store(states + index * 4 + 2, scale)
+    tl.store(states + index * 4 + 3, total)
+    if SLOPES:
+        delta = tl.maximum(q - 1, _LEAST_DELTA)
+        slope = tl.zeros([BLOCK], tl.float32)
+        for start in range(0, classes, BLOCK):
+            z = _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
+            p = _probabilities(z, largest, unit, scale, total, delta, tl.float32)
+            slope += _renyi_slopes(p, tl.log(tl.maximum(p, 1e-37)), renyi.to(tl.float32), delta.to(tl.float32))
+        heat = (1 - r) * renyi
+        entropy = renyi * _expm1_ratio(heat)
+        by_q = temperature * (tl.exp(heat) * tl.sum(slope, 0) - entropy / q) / q
+        by_r = -temperature / q * renyi * renyi * _expm1_ratio_slope(heat)
+        tl.store(slopes + index * 3, tl.where(counted, by_q, 0.0).to(tl.float32))
+        tl.store(slopes + index * 3 + 1, tl.where(counted, by_r, 0.0).to(tl.float32))
+        tl.store(slopes + index * 3 + 2, tl.where(counted, entropy / q, 0.0).to(tl.float32))
+
+
+@triton.jit
+def _class_loss_backward(
+    logits, targets, states, grads, grad_logits, classes, ignored, grad_step, q, q_step,
+    BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
+):  # fmt: skip
+    index, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    target = tl.load(targets + index)
+    place = block * BLOCK + tl.arange(0, BLOCK)
+    z = tl.load(logits + index * classes + place, mask=place < classes, other=-float("inf")).to(tl.float32)
+    largest, unit = tl.load(states + index * 4), tl.load(states + index * 4 + 1)
+    scale, total = tl.load(states + index * 4 + 2), tl.load(states + index * 4 + 3)
+    delta = tl.maximum(tl.load(q + index * q_step) - 1, _LEAST_DELTA)
+    p = _probabilities(z, largest, unit, scale, total, delta, COMPUTE)
+    gradient = (p - tl.where(place == target, 1.0, 0.0)) * tl.load(grads + index * grad_step)
+    gradient = tl.where(target != ignored, gradient, 0.0).to(tl.float32)
+    tl.store(grad_logits + index * classes + place, gradient.to(grad_logits.dtype.element_ty), mask=place < classes)
+
+
+@triton.jit
+def _support(row, start, classes, delta, reference, mirrored, BLOCK: tl.constexpr):
+    """p, log p, δṽ/p of a block, 0 off the support."""
+    p = _loaded(row, start, classes, 0.0, BLOCK).to(tl.float32)
+    log_p = tl.where(p > 0, tl.log(tl.maximum(p, 1e-37)), reference)
+    return p, log_p, -_expm1(-delta * (log_p + mirrored))
+
+
+@triton.jit
+def _map_backward(
+    probabilities, grads, grad_logits, grad_parameters, classes, q, r, temperature, q_step, r_step, temperature_step,
+    PARAMETERS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    index = tl.program_id(0).to(tl.int64)
+    row, grad, out = probabilities + index * classes, grads + index * classes, grad_logits + index * classes
+    q, r, temperature = _orders(q, r, temperature, index, q_step, r_step, temperature_step)
+    delta = tl.maximum(q - 1, _LEAST_DELTA)
+    narrow = delta.to(tl.float32)
+    top = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, classes, BLOCK):
+        top = tl.maximum(top, _loaded(row, start, classes, 0.0, BLOCK).to(tl.float32))
+    largest = tl.max(top, 0)
+    reference = tl.log(largest)
+    # A constant in grad changes nothing; measured from where p is largest, no digits cancel.
+    risen, fallen = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
+    origins = tl.full([BLOCK], -float("inf"), tl.float32)
+    for start in range(0, classes, BLOCK):
+        p, log_p, _ = _support(row, start, classes, narrow, reference, -reference, BLOCK)
+        direction = _loaded(grad, start, classes, 0.0, BLOCK).to(tl.float32)
+        risen += p * _expm1(narrow * (log_p - reference))
+        fallen += p * _expm1(-narrow * (log_p - reference))
+        origins = tl.maximum(origins, tl.where(p == largest, direction, -float("inf")))
+    origin = tl.max(origins, 0)
+    renyi = -reference.to(tl.float64) - _log1p(tl.sum(risen, 0).to(tl.float64)) / delta
+    mirrored = -reference.to(tl.float64) + _log1p(tl.sum(fallen, 0).to(tl.float64)) / delta
+    level, lift = mirrored.to(tl.float32), renyi.to(tl.float32)
+    along_sum, escort_sum = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
+    covariance_sum, weight, along_p = along_sum, along_sum, along_sum
+    along_weighted, tilted, shannon, renyi_slope = along_sum, along_sum, along_sum, along_sum
+    for start in range(0, classes, BLOCK):
+        p, log_p, lost = _support(row, start, classes, narrow, reference, level, BLOCK)
+        direction = tl.where(p > 0, _loaded(grad, start, classes, 0.0, BLOCK).to(tl.float32) - origin, 0.0)
+        spread = p * (lost / narrow)
+        tilt = _expm1(narrow * (log_p + lift)) / narrow
+        along_sum += spread * direction
+        escort_sum += p * (1 - lost) * direction
+        covariance_sum += spread * tilt
+        if PARAMETERS:
+            raised = log_p + level
+            weighted = p * raised * raised * _expm1_remainder(-narrow * raised)
+            weight += weighted
+            along_p += p * direction
+            along_weighted += weighted * direction
+            tilted += weighted * tilt
+            shannon -= p * log_p
+            renyi_slope += _renyi_slopes(p, log_p, lift, narrow)
+    along, escort_mean = tl.sum(along_sum, 0), tl.sum(escort_sum, 0)
+    gap = r - q
+    stiffness = 1 + gap * q * tl.sum(covariance_sum, 0)
+    heat = temperature * tl.exp(-gap * renyi)
+    if PARAMETERS:
+        response = tl.sum(renyi_slope, 0) + q * tl.sum(tilted, 0)
+        heating = (renyi - tl.sum(shannon, 0) - gap * response) / stiffness
+        by_q = tl.sum(along_p, 0) * tl.sum(weight, 0) - tl.sum(along_weighted, 0) - heating * along
+        tl.store(grad_parameters + index * 3, by_q.to(tl.float32))
+        tl.store(grad_parameters + index * 3 + 1, (along * renyi / stiffness).to(tl.float32))
+        tl.store(grad_parameters + index * 3 + 2, (-along / temperature / stiffness).to(tl.float32))
+    escort_scale = (tl.exp(delta * mirrored) / heat).to(tl.float32)
+    spread_scale = (gap * q / stiffness * tl.exp(delta * renyi) * along / heat).to(tl.float32)
+    for start in range(0, classes, BLOCK):
+        p, log_p, lost = _support(row, start, classes, narrow, reference, level, BLOCK)
+        direction = tl.where(p > 0, _loaded(grad, start, classes, 0.0, BLOCK).to(tl.float32) - origin, 0.0)
+        result = escort_scale * p * (1 - lost) * (direction - escort_mean) - spread_scale * p * (lost / narrow)
+        place = start + tl.arange(0, BLOCK)
+        tl.store(out + place, result.to(out.dtype.element_ty), mask=place < classes)
+
+
+def takes(rows: Tensor, orders: Orders) -> bool:
+    """Whether the kernels answer for rows of this dtype with these orders: in the concave region, for q ≤ 2."""
+    q, r = (torch.as_tensor(order) for order in orders[:2])
+    return rows.dtype != torch.float64 and bool(((q <= 2) & is_concave(q, r)).all())
+
+
+def solve(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
+    """p [..., classes] and the conjugate [...], float32 at least, of logits."""
+    logits = logits.contiguous()
+    probabilities = torch.empty_like(logits)
+    conjugate = torch.empty(logits.shape[:-1], dtype=torch.float32, device=logits.device)
+    rows, classes = _shape(logits)
+    _solve[(rows,)](logits, probabilities, conjugate, classes, *_columns(logits.device, *orders), **_blocks(logits))
+    return probabilities, conjugate
+
+
+def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_parameters: bool) -> tuple[Tensor, Tensor]:
+    """(∂p/∂z) grad, and (∂p/∂θ)·grad by q, r and T₀ [..., 3], or [..., 0] if it is not wanted."""
+    probabilities, grad = probabilities.contiguous(), grad.contiguous()
+    grad_logits = torch.empty_like(probabilities)
+    shape = (*probabilities.shape[:-1], 3 if wants_parameters else 0)
+    grad_parameters = torch.empty(shape, dtype=torch.float32, device=grad.device)
+    rows, classes = _shape(probabilities)
+    blocks = _blocks(probabilities)
+    _map_backward[(rows,)](
+        probabilities, grad, grad_logits, grad_parameters, classes, *_columns(grad.device, *orders), wants_parameters,
+        blocks["BLOCK"], num_warps=blocks["num_warps"],
+    )  # fmt: skip
+    return grad_logits, grad_parameters
+
+
+def class_loss(
+    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, wants_slopes: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss [...], what its backward pass needs [..., 4], and its slopes [..., 3], or [..., 0]."""
+    checked_classes(targets, logits.shape[-1], ignore_index)
+    logits, targets = logits.contiguous(), targets.contiguous()
+    loss = torch.empty(targets.shape, dtype=torch.float32, device=logits.device)
+    states = torch.empty((*targets.shape, 4), dtype=torch.float64, device=logits.device)
+    slopes = torch.empty((*targets.shape, 3 if wants_slopes else 0), dtype=torch.float32, device=logits.device)
+    rows, classes = _shape(logits)
+    _class_loss[(rows,)](
+        logits,
+        targets,
+        loss,
+        states,
+        slopes,
+        classes,
+        ignore_index,
+        *_columns(logits.device, *orders),
+        wants_slopes,
+        **_blocks(logits),
+    )
+    return loss, states, slopes
+
+
+def class_loss_backward(
+    logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, q: float | Tensor, ignore_index: int
+) -> Tensor:
+    """grad (p − y), for grad [...] or one for all rows."""
+    logits, targets, grad = logits.contiguous(), targets.contiguous(), grad.contiguous()
+    grad_logits = torch.empty_like(logits)
+    rows, classes = _shape(logits)
+    block = min(triton.next_power_of_2(classes), 4096)
+    _class_loss_backward[(rows, triton.cdiv(classes, block))](
+        logits, targets, states, grad, grad_logits, classes, ignore_index, int(grad.dim() > 0),
+        *_columns(logits.device, q), block, _compute(logits),
+    )  # fmt: skip
+    return grad_logits
+
+
+def _shape(matrix: Tensor) -> tuple[int, int]:
+    return matrix.numel() // matrix.shape[-1], matrix.shape[-1]
+
+
+def _compute(logits: Tensor) -> tl.dtype:
+    return tl.float64 if logits.dtype == torch.float32 else tl.float32
+
+
+def _blocks(logits: Tensor) -> dict[str, object]:
+    block = min(triton.next_power_of_2(logits.shape[-1]), _LARGEST_BLOCK)
+    return {
+        "BLOCK": block,
+        "ONE": logits.shape[-1] <= block,
+        "COMPUTE": _compute(logits),
+        "num_warps": min(32, max(1, block // 512)),
+    }
+
+
+def _columns(device: torch.device, *orders: float | Tensor) -> tuple[Tensor | int, ...]:
+    """The orders' values on the device, then for each how far the next row's is."""
+    values = [torch.as_tensor(order, dtype=torch.float64, device=device).reshape(-1) for order in orders]
+    return (*values, *(int(value.numel() > 1) for value in values))
