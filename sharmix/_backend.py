@@ -4,13 +4,42 @@ import importlib.util
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 import torch
+from torch import Tensor
 
-from sharmix import _cpu
+from sharmix import _cpu, _torch
+from sharmix._orders import Orders
 
 Backend = Literal["c++", "triton", "torch"]
+
+
+class Code(Protocol):
+    """What each of them has; logits are [..., classes], and losses and slopes come in float32 at least."""
+
+    def takes(self, logits: Tensor, orders: Orders) -> bool:
+        """Whether it answers for logits of this dtype with these orders."""
+
+    def solve(self, logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
+        """p* and its conjugate [...] of logits measured from their row's largest."""
+
+    def map_backward(
+        self, probabilities: Tensor, grad: Tensor, orders: Orders, wants_parameters: bool
+    ) -> tuple[Tensor, Tensor]:
+        """(∂p/∂z) grad, and (∂p/∂θ)·grad by q, r and T₀ [..., 3], or [..., 0] if it is not wanted."""
+
+    def class_loss(
+        self, logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, wants_slopes: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Against targets [...], 0 where they are `ignore_index`: the loss [...], four numbers of each row's solution
+        for the backward pass [..., 4], and the loss' slopes by q, r and T₀ [..., 3], or [..., 0] if not wanted."""
+
+    def class_loss_backward(
+        self, logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: Orders, ignore_index: int
+    ) -> Tensor:
+        """grad (p − y), for grad [...] or one for all rows."""
+
 
 _plain_torch = False
 _told = False
@@ -45,13 +74,14 @@ def plain_torch() -> Iterator[None]:
         _plain_torch = before
 
 
-def kernel(device: torch.device) -> Any:
-    """The module whose functions answer for a device, or None for plain torch."""
-    name = backend(device)
+def answering(logits: Tensor, orders: Orders) -> Code:
+    """The code that answers for these logits."""
+    name = backend(logits.device)
     if name == "torch":
-        _tell(device)
-        return None
-    return _cpu if name == "c++" else importlib.import_module("sharmix._triton")
+        _tell(logits.device)
+        return _torch
+    kernel: Code = _cpu if name == "c++" else importlib.import_module("sharmix._triton")
+    return kernel if logits.numel() and kernel.takes(logits, orders) else _torch
 
 
 def _tell(device: torch.device) -> None:

@@ -63,7 +63,8 @@ class _ClassLoss(torch.autograd.Function):
         ctx.save_for_backward(logits, targets, q, r, temperature, states, slopes, count)
         ctx.save_for_forward(logits, targets, q, r, temperature, count)
         ctx.ignore_index, ctx.reduction, ctx.nonconcave = ignore_index, reduction, nonconcave
-        return rows if reduction == "none" else rows.sum() / count
+        loss: Tensor = rows if reduction == "none" else rows.sum() / count
+        return loss
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -76,9 +77,10 @@ class _ClassLoss(torch.autograd.Function):
             grad_logits = _operators.class_loss_backward(logits, targets, states, grad, *parameters, ctx.ignore_index)
         else:
             grad_logits = None
+        wanted = ctx.needs_input_grad[2:5]
         grad_parameters = [
-            (grad * slope).unsqueeze(-1).sum_to_size(parameter.shape) if wanted else None
-            for parameter, slope, wanted in zip(parameters, _columns(slopes), ctx.needs_input_grad[2:5], strict=True)
+            (grad * slopes[..., i]).unsqueeze(-1).sum_to_size(parameter.shape) if wanted[i] else None
+            for i, parameter in enumerate(parameters)
         ]
         return grad_logits, None, *grad_parameters, None, None, None, None
 
@@ -89,14 +91,12 @@ class _ClassLossWithForwardMode(_ClassLoss):
         logits, targets, *parameters, count = ctx.saved_tensors
         by_logits, slopes = _derivatives(logits, targets, parameters, ctx.ignore_index, ctx.nonconcave)
         rows = torch.zeros_like(by_logits[..., 0]) if z is None else (by_logits * z).sum(-1)
-        for tangent, slope in zip(tangents, _columns(slopes), strict=False):  # the last inputs are no tensors
+        for tangent, slope in zip(
+            tangents, slopes.unsqueeze(-2).unbind(-1), strict=False
+        ):  # the last inputs are no tensors
             if tangent is not None:
-                rows = rows + (slope.unsqueeze(-1) * tangent.to(slope.dtype)).squeeze(-1)
+                rows = rows + (slope * tangent.to(slope.dtype)).squeeze(-1)
         return rows if ctx.reduction == "none" else rows.sum() / count
-
-
-def _columns(slopes: Tensor) -> Sequence[Tensor | None]:
-    return slopes.unbind(-1) if slopes.shape[-1] else [None] * 3
 
 
 def _derivatives(
@@ -107,6 +107,4 @@ def _derivatives(
     p, _ = map_and_conjugate(torch.where(counted, logits, 0), parameters, nonconcave)
     classes = torch.where(counted, targets.unsqueeze(-1), 0).long()
     error = p.scatter_add(-1, classes, -torch.ones_like(p[..., :1]))
-    at = ConjugateSensitivity(p, *parameters)
-    slopes = (at.conjugate_wrt_q(), at.conjugate_wrt_r(), at.conjugate_wrt_temperature())
-    return error * counted, torch.cat([slope.expand_as(p[..., :1]) for slope in slopes], -1) * counted
+    return error * counted, ConjugateSensitivity(p, *parameters).conjugate_slopes() * counted

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import label_error
-
-Orders = tuple[float | Tensor, float | Tensor, float | Tensor]  # q, r, T₀: a number, or float64 [rows, 1]
+from sharmix._orders import Orders, largest
 
 _BUILDS = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",)}  # by what torch says of the processor; then any other
 
@@ -36,17 +35,13 @@ def is_present() -> bool:
     return _kernel is not None
 
 
-def takes(rows: Tensor, orders: Orders) -> bool:
-    """Whether the kernel answers for rows of this dtype with these orders.
-
-    For q > 2 a class joins the support with infinite slope, and the root must be measured from there (`_knots`).
-    """
-    q = orders[0]
-    return rows.dtype in (torch.float32, torch.float64) and bool((q if isinstance(q, float) else q.max()) <= 2)
+def takes(logits: Tensor, orders: Orders) -> bool:
+    """For q > 2 a class joins the support with infinite slope, and the root must be measured from there (`_knots`)."""
+    return logits.dtype in (torch.float32, torch.float64) and largest(orders[0]) <= 2
 
 
 def solve(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
-    """p [rows, classes] and the conjugate [rows] of logits."""
+    """See `_backend.Code`."""
     logits = logits.contiguous()
     probabilities, conjugate = torch.empty_like(logits), torch.empty(logits.shape[:-1], dtype=logits.dtype)
     _kernel.solve(
@@ -56,7 +51,7 @@ def solve(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
 
 
 def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_parameters: bool) -> tuple[Tensor, Tensor]:
-    """(∂p/∂z) grad, and (∂p/∂θ)·grad [rows, 3] by q, r and T₀, or nothing [rows, 0] if it is not wanted."""
+    """See `_backend.Code`."""
     probabilities, grad = probabilities.contiguous(), grad.contiguous()
     grad_logits = torch.empty_like(probabilities)
     shape = (*probabilities.shape[:-1], 3 if wants_parameters else 0)
@@ -75,7 +70,7 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_para
 def class_loss(
     logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, wants_slopes: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss [rows], what its backward pass needs [rows, 4], and its slopes by q, r and T₀ [rows, 3] or [rows, 0]."""
+    """See `_backend.Code`."""
     logits, targets = logits.contiguous(), targets.long().contiguous()
     loss = torch.empty(targets.shape, dtype=logits.dtype)
     states = torch.empty((*targets.shape, 4), dtype=torch.float64)
@@ -96,19 +91,14 @@ def class_loss(
 
 
 def class_loss_backward(
-    logits: Tensor,
-    targets: Tensor,
-    states: Tensor,
-    grad: Tensor,
-    q: float | Tensor,
-    ignore_index: int,
+    logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: Orders, ignore_index: int
 ) -> Tensor:
-    """grad (p − y), where grad is [rows] or one for all."""
+    """See `_backend.Code`."""
     logits, targets, grad = logits.contiguous(), targets.long().contiguous(), grad.contiguous()
     grad_logits = torch.empty_like(logits)
     _kernel.class_loss_backward(
         *_matrix(logits),
-        *_column(q),
+        *_column(orders[0]),
         ignore_index,
         logits.data_ptr(),
         targets.data_ptr(),

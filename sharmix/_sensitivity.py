@@ -47,6 +47,11 @@ class ConjugateSensitivity:
         """∂Ω*/∂T₀ = H_{q,r}(p)/q, [..., 1]."""
         return sharma_mittal_of_renyi(self.renyi, self.r) / self.q
 
+    def conjugate_slopes(self) -> Tensor:
+        """The three of them, [..., 3]."""
+        slopes = (self.conjugate_wrt_q(), self.conjugate_wrt_r(), self.conjugate_wrt_temperature())
+        return torch.cat([slope.expand_as(self.p[..., :1]) for slope in slopes], -1)
+
     def renyi_slope(self) -> Tensor:
         """∂R_q/∂q = −KL(escort of order q ‖ p)/δ², a sum of terms of one sign, [..., 1]."""
         return -(self.p * self.log_ratio**2 * expm1_ratio_slope(self.delta * self.log_ratio)).sum(-1, keepdim=True)

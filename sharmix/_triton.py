@@ -11,8 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from sharmix._arguments import checked_classes
-from sharmix._cpu import Orders
-from sharmix._torch_solver import is_concave
+from sharmix._orders import Orders, is_concave, largest
 
 _LARGEST_BLOCK = 32768
 _LEAST_DELTA = tl.constexpr(1e-30)
@@ -357,14 +356,13 @@ def _map_backward(
         tl.store(out + place, result.to(out.dtype.element_ty), mask=place < classes)
 
 
-def takes(rows: Tensor, orders: Orders) -> bool:
-    """Whether the kernels answer for rows of this dtype with these orders: in the concave region, for q ≤ 2."""
-    q, r = (torch.as_tensor(order) for order in orders[:2])
-    return rows.dtype != torch.float64 and bool(((q <= 2) & is_concave(q, r)).all())
+def takes(logits: Tensor, orders: Orders) -> bool:
+    """Plain torch measures better for float64 and q > 2, and finds the largest of several maxima."""
+    return logits.dtype != torch.float64 and largest(orders[0]) <= 2 and bool(is_concave(*orders[:2]).all())
 
 
 def solve(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
-    """p [..., classes] and the conjugate [...], float32 at least, of logits."""
+    """See `_backend.Code`."""
     logits = logits.contiguous()
     probabilities = torch.empty_like(logits)
     conjugate = torch.empty(logits.shape[:-1], dtype=torch.float32, device=logits.device)
@@ -374,7 +372,7 @@ def solve(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
 
 
 def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_parameters: bool) -> tuple[Tensor, Tensor]:
-    """(∂p/∂z) grad, and (∂p/∂θ)·grad by q, r and T₀ [..., 3], or [..., 0] if it is not wanted."""
+    """See `_backend.Code`."""
     probabilities, grad = probabilities.contiguous(), grad.contiguous()
     grad_logits = torch.empty_like(probabilities)
     shape = (*probabilities.shape[:-1], 3 if wants_parameters else 0)
@@ -391,7 +389,7 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_para
 def class_loss(
     logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, wants_slopes: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss [...], what its backward pass needs [..., 4], and its slopes [..., 3], or [..., 0]."""
+    """See `_backend.Code`."""
     checked_classes(targets, logits.shape[-1], ignore_index)
     logits, targets = logits.contiguous(), targets.contiguous()
     loss = torch.empty(targets.shape, dtype=torch.float32, device=logits.device)
@@ -414,16 +412,16 @@ def class_loss(
 
 
 def class_loss_backward(
-    logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, q: float | Tensor, ignore_index: int
+    logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: Orders, ignore_index: int
 ) -> Tensor:
-    """grad (p − y), for grad [...] or one for all rows."""
+    """See `_backend.Code`."""
     logits, targets, grad = logits.contiguous(), targets.contiguous(), grad.contiguous()
     grad_logits = torch.empty_like(logits)
     rows, classes = _shape(logits)
     block = min(triton.next_power_of_2(classes), 4096)
     _class_loss_backward[(rows, triton.cdiv(classes, block))](
         logits, targets, states, grad, grad_logits, classes, ignore_index, int(grad.dim() > 0),
-        *_columns(logits.device, q), block, _compute(logits),
+        *_columns(logits.device, orders[0]), block, _compute(logits),
     )  # fmt: skip
     return grad_logits
 

@@ -54,9 +54,7 @@ def linear_fenchel_young_loss(
     """
     check_reduction(reduction)
     if reduction == "none":
-        raise ValueError(
-            "reduction='none' is not allowed here: gradients are summed at once; use 'mean' or 'sum'"
-        )
+        raise ValueError("reduction='none' is not allowed here: gradients are summed at once; use 'mean' or 'sum'")
     float_tensor(hidden, "hidden", -1)
     _check_shapes(hidden, weight, bias, targets)
     if function_transforms_active() or torch.compiler.is_compiling():

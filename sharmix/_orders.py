@@ -1,0 +1,56 @@
+"""q, r and T₀ as the code that solves takes them: one number for all rows, or one for each."""
+
+import torch
+from torch import Tensor
+
+from sharmix._arguments import checked_number, checked_values
+
+Orders = tuple[float | Tensor, float | Tensor, float | Tensor]  # q, r, T₀: a number, or float64 [rows, 1]
+
+_CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
+
+
+def checked_orders(rows: torch.Size, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str) -> Orders:
+    """Tensors that broadcast to [*rows, 1] as orders.
+
+    Raises:
+        ValueError: a value is out of its range, or `nonconcave` is `error` and r < 2 − 1/q.
+    """
+    orders = _checked(q, "q", rows), _checked(r, "r", rows), _checked(temperature, "temperature", rows)
+    if nonconcave == "error":
+        _refuse_nonconcave(*orders[:2])
+    return orders
+
+
+def _checked(parameter: Tensor, name: str, rows: torch.Size) -> float | Tensor:
+    if parameter.numel() == 1:
+        return checked_number(parameter.item(), name)
+    return checked_values(parameter, name).double().expand(*rows, 1).reshape(-1, 1).contiguous()
+
+
+def _refuse_nonconcave(q: float | Tensor, r: float | Tensor) -> None:
+    outside = ~is_concave(q, r)
+    if outside.any():
+        q_value, r_value = (torch.as_tensor(order).expand(outside.shape)[outside][0].item() for order in (q, r))
+        raise ValueError(
+            f"(q, r) = ({q_value:g}, {r_value:g}) lies outside the concave region r >= 2 - 1/q = {2 - 1 / q_value:g}, "
+            "where the map may jump; raise r, or ask for nonconcave='global'"
+        )
+
+
+def is_concave(q: float | Tensor, r: float | Tensor) -> Tensor:
+    """Whether the objective has one maximum for every row of logits: r ≥ 2 − 1/q (`math` section 3)."""
+    return torch.as_tensor(r >= 2 - 1 / q - _CONCAVITY_TOLERANCE)
+
+
+def largest(order: float | Tensor) -> float:
+    """The largest of its values."""
+    return order if isinstance(order, float) else order.max().item()
+
+
+def columns(orders: Orders, rows: Tensor) -> list[Tensor]:
+    """Each order as float64 [rows, 1] on the device of the rows."""
+    return [
+        order if isinstance(order, Tensor) else rows.new_full((len(rows), 1), order, dtype=torch.float64)
+        for order in orders
+    ]
