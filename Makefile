@@ -11,7 +11,7 @@ FROM := $(if $(DATA),paths.data=$(DATA))
 GRID := activation.q=1.25,1.5,1.75 activation.r=1.25,1.5,1.75
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test airline cifar100 cifar100_lt cifar100_augmented speed tables figures accuracy lint format clean
+.PHONY: help setup demo test airline cifar100 cifar100_lt cifar100_augmented speed bench tables figures accuracy lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_ ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -56,6 +56,9 @@ figures: setup  ## all figures from the committed records; ALLOW as for tables
 speed: setup  ## a training step beside a bare PyTorch loop, and the image loader beside plain Pillow
 	$(BIN)/python -m benchmarks.training_step
 	$(BIN)/python -m benchmarks.image_loader $(if $(DATA),--data $(DATA))
+
+bench: setup  ## time of every map and loss beside softmax, cross-entropy and the entmax package; QUICK=1 for two minutes
+	$(BIN)/python -m benchmarks.maps $(if $(QUICK),--quick --folder outputs/benchmarks)
 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package
 	$(BIN)/python -m tests.accuracy

@@ -1,0 +1,90 @@
+"""Time and memory of an output layer with its loss: whole logits and cross-entropy, beside ours in chunks."""
+
+import multiprocessing
+import statistics
+from typing import Any
+
+import psutil
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, linear
+from torch.utils.benchmark import Timer
+
+import sharmix
+from experiments.provenance import forget_peak_memory, peak_memory_mib
+
+LAYERS = {
+    "linear + cross-entropy": lambda hidden, weight, targets: cross_entropy(linear(hidden, weight), targets),
+    "linear + SharMiX (1.25, 1.5)": lambda hidden, weight, targets: sharmix.fenchel_young_loss(
+        linear(hidden, weight), targets, 1.25, 1.5
+    ),
+    "linear_fenchel_young_loss (1.25, 1.5)": lambda hidden, weight, targets: sharmix.linear_fenchel_young_loss(
+        hidden, weight, None, targets, 1.25, 1.5
+    ),
+}
+
+
+def measure_linear(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row for each: seconds of forward and backward, in turn, and the memory that a fresh process takes for one."""
+    size = settings["linear"]
+    tensors = _inputs(size, settings["seed"])
+    timers = {
+        name: Timer("run(name, tensors)", globals=globals() | {"name": name, "tensors": tensors}) for name in LAYERS
+    }
+    times: dict[str, list[float]] = {name: [] for name in LAYERS}
+    for _ in range(settings["rounds"]):
+        for name, timer in timers.items():
+            times[name].append(timer.timeit(1).mean)
+    baseline = times["linear + cross-entropy"]
+    rows = []
+    for name, seconds in times.items():
+        ratios = [own / other for own, other in zip(seconds, baseline, strict=True)]
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            memory = pool.apply(peak_of, (name, size, settings["seed"]))
+        rows.append(
+            {
+                "part": "linear",
+                "kind": "loss",
+                "contender": name,
+                "source": "torch" if name == "linear + cross-entropy" else "sharmix",
+                "rows": size["tokens"],
+                "classes": size["classes"],
+                "regime": "sparse",
+                "dtype": "float32",
+                "threads": 1,
+                "goal": 1.0 if name.startswith("linear_") else None,
+                "median_microseconds": 1e6 * statistics.median(seconds),
+                "lowest_microseconds": 1e6 * min(seconds),
+                "highest_microseconds": 1e6 * max(seconds),
+                "median_ratio": statistics.median(ratios),
+                "lowest_ratio": min(ratios),
+                "highest_ratio": max(ratios),
+                "memory_mib": memory,
+            }
+        )
+    return rows
+
+
+def peak_of(name: str, size: dict[str, Any], seed: int) -> float:
+    """MiB that forward and backward take on top of the inputs, in this process."""
+    tensors = _inputs(size, seed)
+    forget_peak_memory()
+    before = psutil.Process().memory_info().rss / 2**20
+    run(name, tensors)
+    return peak_memory_mib() - before
+
+
+def run(name: str, tensors: tuple[Tensor, Tensor, Tensor]) -> None:
+    """Forward and backward of one of `LAYERS`."""
+    hidden, weight, targets = tensors
+    hidden.grad = weight.grad = None
+    LAYERS[name](hidden, weight, targets).backward()
+
+
+def _inputs(size: dict[str, Any], seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(size["tokens"], size["features"], generator=generator)
+    weight = torch.randn(size["classes"], size["features"], generator=generator)
+    weight *= size["scale"] / size["features"] ** 0.5
+    targets = torch.randint(size["classes"], (size["tokens"],), generator=generator)
+    return hidden.requires_grad_(), weight.requires_grad_(), targets
