@@ -1,6 +1,8 @@
 // exp, expm1, log and log1p of vectors, without branches.
 #pragma once
 
+#include <cmath>
+
 #include "vector.h"
 
 namespace sharmix {
@@ -116,6 +118,26 @@ template <class V> inline V expm1_ratio_slope(V x) {
     const V near = series<slope_coefficient, 0, Format<V>::exponential_terms + 1>(x);
     const V growth = expm1(x);
     return near_zero_or(x, near, (growth + 1 - growth / x) / x);
+}
+
+// The same names for one number, and for conditions on it.
+
+inline double log(double x) { return std::log(x); }
+inline double log1p(double x) { return std::log1p(x); }
+inline double exp(double x) { return std::exp(x); }
+inline double expm1(double x) { return std::expm1(x); }
+inline double where(bool condition, double yes, double no) { return condition ? yes : no; }
+inline bool any(bool condition) { return condition; }
+
+template <class Mask, class V> inline V where(Mask condition, V yes, V no) { return condition ? yes : no; }
+
+template <class S> inline S absolute(S x) { return where(x < 0, -x, x); }
+template <class S> inline S larger(S x, S y) { return where(x < y, y, x); }
+
+// (e^x - 1)/x
+template <class S> inline S expm1_ratio(S x) {
+    const auto small = absolute(x) < 1e-5;
+    return where(small, 1 + x * (0.5 + x / 6), expm1(x) / where(small, S{} + 1, x));
 }
 
 }  // namespace sharmix

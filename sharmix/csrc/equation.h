@@ -16,18 +16,22 @@ struct Orders {
     bool operator==(const Orders& other) const { return q == other.q && r == other.r && temperature == other.temperature; }
 };
 
-// beta = 1/(q-1), and beta - 1 where that is an integer. Where p is rounded to float, nearly one is one.
-template <class T> struct Shape {
+// beta = 1/(q-1), and beta - 1 where that is an integer up to a tolerance.
+struct Shape {
     Shape() = default;
 
-    explicit Shape(double delta) : beta(1 / delta) {
+    Shape(double delta, double tolerance) : beta(1 / delta) {
         const double nearest = std::round(std::min(beta, 1000.0));
-        if (std::abs(beta - nearest) <= (sizeof(T) == 4 ? 1e-9 : 0)) integer = int(nearest) - 1;
+        if (std::abs(beta - nearest) <= tolerance) integer = int(nearest) - 1;
     }
 
     double beta = 0;
     int integer = ANY;
 };
+
+template <class T> Shape shape_of(const Orders& orders) {
+    return Shape(orders.delta(), sizeof(T) == 4 ? 1e-9 : 0);  // where p is rounded to float, nearly an integer is one
+}
 
 // (1 + u)^exponent for an exponent >= 0: known to the compiler, an integer, or any.
 template <int Exponent, class V> inline V power(V u, int integer, typename Format<V>::Real exponent) {
@@ -51,42 +55,85 @@ template <class Body> inline auto with_exponent(int integer, Body body) {
     }
 }
 
-// Over a row at one y, the sums of w^beta, of w^(beta-1) u, of w^(beta-1) u^2 and of w^beta u, where w = (1 + u)_+.
-struct Sums {
-    double total, base_u, base_uu, power_u;
+// How a matrix is walked through: many classes of one row at a time, or one class of many rows. What is left of a row, S,
+// is then one number, or one in each lane.
+template <class Real_> struct OneRow {
+    using Real = Real_;
+    using V = Vector<Real>;
+    using S = double;
+    static V spread(S value) { return V{} + Real(value); }
+    static S sum(V vector) { return sharmix::sum<Real>(vector); }
+    static S largest(V vector) { return sharmix::largest<Real>(vector); }
 };
 
-inline double expm1_ratio(double x) { return std::abs(x) < 1e-5 ? 1 + x / 2 + x * x / 6 : std::expm1(x) / x; }
+struct ManyRows {
+    using Real = double;
+    using V = Doubles;
+    using S = Doubles;
+    static V spread(S value) { return value; }
+    static S sum(V vector) { return vector; }
+    static S largest(V vector) { return vector; }
+};
+
+// At one y, the sums of w^beta, of w^(beta-1) u, of w^(beta-1) u^2 and of w^beta u, where w = (1 + u)_+.
+template <class S> struct Sums {
+    S total, base_u, base_uu, power_u;
+};
+
+// Those of u = scale (z - maximum) unit over `count` values; w^(beta-1) of each is left in `base`, if there is one.
+template <class Layout, class T, class S>
+Sums<S> sums_over(const T* values, int64_t count, S maximum, double unit, S scale, const Shape& shape, double* base) {
+    using V = typename Layout::V;
+    using Real = typename Layout::Real;
+    return with_exponent(shape.integer, [&](auto exponent) -> Sums<S> {
+        const V top = Layout::spread(maximum), factor = Layout::spread(scale);
+        const Real power_of_w = Real(shape.beta - 1), inverse = Real(unit);
+        V total = {}, base_u = {}, base_uu = {}, power_u = {};
+        for (int64_t j = 0; j < count; j += LANES<Real>) {
+            V u = (load<Real>(values + j) - top) * inverse * factor;
+            const auto inside = u > -1;
+            u = inside ? u : V{} - 1;
+            const V own = inside ? power<exponent>(u, shape.integer, power_of_w) : V{};
+            const V part = own * u, weighted = own + part;
+            total += weighted;
+            base_u += part;
+            base_uu += part * u;
+            power_u += weighted * u;
+            if constexpr (sizeof(Real) == 8)
+                if (base) store(base + j, own);
+        }
+        return {Layout::sum(total), Layout::sum(base_u), Layout::sum(base_uu), Layout::sum(power_u)};
+    });
+}
 
 // What one y gives.
-struct Point {
-    Point(const Orders& orders, double y, const Sums& sums) : y(y), sums(sums) {
+template <class S> struct Point {
+    Point(const Orders& orders, S y, const Sums<S>& sums) : y(y), sums(sums) {
         const double delta = orders.delta(), gap = orders.r - orders.q;
         mean = sums.power_u / sums.total;
-        const double log_total = std::log(sums.total);
-        renyi = log_total - std::log1p(mean) / delta;
+        const S log_total = log(sums.total);
+        renyi = log_total - log1p(mean) / delta;
         residual = y + delta * log_total + gap * renyi;
-        const double total_slope = -sums.base_u / sums.total;
-        const double mean_slope = -sums.base_uu / sums.total - mean * (total_slope + delta);
+        const S total_slope = -sums.base_u / sums.total;
+        const S mean_slope = -sums.base_uu / sums.total - mean * (total_slope + delta);
         slope = gap * (total_slope - mean_slope / (delta * (mean + 1))) / delta + total_slope + 1;
     }
 
     // Newton's step for g = 0 in y; far from the root that for e^g = 1 in s = e^y, which does not overshoot.
-    double step() const {
-        const double in_y = -residual / slope;
-        if (std::abs(in_y) <= 1) return in_y;
-        const double in_s = std::expm1(-residual) / slope;
-        return in_s > -1 ? std::log1p(in_s) : in_y;
+    S step() const {
+        const S in_y = -residual / slope;
+        const auto far = absolute(in_y) > 1;
+        if (!any(far)) return in_y;
+        const S in_s = expm1(-residual) / slope;
+        return where(far & (in_s > -1), log1p(larger(in_s, S{} - 0.999)), in_y);
     }
 
     // Of the objective in units of the temperature, p.x and H/q.
-    double linear(const Orders& orders) const { return mean / orders.delta() * std::exp(y); }
-    double scaled_entropy(const Orders& orders) const {
-        return renyi * expm1_ratio((1 - orders.r) * renyi) / orders.q;
-    }
+    S linear(const Orders& orders) const { return mean / orders.delta() * exp(y); }
+    S scaled_entropy(const Orders& orders) const { return renyi * expm1_ratio((1 - orders.r) * renyi) / orders.q; }
 
-    double y, mean, renyi, residual, slope;
-    Sums sums;
+    S y, mean, renyi, residual, slope;
+    Sums<S> sums;
 };
 
 constexpr double LEAST_STEP = 1e-15;
@@ -94,14 +141,17 @@ constexpr int STEPS_TRUSTED = 20;  // inside the bracket; bisection then settles
 constexpr int MOST_STEPS = 100;
 
 // The point in [low, high], with g(low) < 0 < g(high), whose next step is at most `last_step`.
-template <class At> inline Point newton(At at, double y, double low, double high, double last_step) {
+template <class S, class At> inline Point<S> newton(At at, S y, S low, S high, double last_step) {
     for (int steps = 0;; ++steps) {
-        const Point point = at(y);
-        double step = point.step();
-        if (!(std::abs(step) > last_step) || steps == MOST_STEPS) return point;
-        (point.residual < 0 ? low : high) = y;
-        if (!(y + step >= low && y + step <= high && steps < STEPS_TRUSTED)) step = (low + high) / 2 - y;
-        y += step;
+        const Point<S> point = at(y);
+        const S step = point.step();
+        const auto goes_on = absolute(step) > last_step;
+        if (!any(goes_on) || steps == MOST_STEPS) return point;
+        const auto below = point.residual < 0;
+        low = where(below, y, low);
+        high = where(below, high, y);
+        const auto trusted = (y + step >= low) & (y + step <= high) & (S{} + steps < STEPS_TRUSTED);
+        y = where(goes_on, where(trusted, y + step, (low + high) / 2), y);
     }
 }
 

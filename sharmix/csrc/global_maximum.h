@@ -12,7 +12,7 @@ constexpr double ROUNDING = 1e-13;  // of a bound, beside its own size
 
 // What bounds the equation and the objective over a cell, at one of its ends.
 struct End {
-    End(const Orders& orders, const Point& point)
+    End(const Orders& orders, const Point<double>& point)
         : y(point.y), feedback((orders.q - orders.r) * point.renyi), rising(point.residual + feedback),
           linear(point.linear(orders)), entropy(point.scaled_entropy(orders)) {}
 
@@ -54,7 +54,7 @@ template <class At> double global_maximum(At at, const Orders& orders, double lo
     double y = low, largest = -1;
     for (const Cell& cell : cells) {
         if (!cell.crosses()) continue;
-        const Point root = newton(at, cell.high.y, cell.low.y, cell.high.y, LEAST_STEP);
+        const Point<double> root = newton(at, cell.high.y, cell.low.y, cell.high.y, LEAST_STEP);
         const double objective = root.linear(orders) + root.scaled_entropy(orders);
         if (objective > largest) {
             largest = objective;

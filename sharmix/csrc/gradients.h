@@ -1,28 +1,31 @@
-// Derivatives of one row's output, in closed form of the output; the notation is that of sharmix/_sensitivity.py.
+// Derivatives of the output of rows, in closed form of the output; the notation is that of sharmix/_sensitivity.py.
 #pragma once
+
 
 #include "solver.h"
 
 namespace sharmix {
 
 // By q, r and temperature.
-struct ParameterGradients {
-    double q = 0, r = 0, temperature = 0;
+template <class S> struct ParameterGradients {
+    S q = {}, r = {}, temperature = {};
 };
 
-// What both kinds of derivatives need of p [count], probabilities padded with 0 to whole vectors.
-template <class Real> struct Entropies {
-    using V = Vector<Real>;
+// What both kinds of derivatives need of p [count]; where it is 0 it adds nothing.
+template <class Layout> struct Entropies {
+    using Real = typename Layout::Real;
+    using V = typename Layout::V;
+    using S = typename Layout::S;
 
     Entropies(const Real* p, int64_t count, const Orders& orders)
         : p(p), count(count), delta(Real(orders.delta())), rise(new Real[count]), growth(new Real[count]) {
         V top = {};
         for (int64_t j = 0; j < count; j += LANES<Real>) top = at(j) > top ? at(j) : top;
-        largest = sharmix::largest<Real>(top);
-        reference = std::log(largest);
+        largest = Layout::largest(top);
+        reference = log(largest);
         V risen = {}, fallen = {};
         for (int64_t j = 0; j < count; j += LANES<Real>) {
-            const auto [power_of_two, remainder] = exponential<V>(delta * (log(at(j)) - reference));
+            const auto [power_of_two, remainder] = exponential<V>(delta * (log(at(j)) - Layout::spread(reference)));
             const V grown = power_of_two + power_of_two * remainder;
             const V rising = power_of_two * remainder + (power_of_two - 1);
             risen += at(j) * rising;
@@ -30,52 +33,67 @@ template <class Real> struct Entropies {
             store(rise.get() + j, rising);
             store(growth.get() + j, grown);
         }
-        renyi = -reference - std::log1p(double(sum<Real>(risen))) / orders.delta();
-        mirrored = -reference + std::log1p(double(sum<Real>(fallen))) / orders.delta();
+        renyi = -reference - log1p(Layout::sum(risen)) / orders.delta();
+        mirrored = -reference + log1p(Layout::sum(fallen)) / orders.delta();
     }
 
     V at(int64_t j) const { return load<Real>(p + j); }
 
     // dR_q/dq
-    double renyi_slope() const {
+    S renyi_slope() const {
         V slope = {};
         for (int64_t j = 0; j < count; j += LANES<Real>) {
-            const V t = log(at(j)) + Real(renyi);
+            const V t = log(at(j)) + Layout::spread(renyi);
             slope -= at(j) * t * t * expm1_ratio_slope<V>(delta * t);
         }
-        return sum<Real>(slope);
+        return Layout::sum(slope);
     }
 
     const Real* p;
     int64_t count;
-    Real delta, largest, reference;
+    Real delta;
+    S largest, reference;
     std::unique_ptr<Real[]> rise, growth;  // e^x - 1 and e^x for x = (q-1) log(p/largest p)
-    double renyi, mirrored;                // R_q and R_{2-q}
+    S renyi, mirrored;                     // R_q and R_{2-q}
 };
 
+inline double ratio_slope(double x) { return expm1_ratio_slope(all(x))[0]; }
+inline Doubles ratio_slope(Doubles x) { return expm1_ratio_slope(x); }
+
 // Of the conjugate, at fixed p (envelope theorem).
-template <class Real> ParameterGradients conjugate_gradients(const Real* p, int64_t count, const Orders& orders) {
-    const Entropies<Real> at(p, count, orders);
-    const double heat = (1 - orders.r) * at.renyi, entropy = at.renyi * expm1_ratio(heat);
-    const double slope = std::exp(heat) * at.renyi_slope(), ratio_slope = expm1_ratio_slope(all(heat))[0];
-    return {orders.temperature * (slope - entropy / orders.q) / orders.q,
-            -orders.temperature / orders.q * at.renyi * at.renyi * ratio_slope, entropy / orders.q};
+template <class Layout>
+auto conjugate_gradients(const typename Layout::Real* p, int64_t count, const Orders& orders) {
+    using S = typename Layout::S;
+    const Entropies<Layout> at(p, count, orders);
+    const S heat = (1 - orders.r) * at.renyi, entropy = at.renyi * expm1_ratio(heat);
+    const S slope = exp(heat) * at.renyi_slope();
+    return ParameterGradients<S>{orders.temperature * (slope - entropy / orders.q) / orders.q,
+                                 -orders.temperature / orders.q * at.renyi * at.renyi * ratio_slope(heat),
+                                 entropy / orders.q};
 }
 
 // grad -> (dp/dz) grad on a support, and (dp/dtheta).grad where it is asked for.
 //
-// grad [count] is overwritten; its padding must be finite.
-template <class Real>
-void pull_back(const Real* p, Real* grad, int64_t count, const Orders& orders, ParameterGradients* parameters) {
-    using V = Vector<Real>;
-    const Entropies<Real> at(p, count, orders);
+// grad [count] is overwritten; where p is 0 it must be finite.
+template <class Layout>
+void pull_back(const typename Layout::Real* p, typename Layout::Real* grad, int64_t count, const Orders& orders,
+               ParameterGradients<typename Layout::S>* parameters) {
+    using Real = typename Layout::Real;
+    using V = typename Layout::V;
+    using S = typename Layout::S;
+    const Entropies<Layout> at(p, count, orders);
     const double delta = orders.delta();
     const Real inverse = Real(1 / delta);
     // e^{-delta U} = (1 - shift)/growth and e^{delta t} = (1 + lift) growth
-    const Real shift = Real(-std::expm1(-delta * (at.reference + at.mirrored)));
-    const Real lift = Real(std::expm1(delta * (at.reference + at.renyi)));
+    const S shift_of_row = -expm1(-delta * (at.reference + at.mirrored)), lift_of_row = expm1(delta * (at.reference + at.renyi));
+    const V shift = Layout::spread(shift_of_row), lift = Layout::spread(lift_of_row);
     // A constant in grad changes nothing; measured from where p is largest, no digits cancel.
-    const Real origin = grad[std::find(p, p + count, at.largest) - p];
+    V origins = V{} - std::numeric_limits<Real>::infinity();
+    for (int64_t j = 0; j < count; j += LANES<Real>) {
+        const V direction = load<Real>(grad + j);
+        origins = (at.at(j) == Layout::spread(at.largest)) & (direction > origins) ? direction : origins;
+    }
+    const V origin = Layout::spread(Layout::largest(origins));
     V along_sum = {}, escort_sum = {}, covariance_sum = {};
     for (int64_t j = 0; j < count; j += LANES<Real>) {
         const V direction = load<Real>(grad + j) - origin, rise = load<Real>(at.rise.get() + j);
@@ -85,16 +103,16 @@ void pull_back(const Real* p, Real* grad, int64_t count, const Orders& orders, P
         escort_sum += ratio * direction;
         covariance_sum += spread * ((rise + lift + rise * lift) * inverse);
     }
-    const double along = sum<Real>(along_sum);
+    const S along = Layout::sum(along_sum);
     const double gap = orders.r - orders.q, feedback = gap * orders.q;
-    const double stiffness = 1 + feedback * sum<Real>(covariance_sum);
-    const double heat = orders.temperature * std::exp(-gap * at.renyi);
+    const S stiffness = 1 + feedback * Layout::sum(covariance_sum);
+    const S heat = orders.temperature * exp(-gap * at.renyi);
     if (parameters) {
         V weight = {}, along_p = {}, along_weighted = {}, tilted = {}, shannon = {};
         for (int64_t j = 0; j < count; j += LANES<Real>) {
             const V probability = at.at(j), direction = load<Real>(grad + j) - origin;
             const V rise = load<Real>(at.rise.get() + j), logarithm = log(probability);
-            const V level = logarithm + Real(at.mirrored);
+            const V level = logarithm + Layout::spread(at.mirrored);
             const V weighted = probability * level * level * expm1_remainder<V>(-at.delta * level);
             weight += weighted;
             along_p += probability * direction;
@@ -102,15 +120,15 @@ void pull_back(const Real* p, Real* grad, int64_t count, const Orders& orders, P
             tilted += weighted * ((rise + lift + rise * lift) * inverse);
             shannon -= probability * logarithm;
         }
-        const double response = at.renyi_slope() + orders.q * sum<Real>(tilted);
-        const double heating = (at.renyi - sum<Real>(shannon) - gap * response) / stiffness;
-        parameters->q = double(sum<Real>(along_p)) * sum<Real>(weight) - sum<Real>(along_weighted) - heating * along;
+        const S response = at.renyi_slope() + orders.q * Layout::sum(tilted);
+        const S heating = (at.renyi - Layout::sum(shannon) - gap * response) / stiffness;
+        parameters->q = Layout::sum(along_p) * Layout::sum(weight) - Layout::sum(along_weighted) - heating * along;
         parameters->r = along * at.renyi / stiffness;
         parameters->temperature = -along / orders.temperature / stiffness;
     }
-    const Real escort_mean = (1 - shift) * sum<Real>(escort_sum);
-    const Real escort_scale = Real((1 - shift) * std::exp(delta * at.mirrored) / heat);
-    const Real spread_scale = Real(feedback / stiffness * std::exp(delta * at.renyi) * along / heat) * inverse;
+    const V escort_mean = Layout::spread((1 - shift_of_row) * Layout::sum(escort_sum));
+    const V escort_scale = Layout::spread((1 - shift_of_row) * exp(delta * at.mirrored) / heat);
+    const V spread_scale = Layout::spread(feedback / stiffness * exp(delta * at.renyi) * along / heat) * inverse;
     for (int64_t j = 0; j < count; j += LANES<Real>) {
         const V direction = load<Real>(grad + j) - origin, rise = load<Real>(at.rise.get() + j);
         const V ratio = at.at(j) / load<Real>(at.growth.get() + j);

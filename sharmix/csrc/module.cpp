@@ -96,7 +96,7 @@ PyObject* class_loss(PyObject*, PyObject* const* given, Py_ssize_t count) {
     if (outside >= 0) return PyLong_FromLongLong(outside);
     return run(arguments, bytes, [&](auto kind) {
         using T = decltype(kind);
-        sharmix::class_loss((const T*)logits, (const int64_t*)targets, ignored, (T*)loss, (Distribution*)states,
+        sharmix::class_loss((const T*)logits, (const int64_t*)targets, ignored, (T*)loss, (State*)states,
                             (T*)slopes, rows, classes, orders);
     });
 }
@@ -112,7 +112,7 @@ PyObject* class_loss_backward(PyObject*, PyObject* const* given, Py_ssize_t coun
     void* grad_logits = arguments.address();
     return run(arguments, bytes, [&](auto kind) {
         using T = decltype(kind);
-        sharmix::class_loss_backward((const T*)logits, (const int64_t*)targets, ignored, (const Distribution*)states,
+        sharmix::class_loss_backward((const T*)logits, (const int64_t*)targets, ignored, (const State*)states,
                                      (const T*)grad, grad_step, (T*)grad_logits, rows, classes, q);
     });
 }

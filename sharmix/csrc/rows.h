@@ -15,6 +15,7 @@ struct Column {
 struct OrderColumns {
     Column q, r, temperature;
     Orders operator[](int64_t row) const { return {q[row], r[row], temperature[row]}; }
+    bool shared() const { return !q.values && !r.values && !temperature.values; }
 };
 
 // torch's own thread pool, by the C interface that torch keeps stable: (begin, end, grain, body, its context).
@@ -30,24 +31,77 @@ template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
 
 template <class T> constexpr T UNDEFINED = std::numeric_limits<T>::quiet_NaN();
 
-template <class T> void write(T* three, const ParameterGradients& gradients) {
-    three[0] = T(gradients.q);
-    three[1] = T(gradients.r);
-    three[2] = T(gradients.temperature);
+// Whether rows are solved in groups: short ones, of the same orders.
+template <class T> bool grouped(const OrderColumns& orders, int64_t rows, int64_t classes) {
+    return orders.shared() && rows > 1 && GroupSolver<T>::takes(orders[0], classes);
+}
+
+// body(start, count) for the groups from one row to another.
+template <class Body> void for_groups(int64_t begin, int64_t end, Body body) {
+    for (int64_t start = begin; start < end; start += GROUP) body(start, std::min(GROUP, end - start));
+}
+
+template <class T> void write(T* three, double q, double r, double temperature) {
+    three[0] = T(q);
+    three[1] = T(r);
+    three[2] = T(temperature);
+}
+
+template <class T> void write(T* three, int64_t count, const ParameterGradients<Doubles>& gradients) {
+    for (int64_t lane = 0; lane < count; ++lane)
+        write(three + 3 * lane, gradients.q[lane], gradients.r[lane], gradients.temperature[lane]);
+}
+
+// One class of a group of rows, to its places in them.
+template <class T> void scatter(Doubles column, T* place, int64_t count, int64_t classes) {
+    for (int64_t lane = 0; lane < count; ++lane) place[lane * classes] = T(column[lane]);
+}
+
+template <class T>
+void solve_groups(const T* logits, T* probabilities, T* conjugate, int64_t begin, int64_t end, int64_t classes,
+                  const Orders& orders) {
+    GroupSolver<T> solver(orders, classes);
+    for_groups(begin, end, [&](int64_t start, int64_t count) {
+        const Doubles solved = solver.solve(logits + start * classes, count).conjugate;
+        for (int64_t i = 0; i < classes; ++i)
+            scatter(solver.probability(i), probabilities + start * classes + i, count, classes);
+        scatter(solved, conjugate + start, count, 1);
+    });
 }
 
 // p [rows, classes] and the conjugate [rows] of logits.
 template <class T>
 void solve(const T* logits, T* probabilities, T* conjugate, int64_t rows, int64_t classes, OrderColumns orders) {
+    const bool in_groups = grouped<T>(orders, rows, classes);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
+        if (in_groups) return solve_groups(logits, probabilities, conjugate, begin, end, classes, orders[0]);
         RowSolver<T> solver(classes);
         for (int64_t row = begin; row < end; ++row) {
-            const Distribution solved = solver.solve(logits + row * classes, orders[row]);
+            const Solution<double>& solved = solver.solve(logits + row * classes, orders[row]);
             T* p = probabilities + row * classes;
             std::fill_n(p, classes, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
             for (int64_t i = 0; i < solver.count(); ++i) p[solver.place(i)] = solver.probability(i);
-            conjugate[row] = T(solver.conjugate());
+            conjugate[row] = T(solved.conjugate);
         }
+    });
+}
+
+template <class T>
+void map_backward_groups(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t begin,
+                         int64_t end, int64_t classes, const Orders& orders) {
+    std::unique_ptr<double[]> p(new double[classes * GROUP]), direction(new double[classes * GROUP]);
+    for_groups(begin, end, [&](int64_t start, int64_t count) {
+        transpose(probabilities + start * classes, count, classes, p.get());
+        transpose(grad + start * classes, count, classes, direction.get());
+        for (int64_t j = 0; j < classes * GROUP; j += GROUP) {
+            const Doubles own = load<double>(p.get() + j), given = load<double>(direction.get() + j);
+            store(direction.get() + j, own > 0 ? given : own);  // 0 off the support, NaN where p is
+        }
+        ParameterGradients<Doubles> parameters;
+        pull_back<ManyRows>(p.get(), direction.get(), classes * GROUP, orders, grad_parameters ? &parameters : nullptr);
+        for (int64_t i = 0; i < classes; ++i)
+            scatter(load<double>(direction.get() + i * GROUP), grad_logits + start * classes + i, count, classes);
+        if (grad_parameters) write(grad_parameters + 3 * start, count, parameters);
     });
 }
 
@@ -55,27 +109,35 @@ void solve(const T* logits, T* probabilities, T* conjugate, int64_t rows, int64_
 template <class T>
 void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t rows,
                   int64_t classes, OrderColumns orders) {
+    const bool in_groups = orders.shared() && rows > 1 && classes <= SHORT;
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
+        if (in_groups)
+            return map_backward_groups(probabilities, grad, grad_logits, grad_parameters, begin, end, classes, orders[0]);
         List<T> support(classes);
         std::unique_ptr<T[]> direction(new T[padded(classes)]);
         for (int64_t row = begin; row < end; ++row) {
             const int64_t start = row * classes;
             const bool undefined = std::isnan(probabilities[start]);
             std::fill_n(grad_logits + start, classes, undefined ? UNDEFINED<T> : T(0));
-            ParameterGradients parameters{UNDEFINED<T>, UNDEFINED<T>, UNDEFINED<T>};
+            ParameterGradients<double> parameters{UNDEFINED<T>, UNDEFINED<T>, UNDEFINED<T>};
             if (!undefined) {
                 collect(probabilities + start, classes, T(0), support);
                 support.pad(T(0));
                 for (int64_t j = 0; j < support.count; ++j) direction[j] = grad[start + support.place[j]];
                 std::fill(direction.get() + support.count, direction.get() + padded(support.count), T(0));
-                pull_back(support.value.get(), direction.get(), padded(support.count), orders[row],
-                          grad_parameters ? &parameters : nullptr);
+                pull_back<OneRow<T>>(support.value.get(), direction.get(), padded(support.count), orders[row],
+                                     grad_parameters ? &parameters : nullptr);
                 for (int64_t j = 0; j < support.count; ++j) grad_logits[start + support.place[j]] = direction[j];
             }
-            if (grad_parameters) write(grad_parameters + 3 * row, parameters);
+            if (grad_parameters) write(grad_parameters + 3 * row, parameters.q, parameters.r, parameters.temperature);
         }
     });
 }
+
+// What the backward pass of the loss needs of a row.
+struct State {
+    double maximum, unit, scale, total;
+};
 
 // The first row whose target is none of the classes and not `ignored`, or -1.
 inline int64_t first_outside(const int64_t* targets, int64_t ignored, int64_t rows, int64_t classes) {
@@ -84,38 +146,69 @@ inline int64_t first_outside(const int64_t* targets, int64_t ignored, int64_t ro
     return -1;
 }
 
-// The loss [rows] of logits whose targets are classes, 0 where that is `ignored`. `states` [rows, 3] gets what the
-// backward pass needs of each row, and where there is room for them, `slopes` [rows, 3] the derivatives by q, r and T.
+// The loss of one row, from its conjugate, the logit of its target, and its largest.
+template <class T> T loss_of(double conjugate, T target, double maximum) {
+    const double value = conjugate - (double(target) - maximum);
+    return T(value < 0 ? 0 : value);  // rounding can leave -1e-17 at p = y
+}
+
 template <class T>
-void class_loss(const T* logits, const int64_t* targets, int64_t ignored, T* loss, Distribution* states, T* slopes,
+void class_loss_groups(const T* logits, const int64_t* targets, int64_t ignored, T* loss, State* states, T* slopes,
+                       int64_t begin, int64_t end, int64_t classes, const Orders& orders) {
+    GroupSolver<T> solver(orders, classes);
+    std::unique_ptr<double[]> p(new double[classes * GROUP]);
+    for_groups(begin, end, [&](int64_t start, int64_t count) {
+        const T* z = logits + start * classes;
+        const Solution<Doubles>& solved = solver.solve(z, count);
+        for (int64_t lane = 0; lane < count; ++lane) {
+            const int64_t row = start + lane, target = targets[row];
+            states[row] = {solved.maximum[lane], 1 / orders.temperature, solved.scale[lane], solved.total[lane]};
+            loss[row] = target == ignored ? T(0) : loss_of(solved.conjugate[lane], z[lane * classes + target],
+                                                           solved.maximum[lane]);
+        }
+        if (!slopes) return;
+        for (int64_t i = 0; i < classes; ++i) store(p.get() + i * GROUP, solver.probability(i));
+        write(slopes + 3 * start, count, conjugate_gradients<ManyRows>(p.get(), classes * GROUP, orders));
+        for (int64_t row = start; row < start + count; ++row)
+            if (targets[row] == ignored) write(slopes + 3 * row, 0, 0, 0);
+    });
+}
+
+// The loss [rows] of logits whose targets are classes, 0 where that is `ignored`; the states [rows]; and where there is
+// room for them, the loss' derivatives by q, r and temperature [rows, 3].
+template <class T>
+void class_loss(const T* logits, const int64_t* targets, int64_t ignored, T* loss, State* states, T* slopes,
                 int64_t rows, int64_t classes, OrderColumns orders) {
+    const bool in_groups = grouped<T>(orders, rows, classes);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
+        if (in_groups)
+            return class_loss_groups(logits, targets, ignored, loss, states, slopes, begin, end, classes, orders[0]);
         RowSolver<T> solver(classes);
         std::unique_ptr<T[]> p(new T[padded(classes)]);
         for (int64_t row = begin; row < end; ++row) {
             loss[row] = 0;
-            if (slopes) std::fill_n(slopes + 3 * row, 3, T(0));
+            if (slopes) write(slopes + 3 * row, 0, 0, 0);
             if (targets[row] == ignored) continue;
             const T* z = logits + row * classes;
-            states[row] = solver.solve(z, orders[row]);
-            const double value = solver.conjugate() - (double(z[targets[row]]) - states[row].maximum);
-            loss[row] = T(value < 0 ? 0 : value);  // rounding can leave -1e-17 at p = y
+            const Solution<double>& solved = solver.solve(z, orders[row]);
+            states[row] = {solved.maximum, 1 / orders[row].temperature, solved.scale, solved.total};
+            loss[row] = loss_of(solved.conjugate, z[targets[row]], solved.maximum);
             if (!slopes) continue;
             for (int64_t i = 0; i < padded(solver.count()); ++i) p[i] = i < solver.count() ? solver.probability(i) : T(0);
-            write(slopes + 3 * row, solver.count() ? conjugate_gradients(p.get(), padded(solver.count()), orders[row])
-                                                   : ParameterGradients{UNDEFINED<T>, UNDEFINED<T>, UNDEFINED<T>});
+            const auto by = conjugate_gradients<OneRow<T>>(p.get(), padded(solver.count()), orders[row]);
+            write(slopes + 3 * row, by.q, by.r, by.temperature);
         }
     });
 }
 
 // factor (p - y) of one row, p from its logits and state.
 template <class T, int Exponent>
-void class_loss_gradient(const T* z, int64_t target, T* grad, const Distribution& state, const Shape<T>& shape, double factor,
+void class_loss_gradient(const T* z, int64_t target, T* grad, const State& state, const Shape& shape, double factor,
                          int64_t classes) {
     using V = Vector<double>;
-    const T threshold = T(state.maximum - (1 + 1e-6) / state.scale / state.inverse_temperature);
+    const T threshold = T(state.maximum - (1 + 1e-6) / state.scale / state.unit);
     const auto gradient = [&](V value) {
-        const V u = (value - state.maximum) * state.inverse_temperature * state.scale;
+        const V u = (value - state.maximum) * state.unit * state.scale;
         const V weight = u > -1 ? power<Exponent>(u > -1 ? u : V{} - 1, shape.integer, shape.beta - 1) * (1 + u) : V{};
         return weight * (factor / state.total);
     };
@@ -136,7 +229,7 @@ void class_loss_gradient(const T* z, int64_t target, T* grad, const Distribution
 
 // grad (p - y), with grad [rows] or, if `grad_step` is 0, one for all.
 template <class T>
-void class_loss_backward(const T* logits, const int64_t* targets, int64_t ignored, const Distribution* states,
+void class_loss_backward(const T* logits, const int64_t* targets, int64_t ignored, const State* states,
                          const T* grad, int64_t grad_step, T* grad_logits, int64_t rows, int64_t classes,
                          Column q) {
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
@@ -148,7 +241,7 @@ void class_loss_backward(const T* logits, const int64_t* targets, int64_t ignore
             } else if (std::isnan(states[row].total)) {
                 std::fill_n(out, classes, UNDEFINED<T>);
             } else {
-                const Shape<T> shape(Orders{q[row], 1, 1}.delta());
+                const Shape shape = shape_of<T>(Orders{q[row], 1, 1});
                 with_exponent(shape.integer, [&](auto exponent) {
                     class_loss_gradient<T, exponent>(logits + row * classes, targets[row], out, states[row], shape,
                                                      scale, classes);

@@ -1,15 +1,10 @@
-// The solution of one row: which classes can matter, where the root is, and the distribution it gives.
+// The solution of rows: which classes can matter, where the root is, and the distribution it gives.
 #pragma once
 
 #include "global_maximum.h"
 #include "support.h"
 
 namespace sharmix {
-
-// p_i = (1 + scale x_i)_+^beta / total, with x_i = (z_i - maximum) inverse_temperature
-struct Distribution {
-    double maximum, inverse_temperature, scale, total;
-};
 
 // Of the part of the last step that a first-order correction of p leaves.
 template <class T> constexpr double CORRECTED_TOLERANCE = sizeof(T) == 4 ? 1e-10 : 1e-18;
@@ -18,115 +13,184 @@ constexpr int64_t FEW = 16;      // candidates: up to these, single precision sa
 constexpr int64_t LONG = 512;    // classes, from which on a first look at some of them pays
 constexpr double MARGIN = 1e-3;  // the bracket is exact up to rounding, and a root may lie on its end
 
+// What orders say of all rows of one length.
+template <class T> struct Equation {
+    Equation() = default;
+
+    Equation(const Orders& orders, int64_t classes) : orders(orders), shape(shape_of<T>(orders)) {
+        const double most = std::log(double(classes));
+        concave = orders.r >= 2 - 1 / orders.q - 1e-12;  // a rounded r = 2 - 1/q counts as concave
+        low = -std::max(orders.r - 1, 0.0) * most - MARGIN;
+        high = std::max(2 - 1 / orders.q - orders.r, 0.0) * most;
+        unit = 1 / orders.temperature;
+        last_step = std::max(LEAST_STEP, std::pow(CORRECTED_TOLERANCE<T>, 1 / std::min(shape.beta, 2.0)));
+    }
+
+    Orders orders{};
+    Shape shape;
+    bool concave = true;
+    double low, high;  // the bracket of y
+    double unit;       // x = (z - maximum) unit
+    double last_step;  // Newton's, in double precision
+};
+
+// p_i = (1 + scale x_i)_+^beta / total, with x_i = (z_i - maximum) unit; also the conjugate of x. From w^(beta-1) where it
+// was computed last, p_i is that times (1 + turn u_i)/total, with the u_i of that time.
+template <class S> struct Solution {
+    // At the end of the step from a point, to first order, by d(w^beta)/dy = -beta w^(beta-1) u.
+    template <class T> Solution(const Equation<T>& equation, const Point<S>& point, S maximum, S last_scale)
+        : maximum(maximum), last_scale(last_scale) {
+        const double beta = equation.shape.beta;
+        const S last = point.step(), step = where(absolute(last) <= equation.last_step, last, S{});
+        scale = last_scale * exp(-step);
+        total = point.sums.total - beta * step * point.sums.base_u;
+        turn = 1 - beta * step;
+        const S objective = point.linear(equation.orders) + point.scaled_entropy(equation.orders);
+        conjugate = larger(objective, S{}) * equation.orders.temperature;
+    }
+
+    explicit Solution(S undefined)
+        : maximum(undefined), last_scale(undefined), scale(undefined), total(undefined), turn(undefined),
+          conjugate(undefined) {}
+
+    S maximum, last_scale, scale, total, turn, conjugate;
+};
+
 // Solves rows of one length, one after another.
 template <class T> class RowSolver {
   public:
     explicit RowSolver(int64_t classes) : classes_(classes), candidates_(classes), base_(new double[padded(classes)]) {}
 
-    Distribution solve(const T* row, const Orders& orders) {
-        if (!(orders == orders_)) prepare(orders);
+    const Solution<double>& solve(const T* row, const Orders& orders) {
+        if (!(orders == equation_.orders)) equation_ = Equation<T>(orders, classes_);
         maximum_ = maximum(row, classes_, candidates_);
-        if (!std::isfinite(maximum_)) {
-            candidates_.count = 0;
-            conjugate_ = std::numeric_limits<double>::quiet_NaN();
-            return {conjugate_, conjugate_, conjugate_, conjugate_};
-        }
-        const double high = classes_ >= LONG && orders.r >= orders.q ? bound_by_large_entries() : high_;
-        collect(row, classes_, T(maximum_ - std::exp(high + MARGIN) * reach_), candidates_);
-        candidates_.pad(-std::numeric_limits<T>::infinity());
-        double start = high;
-        if (!concave_) {
-            start = global_maximum([&](double y) { return at<double>(orders_, y); }, orders_, low_, high + MARGIN);
-            return finish(at<double>(orders_, start));
-        }
-        if (single_precision_will_do_ && candidates_.count > FEW) start = after(root<T>(orders_, high, high, NEAR), high);
-        return finish(root<double>(orders_, start, high, last_step_));
+        if (std::isfinite(maximum_)) return solution_ = solve_finite(row);
+        candidates_.count = 0;
+        return solution_ = Solution<double>(std::numeric_limits<double>::quiet_NaN());
     }
 
-    // Of the row solved last, the conjugate of the logits measured from their largest, and the candidates; all other
-    // classes have p = 0.
-    double conjugate() const { return conjugate_; }
+    // The candidates of the row solved last; all other classes have p = 0.
     int64_t count() const { return candidates_.count; }
     int64_t place(int64_t i) const { return candidates_.place[i]; }
     T probability(int64_t i) const {
-        const double u = (double(candidates_.value[i]) - maximum_) * inverse_temperature_ * scale_;
-        return T(base_[i] * (1 + u * turn_) * inverse_total_);
+        const double u = (double(candidates_.value[i]) - maximum_) * equation_.unit * solution_.last_scale;
+        return T(base_[i] * (1 + u * solution_.turn) / solution_.total);
     }
 
   private:
-    void prepare(const Orders& orders) {
-        orders_ = orders;
-        shape_ = Shape<T>(orders.delta());
-        concave_ = orders.r >= 2 - 1 / orders.q - 1e-12;  // a rounded r = 2 - 1/q counts as concave
-        const double most = std::log(double(classes_));
-        low_ = -std::max(orders.r - 1, 0.0) * most - MARGIN;
-        high_ = std::max(2 - 1 / orders.q - orders.r, 0.0) * most;
-        reach_ = orders.temperature / orders.delta();
-        inverse_temperature_ = 1 / orders.temperature;
-        single_precision_will_do_ = sizeof(T) == 4 && std::abs(std::log(orders.temperature)) < 50;
-        last_step_ = std::max(LEAST_STEP, std::pow(CORRECTED_TOLERANCE<T>, 1 / std::min(shape_.beta, 2.0)));
+    Solution<double> solve_finite(const T* row) {
+        const Orders& orders = equation_.orders;
+        const double temperature = orders.temperature;
+        const bool long_row = classes_ >= LONG && orders.r >= orders.q;
+        const double high = long_row ? bound_by_large_entries() : equation_.high;
+        const double reach = std::exp(high + MARGIN) * temperature / orders.delta();
+        collect(row, classes_, T(maximum_ - reach), candidates_);
+        candidates_.pad(-std::numeric_limits<T>::infinity());
+        if (!equation_.concave) {
+            const auto point = [&](double y) { return at<double>(orders, y); };
+            return solution(at<double>(orders, global_maximum(point, orders, equation_.low, high + MARGIN)));
+        }
+        const bool fits_float = sizeof(T) == 4 && temperature > 1e-20 && temperature < 1e20;
+        const double start = fits_float && count() > FEW ? after(root<T>(orders, high, high, NEAR), high) : high;
+        return solution(root<double>(orders, start, high, equation_.last_step));
     }
 
     // For r >= q, where R_q only lowers the root, some of the entries alone have theirs above it.
     double bound_by_large_entries() {
-        const Orders without_feedback{orders_.q, orders_.q, orders_.temperature};
-        return std::min(high_, after(root<T>(without_feedback, high_, high_, NEAR), high_) + NEAR);
+        const Orders without_feedback{equation_.orders.q, equation_.orders.q, equation_.orders.temperature};
+        const double high = equation_.high;
+        return std::min(high, after(root<T>(without_feedback, high, high, NEAR), high) + NEAR);
     }
 
     // The point whose next step is at most `last_step`.
-    template <class Real> Point root(const Orders& orders, double start, double high, double last_step) {
-        return newton([&](double y) { return at<Real>(orders, y); }, start, low_, high + MARGIN, last_step);
+    template <class Real> Point<double> root(const Orders& orders, double start, double high, double last_step) {
+        return newton([&](double y) { return at<Real>(orders, y); }, start, equation_.low, high + MARGIN, last_step);
     }
 
-    template <class Real> Point at(const Orders& orders, double y) { return Point(orders, y, sums<Real>(y)); }
-
-    double after(const Point& point, double high) const {
-        return std::min(high, std::max(low_, point.y + point.step()));
+    template <class Real> Point<double> at(const Orders& orders, double y) {
+        scale_ = orders.delta() * std::exp(-y);
+        const auto sums = sums_over<OneRow<Real>>(candidates_.value.get(), padded(count()), maximum_, equation_.unit, scale_,
+                                                  equation_.shape, base_.get());
+        return Point<double>(orders, y, sums);
     }
 
-    template <class Real> Sums sums(double y) {
-        scale_ = orders_.delta() * std::exp(-y);
-        return with_exponent(shape_.integer, [&](auto exponent) { return sums_of<Real, exponent>(); });
+    double after(const Point<double>& point, double high) const {
+        return std::min(high, std::max(equation_.low, point.y + point.step()));
     }
 
-    template <class Real, int Exponent> Sums sums_of() {
-        using V = Vector<Real>;
-        const Real maximum = Real(maximum_), unit = Real(inverse_temperature_), scale = Real(scale_), exponent = Real(shape_.beta - 1);
-        V total = {}, base_u = {}, base_uu = {}, power_u = {};
-        for (int64_t j = 0; j < padded(candidates_.count); j += LANES<Real>) {
-            V u = (load<Real>(candidates_.value.get() + j) - maximum) * unit * scale;
-            const auto inside = u > -1;
-            u = inside ? u : V{} - 1;
-            const V base = inside ? power<Exponent>(u, shape_.integer, exponent) : V{};
-            const V part = base * u, weighted = base + part;
-            total += weighted;
-            base_u += part;
-            base_uu += part * u;
-            power_u += weighted * u;
-            if constexpr (sizeof(Real) == 8) store(base_.get() + j, base);
-        }
-        return {sum<Real>(total), sum<Real>(base_u), sum<Real>(base_uu), sum<Real>(power_u)};
-    }
-
-    // p at the end of the last step, to first order, by d(w^beta)/dy = -beta w^(beta-1) u.
-    Distribution finish(const Point& point) {
-        const double last = point.step(), step = std::abs(last) <= last_step_ ? last : 0;
-        const double total = point.sums.total - shape_.beta * step * point.sums.base_u;
-        const double objective = std::max(0.0, point.linear(orders_) + point.scaled_entropy(orders_));
-        turn_ = 1 - shape_.beta * step;
-        inverse_total_ = 1 / total;
-        conjugate_ = objective * orders_.temperature;
-        return {maximum_, inverse_temperature_, scale_ * std::exp(-step), total};
-    }
+    Solution<double> solution(const Point<double>& point) const { return {equation_, point, maximum_, scale_}; }
 
     int64_t classes_;
-    Orders orders_{};
-    Shape<T> shape_;
-    bool concave_, single_precision_will_do_;
-    double low_, high_, reach_, inverse_temperature_, last_step_;
+    Equation<T> equation_;
     List<T> candidates_;
     std::unique_ptr<double[]> base_;  // w^(beta-1) of each
-    double maximum_, scale_, turn_, inverse_total_, conjugate_;
+    double maximum_ = 0, scale_ = 0;
+    Solution<double> solution_{0.0};
+};
+
+constexpr int64_t GROUP = LANES<double>;  // rows solved together
+constexpr int64_t SHORT = 24;             // classes, up to which that pays, as all of them are worked on
+constexpr int64_t SHORT_POWERS = 128;     // the same for the forward pass, where powers are products
+
+// Entries [classes, GROUP] of a group of rows, class by class; where there are fewer rows, the first one fills up.
+template <class T> void transpose(const T* rows, int64_t count, int64_t classes, double* columns) {
+    for (int64_t lane = 0; lane < GROUP; ++lane) {
+        const T* row = rows + (lane < count ? lane : 0) * classes;
+        for (int64_t i = 0; i < classes; ++i) columns[i * GROUP + lane] = row[i];
+    }
+}
+
+// Solves groups of short rows of the same orders, in the concave region, one row in each lane.
+template <class T> class GroupSolver {
+  public:
+    GroupSolver(const Orders& orders, int64_t classes)
+        : classes_(classes), equation_(orders, classes), logits_(new double[classes * GROUP]),
+          base_(new double[classes * GROUP]) {}
+
+    static bool takes(const Orders& orders, int64_t classes) {
+        const Equation<T> equation(orders, classes);
+        return equation.concave && classes <= (equation.shape.integer == ANY ? SHORT : SHORT_POWERS);
+    }
+
+    const Solution<Doubles>& solve(const T* rows, int64_t count) {
+        transpose(rows, count, classes_, logits_.get());
+        maximum_ = Doubles{} - std::numeric_limits<double>::infinity();
+        Doubles doubt = {};
+        for (int64_t i = 0; i < classes_; ++i) {
+            const Doubles z = logits(i);
+            maximum_ = z > maximum_ ? z : maximum_;
+            doubt = z == z ? doubt : z;
+        }
+        // a row with a NaN, or nothing but -inf, or +inf, is undefined
+        maximum_ = doubt == doubt && absolute(maximum_) < std::numeric_limits<double>::infinity()
+                       ? maximum_
+                       : Doubles{} + std::numeric_limits<double>::quiet_NaN();
+        const Doubles low = Doubles{} + equation_.low, high = Doubles{} + equation_.high;
+        const auto at = [&](Doubles y) {
+            scale_ = equation_.orders.delta() * exp(-y);
+            const auto sums = sums_over<ManyRows>(logits_.get(), classes_ * GROUP, maximum_, equation_.unit, scale_,
+                                                  equation_.shape, base_.get());
+            return Point<Doubles>(equation_.orders, y, sums);
+        };
+        const auto point = newton(at, high, low, high + MARGIN, equation_.last_step);
+        return solution_ = Solution<Doubles>(equation_, point, maximum_, scale_);
+    }
+
+    // p of a class in every row of the group solved last.
+    Doubles probability(int64_t i) const {
+        Doubles u = (logits(i) - maximum_) * equation_.unit * solution_.last_scale;
+        u = u > -1 ? u : Doubles{} - 1;  // 0 times infinity is no number
+        return load<double>(base_.get() + i * GROUP) * (1 + u * solution_.turn) / solution_.total;
+    }
+
+  private:
+    Doubles logits(int64_t i) const { return load<double>(logits_.get() + i * GROUP); }
+
+    int64_t classes_;
+    Equation<T> equation_;
+    std::unique_ptr<double[]> logits_, base_;
+    Doubles maximum_ = {}, scale_ = {};
+    Solution<Doubles> solution_{Doubles{}};
 };
 
 }  // namespace sharmix
