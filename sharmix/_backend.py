@@ -55,7 +55,7 @@ def backend(device: str | torch.device = "cpu") -> Backend:
         `c++`, the compiled CPU kernel; `triton`, the CUDA kernels; or `torch`, plain torch operations: the same
         results, slower.
     """
-    kind = torch.device(device).type
+    kind = device.type if isinstance(device, torch.device) else torch.device(device).type
     if _plain_torch:
         return "torch"
     if kind == "cpu" and _cpu.is_present():

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sharmix import _operators
 from sharmix._backend import backend
+from sharmix._operators import class_loss as class_losses
+from sharmix._operators import class_loss_backward, function_transforms_active
 from sharmix._sensitivity import ConjugateSensitivity
-from sharmix.maps import Nonconcave, function_transforms_active, map_and_conjugate
+from sharmix.maps import Nonconcave, map_and_conjugate
 
 
 def is_fused(logits: object, targets: object) -> bool:
@@ -56,9 +57,7 @@ class _ClassLoss(torch.autograd.Function):
         nonconcave: Nonconcave,
         wants_slopes: bool,
     ) -> Tensor:
-        rows, states, slopes = _operators.class_loss(
-            logits, targets, q, r, temperature, ignore_index, nonconcave, wants_slopes
-        )
+        rows, states, slopes = class_losses(logits, targets, q, r, temperature, ignore_index, nonconcave, wants_slopes)
         count = (targets != ignore_index).sum().clamp_min(1) if reduction == "mean" else targets.new_ones(())
         ctx.save_for_backward(logits, targets, q, r, temperature, states, slopes, count)
         ctx.save_for_forward(logits, targets, q, r, temperature, count)
@@ -74,7 +73,7 @@ class _ClassLoss(torch.autograd.Function):
             by_logits, slopes = _derivatives(logits, targets, parameters, ctx.ignore_index, ctx.nonconcave)
             grad_logits = grad.unsqueeze(-1) * by_logits
         elif ctx.needs_input_grad[0]:
-            grad_logits = _operators.class_loss_backward(logits, targets, states, grad, *parameters, ctx.ignore_index)
+            grad_logits = class_loss_backward(logits, targets, states, grad, *parameters, ctx.ignore_index)
         else:
             grad_logits = None
         wanted = ctx.needs_input_grad[2:5]

@@ -4,10 +4,12 @@ q, r and temperature are tensors that broadcast to [..., 1]. Their values are ch
 tensor is in the way, and a compiler cannot drop the check.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from sharmix._arguments import checked_floats, float_tensor
 from sharmix._backend import answering, backend
@@ -22,13 +24,6 @@ _SCHEMAS = {
     "class_loss_backward": f"(Tensor logits, Tensor targets, Tensor states, Tensor grad, {_ORDERS}, int ignore_index)"
     " -> Tensor",
 }
-for _name, _schema in _SCHEMAS.items():
-    torch.library.define(f"sharmix::{_name}", _schema, tags=torch.Tag.pt2_compliant_tag)
-
-solve: Any = torch.ops.sharmix.solve.default
-map_backward: Any = torch.ops.sharmix.map_backward.default
-class_loss: Any = torch.ops.sharmix.class_loss.default
-class_loss_backward: Any = torch.ops.sharmix.class_loss_backward.default
 
 
 def readable(logits: Tensor, dim: int) -> Tensor:
@@ -41,22 +36,19 @@ def readable(logits: Tensor, dim: int) -> Tensor:
     return logits if backend(logits.device) == "triton" else float_tensor(logits, "logits", dim)
 
 
-@torch.library.impl("sharmix::solve", "default")
-def _(logits: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str) -> tuple[Tensor, Tensor]:
+def _solve(logits: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str) -> tuple[Tensor, Tensor]:
     orders = checked_orders(logits.shape[:-1], q, r, temperature, nonconcave)
     return answering(logits, orders).solve(logits, orders)
 
 
-@torch.library.impl("sharmix::map_backward", "default")
-def _(
+def _map_backward(
     probabilities: Tensor, grad: Tensor, q: Tensor, r: Tensor, temperature: Tensor, wants_parameters: bool
 ) -> tuple[Tensor, Tensor]:
     orders = checked_orders(probabilities.shape[:-1], q, r, temperature, "global")
     return answering(probabilities, orders).map_backward(probabilities, grad, orders, wants_parameters)
 
 
-@torch.library.impl("sharmix::class_loss", "default")
-def _(
+def _class_loss(
     logits: Tensor,
     targets: Tensor,
     q: Tensor,
@@ -70,8 +62,7 @@ def _(
     return answering(logits, orders).class_loss(logits, targets, orders, ignore_index, wants_slopes)
 
 
-@torch.library.impl("sharmix::class_loss_backward", "default")
-def _(
+def _class_loss_backward(
     logits: Tensor,
     targets: Tensor,
     states: Tensor,
@@ -108,12 +99,6 @@ def _fake_class_loss_backward(logits: Tensor, *_: object) -> Tensor:
     return logits.new_empty(logits.shape)
 
 
-torch.library.register_fake("sharmix::solve", _fake_solve)
-torch.library.register_fake("sharmix::map_backward", _fake_map_backward)
-torch.library.register_fake("sharmix::class_loss", _fake_class_loss)
-torch.library.register_fake("sharmix::class_loss_backward", _fake_class_loss_backward)
-
-
 def _vmap_solve(
     info: Any, in_dims: tuple[int | None, ...], *inputs: Any
 ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
@@ -124,10 +109,6 @@ def _vmap_map_backward(info: Any, in_dims: tuple[int | None, ...], *inputs: Any)
     return map_backward(*_batch_first(info.batch_size, in_dims[:5], inputs[:5]), inputs[-1]), (0, 0)
 
 
-torch.library.register_vmap("sharmix::solve", _vmap_solve)
-torch.library.register_vmap("sharmix::map_backward", _vmap_map_backward)
-
-
 def _batch_first(size: int, in_dims: tuple[int | None, ...], tensors: tuple[Tensor, ...]) -> list[Tensor]:
     """The tensors with their batch as one more row dimension; the first one has all row dimensions."""
     dims = tensors[0].dim() + (in_dims[0] is None)
@@ -136,3 +117,34 @@ def _batch_first(size: int, in_dims: tuple[int | None, ...], tensors: tuple[Tens
         tensor = tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
         batched.append(tensor.reshape(size, *[1] * (dims - tensor.dim()), *tensor.shape[1:]))
     return batched
+
+
+def function_transforms_active() -> bool:
+    """Whether the caller is inside `torch.func`; the same question `torch.autograd.Function.apply` asks."""
+    return bool(torch._C._are_functorch_transforms_active())
+
+
+def _watched() -> bool:
+    """Whether a tracer or transform looks on, to which the computation must be an operator."""
+    return torch.compiler.is_compiling() or function_transforms_active() or is_in_torch_dispatch_mode()
+
+
+def _operator(name: str, computation: Callable[..., Any], fake: Callable[..., Any]) -> Callable[..., Any]:
+    """The operator; where nothing looks on without its dispatch, which costs a quarter of softmax on a small batch."""
+    torch.library.define(f"sharmix::{name}", _SCHEMAS[name], tags=torch.Tag.pt2_compliant_tag)
+    torch.library.impl(f"sharmix::{name}", "default", computation)
+    torch.library.register_fake(f"sharmix::{name}", fake)
+    dispatched = getattr(torch.ops.sharmix, name).default
+
+    def call(*inputs: Any) -> Any:
+        return dispatched(*inputs) if _watched() else computation(*inputs)
+
+    return call
+
+
+solve = _operator("solve", _solve, _fake_solve)
+map_backward = _operator("map_backward", _map_backward, _fake_map_backward)
+class_loss = _operator("class_loss", _class_loss, _fake_class_loss)
+class_loss_backward = _operator("class_loss_backward", _class_loss_backward, _fake_class_loss_backward)
+torch.library.register_vmap("sharmix::solve", _vmap_solve)
+torch.library.register_vmap("sharmix::map_backward", _vmap_map_backward)

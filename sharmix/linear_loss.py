@@ -10,7 +10,7 @@ from torch.nn.functional import embedding_bag, linear
 from sharmix import _operators
 from sharmix._arguments import Parameter, entropy_parameters, float_tensor
 from sharmix.losses import Reduction, check_reduction, fenchel_young_loss
-from sharmix.maps import Nonconcave, function_transforms_active
+from sharmix.maps import Nonconcave
 
 _CHUNK_BYTES = 1 << 24  # of logits: well under 32 MB, from which on a C library maps and unmaps memory at each use
 _DENSE = 0.1  # the share of classes with an error from which on a matrix product is faster than picking them
@@ -57,7 +57,7 @@ def linear_fenchel_young_loss(
         raise ValueError("reduction='none' is not allowed here: gradients are summed at once; use 'mean' or 'sum'")
     float_tensor(hidden, "hidden", -1)
     _check_shapes(hidden, weight, bias, targets)
-    if function_transforms_active() or torch.compiler.is_compiling():
+    if _operators.function_transforms_active() or torch.compiler.is_compiling():
         logits = linear(hidden, weight, bias)
         return fenchel_young_loss(logits, targets, q, r, temperature, ignore_index, 0.0, reduction, nonconcave)
     orders = entropy_parameters(hidden.new_empty(1), -1, q=q, r=r, temperature=temperature)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import Parameter, checked, entropy_parameters
-from sharmix._operators import map_backward, readable, solve
+from sharmix._operators import function_transforms_active, map_backward, readable, solve
 from sharmix._sensitivity import ConjugateSensitivity, MapSensitivity
 
 Nonconcave = Literal["global", "error"]
@@ -124,11 +124,6 @@ def _function() -> type[torch.autograd.Function]:
     return _SharmaMittalTransformed if function_transforms_active() else _SharmaMittalWithForwardMode
 
 
-def function_transforms_active() -> bool:
-    """Whether the caller is inside `torch.func`; the same question `torch.autograd.Function.apply` asks."""
-    return bool(torch._C._are_functorch_transforms_active())
-
-
 class _SharmaMittal(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
@@ -160,9 +155,10 @@ def _pull_back_map(wanted: Sequence[bool], grad: Tensor | None, p: Tensor, *para
     if grad is None:
         return [None] * 4
     if not torch.is_grad_enabled():
-        some = any(wanted[1:4])
-        grad_logits, along = map_backward(p, grad, *parameters, some)
-        return [grad_logits, *(_shaped(wanted, along.unsqueeze(-1).unbind(-2), parameters) if some else [None] * 3)]
+        grad_logits, along = map_backward(p, grad, *parameters, any(wanted[1:4]))
+        if not along.shape[-1]:
+            return [grad_logits, None, None, None]
+        return [grad_logits, *_shaped(wanted, along.unsqueeze(-1).unbind(-2), parameters)]
     at = MapSensitivity(p, *parameters)  # to be differentiated again
     slopes = (at.wrt_q, at.wrt_r, at.wrt_temperature)
     by_parameter = [
