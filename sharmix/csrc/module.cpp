@@ -96,8 +96,9 @@ PyObject* class_loss(PyObject*, PyObject* const* given, Py_ssize_t count) {
     if (outside >= 0) return PyLong_FromLongLong(outside);
     return run(arguments, bytes, [&](auto kind) {
         using T = decltype(kind);
-        sharmix::class_loss((const T*)logits, (const int64_t*)targets, ignored, (T*)loss, (State*)states,
-                            (T*)slopes, rows, classes, orders);
+        sharmix::class_loss(ClassLoss<T>{(const T*)logits, (const int64_t*)targets, ignored, (T*)loss, (State*)states,
+                                         (T*)slopes, classes},
+                            rows, orders);
     });
 }
 

@@ -31,14 +31,21 @@ template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
 
 template <class T> constexpr T UNDEFINED = std::numeric_limits<T>::quiet_NaN();
 
-// Whether rows are solved in groups: short ones, of the same orders.
-template <class T> bool grouped(const OrderColumns& orders, int64_t rows, int64_t classes) {
-    return orders.shared() && rows > 1 && GroupSolver<T>::takes(orders[0], classes);
+// Whether rows are solved in groups: short ones, of the same orders, in the concave region.
+inline bool grouped(const OrderColumns& orders, int64_t rows, int64_t classes) {
+    return orders.shared() && rows > 1 && classes <= SHORT && GroupSolver<float>(orders[0], 1).concave();
 }
 
 // body(start, count) for the groups from one row to another.
 template <class Body> void for_groups(int64_t begin, int64_t end, Body body) {
     for (int64_t start = begin; start < end; start += GROUP) body(start, std::min(GROUP, end - start));
+}
+
+// together(start, count) for group after group, until one says that its rows are too crowded; from there on
+// alone(start, end).
+template <class Together, class Alone> void for_groups(int64_t begin, int64_t end, Together together, Alone alone) {
+    for (int64_t start = begin; start < end; start += GROUP)
+        if (!together(start, std::min(GROUP, end - start))) return alone(start, end);
 }
 
 template <class T> void write(T* three, double q, double r, double temperature) {
@@ -52,85 +59,108 @@ template <class T> void write(T* three, int64_t count, const ParameterGradients<
         write(three + 3 * lane, gradients.q[lane], gradients.r[lane], gradients.temperature[lane]);
 }
 
-// One class of a group of rows, to its places in them.
-template <class T> void scatter(Doubles column, T* place, int64_t count, int64_t classes) {
-    for (int64_t lane = 0; lane < count; ++lane) place[lane * classes] = T(column[lane]);
+// p [rows, classes] and the conjugate [rows] of logits, from one row to another.
+template <class T>
+void solve_rows(const T* logits, T* probabilities, T* conjugate, int64_t begin, int64_t end, int64_t classes,
+                const OrderColumns& orders) {
+    RowSolver<T> solver(classes);
+    for (int64_t row = begin; row < end; ++row) {
+        const Solution<double>& solved = solver.solve(logits + row * classes, orders[row]);
+        T* p = probabilities + row * classes;
+        std::fill_n(p, classes, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
+        for (int64_t i = 0; i < solver.count(); ++i) p[solver.place(i)] = solver.probability(i);
+        conjugate[row] = T(solved.conjugate);
+    }
 }
 
 template <class T>
 void solve_groups(const T* logits, T* probabilities, T* conjugate, int64_t begin, int64_t end, int64_t classes,
-                  const Orders& orders) {
-    GroupSolver<T> solver(orders, classes);
-    for_groups(begin, end, [&](int64_t start, int64_t count) {
-        const Doubles solved = solver.solve(logits + start * classes, count).conjugate;
-        for (int64_t i = 0; i < classes; ++i)
-            scatter(solver.probability(i), probabilities + start * classes + i, count, classes);
-        scatter(solved, conjugate + start, count, 1);
+                  const OrderColumns& orders) {
+    GroupSolver<T> solver(orders[begin], classes);
+    const auto together = [&](int64_t start, int64_t count) {
+        if (!solver.solve(logits + start * classes, count)) return false;
+        for (int64_t lane = 0; lane < count; ++lane) {
+            T* p = probabilities + (start + lane) * classes;
+            const List<T>& candidates = solver.candidates(lane);
+            std::fill_n(p, classes, std::isnan(solver.solution().maximum[lane]) ? UNDEFINED<T> : T(0));
+            for (int64_t j = 0; j < candidates.count; ++j)
+                p[candidates.place[j]] = T(solver.probabilities()[j * GROUP + lane]);
+            conjugate[start + lane] = T(solver.solution().conjugate[lane]);
+        }
+        return true;
+    };
+    for_groups(begin, end, together, [&](int64_t start, int64_t stop) {
+        solve_rows(logits, probabilities, conjugate, start, stop, classes, orders);
     });
 }
 
-// p [rows, classes] and the conjugate [rows] of logits.
 template <class T>
 void solve(const T* logits, T* probabilities, T* conjugate, int64_t rows, int64_t classes, OrderColumns orders) {
-    const bool in_groups = grouped<T>(orders, rows, classes);
+    const bool in_groups = grouped(orders, rows, classes);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
-        if (in_groups) return solve_groups(logits, probabilities, conjugate, begin, end, classes, orders[0]);
-        RowSolver<T> solver(classes);
-        for (int64_t row = begin; row < end; ++row) {
-            const Solution<double>& solved = solver.solve(logits + row * classes, orders[row]);
-            T* p = probabilities + row * classes;
-            std::fill_n(p, classes, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
-            for (int64_t i = 0; i < solver.count(); ++i) p[solver.place(i)] = solver.probability(i);
-            conjugate[row] = T(solved.conjugate);
-        }
+        (in_groups ? solve_groups<T> : solve_rows<T>)(logits, probabilities, conjugate, begin, end, classes, orders);
     });
 }
 
+// The gradients of one row, from its support and the gradient of that.
 template <class T>
-void map_backward_groups(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t begin,
-                         int64_t end, int64_t classes, const Orders& orders) {
-    std::unique_ptr<double[]> p(new double[classes * GROUP]), direction(new double[classes * GROUP]);
-    for_groups(begin, end, [&](int64_t start, int64_t count) {
-        transpose(probabilities + start * classes, count, classes, p.get());
-        transpose(grad + start * classes, count, classes, direction.get());
-        for (int64_t j = 0; j < classes * GROUP; j += GROUP) {
-            const Doubles own = load<double>(p.get() + j), given = load<double>(direction.get() + j);
-            store(direction.get() + j, own > 0 ? given : own);  // 0 off the support, NaN where p is
-        }
-        ParameterGradients<Doubles> parameters;
-        pull_back<ManyRows>(p.get(), direction.get(), classes * GROUP, orders, grad_parameters ? &parameters : nullptr);
-        for (int64_t i = 0; i < classes; ++i)
-            scatter(load<double>(direction.get() + i * GROUP), grad_logits + start * classes + i, count, classes);
-        if (grad_parameters) write(grad_parameters + 3 * start, count, parameters);
-    });
+void map_backward_row(List<T>& support, const T* grad, T* grad_logits, T* grad_parameters, const Orders& orders) {
+    support.pad(T(0));
+    std::unique_ptr<T[]> direction(new T[padded(support.count)]());
+    for (int64_t j = 0; j < support.count; ++j) direction[j] = grad[support.place[j]];
+    ParameterGradients<double> parameters;
+    pull_back<OneRow<T>>(support.value.get(), direction.get(), padded(support.count), orders,
+                         grad_parameters ? &parameters : nullptr);
+    for (int64_t j = 0; j < support.count; ++j) grad_logits[support.place[j]] = direction[j];
+    if (grad_parameters) write(grad_parameters, parameters.q, parameters.r, parameters.temperature);
+}
+
+// The same for a group of rows, in columns.
+template <class T>
+void map_backward_group(const Group<T>& support, const T* grad, T* grad_logits, T* grad_parameters, int64_t count,
+                        int64_t classes, const Orders& orders, std::vector<double>& p, std::vector<double>& direction) {
+    support.transpose(0, p);
+    direction.assign(p.size(), 0);
+    for (int64_t lane = 0; lane < count; ++lane)
+        for (int64_t j = 0; j < support.lists[lane].count; ++j)
+            direction[j * GROUP + lane] = grad[lane * classes + support.lists[lane].place[j]];
+    ParameterGradients<Doubles> parameters;
+    pull_back<ManyRows>(p.data(), direction.data(), int64_t(p.size()), orders, grad_parameters ? &parameters : nullptr);
+    for (int64_t lane = 0; lane < count; ++lane)
+        for (int64_t j = 0; j < support.lists[lane].count; ++j)
+            grad_logits[lane * classes + support.lists[lane].place[j]] = T(direction[j * GROUP + lane]);
+    if (grad_parameters) write(grad_parameters, count, parameters);
 }
 
 // (dp/dz) grad, and where there is room for them, (dp/dq).grad, (dp/dr).grad and (dp/dtemperature).grad [rows, 3].
 template <class T>
 void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t rows,
                   int64_t classes, OrderColumns orders) {
-    const bool in_groups = orders.shared() && rows > 1 && classes <= SHORT;
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
-        if (in_groups)
-            return map_backward_groups(probabilities, grad, grad_logits, grad_parameters, begin, end, classes, orders[0]);
-        List<T> support(classes);
-        std::unique_ptr<T[]> direction(new T[padded(classes)]);
-        for (int64_t row = begin; row < end; ++row) {
-            const int64_t start = row * classes;
-            const bool undefined = std::isnan(probabilities[start]);
-            std::fill_n(grad_logits + start, classes, undefined ? UNDEFINED<T> : T(0));
-            ParameterGradients<double> parameters{UNDEFINED<T>, UNDEFINED<T>, UNDEFINED<T>};
-            if (!undefined) {
-                collect(probabilities + start, classes, T(0), support);
-                support.pad(T(0));
-                for (int64_t j = 0; j < support.count; ++j) direction[j] = grad[start + support.place[j]];
-                std::fill(direction.get() + support.count, direction.get() + padded(support.count), T(0));
-                pull_back<OneRow<T>>(support.value.get(), direction.get(), padded(support.count), orders[row],
-                                     grad_parameters ? &parameters : nullptr);
-                for (int64_t j = 0; j < support.count; ++j) grad_logits[start + support.place[j]] = direction[j];
+        Group<T> support(classes);
+        std::vector<double> p, direction;
+        for_groups(begin, end, [&](int64_t start, int64_t count) {
+            bool defined = true;
+            for (int64_t lane = 0; lane < GROUP; ++lane) {
+                support.lists[lane].count = 0;
+                if (lane >= count) continue;
+                const int64_t row = start + lane, first = row * classes;
+                const bool undefined = std::isnan(probabilities[first]);
+                defined &= !undefined;
+                std::fill_n(grad_logits + first, classes, undefined ? UNDEFINED<T> : T(0));
+                if (undefined && grad_parameters) write(grad_parameters + 3 * row, UNDEFINED<T>, UNDEFINED<T>, UNDEFINED<T>);
+                collect(probabilities + first, classes, T(0), support.lists[lane]);
             }
-            if (grad_parameters) write(grad_parameters + 3 * row, parameters.q, parameters.r, parameters.temperature);
-        }
+            T* parameters = grad_parameters ? grad_parameters + 3 * start : nullptr;
+            const int64_t first = start * classes;
+            if (orders.shared() && defined && support.longest() <= CROWD)
+                return map_backward_group(support, grad + first, grad_logits + first, parameters, count, classes,
+                                          orders[start], p, direction);
+            for (int64_t lane = 0; lane < count; ++lane)
+                if (support.lists[lane].count)
+                    map_backward_row(support.lists[lane], grad + first + lane * classes, grad_logits + first + lane * classes,
+                                     parameters ? parameters + 3 * lane : nullptr, orders[start + lane]);
+        });
     });
 }
 
@@ -152,52 +182,72 @@ template <class T> T loss_of(double conjugate, T target, double maximum) {
     return T(value < 0 ? 0 : value);  // rounding can leave -1e-17 at p = y
 }
 
+// What is asked of `class_loss`, and where its answers go.
+template <class T> struct ClassLoss {
+    const T* logits;
+    const int64_t* targets;
+    int64_t ignored;
+    T* loss;
+    State* states;
+    T* slopes;  // or null
+    int64_t classes;
+
+    void none(int64_t row) const {
+        loss[row] = 0;
+        if (slopes) write(slopes + 3 * row, 0, 0, 0);
+    }
+
+    void put(int64_t row, double conjugate, const State& state) const {
+        states[row] = state;
+        loss[row] = loss_of(conjugate, logits[row * classes + targets[row]], state.maximum);
+    }
+};
+
 template <class T>
-void class_loss_groups(const T* logits, const int64_t* targets, int64_t ignored, T* loss, State* states, T* slopes,
-                       int64_t begin, int64_t end, int64_t classes, const Orders& orders) {
-    GroupSolver<T> solver(orders, classes);
-    std::unique_ptr<double[]> p(new double[classes * GROUP]);
-    for_groups(begin, end, [&](int64_t start, int64_t count) {
-        const T* z = logits + start * classes;
-        const Solution<Doubles>& solved = solver.solve(z, count);
-        for (int64_t lane = 0; lane < count; ++lane) {
-            const int64_t row = start + lane, target = targets[row];
-            states[row] = {solved.maximum[lane], 1 / orders.temperature, solved.scale[lane], solved.total[lane]};
-            loss[row] = target == ignored ? T(0) : loss_of(solved.conjugate[lane], z[lane * classes + target],
-                                                           solved.maximum[lane]);
+void class_loss_rows(const ClassLoss<T>& asked, int64_t begin, int64_t end, const OrderColumns& orders) {
+    RowSolver<T> solver(asked.classes);
+    std::vector<T> p;
+    for (int64_t row = begin; row < end; ++row) {
+        asked.none(row);
+        if (asked.targets[row] == asked.ignored) continue;
+        const Solution<double>& solved = solver.solve(asked.logits + row * asked.classes, orders[row]);
+        asked.put(row, solved.conjugate, {solved.maximum, 1 / orders[row].temperature, solved.scale, solved.total});
+        if (!asked.slopes) continue;
+        p.assign(padded(solver.count()), T(0));
+        for (int64_t i = 0; i < solver.count(); ++i) p[i] = solver.probability(i);
+        const auto by = conjugate_gradients<OneRow<T>>(p.data(), int64_t(p.size()), orders[row]);
+        write(asked.slopes + 3 * row, by.q, by.r, by.temperature);
+    }
+}
+
+template <class T>
+void class_loss_groups(const ClassLoss<T>& asked, int64_t begin, int64_t end, const OrderColumns& orders) {
+    const Orders shared = orders[begin];
+    GroupSolver<T> solver(shared, asked.classes);
+    const auto together = [&](int64_t start, int64_t count) {
+        if (!solver.solve(asked.logits + start * asked.classes, count)) return false;
+        const Solution<Doubles>& solved = solver.solution();
+        const std::vector<double>& p = solver.probabilities();
+        if (asked.slopes) {
+            const auto by = conjugate_gradients<ManyRows>(p.data(), int64_t(p.size()), shared);
+            write(asked.slopes + 3 * start, count, by);
         }
-        if (!slopes) return;
-        for (int64_t i = 0; i < classes; ++i) store(p.get() + i * GROUP, solver.probability(i));
-        write(slopes + 3 * start, count, conjugate_gradients<ManyRows>(p.get(), classes * GROUP, orders));
-        for (int64_t row = start; row < start + count; ++row)
-            if (targets[row] == ignored) write(slopes + 3 * row, 0, 0, 0);
-    });
+        for (int64_t lane = 0; lane < count; ++lane) {
+            const State state = {solved.maximum[lane], 1 / shared.temperature, solved.scale[lane], solved.total[lane]};
+            if (asked.targets[start + lane] == asked.ignored) asked.none(start + lane);
+            else asked.put(start + lane, solved.conjugate[lane], state);
+        }
+        return true;
+    };
+    for_groups(begin, end, together, [&](int64_t start, int64_t stop) { class_loss_rows(asked, start, stop, orders); });
 }
 
 // The loss [rows] of logits whose targets are classes, 0 where that is `ignored`; the states [rows]; and where there is
 // room for them, the loss' derivatives by q, r and temperature [rows, 3].
-template <class T>
-void class_loss(const T* logits, const int64_t* targets, int64_t ignored, T* loss, State* states, T* slopes,
-                int64_t rows, int64_t classes, OrderColumns orders) {
-    const bool in_groups = grouped<T>(orders, rows, classes);
-    for_rows(rows, classes, [&](int64_t begin, int64_t end) {
-        if (in_groups)
-            return class_loss_groups(logits, targets, ignored, loss, states, slopes, begin, end, classes, orders[0]);
-        RowSolver<T> solver(classes);
-        std::unique_ptr<T[]> p(new T[padded(classes)]);
-        for (int64_t row = begin; row < end; ++row) {
-            loss[row] = 0;
-            if (slopes) write(slopes + 3 * row, 0, 0, 0);
-            if (targets[row] == ignored) continue;
-            const T* z = logits + row * classes;
-            const Solution<double>& solved = solver.solve(z, orders[row]);
-            states[row] = {solved.maximum, 1 / orders[row].temperature, solved.scale, solved.total};
-            loss[row] = loss_of(solved.conjugate, z[targets[row]], solved.maximum);
-            if (!slopes) continue;
-            for (int64_t i = 0; i < padded(solver.count()); ++i) p[i] = i < solver.count() ? solver.probability(i) : T(0);
-            const auto by = conjugate_gradients<OneRow<T>>(p.get(), padded(solver.count()), orders[row]);
-            write(slopes + 3 * row, by.q, by.r, by.temperature);
-        }
+template <class T> void class_loss(const ClassLoss<T>& asked, int64_t rows, OrderColumns orders) {
+    const bool in_groups = grouped(orders, rows, asked.classes);
+    for_rows(rows, asked.classes, [&](int64_t begin, int64_t end) {
+        (in_groups ? class_loss_groups<T> : class_loss_rows<T>)(asked, begin, end, orders);
     });
 }
 

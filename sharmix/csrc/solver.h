@@ -1,6 +1,8 @@
 // The solution of rows: which classes can matter, where the root is, and the distribution it gives.
 #pragma once
 
+#include <vector>
+
 #include "global_maximum.h"
 #include "support.h"
 
@@ -128,67 +130,97 @@ template <class T> class RowSolver {
     Solution<double> solution_{0.0};
 };
 
-constexpr int64_t GROUP = LANES<double>;  // rows solved together
-constexpr int64_t SHORT = 24;             // classes, up to which that pays, as all of them are worked on
-constexpr int64_t SHORT_POWERS = 128;     // the same for the forward pass, where powers are products
+constexpr int64_t GROUP = LANES<double>;  // rows worked on together, one in each lane
+constexpr int64_t CROWD = 256;            // entries of a row, from which on it is worked on alone
+constexpr int64_t CROWD_OF_LOGARITHMS = 48;  // the same where powers are not products
+constexpr int64_t SHORT = 1024;               // classes, up to which a group of rows stays in the first-level cache
 
-// Entries [classes, GROUP] of a group of rows, class by class; where there are fewer rows, the first one fills up.
-template <class T> void transpose(const T* rows, int64_t count, int64_t classes, double* columns) {
-    for (int64_t lane = 0; lane < GROUP; ++lane) {
-        const T* row = rows + (lane < count ? lane : 0) * classes;
-        for (int64_t i = 0; i < classes; ++i) columns[i * GROUP + lane] = row[i];
+// Lists of entries of a group of rows, and as columns: the j-th of each list in the lanes of one vector.
+template <class T> struct Group {
+    explicit Group(int64_t classes) {
+        for (int64_t lane = 0; lane < GROUP; ++lane) lists.emplace_back(classes);
     }
-}
 
-// Solves groups of short rows of the same orders, in the concave region, one row in each lane.
+    int64_t longest() const {
+        int64_t count = 0;
+        for (const List<T>& list : lists) count = std::max(count, list.count);
+        return count;
+    }
+
+    // The lists as columns, filled up with `filler`.
+    void transpose(double filler, std::vector<double>& columns) const {
+        columns.assign(longest() * GROUP, filler);
+        for (int64_t lane = 0; lane < GROUP; ++lane)
+            for (int64_t j = 0; j < lists[lane].count; ++j) columns[j * GROUP + lane] = lists[lane].value[j];
+    }
+
+    std::vector<List<T>> lists;
+};
+
+// Solves groups of rows of the same orders, in the concave region, one row in each lane.
 template <class T> class GroupSolver {
   public:
-    GroupSolver(const Orders& orders, int64_t classes)
-        : classes_(classes), equation_(orders, classes), logits_(new double[classes * GROUP]),
-          base_(new double[classes * GROUP]) {}
+    GroupSolver(const Orders& orders, int64_t classes) : classes_(classes), equation_(orders, classes), group_(classes) {}
 
-    static bool takes(const Orders& orders, int64_t classes) {
-        const Equation<T> equation(orders, classes);
-        return equation.concave && classes <= (equation.shape.integer == ANY ? SHORT : SHORT_POWERS);
-    }
+    bool concave() const { return equation_.concave; }
 
-    const Solution<Doubles>& solve(const T* rows, int64_t count) {
-        transpose(rows, count, classes_, logits_.get());
-        maximum_ = Doubles{} - std::numeric_limits<double>::infinity();
-        Doubles doubt = {};
-        for (int64_t i = 0; i < classes_; ++i) {
-            const Doubles z = logits(i);
-            maximum_ = z > maximum_ ? z : maximum_;
-            doubt = z == z ? doubt : z;
+    // False if the rows have too many candidates to be solved together.
+    bool solve(const T* rows, int64_t count) {
+        const double nothing = -std::numeric_limits<double>::infinity();
+        for (int64_t lane = 0; lane < GROUP; ++lane)
+            maximum_[lane] = maximum(rows + std::min(lane, count - 1) * classes_, classes_, group_.lists[lane]);
+        // a row with a NaN, with nothing but -inf, or with +inf, is undefined
+        maximum_ = absolute(maximum_) < -nothing ? maximum_ : Doubles{} + std::numeric_limits<double>::quiet_NaN();
+        const Orders& orders = equation_.orders;
+        Doubles high = Doubles{} + equation_.high;
+        if (classes_ >= LONG && orders.r >= orders.q) {
+            group_.transpose(nothing, columns_);
+            const auto point = root({orders.q, orders.q, orders.temperature}, high, NEAR);
+            const Doubles bound = point.y + point.step() + NEAR;
+            high = bound < high ? bound : high;
         }
-        // a row with a NaN, or nothing but -inf, or +inf, is undefined
-        maximum_ = doubt == doubt && absolute(maximum_) < std::numeric_limits<double>::infinity()
-                       ? maximum_
-                       : Doubles{} + std::numeric_limits<double>::quiet_NaN();
-        const Doubles low = Doubles{} + equation_.low, high = Doubles{} + equation_.high;
-        const auto at = [&](Doubles y) {
-            scale_ = equation_.orders.delta() * exp(-y);
-            const auto sums = sums_over<ManyRows>(logits_.get(), classes_ * GROUP, maximum_, equation_.unit, scale_,
-                                                  equation_.shape, base_.get());
-            return Point<Doubles>(equation_.orders, y, sums);
-        };
-        const auto point = newton(at, high, low, high + MARGIN, equation_.last_step);
-        return solution_ = Solution<Doubles>(equation_, point, maximum_, scale_);
+        const Doubles reach = exp(high + MARGIN) * orders.temperature / orders.delta();
+        for (int64_t lane = 0; lane < GROUP; ++lane) {
+            List<T>& list = group_.lists[lane];
+            list.count = 0;
+            if (lane < count && maximum_[lane] == maximum_[lane])
+                collect(rows + lane * classes_, classes_, T(maximum_[lane] - reach[lane]), list);
+        }
+        if (group_.longest() > (equation_.shape.integer == ANY ? CROWD_OF_LOGARITHMS : CROWD)) return false;
+        group_.transpose(nothing, columns_);
+        const auto point = root(orders, high, equation_.last_step);
+        solution_ = Solution<Doubles>(equation_, point, maximum_, scale_);
+        for (size_t j = 0; j < columns_.size(); j += GROUP) store(columns_.data() + j, probability(j));
+        return true;
     }
 
-    // p of a class in every row of the group solved last.
-    Doubles probability(int64_t i) const {
-        Doubles u = (logits(i) - maximum_) * equation_.unit * solution_.last_scale;
-        u = u > -1 ? u : Doubles{} - 1;  // 0 times infinity is no number
-        return load<double>(base_.get() + i * GROUP) * (1 + u * solution_.turn) / solution_.total;
-    }
+    // Of the group solved last.
+    const Solution<Doubles>& solution() const { return solution_; }
+    const std::vector<double>& probabilities() const { return columns_; }  // [longest list, GROUP], then 0
+    const List<T>& candidates(int64_t lane) const { return group_.lists[lane]; }
 
   private:
-    Doubles logits(int64_t i) const { return load<double>(logits_.get() + i * GROUP); }
+    Point<Doubles> root(const Orders& orders, Doubles high, double last_step) {
+        base_.resize(columns_.size());
+        const auto at = [&](Doubles y) {
+            scale_ = orders.delta() * exp(-y);
+            const auto sums = sums_over<ManyRows>(columns_.data(), int64_t(columns_.size()), maximum_, equation_.unit, scale_,
+                                                  equation_.shape, base_.data());
+            return Point<Doubles>(orders, y, sums);
+        };
+        return newton(at, high, Doubles{} + equation_.low, high + MARGIN, last_step);
+    }
+
+    Doubles probability(size_t j) const {
+        Doubles u = (load<double>(columns_.data() + j) - maximum_) * equation_.unit * solution_.last_scale;
+        u = u > -1 ? u : Doubles{} - 1;  // 0 times infinity is no number
+        return load<double>(base_.data() + j) * (1 + u * solution_.turn) / solution_.total;
+    }
 
     int64_t classes_;
     Equation<T> equation_;
-    std::unique_ptr<double[]> logits_, base_;
+    Group<T> group_;
+    std::vector<double> columns_, base_;
     Doubles maximum_ = {}, scale_ = {};
     Solution<Doubles> solution_{Doubles{}};
 };
