@@ -80,20 +80,22 @@ template <class S> struct Sums {
     S total, base_u, base_uu, power_u;
 };
 
-// Those of u = scale (z - maximum) unit over `count` values; w^(beta-1) of each is left in `base`, if there is one.
+// Those of u = scale (z - maximum) unit over `count` values, or every `stride`-th vector of them; w^(beta-1) of each is
+// left in `base`, if there is one.
 template <class Layout, class T, class S>
-Sums<S> sums_over(const T* values, int64_t count, S maximum, double unit, S scale, const Shape& shape, double* base) {
+Sums<S> sums_over(const T* values, int64_t count, S maximum, double unit, S scale, const Shape& shape, double* base,
+                  int64_t stride = 1) {
     using V = typename Layout::V;
     using Real = typename Layout::Real;
     return with_exponent(shape.integer, [&](auto exponent) -> Sums<S> {
         const V top = Layout::spread(maximum), factor = Layout::spread(scale);
         const Real power_of_w = Real(shape.beta - 1), inverse = Real(unit);
         V total = {}, base_u = {}, base_uu = {}, power_u = {};
-        for (int64_t j = 0; j < count; j += LANES<Real>) {
+        for (int64_t j = 0; j < count; j += stride * LANES<Real>) {
             V u = (load<Real>(values + j) - top) * inverse * factor;
             const auto inside = u > -1;
             u = inside ? u : V{} - 1;
-            const V own = inside ? power<exponent>(u, shape.integer, power_of_w) : V{};
+            const V own = inside ? power<exponent>(inside ? u : V{}, shape.integer, power_of_w) : V{};
             const V part = own * u, weighted = own + part;
             total += weighted;
             base_u += part;

@@ -68,7 +68,9 @@ void solve_rows(const T* logits, T* probabilities, T* conjugate, int64_t begin, 
         const Solution<double>& solved = solver.solve(logits + row * classes, orders[row]);
         T* p = probabilities + row * classes;
         std::fill_n(p, classes, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
-        for (int64_t i = 0; i < solver.count(); ++i) p[solver.place(i)] = solver.probability(i);
+        const T* found = solver.probabilities();
+        const int32_t* place = solver.places();
+        for (int64_t i = 0, count = solver.count(); i < count; ++i) p[place[i]] = found[i];
         conjugate[row] = T(solved.conjugate);
     }
 }
@@ -107,11 +109,13 @@ template <class T>
 void map_backward_row(List<T>& support, const T* grad, T* grad_logits, T* grad_parameters, const Orders& orders) {
     support.pad(T(0));
     std::unique_ptr<T[]> direction(new T[padded(support.count)]());
-    for (int64_t j = 0; j < support.count; ++j) direction[j] = grad[support.place[j]];
+    const int32_t* place = support.place.get();
+    const int64_t count = support.count;
+    for (int64_t j = 0; j < count; ++j) direction[j] = grad[place[j]];
     ParameterGradients<double> parameters;
     pull_back<OneRow<T>>(support.value.get(), direction.get(), padded(support.count), orders,
                          grad_parameters ? &parameters : nullptr);
-    for (int64_t j = 0; j < support.count; ++j) grad_logits[support.place[j]] = direction[j];
+    for (int64_t j = 0; j < count; ++j) grad_logits[place[j]] = direction[j];
     if (grad_parameters) write(grad_parameters, parameters.q, parameters.r, parameters.temperature);
 }
 
@@ -206,16 +210,13 @@ template <class T> struct ClassLoss {
 template <class T>
 void class_loss_rows(const ClassLoss<T>& asked, int64_t begin, int64_t end, const OrderColumns& orders) {
     RowSolver<T> solver(asked.classes);
-    std::vector<T> p;
     for (int64_t row = begin; row < end; ++row) {
         asked.none(row);
         if (asked.targets[row] == asked.ignored) continue;
         const Solution<double>& solved = solver.solve(asked.logits + row * asked.classes, orders[row]);
         asked.put(row, solved.conjugate, {solved.maximum, 1 / orders[row].temperature, solved.scale, solved.total});
         if (!asked.slopes) continue;
-        p.assign(padded(solver.count()), T(0));
-        for (int64_t i = 0; i < solver.count(); ++i) p[i] = solver.probability(i);
-        const auto by = conjugate_gradients<OneRow<T>>(p.data(), int64_t(p.size()), orders[row]);
+        const auto by = conjugate_gradients<OneRow<T>>(solver.probabilities(), padded(solver.count()), orders[row]);
         write(asked.slopes + 3 * row, by.q, by.r, by.temperature);
     }
 }

@@ -10,8 +10,12 @@ namespace sharmix {
 
 // Of the part of the last step that a first-order correction of p leaves.
 template <class T> constexpr double CORRECTED_TOLERANCE = sizeof(T) == 4 ? 1e-10 : 1e-18;
+constexpr int64_t GROUP = LANES<double>;  // rows worked on together, one in each lane
 constexpr double NEAR = 1e-3;    // the last step in single precision
 constexpr int64_t FEW = 16;      // candidates: up to these, single precision saves nothing
+constexpr int64_t MANY = 1024;   // candidates, from which on a sample of them goes near the root first
+constexpr int64_t SAMPLE = 8;    // one vector in so many
+constexpr double COARSE = 0.1;   // the last step in the sample
 constexpr int64_t LONG = 512;    // classes, from which on a first look at some of them pays
 constexpr double MARGIN = 1e-3;  // the bracket is exact up to rounding, and a root may lie on its end
 
@@ -61,7 +65,9 @@ template <class S> struct Solution {
 // Solves rows of one length, one after another.
 template <class T> class RowSolver {
   public:
-    explicit RowSolver(int64_t classes) : classes_(classes), candidates_(classes), base_(new double[padded(classes)]) {}
+    explicit RowSolver(int64_t classes)
+        : classes_(classes), candidates_(classes), base_(new double[padded(classes)]),
+          probabilities_(new T[padded(classes)]) {}
 
     const Solution<double>& solve(const T* row, const Orders& orders) {
         if (!(orders == equation_.orders)) equation_ = Equation<T>(orders, classes_);
@@ -73,10 +79,16 @@ template <class T> class RowSolver {
 
     // The candidates of the row solved last; all other classes have p = 0.
     int64_t count() const { return candidates_.count; }
-    int64_t place(int64_t i) const { return candidates_.place[i]; }
-    T probability(int64_t i) const {
-        const double u = (double(candidates_.value[i]) - maximum_) * equation_.unit * solution_.last_scale;
-        return T(base_[i] * (1 + u * solution_.turn) / solution_.total);
+    const int32_t* places() const { return candidates_.place.get(); }
+    // Their p, 0 up to the end of the last vector.
+    const T* probabilities() {
+        for (int64_t j = 0; j < padded(count()); j += GROUP) {
+            Doubles u = (load<double>(candidates_.value.get() + j) - maximum_) * equation_.unit * solution_.last_scale;
+            u = u > -1 ? u : Doubles{} - 1;  // 0 times infinity is no number
+            const Doubles weight = load<double>(base_.get() + j) * (1 + u * solution_.turn);
+            store_as<T>(probabilities_.get() + j, weight * (1 / solution_.total));
+        }
+        return probabilities_.get();
     }
 
   private:
@@ -93,7 +105,8 @@ template <class T> class RowSolver {
             return solution(at<double>(orders, global_maximum(point, orders, equation_.low, high + MARGIN)));
         }
         const bool fits_float = sizeof(T) == 4 && temperature > 1e-20 && temperature < 1e20;
-        const double start = fits_float && count() > FEW ? after(root<T>(orders, high, high, NEAR), high) : high;
+        double start = fits_float && count() > MANY ? start_from_sample(high) : high;
+        if (fits_float && count() > FEW) start = after(root<T>(orders, start, high, NEAR), high);
         return solution(root<double>(orders, start, high, equation_.last_step));
     }
 
@@ -102,6 +115,18 @@ template <class T> class RowSolver {
         const Orders without_feedback{equation_.orders.q, equation_.orders.q, equation_.orders.temperature};
         const double high = equation_.high;
         return std::min(high, after(root<T>(without_feedback, high, high, NEAR), high) + NEAR);
+    }
+
+    // Near the root: that of every SAMPLE-th vector of candidates, each of which stands for SAMPLE.
+    double start_from_sample(double high) {
+        const auto at = [&](double y) {
+            const double scale = equation_.orders.delta() * std::exp(-y);
+            auto sums = sums_over<OneRow<T>>(candidates_.value.get(), padded(count()), maximum_, equation_.unit, scale,
+                                             equation_.shape, nullptr, SAMPLE);
+            for (double* part : {&sums.total, &sums.base_u, &sums.base_uu, &sums.power_u}) *part *= SAMPLE;
+            return Point<double>(equation_.orders, y, sums);
+        };
+        return after(newton(at, high, equation_.low, high + MARGIN, COARSE), high);
     }
 
     // The point whose next step is at most `last_step`.
@@ -126,11 +151,11 @@ template <class T> class RowSolver {
     Equation<T> equation_;
     List<T> candidates_;
     std::unique_ptr<double[]> base_;  // w^(beta-1) of each
+    std::unique_ptr<T[]> probabilities_;
     double maximum_ = 0, scale_ = 0;
     Solution<double> solution_{0.0};
 };
 
-constexpr int64_t GROUP = LANES<double>;  // rows worked on together, one in each lane
 constexpr int64_t CROWD = 256;            // entries of a row, from which on it is worked on alone
 constexpr int64_t CROWD_OF_LOGARITHMS = 48;  // the same where powers are not products
 constexpr int64_t SHORT = 1024;               // classes, up to which a group of rows stays in the first-level cache
