@@ -7,6 +7,8 @@ import torch
 
 import sharmix
 
+pytestmark = pytest.mark.usefixtures("each_backend")
+
 PARAMETERS = {
     "entmax": {"alpha": 1.5},
     "entmax_learned": {"alpha": 1.5},

@@ -11,6 +11,8 @@ from torch.autograd import gradcheck, gradgradcheck
 import sharmix
 from tests import reference
 
+pytestmark = pytest.mark.usefixtures("each_backend")
+
 Z = [0.6, 0.1, -0.3, -1.9]
 WEIGHTS = [1.0, -2.0, 0.5, 3.0]
 STEP = mpf(10) ** -15

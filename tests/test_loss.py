@@ -8,6 +8,8 @@ from hypothesis import given
 import sharmix
 from tests import reference
 
+pytestmark = pytest.mark.usefixtures("each_backend")
+
 ORDERS = [
     (1, 1),
     (1, 1.5),

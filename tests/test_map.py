@@ -12,6 +12,8 @@ from hypothesis import assume, given
 import sharmix
 from tests import accuracy, reference
 
+pytestmark = pytest.mark.usefixtures("each_backend")
+
 ORDERS = [
     (1.0, 1.0),
     (1.0, 1.5),

@@ -1,0 +1,141 @@
+"""Which code answers, and that it makes no difference but in time."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+import torch
+
+import sharmix
+
+ROOT = Path(__file__).parents[1]
+CAPABILITIES = ["avx2", "default"] if torch.backends.cpu.get_cpu_capability() == "AVX512" else ["default"]
+
+
+def logits(rows=7, classes=50, dtype=torch.float32):
+    return 2 * torch.randn(rows, classes, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
+
+
+def test_plain_torch_for_a_while():
+    before = sharmix.backend()
+    with sharmix.plain_torch():
+        assert sharmix.backend() == "torch"
+        with sharmix.plain_torch():
+            pass
+        assert sharmix.backend() == "torch"
+    assert sharmix.backend() == before
+
+
+def test_every_device_has_its_code():
+    assert sharmix.backend("cuda") in ("triton", "torch")
+    assert sharmix.backend(torch.device("meta")) == "torch"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("classes", [1, 3, 17, 100, 600, 1500, 5000])
+@pytest.mark.parametrize("scale", [0.0, 0.02, 1.0])
+@pytest.mark.parametrize(("q", "r"), [(1.25, 1.5), (1.3, 1.4), (2.0, 1.5), (1.75, 1.25), (1.0, 1.5), (1.1, 1.9)])
+def test_map_and_loss_are_those_of_plain_torch(dtype, classes, scale, q, r):
+    z = (scale * logits(11, classes, dtype)).requires_grad_()
+    y = torch.arange(11) % classes
+    orders = [torch.tensor(value, requires_grad=True) for value in (q, r)]
+
+    def computed():
+        p, loss = sharmix.sharmix(z, *orders), sharmix.fenchel_young_loss(z, y, *orders, reduction="none")
+        weights = logits(11, classes, dtype).flip(0)
+        return [
+            p,
+            loss,
+            *torch.autograd.grad((p * weights).sum(), [z, *orders]),
+            *torch.autograd.grad(loss.sum(), [z, *orders]),
+        ]
+
+    found = computed()
+    with sharmix.plain_torch():
+        expected = computed()
+    digits = {"rtol": 1e-3, "atol": 3e-5} if dtype == torch.float32 else {"rtol": 1e-6, "atol": 1e-9}
+    torch.testing.assert_close(found[:2], expected[:2], rtol=digits["rtol"] / 100, atol=digits["atol"] / 100)
+    torch.testing.assert_close(found[2:], expected[2:], **digits)
+
+
+def test_orders_of_their_own_for_each_row():
+    z, q = logits(40, 30), torch.linspace(1.01, 1.99, 40).unsqueeze(-1)
+    p = sharmix.sharmix(z, q, 1.5)
+    for row in range(40):
+        torch.testing.assert_close(p[row], sharmix.sharmix(z[row], q[row].item(), 1.5), rtol=1e-5, atol=1e-7)
+
+
+def test_rows_do_not_depend_on_their_neighbours_or_on_threads():
+    z = logits(300, 200)
+    z[5, 3], z[6], z[7, 1] = torch.nan, -torch.inf, torch.inf
+    one = sharmix.sharmix(z)
+    assert one[5:8].isnan().all()
+    assert not one[:5].isnan().any()
+    torch.set_num_threads(2)
+    try:
+        two = sharmix.sharmix(z)
+    finally:
+        torch.set_num_threads(1)
+    torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8, equal_nan=True)
+
+
+def test_strided_logits_and_an_empty_batch():
+    z = logits(40, 40)
+    torch.testing.assert_close(sharmix.sharmix(z.T), sharmix.sharmix(z.T.contiguous()))
+    torch.testing.assert_close(sharmix.sharmix(z, dim=0), sharmix.sharmix(z.T).T)
+    assert sharmix.sharmix(z[:0]).shape == (0, 40)
+    assert sharmix.fenchel_young_loss(z[:0], torch.zeros(0, dtype=torch.long)) == 0
+
+
+@pytest.mark.skipif(sharmix.backend() == "torch", reason="no compiler built the kernel here")
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_the_builds_for_older_processors_keep_the_contract(capability):
+    tests = ["tests/test_contract.py", "tests/test_map.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", "c++", *tests],
+        cwd=ROOT, env=os.environ | {"ATEN_CPU_CAPABILITY": capability}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_an_installation_without_a_compiler(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "installed"
+    source.mkdir()
+    for name in ("pyproject.toml", "setup.py", "README.md"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(ROOT / "sharmix", source / "sharmix", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    for folder in ("experiments", "reporting"):
+        (source / folder).mkdir()
+    hidden = {"PATH": str(tmp_path), "CC": "no-compiler", "CXX": "no-compiler"}
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index",
+         "--target", str(target), str(source)],
+        env=os.environ | hidden, check=True, capture_output=True,
+    )  # fmt: skip
+    assert not list((target / "sharmix").glob("*.so"))
+    script = """
+import json, warnings
+import torch, sharmix
+z = 2 * torch.randn(7, 50, generator=torch.Generator().manual_seed(0), dtype=torch.float64).float()
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    p = sharmix.sharmix(z)
+    sharmix.sharmix(z)
+print(json.dumps([sharmix.__file__, sharmix.backend(), [str(w.message) for w in told], p.tolist()]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", script],  # without site, whose editable installation would find this checkout
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": os.pathsep.join([str(target), sysconfig.get_path("purelib")])},
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    file, backend, told, p = json.loads(done.stdout)
+    assert file.startswith(str(target))
+    assert backend == "torch"
+    assert len(told) == 1
+    assert "without a C++ compiler" in told[0]
+    torch.testing.assert_close(torch.tensor(p), sharmix.sharmix(logits()), rtol=1e-6, atol=1e-7)

@@ -1,0 +1,118 @@
+"""The output layer fused with its loss is the loss of the layer's logits, value and gradients."""
+
+import pytest
+import torch
+from torch.nn.functional import linear
+
+import sharmix
+from sharmix import linear_loss
+
+pytestmark = pytest.mark.usefixtures("each_backend")
+CLASSES, FEATURES = 60, 8
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(linear_loss, "_CHUNK_BYTES", 7 * CLASSES * 8)  # 7 rows of float64
+
+
+def layer(scale, tokens=30, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(tokens, FEATURES, generator=generator, dtype=dtype)
+    weight = scale * torch.randn(CLASSES, FEATURES, generator=generator, dtype=dtype)
+    bias = torch.randn(CLASSES, generator=generator, dtype=dtype) * scale
+    targets = torch.randint(CLASSES, (tokens,), generator=generator)
+    targets[3] = -100
+    return [hidden.requires_grad_(), weight.requires_grad_(), bias.requires_grad_()], targets
+
+
+def both(tensors, targets, reduction, *orders):
+    fused = sharmix.linear_fenchel_young_loss(*tensors, targets, *orders, reduction=reduction)
+    whole = sharmix.fenchel_young_loss(linear(*tensors), targets, *orders, reduction=reduction)
+    return fused, whole
+
+
+@pytest.mark.parametrize("scale", [2.0, 0.01])  # few classes in the support, or all
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize(("q", "r"), [(1.25, 1.5), (1.3, 1.6), (2.0, 2.0), (1.75, 1.25), (2.5, 2.5), (1.0, 1.0)])
+def test_value_and_gradients_are_those_of_the_whole_logits(scale, reduction, q, r):
+    tensors, targets = layer(scale)
+    orders = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (q, r)]
+    fused, whole = both(tensors, targets, reduction, *orders)
+    torch.testing.assert_close(fused.double(), whole, rtol=1e-6, atol=1e-9)
+    mine = torch.autograd.grad(3 * fused, [*tensors, *orders])
+    theirs = torch.autograd.grad(3 * whole, [*tensors, *orders])
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
+
+
+def test_more_dimensions_no_bias_and_no_gradient():
+    (hidden, weight, _), targets = layer(2.0)
+    hidden, targets = hidden.reshape(5, 6, FEATURES), targets.reshape(5, 6)
+    fused, whole = both((hidden, weight, None), targets, "mean")
+    torch.testing.assert_close(fused.double(), whole, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(*[torch.autograd.grad(loss, hidden)[0] for loss in (fused, whole)])
+    with torch.no_grad():
+        assert not sharmix.linear_fenchel_young_loss(hidden, weight, None, targets).requires_grad
+
+
+def test_half_precision_is_summed_in_single():
+    tensors, targets = layer(1.0)
+    halves = [tensor.detach().bfloat16().requires_grad_() for tensor in tensors]
+    fused, whole = both(halves, targets, "mean")
+    assert fused.dtype == torch.float32
+    torch.testing.assert_close(fused, whole)
+    mine, theirs = (torch.autograd.grad(loss, halves) for loss in both(halves, targets, "mean"))
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0.05, atol=1e-3)
+
+
+def test_all_rows_ignored():
+    tensors, targets = layer(1.0)
+    fused = sharmix.linear_fenchel_young_loss(*tensors, torch.full_like(targets, -100))
+    assert fused == 0
+    assert all((gradient == 0).all() for gradient in torch.autograd.grad(fused, tensors))
+
+
+def test_a_compiler_and_function_transforms_get_the_same_loss():
+    tensors, targets = layer(2.0)
+    whole = both(tensors, targets, "mean")[1]
+
+    def loss(hidden):
+        return sharmix.linear_fenchel_young_loss(hidden, *tensors[1:], targets)
+
+    torch.testing.assert_close(torch.func.grad(loss)(tensors[0]), torch.autograd.grad(whole, tensors[0])[0])
+    torch.testing.assert_close(torch.compile(loss, fullgraph=True, backend="eager")(tensors[0]), whole)
+
+
+def test_the_backward_pass_is_not_differentiated_again():
+    tensors, targets = layer(2.0)
+    loss = sharmix.linear_fenchel_young_loss(*tensors, targets).square()
+    (gradient,) = torch.autograd.grad(loss, tensors[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"reduction": "none"}, ValueError, "'mean' or 'sum'"),
+        ({"reduction": "average"}, ValueError, "'none', 'mean' or 'sum'"),
+        ({"weight": torch.zeros(CLASSES, FEATURES + 1)}, ValueError, r"weight of shape \(60, 9\)"),
+        ({"weight": torch.zeros(0, FEATURES), "bias": None}, ValueError, "at least 1 class"),
+        ({"bias": torch.zeros(CLASSES + 1)}, ValueError, r"bias of shape \(61,\)"),
+        ({"targets": torch.zeros(29, dtype=torch.long)}, ValueError, r"class indices of shape \(29,\)"),
+        ({"targets": torch.zeros(30)}, TypeError, "integer type"),
+        ({"targets": torch.full((30,), CLASSES)}, ValueError, "label 60 is out of range"),
+        ({"hidden": torch.zeros(30, FEATURES, dtype=torch.long)}, TypeError, "hidden must be a floating-point"),
+        ({"q": 0.5}, ValueError, "q=0.5"),
+        ({"q": torch.ones(30, 1)}, ValueError, "q of shape"),
+        ({"q": 1.75, "r": 1.25, "nonconcave": "error"}, ValueError, "concave region"),
+    ],
+)
+def test_what_is_not_allowed(change, error, message):
+    (hidden, weight, bias), targets = layer(1.0, dtype=torch.float32)
+    with pytest.raises(error, match=message):
+        sharmix.linear_fenchel_young_loss(
+            **{"hidden": hidden, "weight": weight, "bias": bias, "targets": targets} | change
+        )

@@ -1,0 +1,62 @@
+"""The CUDA kernels on the CPU, by the interpreter: `TRITON_INTERPRET=1 python -m pytest tests/triton_interpreted.py`.
+
+Triton decides at its import, so `test_triton.py` runs this file in a process of its own.
+"""
+
+import pytest
+import torch
+
+import sharmix
+from sharmix import _backend, _class_loss, _operators, _triton
+
+ORDERS = [(1.25, 1.5), (1.3, 1.4), (2.0, 2.0), (1.0, 1.7), (1.1, 1.9)]
+pytestmark = pytest.mark.filterwarnings("ignore")  # the interpreter's own, on NaN and on NumPy's scalars
+
+
+def answer_with(monkeypatch, name):
+    for module in (_backend, _operators, _class_loss):
+        monkeypatch.setattr(module, "backend", lambda device="cpu": name)
+
+
+@pytest.fixture(autouse=True)
+def triton_answers(monkeypatch):
+    answer_with(monkeypatch, "triton")
+    monkeypatch.setattr(_backend, "_tell", lambda device: None)
+
+
+def computed(z, y, q, r):
+    orders = [torch.tensor(value, requires_grad=True) for value in (q, r)]
+    z = z.detach().requires_grad_()
+    p, loss = sharmix.sharmix(z, *orders), sharmix.fenchel_young_loss(z, y, *orders)
+    weights = torch.linspace(-1, 1, z.numel()).reshape(z.shape).to(z.dtype)
+    of_map, of_loss = (torch.autograd.grad(total, [z, *orders]) for total in ((p * weights).sum(), loss))
+    return [tensor.float() for tensor in (p, loss, *of_map, *of_loss)]
+
+
+@pytest.mark.parametrize("block", [32768, 64])  # a row in one block, or in several
+@pytest.mark.parametrize("classes", [1, 5, 100])
+@pytest.mark.parametrize(("q", "r"), ORDERS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_map_and_loss_are_those_of_plain_torch(monkeypatch, block, classes, q, r, dtype):
+    z = (2 * torch.randn(3, classes, generator=torch.Generator().manual_seed(0))).to(dtype)
+    y = torch.tensor([0, -100, classes - 1])
+    monkeypatch.setattr(_triton, "_LARGEST_BLOCK", block)
+    found = computed(z, y, q, r)
+    answer_with(monkeypatch, "torch")
+    expected = computed(z.float(), y, q, r)
+    digits = {"rtol": 1e-4, "atol": 2e-6} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
+    torch.testing.assert_close(found, expected, **digits)
+
+
+def test_rows_that_are_undefined_spread_to_no_other():
+    z = torch.tensor(
+        [[1.0, 2.0, 3.0], [1.0, torch.nan, 0.0], [-torch.inf] * 3, [-torch.inf, 1.0, 0.5], [torch.inf, 0, 0]]
+    )
+    p = sharmix.sharmix(z)
+    assert p[[1, 2, 4]].isnan().all()
+    assert p[3, 0] == 0
+    torch.testing.assert_close(p[[0, 3]].sum(-1), torch.ones(2))
+    loss = sharmix.fenchel_young_loss(z, torch.tensor([2, 0, 0, 0, -100]), reduction="none")
+    assert loss[3] == torch.inf
+    assert loss[4] == 0
+    assert loss[1:3].isnan().all()
