@@ -11,7 +11,7 @@ FROM := $(if $(DATA),paths.data=$(DATA))
 GRID := activation.q=1.25,1.5,1.75 activation.r=1.25,1.5,1.75
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test airline cifar100 cifar100_lt cifar100_augmented speed bench tables figures accuracy lint format clean
+.PHONY: help setup demo test airline cifar100 cifar100_lt cifar100_augmented speed bench overhead tables figures accuracy lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_ ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -59,6 +59,9 @@ speed: setup  ## a training step beside a bare PyTorch loop, and the image loade
 
 bench: setup  ## time of every map and loss beside softmax, cross-entropy and the entmax package; QUICK=1 for two minutes
 	$(BIN)/python -m benchmarks.maps $(if $(QUICK),--quick --folder outputs/benchmarks)
+
+overhead: setup  ## Table 6: time and memory of a training step under each activation
+	$(BIN)/python -m benchmarks.overhead
 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package
 	$(BIN)/python -m tests.accuracy

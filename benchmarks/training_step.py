@@ -6,7 +6,7 @@ python -m benchmarks.training_step
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from lightning.fabric import Fabric
@@ -26,18 +26,16 @@ from experiments.unreadable import Unreadable
 
 GOALS = {"cifar100": 1.10, "airline": 1.5}
 STEPS = {"cifar100": 12, "airline": 400}  # in a block; the two loops take turns, block by block
+SHAPES = {"cifar100": ((3, 32, 32), 100, None), "airline": ((20,), 3, 4498)}  # inputs, classes, vocabulary
 
 
-def synthetic_data(experiment: str, examples: int) -> ClassificationData:
-    """Random inputs of an experiment's shapes, on both sides."""
+def synthetic_data(examples: int, shape: Sequence[int], classes: int, vocabulary: int | None) -> ClassificationData:
+    """Random tokens of a vocabulary, or where there is none images of a shape, on both sides."""
     generator = torch.Generator().manual_seed(0)
-    if experiment == "airline":
-        classes, facts = 3, {"vocabulary_size": 4498}
-        inputs = torch.randint(1, 4498, (examples, 20), generator=generator)
-    else:
-        classes, facts = 100, {}
-        inputs = torch.randint(256, (examples, 3, 32, 32), dtype=torch.uint8, generator=generator)
+    dtype = torch.uint8 if vocabulary is None else torch.int64
+    inputs = torch.randint(1, vocabulary or 256, (examples, *shape), dtype=dtype, generator=generator)
     side = InMemory(inputs, torch.randint(classes, (examples,), generator=generator))
+    facts = {} if vocabulary is None else {"vocabulary_size": vocabulary}
     return ClassificationData(side, side, tuple(map(str, range(classes))), "synthetic", facts)
 
 
@@ -85,7 +83,7 @@ def measure(experiment: str, rounds: int) -> tuple[list[float], list[float]]:
     """Seconds a step of the bare loop and of ours, one pair a round."""
     settings = settings_of(experiment, "progress=false", f"trainer.steps_per_epoch={STEPS[experiment]}")
     steps = settings.trainer.steps_per_epoch
-    data = synthetic_data(experiment, steps * settings.trainer.batch_size)
+    data = synthetic_data(steps * settings.trainer.batch_size, *SHAPES[experiment])
     blocks = bare_loop(settings, data), our_loop(settings, data, launched_fabric(settings.trainer))
     for block in blocks:
         block()  # the first block allocates

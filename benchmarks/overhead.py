@@ -1,0 +1,134 @@
+"""Table 6: time and memory of a training step under each activation, beside the same step under softmax.
+
+python -m benchmarks.overhead
+"""
+
+import argparse
+import multiprocessing
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.progress import Progress
+
+from benchmarks.maps import provenance, write_csv
+from benchmarks.settings import settings_of
+from benchmarks.training_step import our_loop, seconds_per_step, synthetic_data
+from experiments.devices import launched_fabric
+from experiments.files import write_atomically
+from experiments.memory import keep_freed_memory
+from experiments.provenance import forget_peak_memory, peak_memory_mib
+
+SETTINGS = Path(__file__).with_suffix(".yaml")
+PUBLISHED = Path("results/published/sharmix.yaml")
+
+
+def block(experiment: str, size: dict[str, Any], activation: str) -> Callable[[], None]:
+    """A block of training steps, as a run takes them."""
+    overrides = (f"activation={activation}", "progress=false", f"trainer.steps_per_epoch={size['steps']}")
+    settings = settings_of(experiment, *overrides, *size["overrides"])
+    examples = size["steps"] * settings.trainer.batch_size
+    data = synthetic_data(examples, size["inputs"], size["classes"], size.get("vocabulary"))
+    return our_loop(settings, data, launched_fabric(settings.trainer))
+
+
+def times_in_turn(experiment: str, size: dict[str, Any], activations: list[str]) -> dict[str, list[float]]:
+    """Seconds a step under each activation, one block each a round."""
+    keep_freed_memory()
+    blocks = {activation: block(experiment, size, activation) for activation in activations}
+    for run in blocks.values():
+        run()  # the first block allocates
+    times: dict[str, list[float]] = {activation: [] for activation in activations}
+    for _ in range(size["rounds"]):
+        for activation, run in blocks.items():
+            times[activation].append(seconds_per_step(run, size["steps"]))
+    return times
+
+
+def memory(experiment: str, size: dict[str, Any], activation: str) -> float:
+    """The peak of two blocks in this process, in MiB."""
+    run = block(experiment, size, activation)
+    forget_peak_memory()
+    run()
+    run()
+    return peak_memory_mib()
+
+
+def measure(experiment: str, size: dict[str, Any], names: dict[str, str], progress: Progress) -> list[dict[str, Any]]:
+    """A row for each activation."""
+    times = times_in_turn(experiment, size, list(names))
+    peaks = {}
+    for activation in progress.track(names, description=size["title"]):
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            peaks[activation] = pool.apply(memory, (experiment, size, activation))
+    rows = []
+    for activation, seconds in times.items():
+        ratios = sorted(own / other for own, other in zip(seconds, times["softmax"], strict=True))
+        rows.append(
+            {
+                "experiment": experiment,
+                "title": size["title"],
+                "activation": activation,
+                "milliseconds": 1e3 * statistics.median(seconds),
+                "relative_time": statistics.median(ratios),
+                "lowest": ratios[0],
+                "highest": ratios[-1],
+                "goal": size["goal"],
+                "memory_mib": peaks[activation],
+                "relative_memory": peaks[activation] / peaks["softmax"],
+            }
+        )
+    return rows
+
+
+def table(data: pd.DataFrame, settings: dict[str, Any]) -> str:
+    """Ours beside the paper's, which are for no experiment in particular."""
+    published = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))[settings["published"]]
+    shown = pd.DataFrame(
+        {
+            "experiment": data["title"],
+            "activation": data["activation"],
+            "ms a step": data["milliseconds"].map("{:.2f}".format),
+            "relative time": [
+                f"{row.relative_time:.3f} ({row.lowest:.3f}–{row.highest:.3f})" for row in data.itertuples()
+            ],
+            "goal": data["goal"].map("≤ {:.2f}".format),
+            "published": [f"{published[settings['activations'][name]][0]:.2f}" for name in data["activation"]],
+            "relative memory": data["relative_memory"].map("{:.3f}".format),
+            "published memory": [f"{published[settings['activations'][name]][1]:.2f}" for name in data["activation"]],
+        }
+    )
+    first = data.iloc[0]
+    dirty = ", with uncommitted changes" if first["dirty"] else ""
+    return (
+        "# Table 6. A training step under each activation, relative to softmax\n\n"
+        "Medians of blocks in turn (lowest–highest), random inputs of each experiment's shapes; memory is the peak of "
+        f"a fresh process. {first['processor']}, {first['cores']} cores, {first['vectors']}, backend {first['backend']}; "
+        f"torch {first['torch']}; commit {str(first['commit'])[:12]}{dirty}. Repeat: `make overhead`.\n\n"
+        f"{shown.to_markdown(index=False)}\n"
+    )
+
+
+def main() -> None:
+    """Command line: measure, and write the CSV and the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
+    options = parser.parse_args()
+    settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
+    source, rows = provenance("cpu"), []
+    with Progress(console=Console(stderr=True)) as progress:
+        for experiment, size in settings["experiments"].items():
+            rows += [{**row, **source} for row in measure(experiment, size, settings["activations"], progress)]
+    write_csv(rows, options.folder / "table6.csv")
+    text = table(pd.DataFrame(rows), settings)
+    write_atomically(options.folder / "table6.md", text)
+    Console().print(Markdown(text))
+
+
+if __name__ == "__main__":
+    main()
