@@ -19,7 +19,7 @@ help:  ## list what can be made
 
 setup: $(VENV)/installed  ## a virtual environment with the pinned packages
 
-$(VENV)/installed: pyproject.toml constraints.txt
+$(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard sharmix/csrc/*)
 	$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info < (3, 14); sys.exit(0 if ok else "Python 3.11 to 3.13 is needed, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[experiments,development]'
@@ -76,4 +76,4 @@ format: setup  ## let ruff mend what it can
 	$(BIN)/ruff format .
 
 clean:  ## remove the virtual environment and what tools cached; outputs stay
-	rm -rf $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build *.egg-info sharmix/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -23,6 +23,7 @@ from benchmarks.contenders import BASELINES, Contender, contenders, inputs, step
 from benchmarks.linear_layer import measure_linear
 from benchmarks.maps_report import report
 from experiments.files import write_atomically
+from experiments.memory import keep_freed_memory
 from experiments.provenance import code, environment
 
 SETTINGS = Path(__file__).with_suffix(".yaml")
@@ -79,16 +80,15 @@ def measure(case: Case, settings: dict[str, Any], device: str, quick: bool) -> I
 
 
 def time_in_turn(timers: dict[Any, Timer], pace: dict[str, Any]) -> dict[Any, list[float]]:
-    """Seconds of what each timer runs, one measurement a round; slow ones sit out the last rounds."""
-    guess = {key: timer.timeit(1).mean for key, timer in timers.items()}  # the first run allocates
-    for key, timer in timers.items():
-        if guess[key] < pace["slow_seconds"]:
-            guess[key] = timer.timeit(1).mean
-    times: dict[Any, list[float]] = {key: [] for key in timers}
-    for turn in range(pace["rounds"]):
-        for key, timer in timers.items():
-            if guess[key] < pace["slow_seconds"] or turn < pace["slow_rounds"]:
-                times[key].append(timer.timeit(max(1, round(pace["block_seconds"] / guess[key]))).mean)
+    """Seconds of what each timer runs, one measurement a round; slow ones are measured once."""
+    guess = {key: timer.timeit(1).mean for key, timer in timers.items()}
+    fast = [key for key in timers if guess[key] < pace["slow_seconds"]]
+    for key in fast:
+        guess[key] = timers[key].timeit(1).mean  # the first run allocated
+    times: dict[Any, list[float]] = {key: [] if key in fast else [guess[key]] for key in timers}
+    for _ in range(pace["rounds"]):
+        for key in fast:
+            times[key].append(timers[key].timeit(max(1, round(pace["block_seconds"] / guess[key]))).mean)
     return times
 
 
@@ -154,6 +154,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
     options = parser.parse_args()
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
+    keep_freed_memory()  # as a training run does; the system's zeroing of new pages would be most of a large case
     source, rows = provenance(options.device), []
     with Progress(console=Console(stderr=True)) as progress:
         for case in progress.track(cases(settings, options.device, options.quick), description="maps and losses"):

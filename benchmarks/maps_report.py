@@ -34,7 +34,8 @@ def _heading(data: pd.DataFrame) -> str:
     dirty = ", with uncommitted changes" if first["dirty"] else ""
     return (
         f"# Time of forward and backward, relative to softmax and to cross-entropy\n\n"
-        f"Medians of rounds in which every contender takes its turn (lowest–highest). {first['processor']}, "
+        f"Medians of rounds in which every contender takes its turn (lowest–highest); freed memory is kept, as in a "
+        f"training run. {first['processor']}, "
         f"{first['cores']} cores, {first['vectors']}; device {first['device']}, backend {first['backend']}; torch "
         f"{first['torch']}, entmax {first['entmax']}; commit {str(first['commit'])[:12]}{dirty}. Repeat: `make bench`."
     )
