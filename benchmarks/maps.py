@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.progress import Progress
 from torch.utils.benchmark import Timer
 
-import sharmix
 from benchmarks.contenders import BASELINES, Contender, contenders, inputs, step
 from benchmarks.linear_layer import measure_linear
 from benchmarks.maps_report import report
@@ -121,8 +120,8 @@ def provenance(device: str) -> dict[str, Any]:
     found, source = environment(torch.device(device)), code()
     return {
         "device": device,
-        "backend": sharmix.backend(device),
-        "vectors": torch.backends.cpu.get_cpu_capability(),
+        "backend": found["backend"]["code"],
+        "vectors": found["backend"]["vectors"],
         "processor": found["hardware"]["processor"],
         "cores": found["hardware"]["cores"],
         "accelerator": found["hardware"]["accelerator"],

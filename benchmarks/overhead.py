@@ -109,7 +109,8 @@ def table(data: pd.DataFrame, settings: dict[str, Any]) -> str:
         "# Table 6. A training step under each activation, relative to softmax\n\n"
         "Medians of blocks in turn (lowest–highest), random inputs of each experiment's shapes; memory is the peak of "
         f"a fresh process. {first['processor']}, {first['cores']} cores, {first['vectors']}; backend "
-        f"{first['backend']}; torch {first['torch']}; commit {str(first['commit'])[:12]}{dirty}. Repeat: `make overhead`.\n\n"
+        f"{first['backend']}; torch {first['torch']}; commit {str(first['commit'])[:12]}{dirty}. "
+        "Repeat: `make overhead`.\n\n"
         f"{shown.to_markdown(index=False)}\n"
     )
 

@@ -15,6 +15,7 @@ RECORD_SCHEMA = 1  # the shape of a run's record; raised when readers must tell 
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("run.py", "conf", "experiments", "sharmix")
+KINDS = ("py", "yaml", "h", "cpp")
 
 
 def run_id(config: DictConfig) -> str:
@@ -35,7 +36,7 @@ def code_digest(root: Path = ROOT) -> str:
     digest = hashlib.sha256()
     for source in SOURCES:
         top = root / source
-        files = [top] if top.is_file() else sorted([*top.rglob("*.py"), *top.rglob("*.yaml")])
+        files = [top] if top.is_file() else sorted(file for kind in KINDS for file in top.rglob(f"*.{kind}"))
         for file in files:
             digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()

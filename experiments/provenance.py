@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import torch
 
+import sharmix
 from experiments.identity import ROOT, SOURCES, code_digest
 
 _PACKAGES = (
@@ -39,9 +40,10 @@ def code() -> dict[str, Any]:
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """The Python and package versions, and the machine with the device that is trained on."""
+    """The Python and package versions, what answers for `sharmix`, and the machine with the device trained on."""
     return {
         "python": platform.python_version(),
+        "backend": {"code": sharmix.backend(device), "vectors": torch.backends.cpu.get_cpu_capability()},
         "packages": {name: found for name in _PACKAGES if (found := _version(name)) is not None},
         "hardware": {
             "processor": _processor(),

@@ -211,7 +211,7 @@ class _SharmaMittalWithForwardMode(_SharmaMittal):
             if tangent is not None:
                 tangent = tangent.to(at.p.dtype)
                 p, conjugate = p + wrt() * tangent, conjugate + conjugate_wrt() * tangent
-        return p, conjugate.squeeze(-1)
+        return p.to(ctx.saved_tensors[0].dtype), conjugate.squeeze(-1)
 
 
 class _SharmaMittalTransformed(_SharmaMittalWithForwardMode):

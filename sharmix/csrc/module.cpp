@@ -47,11 +47,16 @@ class Arguments {
 // body(T()) for numbers of 4 or 8 bytes, outside the interpreter's lock; -1, where a function found no bad row.
 template <class Body> PyObject* run(Arguments& arguments, int64_t bytes, Body body) {
     if (!arguments.complete()) return nullptr;
+    bool enough_memory = true;
     Py_BEGIN_ALLOW_THREADS;
-    if (bytes == 4) body(float());
-    else body(double());
+    try {
+        if (bytes == 4) body(float());
+        else body(double());
+    } catch (const std::bad_alloc&) {
+        enough_memory = false;
+    }
     Py_END_ALLOW_THREADS;
-    return PyLong_FromLong(-1);
+    return enough_memory ? PyLong_FromLong(-1) : PyErr_NoMemory();
 }
 
 PyObject* use_threads(PyObject*, PyObject* parallel_for) {

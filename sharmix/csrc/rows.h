@@ -1,6 +1,8 @@
 // What is computed of each row of a matrix, row after row, on torch's threads.
 #pragma once
 
+#include <new>
+
 #include "gradients.h"
 
 namespace sharmix {
@@ -26,7 +28,8 @@ constexpr int64_t GRAIN = 16384;  // entries that are worth a thread
 
 template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
     const auto call = [](int64_t begin, int64_t end, void* context) { (*static_cast<Body*>(context))(begin, end); };
-    torch_parallel_for(0, rows, std::max<int64_t>(1, GRAIN / classes), call, &body);
+    const bool failed = torch_parallel_for(0, rows, std::max<int64_t>(1, GRAIN / classes), call, &body);
+    if (failed) throw std::bad_alloc();  // nothing else can fail in a body
 }
 
 template <class T> constexpr T UNDEFINED = std::numeric_limits<T>::quiet_NaN();
