@@ -74,6 +74,8 @@ def _per_row(values: Tensor, dim: int, name: str, parameter: Parameter) -> Tenso
         raise TypeError(f"{name} must be a number or a floating-point tensor, got {parameter.dtype}")
     if parameter.dim() == 0:
         return parameter
+    if parameter.device != values.device:
+        raise ValueError(f"{name} is on {parameter.device}, but what it goes with on {values.device}; move one of them")
     rows = list(values.shape)
     rows[dim] = 1
     try:

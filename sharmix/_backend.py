@@ -90,8 +90,9 @@ def _tell(device: torch.device) -> None:
     if device.type == "cpu" and not _plain_torch and not _told:
         _told = True
         warnings.warn(
-            "sharmix was installed without a C++ compiler: plain torch answers on the CPU, with the same results, "
-            "several times slower. Install it again where there is one (gcc or clang, and Python's headers).",
+            "sharmix has no compiled kernel that loads here, as when it is installed without a C++ compiler: plain "
+            "torch answers on the CPU, with the same results, several times slower. Install it again where there is "
+            "a compiler (gcc or clang) and Python's headers.",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -19,9 +19,9 @@ def _load() -> ModuleType | None:
     for name in (*_BUILDS.get(torch.backends.cpu.get_cpu_capability(), ()), "baseline"):
         try:
             kernel = importlib.import_module(f"sharmix._kernel_{name}")
-        except ImportError:
+            parallel_for = ctypes.CDLL(torch._C.__file__).torch_parallel_for
+        except (ImportError, OSError, AttributeError):
             continue
-        parallel_for = ctypes.CDLL(torch._C.__file__).torch_parallel_for
         kernel.use_threads(ctypes.cast(parallel_for, ctypes.c_void_p).value)
         return kernel
     return None
@@ -52,7 +52,7 @@ def solve(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
 
 def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_parameters: bool) -> tuple[Tensor, Tensor]:
     """See `_backend.Code`."""
-    probabilities, grad = probabilities.contiguous(), grad.contiguous()
+    probabilities, grad = probabilities.contiguous(), _materialised(grad)
     grad_logits = torch.empty_like(probabilities)
     shape = (*probabilities.shape[:-1], 3 if wants_parameters else 0)
     grad_parameters = torch.empty(shape, dtype=probabilities.dtype)
@@ -71,7 +71,7 @@ def class_loss(
     logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, wants_slopes: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See `_backend.Code`."""
-    logits, targets = logits.contiguous(), targets.long().contiguous()
+    logits, targets = logits.contiguous(), targets.contiguous()
     loss = torch.empty(targets.shape, dtype=logits.dtype)
     states = torch.empty((*targets.shape, 4), dtype=torch.float64)
     slopes = torch.empty((*targets.shape, 3 if wants_slopes else 0), dtype=logits.dtype)
@@ -94,7 +94,7 @@ def class_loss_backward(
     logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: Orders, ignore_index: int
 ) -> Tensor:
     """See `_backend.Code`."""
-    logits, targets, grad = logits.contiguous(), targets.long().contiguous(), grad.contiguous()
+    logits, targets, grad = logits.contiguous(), targets.contiguous(), _materialised(grad)
     grad_logits = torch.empty_like(logits)
     _kernel.class_loss_backward(
         *_matrix(logits),
@@ -108,6 +108,11 @@ def class_loss_backward(
         grad_logits.data_ptr(),
     )
     return grad_logits
+
+
+def _materialised(grad: Tensor) -> Tensor:
+    """In memory as it reads: autograd hands over gradients that are zero, or negated, by a flag alone."""
+    return torch.zeros(grad.shape, dtype=grad.dtype) if grad._is_zerotensor() else grad.resolve_neg().contiguous()
 
 
 def _matrix(rows: Tensor) -> tuple[int, int, int]:

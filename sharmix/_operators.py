@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from sharmix._arguments import checked_floats, float_tensor
@@ -124,9 +125,14 @@ def function_transforms_active() -> bool:
     return bool(torch._C._are_functorch_transforms_active())
 
 
-def _watched() -> bool:
-    """Whether a tracer or transform looks on, to which the computation must be an operator."""
-    return torch.compiler.is_compiling() or function_transforms_active() or is_in_torch_dispatch_mode()
+def _watched(inputs: tuple[Any, ...]) -> bool:
+    """Whether a tracer, a transform or a tensor's own class looks on, to which the computation must be an operator."""
+    return (
+        torch.compiler.is_compiling()
+        or function_transforms_active()
+        or is_in_torch_dispatch_mode()
+        or any(isinstance(one, Tensor) and type(one) not in (Tensor, Parameter) for one in inputs)
+    )
 
 
 def _operator(name: str, computation: Callable[..., Any], fake: Callable[..., Any]) -> Callable[..., Any]:
@@ -137,7 +143,7 @@ def _operator(name: str, computation: Callable[..., Any], fake: Callable[..., An
     dispatched = getattr(torch.ops.sharmix, name).default
 
     def call(*inputs: Any) -> Any:
-        return dispatched(*inputs) if _watched() else computation(*inputs)
+        return dispatched(*inputs) if _watched(inputs) else computation(*inputs)
 
     return call
 

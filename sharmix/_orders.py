@@ -14,8 +14,11 @@ def checked_orders(rows: torch.Size, q: Tensor, r: Tensor, temperature: Tensor, 
     """Tensors that broadcast to [*rows, 1] as orders.
 
     Raises:
-        ValueError: a value is out of its range, or `nonconcave` is `error` and r < 2 − 1/q.
+        ValueError: a value is out of its range, or `nonconcave` is neither `global` nor `error`, or is `error` and
+            r < 2 − 1/q.
     """
+    if nonconcave not in ("global", "error"):
+        raise ValueError(f"nonconcave={nonconcave!r} is not allowed; it must be 'global' or 'error'")
     orders = _checked(q, "q", rows), _checked(r, "r", rows), _checked(temperature, "temperature", rows)
     if nonconcave == "error":
         _refuse_nonconcave(*orders[:2])

@@ -21,7 +21,7 @@ def solve(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
     rows = logits.reshape(-1, logits.shape[-1])
     p, conjugate = _solve_rows(rows.double(), *columns(orders, rows))
     wide = torch.promote_types(logits.dtype, torch.float32)
-    return p.to(logits.dtype).reshape(logits.shape), conjugate.to(wide).reshape(logits.shape[:-1])
+    return p.to(logits.dtype).reshape(logits.shape).contiguous(), conjugate.to(wide).reshape(logits.shape[:-1])
 
 
 def _solve_rows(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,7 +46,7 @@ def _solve_rows(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[T
 def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_parameters: bool) -> tuple[Tensor, Tensor]:
     """See `_backend.Code`."""
     at = MapSensitivity(probabilities, *_shaped(orders, probabilities))
-    grad_logits = at.logit_product(grad).to(probabilities.dtype)
+    grad_logits = at.logit_product(grad).to(probabilities.dtype).contiguous()
     if not wants_parameters:
         return grad_logits, at.p.new_empty(*grad.shape[:-1], 0)
     along = [(grad * slope).sum(-1) for slope in (at.wrt_q(), at.wrt_r(), at.wrt_temperature())]

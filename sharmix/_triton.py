@@ -14,7 +14,7 @@ from sharmix._arguments import checked_classes
 from sharmix._orders import Orders, is_concave, largest
 
 _LARGEST_BLOCK = 32768
-_LEAST_DELTA = tl.constexpr(1e-30)
+_LEAST_DELTA = tl.constexpr(1e-15)  # whose square float32 still holds
 _MARGIN = tl.constexpr(1e-3)  # the bracket is exact up to rounding, and a root may lie on its end
 _NEAR = tl.constexpr(1e-3)  # the last step in float32, where float64 follows
 _LOG_CORRECTED = tl.constexpr(-23.0)  # of the part of the last step that a first-order correction of p leaves
@@ -163,7 +163,7 @@ def _solved(
     largest = _largest(row, classes, BLOCK)
     unit = 1 / temperature
     delta = tl.maximum(q - 1, _LEAST_DELTA)
-    most = tl.log(classes.to(tl.float64))
+    most = tl.log(tl.full([], classes, tl.float64))  # an argument of 1 is a constant
     low = -tl.maximum(r - 1, 0.0) * most - _MARGIN
     high = tl.maximum(2 - 1 / q - r, 0.0) * most + _MARGIN
     order = tl.minimum(1 / delta, 2.0)
@@ -367,7 +367,8 @@ def solve(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
     probabilities = torch.empty_like(logits)
     conjugate = torch.empty(logits.shape[:-1], dtype=torch.float32, device=logits.device)
     rows, classes = _shape(logits)
-    _solve[(rows,)](logits, probabilities, conjugate, classes, *_columns(logits.device, *orders), **_blocks(logits))
+    with torch.cuda.device_of(logits):
+        _solve[(rows,)](logits, probabilities, conjugate, classes, *_columns(logits.device, *orders), **_blocks(logits))
     return probabilities, conjugate
 
 
@@ -379,10 +380,11 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_para
     grad_parameters = torch.empty(shape, dtype=torch.float32, device=grad.device)
     rows, classes = _shape(probabilities)
     blocks = _blocks(probabilities)
-    _map_backward[(rows,)](
-        probabilities, grad, grad_logits, grad_parameters, classes, *_columns(grad.device, *orders), wants_parameters,
-        blocks["BLOCK"], num_warps=blocks["num_warps"],
-    )  # fmt: skip
+    with torch.cuda.device_of(grad):
+        _map_backward[(rows,)](
+            probabilities, grad, grad_logits, grad_parameters, classes, *_columns(grad.device, *orders),
+            wants_parameters, blocks["BLOCK"], num_warps=blocks["num_warps"],
+        )  # fmt: skip
     return grad_logits, grad_parameters
 
 
@@ -396,18 +398,19 @@ def class_loss(
     states = torch.empty((*targets.shape, 4), dtype=torch.float64, device=logits.device)
     slopes = torch.empty((*targets.shape, 3 if wants_slopes else 0), dtype=torch.float32, device=logits.device)
     rows, classes = _shape(logits)
-    _class_loss[(rows,)](
-        logits,
-        targets,
-        loss,
-        states,
-        slopes,
-        classes,
-        ignore_index,
-        *_columns(logits.device, *orders),
-        wants_slopes,
-        **_blocks(logits),
-    )
+    with torch.cuda.device_of(logits):
+        _class_loss[(rows,)](
+            logits,
+            targets,
+            loss,
+            states,
+            slopes,
+            classes,
+            ignore_index,
+            *_columns(logits.device, *orders),
+            wants_slopes,
+            **_blocks(logits),
+        )
     return loss, states, slopes
 
 
@@ -419,10 +422,11 @@ def class_loss_backward(
     grad_logits = torch.empty_like(logits)
     rows, classes = _shape(logits)
     block = min(triton.next_power_of_2(classes), 4096)
-    _class_loss_backward[(rows, triton.cdiv(classes, block))](
-        logits, targets, states, grad, grad_logits, classes, ignore_index, int(grad.dim() > 0),
-        *_columns(logits.device, orders[0]), block, _compute(logits),
-    )  # fmt: skip
+    with torch.cuda.device_of(logits):
+        _class_loss_backward[(rows, triton.cdiv(classes, block))](
+            logits, targets, states, grad, grad_logits, classes, ignore_index, int(grad.dim() > 0),
+            *_columns(logits.device, orders[0]), block, _compute(logits),
+        )  # fmt: skip
     return grad_logits
 
 

@@ -57,13 +57,35 @@ def linear_fenchel_young_loss(
         raise ValueError("reduction='none' is not allowed here: gradients are summed at once; use 'mean' or 'sum'")
     float_tensor(hidden, "hidden", -1)
     _check_shapes(hidden, weight, bias, targets)
+    q, r = _single("q", q, hidden), _single("r", r, hidden)
+    temperature = _single("temperature", temperature, hidden)
+    orders = (q, r, temperature)
     if _operators.function_transforms_active() or torch.compiler.is_compiling():
         logits = linear(hidden, weight, bias)
         return fenchel_young_loss(logits, targets, q, r, temperature, ignore_index, 0.0, reduction, nonconcave)
-    orders = entropy_parameters(hidden.new_empty(1), -1, q=q, r=r, temperature=temperature)
-    rows, classes = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1)
-    loss: Tensor = _LinearLoss.apply(rows, weight, bias, classes, *orders, ignore_index, reduction, nonconcave)
+    kind = hidden.device.type
+    if torch.is_autocast_enabled(kind):
+        half = torch.get_autocast_dtype(kind)
+        hidden, weight, bias = hidden.to(half), weight.to(half), None if bias is None else bias.to(half)
+    rows, classes = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).long()
+    learns = torch.is_grad_enabled()
+    wants_layer = learns and any(part is not None and part.requires_grad for part in (hidden, weight, bias))
+    wants_orders = learns and any(order.requires_grad for order in orders)
+    with torch.autocast(kind, enabled=False):
+        loss: Tensor = _LinearLoss.apply(
+            rows, weight, bias, classes, *orders, ignore_index, reduction, nonconcave, wants_layer, wants_orders
+        )
     return loss
+
+
+def _single(name: str, order: Parameter, hidden: Tensor) -> Tensor:
+    if isinstance(order, Tensor) and order.numel() != 1:
+        raise ValueError(
+            f"{name} of shape {tuple(order.shape)} is not allowed; it must be a number or hold one element"
+        )
+    order = order.reshape(()) if isinstance(order, Tensor) else order
+    (checked,) = entropy_parameters(hidden, -1, **{name: order})
+    return checked
 
 
 def _check_shapes(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> None:
@@ -77,6 +99,8 @@ def _check_shapes(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: 
     if not isinstance(targets, Tensor) or targets.is_floating_point() or targets.dtype == torch.bool:
         kind = targets.dtype if isinstance(targets, Tensor) else type(targets).__name__
         raise TypeError(f"targets must be class indices of an integer type, got {kind}")
+    if targets.device != hidden.device:
+        raise ValueError(f"targets are on {targets.device}, but hidden on {hidden.device}; move one of them")
     if targets.shape != hidden.shape[:-1]:
         raise ValueError(
             f"class indices of shape {tuple(targets.shape)} do not match hidden of shape {tuple(hidden.shape)}; "
@@ -98,12 +122,13 @@ class _LinearLoss(torch.autograd.Function):
         ignore_index: int,
         reduction: str,
         nonconcave: Nonconcave,
+        wants_layer: bool,
+        wants_orders: bool,
     ) -> Tensor:
         orders = (q, r, temperature)
-        wants_layer, wants_orders = any(ctx.needs_input_grad[:3]), any(ctx.needs_input_grad[4:7])
         count = (targets != ignore_index).sum().clamp_min(1) if reduction == "mean" else targets.new_ones(())
         loss, slopes = torch.zeros((), device=hidden.device), torch.zeros(3, device=hidden.device)
-        gradients = _LayerGradients(hidden, weight)
+        gradients = _LayerGradients(hidden, weight) if wants_layer else None
         length = max(1, _CHUNK_BYTES // (max(4, hidden.element_size()) * len(weight)))
         for start in range(0, len(hidden), length):
             some = slice(start, start + length)
@@ -112,49 +137,55 @@ class _LinearLoss(torch.autograd.Function):
                 logits, targets[some], *orders, ignore_index, nonconcave, wants_orders
             )
             loss = loss + rows.sum() / count
-            slopes = slopes + by_orders.sum(0) / count if wants_orders else slopes
-            if wants_layer:
-                share = count.to(logits.dtype).reciprocal()
-                gradients.add(
-                    start,
-                    _operators.class_loss_backward(logits, targets[some], states, share, *orders, ignore_index),
-                )
-        ctx.orders = orders
-        ctx.save_for_backward(*(gradients.collected() if wants_layer else (None, None, None)), slopes)
+            slopes = slopes + by_orders.sum(0) if wants_orders else slopes
+            if gradients is not None:
+                one = torch.ones((), dtype=logits.dtype, device=logits.device)
+                error = _operators.class_loss_backward(logits, targets[some], states, one, *orders, ignore_index)
+                gradients.add(start, error)
+        ctx.orders, ctx.dtypes = orders, (hidden.dtype, weight.dtype, weight.dtype)
+        ctx.save_for_backward(*((None, None, None) if gradients is None else gradients.collected()), slopes, count)
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        *layer, slopes = ctx.saved_tensors
-        wanted = ctx.needs_input_grad
-        by_layer = [part * grad.to(part.dtype) if want else None for part, want in zip(layer, wanted[:3], strict=True)]
+        *layer, slopes, count = ctx.saved_tensors
+        wanted, grad = ctx.needs_input_grad, grad / count
+        by_layer = [
+            (part * grad).to(dtype) if want else None
+            for part, dtype, want in zip(layer, ctx.dtypes, wanted[:3], strict=True)
+        ]
         by_orders = [
             (slope * grad).reshape(order.shape) if want else None
             for slope, order, want in zip(slopes, ctx.orders, wanted[4:7], strict=True)
         ]
-        return *by_layer, None, *by_orders, None, None, None
+        return *by_layer, None, *by_orders, *[None] * 5
 
 
 class _LayerGradients:
-    """Of hidden, weight and bias, gathered chunk by chunk from the errors of the logits."""
+    """Of hidden, weight and bias, gathered chunk by chunk, in float32 at least, from the errors of the logits."""
 
     def __init__(self, hidden: Tensor, weight: Tensor) -> None:
         self.hidden, self.weight = hidden, weight
-        self.by_hidden, self.by_bias = torch.empty_like(hidden), torch.zeros_like(weight[:, 0])
+        self.wide = torch.promote_types(weight.dtype, torch.float32)
+        self.by_hidden = torch.empty_like(hidden, dtype=self.wide)
+        self.by_bias = torch.zeros_like(weight[:, 0], dtype=self.wide)
         self.by_weight: Tensor | None = None  # of the chunks that are dense
         self.rows, self.classes, self.errors = ([torch.empty_like(hidden[:0, 0], dtype=torch.long)] for _ in range(3))
 
     def add(self, start: int, error: Tensor) -> None:
         """Take in the errors [rows, classes] of the rows from `start` on."""
         some = slice(start, start + len(error))
-        error = error.to(self.weight.dtype)
         self.by_bias += error.sum(0)
+        error = error.to(self.weight.dtype)
         if error.count_nonzero() > _DENSE * error.numel():
             self.by_hidden[some] = error @ self.weight
             if self.by_weight is None:
-                self.by_weight = torch.zeros_like(self.weight)
-            self.by_weight.addmm_(error.T, self.hidden[some])
+                self.by_weight = torch.zeros_like(self.weight, dtype=self.wide)
+            if self.wide == error.dtype:
+                self.by_weight.addmm_(error.T, self.hidden[some])
+            else:
+                self.by_weight += error.T @ self.hidden[some]
             return
         rows, classes = error.nonzero(as_tuple=True)
         errors = error[rows, classes]
@@ -167,7 +198,7 @@ class _LayerGradients:
         """The gradients by hidden, weight and bias."""
         classes, order = torch.cat(self.classes).sort()
         rows, errors = torch.cat(self.rows)[order], torch.cat(self.errors)[order].to(self.weight.dtype)
-        by_weight = _grouped_sums(self.hidden, rows, errors, classes, len(self.weight))
+        by_weight = _grouped_sums(self.hidden, rows, errors, classes, len(self.weight)).to(self.wide)
         return self.by_hidden, by_weight if self.by_weight is None else by_weight + self.by_weight, self.by_bias
 
 

@@ -56,7 +56,7 @@ def fenchel_young_loss(
         parameters = entropy_parameters(z, -1, q=q, r=r, temperature=temperature)
         check_targets(z, targets)
         check_reduction(reduction)
-        return class_loss(z, targets, parameters, ignore_index, reduction, nonconcave)
+        return class_loss(z, targets.long(), parameters, ignore_index, reduction, nonconcave)
     z = float_tensor(logits, "logits", -1)
     parameters = entropy_parameters(z, -1, q=q, r=r, temperature=temperature)
 
@@ -142,6 +142,8 @@ def check_targets(logits: Tensor, targets: Tensor) -> None:
         raise TypeError(f"targets must be a tensor of class indices or probabilities, got {type(targets).__name__}")
     if targets.dtype == torch.bool or targets.is_complex():
         raise TypeError(f"targets must be class indices of an integer type or probabilities, got {targets.dtype}")
+    if targets.device != logits.device:
+        raise ValueError(f"targets are on {targets.device}, but logits on {logits.device}; move one of them")
     if targets.is_floating_point() and targets.shape != logits.shape:
         raise ValueError(
             f"soft targets of shape {tuple(targets.shape)} do not match logits of shape {tuple(logits.shape)}; "
@@ -186,7 +188,7 @@ def _index_loss(
     label_smoothing: float,
 ) -> tuple[Tensor, Tensor]:
     """The loss of each row, 0 where ignored, and which rows count."""
-    classes = logits.shape[-1]
+    classes, targets = logits.shape[-1], targets.long()
     indices = checked_classes(targets, classes, ignore_index)
     counted = targets != ignore_index
     logits = torch.where(counted.unsqueeze(-1), logits, 0)  # what an ignored row holds, even NaN, must not matter

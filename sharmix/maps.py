@@ -110,8 +110,6 @@ def map_and_conjugate(logits: Tensor, parameters: Sequence[Tensor], nonconcave: 
 
     Differentiable to any order; one tensor as large as the logits, p*, is kept for the backward pass.
     """
-    if nonconcave not in ("global", "error"):
-        raise ValueError(f"nonconcave={nonconcave!r} is not allowed; it must be 'global' or 'error'")
     probabilities, conjugate = _function().apply(logits, *parameters, nonconcave)
     return probabilities, conjugate
 

@@ -45,6 +45,7 @@ def _probability_targets(logits: Tensor, targets: Tensor, ignore_index: int) -> 
     """The targets as probabilities [..., classes], and which rows count."""
     if targets.is_floating_point():
         return targets, torch.ones(targets.shape[:-1], dtype=torch.bool, device=targets.device)
+    targets = targets.long()
     indices = checked_classes(targets, logits.shape[-1], ignore_index)
     one_hot = torch.zeros_like(logits).scatter(-1, indices.unsqueeze(-1), 1)
     return one_hot, targets != ignore_index

@@ -29,5 +29,6 @@ if __name__ == "__main__":
         row = {"BLOCK": 128, "ONE": True, "COMPUTE": compute}
         compile_for_hopper(_triton._solve, logits_type, **row)
         compile_for_hopper(_triton._class_loss, logits_type, SLOPES=True, **row)
+        compile_for_hopper(_triton._solve, logits_type, classes=1, **row)  # an argument of 1 becomes a constant
         compile_for_hopper(_triton._map_backward, logits_type, PARAMETERS=True, BLOCK=128)
         compile_for_hopper(_triton._class_loss_backward, logits_type, BLOCK=128, COMPUTE=compute)

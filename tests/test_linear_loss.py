@@ -67,6 +67,35 @@ def test_half_precision_is_summed_in_single():
         torch.testing.assert_close(one, other, rtol=0.05, atol=1e-3)
 
 
+def test_half_precision_keeps_its_digits_over_many_chunks():
+    tensors, targets = layer(0.05, tokens=700)
+    halves = [tensor.detach().bfloat16().requires_grad_() for tensor in tensors]
+    mine, theirs = (torch.autograd.grad(loss, halves) for loss in both(halves, targets, "mean"))
+    for one, other in zip(mine, theirs, strict=True):
+        assert (one.double() - other.double()).norm() <= 0.01 * other.double().norm()
+
+
+def test_autocast_computes_in_its_type():
+    tensors, targets = layer(1.0, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        hidden = linear(tensors[0], torch.eye(FEATURES))
+        fused = sharmix.linear_fenchel_young_loss(hidden, *tensors[1:], targets)
+        whole = sharmix.fenchel_young_loss(linear(hidden, *tensors[1:]), targets)
+    torch.testing.assert_close(fused, whole)
+    mine, theirs = (torch.autograd.grad(loss, tensors, retain_graph=True) for loss in (fused, whole))
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0.05, atol=2e-3)
+
+
+def test_orders_of_one_element_in_any_shape():
+    tensors, targets = layer(1.0)
+    expected = sharmix.linear_fenchel_young_loss(*tensors, targets, 1.3, 1.6)
+    one = torch.tensor([[1.3]], dtype=torch.float64, requires_grad=True)
+    loss = sharmix.linear_fenchel_young_loss(*tensors, targets, one, 1.6)
+    torch.testing.assert_close(loss, expected)
+    assert torch.autograd.grad(loss, one)[0].shape == (1, 1)
+
+
 def test_all_rows_ignored():
     tensors, targets = layer(1.0)
     fused = sharmix.linear_fenchel_young_loss(*tensors, torch.full_like(targets, -100))
@@ -107,6 +136,8 @@ def test_the_backward_pass_is_not_differentiated_again():
         ({"hidden": torch.zeros(30, FEATURES, dtype=torch.long)}, TypeError, "hidden must be a floating-point"),
         ({"q": 0.5}, ValueError, "q=0.5"),
         ({"q": torch.ones(30, 1)}, ValueError, "q of shape"),
+        ({"nonconcave": "any"}, ValueError, "nonconcave='any'"),
+        ({"targets": torch.zeros(30, dtype=torch.long, device="meta")}, ValueError, "targets are on meta"),
         ({"q": 1.75, "r": 1.25, "nonconcave": "error"}, ValueError, "concave region"),
     ],
 )

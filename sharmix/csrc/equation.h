@@ -12,7 +12,7 @@ constexpr int ANY_INTEGER = -1, ANY = -2;
 
 struct Orders {
     double q, r, temperature;
-    double delta() const { return std::max(q - 1, 1e-30); }
+    double delta() const { return std::max(q - 1, 1e-15); }  // whose square a float still holds
     bool operator==(const Orders& other) const { return q == other.q && r == other.r && temperature == other.temperature; }
 };
 

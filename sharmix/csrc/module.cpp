@@ -134,7 +134,10 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "kernel", nullptr, 0, methods, nullptr, nullptr, nullptr, nullptr};
+#define QUOTED_NAME(name) #name
+#define QUOTED(name) QUOTED_NAME(name)
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "sharmix." QUOTED(MODULE), nullptr, 0, methods, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
 

@@ -260,7 +260,7 @@ template <class T, int Exponent>
 void class_loss_gradient(const T* z, int64_t target, T* grad, const State& state, const Shape& shape, double factor,
                          int64_t classes) {
     using V = Vector<double>;
-    const T threshold = T(state.maximum - (1 + 1e-6) / state.scale / state.unit);
+    const T threshold = just_below(T(state.maximum - (1 + 1e-6) / state.scale / state.unit));
     const auto gradient = [&](V value) {
         const V u = (value - state.maximum) * state.unit * state.scale;
         const V weight = u > -1 ? power<Exponent>(u > -1 ? u : V{} - 1, shape.integer, shape.beta - 1) * (1 + u) : V{};

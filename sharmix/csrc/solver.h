@@ -19,6 +19,11 @@ constexpr double COARSE = 0.1;   // the last step in the sample
 constexpr int64_t LONG = 512;    // classes, from which on a first look at some of them pays
 constexpr double MARGIN = 1e-3;  // the bracket is exact up to rounding, and a root may lie on its end
 
+// A threshold must not be rounded up to what it is to let through.
+template <class T> T just_below(T threshold) {
+    return std::nextafter(threshold, -std::numeric_limits<T>::infinity());
+}
+
 // What orders say of all rows of one length.
 template <class T> struct Equation {
     Equation() = default;
@@ -98,7 +103,7 @@ template <class T> class RowSolver {
         const bool long_row = classes_ >= LONG && orders.r >= orders.q;
         const double high = long_row ? bound_by_large_entries() : equation_.high;
         const double reach = std::exp(high + MARGIN) * temperature / orders.delta();
-        collect(row, classes_, T(maximum_ - reach), candidates_);
+        collect(row, classes_, just_below(T(maximum_ - reach)), candidates_);
         candidates_.pad(-std::numeric_limits<T>::infinity());
         if (!equation_.concave) {
             const auto point = [&](double y) { return at<double>(orders, y); };
@@ -142,7 +147,8 @@ template <class T> class RowSolver {
     }
 
     double after(const Point<double>& point, double high) const {
-        return std::min(high, std::max(equation_.low, point.y + point.step()));
+        const double y = point.y + point.step();
+        return std::isfinite(y) ? std::min(high, std::max(equation_.low, y)) : high;
     }
 
     Solution<double> solution(const Point<double>& point) const { return {equation_, point, maximum_, scale_}; }
@@ -209,7 +215,7 @@ template <class T> class GroupSolver {
             List<T>& list = group_.lists[lane];
             list.count = 0;
             if (lane < count && maximum_[lane] == maximum_[lane])
-                collect(rows + lane * classes_, classes_, T(maximum_[lane] - reach[lane]), list);
+                collect(rows + lane * classes_, classes_, just_below(T(maximum_[lane] - reach[lane])), list);
         }
         if (group_.longest() > (equation_.shape.integer == ANY ? CROWD_OF_LOGARITHMS : CROWD)) return false;
         group_.transpose(nothing, columns_);

@@ -43,7 +43,8 @@ template <class T> inline T maximum(const T* row, int64_t classes, List<T>& larg
     large.count = 2 * LANES<T>;
     for (int half = 0; half < 2; ++half) store(large.value.get() + half * LANES<T>, top[half]);
     T result = largest<T>(top[0] > top[1] ? top[0] : top[1]), doubt = sum<T>(undefined);
-    for (; i < classes; ++i) {
+    for (T* lane = large.value.get(); i < classes; ++i, ++lane) {
+        *lane = row[i] > *lane ? row[i] : *lane;
         result = row[i] > result ? row[i] : result;
         doubt = row[i] == row[i] ? doubt : row[i];
     }
