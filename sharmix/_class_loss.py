@@ -90,9 +90,8 @@ class _ClassLossWithForwardMode(_ClassLoss):
         logits, targets, *parameters, count = ctx.saved_tensors
         by_logits, slopes = _derivatives(logits, targets, parameters, ctx.ignore_index, ctx.nonconcave)
         rows = torch.zeros_like(by_logits[..., 0]) if z is None else (by_logits * z).sum(-1)
-        for tangent, slope in zip(
-            tangents, slopes.unsqueeze(-2).unbind(-1), strict=False
-        ):  # the last inputs are no tensors
+        by_order = slopes.unsqueeze(-2).unbind(-1)
+        for tangent, slope in zip(tangents, by_order, strict=False):  # the last inputs are no tensors
             if tangent is not None:
                 rows = rows + (slope * tangent.to(slope.dtype)).squeeze(-1)
         return rows if ctx.reduction == "none" else rows.sum() / count

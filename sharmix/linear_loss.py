@@ -9,7 +9,7 @@ from torch.nn.functional import embedding_bag, linear
 
 from sharmix import _operators
 from sharmix._arguments import Parameter, entropy_parameters, float_tensor
-from sharmix.losses import Reduction, check_reduction, fenchel_young_loss
+from sharmix.losses import Reduction, check_reduction, check_targets, fenchel_young_loss
 from sharmix.maps import Nonconcave
 
 _CHUNK_BYTES = 1 << 24  # of logits: well under 32 MB, from which on a C library maps and unmaps memory at each use
@@ -96,16 +96,9 @@ def _check_shapes(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: 
         )
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"bias of shape {tuple(bias.shape)} must be of shape {tuple(weight.shape[:1])}")
-    if not isinstance(targets, Tensor) or targets.is_floating_point() or targets.dtype == torch.bool:
-        kind = targets.dtype if isinstance(targets, Tensor) else type(targets).__name__
-        raise TypeError(f"targets must be class indices of an integer type, got {kind}")
-    if targets.device != hidden.device:
-        raise ValueError(f"targets are on {targets.device}, but hidden on {hidden.device}; move one of them")
-    if targets.shape != hidden.shape[:-1]:
-        raise ValueError(
-            f"class indices of shape {tuple(targets.shape)} do not match hidden of shape {tuple(hidden.shape)}; "
-            f"they must be of shape {tuple(hidden.shape[:-1])}"
-        )
+    if isinstance(targets, Tensor) and targets.is_floating_point():
+        raise TypeError(f"targets must be class indices of an integer type, got {targets.dtype}")
+    check_targets(hidden, targets, "hidden")
 
 
 class _LinearLoss(torch.autograd.Function):

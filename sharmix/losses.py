@@ -136,14 +136,14 @@ def check_reduction(reduction: str) -> None:
         raise ValueError(f"reduction={reduction!r} is not allowed; it must be 'none', 'mean' or 'sum'")
 
 
-def check_targets(logits: Tensor, targets: Tensor) -> None:
-    """Raise TypeError or ValueError if the targets are of a kind or shape that does not go with the logits."""
+def check_targets(logits: Tensor, targets: Tensor, name: str = "logits") -> None:
+    """Raise TypeError or ValueError if the targets are of a kind, shape or device that does not go with the logits."""
     if not isinstance(targets, Tensor):
         raise TypeError(f"targets must be a tensor of class indices or probabilities, got {type(targets).__name__}")
     if targets.dtype == torch.bool or targets.is_complex():
         raise TypeError(f"targets must be class indices of an integer type or probabilities, got {targets.dtype}")
     if targets.device != logits.device:
-        raise ValueError(f"targets are on {targets.device}, but logits on {logits.device}; move one of them")
+        raise ValueError(f"targets are on {targets.device}, but {name} on {logits.device}; move one of them")
     if targets.is_floating_point() and targets.shape != logits.shape:
         raise ValueError(
             f"soft targets of shape {tuple(targets.shape)} do not match logits of shape {tuple(logits.shape)}; "
@@ -151,7 +151,7 @@ def check_targets(logits: Tensor, targets: Tensor) -> None:
         )
     if not targets.is_floating_point() and targets.shape != logits.shape[:-1]:
         raise ValueError(
-            f"class indices of shape {tuple(targets.shape)} do not match logits of shape {tuple(logits.shape)}; "
+            f"class indices of shape {tuple(targets.shape)} do not match {name} of shape {tuple(logits.shape)}; "
             f"they must be of shape {tuple(logits.shape[:-1])}"
         )
 

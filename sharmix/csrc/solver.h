@@ -87,7 +87,7 @@ template <class T> class RowSolver {
     const int32_t* places() const { return candidates_.place.get(); }
     // Their p, 0 up to the end of the last vector.
     const T* probabilities() {
-        for (int64_t j = 0; j < padded(count()); j += GROUP) {
+        for (int64_t j = 0; j < padded(count()); j += LANES<double>) {
             Doubles u = (load<double>(candidates_.value.get() + j) - maximum_) * equation_.unit * solution_.last_scale;
             u = u > -1 ? u : Doubles{} - 1;  // 0 times infinity is no number
             const Doubles weight = load<double>(base_.get() + j) * (1 + u * solution_.turn);
