@@ -22,7 +22,8 @@ setup: $(VENV)/installed  ## a virtual environment with the pinned packages
 $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard sharmix/csrc/*)
 	$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info < (3, 14); sys.exit(0 if ok else "Python 3.11 to 3.13 is needed, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[experiments,development]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt setuptools torch  # which the build needs
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[experiments,development]'
 	touch $@
 
 demo: setup  ## four activations, five seeds, balanced and long-tailed digits: tables and a figure in about two minutes

@@ -1,25 +1,54 @@
-"""Builds the CPU kernel, once for each kind of processor; where that fails, the library installs and works without."""
+"""Builds the CPU kernel, once for each kind of processor, and its place in torch's autograd graph.
+
+Where a build fails, the library installs and works without what it would have given.
+"""
 
 import platform
 from glob import glob
+from pathlib import Path
 
 from setuptools import Extension, setup
 
+_HEADERS = glob("sharmix/csrc/*.h")
 _FLAGS = ["-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden", "-Wno-psabi"]
 _X86 = {"avx512": ["-march=x86-64-v4"], "avx2": ["-march=x86-64-v3"]}  # beside what every processor can run
 _VARIANTS = {"baseline": []} | (_X86 if platform.machine().lower() in ("x86_64", "amd64") else {})
 
-setup(
-    ext_modules=[
+
+def kernel(name: str, architecture: list[str]) -> Extension:
+    """The kernel for one kind of processor; it needs nothing of torch."""
+    return Extension(
+        f"sharmix._kernel_{name}",
+        ["sharmix/csrc/module.cpp"],
+        depends=_HEADERS,
+        define_macros=[("MODULE", f"_kernel_{name}")],
+        extra_compile_args=_FLAGS + architecture,
+        language="c++",
+        optional=True,
+    )
+
+
+def autograd() -> list[Extension]:
+    """The map and the loss as nodes of the graph; they need the very torch that will run them (--no-build-isolation)."""
+    try:
+        import torch
+    except ImportError:
+        return []
+    home = Path(torch.__file__).parent
+    headers = [home / "include", home / "include" / "torch" / "csrc" / "api" / "include"]
+    return [
         Extension(
-            f"sharmix._kernel_{name}",
-            ["sharmix/csrc/module.cpp"],
-            depends=glob("sharmix/csrc/*.h"),
-            define_macros=[("MODULE", f"_kernel_{name}")],
-            extra_compile_args=_FLAGS + architecture,
+            "sharmix._autograd",
+            ["sharmix/csrc/autograd.cpp"],
+            depends=_HEADERS,
+            define_macros=[("_GLIBCXX_USE_CXX11_ABI", str(int(torch.compiled_with_cxx11_abi())))],
+            extra_compile_args=["-std=c++20", "-O2", "-fvisibility=hidden", *(f"-isystem{path}" for path in headers)],
+            library_dirs=[str(home / "lib")],
+            libraries=["c10", "torch", "torch_cpu", "torch_python"],
             language="c++",
             optional=True,
         )
-        for name, architecture in _VARIANTS.items()
     ]
-)
+
+
+setup(ext_modules=[*(kernel(name, architecture) for name, architecture in _VARIANTS.items()), *autograd()])

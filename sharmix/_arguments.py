@@ -48,7 +48,7 @@ def checked_floats(values: Tensor, name: str, dim: int) -> Tensor:
     return values
 
 
-def entropy_parameters(values: Tensor, dim: int, **parameters: Parameter) -> list[Tensor]:
+def entropy_parameters(values: Tensor, dim: int, **parameters: Parameter) -> list[Parameter]:
     """Entropy parameters, checked, one for each row of `values`.
 
     Args:
@@ -57,19 +57,19 @@ def entropy_parameters(values: Tensor, dim: int, **parameters: Parameter) -> lis
         parameters: numbers, or tensors that broadcast against `values` with size 1 along `dim`.
 
     Returns:
-        For each parameter, in the order given, a tensor of one element or one that broadcasts to the shape of `values`
-        with `dim` moved last and of size 1. Numbers become float64, so that 1 + 1e-9 stays apart from 1.
+        For each parameter, in the order given, a number, a tensor of no dimension, or one that broadcasts to the shape
+        of `values` with `dim` moved last and of size 1.
 
     Raises:
         TypeError: a parameter is neither a number nor a floating-point tensor.
-        ValueError: a parameter's shape is not allowed, or a number's value; those of tensors are left to the operators.
+        ValueError: a parameter's shape is not allowed; values are left to `checked_orders`.
     """
     return [_per_row(values, dim, name, value) for name, value in parameters.items()]
 
 
-def _per_row(values: Tensor, dim: int, name: str, parameter: Parameter) -> Tensor:
+def _per_row(values: Tensor, dim: int, name: str, parameter: Parameter) -> Parameter:
     if not isinstance(parameter, Tensor):
-        return torch.scalar_tensor(checked_number(parameter, name), dtype=torch.float64)
+        return number(parameter, name)
     if not parameter.is_floating_point():
         raise TypeError(f"{name} must be a number or a floating-point tensor, got {parameter.dtype}")
     if parameter.dim() == 0:
@@ -86,6 +86,18 @@ def _per_row(values: Tensor, dim: int, name: str, parameter: Parameter) -> Tenso
             f"with size 1 along dim={dim}; reshape it to broadcast to {tuple(rows)}"
         ) from error
     return expanded.movedim(dim, -1)
+
+
+def is_learned(parameter: Parameter) -> bool:
+    """Whether it wants a gradient."""
+    return isinstance(parameter, Tensor) and parameter.requires_grad
+
+
+def typed(parameter: Parameter, like: Tensor) -> Tensor:
+    """A parameter as a tensor of the dtype of `like`."""
+    if isinstance(parameter, Tensor):
+        return parameter.to(like.dtype)
+    return torch.scalar_tensor(parameter, dtype=like.dtype, device=like.device)
 
 
 def number(value: float, name: str) -> float:

@@ -4,7 +4,7 @@ import importlib.util
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -61,6 +61,11 @@ def backend(device: str | torch.device = "cpu") -> Backend:
     if kind == "cpu" and _cpu.is_present():
         return "c++"
     return "triton" if kind == "cuda" and importlib.util.find_spec("triton") else "torch"
+
+
+def node() -> Any:
+    """Map and loss as nodes of the autograd graph in C++: functions that answer, or return None to what is unusual."""
+    return None if _plain_torch or torch.compiler.is_compiling() else _cpu.node
 
 
 @contextmanager

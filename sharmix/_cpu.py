@@ -30,6 +30,21 @@ def _load() -> ModuleType | None:
 _kernel: Any = _load()
 
 
+def _load_node() -> ModuleType | None:
+    """Map and loss as nodes of the autograd graph in C++, if they were built against this very torch."""
+    try:
+        node = importlib.import_module("sharmix._autograd")
+    except ImportError:
+        return None
+    if _kernel is None or node.torch_version != torch.__version__.split("+")[0]:
+        return None
+    node.use(_kernel.kernel)
+    return node
+
+
+node: Any = _load_node()
+
+
 def is_present() -> bool:
     """Whether there is a build that this processor runs."""
     return _kernel is not None
@@ -75,7 +90,10 @@ def class_loss(
     loss = torch.empty(targets.shape, dtype=logits.dtype)
     states = torch.empty((*targets.shape, 4), dtype=torch.float64)
     slopes = torch.empty((*targets.shape, 3 if wants_slopes else 0), dtype=logits.dtype)
-    outside = _kernel.class_loss(
+    outside = _kernel.first_outside(targets.data_ptr(), ignore_index, targets.numel(), logits.shape[-1])
+    if outside >= 0:
+        raise label_error(int(targets.flatten()[outside]), logits.shape[-1], ignore_index)
+    _kernel.class_loss(
         *_matrix(logits),
         *_columns(orders),
         ignore_index,
@@ -85,8 +103,6 @@ def class_loss(
         states.data_ptr(),
         slopes.data_ptr(),
     )
-    if outside >= 0:
-        raise label_error(int(targets.flatten()[outside]), logits.shape[-1], ignore_index)
     return loss, states, slopes
 
 

@@ -1,18 +1,17 @@
 """The torch operators behind every map and loss: one schema each, answered by whichever code `_backend` names.
 
-q, r and temperature are tensors that broadcast to [..., 1]. Their values are checked here, where no traced or batched
-tensor is in the way, and a compiler cannot drop the check.
+q, r and temperature are numbers, or tensors that broadcast to [..., 1]; to the operators proper they are tensors. Their
+values are checked here, where no traced or batched tensor is in the way, and a compiler cannot drop the check.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn import Parameter
+from torch import Tensor, nn
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
-from sharmix._arguments import checked_floats, float_tensor
+from sharmix._arguments import Parameter, checked_floats, float_tensor
 from sharmix._backend import answering, backend
 from sharmix._orders import checked_orders
 
@@ -37,13 +36,15 @@ def readable(logits: Tensor, dim: int) -> Tensor:
     return logits if backend(logits.device) == "triton" else float_tensor(logits, "logits", dim)
 
 
-def _solve(logits: Tensor, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str) -> tuple[Tensor, Tensor]:
+def _solve(
+    logits: Tensor, q: Parameter, r: Parameter, temperature: Parameter, nonconcave: str
+) -> tuple[Tensor, Tensor]:
     orders = checked_orders(logits.shape[:-1], q, r, temperature, nonconcave)
     return answering(logits, orders).solve(logits, orders)
 
 
 def _map_backward(
-    probabilities: Tensor, grad: Tensor, q: Tensor, r: Tensor, temperature: Tensor, wants_parameters: bool
+    probabilities: Tensor, grad: Tensor, q: Parameter, r: Parameter, temperature: Parameter, wants_parameters: bool
 ) -> tuple[Tensor, Tensor]:
     orders = checked_orders(probabilities.shape[:-1], q, r, temperature, "global")
     return answering(probabilities, orders).map_backward(probabilities, grad, orders, wants_parameters)
@@ -52,9 +53,9 @@ def _map_backward(
 def _class_loss(
     logits: Tensor,
     targets: Tensor,
-    q: Tensor,
-    r: Tensor,
-    temperature: Tensor,
+    q: Parameter,
+    r: Parameter,
+    temperature: Parameter,
     ignore_index: int,
     nonconcave: str,
     wants_slopes: bool,
@@ -68,9 +69,9 @@ def _class_loss_backward(
     targets: Tensor,
     states: Tensor,
     grad: Tensor,
-    q: Tensor,
-    r: Tensor,
-    temperature: Tensor,
+    q: Parameter,
+    r: Parameter,
+    temperature: Parameter,
     ignore_index: int,
 ) -> Tensor:
     orders = checked_orders(logits.shape[:-1], q, r, temperature, "global")
@@ -131,8 +132,13 @@ def _watched(inputs: tuple[Any, ...]) -> bool:
         torch.compiler.is_compiling()
         or function_transforms_active()
         or is_in_torch_dispatch_mode()
-        or any(isinstance(one, Tensor) and type(one) not in (Tensor, Parameter) for one in inputs)
+        or any(isinstance(one, Tensor) and type(one) not in (Tensor, nn.Parameter) for one in inputs)
     )
+
+
+def _boxed(one: Any) -> Any:
+    """A number as a tensor; float64, so that 1 + 1e-9 stays apart from 1."""
+    return torch.scalar_tensor(one, dtype=torch.float64) if isinstance(one, float) else one
 
 
 def _operator(name: str, computation: Callable[..., Any], fake: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,7 +149,7 @@ def _operator(name: str, computation: Callable[..., Any], fake: Callable[..., An
     dispatched = getattr(torch.ops.sharmix, name).default
 
     def call(*inputs: Any) -> Any:
-        return dispatched(*inputs) if _watched(inputs) else computation(*inputs)
+        return dispatched(*map(_boxed, inputs)) if _watched(inputs) else computation(*inputs)
 
     return call
 

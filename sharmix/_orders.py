@@ -3,15 +3,15 @@
 import torch
 from torch import Tensor
 
-from sharmix._arguments import checked_number, checked_values
+from sharmix._arguments import Parameter, checked_number, checked_values
 
 Orders = tuple[float | Tensor, float | Tensor, float | Tensor]  # q, r, T₀: a number, or float64 [rows, 1]
 
 _CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
 
 
-def checked_orders(rows: torch.Size, q: Tensor, r: Tensor, temperature: Tensor, nonconcave: str) -> Orders:
-    """Tensors that broadcast to [*rows, 1] as orders.
+def checked_orders(rows: torch.Size, q: Parameter, r: Parameter, temperature: Parameter, nonconcave: str) -> Orders:
+    """Numbers, or tensors that broadcast to [*rows, 1], as orders.
 
     Raises:
         ValueError: a value is out of its range, or `nonconcave` is neither `global` nor `error`, or is `error` and
@@ -25,7 +25,9 @@ def checked_orders(rows: torch.Size, q: Tensor, r: Tensor, temperature: Tensor, 
     return orders
 
 
-def _checked(parameter: Tensor, name: str, rows: torch.Size) -> float | Tensor:
+def _checked(parameter: Parameter, name: str, rows: torch.Size) -> float | Tensor:
+    if not isinstance(parameter, Tensor):
+        return checked_number(parameter, name)
     if parameter.numel() == 1:
         return checked_number(parameter.item(), name)
     return checked_values(parameter, name).double().expand(*rows, 1).reshape(-1, 1).contiguous()

@@ -12,6 +12,7 @@ none of which loses digits as q → 1. They are ordinary differentiable operatio
 import torch
 from torch import Tensor
 
+from sharmix._arguments import Parameter, typed
 from sharmix._series import expm1_ratio, expm1_ratio_slope, expm1_remainder
 from sharmix.entropy import renyi_entropy, sharma_mittal_of_renyi
 
@@ -21,13 +22,13 @@ class ConjugateSensitivity:
 
     Args:
         p: the map's output, [..., classes].
-        q, r, temperature: the parameters that gave it, [..., 1].
+        q, r, temperature: the parameters that gave it, numbers or [..., 1].
     """
 
-    def __init__(self, p: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> None:
+    def __init__(self, p: Tensor, q: Parameter, r: Parameter, temperature: Parameter) -> None:
         self.p = p = p.to(torch.promote_types(p.dtype, torch.float32))
-        self.delta = (q - 1).to(p.dtype)  # before rounding q itself, which would lose 1 + 1e-9
-        self.q, self.r, self.temperature = q.to(p.dtype), r.to(p.dtype), temperature.to(p.dtype)
+        self.delta = typed(q - 1, p)  # before rounding q itself, which would lose 1 + 1e-9
+        self.q, self.r, self.temperature = typed(q, p), typed(r, p), typed(temperature, p)
         # Outside the support every term below carries a factor p = 0; any finite logarithm will do.
         self.log_p = torch.where(p > 0, p, p.amax(-1, keepdim=True)).log()
         self.renyi = renyi_entropy(p, self.log_p, self.delta)
@@ -60,7 +61,7 @@ class ConjugateSensitivity:
 class MapSensitivity(ConjugateSensitivity):
     """Derivatives of p as well."""
 
-    def __init__(self, p: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> None:
+    def __init__(self, p: Tensor, q: Parameter, r: Parameter, temperature: Parameter) -> None:
         super().__init__(p, q, r, temperature)
         self.escort_log = self.log_p + renyi_entropy(p, self.log_p, -self.delta)
         self.spread = p * self.escort_log * expm1_ratio(-self.delta * self.escort_log)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Parameter, checked, entropy_parameters, float_tensor
+from sharmix._arguments import Parameter, checked, entropy_parameters, float_tensor, typed
 from sharmix._series import expm1_ratio, log1p_ratio
 
 
@@ -35,8 +35,8 @@ def sharma_mittal_entropy(probabilities: Tensor, q: Parameter, r: Parameter, dim
     p = p.movedim(dim, -1)
     # A floor far below every probability keeps the logarithm, and its slope at an exact zero, finite.
     log_p = p.clamp_min(torch.finfo(p.dtype).tiny).log()
-    renyi = renyi_entropy(p, log_p, (q - 1).to(log_p.dtype))
-    return sharma_mittal_of_renyi(renyi, r.to(log_p.dtype)).squeeze(-1)
+    renyi = renyi_entropy(p, log_p, typed(q - 1, p))
+    return sharma_mittal_of_renyi(renyi, typed(r, p)).squeeze(-1)
 
 
 def renyi_entropy(p: Tensor, log_p: Tensor, order_minus_one: Tensor) -> Tensor:

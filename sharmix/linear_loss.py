@@ -8,7 +8,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding_bag, linear
 
 from sharmix import _operators
-from sharmix._arguments import Parameter, entropy_parameters, float_tensor
+from sharmix._arguments import Parameter, entropy_parameters, float_tensor, is_learned
 from sharmix.losses import Reduction, check_reduction, check_targets, fenchel_young_loss
 from sharmix.maps import Nonconcave
 
@@ -70,7 +70,7 @@ def linear_fenchel_young_loss(
     rows, classes = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).long()
     learns = torch.is_grad_enabled()
     wants_layer = learns and any(part is not None and part.requires_grad for part in (hidden, weight, bias))
-    wants_orders = learns and any(order.requires_grad for order in orders)
+    wants_orders = learns and any(map(is_learned, orders))
     with torch.autocast(kind, enabled=False):
         loss: Tensor = _LinearLoss.apply(
             rows, weight, bias, classes, *orders, ignore_index, reduction, nonconcave, wants_layer, wants_orders
@@ -78,7 +78,7 @@ def linear_fenchel_young_loss(
     return loss
 
 
-def _single(name: str, order: Parameter, hidden: Tensor) -> Tensor:
+def _single(name: str, order: Parameter, hidden: Tensor) -> Parameter:
     if isinstance(order, Tensor) and order.numel() != 1:
         raise ValueError(
             f"{name} of shape {tuple(order.shape)} is not allowed; it must be a number or hold one element"
@@ -109,9 +109,9 @@ class _LinearLoss(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
-        q: Tensor,
-        r: Tensor,
-        temperature: Tensor,
+        q: Parameter,
+        r: Parameter,
+        temperature: Parameter,
         ignore_index: int,
         reduction: str,
         nonconcave: Nonconcave,
@@ -149,7 +149,7 @@ class _LinearLoss(torch.autograd.Function):
             for part, dtype, want in zip(layer, ctx.dtypes, wanted[:3], strict=True)
         ]
         by_orders = [
-            (slope * grad).reshape(order.shape) if want else None
+            (slope * grad).reshape(order.shape) if want and isinstance(order, Tensor) else None
             for slope, order, want in zip(slopes, ctx.orders, wanted[4:7], strict=True)
         ]
         return *by_layer, None, *by_orders, *[None] * 5

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import Parameter, checked_classes, checked_distribution, entropy_parameters, float_tensor
+from sharmix._backend import node
 from sharmix._class_loss import class_loss, is_fused
 from sharmix._operators import readable
 from sharmix.entropy import sharma_mittal_entropy
@@ -53,6 +54,10 @@ def fenchel_young_loss(
     """
     if label_smoothing == 0 and is_fused(logits, targets):
         z = readable(logits, -1)
+        graph = node() if nonconcave == "global" else None
+        loss: Tensor | None = graph.loss(z, q, r, temperature, targets, ignore_index, reduction) if graph else None
+        if loss is not None:
+            return loss
         parameters = entropy_parameters(z, -1, q=q, r=r, temperature=temperature)
         check_targets(z, targets)
         check_reduction(reduction)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import Parameter, checked, entropy_parameters
+from sharmix._backend import node
 from sharmix._operators import function_transforms_active, map_backward, readable, solve
 from sharmix._sensitivity import ConjugateSensitivity, MapSensitivity
 
@@ -52,12 +53,16 @@ def sharmix(
 
     Source: the SharMiX paper's Eq. (2); solved in `math` section 2.
     """
-    z = readable(logits, dim)
-    parameters = entropy_parameters(z, dim, q=q, r=r, temperature=temperature)
-    last = dim in (-1, z.dim() - 1)
-    probabilities, _ = map_and_conjugate(z if last else z.movedim(dim, -1), parameters, nonconcave)
+    readable_logits = readable(logits, dim)
+    last = dim in (-1, logits.dim() - 1)
+    z = readable_logits if last else readable_logits.movedim(dim, -1)
+    graph = node() if nonconcave == "global" else None
+    probabilities: Tensor | None = graph.map(z, q, r, temperature) if graph else None
+    if probabilities is None:
+        parameters = entropy_parameters(logits, dim, q=q, r=r, temperature=temperature)
+        probabilities, _ = map_and_conjugate(z, parameters, nonconcave)
     probabilities = probabilities if last else probabilities.movedim(-1, dim)
-    return probabilities if z is logits else probabilities.to(logits.dtype)
+    return probabilities if readable_logits is logits else probabilities.to(logits.dtype)
 
 
 def entmax(logits: Tensor, alpha: Parameter = 1.5, dim: int = -1) -> Tensor:
@@ -103,10 +108,10 @@ def shifted(logits: Tensor) -> Tensor:
     return logits - logits.detach().amax(-1, keepdim=True)
 
 
-def map_and_conjugate(logits: Tensor, parameters: Sequence[Tensor], nonconcave: Nonconcave) -> tuple[Tensor, Tensor]:
+def map_and_conjugate(logits: Tensor, parameters: Sequence[Parameter], nonconcave: Nonconcave) -> tuple[Tensor, Tensor]:
     """p* and Ω*(x) = max_p p·x + (T₀/q) H_{q,r}(p), for logits x [..., classes] measured from their row's largest.
 
-    `parameters` are q, r and T₀, each of one element or broadcasting to [..., 1].
+    `parameters` are q, r and T₀, each a number, of one element or broadcasting to [..., 1].
 
     Differentiable to any order; one tensor as large as the logits, p*, is kept for the backward pass.
     """
@@ -132,24 +137,40 @@ class _SharmaMittal(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         grad_p, grad_conjugate = grads
-        through_map = _pull_back_map(ctx.needs_input_grad, grad_p, *ctx.saved_tensors)
+        (p,), parameters = kept(ctx)
+        through_map = pull_back(ctx.needs_input_grad, grad_p, p, parameters)
         if grad_conjugate is None:
             return (*through_map, None)
-        through_conjugate = _pull_back_conjugate(ctx.needs_input_grad, grad_conjugate, *ctx.saved_tensors)
+        through_conjugate = _pull_back_conjugate(ctx.needs_input_grad, grad_conjugate, p, parameters)
         return (*(_sum(one, other) for one, other in zip(through_map, through_conjugate, strict=True)), None)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor]) -> None:
-    kept = (outputs[0], *inputs[1:4])
-    ctx.save_for_backward(*kept)
-    ctx.save_for_forward(*kept)
+    keep(ctx, outputs[:1], inputs[1:4])
     ctx.set_materialize_grads(False)
+
+
+def keep(ctx: Any, tensors: Sequence[Tensor], parameters: Sequence[Parameter]) -> None:
+    """Save tensors, and parameters that are tensors or numbers, for the backward pass and forward mode."""
+    all_tensors = *tensors, *(one for one in parameters if isinstance(one, Tensor))
+    ctx.save_for_backward(*all_tensors)
+    ctx.save_for_forward(*all_tensors)
+    ctx.numbers = [None if isinstance(one, Tensor) else one for one in parameters]
+
+
+def kept(ctx: Any) -> tuple[Sequence[Tensor], list[Parameter]]:
+    """The tensors and the parameters."""
+    tensors = ctx.saved_tensors
+    count = len(tensors) - ctx.numbers.count(None)
+    of_parameters = iter(tensors[count:])
+    return tensors[:count], [next(of_parameters) if number is None else number for number in ctx.numbers]
 
 
 Gradients = list[Tensor | None]  # by logits, q, r and temperature
 
 
-def _pull_back_map(wanted: Sequence[bool], grad: Tensor | None, p: Tensor, *parameters: Tensor) -> Gradients:
+def pull_back(wanted: Sequence[bool], grad: Tensor | None, p: Tensor, parameters: Sequence[Parameter]) -> Gradients:
+    """The gradients wanted by logits, q, r and T₀, for the gradient of p."""
     if grad is None:
         return [None] * 4
     if not torch.is_grad_enabled():
@@ -166,7 +187,9 @@ def _pull_back_map(wanted: Sequence[bool], grad: Tensor | None, p: Tensor, *para
     return [at.logit_product(grad) if wanted[0] else None, *_shaped(wanted, by_parameter, parameters)]
 
 
-def _pull_back_conjugate(wanted: Sequence[bool], grad: Tensor | None, p: Tensor, *parameters: Tensor) -> Gradients:
+def _pull_back_conjugate(
+    wanted: Sequence[bool], grad: Tensor | None, p: Tensor, parameters: Sequence[Parameter]
+) -> Gradients:
     if grad is None:
         return [None] * 4
     grad = grad.unsqueeze(-1)
@@ -179,10 +202,12 @@ def _pull_back_conjugate(wanted: Sequence[bool], grad: Tensor | None, p: Tensor,
     return [by_logits, *_shaped(wanted, by_parameter, parameters)]
 
 
-def _shaped(wanted: Sequence[bool], gradients: Sequence[Tensor | None], parameters: Sequence[Tensor]) -> Gradients:
+def _shaped(wanted: Sequence[bool], gradients: Sequence[Tensor | None], parameters: Sequence[Parameter]) -> Gradients:
     """Gradients [..., 1] summed to the shapes of their parameters."""
     return [
-        gradient.sum_to_size(parameter.shape) if want and gradient is not None else None
+        gradient.sum_to_size(parameter.shape)
+        if gradient is not None and want and isinstance(parameter, Tensor)
+        else None
         for want, gradient, parameter in zip(wanted[1:4], gradients, parameters, strict=True)
     ]
 
@@ -196,7 +221,8 @@ def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
 class _SharmaMittalWithForwardMode(_SharmaMittal):
     @staticmethod
     def jvp(ctx: Any, x: Tensor | None, *parameters: Tensor | None) -> tuple[Tensor, Tensor]:
-        at = MapSensitivity(*ctx.saved_tensors)
+        (p,), orders = kept(ctx)
+        at, dtype = MapSensitivity(p, *orders), p.dtype
         p, conjugate = torch.zeros_like(at.p), torch.zeros_like(at.p[..., :1])
         if x is not None:
             p, conjugate = at.logit_product(x), (at.p * x).sum(-1, keepdim=True)
@@ -209,7 +235,7 @@ class _SharmaMittalWithForwardMode(_SharmaMittal):
             if tangent is not None:
                 tangent = tangent.to(at.p.dtype)
                 p, conjugate = p + wrt() * tangent, conjugate + conjugate_wrt() * tangent
-        return p.to(ctx.saved_tensors[0].dtype), conjugate.squeeze(-1)
+        return p.to(dtype), conjugate.squeeze(-1)
 
 
 class _SharmaMittalTransformed(_SharmaMittalWithForwardMode):

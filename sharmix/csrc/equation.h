@@ -1,20 +1,14 @@
 // The one equation behind the map, for one row; the notation is that of sharmix/_equation.py.
 #pragma once
 
-#include <algorithm>
 #include <type_traits>
 
 #include "elementary.h"
+#include "kernel.h"
 
 namespace sharmix {
 
 constexpr int ANY_INTEGER = -1, ANY = -2;
-
-struct Orders {
-    double q, r, temperature;
-    double delta() const { return std::max(q - 1, 1e-15); }  // whose square a float still holds
-    bool operator==(const Orders& other) const { return q == other.q && r == other.r && temperature == other.temperature; }
-};
 
 // beta = 1/(q-1), and beta - 1 where that is an integer up to a tolerance.
 struct Shape {

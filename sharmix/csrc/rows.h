@@ -7,19 +7,6 @@
 
 namespace sharmix {
 
-// One value for all rows, or one for each.
-struct Column {
-    const double* values;
-    double value;
-    double operator[](int64_t row) const { return values ? values[row] : value; }
-};
-
-struct OrderColumns {
-    Column q, r, temperature;
-    Orders operator[](int64_t row) const { return {q[row], r[row], temperature[row]}; }
-    bool shared() const { return !q.values && !r.values && !temperature.values; }
-};
-
 // torch's own thread pool, by the C interface that torch keeps stable: (begin, end, grain, body, its context).
 using ParallelFor = int32_t (*)(int64_t, int64_t, int64_t, void (*)(int64_t, int64_t, void*), void*);
 inline ParallelFor torch_parallel_for = nullptr;
@@ -74,7 +61,7 @@ void solve_rows(const T* logits, T* probabilities, T* conjugate, int64_t begin, 
         const T* found = solver.probabilities();
         const int32_t* place = solver.places();
         for (int64_t i = 0, count = solver.count(); i < count; ++i) p[place[i]] = found[i];
-        conjugate[row] = T(solved.conjugate);
+        if (conjugate) conjugate[row] = T(solved.conjugate);
     }
 }
 
@@ -90,7 +77,7 @@ void solve_groups(const T* logits, T* probabilities, T* conjugate, int64_t begin
             std::fill_n(p, classes, std::isnan(solver.solution().maximum[lane]) ? UNDEFINED<T> : T(0));
             for (int64_t j = 0; j < candidates.count; ++j)
                 p[candidates.place[j]] = T(solver.probabilities()[j * GROUP + lane]);
-            conjugate[start + lane] = T(solver.solution().conjugate[lane]);
+            if (conjugate) conjugate[start + lane] = T(solver.solution().conjugate[lane]);
         }
         return true;
     };
@@ -170,11 +157,6 @@ void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad
         });
     });
 }
-
-// What the backward pass of the loss needs of a row.
-struct State {
-    double maximum, unit, scale, total;
-};
 
 // The first row whose target is none of the classes and not `ignored`, or -1.
 inline int64_t first_outside(const int64_t* targets, int64_t ignored, int64_t rows, int64_t classes) {
