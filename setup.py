@@ -29,7 +29,7 @@ def kernel(name: str, architecture: list[str]) -> Extension:
 
 
 def autograd() -> list[Extension]:
-    """The map and the loss as nodes of the graph; they need the very torch that will run them (--no-build-isolation)."""
+    """The map and the loss as nodes of the graph, for the torch that is there at the build (`--no-build-isolation`)."""
     try:
         import torch
     except ImportError:

@@ -39,13 +39,13 @@ constexpr int largest_power_of_two_below(int count) {
     return power;
 }
 
-template <int Power, class V> inline V power_of(V x) {
+template <int Power, class V> INLINE V power_of(V x) {
     if constexpr (Power == 1) return x;
     else return power_of<Power / 2>(x * x);
 }
 
 // The sum of x^(n - First) Coefficient(n), n from First to Last, by halves (Estrin): shorter chains than Horner's rule.
-template <double (*Coefficient)(int), int First, int Last, class V> inline V series(V x) {
+template <double (*Coefficient)(int), int First, int Last, class V> INLINE V series(V x) {
     using Real = typename Format<V>::Real;
     if constexpr (First == Last) {
         return V{} + Real(Coefficient(First));
@@ -66,7 +66,7 @@ template <class V> struct Exponential {
     V power_of_two, remainder;  // e^x = power_of_two (1 + remainder)
 };
 
-template <class V> inline Exponential<V> exponential(V x) {
+template <class V> INLINE Exponential<V> exponential(V x) {
     using F = Format<V>;
     x = x < F::least_exponent ? V{} + F::least_exponent : x;
     const V shifted = x * typename F::Real(1.4426950408889634) + F::round;
@@ -77,13 +77,13 @@ template <class V> inline Exponential<V> exponential(V x) {
 }
 
 // e^x for x <= 0; what is below the smallest normal number is 0.
-template <class V> inline V exp(V x) {
+template <class V> INLINE V exp(V x) {
     const auto [power_of_two, remainder] = exponential(x);
     return x < Format<V>::least_exponent ? V{} : power_of_two + power_of_two * remainder;
 }
 
 // e^x - 1 to the last digits, for x < 80.
-template <class V> inline V expm1(V x) {
+template <class V> INLINE V expm1(V x) {
     const auto [power_of_two, remainder] = exponential(x);
     return power_of_two * remainder + (power_of_two - 1);
 }
@@ -91,7 +91,7 @@ template <class V> inline V expm1(V x) {
 constexpr double inverse_odd(int n) { return 1.0 / (2 * n + 1); }
 
 // log(sum + lost), where `lost` is at most a unit of rounding of `sum`, a positive normal number.
-template <class V> inline V logarithm(V sum, V lost) {
+template <class V> INLINE V logarithm(V sum, V lost) {
     using F = Format<V>;
     using Real = typename F::Real;
     const auto bits = (typename F::Bits)sum;
@@ -104,12 +104,12 @@ template <class V> inline V logarithm(V sum, V lost) {
 }
 
 // log x; what is below the smallest normal number counts as that.
-template <class V> inline V log(V x) {
+template <class V> INLINE V log(V x) {
     return logarithm(x > Format<V>::least ? x : V{} + Format<V>::least, V{});
 }
 
 // log(1 + u) to the last digits, for u > -1.
-template <class V> inline V log1p(V u) {
+template <class V> INLINE V log1p(V u) {
     const V sum = 1 + u;
     return logarithm(sum, u - (sum - 1));
 }
@@ -118,18 +118,17 @@ template <class V> inline V near_zero_or(V x, V near, V far) { return (x < 0.5f)
 
 constexpr double remainder_coefficient(int n) { return inverse_factorial(n + 2); }
 
-// (e^x - 1 - x)/x^2 without loss of digits at 0.
-template <class V> inline V expm1_remainder(V x) {
+// (e^x - 1 - x)/x^2 without loss of digits at 0, from x and growth = e^x - 1.
+template <class V> inline V expm1_remainder(V x, V growth) {
     const V near = series<remainder_coefficient, 0, Format<V>::exponential_terms + 1>(x);
-    return near_zero_or(x, near, (expm1(x) - x) / (x * x));
+    return near_zero_or(x, near, (growth - x) / (x * x));
 }
 
 constexpr double slope_coefficient(int n) { return (n + 1) * inverse_factorial(n + 2); }
 
 // (e^x - 1)/x differentiated by x, likewise.
-template <class V> inline V expm1_ratio_slope(V x) {
+template <class V> inline V expm1_ratio_slope(V x, V growth) {
     const V near = series<slope_coefficient, 0, Format<V>::exponential_terms + 1>(x);
-    const V growth = expm1(x);
     return near_zero_or(x, near, (growth + 1 - growth / x) / x);
 }
 

@@ -27,15 +27,45 @@ template <class T> Shape shape_of(const Orders& orders) {
     return Shape(orders.delta(), sizeof(T) == 4 ? 1e-9 : 0);  // where p is rounded to float, nearly an integer is one
 }
 
-// (1 + u)^exponent for an exponent >= 0: known to the compiler, an integer, or any.
-template <int Exponent, class V> inline V power(V u, int integer, typename Format<V>::Real exponent) {
-    if constexpr (Exponent == ANY) return exp(exponent * log1p(u));
+// (1 + u)^exponent for an integer exponent >= 0, which may be known to the compiler.
+template <int Exponent, class V> INLINE V power(V u, int integer) {
     V square = 1 + u, result = V{} + 1;
     for (int rest = Exponent == ANY_INTEGER ? integer : Exponent; rest; rest >>= 1) {
         if (rest & 1) result *= square;
         square *= square;
     }
     return result;
+}
+
+constexpr int64_t BLOCK = 256;  // numbers whose logarithms the first-level cache holds
+
+// weigh(j, u, (1 + u)_+^(beta-1)) for the vectors of u = coordinate(j), j from 0 to `count` by `step`. Logarithms and
+// exponentials take turns: in one loop, they would not leave each other the registers for their coefficients.
+template <class V, int Exponent, class Coordinate, class Weigh>
+INLINE void for_powers(int64_t count, int64_t step, const Shape& shape, Coordinate coordinate, Weigh weigh) {
+    using Real = typename Format<V>::Real;
+    constexpr int64_t lanes = LANES<Real>;
+    if constexpr (Exponent == ANY) {
+        Real logarithms[BLOCK];
+        for (int64_t start = 0; start < count; start += step / lanes * BLOCK) {
+            const int64_t stop = std::min(count, start + step / lanes * BLOCK);
+            Real* own = logarithms;
+            for (int64_t j = start; j < stop; j += step, own += lanes) {
+                const V u = coordinate(j);
+                store(own, log1p(u > -1 ? u : V{}));
+            }
+            own = logarithms;
+            for (int64_t j = start; j < stop; j += step, own += lanes) {
+                const V u = coordinate(j), power_of_w = exp(Real(shape.beta - 1) * load<Real>(own));
+                weigh(j, u > -1 ? u : V{} - 1, u > -1 ? power_of_w : V{});
+            }
+        }
+    } else {
+        for (int64_t j = 0; j < count; j += step) {
+            const V u = coordinate(j);
+            weigh(j, u > -1 ? u : V{} - 1, u > -1 ? power<Exponent>(u > -1 ? u : V{}, shape.integer) : V{});
+        }
+    }
 }
 
 // body(Exponent) for the exponents worth a loop of their own.
@@ -83,13 +113,10 @@ Sums<S> sums_over(const T* values, int64_t count, S maximum, double unit, S scal
     using Real = typename Layout::Real;
     return with_exponent(shape.integer, [&](auto exponent) -> Sums<S> {
         const V top = Layout::spread(maximum), factor = Layout::spread(scale);
-        const Real power_of_w = Real(shape.beta - 1), inverse = Real(unit);
+        const Real inverse = Real(unit);
         V total = {}, base_u = {}, base_uu = {}, power_u = {};
-        for (int64_t j = 0; j < count; j += stride * LANES<Real>) {
-            V u = (load<Real>(values + j) - top) * inverse * factor;
-            const auto inside = u > -1;
-            u = inside ? u : V{} - 1;
-            const V own = inside ? power<exponent>(inside ? u : V{}, shape.integer, power_of_w) : V{};
+        const auto coordinate = [&](int64_t j) { return (load<Real>(values + j) - top) * inverse * factor; };
+        for_powers<V, exponent>(count, stride * LANES<Real>, shape, coordinate, [&](int64_t j, V u, V own) {
             const V part = own * u, weighted = own + part;
             total += weighted;
             base_u += part;
@@ -97,7 +124,7 @@ Sums<S> sums_over(const T* values, int64_t count, S maximum, double unit, S scal
             power_u += weighted * u;
             if constexpr (sizeof(Real) == 8)
                 if (base) store(base + j, own);
-        }
+        });
         return {Layout::sum(total), Layout::sum(base_u), Layout::sum(base_uu), Layout::sum(power_u)};
     });
 }
@@ -112,7 +139,8 @@ template <class S> struct Point {
         residual = y + delta * log_total + gap * renyi;
         const S total_slope = -sums.base_u / sums.total;
         const S mean_slope = -sums.base_uu / sums.total - mean * (total_slope + delta);
-        slope = gap * (total_slope - mean_slope / (delta * (mean + 1))) / delta + total_slope + 1;
+        renyi_slope = (total_slope - mean_slope / (delta * (mean + 1))) / delta;
+        slope = gap * renyi_slope + total_slope + 1;
     }
 
     // Newton's step for g = 0 in y; far from the root that for e^g = 1 in s = e^y, which does not overshoot.
@@ -128,7 +156,7 @@ template <class S> struct Point {
     S linear(const Orders& orders) const { return mean / orders.delta() * exp(y); }
     S scaled_entropy(const Orders& orders) const { return renyi * expm1_ratio((1 - orders.r) * renyi) / orders.q; }
 
-    S y, mean, renyi, residual, slope;
+    S y, mean, renyi, renyi_slope, residual, slope;  // slopes are by y
     Sums<S> sums;
 };
 

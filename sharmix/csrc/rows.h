@@ -44,6 +44,10 @@ template <class T> void write(T* three, double q, double r, double temperature) 
     three[2] = T(temperature);
 }
 
+template <class T> void write(T* three, const ParameterGradients<double>& gradients) {
+    write(three, gradients.q, gradients.r, gradients.temperature);
+}
+
 template <class T> void write(T* three, int64_t count, const ParameterGradients<Doubles>& gradients) {
     for (int64_t lane = 0; lane < count; ++lane)
         write(three + 3 * lane, gradients.q[lane], gradients.r[lane], gradients.temperature[lane]);
@@ -57,10 +61,9 @@ void solve_rows(const T* logits, T* probabilities, T* conjugate, int64_t begin, 
     for (int64_t row = begin; row < end; ++row) {
         const Solution<double>& solved = solver.solve(logits + row * classes, orders[row]);
         T* p = probabilities + row * classes;
-        std::fill_n(p, classes, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
-        const T* found = solver.probabilities();
-        const int32_t* place = solver.places();
-        for (int64_t i = 0, count = solver.count(); i < count; ++i) p[place[i]] = found[i];
+        if (solver.candidates().count < classes)
+            std::fill_n(p, classes, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
+        scatter(solver.probabilities(), solver.candidates(), p, classes);
         if (conjugate) conjugate[row] = T(solved.conjugate);
     }
 }
@@ -96,17 +99,15 @@ void solve(const T* logits, T* probabilities, T* conjugate, int64_t rows, int64_
 
 // The gradients of one row, from its support and the gradient of that.
 template <class T>
-void map_backward_row(List<T>& support, const T* grad, T* grad_logits, T* grad_parameters, const Orders& orders) {
+void map_backward_row(List<T>& support, const T* grad, T* grad_logits, T* grad_parameters, int64_t classes,
+                      const Orders& orders) {
     support.pad(T(0));
     std::unique_ptr<T[]> direction(new T[padded(support.count)]());
-    const int32_t* place = support.place.get();
-    const int64_t count = support.count;
-    for (int64_t j = 0; j < count; ++j) direction[j] = grad[place[j]];
-    ParameterGradients<double> parameters;
-    pull_back<OneRow<T>>(support.value.get(), direction.get(), padded(support.count), orders,
-                         grad_parameters ? &parameters : nullptr);
-    for (int64_t j = 0; j < count; ++j) grad_logits[place[j]] = direction[j];
-    if (grad_parameters) write(grad_parameters, parameters.q, parameters.r, parameters.temperature);
+    gather(grad, support, direction.get(), classes);
+    PullBack<OneRow<T>> pull_back(support.value.get(), direction.get(), padded(support.count), orders);
+    if (grad_parameters) write(grad_parameters, pull_back.parameters());
+    pull_back.logits();
+    scatter(direction.get(), support, grad_logits, classes);
 }
 
 // The same for a group of rows, in columns.
@@ -118,12 +119,12 @@ void map_backward_group(const Group<T>& support, const T* grad, T* grad_logits, 
     for (int64_t lane = 0; lane < count; ++lane)
         for (int64_t j = 0; j < support.lists[lane].count; ++j)
             direction[j * GROUP + lane] = grad[lane * classes + support.lists[lane].place[j]];
-    ParameterGradients<Doubles> parameters;
-    pull_back<ManyRows>(p.data(), direction.data(), int64_t(p.size()), orders, grad_parameters ? &parameters : nullptr);
+    PullBack<ManyRows> pull_back(p.data(), direction.data(), int64_t(p.size()), orders);
+    if (grad_parameters) write(grad_parameters, count, pull_back.parameters());
+    pull_back.logits();
     for (int64_t lane = 0; lane < count; ++lane)
         for (int64_t j = 0; j < support.lists[lane].count; ++j)
             grad_logits[lane * classes + support.lists[lane].place[j]] = T(direction[j * GROUP + lane]);
-    if (grad_parameters) write(grad_parameters, count, parameters);
 }
 
 // (dp/dz) grad, and where there is room for them, (dp/dq).grad, (dp/dr).grad and (dp/dtemperature).grad [rows, 3].
@@ -153,7 +154,7 @@ void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad
             for (int64_t lane = 0; lane < count; ++lane)
                 if (support.lists[lane].count)
                     map_backward_row(support.lists[lane], grad + first + lane * classes, grad_logits + first + lane * classes,
-                                     parameters ? parameters + 3 * lane : nullptr, orders[start + lane]);
+                                     parameters ? parameters + 3 * lane : nullptr, classes, orders[start + lane]);
         });
     });
 }
@@ -201,8 +202,9 @@ void class_loss_rows(const ClassLoss<T>& asked, int64_t begin, int64_t end, cons
         const Solution<double>& solved = solver.solve(asked.logits + row * asked.classes, orders[row]);
         asked.put(row, solved.conjugate, {solved.maximum, 1 / orders[row].temperature, solved.scale, solved.total});
         if (!asked.slopes) continue;
-        const auto by = conjugate_gradients<OneRow<T>>(solver.probabilities(), padded(solver.count()), orders[row]);
-        write(asked.slopes + 3 * row, by.q, by.r, by.temperature);
+        const T* p = solver.probabilities();
+        write(asked.slopes + 3 * row,
+              conjugate_gradients<OneRow<T>>(p, padded(solver.candidates().count), solved.renyi, orders[row]));
     }
 }
 
@@ -215,7 +217,7 @@ void class_loss_groups(const ClassLoss<T>& asked, int64_t begin, int64_t end, co
         const Solution<Doubles>& solved = solver.solution();
         const std::vector<double>& p = solver.probabilities();
         if (asked.slopes) {
-            const auto by = conjugate_gradients<ManyRows>(p.data(), int64_t(p.size()), shared);
+            const auto by = conjugate_gradients<ManyRows>(p.data(), int64_t(p.size()), solved.renyi, shared);
             write(asked.slopes + 3 * start, count, by);
         }
         for (int64_t lane = 0; lane < count; ++lane) {
@@ -237,29 +239,32 @@ template <class T> void class_loss(const ClassLoss<T>& asked, int64_t rows, Orde
     });
 }
 
-// factor (p - y) of one row, p from its logits and state.
+// factor (p - y) of one row, p from its logits and state; `active` is room for the places of vectors that are not 0.
 template <class T, int Exponent>
 void class_loss_gradient(const T* z, int64_t target, T* grad, const State& state, const Shape& shape, double factor,
-                         int64_t classes) {
-    using V = Vector<double>;
-    const T threshold = just_below(T(state.maximum - (1 + 1e-6) / state.scale / state.unit));
-    const auto gradient = [&](V value) {
-        const V u = (value - state.maximum) * state.unit * state.scale;
-        const V weight = u > -1 ? power<Exponent>(u > -1 ? u : V{} - 1, shape.integer, shape.beta - 1) * (1 + u) : V{};
-        return weight * (factor / state.total);
+                         int64_t classes, int32_t* active) {
+    const double maximum = state.maximum, unit = state.unit, scale = state.scale, level = factor / state.total;
+    const auto write = [&](const T* from, T* to, const int32_t* places, int64_t count) {
+        const auto place = [&](int64_t j) { return places[j / LANES<T>] + j % LANES<T>; };
+        for_powers<Doubles, Exponent>(
+            count * LANES<T>, LANES<double>, shape,
+            [&](int64_t j) { return (load<double>(from + place(j)) - maximum) * unit * scale; },
+            [&](int64_t j, Doubles u, Doubles own) { store_as<T>(to + place(j), own * (1 + u) * level); });
     };
-    int64_t i = 0;
+    const T threshold = just_below(T(maximum - (1 + 1e-6) / scale / unit));
+    int64_t count = 0, i = 0;
     for (; i + LANES<T> <= classes; i += LANES<T>) {
-        const Vector<T> value = load<T>(z + i);
-        Vector<T> out = {};
-        if (any(value > threshold)) {
-            T part[LANES<T>];
-            for (int64_t j = 0; j < LANES<T>; j += LANES<double>) store_as<T>(part + j, gradient(load<double>(z + i + j)));
-            out = load<T>(part);
-        }
-        store(grad + i, out);
+        store(grad + i, Vector<T>{});
+        if (any(load<T>(z + i) > threshold)) active[count++] = int32_t(i);
     }
-    for (; i < classes; ++i) grad[i] = T(gradient(all(double(z[i])))[0]);
+    write(z, grad, active, count);
+    if (i < classes) {
+        T last[LANES<T>], gradient[LANES<T>];
+        const int32_t first = 0;
+        std::fill_n(std::copy(z + i, z + classes, last), LANES<T> - (classes - i), -std::numeric_limits<T>::infinity());
+        write(last, gradient, &first, 1);
+        std::copy_n(gradient, classes - i, grad + i);
+    }
     grad[target] -= T(factor);
 }
 
@@ -269,6 +274,7 @@ void class_loss_backward(const T* logits, const int64_t* targets, int64_t ignore
                          const T* grad, int64_t grad_step, T* grad_logits, int64_t rows, int64_t classes,
                          Column q) {
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
+        std::vector<int32_t> active(classes / LANES<T> + 1);
         for (int64_t row = begin; row < end; ++row) {
             T* out = grad_logits + row * classes;
             const double scale = grad[row * grad_step];
@@ -280,7 +286,7 @@ void class_loss_backward(const T* logits, const int64_t* targets, int64_t ignore
                 const Shape shape = shape_of<T>(Orders{q[row], 1, 1});
                 with_exponent(shape.integer, [&](auto exponent) {
                     class_loss_gradient<T, exponent>(logits + row * classes, targets[row], out, states[row], shape,
-                                                     scale, classes);
+                                                     scale, classes, active.data());
                 });
             }
         }

@@ -11,7 +11,7 @@ namespace sharmix {
 // Of the part of the last step that a first-order correction of p leaves.
 template <class T> constexpr double CORRECTED_TOLERANCE = sizeof(T) == 4 ? 1e-10 : 1e-18;
 constexpr int64_t GROUP = LANES<double>;  // rows worked on together, one in each lane
-constexpr double NEAR = 1e-3;    // the last step in single precision
+constexpr double NEAR = 3e-3;    // the last step in single precision
 constexpr int64_t FEW = 16;      // candidates: up to these, single precision saves nothing
 constexpr int64_t MANY = 1024;   // candidates, from which on a sample of them goes near the root first
 constexpr int64_t SAMPLE = 8;    // one vector in so many
@@ -45,7 +45,7 @@ template <class T> struct Equation {
     double last_step;  // Newton's, in double precision
 };
 
-// p_i = (1 + scale x_i)_+^beta / total, with x_i = (z_i - maximum) unit; also the conjugate of x. From w^(beta-1) where it
+// p_i = (1 + scale x_i)_+^beta / total, with x_i = (z_i - maximum) unit; also R_q of p, and the conjugate of x. From w^(beta-1) where it
 // was computed last, p_i is that times (1 + turn u_i)/total, with the u_i of that time.
 template <class S> struct Solution {
     // At the end of the step from a point, to first order, by d(w^beta)/dy = -beta w^(beta-1) u.
@@ -56,15 +56,16 @@ template <class S> struct Solution {
         scale = last_scale * exp(-step);
         total = point.sums.total - beta * step * point.sums.base_u;
         turn = 1 - beta * step;
+        renyi = point.renyi + step * point.renyi_slope;
         const S objective = point.linear(equation.orders) + point.scaled_entropy(equation.orders);
         conjugate = larger(objective, S{}) * equation.orders.temperature;
     }
 
     explicit Solution(S undefined)
         : maximum(undefined), last_scale(undefined), scale(undefined), total(undefined), turn(undefined),
-          conjugate(undefined) {}
+          renyi(undefined), conjugate(undefined) {}
 
-    S maximum, last_scale, scale, total, turn, conjugate;
+    S maximum, last_scale, scale, total, turn, renyi, conjugate;
 };
 
 // Solves rows of one length, one after another.
@@ -82,9 +83,8 @@ template <class T> class RowSolver {
         return solution_ = Solution<double>(std::numeric_limits<double>::quiet_NaN());
     }
 
-    // The candidates of the row solved last; all other classes have p = 0.
-    int64_t count() const { return candidates_.count; }
-    const int32_t* places() const { return candidates_.place.get(); }
+    // Of the row solved last; all other classes have p = 0.
+    const List<T>& candidates() const { return candidates_; }
     // Their p, 0 up to the end of the last vector.
     const T* probabilities() {
         for (int64_t j = 0; j < padded(count()); j += LANES<double>) {
@@ -97,6 +97,8 @@ template <class T> class RowSolver {
     }
 
   private:
+    int64_t count() const { return candidates_.count; }
+
     Solution<double> solve_finite(const T* row) {
         const Orders& orders = equation_.orders;
         const double temperature = orders.temperature;

@@ -1,15 +1,12 @@
 // Finding the few entries of a row that matter, in one pass over it.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
 
 #include "vector.h"
-
-#ifdef __AVX512F__
-#include <immintrin.h>
-#endif
 
 namespace sharmix {
 
@@ -91,6 +88,18 @@ template <class T> inline void collect(const T* row, int64_t classes, T threshol
         }
     }
     list.count = count;
+}
+
+// The entries of a row at the places of a list, and back.
+
+template <class T> void gather(const T* row, const List<T>& list, T* entries, int64_t classes) {
+    if (list.count == classes) return void(std::copy_n(row, classes, entries));
+    for (int64_t i = 0; i < list.count; ++i) entries[i] = row[list.place[i]];
+}
+
+template <class T> void scatter(const T* entries, const List<T>& list, T* row, int64_t classes) {
+    if (list.count == classes) return void(std::copy_n(entries, classes, row));
+    for (int64_t i = 0; i < list.count; ++i) row[list.place[i]] = entries[i];
 }
 
 }  // namespace sharmix

@@ -4,6 +4,13 @@
 #include <cstdint>
 #include <cstring>
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
+// A compiler thinks these too long to inline; called, each would pass its vectors through memory.
+#define INLINE inline __attribute__((always_inline))
+
 namespace sharmix {
 
 #if defined(__AVX512F__)
@@ -62,6 +69,11 @@ template <class Real> inline Vector<Real> all(Real value) { return Vector<Real>{
 
 // Whether a comparison holds in any lane.
 template <class Mask> inline bool any(Mask mask) {
+#ifdef __AVX512F__
+    __m512i bits;
+    std::memcpy(&bits, &mask, sizeof mask);
+    return _mm512_test_epi64_mask(bits, bits);
+#endif
     uint64_t word[VECTOR_BYTES / 8], found = 0;
     std::memcpy(word, &mask, sizeof mask);
     for (uint64_t part : word) found |= part;
