@@ -14,12 +14,47 @@ inline ParallelFor torch_parallel_for = nullptr;
 constexpr int64_t GRAIN = 16384;  // entries that are worth a thread
 
 template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
-    const auto call = [](int64_t begin, int64_t end, void* context) { (*static_cast<Body*>(context))(begin, end); };
+    const auto call = [](int64_t begin, int64_t end, void* context) {
+        (*static_cast<Body*>(context))(begin, end);
+#ifdef __SSE2__
+        _mm_sfence();  // other threads are to see what went past the caches
+#endif
+    };
     const bool failed = torch_parallel_for(0, rows, std::max<int64_t>(1, GRAIN / classes), call, &body);
     if (failed) throw std::bad_alloc();  // nothing else can fail in a body
 }
 
 template <class T> constexpr T UNDEFINED = std::numeric_limits<T>::quiet_NaN();
+
+constexpr int64_t CACHED = 1 << 25;  // bytes of a result; a larger one would only push out of the caches what is there
+
+// Fills rows of a result with one value. Past the caches, memory need not be read before it is written.
+template <class T> class Fill {
+  public:
+    Fill(int64_t rows, int64_t classes) : classes_(classes), past_caches_(rows * classes * int64_t(sizeof(T)) > CACHED) {}
+
+    bool goes_past_caches() const { return past_caches_; }
+
+    void operator()(T* row, T value) const {
+        T* const end = row + classes_;
+#ifdef __SSE2__
+        if (past_caches_) {
+            T several[16 / sizeof(T)];
+            std::fill(several, std::end(several), value);
+            __m128i bits;
+            std::memcpy(&bits, several, sizeof bits);
+            for (; row != end && uintptr_t(row) % sizeof bits; ++row) *row = value;
+            for (; end - row >= std::end(several) - several; row += std::end(several) - several)
+                _mm_stream_si128(reinterpret_cast<__m128i*>(row), bits);
+        }
+#endif
+        std::fill(row, end, value);
+    }
+
+  private:
+    int64_t classes_;
+    bool past_caches_;
+};
 
 // Whether rows are solved in groups: short ones, of the same orders, in the concave region.
 inline bool grouped(const OrderColumns& orders, int64_t rows, int64_t classes) {
@@ -56,13 +91,13 @@ template <class T> void write(T* three, int64_t count, const ParameterGradients<
 // p [rows, classes] and the conjugate [rows] of logits, from one row to another.
 template <class T>
 void solve_rows(const T* logits, T* probabilities, T* conjugate, int64_t begin, int64_t end, int64_t classes,
-                const OrderColumns& orders) {
+                const OrderColumns& orders, const Fill<T>& fill) {
     RowSolver<T> solver(classes);
     for (int64_t row = begin; row < end; ++row) {
         const Solution<double>& solved = solver.solve(logits + row * classes, orders[row]);
         T* p = probabilities + row * classes;
         if (solver.candidates().count < classes)
-            std::fill_n(p, classes, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
+            fill(p, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
         scatter(solver.probabilities(), solver.candidates(), p, classes);
         if (conjugate) conjugate[row] = T(solved.conjugate);
     }
@@ -70,14 +105,14 @@ void solve_rows(const T* logits, T* probabilities, T* conjugate, int64_t begin, 
 
 template <class T>
 void solve_groups(const T* logits, T* probabilities, T* conjugate, int64_t begin, int64_t end, int64_t classes,
-                  const OrderColumns& orders) {
+                  const OrderColumns& orders, const Fill<T>& fill) {
     GroupSolver<T> solver(orders[begin], classes);
     const auto together = [&](int64_t start, int64_t count) {
         if (!solver.solve(logits + start * classes, count)) return false;
         for (int64_t lane = 0; lane < count; ++lane) {
             T* p = probabilities + (start + lane) * classes;
             const List<T>& candidates = solver.candidates(lane);
-            std::fill_n(p, classes, std::isnan(solver.solution().maximum[lane]) ? UNDEFINED<T> : T(0));
+            fill(p, std::isnan(solver.solution().maximum[lane]) ? UNDEFINED<T> : T(0));
             for (int64_t j = 0; j < candidates.count; ++j)
                 p[candidates.place[j]] = T(solver.probabilities()[j * GROUP + lane]);
             if (conjugate) conjugate[start + lane] = T(solver.solution().conjugate[lane]);
@@ -85,15 +120,16 @@ void solve_groups(const T* logits, T* probabilities, T* conjugate, int64_t begin
         return true;
     };
     for_groups(begin, end, together, [&](int64_t start, int64_t stop) {
-        solve_rows(logits, probabilities, conjugate, start, stop, classes, orders);
+        solve_rows(logits, probabilities, conjugate, start, stop, classes, orders, fill);
     });
 }
 
 template <class T>
 void solve(const T* logits, T* probabilities, T* conjugate, int64_t rows, int64_t classes, OrderColumns orders) {
     const bool in_groups = grouped(orders, rows, classes);
+    const Fill<T> fill(rows, classes);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
-        (in_groups ? solve_groups<T> : solve_rows<T>)(logits, probabilities, conjugate, begin, end, classes, orders);
+        (in_groups ? solve_groups<T> : solve_rows<T>)(logits, probabilities, conjugate, begin, end, classes, orders, fill);
     });
 }
 
@@ -131,6 +167,7 @@ void map_backward_group(const Group<T>& support, const T* grad, T* grad_logits, 
 template <class T>
 void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t rows,
                   int64_t classes, OrderColumns orders) {
+    const Fill<T> fill(rows, classes);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
         Group<T> support(classes);
         std::vector<double> p, direction;
@@ -142,7 +179,7 @@ void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad
                 const int64_t row = start + lane, first = row * classes;
                 const bool undefined = std::isnan(probabilities[first]);
                 defined &= !undefined;
-                std::fill_n(grad_logits + first, classes, undefined ? UNDEFINED<T> : T(0));
+                fill(grad_logits + first, undefined ? UNDEFINED<T> : T(0));
                 if (undefined && grad_parameters) write(grad_parameters + 3 * row, UNDEFINED<T>, UNDEFINED<T>, UNDEFINED<T>);
                 collect(probabilities + first, classes, T(0), support.lists[lane]);
             }
@@ -242,7 +279,7 @@ template <class T> void class_loss(const ClassLoss<T>& asked, int64_t rows, Orde
 // factor (p - y) of one row, p from its logits and state; `active` is room for the places of vectors that are not 0.
 template <class T, int Exponent>
 void class_loss_gradient(const T* z, int64_t target, T* grad, const State& state, const Shape& shape, double factor,
-                         int64_t classes, int32_t* active) {
+                         int64_t classes, const Fill<T>& fill, int32_t* active) {
     const double maximum = state.maximum, unit = state.unit, scale = state.scale, level = factor / state.total;
     const auto write = [&](const T* from, T* to, const int32_t* places, int64_t count) {
         const auto place = [&](int64_t j) { return places[j / LANES<T>] + j % LANES<T>; };
@@ -253,8 +290,9 @@ void class_loss_gradient(const T* z, int64_t target, T* grad, const State& state
     };
     const T threshold = just_below(T(maximum - (1 + 1e-6) / scale / unit));
     int64_t count = 0, i = 0;
+    if (fill.goes_past_caches()) fill(grad, T(0));
     for (; i + LANES<T> <= classes; i += LANES<T>) {
-        store(grad + i, Vector<T>{});
+        if (!fill.goes_past_caches()) store(grad + i, Vector<T>{});  // beside reading is better than after it
         if (any(load<T>(z + i) > threshold)) active[count++] = int32_t(i);
     }
     write(z, grad, active, count);
@@ -273,20 +311,21 @@ template <class T>
 void class_loss_backward(const T* logits, const int64_t* targets, int64_t ignored, const State* states,
                          const T* grad, int64_t grad_step, T* grad_logits, int64_t rows, int64_t classes,
                          Column q) {
+    const Fill<T> fill(rows, classes);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
         std::vector<int32_t> active(classes / LANES<T> + 1);
         for (int64_t row = begin; row < end; ++row) {
             T* out = grad_logits + row * classes;
             const double scale = grad[row * grad_step];
             if (targets[row] == ignored || scale == 0) {
-                std::fill_n(out, classes, T(0));
+                fill(out, T(0));
             } else if (std::isnan(states[row].total)) {
-                std::fill_n(out, classes, UNDEFINED<T>);
+                fill(out, UNDEFINED<T>);
             } else {
                 const Shape shape = shape_of<T>(Orders{q[row], 1, 1});
                 with_exponent(shape.integer, [&](auto exponent) {
                     class_loss_gradient<T, exponent>(logits + row * classes, targets[row], out, states[row], shape,
-                                                     scale, classes, active.data());
+                                                     scale, classes, fill, active.data());
                 });
             }
         }
