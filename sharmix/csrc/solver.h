@@ -104,17 +104,22 @@ template <class T> class RowSolver {
         const double temperature = orders.temperature;
         const bool long_row = classes_ >= LONG && orders.r >= orders.q;
         const double high = long_row ? bound_by_large_entries() : equation_.high;
-        const double reach = std::exp(high + MARGIN) * temperature / orders.delta();
-        collect(row, classes_, just_below(T(maximum_ - reach)), candidates_);
+        collect(row, classes_, threshold(high + MARGIN), candidates_);
         candidates_.pad(-std::numeric_limits<T>::infinity());
         if (!equation_.concave) {
             const auto point = [&](double y) { return at<double>(orders, y); };
-            return solution(at<double>(orders, global_maximum(point, orders, equation_.low, high + MARGIN)));
+            const auto narrow = [&](double y) { candidates_.keep(threshold(y)); };
+            return solution(at<double>(orders, global_maximum(point, narrow, orders, equation_.low, high + MARGIN)));
         }
         const bool fits_float = sizeof(T) == 4 && temperature > 1e-20 && temperature < 1e20;
         double start = fits_float && count() > MANY ? start_from_sample(high) : high;
         if (fits_float && count() > FEW) start = after(root<T>(orders, start, high, NEAR), high);
         return solution(root<double>(orders, start, high, equation_.last_step));
+    }
+
+    // What a logit must be above to be in the support for any root up to y.
+    T threshold(double y) const {
+        return just_below(T(maximum_ - std::exp(y) * equation_.orders.temperature / equation_.orders.delta()));
     }
 
     // For r >= q, where R_q only lowers the root, some of the entries alone have theirs above it.

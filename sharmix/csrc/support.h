@@ -19,6 +19,21 @@ template <class T> struct List {
     std::unique_ptr<int32_t[]> place;
     int64_t count = 0;
 
+    // Drops what is not above the threshold, if that is enough to be worth the while.
+    void keep(T threshold) {
+        int64_t outside = 0;
+        for (int64_t i = 0; i < count; ++i) outside += !(value[i] > threshold);
+        if (outside < count / 8) return;
+        int64_t kept = 0;
+        for (int64_t i = 0; i < count; ++i) {
+            value[kept] = value[i];
+            place[kept] = place[i];
+            kept += value[i] > threshold;
+        }
+        count = kept;
+        pad(-std::numeric_limits<T>::infinity());
+    }
+
     // `filler` up to the end of the last vector.
     void pad(T filler) {
         for (int64_t i = count; i < padded(count); ++i) value[i] = filler;
