@@ -15,7 +15,7 @@ from sharmix._backend import backend
 from sharmix._operators import class_loss as class_losses
 from sharmix._operators import class_loss_backward, function_transforms_active
 from sharmix._sensitivity import ConjugateSensitivity
-from sharmix.maps import Nonconcave, keep, kept, map_and_conjugate
+from sharmix.maps import Nonconcave, differentiated_again, keep, kept, map_and_conjugate
 
 
 def is_fused(logits: object, targets: object) -> bool:
@@ -90,7 +90,7 @@ def pull_back(
     """The gradients wanted by logits, q, r and T₀, of a loss whose rows were divided by `count`."""
     grad = grad / count
     by_logits: Tensor | None = None
-    if torch.is_grad_enabled():  # to be differentiated again
+    if differentiated_again():
         error, slopes = _derivatives(logits, targets, parameters, ignore_index, nonconcave)
         by_logits = grad.unsqueeze(-1) * error
     elif wanted[0]:

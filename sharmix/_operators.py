@@ -15,6 +15,7 @@ from sharmix._arguments import Parameter, checked_floats, float_tensor
 from sharmix._backend import answering, backend
 from sharmix._orders import checked_orders
 
+_BATCHED = torch._C._dispatch_key_parse("Batched")
 _ORDERS = "Tensor q, Tensor r, Tensor temperature"
 _SCHEMAS = {
     "solve": f"(Tensor logits, {_ORDERS}, str nonconcave) -> (Tensor, Tensor)",
@@ -132,8 +133,13 @@ def _watched(inputs: tuple[Any, ...]) -> bool:
         torch.compiler.is_compiling()
         or function_transforms_active()
         or is_in_torch_dispatch_mode()
-        or any(isinstance(one, Tensor) and type(one) not in (Tensor, nn.Parameter) for one in inputs)
+        or any(isinstance(one, Tensor) and _is_unusual(one) for one in inputs)
     )
+
+
+def _is_unusual(tensor: Tensor) -> bool:
+    """Whether it is of a class of its own, or a batch that `is_grads_batched` put together."""
+    return type(tensor) not in (Tensor, nn.Parameter) or bool(torch._C._dispatch_keys(tensor).has(_BATCHED))
 
 
 def _boxed(one: Any) -> Any:

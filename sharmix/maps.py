@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from sharmix._arguments import Parameter, checked, entropy_parameters
 from sharmix._backend import node
@@ -150,6 +151,11 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor]) -> 
     ctx.set_materialize_grads(False)
 
 
+def differentiated_again() -> bool:
+    """Whether what a backward pass computes may be differentiated itself, in reverse or in forward mode."""
+    return torch.is_grad_enabled() or forward_ad._current_level >= 0
+
+
 def keep(ctx: Any, tensors: Sequence[Tensor], parameters: Sequence[Parameter]) -> None:
     """Save tensors, and parameters that are tensors or numbers, for the backward pass and forward mode."""
     all_tensors = *tensors, *(one for one in parameters if isinstance(one, Tensor))
@@ -173,12 +179,12 @@ def pull_back(wanted: Sequence[bool], grad: Tensor | None, p: Tensor, parameters
     """The gradients wanted by logits, q, r and T₀, for the gradient of p."""
     if grad is None:
         return [None] * 4
-    if not torch.is_grad_enabled():
+    if not differentiated_again():
         grad_logits, along = map_backward(p, grad, *parameters, any(wanted[1:4]))
         if not along.shape[-1]:
             return [grad_logits, None, None, None]
         return [grad_logits, *_shaped(wanted, along.unsqueeze(-1).unbind(-2), parameters)]
-    at = MapSensitivity(p, *parameters)  # to be differentiated again
+    at = MapSensitivity(p, *parameters)
     slopes = (at.wrt_q, at.wrt_r, at.wrt_temperature)
     by_parameter = [
         (grad * slope()).sum(-1, keepdim=True) if want else None

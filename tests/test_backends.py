@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import sharmix
+from sharmix import _cpu
 
 ROOT = Path(__file__).parents[1]
 CAPABILITIES = ["avx2", "default"] if torch.backends.cpu.get_cpu_capability() == "AVX512" else ["default"]
@@ -146,6 +147,42 @@ def test_strided_logits_and_an_empty_batch():
     torch.testing.assert_close(sharmix.sharmix(z, dim=0), sharmix.sharmix(z.T).T)
     assert sharmix.sharmix(z[:0]).shape == (0, 40)
     assert sharmix.fenchel_young_loss(z[:0], torch.zeros(0, dtype=torch.long)) == 0
+
+
+def test_results_too_large_for_the_caches():
+    z = logits(70, 130_001).requires_grad_()
+    with torch.no_grad():
+        z[3, 5], z[4] = torch.nan, -torch.inf
+    y = torch.arange(70).where(torch.arange(70) != 7, -100)
+    p, loss = sharmix.sharmix(z), sharmix.fenchel_young_loss(z, y, reduction="none")
+    counted = torch.tensor([i not in (3, 4) for i in range(70)])
+    weights = logits(70, 130_001).flip(1)
+    by_map, by_loss = (torch.autograd.grad(out[counted].sum(), z)[0] for out in (p * weights, loss))
+    for row in (0, 3, 4, 7, 69):
+        alone = z[row].detach().requires_grad_()
+        one = sharmix.sharmix(alone)
+        torch.testing.assert_close(p[row], one, rtol=1e-6, atol=1e-9, equal_nan=True)
+        if counted[row]:
+            expected = torch.autograd.grad((one * weights[row]).sum(), alone)[0]
+            torch.testing.assert_close(by_map[row], expected, rtol=1e-5, atol=1e-7)
+            error = sharmix.fenchel_young_loss(alone, y[row], reduction="sum")
+            torch.testing.assert_close(by_loss[row], torch.autograd.grad(error, alone)[0], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.skipif(_cpu.node is None, reason="torch was not there when the kernel was built")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_plain_call_is_one_node_of_the_graph_without_python(dtype):
+    z, orders = logits(dtype=dtype).requires_grad_(), [torch.tensor(1.3, requires_grad=True), 1.5]
+    for output in (sharmix.sharmix(z, *orders), sharmix.fenchel_young_loss(z, torch.arange(7), *orders)):
+        assert not isinstance(output.grad_fn, torch.autograd.function.BackwardCFunction)
+        leaves = [node for node, _ in output.grad_fn.next_functions]
+        assert [leaf.variable for leaf in leaves] == [z, orders[0]]
+
+
+@pytest.mark.skipif(_cpu.node is None, reason="torch was not there when the kernel was built")
+def test_built_against_another_torch_the_nodes_are_left_alone():
+    script = "import torch; torch.__version__ = '2.0.0'; import sharmix; from sharmix import _cpu; assert not _cpu.node"
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.skipif(sharmix.backend() == "torch", reason="no compiler built the kernel here")

@@ -6,7 +6,7 @@ import mpmath
 import pytest
 import torch
 from mpmath import mp, mpf
-from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 import sharmix
 from tests import reference
@@ -326,3 +326,52 @@ def test_the_jacobian_keeps_its_digits_where_a_class_has_just_joined_the_support
     exact = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=dtype)
     jacobian = torch.func.jacrev(lambda logits: sharmix.entmax(logits, 3.0))(z)
     torch.testing.assert_close(jacobian, exact, rtol=0, atol=1e-5 if dtype == torch.float32 else 1e-12)
+
+
+OUTPUTS = {
+    "map": lambda z, q, r: sharmix.sharmix(z, q, r).square().sum(-1),
+    "loss": lambda z, q, r: sharmix.fenchel_young_loss(z, torch.tensor([3, 1, 2]), q, r, reduction="none"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # torch's own forward mode uses it
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_forward_mode_over_a_backward_pass(output):
+    def gradients(*inputs):
+        return torch.autograd.grad(OUTPUTS[output](*inputs).sum(), inputs, create_graph=True)
+
+    point = leaf(ROWS), leaf(1.3), leaf(1.6)
+    directions = [torch.randn_like(one) for one in point]
+    expected = torch.autograd.functional.jvp(lambda *inputs: gradients(*inputs), point, tuple(directions))[1]
+    with forward_ad.dual_level():
+        duals = [forward_ad.make_dual(one, direction) for one, direction in zip(point, directions, strict=True)]
+        found = torch.autograd.grad(OUTPUTS[output](*duals).sum(), point)
+        tangents = [forward_ad.unpack_dual(gradient).tangent for gradient in found]
+    torch.testing.assert_close(tangents, list(expected))
+
+
+@pytest.mark.filterwarnings("ignore:.*performance drop because we have not yet implemented the batching rule")
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_gradients_of_many_outputs_in_one_backward_pass(output):
+    point = leaf(ROWS), leaf(1.3), leaf(1.6)
+    rows = OUTPUTS[output](*point)
+    together = torch.autograd.grad(rows, point, torch.eye(3).double(), retain_graph=True, is_grads_batched=True)
+    for i, row in enumerate(rows):
+        for found, expected in zip(together, torch.autograd.grad(row, point, retain_graph=True), strict=True):
+            torch.testing.assert_close(found[i], expected)
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_logits_changed_since_are_an_error_or_make_no_difference(output):
+    point = leaf(ROWS)
+    expected = torch.autograd.grad(OUTPUTS[output](point, 1.3, 1.6).sum(), point)[0]
+    logits = 1 * point
+    result = OUTPUTS[output](logits, 1.3, 1.6).sum()
+    logits.mul_(2)
+    try:
+        found = torch.autograd.grad(result, point)[0]
+    except RuntimeError as error:
+        if "modified by an inplace operation" not in str(error):
+            raise
+    else:
+        torch.testing.assert_close(found, expected)
