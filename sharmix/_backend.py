@@ -65,7 +65,7 @@ def backend(device: str | torch.device = "cpu") -> Backend:
 
 def node() -> Any:
     """Map and loss as nodes of the autograd graph in C++: functions that answer, or return None to what is unusual."""
-    return None if _plain_torch or torch.compiler.is_compiling() else _cpu.node
+    return _cpu.node if backend() == "c++" and not torch.compiler.is_compiling() else None
 
 
 @contextmanager
@@ -85,8 +85,18 @@ def answering(logits: Tensor, orders: Orders) -> Code:
     if name == "torch":
         _tell(logits.device)
         return _torch
-    kernel: Code = _cpu if name == "c++" else importlib.import_module("sharmix._triton")
-    return kernel if logits.numel() and kernel.takes(logits, orders) else _torch
+    if logits.numel():
+        for kernel in _kernels(name):
+            if kernel.takes(logits, orders):
+                return kernel
+    return _torch
+
+
+def _kernels(name: Backend) -> tuple[Code, ...]:
+    """The kernels for a device, the one to be asked first before the others."""
+    if name == "c++":
+        return (_cpu,)
+    return tuple(importlib.import_module(f"sharmix.{module}") for module in ("_triton_long_rows", "_triton"))
 
 
 def _tell(device: torch.device) -> None:

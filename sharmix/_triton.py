@@ -130,6 +130,22 @@ def _point(y, q, r, delta, total, base_u, base_uu, power_u):
 
 
 @triton.jit
+def _following(y, step, residual, low, high, steps):
+    """The bracket that the residual at y leaves, and the next y."""
+    low = tl.where(residual < 0, y, low)
+    high = tl.where(residual < 0, high, y)
+    trusted = (y + step >= low) & (y + step <= high) & (steps < _TRUSTED_STEPS)
+    return low, high, tl.where(trusted, y + step, (low + high) / 2)
+
+
+@triton.jit
+def _last_step(delta, COMPUTE: tl.constexpr):
+    """Newton's, after which the first-order correction of p leaves nothing that matters."""
+    last = tl.exp((1 / tl.minimum(1 / delta, 2.0)) * _LOG_CORRECTED)
+    return last if tl.float64 == COMPUTE else tl.maximum(last, 1e-6)
+
+
+@triton.jit
 def _root(
     row, kept, classes, largest, unit, q, r, delta, y, low, high, last_step,
     BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
@@ -142,10 +158,7 @@ def _root(
     mean, renyi, residual, step = _point(y, q, r, delta, total, base_u, base_uu, power_u)
     steps = 0
     while (tl.abs(step) > last_step) & (steps < _MOST_STEPS):
-        low = tl.where(residual < 0, y, low)
-        high = tl.where(residual < 0, high, y)
-        trusted = (y + step >= low) & (y + step <= high) & (steps < _TRUSTED_STEPS)
-        y = tl.where(trusted, y + step, (low + high) / 2)
+        low, high, y = _following(y, step, residual, low, high, steps)
         total, base_u, base_uu, power_u = _sums(
             row, kept, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, ONE, COMPUTE
         )
@@ -166,8 +179,6 @@ def _solved(
     most = tl.log(tl.full([], classes, tl.float64))  # an argument of 1 is a constant
     low = -tl.maximum(r - 1, 0.0) * most - _MARGIN
     high = tl.maximum(2 - 1 / q - r, 0.0) * most + _MARGIN
-    order = tl.minimum(1 / delta, 2.0)
-    last = tl.exp((1 / order) * _LOG_CORRECTED)
     if tl.float64 == COMPUTE:
         y, step, total, base_u, mean, renyi = _root(
             row, kept, classes, largest, unit, q, r, delta, high, low, high, q * 0 + _NEAR, BLOCK, ONE, tl.float32
@@ -175,7 +186,7 @@ def _solved(
         start = tl.minimum(high, tl.maximum(low, y + step))
     else:
         start = high
-        last = tl.maximum(last, 1e-6)
+    last = _last_step(delta, COMPUTE)
     y, step, total, base_u, mean, renyi = _root(
         row, kept, classes, largest, unit, q, r, delta, start, low, high, last, BLOCK, ONE, COMPUTE
     )

@@ -5,11 +5,11 @@ from triton import language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from sharmix import _triton
+from sharmix import _triton, _triton_long_rows
 
 POINTERS = {
-    **dict.fromkeys(("q", "r", "temperature", "states"), "*fp64"),
-    **dict.fromkeys(("conjugates", "losses", "slopes", "grad_parameters"), "*fp32"),
+    **dict.fromkeys(("q", "r", "temperature", "states", "sums"), "*fp64"),
+    **dict.fromkeys(("conjugates", "losses", "slopes", "grad_parameters", "largest"), "*fp32"),
     "targets": "*i64",
 }
 
@@ -32,3 +32,5 @@ if __name__ == "__main__":
         compile_for_hopper(_triton._solve, logits_type, classes=1, **row)  # an argument of 1 becomes a constant
         compile_for_hopper(_triton._map_backward, logits_type, PARAMETERS=True, BLOCK=128)
         compile_for_hopper(_triton._class_loss_backward, logits_type, BLOCK=128, COMPUTE=compute)
+        compile_for_hopper(_triton_long_rows._partial_sums, logits_type, BLOCK=128, COMPUTE=compute)
+        compile_for_hopper(_triton_long_rows._newton_step, logits_type, SPANS=32, COMPUTE=compute)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import sharmix
-from sharmix import _backend, _class_loss, _operators, _triton
+from sharmix import _backend, _class_loss, _operators, _triton, _triton_long_rows
 
 ORDERS = [(1.25, 1.5), (1.3, 1.4), (2.0, 2.0), (1.0, 1.7), (1.1, 1.9)]
 pytestmark = pytest.mark.filterwarnings("ignore")  # the interpreter's own, on NaN and on NumPy's scalars
@@ -33,6 +33,39 @@ def computed(z, y, q, r):
     return [tensor.float() for tensor in (p, loss, *of_map, *of_loss)]
 
 
+@pytest.mark.parametrize("module", [_triton, _triton_long_rows])
+def test_triton_is_what_answers(monkeypatch, module):
+    class Answered(Exception):
+        pass
+
+    def answer(*_):
+        raise Answered
+
+    monkeypatch.setattr(_triton_long_rows, "_LONG", 2 if module is _triton_long_rows else 10**9)
+    for name in ("solve", "class_loss"):
+        monkeypatch.setattr(module, name, answer)
+    z = torch.zeros(2, 3)
+    with pytest.raises(Answered):
+        sharmix.sharmix(z)
+    with pytest.raises(Answered):
+        sharmix.fenchel_young_loss(z, torch.zeros(2).long())
+
+
+@pytest.mark.parametrize(("q", "r"), ORDERS[:4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_many_programs_for_a_row_find_the_same(monkeypatch, q, r, dtype):
+    classes = 40
+    z = (2 * torch.randn(3, classes, generator=torch.Generator().manual_seed(0))).to(dtype)
+    y = torch.tensor([0, -100, classes - 1])
+    monkeypatch.setattr(_triton_long_rows, "_LONG", 2)
+    monkeypatch.setattr(_triton_long_rows, "_SPAN", 16)
+    found = computed(z, y, q, r)
+    answer_with(monkeypatch, "torch")
+    expected = computed(z.float(), y, q, r)
+    digits = {"rtol": 1e-4, "atol": 2e-6} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
+    torch.testing.assert_close(found, expected, **digits)
+
+
 @pytest.mark.parametrize("block", [32768, 64])  # a row in one block, or in several
 @pytest.mark.parametrize("classes", [1, 5, 100])
 @pytest.mark.parametrize(("q", "r"), ORDERS)
@@ -48,7 +81,9 @@ def test_map_and_loss_are_those_of_plain_torch(monkeypatch, block, classes, q, r
     torch.testing.assert_close(found, expected, **digits)
 
 
-def test_rows_that_are_undefined_spread_to_no_other():
+@pytest.mark.parametrize("long", [10**9, 2])
+def test_rows_that_are_undefined_spread_to_no_other(monkeypatch, long):
+    monkeypatch.setattr(_triton_long_rows, "_LONG", long)
     z = torch.tensor(
         [[1.0, 2.0, 3.0], [1.0, torch.nan, 0.0], [-torch.inf] * 3, [-torch.inf, 1.0, 0.5], [torch.inf, 0, 0]]
     )

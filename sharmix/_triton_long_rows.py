@@ -1,0 +1,148 @@
+"""Rows that are too long and too few for one CUDA program each: many programs sum over a row together.
+
+Each of Newton's steps is two launches, of partial sums over spans of the rows, and of what follows from them for each
+row. The output then needs no more sums, and the backward pass is plain torch, which uses the whole device by itself.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from sharmix import _torch, _triton
+from sharmix._arguments import checked_classes
+from sharmix._orders import Orders, columns
+from sharmix._sensitivity import ConjugateSensitivity
+from sharmix._series import expm1_ratio
+
+_FEW = 64  # rows, which would leave most of a GPU idle
+_LONG = 65536  # classes, from which on launches cost less than they save
+_SPAN = 4096  # classes, over which one program sums
+_ROUNDS_TOGETHER = 4  # of Newton's steps, before the host waits to see whether all rows are done
+
+# The columns of the states of rows: Newton's point and bracket, what `_point` and `_sums` said there, and whether it is
+# the last one.
+_Y, _LOW, _HIGH, _STEP, _TOTAL, _BASE_U, _MEAN, _RENYI, _DONE = (tl.constexpr(column) for column in range(9))
+_COLUMNS = tl.constexpr(9)
+
+
+@triton.jit
+def _partial_sums(
+    logits, largest, states, sums, classes, spans, q, temperature, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
+):
+    index, span = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    state = states + index * _COLUMNS
+    if tl.load(state + _DONE) == 0:
+        delta = tl.maximum(tl.load(q + index) - 1, _triton._LEAST_DELTA)
+        top, unit = tl.load(largest + index).to(tl.float64), 1 / tl.load(temperature + index)
+        scale, start = delta * tl.exp(-tl.load(state + _Y)), span * BLOCK
+        total, base_u, base_uu, power_u = _triton._sums(
+            logits + index * classes + start, top, tl.minimum(classes - start, BLOCK), top, unit, scale, 1 / delta - 1,
+            BLOCK, False, COMPUTE,
+        )  # fmt: skip
+        own = sums + (index * spans + span) * 4
+        tl.store(own, total)
+        tl.store(own + 1, base_u)
+        tl.store(own + 2, base_uu)
+        tl.store(own + 3, power_u)
+
+
+@triton.jit(do_not_specialize=["rounds"])
+def _newton_step(sums, states, spans, rounds, q, r, SPANS: tl.constexpr, COMPUTE: tl.constexpr):
+    index = tl.program_id(0).to(tl.int64)
+    state = states + index * _COLUMNS
+    q, r = tl.load(q + index), tl.load(r + index)
+    if tl.load(state + _DONE) == 0:
+        place = tl.arange(0, SPANS)
+        own, some = sums + (index * spans + place) * 4, place < spans
+        total, base_u = tl.sum(tl.load(own, some, 0.0), 0), tl.sum(tl.load(own + 1, some, 0.0), 0)
+        base_uu, power_u = tl.sum(tl.load(own + 2, some, 0.0), 0), tl.sum(tl.load(own + 3, some, 0.0), 0)
+        delta = tl.maximum(q - 1, _triton._LEAST_DELTA)
+        y, low, high = tl.load(state + _Y), tl.load(state + _LOW), tl.load(state + _HIGH)
+        mean, renyi, residual, step = _triton._point(y, q, r, delta, total, base_u, base_uu, power_u)
+        goes_on = tl.abs(step) > _triton._last_step(delta, COMPUTE)
+        low, high, following = _triton._following(y, step, residual, low, high, rounds)
+        tl.store(state + _Y, tl.where(goes_on, following, y))
+        tl.store(state + _LOW, low)
+        tl.store(state + _HIGH, high)
+        tl.store(state + _STEP, tl.where(goes_on, 0.0, step))
+        tl.store(state + _TOTAL, total)
+        tl.store(state + _BASE_U, base_u)
+        tl.store(state + _MEAN, mean)
+        tl.store(state + _RENYI, renyi)
+        tl.store(state + _DONE, tl.where(goes_on, 0.0, 1.0))
+
+
+def takes(logits: Tensor, orders: Orders) -> bool:
+    """Few long rows, of those that `_triton` takes."""
+    long = logits.shape[-1] >= _LONG and logits.numel() <= _FEW * logits.shape[-1]
+    return long and _triton.takes(logits, orders)
+
+
+def solve(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
+    """See `_backend.Code`."""
+    logits = logits.contiguous()
+    states, conjugate = _solved(logits, orders)
+    no_class = torch.full(logits.shape[:-1], -1, device=logits.device)  # p − y, where no class is y, is p
+    one = torch.ones((), dtype=torch.float32, device=logits.device)
+    probabilities = _triton.class_loss_backward(logits, no_class, states, one, orders, ignore_index=-2)
+    return probabilities, conjugate
+
+
+def class_loss(
+    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, wants_slopes: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See `_backend.Code`."""
+    indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
+    logits = logits.contiguous()
+    states, conjugate = _solved(logits, orders)
+    of_target = logits.gather(-1, indices.unsqueeze(-1)).squeeze(-1).double()
+    loss = (conjugate.double() - (of_target - states[..., 0])).float()
+    loss = torch.where(counted, loss - loss.clamp_max(0), 0)  # rounding can leave −1e-17 at p = y
+    if not wants_slopes:
+        return loss, states, loss.new_empty(*loss.shape, 0)
+    p, _ = solve(logits, orders)
+    shaped = [order.reshape(*logits.shape[:-1], 1) for order in columns(orders, logits.flatten(0, -2))]
+    return loss, states, ConjugateSensitivity(p, *shaped).conjugate_slopes() * counted.unsqueeze(-1)
+
+
+map_backward = _torch.map_backward
+class_loss_backward = _triton.class_loss_backward
+
+
+def _solved(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
+    """The states of `_backend.Code.class_loss` and the conjugate of each row."""
+    rows = logits.reshape(-1, logits.shape[-1])
+    q, r, temperature = (order.contiguous() for order in columns(orders, rows))
+    largest = rows.amax(-1, keepdim=True).float()
+    y, step, total, base_u, mean, renyi = _roots(rows, largest, q, r, temperature)
+    delta = (q - 1).clamp_min(_triton._LEAST_DELTA.value)
+    objective = mean / delta * y.exp() + renyi * expm1_ratio((1 - r) * renyi) / q
+    total = total - step / delta * base_u  # at the end of the last step, by d(w^β)/dy = −β w^(β−1) u
+    conjugate = torch.where(total > 0, objective.clamp_min(0) * temperature, math.nan)
+    states = torch.cat([largest.double(), 1 / temperature, delta * (-y - step).exp(), total], -1)
+    return states.reshape(*logits.shape[:-1], 4), conjugate.float().reshape(logits.shape[:-1])
+
+
+def _roots(rows: Tensor, largest: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> list[Tensor]:
+    """y, its last step, and at y the total, Σ w^(β−1) u, the mean and R_q, each float64 [rows, 1]."""
+    count, classes = rows.shape
+    spans = triton.cdiv(classes, _SPAN)
+    most, margin = math.log(classes), _triton._MARGIN.value
+    low = -(r - 1).clamp_min(0) * most - margin
+    high = (2 - 1 / q - r).clamp_min(0) * most + margin
+    states = rows.new_zeros((count, 9), dtype=torch.float64)
+    sums = rows.new_empty((count, spans, 4), dtype=torch.float64)
+    states[:, :3] = torch.cat([high, low, high], -1)
+    compute = _triton._compute(rows)
+    with torch.cuda.device_of(rows):
+        for rounds in range(_triton._MOST_STEPS.value):
+            _partial_sums[(count, spans)](
+                rows, largest, states, sums, classes, spans, q, temperature, _SPAN, compute, num_warps=8
+            )
+            _newton_step[(count,)](sums, states, spans, rounds, q, r, triton.next_power_of_2(spans), compute)
+            if rounds % _ROUNDS_TOGETHER == _ROUNDS_TOGETHER - 1 and states[:, 8].all():
+                break
+    return list(states[:, [0, 3, 4, 5, 6, 7], None].unbind(1))
