@@ -127,7 +127,7 @@ def function_transforms_active() -> bool:
     return bool(torch._C._are_functorch_transforms_active())
 
 
-def _watched(inputs: tuple[Any, ...]) -> bool:
+def watched(inputs: tuple[Any, ...]) -> bool:
     """Whether a tracer, a transform or a tensor's own class looks on, to which the computation must be an operator."""
     return (
         torch.compiler.is_compiling()
@@ -155,7 +155,7 @@ def _operator(name: str, computation: Callable[..., Any], fake: Callable[..., An
     dispatched = getattr(torch.ops.sharmix, name).default
 
     def call(*inputs: Any) -> Any:
-        return dispatched(*map(_boxed, inputs)) if _watched(inputs) else computation(*inputs)
+        return dispatched(*map(_boxed, inputs)) if watched(inputs) else computation(*inputs)
 
     return call
 

@@ -9,9 +9,17 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from sharmix._arguments import Parameter, entropy_parameters, float_tensor, number
+from sharmix._operators import watched
 from sharmix.alpha_relu import alpha_relu, alpha_relu_conjugate, alpha_relu_entropy, alpha_relu_loss, mean_threshold
 from sharmix.entropy import sharma_mittal_entropy
-from sharmix.losses import Reduction, at_class, fenchel_young, fenchel_young_loss, map_entropy
+from sharmix.losses import (
+    Reduction,
+    at_class,
+    check_reduction,
+    fenchel_young,
+    fenchel_young_loss,
+    map_entropy,
+)
 from sharmix.maps import Nonconcave, entmax, map_and_conjugate, sharmix, shifted
 from sharmix.scores import proper_score
 
@@ -108,6 +116,33 @@ class Softmax(Activation):
     def class_loss(self, logits: Tensor, classes: Tensor) -> Tensor:
         rows = logits.reshape(-1, logits.shape[-1])
         return cross_entropy(rows, classes.flatten(), reduction="none").reshape(classes.shape)
+
+    def loss(
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        reduction: Reduction = "mean",
+    ) -> Tensor:
+        if label_smoothing or not _are_classes(targets, logits, ignore_index):
+            return super().loss(logits, targets, ignore_index, label_smoothing, reduction)
+        check_reduction(reduction)
+        z = float_tensor(logits, "logits", -1)
+        loss = cross_entropy(z.reshape(-1, z.shape[-1]), targets.long().flatten(), reduction=reduction)
+        return loss.reshape(targets.shape) if reduction == "none" else loss
+
+
+def _are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
+    """Whether each target is a class, and none of them ignored, so that torch's own loss is all there is to it."""
+    if not isinstance(targets, Tensor) or not isinstance(logits, Tensor) or watched((logits, targets)):
+        return False
+    if targets.is_floating_point() or targets.dtype == torch.bool or targets.shape != logits.shape[:-1]:
+        return False
+    classes = logits.shape[-1]
+    return (
+        not 0 <= ignore_index < classes and bool(((targets >= 0) & (targets < classes)).all()) and targets.numel() > 0
+    )
 
 
 class SharmaMittal(Activation):
