@@ -32,7 +32,7 @@ def autograd() -> list[Extension]:
     """The map and the loss as nodes of the graph, for the torch that is there at the build (`--no-build-isolation`)."""
     try:
         import torch
-    except ImportError:
+    except (ImportError, OSError):  # OSError: one of its libraries does not load
         return []
     home = Path(torch.__file__).parent
     headers = [home / "include", home / "include" / "torch" / "csrc" / "api" / "include"]
@@ -41,7 +41,10 @@ def autograd() -> list[Extension]:
             "sharmix._autograd",
             ["sharmix/csrc/autograd.cpp"],
             depends=_HEADERS,
-            define_macros=[("_GLIBCXX_USE_CXX11_ABI", str(int(torch.compiled_with_cxx11_abi())))],
+            define_macros=[
+                ("BUILT_FOR_TORCH", f'"{torch.__version__}"'),
+                ("_GLIBCXX_USE_CXX11_ABI", str(int(torch.compiled_with_cxx11_abi()))),
+            ],
             extra_compile_args=["-std=c++20", "-O2", "-fvisibility=hidden", *(f"-isystem{path}" for path in headers)],
             library_dirs=[str(home / "lib")],
             libraries=["c10", "torch", "torch_cpu", "torch_python"],

@@ -36,7 +36,7 @@ def _load_node() -> ModuleType | None:
         node = importlib.import_module("sharmix._autograd")
     except ImportError:
         return None
-    if _kernel is None or node.torch_version != torch.__version__.split("+")[0]:
+    if _kernel is None or node.torch_version != torch.__version__:
         return None
     node.use(_kernel.kernel)
     return node

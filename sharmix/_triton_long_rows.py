@@ -76,19 +76,17 @@ def _newton_step(sums, states, spans, rounds, q, r, SPANS: tl.constexpr, COMPUTE
 
 
 def takes(logits: Tensor, orders: Orders) -> bool:
-    """Few long rows, of those that `_triton` takes."""
+    """Few long rows, of those that `_triton` takes; not into a CUDA graph, since the host has to wait for them."""
     long = logits.shape[-1] >= _LONG and logits.numel() <= _FEW * logits.shape[-1]
-    return long and _triton.takes(logits, orders)
+    recorded = logits.is_cuda and torch.cuda.is_current_stream_capturing()
+    return long and not recorded and _triton.takes(logits, orders)
 
 
 def solve(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
     """See `_backend.Code`."""
     logits = logits.contiguous()
     states, conjugate = _solved(logits, orders)
-    no_class = torch.full(logits.shape[:-1], -1, device=logits.device)  # p − y, where no class is y, is p
-    one = torch.ones((), dtype=torch.float32, device=logits.device)
-    probabilities = _triton.class_loss_backward(logits, no_class, states, one, orders, ignore_index=-2)
-    return probabilities, conjugate
+    return _probabilities(logits, states, orders), conjugate
 
 
 def class_loss(
@@ -103,18 +101,29 @@ def class_loss(
     loss = torch.where(counted, loss - loss.clamp_max(0), 0)  # rounding can leave −1e-17 at p = y
     if not wants_slopes:
         return loss, states, loss.new_empty(*loss.shape, 0)
-    p, _ = solve(logits, orders)
-    shaped = [order.reshape(*logits.shape[:-1], 1) for order in columns(orders, logits.flatten(0, -2))]
-    return loss, states, ConjugateSensitivity(p, *shaped).conjugate_slopes() * counted.unsqueeze(-1)
+    shaped = [order.reshape(*logits.shape[:-1], 1) for order in columns(orders, _matrix(logits))]
+    slopes = ConjugateSensitivity(_probabilities(logits, states, orders), *shaped).conjugate_slopes()
+    return loss, states, torch.where(counted.unsqueeze(-1), slopes, 0)
 
 
 map_backward = _torch.map_backward
 class_loss_backward = _triton.class_loss_backward
 
 
+def _matrix(logits: Tensor) -> Tensor:
+    return logits.reshape(-1, logits.shape[-1])
+
+
+def _probabilities(logits: Tensor, states: Tensor, orders: Orders) -> Tensor:
+    """p is p − y, the gradient of the loss, where no class is y."""
+    no_class = torch.full(logits.shape[:-1], -1, device=logits.device)
+    one = torch.ones((), dtype=torch.float32, device=logits.device)
+    return _triton.class_loss_backward(logits, no_class, states, one, orders, ignore_index=-2)
+
+
 def _solved(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
     """The states of `_backend.Code.class_loss` and the conjugate of each row."""
-    rows = logits.reshape(-1, logits.shape[-1])
+    rows = _matrix(logits)
     q, r, temperature = (order.contiguous() for order in columns(orders, rows))
     largest = rows.amax(-1, keepdim=True).float()
     y, step, total, base_u, mean, renyi = _roots(rows, largest, q, r, temperature)
@@ -133,9 +142,10 @@ def _roots(rows: Tensor, largest: Tensor, q: Tensor, r: Tensor, temperature: Ten
     most, margin = math.log(classes), _triton._MARGIN.value
     low = -(r - 1).clamp_min(0) * most - margin
     high = (2 - 1 / q - r).clamp_min(0) * most + margin
-    states = rows.new_zeros((count, 9), dtype=torch.float64)
+    states = rows.new_zeros((count, _COLUMNS.value), dtype=torch.float64)
     sums = rows.new_empty((count, spans, 4), dtype=torch.float64)
-    states[:, :3] = torch.cat([high, low, high], -1)
+    for column, start in ((_Y, high), (_LOW, low), (_HIGH, high)):
+        states[:, column.value] = start.squeeze(-1)
     compute = _triton._compute(rows)
     with torch.cuda.device_of(rows):
         for rounds in range(_triton._MOST_STEPS.value):
@@ -143,6 +153,6 @@ def _roots(rows: Tensor, largest: Tensor, q: Tensor, r: Tensor, temperature: Ten
                 rows, largest, states, sums, classes, spans, q, temperature, _SPAN, compute, num_warps=8
             )
             _newton_step[(count,)](sums, states, spans, rounds, q, r, triton.next_power_of_2(spans), compute)
-            if rounds % _ROUNDS_TOGETHER == _ROUNDS_TOGETHER - 1 and states[:, 8].all():
+            if rounds % _ROUNDS_TOGETHER == _ROUNDS_TOGETHER - 1 and states[:, _DONE.value].all():
                 break
-    return list(states[:, [0, 3, 4, 5, 6, 7], None].unbind(1))
+    return [states[:, column.value, None] for column in (_Y, _STEP, _TOTAL, _BASE_U, _MEAN, _RENYI)]

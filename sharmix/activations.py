@@ -140,9 +140,9 @@ def _are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
     if targets.is_floating_point() or targets.dtype == torch.bool or targets.shape != logits.shape[:-1]:
         return False
     classes = logits.shape[-1]
-    return (
-        not 0 <= ignore_index < classes and bool(((targets >= 0) & (targets < classes)).all()) and targets.numel() > 0
-    )
+    if targets.is_meta or targets.numel() == 0 or 0 <= ignore_index < classes:
+        return False
+    return bool(((targets >= 0) & (targets < classes)).all())
 
 
 class SharmaMittal(Activation):

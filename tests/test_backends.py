@@ -180,6 +180,26 @@ def test_a_plain_call_is_one_node_of_the_graph_without_python(dtype):
 
 
 @pytest.mark.skipif(_cpu.node is None, reason="torch was not there when the kernel was built")
+def test_a_first_call_in_inference_mode_changes_nothing_for_later_ones():
+    script = """
+import torch, sharmix
+with torch.inference_mode():
+    sharmix.sharmix(torch.zeros(2, 3))
+p = sharmix.sharmix(torch.zeros(2, 3, requires_grad=True))
+assert not isinstance(p.grad_fn, torch.autograd.function.BackwardCFunction), p.grad_fn
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("wanted", range(3))
+def test_each_gradient_alone_is_the_one_among_all(wanted):
+    z, q, r = logits().requires_grad_(), torch.tensor(1.3, requires_grad=True), torch.tensor(1.6, requires_grad=True)
+    for loss in (sharmix.sharmix(z, q, r).square().sum(), sharmix.fenchel_young_loss(z, torch.arange(7), q, r)):
+        expected = torch.autograd.grad(loss, (z, q, r), retain_graph=True)[wanted]
+        torch.testing.assert_close(torch.autograd.grad(loss, (z, q, r)[wanted])[0], expected, rtol=0, atol=0)
+
+
+@pytest.mark.skipif(_cpu.node is None, reason="torch was not there when the kernel was built")
 def test_built_against_another_torch_the_nodes_are_left_alone():
     script = "import torch; torch.__version__ = '2.0.0'; import sharmix; from sharmix import _cpu; assert not _cpu.node"
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -447,3 +447,15 @@ def test_steep_rows_are_solved_to_the_end(row, q, r, dtype):
     z = torch.tensor(row, dtype=dtype)
     exact = torch.tensor([float(p) for p in reference.sharmix(z.tolist(), q, r)], dtype=torch.float64)
     assert (sharmix.sharmix(z, q, r).double() - exact).abs().max() < accuracy.GOALS[dtype]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("q", [1.25, 1.3, 1.5, 1.9, 2.0])
+def test_no_probability_is_negative_where_logits_lie_on_the_edge_of_the_support(dtype, q):
+    generator = torch.Generator().manual_seed(0)
+    for r in torch.linspace(0.3, 2.0, 24).tolist():
+        for classes in (2, 3, 7, 20):
+            z = torch.randint(0, 4, (9, classes), generator=generator).to(dtype) / (q - 1)
+            p = sharmix.sharmix(z, q, r)
+            assert (p >= 0).all()
+            torch.testing.assert_close(p.sum(-1), torch.ones(9, dtype=dtype))

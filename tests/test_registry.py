@@ -176,3 +176,10 @@ def test_a_learned_activation_survives_its_state_dict():
     assert not torch.equal(fresh(z), trained(z))
     fresh.load_state_dict(trained.state_dict())
     assert torch.equal(fresh(z), trained(z))
+
+
+def test_the_shape_of_softmax_s_loss_is_known_without_values():
+    z, y = torch.zeros(3, 4, device="meta"), torch.zeros(3, dtype=torch.long, device="meta")
+    act = sharmix.build_activation("softmax")
+    assert act.loss(z, y).shape == ()
+    assert act.loss(z, y, reduction="none").shape == (3,)

@@ -66,6 +66,16 @@ def test_many_programs_for_a_row_find_the_same(monkeypatch, q, r, dtype):
     torch.testing.assert_close(found, expected, **digits)
 
 
+@pytest.mark.parametrize("long", [10**9, 2])
+def test_an_ignored_row_may_hold_anything_and_one_row_needs_no_batch(monkeypatch, long):
+    monkeypatch.setattr(_triton_long_rows, "_LONG", long)
+    z, q = torch.tensor([[1.0, 0.5, -1.0], [torch.nan, 0.0, 1.0]]), torch.tensor(1.3, requires_grad=True)
+    of_both = sharmix.fenchel_young_loss(z, torch.tensor([1, -100]), q)
+    of_one = sharmix.fenchel_young_loss(z[0], torch.tensor(1), q)
+    torch.testing.assert_close(of_both, of_one)
+    torch.testing.assert_close(torch.autograd.grad(of_both, q), torch.autograd.grad(of_one, q))
+
+
 @pytest.mark.parametrize("block", [32768, 64])  # a row in one block, or in several
 @pytest.mark.parametrize("classes", [1, 5, 100])
 @pytest.mark.parametrize(("q", "r"), ORDERS)

@@ -7,11 +7,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
-#include <torch/version.h>
 
 #include <array>
 #include <cmath>
-#include <functional>
 #include <numeric>
 #include <optional>
 
@@ -36,7 +34,8 @@ bool is_watched() {
 
 // Whether a tensor is memory of the processor, and nothing else.
 bool is_plain(const Tensor& tensor) {
-    static const c10::DispatchKeySet plain = at::empty({0}, at::kFloat).key_set();
+    constexpr c10::DispatchKeySet plain({c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
+                                         c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU});
     return are_within(tensor.key_set(), plain) && !tensor._fw_grad(0).defined();
 }
 
@@ -50,22 +49,26 @@ Tensor single(double value, at::ScalarType type) {
     return tensor;
 }
 
-double value_of(const Tensor& single) {
+double value_of(const Tensor& tensor) {
     double value = 0;
-    with_type(single.element_size(), [&](auto kind) { value = *single.const_data_ptr<decltype(kind)>(); });
+    with_type(tensor.element_size(), [&](auto kind) { value = *tensor.const_data_ptr<decltype(kind)>(); });
     return value;
 }
 
 // q, r and temperature: numbers, or tensors without a dimension.
 struct Parameters {
     std::array<double, 3> values;
-    std::array<Tensor, 3> tensors;  // undefined where it is a number
+    std::array<Tensor, 3> tensors;         // undefined where it is a number
+    std::array<bool, 3> are_wanted = {};  // whether gradients by them are
 
     static Parameters kept(const AutogradContext& context, const variable_list& variables) {
         Parameters parameters;
         const auto values = context.saved_data.at("orders").toDoubleVector();
         std::copy_n(values.begin(), 3, parameters.values.begin());
         std::copy_n(variables.end() - 3, 3, parameters.tensors.begin());
+        size_t edge = 1;  // after the logits'; a number has none
+        for (size_t i = 0; i < 3; ++i)
+            if (parameters.tensors[i].defined()) parameters.are_wanted[i] = context.needs_input_grad(edge++);
         return parameters;
     }
 
@@ -81,12 +84,11 @@ struct Parameters {
         return 1 <= q && q <= 2 && 0 < r && std::isfinite(r) && 0 < temperature && std::isfinite(temperature);
     }
 
-    bool is_learned(size_t which) const { return tensors[which].defined() && tensors[which].requires_grad(); }
-    bool are_learned() const { return is_learned(0) || is_learned(1) || is_learned(2); }
+    bool any_wanted() const { return are_wanted[0] || are_wanted[1] || are_wanted[2]; }
 
     OrderColumns columns() const { return {{nullptr, values[0]}, {nullptr, values[1]}, {nullptr, values[2]}}; }
 
-    // Of those that are learned: the sum of along [rows, 3], times weights [rows] or of one element.
+    // By those that are wanted: the sum of along [rows, 3], times weights [rows] or of one element.
     std::array<Tensor, 3> gradients(const Tensor& along, const Tensor& weights) const {
         std::array<double, 3> sums = {};
         with_type(along.element_size(), [&](auto kind) {
@@ -97,7 +99,7 @@ struct Parameters {
         });
         std::array<Tensor, 3> found;
         for (size_t i = 0; i < 3; ++i)
-            if (is_learned(i)) found[i] = single(sums[i], tensors[i].scalar_type());
+            if (are_wanted[i]) found[i] = single(sums[i], tensors[i].scalar_type());
         return found;
     }
 };
@@ -109,9 +111,9 @@ Tensor room(const Tensor& rows, int64_t count, at::ScalarType type) {
     return at::empty(shape, type);
 }
 
-// The same for what belongs to q, r and temperature, none if they are not learned.
+// The same for what belongs to q, r and temperature, none if no gradient by them is wanted.
 Tensor room_along(const Tensor& rows, const Parameters& parameters) {
-    return room(rows, parameters.are_learned() ? 3 : 0, rows.scalar_type());
+    return room(rows, parameters.any_wanted() ? 3 : 0, rows.scalar_type());
 }
 
 void* address(Tensor& values) { return values.numel() ? values.mutable_data_ptr() : nullptr; }
@@ -123,7 +125,7 @@ variable_list in_python(const char* module, bool wants_logits, const Parameters&
     py::list orders, wanted;
     wanted.append(wants_logits);
     for (size_t i = 0; i < 3; ++i) {
-        wanted.append(parameters.is_learned(i));
+        wanted.append(parameters.are_wanted[i]);
         if (parameters.tensors[i].defined()) orders.append(parameters.tensors[i]);
         else orders.append(parameters.values[i]);
     }
@@ -170,7 +172,7 @@ struct SharmaMittal : torch::autograd::Function<SharmaMittal> {
         gradients[0] = at::empty_like(kept);
         kernel->map_backward(matrix(kept), kept.const_data_ptr(), grad.const_data_ptr(), parameters.columns(),
                              gradients[0].mutable_data_ptr(), address(along));
-        if (parameters.are_learned()) {
+        if (parameters.any_wanted()) {
             const auto found = parameters.gradients(along, single(1, along.scalar_type()));
             std::copy(found.begin(), found.end(), gradients.begin() + 1);
         }
@@ -252,7 +254,7 @@ struct SharmaMittalLoss : torch::autograd::Function<SharmaMittalLoss> {
                                         (const State*)states.const_data_ptr(), grad.const_data_ptr(), grad.dim() > 0,
                                         {nullptr, parameters.values[0]}, gradients[0].mutable_data_ptr());
         }
-        if (parameters.are_learned()) {
+        if (parameters.any_wanted()) {
             const auto found = parameters.gradients(slopes, grad);
             std::copy(found.begin(), found.end(), gradients.begin() + 1);
         }
@@ -261,7 +263,7 @@ struct SharmaMittalLoss : torch::autograd::Function<SharmaMittalLoss> {
 };
 
 bool wants_node(const Tensor& logits, const Parameters& parameters) {
-    return at::GradMode::is_enabled() && (logits.requires_grad() || parameters.are_learned());
+    return at::GradMode::is_enabled() && (logits.requires_grad() || parameters.any_wanted());
 }
 
 std::optional<Tensor> optional(const Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; }
@@ -304,6 +306,7 @@ std::optional<Parameters> read_parameters(PyObject* const* given) {
             if (!tensor || !is_real(*tensor) || tensor->dim() > 0) return std::nullopt;
             parameters.values[i] = value_of(*tensor);
             parameters.tensors[i] = *tensor;
+            parameters.are_wanted[i] = at::GradMode::is_enabled() && tensor->requires_grad();
         }
     return parameters.are_taken() ? std::optional(parameters) : std::nullopt;
 }
@@ -330,17 +333,18 @@ std::optional<Targets> read_targets(PyObject* given, PyObject* ignore_index, PyO
 
 // The doors.
 
-PyObject* answer(const std::function<std::optional<Tensor>()>& computation) {
+template <class Computation> PyObject* answer(Py_ssize_t given, Py_ssize_t expected, Computation computation) {
     HANDLE_TH_ERRORS
-    if (!is_watched())
+    TORCH_CHECK_TYPE(given == expected, expected, " arguments are needed, got ", given);
+    if (kernel && !is_watched())
         if (const auto output = computation()) return THPVariable_Wrap(*output);
     Py_RETURN_NONE;
     END_HANDLE_TH_ERRORS
 }
 
 // (logits, q, r, temperature) -> probabilities
-PyObject* map(PyObject*, PyObject* const* given, Py_ssize_t) {
-    return answer([&]() -> std::optional<Tensor> {
+PyObject* map(PyObject*, PyObject* const* given, Py_ssize_t count) {
+    return answer(count, 4, [&]() -> std::optional<Tensor> {
         const Tensor* logits = read_logits(given[0]);
         const auto parameters = logits ? read_parameters(given + 1) : std::nullopt;
         if (!parameters) return std::nullopt;
@@ -350,8 +354,8 @@ PyObject* map(PyObject*, PyObject* const* given, Py_ssize_t) {
 }
 
 // (logits, q, r, temperature, targets, ignore_index, reduction) -> loss
-PyObject* loss(PyObject*, PyObject* const* given, Py_ssize_t) {
-    return answer([&]() -> std::optional<Tensor> {
+PyObject* loss(PyObject*, PyObject* const* given, Py_ssize_t count) {
+    return answer(count, 7, [&]() -> std::optional<Tensor> {
         const Tensor* logits = read_logits(given[0]);
         const auto parameters = logits ? read_parameters(given + 1) : std::nullopt;
         const auto targets = parameters ? read_targets(given[4], given[5], given[6], *logits) : std::nullopt;
@@ -382,6 +386,6 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "sharmix._autograd", nullptr, 0
 
 PyMODINIT_FUNC PyInit__autograd(void) {
     PyObject* module = PyModule_Create(&definition);
-    if (module && PyModule_AddStringConstant(module, "torch_version", TORCH_VERSION) < 0) Py_CLEAR(module);
+    if (module && PyModule_AddStringConstant(module, "torch_version", BUILT_FOR_TORCH) < 0) Py_CLEAR(module);
     return module;
 }

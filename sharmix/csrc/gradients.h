@@ -79,10 +79,11 @@ template <class Layout> class PullBack {
         const V reference = Layout::spread(reference_);
         const auto [weight, along_p, along_weighted, tilted, shannon, renyi_slope] =
             sums_of<Layout, 6>(count_, [&](int64_t j, V* parts) {
-                const V probability = load<Real>(p_ + j), direction = direction_at(j), level = load<Real>(level_.get() + j);
-                const V u = level + lowered, t = level + raised, tilt = tilt_at(j);
-                const V weighted =
-                    probability * u * u * expm1_remainder(-delta * u, V(-(spread_at(j) * Real(delta_)) / load<Real>(growth_.get() + j)));
+                const V probability = load<Real>(p_ + j), direction = direction_at(j);
+                const V level = load<Real>(level_.get() + j), tilt = tilt_at(j);
+                const V u = level + lowered, t = level + raised;
+                const V fall = -delta * spread_at(j) / load<Real>(growth_.get() + j);  // e^{-delta U} - 1
+                const V weighted = probability * u * u * expm1_remainder(-delta * u, fall);
                 parts[0] += weighted;
                 parts[1] += probability * direction;
                 parts[2] += weighted * direction;

@@ -163,7 +163,7 @@ void map_backward_group(const Group<T>& support, const T* grad, T* grad_logits, 
             grad_logits[lane * classes + support.lists[lane].place[j]] = T(direction[j * GROUP + lane]);
 }
 
-// (dp/dz) grad, and where there is room for them, (dp/dq).grad, (dp/dr).grad and (dp/dtemperature).grad [rows, 3].
+// See kernel.h.
 template <class T>
 void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t rows,
                   int64_t classes, OrderColumns orders) {
@@ -196,7 +196,7 @@ void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad
     });
 }
 
-// The first row whose target is none of the classes and not `ignored`, or -1.
+// See kernel.h.
 inline int64_t first_outside(const int64_t* targets, int64_t ignored, int64_t rows, int64_t classes) {
     for (int64_t row = 0; row < rows; ++row)
         if (targets[row] != ignored && (targets[row] < 0 || targets[row] >= classes)) return row;
@@ -267,8 +267,7 @@ void class_loss_groups(const ClassLoss<T>& asked, int64_t begin, int64_t end, co
     for_groups(begin, end, together, [&](int64_t start, int64_t stop) { class_loss_rows(asked, start, stop, orders); });
 }
 
-// The loss [rows] of logits whose targets are classes, 0 where that is `ignored`; the states [rows]; and where there is
-// room for them, the loss' derivatives by q, r and temperature [rows, 3].
+// See kernel.h.
 template <class T> void class_loss(const ClassLoss<T>& asked, int64_t rows, OrderColumns orders) {
     const bool in_groups = grouped(orders, rows, asked.classes);
     for_rows(rows, asked.classes, [&](int64_t begin, int64_t end) {
@@ -292,7 +291,7 @@ void class_loss_gradient(const T* z, int64_t target, T* grad, const State& state
     int64_t count = 0, i = 0;
     if (fill.goes_past_caches()) fill(grad, T(0));
     for (; i + LANES<T> <= classes; i += LANES<T>) {
-        if (!fill.goes_past_caches()) store(grad + i, Vector<T>{});  // beside reading is better than after it
+        if (!fill.goes_past_caches()) store(grad + i, Vector<T>{});  // beside a load it costs nothing; in a pass of its own it would
         if (any(load<T>(z + i) > threshold)) active[count++] = int32_t(i);
     }
     write(z, grad, active, count);
@@ -306,7 +305,7 @@ void class_loss_gradient(const T* z, int64_t target, T* grad, const State& state
     grad[target] -= T(factor);
 }
 
-// grad (p - y), with grad [rows] or, if `grad_step` is 0, one for all.
+// See kernel.h.
 template <class T>
 void class_loss_backward(const T* logits, const int64_t* targets, int64_t ignored, const State* states,
                          const T* grad, int64_t grad_step, T* grad_logits, int64_t rows, int64_t classes,

@@ -45,8 +45,8 @@ template <class T> struct Equation {
     double last_step;  // Newton's, in double precision
 };
 
-// p_i = (1 + scale x_i)_+^beta / total, with x_i = (z_i - maximum) unit; also R_q of p, and the conjugate of x. From w^(beta-1) where it
-// was computed last, p_i is that times (1 + turn u_i)/total, with the u_i of that time.
+// p_i = (1 + scale x_i)_+^beta / total, with x_i = (z_i - maximum) unit; also R_q of p, and the conjugate of x. From
+// w^(beta-1) where it was computed last, p_i is that times (1 + turn u_i)_+/total, with the u_i of that time.
 template <class S> struct Solution {
     // At the end of the step from a point, to first order, by d(w^beta)/dy = -beta w^(beta-1) u.
     template <class T> Solution(const Equation<T>& equation, const Point<S>& point, S maximum, S last_scale)
@@ -90,7 +90,7 @@ template <class T> class RowSolver {
         for (int64_t j = 0; j < padded(count()); j += LANES<double>) {
             Doubles u = (load<double>(candidates_.value.get() + j) - maximum_) * equation_.unit * solution_.last_scale;
             u = u > -1 ? u : Doubles{} - 1;  // 0 times infinity is no number
-            const Doubles weight = load<double>(base_.get() + j) * (1 + u * solution_.turn);
+            const Doubles weight = load<double>(base_.get() + j) * larger(1 + u * solution_.turn, Doubles{});
             store_as<T>(probabilities_.get() + j, weight * (1 / solution_.total));
         }
         return probabilities_.get();
@@ -252,7 +252,7 @@ template <class T> class GroupSolver {
     Doubles probability(size_t j) const {
         Doubles u = (load<double>(columns_.data() + j) - maximum_) * equation_.unit * solution_.last_scale;
         u = u > -1 ? u : Doubles{} - 1;  // 0 times infinity is no number
-        return load<double>(base_.data() + j) * (1 + u * solution_.turn) / solution_.total;
+        return load<double>(base_.data() + j) * larger(1 + u * solution_.turn, Doubles{}) / solution_.total;
     }
 
     int64_t classes_;
