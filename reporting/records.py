@@ -103,7 +103,7 @@ def finished_records(outputs: Path, experiment: str) -> list[Record]:
 
 
 def collect(experiment: str, outputs: Path, results: Path) -> Path:
-    """Replace the kept records of an experiment by those of its finished runs.
+    """Replace the kept records of an experiment by those of its finished runs, less the folders of their machine.
 
     Args:
         experiment: name of the experiment.
@@ -118,6 +118,8 @@ def collect(experiment: str, outputs: Path, results: Path) -> Path:
     """
     records = finished_records(outputs, experiment)
     path = records_path(results, experiment)
+    for record in records:
+        record["config"].pop("paths", None)  # where data and outputs lay decides nothing, and is nobody's business
     lines = (json.dumps(record, ensure_ascii=False, sort_keys=True) for record in records)
     write_atomically(path, "".join(f"{line}\n" for line in lines))
     return path

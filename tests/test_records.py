@@ -37,6 +37,16 @@ def test_collected_records_are_read_back_sorted(tmp_path):
     )
 
 
+def test_no_folder_of_the_machine_is_kept(tmp_path):
+    record = make_record("softmax", 21)
+    record["config"]["paths"] = {"data": "/home/somebody/data", "outputs": "outputs"}
+    finish_runs(tmp_path / "outputs", [record])
+    path = collect("airline", tmp_path / "outputs", tmp_path / "results")
+    assert "somebody" not in path.read_text()
+    del record["config"]["paths"]
+    assert read_records(tmp_path / "results", "airline") == [json.loads(json.dumps(record))]
+
+
 def test_collecting_again_changes_nothing(tmp_path):
     finish_runs(tmp_path / "outputs", [make_record(seed=seed) for seed in (21, 42, 63)])
     first = collect("airline", tmp_path / "outputs", tmp_path).read_bytes()
