@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, Literal, get_args
 
 import torch
@@ -10,8 +11,16 @@ from torch.nn.functional import cross_entropy
 
 from sharmix._arguments import Parameter, entropy_parameters, float_tensor, number
 from sharmix._operators import watched
-from sharmix.alpha_relu import alpha_relu, alpha_relu_conjugate, alpha_relu_entropy, alpha_relu_loss, mean_threshold
+from sharmix.alpha_relu import (
+    alpha_relu,
+    alpha_relu_class_loss,
+    alpha_relu_conjugate,
+    alpha_relu_entropy,
+    alpha_relu_loss,
+    thresholds,
+)
 from sharmix.entropy import sharma_mittal_entropy
+from sharmix.linear_loss import check_layer, linear_loss, logits_in_parts
 from sharmix.losses import (
     Reduction,
     at_class,
@@ -88,6 +97,34 @@ class Activation(nn.Module, ABC):
             label_smoothing,
             reduction,
         )
+
+    def linear_loss(
+        self,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        reduction: Reduction = "mean",
+    ) -> Tensor:
+        """`loss` of the logits hidden · weightᵀ + bias, without ever holding all of them: for large vocabularies.
+
+        Args:
+            hidden: [..., features], floating point.
+            weight: [classes, features].
+            bias: [classes], or None.
+            targets: class indices [...] of an integer type.
+            ignore_index, label_smoothing: as for `fenchel_young_loss`.
+            reduction: `mean` over the rows not ignored, or `sum`.
+
+        Returns, Raises: as `linear_fenchel_young_loss`.
+        """
+
+        def loss(logits: Tensor, classes: Tensor, reduction: Reduction) -> Tensor:
+            return self.loss(logits, classes, ignore_index, label_smoothing, reduction)
+
+        return linear_loss(loss, list(self.parameters()), hidden, weight, bias, targets, ignore_index, reduction)
 
     def entropy_parameters(self) -> list[nn.Parameter]:
         """The learned parameters, for a learning rate of their own."""
@@ -226,7 +263,8 @@ class LearnedSharmaMittal(SharmaMittal):
     `objective` says by what. Under `fenchel_young`, the paper's choice, the loss itself trains them, and they rise
     whatever the data (`math` section 5). Under `brier` or `log` they get the gradient of that proper score of p,
     through the map's Jacobians, against the targets as given, without label smoothing; the loss keeps its value, and
-    the logits their gradient p − y.
+    the logits their gradient p − y. The mean of the log score is over the rows that it counts, which `linear_loss` does
+    not know beforehand: there it is over all rows not ignored.
     """
 
     def __init__(self, temperature: float, nonconcave: Nonconcave, objective: Objective) -> None:
@@ -305,7 +343,7 @@ class AlphaReLU(Activation):
         alpha_relu(torch.zeros(1, 1), alpha)  # raises here, not at the first batch, if alpha is not allowed
 
     def map(self, logits: Tensor) -> Tensor:
-        self._calibrate(logits)
+        self._calibrate([logits])
         return alpha_relu(logits, self.alpha, self.tau)
 
     def entropy(self, probabilities: Tensor) -> Tensor:
@@ -313,6 +351,9 @@ class AlphaReLU(Activation):
 
     def conjugate(self, logits: Tensor) -> Tensor:
         return alpha_relu_conjugate(logits, self.alpha, self.tau)
+
+    def class_loss(self, logits: Tensor, classes: Tensor) -> Tensor:
+        return alpha_relu_class_loss(logits, classes, self.alpha, self.tau)
 
     def loss(
         self,
@@ -327,16 +368,35 @@ class AlphaReLU(Activation):
             z = float_tensor(logits, "logits", -1)
             alpha_relu_loss(z, targets, self.alpha, 0.0, ignore_index, label_smoothing, reduction)  # raises first
             soft = targets.is_floating_point()
-            self._calibrate(z if soft else torch.where((targets == ignore_index).unsqueeze(-1), math.nan, z))
+            self._calibrate([z if soft else torch.where((targets == ignore_index).unsqueeze(-1), math.nan, z)])
         return super().loss(logits, targets, ignore_index, label_smoothing, reduction)
 
+    def linear_loss(
+        self,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        reduction: Reduction = "mean",
+    ) -> Tensor:
+        if not self.calibrated:
+            check_layer(hidden, weight, bias, targets)
+            with torch.no_grad():
+                parts = logits_in_parts(hidden[targets != ignore_index], weight, bias)
+                self._calibrate(logits for _, logits in parts)
+        return super().linear_loss(hidden, weight, bias, targets, ignore_index, label_smoothing, reduction)
+
     @torch.no_grad()
-    def _calibrate(self, logits: Tensor) -> None:
+    def _calibrate(self, logits: Iterable[Tensor]) -> None:
+        """Set the threshold to the mean over all rows of logits, which come in parts."""
         if self.calibrated:
             return
         if not self.training:
             raise RuntimeError("alpha-ReLU has no threshold yet; run one batch in training mode, or give tau")
-        self.tau.copy_(mean_threshold(logits, self.alpha))
+        of_rows = torch.cat([self.tau.new_empty(0), *(thresholds(part, self.alpha).flatten() for part in logits)])
+        self.tau.copy_(of_rows[of_rows.isfinite()].mean())
         self.calibrated = bool(self.tau.isfinite())
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:

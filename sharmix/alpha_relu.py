@@ -1,13 +1,15 @@
 """α-ReLU: α-entmax with a constant in place of its threshold, unnormalised, and the loss that belongs to it."""
 
-import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from sharmix._arguments import Parameter, checked_number, float_tensor
+from sharmix._arguments import Parameter, checked_number, float_tensor, is_learned
+from sharmix._operators import watched
 from sharmix.losses import Reduction, at_class, fenchel_young
-from sharmix.maps import entmax
+from sharmix.maps import differentiated_again, entmax
 
 
 def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Parameter = 0.3) -> Tensor:
@@ -73,7 +75,7 @@ def alpha_relu_loss(
         return alpha_relu_entropy(y, alpha, tau)
 
     def class_loss(z: Tensor, classes: Tensor) -> Tensor:
-        return conjugate(z) - at_class(z, classes) - entropy(z.new_ones(1))
+        return alpha_relu_class_loss(z, classes, alpha, tau)
 
     return fenchel_young(z, targets, class_loss, conjugate, entropy, ignore_index, label_smoothing, reduction)
 
@@ -83,28 +85,64 @@ def alpha_relu_conjugate(logits: Tensor, alpha: float, tau: Parameter) -> Tensor
     return _power((alpha - 1) * logits - tau, alpha / (alpha - 1)).sum(-1) / alpha
 
 
+def alpha_relu_class_loss(logits: Tensor, classes: Tensor, alpha: float, tau: Parameter) -> Tensor:
+    """The loss [...] of logits [..., classes] whose target is one class, int64 [...]."""
+    if watched((logits, classes, tau)) or forward_ad._current_level >= 0 or is_learned(tau):
+        one = alpha_relu_entropy(logits.new_ones(1), alpha, tau)
+        return alpha_relu_conjugate(logits, alpha, tau) - at_class(logits, classes) - one
+    loss: Tensor = _ClassLoss.apply(logits, classes, alpha, tau)
+    return loss
+
+
+class _ClassLoss(torch.autograd.Function):
+    """In a few passes over the logits, where automatic differentiation makes twenty."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, classes: Tensor, alpha: float, tau: Parameter) -> Tensor:
+        base = _base(logits, alpha, tau)
+        conjugate = (base ** (alpha / (alpha - 1))).sum(-1) / alpha
+        ctx.save_for_backward(logits, classes)
+        ctx.alpha, ctx.tau = alpha, tau
+        return conjugate - at_class(logits, classes) - alpha_relu_entropy(logits.new_ones(1), alpha, tau)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        logits, classes = ctx.saved_tensors
+        grad, classes = grad.unsqueeze(-1), classes.unsqueeze(-1)
+        if differentiated_again():
+            p = alpha_relu(logits, ctx.alpha, ctx.tau)
+            return (p * grad).scatter_add(-1, classes, -grad), None, None, None
+        p = _base(logits, ctx.alpha, ctx.tau) ** (1 / (ctx.alpha - 1))
+        return (p * grad).scatter_add_(-1, classes, -grad), None, None, None
+
+
+def _base(logits: Tensor, alpha: float, tau: Parameter) -> Tensor:
+    """[(α − 1) z − τ]₊, in two passes."""
+    shift = tau.to(logits.dtype) if isinstance(tau, Tensor) else logits.new_tensor(tau)
+    return torch.add(-shift, logits, alpha=alpha - 1).relu_()
+
+
 def alpha_relu_entropy(weights: Tensor, alpha: float, tau: Parameter) -> Tensor:
     """−Ω(p) = −Σ pⱼ^α/(α(α−1)) − τ Σ pⱼ/(α−1) over the last dimension."""
     return -(_power(weights, alpha).sum(-1) / (alpha * (alpha - 1)) + tau / (alpha - 1) * weights.sum(-1))
 
 
-def mean_threshold(logits: Tensor, alpha: float) -> Tensor:
-    """The mean α-entmax threshold τ(z) of rows of logits, in the logits' own coordinates.
+def thresholds(logits: Tensor, alpha: float) -> Tensor:
+    """The α-entmax threshold τ(z) of each row of logits, in the logits' own coordinates.
 
         τ(z) = (α − 1) max z − (max p)^{α−1},      p = entmax(z, α)
 
     Args:
-        logits: [rows, classes]; rows without a finite threshold are left out.
+        logits: [..., classes].
         alpha: α > 1.
 
     Returns:
-        A scalar, NaN if no row has a finite threshold.
+        [...], NaN or infinite where the row's entmax is not defined.
 
     Source: Speeding Up Entmax, section 3.1.
     """
     z = float_tensor(logits, "logits", -1)
-    threshold = (alpha - 1) * z.amax(-1) - entmax(z, alpha).amax(-1) ** (alpha - 1)
-    return torch.where(threshold.isfinite(), threshold, math.nan).nanmean()
+    return (alpha - 1) * z.amax(-1) - entmax(z, alpha).amax(-1) ** (alpha - 1)
 
 
 def _checked(alpha: float, tau: Parameter) -> tuple[float, Parameter]:

@@ -1,5 +1,6 @@
 """An output layer and its Fenchel–Young loss together, without ever holding all logits: for large vocabularies."""
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -7,8 +8,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding_bag, linear
 
-from sharmix import _operators
-from sharmix._arguments import Parameter, entropy_parameters, float_tensor, is_learned
+from sharmix._arguments import Parameter, entropy_parameters, float_tensor
+from sharmix._operators import function_transforms_active
 from sharmix.losses import Reduction, check_reduction, check_targets, fenchel_young_loss
 from sharmix.maps import Nonconcave
 
@@ -52,30 +53,63 @@ def linear_fenchel_young_loss(
 
     Source: `math` section 5.
     """
+    float_tensor(hidden, "hidden", -1)
+    q, r = _single("q", q, hidden), _single("r", r, hidden)
+    temperature = _single("temperature", temperature, hidden)
+
+    def loss(logits: Tensor, classes: Tensor, reduction: Reduction) -> Tensor:
+        return fenchel_young_loss(logits, classes, q, r, temperature, ignore_index, 0.0, reduction, nonconcave)
+
+    orders = [order for order in (q, r, temperature) if isinstance(order, Tensor)]
+    return linear_loss(loss, orders, hidden, weight, bias, targets, ignore_index, reduction)
+
+
+def linear_loss(
+    loss: Callable[[Tensor, Tensor, Reduction], Tensor],
+    parameters: Sequence[Tensor],
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    ignore_index: int,
+    reduction: Reduction,
+) -> Tensor:
+    """Any loss of the logits hidden · weightᵀ + bias, a few rows of them at a time.
+
+    Args:
+        loss: of logits [rows, classes], class indices [rows] and a reduction.
+        parameters: tensors that it depends on beside its arguments.
+        hidden, weight, bias, targets, ignore_index, reduction: as for `linear_fenchel_young_loss`.
+
+    Returns, Raises: as `linear_fenchel_young_loss`.
+    """
     check_reduction(reduction)
     if reduction == "none":
         raise ValueError("reduction='none' is not allowed here: gradients are summed at once; use 'mean' or 'sum'")
     float_tensor(hidden, "hidden", -1)
-    _check_shapes(hidden, weight, bias, targets)
-    q, r = _single("q", q, hidden), _single("r", r, hidden)
-    temperature = _single("temperature", temperature, hidden)
-    orders = (q, r, temperature)
-    if _operators.function_transforms_active() or torch.compiler.is_compiling():
-        logits = linear(hidden, weight, bias)
-        return fenchel_young_loss(logits, targets, q, r, temperature, ignore_index, 0.0, reduction, nonconcave)
+    check_layer(hidden, weight, bias, targets)
+    if function_transforms_active() or torch.compiler.is_compiling():
+        return loss(linear(hidden, weight, bias), targets, reduction)
     kind = hidden.device.type
     if torch.is_autocast_enabled(kind):
         half = torch.get_autocast_dtype(kind)
         hidden, weight, bias = hidden.to(half), weight.to(half), None if bias is None else bias.to(half)
     rows, classes = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).long()
-    learns = torch.is_grad_enabled()
-    wants_layer = learns and any(part is not None and part.requires_grad for part in (hidden, weight, bias))
-    wants_orders = learns and any(map(is_learned, orders))
+    learned = [parameter for parameter in parameters if torch.is_grad_enabled() and parameter.requires_grad]
+    layer = [part for part in (hidden, weight, bias) if part is not None]
+    layer_learns = torch.is_grad_enabled() and any(part.requires_grad for part in layer)
+    count = (classes != ignore_index).sum().clamp_min(1) if reduction == "mean" else classes.new_ones(())
     with torch.autocast(kind, enabled=False):
-        loss: Tensor = _LinearLoss.apply(
-            rows, weight, bias, classes, *orders, ignore_index, reduction, nonconcave, wants_layer, wants_orders
-        )
-    return loss
+        value: Tensor = _LinearLoss.apply(loss, rows, weight, bias, classes, count, layer_learns, *learned)
+    return value
+
+
+def logits_in_parts(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
+    """The logits of rows of hidden [rows, features], float32 at least, and which rows they are, a few at a time."""
+    length = max(1, _CHUNK_BYTES // (max(4, hidden.element_size()) * len(weight)))
+    for start in range(0, len(hidden), length):
+        some = slice(start, min(start + length, len(hidden)))
+        yield some, float_tensor(linear(hidden[some], weight, bias), "logits", -1)
 
 
 def _single(name: str, order: Parameter, hidden: Tensor) -> Parameter:
@@ -88,7 +122,8 @@ def _single(name: str, order: Parameter, hidden: Tensor) -> Parameter:
     return checked
 
 
-def _check_shapes(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> None:
+def check_layer(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> None:
+    """Raise TypeError or ValueError if the parts of an output layer or its targets do not go together."""
     if weight.dim() != 2 or weight.shape[1] != hidden.shape[-1] or not len(weight):
         raise ValueError(
             f"weight of shape {tuple(weight.shape)} does not go with hidden of shape {tuple(hidden.shape)}; "
@@ -105,54 +140,44 @@ class _LinearLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
+        loss: Callable[[Tensor, Tensor, Reduction], Tensor],
         hidden: Tensor,
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
-        q: Parameter,
-        r: Parameter,
-        temperature: Parameter,
-        ignore_index: int,
-        reduction: str,
-        nonconcave: Nonconcave,
-        wants_layer: bool,
-        wants_orders: bool,
+        count: Tensor,
+        layer_learns: bool,
+        *parameters: Tensor,
     ) -> Tensor:
-        orders = (q, r, temperature)
-        count = (targets != ignore_index).sum().clamp_min(1) if reduction == "mean" else targets.new_ones(())
-        loss, slopes = torch.zeros((), device=hidden.device), torch.zeros(3, device=hidden.device)
-        gradients = _LayerGradients(hidden, weight) if wants_layer else None
-        length = max(1, _CHUNK_BYTES // (max(4, hidden.element_size()) * len(weight)))
-        for start in range(0, len(hidden), length):
-            some = slice(start, start + length)
-            logits = float_tensor(linear(hidden[some], weight, bias), "logits", -1)
-            rows, states, by_orders = _operators.class_loss(
-                logits, targets[some], *orders, ignore_index, nonconcave, wants_orders
-            )
-            loss = loss + rows.sum() / count
-            slopes = slopes + by_orders.sum(0) if wants_orders else slopes
-            if gradients is not None:
-                one = torch.ones((), dtype=logits.dtype, device=logits.device)
-                error = _operators.class_loss_backward(logits, targets[some], states, one, *orders, ignore_index)
-                gradients.add(start, error)
-        ctx.orders, ctx.dtypes = orders, (hidden.dtype, weight.dtype, weight.dtype)
-        ctx.save_for_backward(*((None, None, None) if gradients is None else gradients.collected()), slopes, count)
-        return loss
+        value = torch.zeros((), device=hidden.device)
+        by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
+        gradients = _LayerGradients(hidden, weight) if layer_learns else None
+        for some, logits in logits_in_parts(hidden, weight, bias):
+            logits.requires_grad_(layer_learns)
+            with torch.enable_grad():
+                part = loss(logits, targets[some], "sum")
+            value = value + part.detach() / count
+            if part.requires_grad:
+                slopes = list(torch.autograd.grad(part, [*parameters, *[logits] * layer_learns]))
+                if gradients is not None:
+                    gradients.add(some, slopes.pop())
+                by_parameters = [so_far + slope for so_far, slope in zip(by_parameters, slopes, strict=True)]
+        ctx.dtypes = (hidden.dtype, weight.dtype, weight.dtype)
+        layer = (None, None, None) if gradients is None else gradients.collected()
+        ctx.save_for_backward(count, *layer, *by_parameters)
+        return value
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        *layer, slopes, count = ctx.saved_tensors
-        wanted, grad = ctx.needs_input_grad, grad / count
+        count, *gradients = ctx.saved_tensors
+        grad = grad / count
         by_layer = [
             (part * grad).to(dtype) if want else None
-            for part, dtype, want in zip(layer, ctx.dtypes, wanted[:3], strict=True)
+            for part, dtype, want in zip(gradients[:3], ctx.dtypes, ctx.needs_input_grad[1:4], strict=True)
         ]
-        by_orders = [
-            (slope * grad).reshape(order.shape) if want and isinstance(order, Tensor) else None
-            for slope, order, want in zip(slopes, ctx.orders, wanted[4:7], strict=True)
-        ]
-        return *by_layer, None, *by_orders, *[None] * 5
+        by_parameters = [(part * grad).to(part.dtype) for part in gradients[3:]]
+        return None, *by_layer, None, None, None, *by_parameters
 
 
 class _LayerGradients:
@@ -166,9 +191,8 @@ class _LayerGradients:
         self.by_weight: Tensor | None = None  # of the chunks that are dense
         self.rows, self.classes, self.errors = ([torch.empty_like(hidden[:0, 0], dtype=torch.long)] for _ in range(3))
 
-    def add(self, start: int, error: Tensor) -> None:
-        """Take in the errors [rows, classes] of the rows from `start` on."""
-        some = slice(start, start + len(error))
+    def add(self, some: slice, error: Tensor) -> None:
+        """Take in the errors [rows, classes] of some rows."""
         self.by_bias += error.sum(0)
         error = error.to(self.weight.dtype)
         if error.count_nonzero() > _DENSE * error.numel():
@@ -183,7 +207,7 @@ class _LayerGradients:
         rows, classes = error.nonzero(as_tuple=True)
         errors = error[rows, classes]
         self.by_hidden[some] = _grouped_sums(self.weight, classes, errors, rows, len(error))
-        self.rows.append(rows + start)
+        self.rows.append(rows + some.start)
         self.classes.append(classes)
         self.errors.append(errors)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from sharmix._arguments import Parameter, checked_classes, checked_distribution, entropy_parameters, float_tensor
 from sharmix._backend import node
 from sharmix._class_loss import class_loss, is_fused
-from sharmix._operators import readable
+from sharmix._operators import readable, watched
 from sharmix.entropy import sharma_mittal_entropy
 from sharmix.maps import Nonconcave, map_and_conjugate, shifted
 
@@ -196,7 +196,8 @@ def _index_loss(
     classes, targets = logits.shape[-1], targets.long()
     indices = checked_classes(targets, classes, ignore_index)
     counted = targets != ignore_index
-    logits = torch.where(counted.unsqueeze(-1), logits, 0)  # what an ignored row holds, even NaN, must not matter
+    if watched((logits, targets)) or not counted.all():
+        logits = torch.where(counted.unsqueeze(-1), logits, 0)  # what an ignored row holds, even NaN, must not matter
     if label_smoothing > 0:
         agreement = (1 - label_smoothing) * at_class(logits, indices) + label_smoothing * logits.mean(-1)
         smoothed = logits.new_full((classes,), label_smoothing / classes)

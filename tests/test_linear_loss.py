@@ -147,3 +147,43 @@ def test_what_is_not_allowed(change, error, message):
         sharmix.linear_fenchel_young_loss(
             **{"hidden": hidden, "weight": weight, "bias": bias, "targets": targets} | change
         )
+
+
+@pytest.mark.parametrize("name", sharmix.available_activations())
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("scale", [2.0, 0.01])
+def test_every_activation_has_the_loss_of_the_whole_logits(name, label_smoothing, scale):
+    tensors, targets = layer(scale)
+    fused, whole = (sharmix.build_activation(name).double() for _ in range(2))
+    mine = fused.linear_loss(*tensors, targets, label_smoothing=label_smoothing)
+    theirs = whole.loss(linear(*tensors), targets, label_smoothing=label_smoothing)
+    torch.testing.assert_close(mine.double(), theirs, rtol=1e-6, atol=1e-9)
+    for one, other in zip(
+        torch.autograd.grad(mine, [*tensors, *fused.parameters()]),
+        torch.autograd.grad(theirs, [*tensors, *whole.parameters()]),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("objective", ["brier", "log"])
+def test_a_proper_score_trains_the_orders_of_an_output_layer_too(objective):
+    tensors, targets = layer(2.0)
+    fused, whole = (sharmix.build_activation("sharmix_learned", objective=objective).double() for _ in range(2))
+    fused.linear_loss(*tensors, targets, reduction="sum").backward()
+    whole.loss(linear(*tensors), targets, reduction="sum").backward()
+    for one, other in zip(fused.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-6, atol=1e-9)
+
+
+def test_the_threshold_of_alpha_relu_is_calibrated_on_all_rows_that_count():
+    tensors, targets = layer(2.0)
+    fused, whole = (sharmix.build_activation("alpha_relu").double() for _ in range(2))
+    fused.linear_loss(*tensors, targets)
+    kept = targets != -100
+    whole.loss(linear(*tensors)[kept], targets[kept])
+    torch.testing.assert_close(fused.tau, whole.tau)
+    assert torch.equal(fused.state_dict()["tau"], fused.tau)
+    before = fused.tau.clone()
+    fused.linear_loss(3 * tensors[0], *tensors[1:], targets)
+    assert torch.equal(fused.tau, before)
