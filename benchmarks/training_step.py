@@ -15,13 +15,13 @@ from rich.table import Table
 from torch.nn.functional import cross_entropy
 
 from benchmarks.settings import settings_of
-from experiments.batches import Division, TrainingDraws, loader
 from experiments.configuration import RunSettings
 from experiments.dataset import ClassificationData, InMemory
 from experiments.devices import launched_fabric
 from experiments.fitting import moved, progress_bars, train_epoch
 from experiments.models import build_model
-from experiments.training import build_activation, build_classifier
+from experiments.schedule import learning_rate_schedule
+from experiments.tasks import build_activation, build_feed, build_learner
 from experiments.unreadable import Unreadable
 
 GOALS = {"cifar100": 1.10, "airline": 1.5}
@@ -59,16 +59,16 @@ def bare_loop(settings: RunSettings, data: ClassificationData) -> Callable[[], N
 
 def our_loop(settings: RunSettings, data: ClassificationData, fabric: Fabric) -> Callable[[], None]:
     """A block of steps as a run takes them: drawing, reading, training, counting."""
-    trainer = settings.trainer
-    classifier = build_classifier(settings, data, build_activation(settings.activation))
-    module, optimizer = fabric.setup(classifier, classifier.configure_optimizers())
-    targets = data.train.targets.numpy()
-    draws = TrainingDraws(targets, trainer.sampler, trainer.batch_size, 0, 1, trainer.steps_per_epoch, Division())
-    batches = loader(data.train, draws, workers=0, pin_memory=False)
+    learner = build_learner(settings, data, build_activation(settings.activation))
+    plain_optimizer = learner.configure_optimizers()
+    schedule = learning_rate_schedule(plain_optimizer, settings.optimizer)
+    module, optimizer = fabric.setup(learner, plain_optimizer)
+    training = build_feed(settings, data, processes=1, process=0, pin_memory=False).training
 
     def block() -> None:
         with progress_bars(settings) as progress:
-            train_epoch(fabric, module, optimizer, moved(fabric, batches, Unreadable(0), progress, ""), trainer)
+            batches = moved(fabric, training, Unreadable(0), progress, "")
+            train_epoch(fabric, module, optimizer, schedule, batches, settings.trainer)
 
     return block
 

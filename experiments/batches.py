@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -120,10 +121,23 @@ def measuring_draws(size: int, batch_size: int, division: Division) -> list[Draw
     return [Draw(chunk.clone(), torch.zeros_like(chunk), 1.0) for chunk in own.split(batch_size)]  # nothing is random
 
 
+class EpochDraws(Protocol):
+    """The draws of a training epoch, those of the epoch assigned."""
+
+    epoch: int
+
+    def __iter__(self) -> Iterator[Draw]: ...
+
+    def __len__(self) -> int: ...
+
+
+Draws = EpochDraws | Sequence[Draw]
+
+
 class ReadHere:
     """Batches of the draws, read in this process: what a DataLoader without workers does, in less time."""
 
-    def __init__(self, reader: Reader, draws: TrainingDraws | Sequence[Draw]) -> None:
+    def __init__(self, reader: Reader, draws: Draws) -> None:
         self.reader, self.draws = reader, draws
 
     def __iter__(self) -> Iterator[Batch]:
@@ -133,9 +147,7 @@ class ReadHere:
         return len(self.draws)
 
 
-def loader(
-    examples: Examples, draws: TrainingDraws | Sequence[Draw], workers: int, pin_memory: bool
-) -> ReadHere | DataLoader[Batch]:
+def loader(examples: Examples, draws: Draws, workers: int, pin_memory: bool) -> ReadHere | DataLoader[Batch]:
     """Batches of the draws, read here or by worker processes.
 
     Args:

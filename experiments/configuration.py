@@ -112,6 +112,31 @@ class ImagenetSettings:
     shots: ShotSettings
 
 
+@dataclass(unsafe_hash=True)  # a key of the cache of loaded data; never changed
+class ParallelTextSettings:
+    name: str
+    source: str
+    target: str
+    train: str
+    dev: str
+    test: str
+    hub: str
+    hub_subset: str | None
+    vocabulary_size: int = limited(least=5)
+    max_length: int = limited(least=1)
+
+
+@dataclass(unsafe_hash=True)  # a key of the cache of loaded data; never changed
+class CopySettings:
+    name: str
+    words: int = limited(least=2)
+    shortest: int = limited(least=1)
+    longest: int = limited(least=1)
+    train_size: int = limited(least=1)
+    evaluation_size: int = limited(least=1)
+    data_seed: int = limited(least=0, below=2**32)
+
+
 @dataclass
 class EmbeddingBagSettings:
     name: str
@@ -140,14 +165,44 @@ class TimmSettings:
     pixel_std: list[float] = three(above=0)
 
 
-DataSettings = AirlineSettings | DigitsSettings | Cifar100Settings | ImagenetSettings
-ModelSettings = EmbeddingBagSettings | PerceptronSettings | ResNetSettings | TimmSettings
+@dataclass
+class BeamSettings:
+    size: int = limited(least=1)
+    limit_ratio: float = limited(least=0)
+    limit_extra: int = limited(least=0)
+    length_penalty: float = limited(least=0)
+    scores: str = one_of("normalised", "raw")
+
+
+@dataclass
+class TransformerSettings:
+    name: str
+    dimension: int = limited(least=2)
+    feedforward: int = limited(least=1)
+    heads: int = limited(least=1)
+    encoder_layers: int = limited(least=1)
+    decoder_layers: int = limited(least=1)
+    dropout: float = limited(least=0, below=1)
+    attention_dropout: float = limited(least=0, below=1)
+    attention: ActivationSettings
+    beam: BeamSettings
+
+
+ImageSettings = Cifar100Settings | ImagenetSettings
+TranslationSettings = ParallelTextSettings | CopySettings
+DataSettings = AirlineSettings | DigitsSettings | ImageSettings | TranslationSettings
+ModelSettings = EmbeddingBagSettings | PerceptronSettings | ResNetSettings | TimmSettings | TransformerSettings
 
 
 @dataclass
 class OptimizerSettings:
     learning_rate: float = limited(above=0)
     entropy_learning_rate: float = limited(above=0)
+    beta1: float = limited(least=0, below=1)
+    beta2: float = limited(least=0, below=1)
+    schedule: str = one_of("constant", "inverse_square_root")
+    warm_up_steps: int = limited(least=1)
+    average_decay: float | None = limited(above=0, below=1)
 
 
 @dataclass
@@ -156,6 +211,7 @@ class TrainerSettings:
     batch_size: int = limited(least=1)
     evaluation_batch_size: int = limited(least=1)
     gradient_clip: float = limited(above=0)
+    label_smoothing: float = limited(least=0, below=1)
     steps_per_epoch: int | None = limited(least=1)
     passes_per_step: int = limited(least=1)
     sampler: str = one_of(*SAMPLERS)
@@ -206,6 +262,10 @@ _GROUPS: dict[str, dict[str, type]] = {
         "digits": DigitsSettings,
         "cifar100": Cifar100Settings,
         "imagenet": ImagenetSettings,
+        "multi30k": ParallelTextSettings,
+        "iwslt14": ParallelTextSettings,
+        "wmt14": ParallelTextSettings,
+        "copy": CopySettings,
     },
     "model": {
         "embedding_bag": EmbeddingBagSettings,
@@ -213,16 +273,21 @@ _GROUPS: dict[str, dict[str, type]] = {
         "resnet18": ResNetSettings,
         "resnet50": ResNetSettings,
         "timm": TimmSettings,
+        "transformer": TransformerSettings,
+        "transformer_small": TransformerSettings,
+        "transformer_tiny": TransformerSettings,
     },
 }
 _IMAGES = (Cifar100Settings, ImagenetSettings)
+_TRANSLATION = (ParallelTextSettings, CopySettings)
 _READS: dict[type, tuple[type, ...]] = {
     EmbeddingBagSettings: (AirlineSettings,),
     PerceptronSettings: (DigitsSettings,),
     ResNetSettings: _IMAGES,
     TimmSettings: _IMAGES,
+    TransformerSettings: _TRANSLATION,
 }
-_CHOSEN_BY_NAME = ("experiment",)
+_CHOSEN_BY_NAME = ("experiment", "attention")
 
 
 def register() -> None:
@@ -249,9 +314,46 @@ def typed(config: DictConfig) -> RunSettings:
             f"model={settings.model.name} cannot read data={settings.data.name}; it reads {fitting}"
         )
     _check_division(settings.trainer)
-    if not isinstance(settings.data, AirlineSettings):
+    if isinstance(settings.data, DigitsSettings | ImageSettings):
         _check_shots(settings.data.shots)
+    if isinstance(settings.model, TransformerSettings):
+        _check_translation(settings)
     return settings
+
+
+def _check_translation(settings: RunSettings) -> None:
+    model, data, trainer = settings.model, settings.data, settings.trainer
+    if model.dimension % (2 * model.heads):
+        raise ConfigurationError(
+            f"model.dimension={model.dimension} is not allowed; it must be divisible by 2 * model.heads = "
+            f"{2 * model.heads}"
+        )
+    longest = data.longest if isinstance(data, CopySettings) else data.max_length
+    least = (longest + 1) * trainer.devices * trainer.nodes * trainer.passes_per_step
+    if trainer.batch_size < least:
+        raise ConfigurationError(
+            f"trainer.batch_size={trainer.batch_size} is not allowed; it counts target tokens here, and must be at "
+            f"least {least}, the longest sentence and its end for each device, node and pass"
+        )
+    if isinstance(data, CopySettings):
+        _check_copies(data)
+    for key, value, only in (
+        ("sampler", trainer.sampler, "instance"),
+        ("train_metrics", trainer.train_metrics, "running"),
+    ):
+        if value != only:
+            raise ConfigurationError(f"trainer.{key}={value} is not allowed with model={model.name}; it must be {only}")
+
+
+def _check_copies(data: CopySettings) -> None:
+    there_are = sum(data.words**length for length in range(data.shortest, data.longest + 1))
+    asked = data.train_size + 2 * data.evaluation_size
+    if asked > there_are / 2:  # beyond, drawing different ones takes long
+        raise ConfigurationError(
+            f"data.train_size={data.train_size} and data.evaluation_size={data.evaluation_size} ask for {asked} "
+            f"different sentences; of data.words={data.words} words, data.shortest={data.shortest} to "
+            f"data.longest={data.longest} a sentence, there are {there_are}, of which at most half may be asked for"
+        )
 
 
 def _check_division(trainer: TrainerSettings) -> None:

@@ -9,7 +9,11 @@ import pandas as pd
 from experiments.errors import DivergedError
 from experiments.files import write_atomically
 
-TIMING = "examples_per_second"  # the one column that a repeated run does not repeat
+STEPS = "steps"  # of the optimizer so far
+EXAMPLES_PER_SECOND = "examples_per_second"  # while training
+TRAINING_SECONDS = "training_seconds"  # so far, without measuring
+DECODING_SECONDS = "decoding_seconds"  # of the epoch's translations
+TIMING = (EXAMPLES_PER_SECOND, TRAINING_SECONDS, DECODING_SECONDS)  # the columns that a repeated run does not repeat
 
 
 class EpochCurves:
@@ -43,6 +47,10 @@ class EpochCurves:
         self.seconds += seconds
         if self.file is not None:
             write_atomically(self.file, pd.DataFrame(self.rows).to_csv(index=False))
+
+    def total(self, column: str) -> float:
+        """What a column that adds up has come to."""
+        return self.rows[-1][column] if self.rows else 0
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self.rows, "seconds": self.seconds}

@@ -30,7 +30,8 @@ class Batch(NamedTuple):
 
     Attributes:
         inputs: one example a row, [n, ...].
-        targets: class indices, int64 [n].
+        targets: class indices, int64 [n], or tokens of translations, int64 [n, length].
+        indices: as drawn.
         seeds: as drawn.
         weight: as drawn.
         unreadable: names of examples asked for that could not be read, and why; they are missing from the rows.
@@ -38,23 +39,30 @@ class Batch(NamedTuple):
 
     inputs: Tensor
     targets: Tensor
+    indices: Tensor
     seeds: Tensor
     weight: float
     unreadable: list[str]
 
     def to(self, device: torch.device) -> "Batch":
         """The same with its tensors on the device."""
-        inputs, targets, seeds = (tensor.to(device, non_blocking=True) for tensor in self[:3])
+        inputs, targets, seeds = (
+            tensor.to(device, non_blocking=True) for tensor in (self.inputs, self.targets, self.seeds)
+        )
         return self._replace(inputs=inputs, targets=targets, seeds=seeds)
 
 
 class Examples(Protocol):
     """One side of a split."""
 
-    targets: Tensor  # class indices, int64 [n]
-
     def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
         """Inputs and targets of the examples asked for that can be read, and the names of the others."""
+
+
+class LabelledExamples(Examples, Protocol):
+    """One side of a split into classes."""
+
+    targets: Tensor  # class indices, int64 [n]
 
 
 @dataclass(frozen=True)
@@ -83,8 +91,8 @@ class ClassificationData:
         unreadable_most: how many examples may be unreadable.
     """
 
-    train: Examples
-    test: Examples
+    train: LabelledExamples
+    test: LabelledExamples
     class_names: tuple[str, ...]
     split_hash: str
     facts: dict[str, int | float | str]
@@ -101,4 +109,4 @@ class Reader:
 
     def __getitem__(self, draw: Draw) -> Batch:
         inputs, targets, unreadable = self.examples.read(draw.indices, draw.seeds)
-        return Batch(inputs, targets, draw.seeds, draw.weight, unreadable)
+        return Batch(inputs, targets, draw.indices, draw.seeds, draw.weight, unreadable)

@@ -3,28 +3,45 @@
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from lightning.fabric import Fabric
 from lightning.pytorch.loggers import Logger
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
-from experiments.batches import Division, TrainingDraws, loader, measuring_draws
-from experiments.classifier import Classifier
+from experiments.batches import EpochDraws
 from experiments.configuration import FEWEST_EXAMPLES, RunSettings, TrainerSettings
-from experiments.curves import TIMING, EpochCurves
-from experiments.dataset import Batch, ClassificationData, Draw, Examples
+from experiments.curves import EXAMPLES_PER_SECOND, STEPS, TRAINING_SECONDS, EpochCurves
+from experiments.dataset import Batch
 from experiments.errors import ConfigurationError, DataError
+from experiments.learner import Learner
 from experiments.randomness import sample_seeds
+from experiments.schedule import learning_rate_schedule
 from experiments.unreadable import Unreadable
+
+
+class Feed(NamedTuple):
+    """This process's batches.
+
+    Attributes:
+        draws: what training draws; gets each epoch's number.
+        training: the batches of these draws.
+        measuring: for each split that is measured after an epoch its batches.
+    """
+
+    draws: EpochDraws
+    training: Collection[Batch]
+    measuring: dict[str, Collection[Batch]]
 
 
 def fit(
     fabric: Fabric,
     settings: RunSettings,
-    classifier: Classifier,
-    data: ClassificationData,
+    learner: Learner,
+    feed: Feed,
     curves: EpochCurves,
     loggers: list[Logger],
     checkpoint: Path,
@@ -35,8 +52,8 @@ def fit(
     Args:
         fabric: devices, processes and precision, launched.
         settings: the run.
-        classifier: what is trained.
-        data: on what.
+        learner: what is trained.
+        feed: on what.
         curves: gets each epoch's row.
         loggers: get it as well.
         checkpoint: the file kept after every epoch, in place of the one before.
@@ -48,12 +65,15 @@ def fit(
         DivergedError: the loss is no longer a number.
     """
     trainer = settings.trainer
-    module, optimizer = fabric.setup(classifier, classifier.configure_optimizers())
+    plain_optimizer = learner.configure_optimizers()
+    schedule = learning_rate_schedule(plain_optimizer, settings.optimizer)
+    module, optimizer = fabric.setup(learner, plain_optimizer)
     if trainer.compile:
-        classifier.model.compile()
+        learner.model.compile()
     state = {
-        "classifier": module,
+        "learner": module,
         "optimizer": optimizer,
+        "schedule": schedule,
         "precision": fabric.strategy.precision,
         "curves": curves,
         "unreadable": unreadable,
@@ -67,27 +87,27 @@ def fit(
     for row in curves.rows:  # a logger starts anew with each process
         _log(loggers, row)
 
-    draws, training, measuring = _loaders(fabric, settings, data)
     with progress_bars(settings) as progress:
         for epoch in range(len(curves.rows), trainer.epochs):
-            draws.epoch = epoch
+            feed.draws.epoch = epoch
             # Whatever training draws, from torch, NumPy or Python, it draws again when a run resumes here.
             own_seed = int(sample_seeds(settings.seed, epoch, torch.tensor([fabric.global_rank]))) % 2**32
             fabric.seed_everything(own_seed, verbose=False)
             since = time.perf_counter()
             title = f"epoch {epoch + 1}/{trainer.epochs}"
-            examples = train_epoch(
-                fabric, module, optimizer, moved(fabric, training, unreadable, progress, title), trainer
-            )
-            speed = examples * fabric.world_size / (time.perf_counter() - since)
-            for split, batches in measuring.items():
+            batches = moved(fabric, feed.training, unreadable, progress, title)
+            examples, steps = train_epoch(fabric, module, optimizer, schedule, batches, trainer)
+            seconds = time.perf_counter() - since
+            for split, batches in feed.measuring.items():
                 measure(fabric, module, moved(fabric, batches, unreadable, progress, f"{title} {split}"), split)
             row = {
                 "epoch": epoch + 1,
+                STEPS: curves.total(STEPS) + steps,
                 "learning_rate": optimizer.param_groups[0]["lr"],
-                TIMING: speed,
-                **classifier.entropy_values(),
-                **classifier.epoch_metrics(),
+                EXAMPLES_PER_SECOND: examples * fabric.world_size / seconds,
+                TRAINING_SECONDS: curves.total(TRAINING_SECONDS) + seconds,
+                **learner.entropy_values(),
+                **learner.epoch_metrics(),
             }
             unreadable.gather(fabric)
             curves.add(row, time.perf_counter() - since)
@@ -95,52 +115,31 @@ def fit(
             fabric.save(checkpoint, state)
 
 
-def _loaders(
-    fabric: Fabric, settings: RunSettings, data: ClassificationData
-) -> tuple[TrainingDraws, Collection[Batch], dict[str, Collection[Batch]]]:
-    """This process's training draws and batches, and for each split that is measured after an epoch its batches."""
-    trainer = settings.trainer
-    division = Division(fabric.world_size, fabric.global_rank, trainer.passes_per_step)
-    draws = TrainingDraws(
-        data.train.targets.numpy(),
-        trainer.sampler,
-        trainer.batch_size,
-        settings.seed,
-        trainer.epochs,
-        trainer.steps_per_epoch,
-        division,
-    )
-
-    def batches_of(examples: Examples, chosen: TrainingDraws | list[Draw]) -> Collection[Batch]:
-        return loader(examples, chosen, settings.workers, pin_memory=fabric.device.type == "cuda")
-
-    measured = {"train": data.train, "test": data.test} if trainer.train_metrics == "evaluated" else {"test": data.test}
-    measuring = {
-        split: batches_of(examples, measuring_draws(len(examples.targets), trainer.evaluation_batch_size, division))
-        for split, examples in measured.items()
-    }
-    return draws, batches_of(data.train, draws), measuring
-
-
 def train_epoch(
-    fabric: Fabric, module: Classifier, optimizer: Optimizer, batches: Iterable[Batch], trainer: TrainerSettings
-) -> int:
+    fabric: Fabric,
+    module: Learner,
+    optimizer: Optimizer,
+    schedule: LRScheduler,
+    batches: Iterable[Batch],
+    trainer: TrainerSettings,
+) -> tuple[int, int]:
     """Take the steps of one epoch.
 
     Args:
         fabric: devices, processes and precision.
         module: what is trained, set up by `fabric`.
         optimizer: set up by `fabric`.
+        schedule: of its learning rates.
         batches: `passes_per_step` for each step, on the device.
         trainer: how a step is taken.
 
     Returns:
-        How many examples this process has seen.
+        How many examples this process has seen, and how many steps it has taken.
     """
     module.train()
-    examples = 0
+    examples = steps = 0
     for number, batch in enumerate(batches, 1):
-        if len(batch.targets) < FEWEST_EXAMPLES:
+        if batch.unreadable and len(batch.targets) < FEWEST_EXAMPLES:
             raise DataError(f"hardly an example of a batch can be read, the first of them {batch.unreadable[0]}")
         ends_step = number % trainer.passes_per_step == 0
         with fabric.no_backward_sync(module, enabled=fabric.world_size > 1 and not ends_step):
@@ -151,13 +150,15 @@ def train_epoch(
             fabric.clip_gradients(module, optimizer, max_norm=trainer.gradient_clip, error_if_nonfinite=False)
             optimizer.step()
             optimizer.zero_grad()
-            module.activation.project_()
+            schedule.step()
+            module.after_step()
+            steps += 1
         examples += len(batch.targets)
-    return examples
+    return examples, steps
 
 
 @torch.no_grad()
-def measure(fabric: Fabric, module: Classifier, batches: Iterable[Batch], split: str) -> None:
+def measure(fabric: Fabric, module: Learner, batches: Iterable[Batch], split: str) -> None:
     """Count batches to the metrics of a split; arguments as for `train_epoch`."""
     module.eval()
     for batch in batches:

@@ -10,6 +10,7 @@ from experiments.identity import code_digest
 
 RECORD = "record.json"
 CURVES = "metrics.csv"
+HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.4f}", "sparsity": "sparsity {:.3f}"}
 
 
 def perform(settings: RunSettings, folder: Path) -> None:
@@ -37,7 +38,7 @@ def perform(settings: RunSettings, folder: Path) -> None:
     if record is None:  # another process of the run reports
         return
     test = record["metrics"]["test"]
+    shown = [text.format(test[name]) for name, text in HEADLINES.items() if name in test]
     console.print(
-        f"[bold green]finished[/] {title}: test accuracy {test['accuracy']:.4f}, sparsity {test['sparsity']:.3f}, "
-        f"{record['wall_time_seconds']:.1f} s, {record_file}"
+        f"[bold green]finished[/] {title}: test {', '.join(shown)}, {record['wall_time_seconds']:.1f} s, {record_file}"
     )

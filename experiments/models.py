@@ -4,14 +4,17 @@ import torchvision
 from torch import Tensor, nn
 from torchvision.transforms.v2.functional import normalize
 
+from experiments.attention import attention_activation
 from experiments.configuration import (
     EmbeddingBagSettings,
     ModelSettings,
     PerceptronSettings,
     ResNetSettings,
+    TransformerSettings,
 )
 from experiments.dataset import ClassificationData
 from experiments.errors import ConfigurationError
+from experiments.transformer import Transformer
 from experiments.tweets import Vocabulary
 
 _RESNETS = {"resnet18": torchvision.models.resnet18, "resnet50": torchvision.models.resnet50}
@@ -80,6 +83,21 @@ def timm_model(architecture: str, classes: int) -> nn.Module:
     except RuntimeError as error:
         raise ConfigurationError(f"model.architecture={architecture!r} is not allowed: {error}") from error
     return network
+
+
+def build_transformer(settings: TransformerSettings, vocabulary_size: int) -> Transformer:
+    """The Transformer a configuration asks for."""
+    return Transformer(
+        vocabulary_size,
+        settings.dimension,
+        settings.feedforward,
+        settings.heads,
+        settings.encoder_layers,
+        settings.decoder_layers,
+        settings.dropout,
+        settings.attention_dropout,
+        lambda: attention_activation(settings.attention, settings.heads),
+    )
 
 
 def build_model(settings: ModelSettings, data: ClassificationData) -> nn.Module:

@@ -28,6 +28,8 @@ _PACKAGES = (
     "simplemma",
     "nltk",
     "entmax",
+    "sentencepiece",
+    "sacrebleu",
 )
 _MEBIBYTE = 2**20
 

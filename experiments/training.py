@@ -1,7 +1,6 @@
 """One run from settings to record."""
 
 import dataclasses
-import functools
 import hashlib
 import json
 import logging
@@ -13,30 +12,18 @@ import torch
 from lightning.fabric import seed_everything
 
 import sharmix
-from experiments.airline import load_airline
-from experiments.cifar100 import load_cifar100
-from experiments.classifier import SPLITS, Classifier
-from experiments.configuration import (
-    ActivationSettings,
-    AirlineSettings,
-    Cifar100Settings,
-    DataSettings,
-    DigitsSettings,
-    RunSettings,
-)
+from experiments.configuration import RunSettings, TransformerSettings
 from experiments.curves import EpochCurves
-from experiments.dataset import ClassificationData
 from experiments.devices import launched_fabric
-from experiments.digits import load_digits_data
 from experiments.errors import ConfigurationError
 from experiments.files import write_atomically
 from experiments.fitting import fit
 from experiments.identity import DECISIVE, RECORD_SCHEMA, run_id_of
-from experiments.imagenet import load_imagenet
 from experiments.job import CURVES, RECORD
+from experiments.learner import Learner
 from experiments.loggers import build_loggers, close_loggers
-from experiments.models import build_model
 from experiments.provenance import code, environment, forget_peak_memory, peak_memory_mib
+from experiments.tasks import Data, build_activation, build_feed, build_learner, load_data
 from experiments.unreadable import Unreadable
 from sharmix.activations import AlphaReLU
 
@@ -63,7 +50,9 @@ def train(settings: RunSettings, folder: Path) -> dict[str, Any] | None:
     source = code()
     seed_everything(settings.seed, verbose=False)  # an activation of one's own may draw its parameters
     activation = build_activation(settings.activation)
-    _refuse_to_calibrate_on_parts(settings, activation)
+    if isinstance(settings.model, TransformerSettings):
+        build_activation(settings.model.attention, "model.attention")  # a bad one is to be named before data are read
+    _refuse_to_calibrate_apart(settings, activation)
     forget_peak_memory()
     fabric = launched_fabric(settings.trainer)
     leads = fabric.is_global_zero
@@ -72,7 +61,8 @@ def train(settings: RunSettings, folder: Path) -> dict[str, Any] | None:
     with fabric.rank_zero_first(local=True):  # what is fetched is fetched once
         data = load_data(settings.data, settings.paths.data)
     fabric.seed_everything(settings.seed, verbose=False)
-    classifier = build_classifier(settings, data, activation)
+    learner = build_learner(settings, data, activation)
+    feed = build_feed(settings, data, fabric.world_size, fabric.global_rank, pin_memory=fabric.device.type == "cuda")
     curves = EpochCurves(folder / CURVES if leads else None)
     unreadable = Unreadable(data.unreadable_most)
     # Named by code and split, so that a run begun by others is not continued by these.
@@ -80,7 +70,7 @@ def train(settings: RunSettings, folder: Path) -> dict[str, Any] | None:
     loggers = build_loggers(settings.logger, folder) if leads else []
     fabric.barrier()
     try:
-        fit(fabric, settings, classifier, data, curves, loggers, checkpoint, unreadable)
+        fit(fabric, settings, learner, feed, curves, loggers, checkpoint, unreadable)
     finally:
         close_loggers(loggers, settings.logger)
     if not leads:
@@ -88,8 +78,8 @@ def train(settings: RunSettings, folder: Path) -> dict[str, Any] | None:
     record = {
         **describe(settings, data, unreadable, fabric.device),
         "code": source,
-        "weights_hash": weights_hash(classifier),
-        **results(curves),
+        "weights_hash": weights_hash(learner),
+        **results(learner, curves),
     }
     write_atomically(folder / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n")
     for leftover in folder.glob("*.ckpt*"):  # a killed process may have left a temporary one
@@ -97,62 +87,16 @@ def train(settings: RunSettings, folder: Path) -> dict[str, Any] | None:
     return record
 
 
-def build_activation(settings: ActivationSettings) -> sharmix.Activation:
-    """The activation a configuration asks for.
-
-    Raises:
-        ConfigurationError: it does not exist or does not allow its settings.
-    """
-    try:
-        return sharmix.build_activation(settings.name, **settings.arguments())
-    except (ValueError, TypeError, ImportError) as error:
-        raise ConfigurationError(f"activation={settings.name}: {error}") from error
-
-
-def _refuse_to_calibrate_on_parts(settings: RunSettings, activation: sharmix.Activation) -> None:
-    trainer = settings.trainer
-    parts = trainer.devices * trainer.nodes * trainer.passes_per_step
-    if isinstance(activation, AlphaReLU) and not activation.calibrated and parts > 1:
+def _refuse_to_calibrate_apart(settings: RunSettings, activation: sharmix.Activation) -> None:
+    processes = settings.trainer.devices * settings.trainer.nodes
+    if isinstance(activation, AlphaReLU) and not activation.calibrated and processes > 1:
         raise ConfigurationError(
-            f"activation.tau=null calibrates the threshold on the first batch, which is in {parts} parts here; give "
-            "activation.tau=NUMBER, or train on one device in one pass"
+            f"activation.tau=null calibrates the threshold on the first batch, which {processes} processes share here; "
+            "give activation.tau=NUMBER, or train on one device"
         )
 
 
-@functools.cache  # the jobs of a sweep that share a process share the data
-def load_data(settings: DataSettings, folder: str | None) -> ClassificationData:
-    """The data a configuration asks for, from `folder` or its public home."""
-    path = Path(folder) if folder else None
-    if isinstance(settings, AirlineSettings):
-        return load_airline(settings, path)
-    if isinstance(settings, Cifar100Settings):
-        return load_cifar100(settings, path)
-    if isinstance(settings, DigitsSettings):
-        return load_digits_data(settings)
-    return load_imagenet(settings, path)
-
-
-def build_classifier(settings: RunSettings, data: ClassificationData, activation: sharmix.Activation) -> Classifier:
-    """The network a configuration asks for, under its activation."""
-    trainer = settings.trainer
-    model = build_model(settings.model, data)
-    if trainer.channels_last:
-        model.to(memory_format=torch.channels_last)
-    return Classifier(
-        model,
-        activation,
-        settings.optimizer,
-        fused=trainer.precision != "16-mixed",
-        classes=len(data.class_names),
-        augment=data.augment,
-        shots=data.shots,
-        running=trainer.train_metrics == "running",
-    )
-
-
-def describe(
-    settings: RunSettings, data: ClassificationData, unreadable: Unreadable, device: torch.device
-) -> dict[str, Any]:
+def describe(settings: RunSettings, data: Data, unreadable: Unreadable, device: torch.device) -> dict[str, Any]:
     """What was run, on what data, on what machine."""
     config = dataclasses.asdict(settings)
     return {
@@ -166,22 +110,26 @@ def describe(
     }
 
 
-def weights_hash(classifier: Classifier) -> str:
+def weights_hash(learner: Learner) -> str:
     """The SHA-256 of all parameters and buffers, by which two trainings can be told to have ended alike."""
     digest = hashlib.sha256()
-    for name, tensor in classifier.state_dict().items():
+    for name, tensor in learner.state_dict().items():
         digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 
-def results(curves: EpochCurves) -> dict[str, Any]:
-    """The curves, and what the last epoch measured; no epoch is selected."""
-    last = curves.rows[-1]
+def results(learner: Learner, curves: EpochCurves) -> dict[str, Any]:
+    """The curves, and what was measured after the epoch that is reported: the last, or the best of `selected_by`."""
+    rows = curves.rows
+    reported = rows[-1] if learner.selected_by is None else max(rows, key=lambda row: row[learner.selected_by])
     return {
-        "curves": curves.rows,
+        "curves": rows,
+        "measured_by": learner.measured_by(),
+        "selected_by": learner.selected_by,
+        "epoch": reported["epoch"],
         "metrics": {
-            split: {name.partition("/")[2]: value for name, value in last.items() if name.startswith(f"{split}/")}
-            for split in SPLITS
+            split: {name.partition("/")[2]: value for name, value in reported.items() if name.startswith(f"{split}/")}
+            for split in learner.splits
         },
         "wall_time_seconds": curves.seconds,
         "peak_memory_mib": peak_memory_mib(),

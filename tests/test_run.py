@@ -13,6 +13,8 @@ import pytest
 import torch
 from PIL import Image
 
+from experiments.curves import TIMING
+
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = ("experiment=digits", "activation=sharmix_learned", "trainer.epochs=3", "model.hidden_units=16")
 
@@ -42,8 +44,8 @@ def only_record(outputs: Path) -> dict:
 
 
 def untimed(curves: list[dict]) -> list[dict]:
-    """The rows without the one value that a repeated run does not repeat."""
-    return [{name: value for name, value in row.items() if name != "examples_per_second"} for row in curves]
+    """The rows without what a repeated run does not repeat."""
+    return [{name: value for name, value in row.items() if name not in TIMING} for row in curves]
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +138,10 @@ IMAGES = (
     *("trainer.epochs=2", "trainer.batch_size=8", "trainer.steps_per_epoch=12", "trainer.accelerator=cpu"),
     *("data.test_folder=train", "data.image_size=32", "data.shorter_side=32"),
 )
+COPIES = (
+    *("trainer.epochs=2", "trainer.steps_per_epoch=12", "data.train_size=2000", "data.evaluation_size=20"),
+    *("model.dropout=0.1", "optimizer.average_decay=0.01"),
+)
 MORTAL = """
 import os, random, signal
 import numpy, torch
@@ -164,8 +170,9 @@ class Mortal(LearnedSharMiX):
             ("experiment=imagenet_balanced", "trainer.sampler=class_balanced", "trainer.precision=32-true", *IMAGES),
             12 + 5,
         ),
+        (("experiment=copy", "attention=sharmix", *COPIES), 12 + 5),
     ],
-    ids=["digits", "augmented_photographs"],
+    ids=["digits", "augmented_photographs", "translation"],
 )
 def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(
     overrides: tuple[str, ...], dies_at: int, tmp_path: Path, photographs: Path
@@ -240,10 +247,8 @@ def test_processes_that_were_not_asked_for_are_refused(launcher: dict[str, str],
     assert "Traceback" not in printed
 
 
-def test_a_threshold_is_not_calibrated_on_parts_of_a_batch(tmp_path: Path) -> None:
-    status, printed = run(
-        tmp_path / "outputs", "experiment=digits", "activation=alpha_relu", "trainer.passes_per_step=2"
-    )
+def test_a_threshold_is_not_calibrated_by_several_processes(tmp_path: Path) -> None:
+    status, printed = run(tmp_path / "outputs", "experiment=digits", "activation=alpha_relu", "trainer.devices=2")
     assert status != 0
     assert "activation.tau" in printed
     assert "Traceback" not in printed

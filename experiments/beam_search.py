@@ -1,0 +1,131 @@
+"""Beam search for the likeliest sequence, for many sentences at once."""
+
+import math
+from collections.abc import Callable
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from experiments.special_tokens import BEGIN, END, PADDING
+
+
+class State(Protocol):
+    """What a model knows of the sequences so far, one a row."""
+
+    def at(self, rows: Tensor) -> Self:
+        """That of the rows, int64 [m]."""
+
+    def following(self, rows: Tensor) -> Self:
+        """That of the rows, int64 [m], where row i and row rows[i] are of the same sentence."""
+
+
+S = TypeVar("S", bound=State)
+Step = Callable[[Tensor, S], tuple[Tensor, S]]
+
+
+class Hypothesis(NamedTuple):
+    """A sequence and its score.
+
+    Attributes:
+        tokens: without BEGIN and END.
+        score: Σ log p of its tokens and END; −∞ where it could not end within its limit.
+    """
+
+    tokens: list[int]
+    score: float
+
+
+class _Beams(Generic[S]):
+    """The unfinished sequences of the sentences still searched: n sentences, `size` rows each."""
+
+    def __init__(self, state: S, count: int, size: int, device: torch.device) -> None:
+        self.size, self.state = size, state.at(torch.arange(count, device=device).repeat_interleave(size))
+        self.tokens = torch.full((count, size, 1), BEGIN, device=device)
+        # All rows begin alike: only the first may be extended, or the beam would hold each sequence several times.
+        self.scores = torch.full((count, size), -math.inf, dtype=torch.float64, device=device)
+        self.scores[:, 0] = 0
+        self.sentences = torch.arange(count, device=device)
+
+    def follow(self, parents: Tensor, tokens: Tensor, scores: Tensor) -> None:
+        """Go on with the rows `parents` of each sentence, extended by `tokens`, all [n, size]."""
+        rows = parents + self.size * torch.arange(len(parents), device=parents.device)[:, None]
+        self.state = self.state.following(rows.flatten())
+        chosen = self.tokens.gather(1, parents[..., None].expand(-1, -1, self.tokens.shape[2]))
+        self.tokens, self.scores = torch.cat([chosen, tokens[..., None]], 2), scores
+
+    def keep(self, kept: Tensor) -> None:
+        """Go on with some of the sentences, bool [n]."""
+        if not kept.all():
+            self.state = self.state.at(kept.repeat_interleave(self.size).nonzero().flatten())
+            self.tokens, self.scores, self.sentences = self.tokens[kept], self.scores[kept], self.sentences[kept]
+
+
+def beam_search(
+    step: Step[S], state: S, limits: Tensor, size: int, length_penalty: float, probabilities: bool
+) -> list[Hypothesis]:
+    """The best sequence found for each sentence, by Σ log p / length^length_penalty, END counting to the length.
+
+    A token of probability 0 is never taken. END ends a sequence where it is among the best `size` continuations of its
+    sentence. A sentence is done when none of its sequences can still become better than the best that has ended.
+
+    Args:
+        step: from the last token of each row [rows] and the state to p of the next [rows, vocabulary], which is
+            overwritten, and the state after it.
+        state: before the first token, a row a sentence.
+        limits: the most tokens that the sequence of each sentence may have before END, int64 [n].
+        size: sequences kept for a sentence.
+        length_penalty: 0 for none.
+        probabilities: whether p ≤ 1, so that a sequence only gets less likely as it grows.
+
+    Returns:
+        One a sentence. Where no sequence could end within its limit, the best that did not, at a score of −∞.
+    """
+    beams = _Beams(state, len(limits), size, limits.device)
+    found = [Hypothesis([], -math.inf)] * len(limits)
+    best = torch.full((len(limits),), -math.inf, dtype=torch.float64, device=limits.device)
+    for length in range(int(limits.max()) + 1):
+        p, beams.state = step(beams.tokens[..., -1].flatten(), beams.state)
+        at_limit = limits[beams.sentences] == length
+        scores, parents, tokens = _best_continuations(beams.scores, p.unflatten(0, (-1, size)), at_limit)
+        ended = tokens == END
+
+        value, rank = (scores.where(ended, -math.inf)[:, :size] / (length + 1) ** length_penalty).max(1)
+        for row in (value > best[beams.sentences]).nonzero().flatten().tolist():
+            parent, score = parents[row, rank[row]], scores[row, rank[row]].item()
+            found[beams.sentences[row]] = Hypothesis(beams.tokens[row, parent, 1:].tolist(), score)
+        best[beams.sentences] = torch.maximum(best[beams.sentences], value)
+
+        # The best that have not ended, in their order.
+        going_on = (ended * ended.shape[1] + torch.arange(ended.shape[1], device=ended.device)).argsort(1)[:, :size]
+        alive = scores.where(~ended, -math.inf).gather(1, going_on)
+        reachable = alive[:, 0] / (limits[beams.sentences] + 1) ** length_penalty
+        if not probabilities:
+            reachable = torch.where(reachable.isneginf(), reachable, math.inf)
+        searching = ~at_limit & (reachable > best[beams.sentences])
+        for row in (~searching & best[beams.sentences].isneginf()).nonzero().flatten().tolist():
+            found[beams.sentences[row]] = Hypothesis(beams.tokens[row, 0, 1:].tolist(), -math.inf)
+        if not searching.any():
+            break
+        beams.follow(parents.gather(1, going_on), tokens.gather(1, going_on), alive)
+        beams.keep(searching)
+    return found
+
+
+def _best_continuations(scores: Tensor, p: Tensor, at_limit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The scores, rows and tokens of the best 2 · size continuations of each sentence, all [n, 2 · size].
+
+    Args:
+        scores: of the rows, [n, size].
+        p: of the tokens that may follow them, [n, size, vocabulary].
+        at_limit: of which sentences no row may become longer, bool [n].
+    """
+    size, vocabulary = p.shape[1:]
+    count = 2 * size
+    p[..., [PADDING, BEGIN]] = 0
+    p[at_limit] *= torch.arange(vocabulary, device=p.device) == END
+    # Of each row the best first, for a logarithm of every 0 takes its time.
+    best, tokens = p.topk(min(count, vocabulary))
+    totals = (scores[..., None] + best.log()).flatten(1)
+    scores, places = totals.topk(count)
+    return scores, places // best.shape[2], tokens.flatten(1).gather(1, places)

@@ -1,0 +1,120 @@
+"""Sentence pairs as text, from files with a sentence a line or from the Hugging Face hub."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments.configuration import ParallelTextSettings
+from experiments.errors import DataError
+
+Line = str | None  # None where it is no UTF-8
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """The usable pairs of a split.
+
+    Attributes:
+        pairs: in the order of the file.
+        skipped: how many were left out, by why: empty, undecodable.
+    """
+
+    pairs: list[Pair]
+    skipped: Counter[str]
+
+
+def read_parallel_text(settings: ParallelTextSettings, split: str, folder: Path | None) -> ParallelText:
+    """The pairs of a split.
+
+    Args:
+        settings: languages, files and the hub's name.
+        split: `train`, `dev` or `test`.
+        folder: that holds <name>/<file>.<language>; None loads the set from the hub.
+
+    Raises:
+        DataError: files that are missing or have different numbers of lines, a hub that cannot be reached, or no pair
+            at all, naming the remedy.
+    """
+    if folder is None:
+        place, (sources, targets) = f"{settings.hub}, {split}", _on_hub(settings, split)
+    else:
+        stem = folder / settings.name / getattr(settings, split)
+        paths = [stem.with_name(f"{stem.name}.{language}") for language in (settings.source, settings.target)]
+        place, (sources, targets) = str(stem), [_lines(path, settings, folder) for path in paths]
+        if len(sources) != len(targets):
+            raise DataError(
+                f"{paths[0]} has {len(sources)} lines, but {paths[1]} has {len(targets)}: line by line they must be "
+                f"translations of one another; fetch both again, from {settings.hub} on the Hugging Face hub"
+            )
+    text = _usable(sources, targets)
+    if not text.pairs:
+        raise DataError(f"{place}: no pair of sentences can be used ({dict(text.skipped)}); fetch the files again")
+    return text
+
+
+def text_hash(splits: Iterable[Sequence[Pair]]) -> str:
+    """The SHA-256 of all sentences, split by split."""
+    digest = hashlib.sha256()
+    for pairs in splits:
+        digest.update("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs).encode() + b"\0")
+    return digest.hexdigest()
+
+
+def _usable(sources: Sequence[Line], targets: Sequence[Line]) -> ParallelText:
+    pairs, skipped = [], Counter[str]()
+    for source, target in zip(sources, targets, strict=True):
+        if source is None or target is None:
+            skipped["undecodable"] += 1
+        elif not source.strip() or not target.strip():
+            skipped["empty"] += 1
+        else:
+            pairs.append(Pair(source.strip(), target.strip()))
+    return ParallelText(pairs, skipped)
+
+
+def _lines(path: Path, settings: ParallelTextSettings, folder: Path) -> list[Line]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror}); paths.data={folder} must be a folder that holds "
+            f"{settings.name}/{path.name}, or null to load {settings.hub} from the Hugging Face hub"
+        ) from error
+    # Only a newline ends a line: str.splitlines also cuts at characters that sentences hold.
+    return [_decoded(line) for line in content.removesuffix(b"\n").split(b"\n")]
+
+
+def _decoded(line: bytes) -> Line:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _on_hub(settings: ParallelTextSettings, split: str) -> tuple[list[Line], list[Line]]:
+    # The hub's client fails with the errors of several libraries that share no base class.
+    try:
+        from datasets import load_dataset
+
+        rows = load_dataset(settings.hub, settings.hub_subset, split={"dev": "validation"}.get(split, split))
+    except Exception as error:
+        raise DataError(
+            f"{settings.hub} cannot be loaded from the Hugging Face hub ({error}); give paths.data=FOLDER, a folder "
+            f"that holds {settings.name}/{getattr(settings, split)}.{settings.source} and .{settings.target}"
+        ) from error
+    try:
+        pairs = rows["translation"] if "translation" in rows.column_names else rows
+        sources, targets = ([pair[language] for pair in pairs] for language in (settings.source, settings.target))
+    except KeyError as error:
+        raise DataError(f"{settings.hub}: no sentences in {error} among {', '.join(rows.column_names)}") from error
+    return sources, targets

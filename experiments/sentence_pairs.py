@@ -1,0 +1,116 @@
+"""Sentences of two languages, numbered, and the data set that translation trains on."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from experiments.special_tokens import BEGIN, END, PADDING
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Sequences of token numbers of different lengths, in one tensor.
+
+    Attributes:
+        tokens: all of them, one after the other, int32 [total].
+        ends: where each ends, int64 [n].
+    """
+
+    tokens: Tensor
+    ends: Tensor
+
+    @classmethod
+    def of(cls, sequences: Iterable[Sequence[int] | Tensor]) -> "Sequences":
+        """The sequences given one by one."""
+        tensors = [torch.as_tensor(sequence, dtype=torch.int32) for sequence in sequences]
+        lengths = torch.tensor([len(tensor) for tensor in tensors], dtype=torch.int64)
+        return cls(torch.cat([torch.empty(0, dtype=torch.int32), *tensors]), lengths.cumsum(0))
+
+    @cached_property
+    def lengths(self) -> Tensor:
+        """int64 [n]."""
+        return self.ends.diff(prepend=self.ends.new_zeros(1))
+
+    def subset(self, indices: Tensor) -> "Sequences":
+        """Those at the indices."""
+        return Sequences.of(self._chosen(indices))
+
+    def padded(self, indices: Tensor) -> Tensor:
+        """Those at the indices [m], padded to the longest of them: int64 [m, longest]."""
+        return pad_sequence(self._chosen(indices), batch_first=True, padding_value=PADDING).long()
+
+    def _chosen(self, indices: Tensor) -> list[Tensor]:
+        ends, lengths = self.ends[indices].tolist(), self.lengths[indices].tolist()
+        return [self.tokens[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+
+
+@dataclass(frozen=True)
+class SentencePairs:
+    """One side of a split: sentences and their translations.
+
+    Attributes:
+        sources: each ends with END.
+        targets: each begins with BEGIN and ends with END.
+        references: the translations as text, [n].
+    """
+
+    sources: Sequences
+    targets: Sequences
+    references: Sequence[str]
+
+    @classmethod
+    def of(
+        cls, sources: Iterable[Sequence[int]], targets: Iterable[Sequence[int]], references: Sequence[str]
+    ) -> "SentencePairs":
+        """The pairs given as plain numbers, without BEGIN and END."""
+        return cls(
+            Sequences.of([*source, END] for source in sources),
+            Sequences.of([BEGIN, *target, END] for target in targets),
+            references,
+        )
+
+    def subset(self, indices: Tensor) -> "SentencePairs":
+        """The pairs at the indices."""
+        references = [self.references[index] for index in indices.tolist()]
+        return SentencePairs(self.sources.subset(indices), self.targets.subset(indices), references)
+
+    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
+        return self.sources.padded(indices), self.targets.padded(indices), []
+
+    def predicted_tokens(self) -> Tensor:
+        """How many tokens of each target are predicted: all but BEGIN, int64 [n]."""
+        return self.targets.lengths - 1
+
+
+@dataclass(frozen=True)
+class TranslationData:
+    """A translation data set, split and numbered.
+
+    Attributes:
+        train, dev, test: the pairs of each split; on dev an epoch is selected.
+        vocabulary_size: token numbers there are, those of `special_tokens.py` included.
+        text: the sentence that token numbers stand for.
+        split_hash: of all sentences by split.
+        facts: what a run's record tells of the data: sizes, what was skipped, the subwords' hash.
+        unreadable_most: how many pairs may be unreadable: none, for they are read beforehand.
+    """
+
+    train: SentencePairs
+    dev: SentencePairs
+    test: SentencePairs
+    vocabulary_size: int
+    text: Callable[[list[int]], str]
+    split_hash: str
+    facts: dict[str, int | float | str]
+    unreadable_most: int = 0
+
+    def types_in_use(self) -> Tensor:
+        """Which token numbers a training target is made of, bool [vocabulary size]."""
+        used = torch.zeros(self.vocabulary_size, dtype=torch.bool)
+        used[self.train.targets.tokens.long()] = True
+        used[BEGIN] = False
+        return used

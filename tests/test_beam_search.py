@@ -1,0 +1,127 @@
+"""Beam search finds what brute force finds, for dense and for sparse distributions."""
+
+import itertools
+import math
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from experiments.beam_search import Hypothesis, beam_search
+from experiments.special_tokens import BEGIN, END, FIRST
+
+VOCABULARY = 5 + FIRST - 1  # UNKNOWN and END, and three tokens of their own, can be part of a sequence
+WORDS = [1, *range(FIRST, VOCABULARY)]
+
+
+class Prefixes(NamedTuple):
+    """A state that remembers everything: which sentence, and its tokens so far."""
+
+    sentences: Tensor
+    tokens: Tensor
+
+    def at(self, rows: Tensor) -> "Prefixes":
+        return Prefixes(self.sentences[rows], self.tokens[rows])
+
+    following = at
+
+
+class Language:
+    """Random p(next | sentence, prefix) for every prefix, the same whenever it is asked."""
+
+    def __init__(self, seed: int, zeros: float, total: float = 1.0) -> None:
+        self.seed, self.zeros, self.total = seed, zeros, total
+
+    def p(self, sentence: int, prefix: tuple[int, ...]) -> Tensor:
+        generator = torch.Generator().manual_seed(hash((self.seed, sentence, prefix)) % 2**31)
+        weights = torch.rand(VOCABULARY, generator=generator, dtype=torch.float64) ** 3
+        weights[torch.rand(VOCABULARY, generator=generator) < self.zeros] = 0
+        weights[BEGIN] *= 2  # which must never be taken
+        return self.total * weights / weights.sum().clamp_min(1e-300)
+
+    def step(self, last: Tensor, state: Prefixes) -> tuple[Tensor, Prefixes]:
+        tokens = torch.cat([state.tokens, last[:, None]], 1)
+        rows = zip(state.sentences.tolist(), tokens.tolist(), strict=True)
+        return torch.stack([self.p(sentence, tuple(prefix)) for sentence, prefix in rows]), Prefixes(
+            state.sentences, tokens
+        )
+
+    def score(self, sentence: int, words: tuple[int, ...]) -> float:
+        tokens = (*words, END)
+        return sum(
+            math.log(p) if (p := self.p(sentence, (BEGIN, *tokens[:place]))[token].item()) else -math.inf
+            for place, token in enumerate(tokens)
+        )
+
+    def search(self, limits: list[int], size: int, length_penalty: float = 0.0) -> list[Hypothesis]:
+        state = Prefixes(torch.arange(len(limits)), torch.zeros(len(limits), 0, dtype=torch.long))
+        return beam_search(self.step, state, torch.tensor(limits), size, length_penalty, self.total <= 1)
+
+
+def brute_force(language: Language, sentence: int, limit: int, length_penalty: float) -> tuple[list[int], float]:
+    """The best of all sequences."""
+    everything = [words for length in range(limit + 1) for words in itertools.product(WORDS, repeat=length)]
+    scores = [language.score(sentence, words) / (len(words) + 1) ** length_penalty for words in everything]
+    best = max(range(len(scores)), key=scores.__getitem__)
+    return list(everything[best]), scores[best]
+
+
+@pytest.mark.parametrize("zeros", [0.0, 0.4, 0.7])
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+@pytest.mark.parametrize("total", [1.0, 1.6])
+def test_a_beam_that_holds_everything_finds_the_best_sequence(
+    zeros: float, length_penalty: float, total: float
+) -> None:
+    limits = [3, 0, 4, 2]
+    for seed in range(2):
+        language = Language(seed, zeros, total)
+        found = language.search(limits, size=4**4 * 2, length_penalty=length_penalty)
+        for sentence, limit in enumerate(limits):
+            words, score = brute_force(language, sentence, limit, length_penalty)
+            hypothesis = found[sentence]
+            if score == -math.inf:
+                assert hypothesis.score == -math.inf
+            else:
+                assert hypothesis.tokens == words
+                assert hypothesis.score == pytest.approx(score * (len(words) + 1) ** length_penalty)
+
+
+def test_a_beam_of_one_takes_the_best_token_each_time() -> None:
+    language = Language(seed=3, zeros=0.0)
+    for sentence, hypothesis in enumerate(language.search([5] * 4, size=1)):
+        greedy: tuple[int, ...] = (BEGIN,)
+        score = 0.0
+        while len(greedy) <= 5 and END not in greedy:
+            p = language.p(sentence, greedy)
+            p[[0, BEGIN]] = 0
+            greedy, score = (*greedy, int(p.argmax())), score + p.max().log().item()
+        if greedy[-1] == END:
+            assert hypothesis == (list(greedy[1:-1]), pytest.approx(score))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("zeros", [0.0, 0.5])
+def test_a_narrow_beam_finds_a_sequence_of_the_score_it_says(size: int, zeros: float) -> None:
+    language = Language(seed=1, zeros=zeros)
+    for sentence, hypothesis in enumerate(language.search([4, 1, 6], size)):
+        if hypothesis.score > -math.inf:
+            assert hypothesis.score == pytest.approx(language.score(sentence, tuple(hypothesis.tokens)))
+
+
+def test_what_one_sentence_finds_does_not_depend_on_the_others() -> None:
+    language = Language(seed=2, zeros=0.3)
+    together = language.search([2, 5, 3], size=2)
+    assert language.search([2], size=2) == together[:1]
+
+
+def test_a_sequence_that_cannot_end_is_unfinished() -> None:
+    class Endless(Language):
+        def p(self, sentence: int, prefix: tuple[int, ...]) -> Tensor:
+            p = super().p(sentence, prefix)
+            p[END] = 0
+            return p
+
+    (hypothesis,) = Endless(seed=0, zeros=0.0).search([3], size=2)
+    assert hypothesis.score == -math.inf
+    assert len(hypothesis.tokens) == 3
