@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from reporting.palette import label
 from reporting.statistics import ORDERS, Bootstrap
 
-SPLITS = ("train", "test", ORDERS)
+SPLITS = ("train", "dev", "test", ORDERS)
 
 
 class TableError(ValueError):
@@ -46,16 +46,23 @@ class Columns:
     """Columns of a table that belong together: one for each metric and epoch.
 
     Attributes:
-        split: "train", "test", or "orders" for the learned (q, r).
+        split: "train", "dev", "test", or "orders" for the learned (q, r); the paper's own data set where ours are not
+            measured on it.
         metrics: metrics shown, their names in the records and in the table.
-        epochs: the epochs shown; empty for the last alone.
+        epochs: the epochs shown; empty for the one that runs report.
         printed: whether the paper prints them.
+        measured: whether our runs measure them.
+        unit: of the numbers.
+        decimals: shown.
     """
 
     split: str
     metrics: dict[str, str]
     epochs: list[int]
     printed: bool
+    measured: bool = True
+    unit: str = "fraction"
+    decimals: int = 3
 
     def titles(self) -> dict[Cell, str]:
         """Title of every column, by what it shows."""
@@ -73,10 +80,14 @@ class Row:
     Attributes:
         select: values of `config.activation` that pick the row's records.
         published: the paper's name of the row, None where the paper has none.
+        where: values of `config` that its records have.
+        label: what it is called, None for its activation's label.
     """
 
     select: dict[str, Any]
     published: str | None
+    where: dict[str, Any] = field(default_factory=dict)
+    label: str | None = None
 
 
 @dataclass
@@ -107,7 +118,7 @@ class Table:
         experiment: the experiment whose records fill it.
         seeds: seeds that every row must have.
         repeat: command that repeats the experiment and the table.
-        baseline: values of `config.activation` of the runs that differences are taken to.
+        baseline: values of `config.activation` of the runs that differences are taken to; None for no differences.
         columns: its columns.
         compared: the metric whose difference to the baseline is shown, on the test split; None for none.
         published: the paper's name of the table, None where the paper has none.
@@ -115,13 +126,14 @@ class Table:
         claims: the paper's claims about it.
         where: values of `config` that its records have.
         epoch: the epoch of the paper's numbers, where runs may be shorter; None where they are never.
+        paper: name of the file under published/ with its numbers; None for the declaration's.
     """
 
     title: str
     experiment: str
     seeds: list[int]
     repeat: str
-    baseline: dict[str, Any]
+    baseline: dict[str, Any] | None
     columns: list[Columns]
     compared: str | None
     published: str | None
@@ -129,10 +141,11 @@ class Table:
     claims: list[Claim]
     where: dict[str, Any] = field(default_factory=dict)
     epoch: int | None = None
+    paper: str | None = None
 
     def labels(self) -> dict[str, str]:
         """Label of every row, by its name."""
-        return {name: label(row.select) for name, row in self.rows.items()}
+        return {name: row.label or label(row.select) for name, row in self.rows.items()}
 
     def metrics(self) -> dict[str, str]:
         """Title of every metric shown, in the order of the columns."""
@@ -167,10 +180,14 @@ class Figures:
     Attributes:
         published: the paper's name of the levels in Figure 2.
         panels: the experiments.
+        translation: the table of translation whose rows are drawn, None for none.
+        thresholds: the table of α-ReLU's thresholds whose rows are drawn, None for none.
     """
 
     published: str
     panels: list[Panel]
+    translation: str | None = None
+    thresholds: str | None = None
 
 
 @dataclass
@@ -216,6 +233,8 @@ def load_declaration(results: Path) -> Declaration:
     assert isinstance(declaration, Declaration)
     for name, table in declaration.tables.items():
         _check_table(table, name, path)
+    for name in (declaration.figures.translation, declaration.figures.thresholds):
+        _check_names([name] if name else [], declaration.tables, "table", f"{path}: figures")
     for panel in declaration.figures.panels:
         _check_names([panel.runs, panel.paths], declaration.tables, "table", f"{path}: panel {panel.title!r}")
     return declaration
@@ -234,12 +253,12 @@ def load_numbers(results: Path, declaration: Declaration) -> dict[str, Numbers]:
     Raises:
         TableError: for a missing file, or a table, row, metric or epoch that it does not have.
     """
-    path, printed = _published(results, declaration)
     tables: dict[str, Numbers] = {}
     for name, table in declaration.tables.items():
         tables[name] = {}
         if table.published is None:
             continue
+        path, printed = _published(results, table.paper or declaration.published)
         _check_names([table.published], printed, "table", f"{path}, asked for {name}")
         for row, spec in table.rows.items():
             if spec.published is not None:
@@ -264,7 +283,7 @@ def load_regimes(results: Path, declaration: Declaration) -> dict[str, dict[str,
     Raises:
         TableError: for a missing file, or a figure or regime that it does not have.
     """
-    path, printed = _published(results, declaration)
+    path, printed = _published(results, declaration.published)
     place = f"{path}, asked for the figures"
     _check_names([declaration.figures.published], printed, "figure", place)
     regimes: dict[str, dict[str, Any]] = printed[declaration.figures.published]
@@ -273,8 +292,8 @@ def load_regimes(results: Path, declaration: Declaration) -> dict[str, dict[str,
     return regimes
 
 
-def _published(results: Path, declaration: Declaration) -> tuple[Path, dict[str, Any]]:
-    path = results / "published" / f"{declaration.published}.yaml"
+def _published(results: Path, name: str) -> tuple[Path, dict[str, Any]]:
+    path = results / "published" / f"{name}.yaml"
     if not path.is_file():
         raise TableError(f"{path}: no such file; tables.yaml asks for it as `published`")
     return path, yaml.safe_load(path.read_text("utf-8"))
@@ -295,8 +314,11 @@ def _check_table(table: Table, name: str, path: Path) -> None:
     labels = list(table.labels().values())
     if doubled := {text for text in labels if labels.count(text) > 1}:
         raise TableError(f"{path}: {name} has several rows for {sorted(doubled)}; keep one")
-    _check_names([columns.split for columns in table.columns], SPLITS, "split", f"{path}: columns of {name}")
+    measured = [columns.split for columns in table.columns if columns.measured]
+    _check_names(measured, SPLITS, "split", f"{path}: columns of {name}")
     if table.compared is not None:
+        if table.baseline is None:
+            raise TableError(f"{path}: {name} compares {table.compared!r} with no baseline; give one")
         _check_names([table.compared], table.metrics(), "metric", f"{path}: {name}, compared")
     for claim in table.claims:
         place = f"{path}: claim {claim.text!r} of {name}"

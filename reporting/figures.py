@@ -9,10 +9,12 @@ from matplotlib.figure import Figure
 from reporting.command import run_command
 from reporting.declaration import Declaration, Panel, load_declaration, load_regimes
 from reporting.groups import Group, style_groups
+from reporting.map_figures import draw_losses, draw_maps
 from reporting.panels import add_legend, draw_curves, draw_trade_off, save
 from reporting.plane import draw_paths, draw_plane
 from reporting.records import missing_records
 from reporting.selection import Runs, Selection, final_epoch, select_all
+from reporting.translation_figures import draw_dynamics, draw_supports, draw_thresholds
 
 BAND = {"facecolor": "0.85", "edgecolor": "0.6", "hatch": "...", "linewidth": 0, "zorder": 0}
 
@@ -26,8 +28,8 @@ def rebuild(results: Path, *, allow_missing_seeds: bool = False, allow_mixed_cod
         allow_mixed_code: draw records of different code or of uncommitted changes.
 
     Returns:
-        The files written: PNG and SVG of figure1, accuracy_sparsity, learning_curves, and figure2 where a panel has one
-        of its regimes.
+        The files written, PNG and SVG: figure1, accuracy_sparsity, learning_curves, figure2 where a panel has one of
+        its regimes; of translation dynamics, supports and thresholds; maps and losses, which need no records.
 
     Raises:
         TableError: for a wrong declaration, or records that are missing, mixed or ambiguous.
@@ -38,10 +40,20 @@ def rebuild(results: Path, *, allow_missing_seeds: bool = False, allow_mixed_cod
     selections = select_all(
         declaration, results, allow_missing_seeds=allow_missing_seeds, allow_mixed_code=allow_mixed_code
     )
+    figures = _of_panels(declaration, selections, regimes) | _of_translation(declaration, selections)
+    figures |= {"maps": draw_maps(), "losses": draw_losses()}
+    return [path for name, figure in figures.items() for path in save(figure, results / "figures" / f"{name}.png")]
+
+
+def _of_panels(
+    declaration: Declaration, selections: dict[str, Selection], regimes: dict[str, dict[str, Any]]
+) -> dict[str, Figure]:
     panels = [p for p in declaration.figures.panels if p.runs in selections and p.paths in selections]
     runs = style_groups([_labelled(declaration, panel.runs, selections) for panel in panels])
     paths = style_groups([_labelled(declaration, panel.paths, selections) for panel in panels])
     epochs = [final_epoch(declaration.tables[panel.runs], selections[panel.runs]) for panel in panels]
+    if not panels:
+        return {}
     figures = {
         "figure1": draw_figure1(panels, paths),
         "accuracy_sparsity": draw_accuracy_sparsity(panels, runs, epochs),
@@ -49,7 +61,18 @@ def rebuild(results: Path, *, allow_missing_seeds: bool = False, allow_mixed_cod
     }
     if of_regimes := [(panel, groups) for panel, groups in zip(panels, runs, strict=True) if panel.regime]:
         figures["figure2"] = draw_figure2(of_regimes, regimes)
-    return [path for name, figure in figures.items() for path in save(figure, results / "figures" / f"{name}.png")]
+    return figures
+
+
+def _of_translation(declaration: Declaration, selections: dict[str, Selection]) -> dict[str, Figure]:
+    figures = {}
+    if (name := declaration.figures.translation) in selections:
+        (groups,) = style_groups([_labelled(declaration, str(name), selections)])
+        figures |= {"translation_dynamics": draw_dynamics(groups), "translation_support": draw_supports(groups)}
+    if (name := declaration.figures.thresholds) in selections:
+        (groups,) = style_groups([_labelled(declaration, str(name), selections)])
+        figures["thresholds"] = draw_thresholds(groups)
+    return figures
 
 
 def draw_figure1(panels: list[Panel], groups: list[list[Group]]) -> Figure:
@@ -138,6 +161,8 @@ def _left_out(results: Path) -> list[str]:
     declaration = load_declaration(results)
     panels = declaration.figures.panels
     experiments = {panel.title: declaration.tables[panel.runs].experiment for panel in panels}
+    own = {"translation": declaration.figures.translation, "thresholds": declaration.figures.thresholds}
+    experiments |= {title: declaration.tables[table].experiment for title, table in own.items() if table}
     missing = {title: missing_records(results, experiment) for title, experiment in experiments.items()}
     return [f"left out: {title}: {message}" for title, message in missing.items() if message]
 

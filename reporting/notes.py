@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from reporting.declaration import Declaration, Table
+from reporting.palette import label
 from reporting.records import Record
 from reporting.selection import Selection, describe_code, final_epoch
 from reporting.statistics import last_epoch
@@ -61,6 +62,9 @@ def _epochs(table: Table, selection: Selection, records: list[Record]) -> list[s
         )
     if table.epoch is not None or any(columns.epochs for columns in table.columns):
         notes.append(f"Epochs trained: {_distinct(str(last_epoch(record)) for record in records)}.")
+    if selected := {record["selected_by"]: record for record in records if record.get("selected_by")}:
+        epochs = _distinct(f"{label(r['config']['activation'])} {r['epoch']}" for r in records)
+        notes.append(f"Each run reports the epoch with its largest {', '.join(selected)}: {epochs}.")
     if any(record["config"].get("trainer", {}).get("train_metrics") == "running" for record in records):
         notes.append("The training split is measured while an epoch trains, each batch before its step.")
     return notes

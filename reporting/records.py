@@ -11,15 +11,10 @@ from experiments.identity import RECORD_SCHEMA
 
 Record = dict[str, Any]
 
-METRICS = {
-    "accuracy": float,
-    "macro_f1": float,
-    "sparsity": float,
-    "support": float,
-    "coverage": float,
-    "brier": float,
-    "zero_true": float,
-}
+SPARSITY_METRICS = {"sparsity": float, "support": float, "coverage": float, "zero_true": float}
+CLASSIFICATION_METRICS = {"accuracy": float, "macro_f1": float, "brier": float, **SPARSITY_METRICS}
+TRANSLATION_METRICS = {"bleu": float, "chrf": float, "empty_preferred": float, "empty_possible": float}
+TRANSLATION_METRICS |= {"accuracy": float, "sparsity_in_use": float, **SPARSITY_METRICS}
 SHAPE: dict[str, Any] = {
     "schema": int,
     "experiment": str,
@@ -30,10 +25,18 @@ SHAPE: dict[str, Any] = {
     "environment": {"python": str, "packages": dict, "hardware": dict},
     "data": {"split_hash": str},
     "curves": [{"epoch": int, "test/accuracy": float, "test/sparsity": float}],
-    "metrics": {"train": METRICS, "test": METRICS},
+    "metrics": {"test": SPARSITY_METRICS},
     "wall_time_seconds": float,
     "peak_memory_mib": float | None,
     "finished_at": str,
+}
+OF_CLASSIFICATION: dict[str, Any] = {"metrics": {"train": CLASSIFICATION_METRICS, "test": CLASSIFICATION_METRICS}}
+OF_TRANSLATION: dict[str, Any] = {
+    "epoch": int,
+    "selected_by": str,
+    "measured_by": {"bleu": str},
+    "curves": [{"steps": float, "training_seconds": float, "dev/bleu": float}],
+    "metrics": {"dev": TRANSLATION_METRICS, "test": TRANSLATION_METRICS},
 }
 
 
@@ -148,6 +151,7 @@ def _validated(text: str, place: str, experiment: str) -> Record:
             f"{place}: not a JSON object ({error}); repeat the run with force=true and collect its record again"
         ) from error
     _check(record, SHAPE, "", place)
+    _check(record, OF_TRANSLATION if "bleu" in record["metrics"]["test"] else OF_CLASSIFICATION, "", place)
     for key, expected in (("schema", RECORD_SCHEMA), ("experiment", experiment)):
         if record[key] != expected:
             raise RecordError(

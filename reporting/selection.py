@@ -114,11 +114,16 @@ def select_runs(table: Table, results: Path) -> Selection:
         for record in read_records(results, table.experiment)
         if record["seed"] in table.seeds and _has(record["config"], table.where)
     ]
-    rows = {name: _matching(row.select, pool, place) for name, row in table.rows.items()}
-    baseline = _matching(table.baseline, pool, place)
-    labels = [label(table.baseline), *table.labels().values()]
-    missing = _missing(table.seeds, zip(labels, [baseline, *rows.values()], strict=True))
-    selection = Selection(rows, baseline, missing)
+    rows = {
+        name: _matching(row.select, [record for record in pool if _has(record["config"], row.where)], place)
+        for name, row in table.rows.items()
+    }
+    baseline: Runs = {}
+    named = dict(zip(table.labels().values(), rows.values(), strict=True))
+    if table.baseline is not None:
+        baseline = _matching(table.baseline, pool, place)
+        named = {label(table.baseline): baseline} | named
+    selection = Selection(rows, baseline, _missing(table.seeds, named.items()))
     splits = {record["data"]["split_hash"] for record in selection.records()}
     if len(splits) > 1:
         raise TableError(

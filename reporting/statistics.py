@@ -83,9 +83,10 @@ def metric_by_seed(runs: Mapping[int, Record], split: str, metric: str, epoch: i
 
     Args:
         runs: record of each seed.
-        split: "train", "test", or "orders", of which the learned orders are.
+        split: "train", "dev", "test", or "orders", of which the learned orders are.
         metric: name of the metric in the records.
-        epoch: the epoch after which it was measured; None for each run's last.
+        epoch: the epoch after which it was measured; None for the one that each run reports: the one it has selected
+            on dev, or else its last.
 
     Returns:
         One value for each seed whose run has reached the epoch.
@@ -111,8 +112,14 @@ def last_epoch(record: Record) -> int:
     return max(row["epoch"] for row in record["curves"])
 
 
+def reported_epoch(record: Record) -> int:
+    """The epoch that a run reports: the one it has selected on dev, or else its last."""
+    epoch: int = record.get("epoch", last_epoch(record))
+    return epoch
+
+
 def _measured(record: Record, split: str, epoch: int | None) -> dict[str, float] | None:
-    wanted = last_epoch(record) if epoch is None else epoch
+    wanted = reported_epoch(record) if epoch is None else epoch
     prefix = "" if split == ORDERS else split
     for row in record["curves"]:
         if row["epoch"] == wanted:

@@ -78,11 +78,13 @@ def _tidy(declaration: Declaration, table: Table, numbers: Numbers, selection: S
         runs = selection.rows[row]
         last = final_epoch(table, selection) if runs else None
         for columns, cell, title in _cells_by_metric(table):
-            start = {"row": text, "column": title, "kind": "level", "metric": cell.metric, "unit": "fraction"}
+            start = {"row": text, "column": title, "kind": "level", "metric": cell.metric, "unit": columns.unit}
             if columns.printed and row in numbers:
                 mean, std = numbers[row].cells[cell]
                 place = {"source": "published", "split": cell.split, "epoch": cell.epoch or table.epoch}
                 lines.append(start | place | {"mean": mean, "std": std})
+            if not columns.measured:
+                continue
             epoch = cell.epoch or last
             ours = estimate(metric_by_seed(runs, cell.split, cell.metric, epoch), declaration.bootstrap)
             lines.append(start | {"source": "ours", "split": cell.split, "epoch": epoch} | asdict(ours))
@@ -117,6 +119,7 @@ def _differences(
 
 
 def _baseline(table: Table) -> str:
+    assert table.baseline is not None
     return label(table.baseline)
 
 
@@ -126,7 +129,8 @@ def _wide(declaration: Declaration, table: Table, tidy: pd.DataFrame) -> pd.Data
     points = ours[ours["kind"] != "level"]
     wide = _of_paper(declaration, table, paper)
     for columns in table.columns:
-        wide |= {(f"ours, {columns.split}", title): cells for title, cells in _level_cells(ours, columns)}
+        if columns.measured:
+            wide |= {(f"ours, {columns.split}", title): cells for title, cells in _level_cells(ours, columns)}
     wide["", "seeds"] = ours[ours["kind"] == "level"].groupby("row")["seeds"].max()
     if table.epoch is not None:
         wide["", "epoch of ours"] = ours.groupby("row")["epoch"].max()
@@ -156,7 +160,8 @@ def _of_paper(declaration: Declaration, table: Table, paper: pd.DataFrame) -> di
 def _level_cells(lines: pd.DataFrame, columns: Columns) -> Iterator[tuple[str, pd.Series]]:
     levels = lines[(lines["kind"] == "level") & (lines["split"] == columns.split)]
     for title in columns.titles().values():
-        yield title, levels[levels["column"] == title].apply(_mean_and_std, axis="columns")
+        of_title = levels[levels["column"] == title]
+        yield title, of_title.apply(_mean_and_std, axis="columns", decimals=columns.decimals)
 
 
 def _number(value: float, decimals: int, sign: str = "-") -> str:
@@ -165,11 +170,11 @@ def _number(value: float, decimals: int, sign: str = "-") -> str:
     return text.replace("-", "−")
 
 
-def _mean_and_std(line: pd.Series) -> str:
+def _mean_and_std(line: pd.Series, decimals: int) -> str:
     if isnan(line["mean"]):
         return NOTHING if pd.isna(line.get("epoch")) else NOT_REACHED
-    mean = _number(line["mean"], decimals=3)
-    return mean if isnan(line["std"]) else f"{mean} ± {_number(line['std'], decimals=3)}"
+    mean = _number(line["mean"], decimals)
+    return mean if isnan(line["std"]) else f"{mean} ± {_number(line['std'], decimals)}"
 
 
 def _with_interval(line: pd.Series, decimals: int, sign: str = "+") -> str:

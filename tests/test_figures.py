@@ -67,7 +67,7 @@ def results(tmp_path):
 
 def test_the_same_records_give_the_same_bytes_and_text_stays_text(results):
     files = rebuild(results)
-    names = {"figure1", "figure2", "accuracy_sparsity", "learning_curves"}
+    names = {"figure1", "figure2", "accuracy_sparsity", "learning_curves", "maps", "losses"}
     assert {file.name for file in files} == {f"{name}.{end}" for name in names for end in ("png", "svg")}
     first = {file: file.read_bytes() for file in files}
     assert all(content.startswith(b"\x89PNG") for file, content in first.items() if file.suffix == ".png")
@@ -91,7 +91,8 @@ def test_panels_without_records_are_left_out_and_said_so(results, capsys):
     keep_records(results, image_records("cifar100")[1:], "cifar100")
     main(["--results", str(results), "--allow-missing-seeds"])
     notices = [line for line in capsys.readouterr().out.splitlines() if line.startswith("left out: ")]
-    assert [notice.split(": ")[1] for notice in notices] == ["Airline Tweets", "CIFAR-100-LT, long-tailed"]
+    left_out = ["Airline Tweets", "CIFAR-100-LT, long-tailed", "translation", "thresholds"]
+    assert [notice.split(": ")[1] for notice in notices] == left_out
     assert "python -m reporting.records --experiment cifar100_lt" in notices[1]
     assert "CIFAR-100-LT" not in (results / "figures" / "learning_curves.svg").read_text("utf-8")
 

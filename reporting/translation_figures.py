@@ -1,0 +1,100 @@
+"""What the figures of Speeding Up Entmax show, as our runs show it."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from reporting.groups import Group
+from reporting.panels import add_legend
+from reporting.statistics import reported_epoch
+
+SUPPORT = "dev/support_to_"
+
+
+def draw_dynamics(groups: list[Group]) -> Figure:
+    """Figures 1 and 2: BLEU on dev by training step, and by time spent training; a line a run."""
+    figure = Figure(figsize=(10, 4.6), layout="constrained")
+    by_step, by_time = figure.subplots(1, 2, sharey=True)
+    draw_against(by_step, groups, "steps", "dev/bleu")
+    draw_against(by_time, groups, "training_seconds", "dev/bleu", scale=1 / 60)
+    by_step.set(xlabel="training steps", ylabel="BLEU on dev")
+    by_time.set(xlabel="minutes of training, without measuring")
+    add_legend(figure, [by_step], columns=4)
+    return figure
+
+
+def draw_thresholds(groups: list[Group]) -> Figure:
+    """Figure 3: early training of α-ReLU under thresholds τ: next-token accuracy and BLEU on dev."""
+    figure = Figure(figsize=(10, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    groups = _by_threshold(groups)
+    draw_against(left, groups, "steps", "dev/accuracy")
+    draw_against(right, groups, "steps", "dev/bleu")
+    left.set(xlabel="training steps", ylabel="accuracy of the next token on dev")
+    right.set(xlabel="training steps", ylabel="BLEU on dev")
+    add_legend(figure, [left], columns=4)
+    return figure
+
+
+def draw_supports(groups: list[Group]) -> Figure:
+    """Figure 4: how many tokens get a probability above 0, at each position of dev: the share with at most n.
+
+    The number of zeros, which the paper's figure has, is the vocabulary less that.
+    """
+    figure = Figure(figsize=(6.4, 4.8), layout="constrained")
+    axes = figure.subplots()
+    for group in groups:
+        shares = pd.DataFrame({seed: _supports(record) for seed, record in group.runs.items()}).mean(axis="columns")
+        axes.plot(shares.index, shares, label=group.label, markersize=4, **group.style)
+    axes.set_xscale("log", base=2)
+    axes.set(
+        xlabel="tokens with probability above 0: at most n", ylabel="share of positions on dev", ylim=(-0.02, 1.02)
+    )
+    add_legend(figure, [axes], columns=2)
+    return figure
+
+
+def draw_against(axes: Axes, groups: list[Group], x: str, y: str, scale: float = 1.0) -> None:
+    """A column of the records' curves against another, a line a run.
+
+    Args:
+        axes: where to draw.
+        groups: the runs.
+        x, y: names in the curves.
+        scale: what the values of x are multiplied by.
+    """
+    for group in groups:
+        for number, record in enumerate(group.runs.values()):
+            curve = pd.DataFrame(record["curves"])
+            label = group.label if number == 0 else None
+            axes.plot(scale * curve[x], curve[y], label=label, markersize=4, **group.style)
+
+
+def _by_threshold(groups: list[Group]) -> list[Group]:
+    """The groups from the least threshold to the largest, in colours that say so; the calibrated one black."""
+    ordered = sorted(groups, key=_threshold)
+    given = [group for group in ordered if group.activation()["tau"] is not None]
+    colours = dict(
+        zip((group.label for group in given), colormaps["viridis"].resampled(len(given)).colors, strict=True)
+    )
+    return [
+        group._replace(
+            label=f"{'' if group.label in colours else 'calibrated: '}τ = {_threshold(group):.3g}",
+            style={**group.style, "color": colours.get(group.label, "black"), "linestyle": "-"},
+        )
+        for group in ordered
+    ]
+
+
+def _threshold(group: Group) -> float:
+    tau: float = next(iter(group.runs.values()))["curves"][-1]["tau"]
+    return tau
+
+
+def _supports(record: Mapping[str, object]) -> pd.Series:
+    row = next(row for row in record["curves"] if row["epoch"] == reported_epoch(record))
+    shares = {int(name.removeprefix(SUPPORT)): value for name, value in row.items() if name.startswith(SUPPORT)}
+    return pd.Series(shares).sort_index()
