@@ -138,3 +138,27 @@ def test_appendix_b_1_leaves_out_the_inner_product() -> None:
 def test_at_equal_orders_sharmix_is_entmax_so_one_row_of_table_1_contradicts_another() -> None:
     z = torch.randn(64, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     assert torch.equal(sharmix.sharmix(z, 1.5, 1.5), sharmix.entmax(z, 1.5))
+
+
+@pytest.mark.parametrize("alpha", [1.25, 1.5, 2.0])
+@pytest.mark.parametrize("form", ["printed", "of the proof"])
+def test_lemma_1_of_speeding_up_entmax_holds_for_the_entropy_of_its_proof_alone(alpha, form):
+    tau, y = 0.3, torch.eye(4, dtype=torch.float64)[[1, 3, 2]]
+
+    class Lemma1(torch.autograd.Function):
+        """Eq. (2), with the gradient that Lemma 1 claims."""
+
+        @staticmethod
+        def forward(ctx, z):
+            p = sharmix.alpha_relu(z, alpha, tau)
+            ctx.save_for_backward(p)
+            entropy = ((p if form == "printed" else 1 / 4) - p**alpha).sum(-1) / (alpha * (alpha - 1))
+            return ((p - y) * (z - tau / (alpha - 1))).sum(-1) + entropy
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad.unsqueeze(-1) * (ctx.saved_tensors[0] - y)
+
+    z = torch.tensor([[1.5, 0.25, -0.5, 2.0], [1.1, 2.2, 0.3, -4.0], [-1.0, 2.0, 1.9, 0.5]], dtype=torch.float64)
+    holds = torch.autograd.gradcheck(Lemma1.apply, z.requires_grad_(), raise_exception=False)
+    assert holds == (form == "of the proof")
