@@ -1,4 +1,4 @@
-"""Table 6: time and memory of a training step under each activation, beside the same step under softmax.
+"""Table 6: time and memory of a training step under each activation, and of translating, beside the same under softmax.
 
 python -m benchmarks.overhead
 """
@@ -18,7 +18,7 @@ from rich.progress import Progress
 
 from benchmarks.maps import provenance, write_csv
 from benchmarks.settings import settings_of
-from benchmarks.training_step import our_loop, seconds_per_step, synthetic_data
+from benchmarks.training_step import our_loop, our_translations, seconds_per_step, synthetic_data, synthetic_sentences
 from experiments.devices import launched_fabric
 from experiments.files import write_atomically
 from experiments.memory import keep_freed_memory
@@ -28,19 +28,25 @@ SETTINGS = Path(__file__).with_suffix(".yaml")
 PUBLISHED = Path("results/published/sharmix.yaml")
 
 
-def block(experiment: str, size: dict[str, Any], activation: str) -> Callable[[], None]:
-    """A block of training steps, as a run takes them."""
-    overrides = (f"activation={activation}", "progress=false", f"trainer.steps_per_epoch={size['steps']}")
-    settings = settings_of(experiment, *overrides, *size["overrides"])
+def block(size: dict[str, Any], activation: str) -> Callable[[], None]:
+    """A block of training steps, as a run takes them; or of translations, if `size` asks for these."""
+    named = [f"activation={activation}"]
+    if "." in activation:
+        named = ["activation=custom", f"activation.name={activation}"]
+    overrides = (*named, "progress=false", f"trainer.steps_per_epoch={size['steps']}")
+    settings = settings_of(size["experiment"], *overrides, *size["overrides"])
+    fabric = launched_fabric(settings.trainer)
+    if "sentences" in size:
+        data = synthetic_sentences(**size["sentences"])
+        return our_translations(settings, data) if size["translates"] else our_loop(settings, data, fabric)
     examples = size["steps"] * settings.trainer.batch_size
-    data = synthetic_data(examples, size["inputs"], size["classes"], size.get("vocabulary"))
-    return our_loop(settings, data, launched_fabric(settings.trainer))
+    return our_loop(settings, synthetic_data(examples, size["inputs"], size["classes"], size.get("vocabulary")), fabric)
 
 
-def times_in_turn(experiment: str, size: dict[str, Any], activations: list[str]) -> dict[str, list[float]]:
+def times_in_turn(size: dict[str, Any], activations: list[str]) -> dict[str, list[float]]:
     """Seconds a step under each activation, one block each a round."""
     keep_freed_memory()
-    blocks = {activation: block(experiment, size, activation) for activation in activations}
+    blocks = {activation: block(size, activation) for activation in activations}
     for run in blocks.values():
         run()  # the first block allocates
     times: dict[str, list[float]] = {activation: [] for activation in activations}
@@ -50,28 +56,28 @@ def times_in_turn(experiment: str, size: dict[str, Any], activations: list[str])
     return times
 
 
-def memory(experiment: str, size: dict[str, Any], activation: str) -> float:
+def memory(size: dict[str, Any], activation: str) -> float:
     """The peak of two blocks in this process, in MiB."""
-    run = block(experiment, size, activation)
+    run = block(size, activation)
     forget_peak_memory()
     run()
     run()
     return peak_memory_mib()
 
 
-def measure(experiment: str, size: dict[str, Any], names: dict[str, str], progress: Progress) -> list[dict[str, Any]]:
+def measure(name: str, size: dict[str, Any], names: dict[str, str | None], progress: Progress) -> list[dict[str, Any]]:
     """A row for each activation."""
-    times = times_in_turn(experiment, size, list(names))
+    times = times_in_turn(size, list(names))
     peaks = {}
     for activation in progress.track(names, description=size["title"]):
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            peaks[activation] = pool.apply(memory, (experiment, size, activation))
+            peaks[activation] = pool.apply(memory, (size, activation))
     rows = []
     for activation, seconds in times.items():
         ratios = sorted(own / other for own, other in zip(seconds, times["softmax"], strict=True))
         rows.append(
             {
-                "experiment": experiment,
+                "experiment": name,
                 "title": size["title"],
                 "activation": activation,
                 "milliseconds": 1e3 * statistics.median(seconds),
@@ -88,31 +94,37 @@ def measure(experiment: str, size: dict[str, Any], names: dict[str, str], progre
 
 def table(data: pd.DataFrame, settings: dict[str, Any]) -> str:
     """Ours beside the paper's, which are for no experiment in particular."""
-    published = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))[settings["published"]]
+    printed = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))[settings["published"]]
+    published = {name: printed.get(settings["activations"].get(name)) for name in data["activation"]}
     shown = pd.DataFrame(
         {
             "experiment": data["title"],
             "activation": data["activation"],
-            "ms a step": data["milliseconds"].map("{:.2f}".format),
+            "milliseconds": data["milliseconds"].map("{:.2f}".format),
             "relative time": [
                 f"{row.relative_time:.3f} ({row.lowest:.3f}–{row.highest:.3f})" for row in data.itertuples()
             ],
             "goal": data["goal"].map("≤ {:.2f}".format),
-            "published": [f"{published[settings['activations'][name]][0]:.2f}" for name in data["activation"]],
+            "published": [_printed(published[name], 0) for name in data["activation"]],
             "relative memory": data["relative_memory"].map("{:.3f}".format),
-            "published memory": [f"{published[settings['activations'][name]][1]:.2f}" for name in data["activation"]],
+            "published memory": [_printed(published[name], 1) for name in data["activation"]],
         }
     )
     first = data.iloc[0]
     dirty = ", with uncommitted changes" if first["dirty"] else ""
     return (
         "# Table 6. A training step under each activation, relative to softmax\n\n"
-        "Medians of blocks in turn (lowest–highest), random inputs of each experiment's shapes; memory is the peak of "
+        "Medians of blocks in turn (lowest–highest): a step of training, or a batch translated, with random inputs of "
+        "each experiment's shapes; memory is the peak of "
         f"a fresh process. {first['processor']}, {first['cores']} cores, {first['vectors']}; backend "
         f"{first['backend']}; torch {first['torch']}; commit {str(first['commit'])[:12]}{dirty}. "
         "Repeat: `make overhead`.\n\n"
         f"{shown.to_markdown(index=False)}\n"
     )
+
+
+def _printed(numbers: list[float] | None, place: int) -> str:
+    return "–" if numbers is None else f"{numbers[place]:.2f}"
 
 
 def main() -> None:
@@ -123,8 +135,9 @@ def main() -> None:
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
     source, rows = provenance("cpu"), []
     with Progress(console=Console(stderr=True)) as progress:
-        for experiment, size in settings["experiments"].items():
-            rows += [{**row, **source} for row in measure(experiment, size, settings["activations"], progress)]
+        for name, size in settings["blocks"].items():
+            names = settings["activations"] | size.get("besides", {})
+            rows += [{**row, **source} for row in measure(name, size, names, progress)]
     write_csv(rows, options.folder / "table6.csv")
     text = table(pd.DataFrame(rows), settings)
     write_atomically(options.folder / "table6.md", text)

@@ -21,7 +21,10 @@ from experiments.devices import launched_fabric
 from experiments.fitting import moved, progress_bars, train_epoch
 from experiments.models import build_model
 from experiments.schedule import learning_rate_schedule
-from experiments.tasks import build_activation, build_feed, build_learner
+from experiments.sentence_pairs import SentencePairs, TranslationData
+from experiments.special_tokens import FIRST
+from experiments.tasks import Data, build_activation, build_feed, build_learner
+from experiments.translator import Translator
 from experiments.unreadable import Unreadable
 
 GOALS = {"cifar100": 1.10, "airline": 1.5}
@@ -37,6 +40,14 @@ def synthetic_data(examples: int, shape: Sequence[int], classes: int, vocabulary
     side = InMemory(inputs, torch.randint(classes, (examples,), generator=generator))
     facts = {} if vocabulary is None else {"vocabulary_size": vocabulary}
     return ClassificationData(side, side, tuple(map(str, range(classes))), "synthetic", facts)
+
+
+def synthetic_sentences(vocabulary: int, source: int, target: int, count: int) -> TranslationData:
+    """Pairs of random tokens, `source` and `target` of them, in every split."""
+    generator = torch.Generator().manual_seed(0)
+    sides = (torch.randint(FIRST, vocabulary, (count, length), generator=generator) for length in (source, target))
+    pairs = SentencePairs.of(*(side.tolist() for side in sides), references=[""] * count)
+    return TranslationData(pairs, pairs, pairs, vocabulary, str, "synthetic", {})
 
 
 def bare_loop(settings: RunSettings, data: ClassificationData) -> Callable[[], None]:
@@ -57,7 +68,23 @@ def bare_loop(settings: RunSettings, data: ClassificationData) -> Callable[[], N
     return block
 
 
-def our_loop(settings: RunSettings, data: ClassificationData, fabric: Fabric) -> Callable[[], None]:
+def our_translations(settings: RunSettings, data: TranslationData) -> Callable[[], None]:
+    """Beam search for one batch of dev, to the limit of every sentence."""
+    learner = build_learner(settings, data, build_activation(settings.activation))
+    assert isinstance(learner, Translator)
+    batch = next(iter(build_feed(settings, data, processes=1, process=0, pin_memory=False).measuring["dev"]))
+    learner.training_step(batch)  # which sets a threshold
+    with torch.no_grad():
+        learner.model.output_bias[:FIRST] = -1e4  # so that every translation goes on to its limit
+    learner.eval()
+
+    def block() -> None:
+        learner.translate(batch.inputs)
+
+    return block
+
+
+def our_loop(settings: RunSettings, data: Data, fabric: Fabric) -> Callable[[], None]:
     """A block of steps as a run takes them: drawing, reading, training, counting."""
     learner = build_learner(settings, data, build_activation(settings.activation))
     plain_optimizer = learner.configure_optimizers()

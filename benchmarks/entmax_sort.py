@@ -1,0 +1,29 @@
+"""1.5-entmax as the entmax package sorts for it: the whole row, or its largest 100 only where that is enough."""
+
+import entmax
+from torch import Tensor
+
+import sharmix
+
+
+class FullSort(sharmix.Activation):
+    """The package's map and loss, which sort every row."""
+
+    largest: int | None = None  # of a row, sorted first; None sorts all of it
+
+    def map(self, logits: Tensor) -> Tensor:
+        probabilities: Tensor = entmax.entmax15(logits, dim=-1, k=self.largest)
+        return probabilities
+
+    def entropy(self, probabilities: Tensor) -> Tensor:
+        return sharmix.sharma_mittal_entropy(probabilities, 1.5, 1.5) / 1.5
+
+    def class_loss(self, logits: Tensor, classes: Tensor) -> Tensor:
+        loss: Tensor = entmax.Entmax15Loss(k=self.largest, reduction="none")(logits, classes)
+        return loss
+
+
+class TopK(FullSort):
+    """The same, where the largest 100 are sorted first, as the package's loss does by default."""
+
+    largest = 100
