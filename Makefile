@@ -11,7 +11,7 @@ FROM := $(if $(DATA),paths.data=$(DATA))
 GRID := activation.q=1.25,1.5,1.75 activation.r=1.25,1.5,1.75
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test airline cifar100 cifar100_lt cifar100_augmented speed bench overhead tables figures accuracy lint format clean
+.PHONY: help setup demo test airline cifar100 cifar100_lt cifar100_augmented multi30k multi30k_early speed bench overhead tables figures accuracy lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_ ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -46,6 +46,15 @@ cifar100 cifar100_lt: setup  ## the runs behind Tables 2, 4 and 5, or on its lon
 
 cifar100_augmented: setup  ## softmax on CIFAR-100 with random crops and mirror images
 	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=softmax
+	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+
+multi30k: setup  ## translation: six output layers, three kinds of attention; SEEDS=21 is what two cores do in six hours
+	$(SWEEP) experiment=$@ $(FROM) activation=softmax,sparsemax,entmax,alpha_relu,sharmix_fixed,sharmix_learned
+	$(SWEEP) experiment=$@ $(FROM) activation=softmax attention=entmax,sharmix
+	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+
+multi30k_early: setup  ## early training of α-ReLU under seven thresholds
+	$(SWEEP) experiment=$@ $(FROM) activation=alpha_relu activation.tau=null,0,0.1,0.2,0.3,5,10
 	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
 
 tables: setup  ## all tables from the committed records; ALLOW=--allow-missing-seeds or --allow-mixed-code relaxes them

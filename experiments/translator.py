@@ -164,8 +164,8 @@ def next_probabilities(activation: Activation, logits: Tensor, scores: str) -> T
     p = activation(logits)
     if not activation.normalised:
         total = p.sum(-1, keepdim=True)
-        best = nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).to(p)
-        p = torch.where(total > 0, p / total if scores == "normalised" else p, best)
+        p = p / torch.where(total > 0, total, 1) if scores == "normalised" else p
+        return p.scatter_add(-1, logits.argmax(-1, keepdim=True), (total == 0).to(p))
     return p
 
 
