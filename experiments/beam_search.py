@@ -36,6 +36,30 @@ class Hypothesis(NamedTuple):
     score: float
 
 
+class _Continuations(NamedTuple):
+    """Sequences of each sentence made one token longer, the best first.
+
+    Attributes:
+        scores: Σ log p, [n, count].
+        parents: which row of the sentence each continues, [n, count].
+        tokens: by which token, [n, count].
+    """
+
+    scores: Tensor
+    parents: Tensor
+    tokens: Tensor
+
+    def at(self, places: Tensor) -> "_Continuations":
+        """Those at the places [n, m] of each sentence."""
+        return _Continuations(*(part.gather(1, places) for part in self))
+
+    def unfinished(self, size: int) -> "_Continuations":
+        """The best `size` that have not ended, or fewer at a score of −∞ for the rest."""
+        ended, order = self.tokens == END, torch.arange(self.tokens.shape[1], device=self.tokens.device)
+        alive = self._replace(scores=self.scores.where(~ended, -math.inf))
+        return alive.at((ended * len(order) + order).argsort(1)[:, :size])
+
+
 class _Beams(Generic[S]):
     """The unfinished sequences of the sentences still searched: n sentences, `size` rows each."""
 
@@ -47,12 +71,12 @@ class _Beams(Generic[S]):
         self.scores[:, 0] = 0
         self.sentences = torch.arange(count, device=device)
 
-    def follow(self, parents: Tensor, tokens: Tensor, scores: Tensor) -> None:
-        """Go on with the rows `parents` of each sentence, extended by `tokens`, all [n, size]."""
-        rows = parents + self.size * torch.arange(len(parents), device=parents.device)[:, None]
+    def follow(self, going_on: _Continuations) -> None:
+        """Go on with `size` continuations of each sentence."""
+        rows = going_on.parents + self.size * torch.arange(len(going_on.parents), device=self.tokens.device)[:, None]
         self.state = self.state.following(rows.flatten())
-        chosen = self.tokens.gather(1, parents[..., None].expand(-1, -1, self.tokens.shape[2]))
-        self.tokens, self.scores = torch.cat([chosen, tokens[..., None]], 2), scores
+        chosen = self.tokens.gather(1, going_on.parents[..., None].expand(-1, -1, self.tokens.shape[2]))
+        self.tokens, self.scores = torch.cat([chosen, going_on.tokens[..., None]], 2), going_on.scores
 
     def keep(self, kept: Tensor) -> None:
         """Go on with some of the sentences, bool [n]."""
@@ -81,39 +105,51 @@ def beam_search(
     Returns:
         One a sentence. Where no sequence could end within its limit, the best that did not, at a score of −∞.
     """
-    beams = _Beams(state, len(limits), size, limits.device)
-    found = [Hypothesis([], -math.inf)] * len(limits)
-    best = torch.full((len(limits),), -math.inf, dtype=torch.float64, device=limits.device)
+    beams, best = _Beams(state, len(limits), size, limits.device), _Best(len(limits), limits.device)
     for length in range(int(limits.max()) + 1):
         p, beams.state = step(beams.tokens[..., -1].flatten(), beams.state)
         at_limit = limits[beams.sentences] == length
-        scores, parents, tokens = _best_continuations(beams.scores, p.unflatten(0, (-1, size)), at_limit)
-        ended = tokens == END
+        continuations = _best_continuations(beams.scores, p.unflatten(0, (-1, size)), at_limit)
+        best.take_ended(beams, continuations, (length + 1) ** length_penalty)
 
-        value, rank = (scores.where(ended, -math.inf)[:, :size] / (length + 1) ** length_penalty).max(1)
-        for row in (value > best[beams.sentences]).nonzero().flatten().tolist():
-            parent, score = parents[row, rank[row]], scores[row, rank[row]].item()
-            found[beams.sentences[row]] = Hypothesis(beams.tokens[row, parent, 1:].tolist(), score)
-        best[beams.sentences] = torch.maximum(best[beams.sentences], value)
-
-        # The best that have not ended, in their order.
-        going_on = (ended * ended.shape[1] + torch.arange(ended.shape[1], device=ended.device)).argsort(1)[:, :size]
-        alive = scores.where(~ended, -math.inf).gather(1, going_on)
-        reachable = alive[:, 0] / (limits[beams.sentences] + 1) ** length_penalty
+        going_on = continuations.unfinished(size)
+        reachable = going_on.scores[:, 0] / (limits[beams.sentences] + 1) ** length_penalty
         if not probabilities:
             reachable = torch.where(reachable.isneginf(), reachable, math.inf)
-        searching = ~at_limit & (reachable > best[beams.sentences])
-        for row in (~searching & best[beams.sentences].isneginf()).nonzero().flatten().tolist():
-            found[beams.sentences[row]] = Hypothesis(beams.tokens[row, 0, 1:].tolist(), -math.inf)
+        searching = ~at_limit & (reachable > best.values[beams.sentences])
+        best.take_unfinished(beams, ~searching)
         if not searching.any():
             break
-        beams.follow(parents.gather(1, going_on), tokens.gather(1, going_on), alive)
+        beams.follow(going_on)
         beams.keep(searching)
-    return found
+    return best.found
 
 
-def _best_continuations(scores: Tensor, p: Tensor, at_limit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The scores, rows and tokens of the best 2 · size continuations of each sentence, all [n, 2 · size].
+class _Best(Generic[S]):
+    """The best sequence found so far for each of `count` sentences."""
+
+    def __init__(self, count: int, device: torch.device) -> None:
+        self.found = [Hypothesis([], -math.inf)] * count
+        self.values = torch.full((count,), -math.inf, dtype=torch.float64, device=device)  # less their penalty
+
+    def take_ended(self, beams: _Beams[S], continuations: _Continuations, penalty: float) -> None:
+        """Take what ends among the best continuations, of which as many count as there are rows, where it is better."""
+        ended = continuations.tokens == END
+        values, places = (continuations.scores.where(ended, -math.inf)[:, : beams.size] / penalty).max(1)
+        chosen = continuations.at(places[:, None])
+        for row in (values > self.values[beams.sentences]).nonzero().flatten().tolist():
+            tokens = beams.tokens[row, chosen.parents[row, 0], 1:].tolist()
+            self.found[beams.sentences[row]] = Hypothesis(tokens, chosen.scores[row, 0].item())
+        self.values[beams.sentences] = torch.maximum(self.values[beams.sentences], values)
+
+    def take_unfinished(self, beams: _Beams[S], given_up: Tensor) -> None:
+        """Take the best row of the sentences given up, bool [n], for which nothing has ended."""
+        for row in (given_up & self.values[beams.sentences].isneginf()).nonzero().flatten().tolist():
+            self.found[beams.sentences[row]] = Hypothesis(beams.tokens[row, 0, 1:].tolist(), -math.inf)
+
+
+def _best_continuations(scores: Tensor, p: Tensor, at_limit: Tensor) -> _Continuations:
+    """The best 2 · size of each sentence: `size` of them at least have not ended.
 
     Args:
         scores: of the rows, [n, size].
@@ -128,4 +164,4 @@ def _best_continuations(scores: Tensor, p: Tensor, at_limit: Tensor) -> tuple[Te
     best, tokens = p.topk(min(count, vocabulary))
     totals = (scores[..., None] + best.log()).flatten(1)
     scores, places = totals.topk(count)
-    return scores, places // best.shape[2], tokens.flatten(1).gather(1, places)
+    return _Continuations(scores, places // best.shape[2], tokens.flatten(1).gather(1, places))

@@ -1,6 +1,7 @@
 """A Transformer under an output activation, as it is trained, and as it translates."""
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple, Self
 
 import torch
@@ -169,7 +170,7 @@ def next_probabilities(activation: Activation, logits: Tensor, scores: str) -> T
     return p
 
 
-def _averaging(least: float):
+def _averaging(least: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     """x̄ ← (1 − d) x̄ + d x with d = max(least, 9/(10 + steps)), as OpenNMT-py averages parameters."""
 
     def average(averaged: Tensor, current: Tensor, steps: Tensor) -> Tensor:
