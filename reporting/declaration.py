@@ -182,12 +182,14 @@ class Figures:
         panels: the experiments.
         translation: the table of translation whose rows are drawn, None for none.
         thresholds: the table of α-ReLU's thresholds whose rows are drawn, None for none.
+        attention: the table of attention whose learned orders are drawn, None for none.
     """
 
     published: str
     panels: list[Panel]
     translation: str | None = None
     thresholds: str | None = None
+    attention: str | None = None
 
 
 @dataclass
@@ -233,7 +235,7 @@ def load_declaration(results: Path) -> Declaration:
     assert isinstance(declaration, Declaration)
     for name, table in declaration.tables.items():
         _check_table(table, name, path)
-    for name in (declaration.figures.translation, declaration.figures.thresholds):
+    for name in (declaration.figures.translation, declaration.figures.thresholds, declaration.figures.attention):
         _check_names([name] if name else [], declaration.tables, "table", f"{path}: figures")
     for panel in declaration.figures.panels:
         _check_names([panel.runs, panel.paths], declaration.tables, "table", f"{path}: panel {panel.title!r}")

@@ -14,7 +14,7 @@ from reporting.panels import add_legend, draw_curves, draw_trade_off, save
 from reporting.plane import draw_paths, draw_plane
 from reporting.records import missing_records
 from reporting.selection import Runs, Selection, final_epoch, select_all
-from reporting.translation_figures import draw_dynamics, draw_supports, draw_thresholds
+from reporting.translation_figures import draw_dynamics, draw_heads, draw_supports, draw_thresholds
 
 BAND = {"facecolor": "0.85", "edgecolor": "0.6", "hatch": "...", "linewidth": 0, "zorder": 0}
 
@@ -29,7 +29,8 @@ def rebuild(results: Path, *, allow_missing_seeds: bool = False, allow_mixed_cod
 
     Returns:
         The files written, PNG and SVG: figure1, accuracy_sparsity, learning_curves, figure2 where a panel has one of
-        its regimes; of translation dynamics, supports and thresholds; maps and losses, which need no records.
+        its regimes; of translation its dynamics, support, thresholds and attention; maps and losses, which need no
+        records.
 
     Raises:
         TableError: for a wrong declaration, or records that are missing, mixed or ambiguous.
@@ -72,6 +73,10 @@ def _of_translation(declaration: Declaration, selections: dict[str, Selection]) 
     if (name := declaration.figures.thresholds) in selections:
         (groups,) = style_groups([_labelled(declaration, str(name), selections)])
         figures["thresholds"] = draw_thresholds(groups)
+    if (name := declaration.figures.attention) in selections:
+        (groups,) = style_groups([_labelled(declaration, str(name), selections)])
+        if (figure := draw_heads(groups)) is not None:
+            figures["attention"] = figure
     return figures
 
 
@@ -161,7 +166,7 @@ def _left_out(results: Path) -> list[str]:
     declaration = load_declaration(results)
     panels = declaration.figures.panels
     experiments = {panel.title: declaration.tables[panel.runs].experiment for panel in panels}
-    own = {"translation": declaration.figures.translation, "thresholds": declaration.figures.thresholds}
+    own = {name: getattr(declaration.figures, name) for name in ("translation", "thresholds", "attention")}
     experiments |= {title: declaration.tables[table].experiment for title, table in own.items() if table}
     missing = {title: missing_records(results, experiment) for title, experiment in experiments.items()}
     return [f"left out: {title}: {message}" for title, message in missing.items() if message]

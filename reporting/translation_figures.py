@@ -1,6 +1,8 @@
 """What the figures of Speeding Up Entmax show, as our runs show it."""
 
+import re
 from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 from matplotlib import colormaps
@@ -12,6 +14,10 @@ from reporting.panels import add_legend
 from reporting.statistics import reported_epoch
 
 SUPPORT = "dev/support_to_"
+ORDERS = ("alpha", "q", "r")
+HEAD = re.compile(
+    r"(?P<stack>encoder|decoder)\.(?P<layer>\d+)\.(?P<kind>self|cross)_attention\.head_\d+\.(?P<order>\w+)"
+)
 
 
 def draw_dynamics(groups: list[Group]) -> Figure:
@@ -57,6 +63,38 @@ def draw_supports(groups: list[Group]) -> Figure:
     return figure
 
 
+def draw_heads(groups: list[Group]) -> Figure | None:
+    """The orders that each head has learned, by layer; None where no head learns any. A panel an order of a run."""
+    learned = {
+        (group.label, order): values
+        for group in groups
+        for order in ORDERS
+        if len(values := _orders_of_heads(next(iter(group.runs.values())), order))
+    }
+    if not learned:
+        return None
+    figure = Figure(figsize=(4.6 * len(learned), 4.4), layout="constrained")
+    panels = figure.subplots(1, len(learned), squeeze=False).flat
+    for axes, ((label, order), values) in zip(panels, learned.items(), strict=True):
+        axes.plot(values["place"], values["order"], linestyle="none", marker="o", color="black", alpha=0.5)
+        axes.set(title=label, ylabel=f"{order}, a point a head")
+        axes.tick_params(axis="x", rotation=60)
+    return figure
+
+
+def _orders_of_heads(record: Mapping[str, Any], order: str) -> pd.DataFrame:
+    """The places, such as "encoder 1 self", and values of an order after the epoch that the run reports."""
+    row = next(row for row in record["curves"] if row["epoch"] == reported_epoch(record))
+    found = [(HEAD.fullmatch(name), value) for name, value in row.items()]
+    return pd.DataFrame(
+        [
+            {"place": f"{match['stack']} {int(match['layer']) + 1} {match['kind']}", "order": value}
+            for match, value in found
+            if match and match["order"] == order
+        ]
+    )
+
+
 def draw_against(axes: Axes, groups: list[Group], x: str, y: str, scale: float = 1.0) -> None:
     """A column of the records' curves against another, a line a run.
 
@@ -94,7 +132,7 @@ def _threshold(group: Group) -> float:
     return tau
 
 
-def _supports(record: Mapping[str, object]) -> pd.Series:
+def _supports(record: Mapping[str, Any]) -> pd.Series:
     row = next(row for row in record["curves"] if row["epoch"] == reported_epoch(record))
     shares = {int(name.removeprefix(SUPPORT)): value for name, value in row.items() if name.startswith(SUPPORT)}
     return pd.Series(shares).sort_index()

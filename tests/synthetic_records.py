@@ -104,6 +104,9 @@ def make_translation_record(
     curves = []
     for epoch, score in enumerate(bleu, 1):
         row = {"epoch": epoch, "steps": 100.0 * epoch, "training_seconds": 60.0 * epoch, "train/loss": 1.0 / epoch}
+        if attention == "sharmix_learned":
+            places = ("encoder.0.self_attention", "decoder.0.self_attention", "decoder.0.cross_attention")
+            row |= {f"{place}.head_{head}.{order}": 1.5 for place in places for head in (0, 1) for order in ("q", "r")}
         if activation == "alpha_relu":
             row["tau"] = 0.7 if parameters.get("tau") is None else parameters["tau"]
         for split, more in (("dev", 0.0), ("test", 1.0)):

@@ -91,7 +91,7 @@ def test_panels_without_records_are_left_out_and_said_so(results, capsys):
     keep_records(results, image_records("cifar100")[1:], "cifar100")
     main(["--results", str(results), "--allow-missing-seeds"])
     notices = [line for line in capsys.readouterr().out.splitlines() if line.startswith("left out: ")]
-    left_out = ["Airline Tweets", "CIFAR-100-LT, long-tailed", "translation", "thresholds"]
+    left_out = ["Airline Tweets", "CIFAR-100-LT, long-tailed", "translation", "thresholds", "attention"]
     assert [notice.split(": ")[1] for notice in notices] == left_out
     assert "python -m reporting.records --experiment cifar100_lt" in notices[1]
     assert "CIFAR-100-LT" not in (results / "figures" / "learning_curves.svg").read_text("utf-8")

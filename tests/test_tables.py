@@ -644,7 +644,7 @@ def test_the_projects_tables_are_complete_and_built_without_torch(tmp_path):
         "table2, table4, table5, cifar100_orders",
         "cifar100_augmented",
         "cifar100_lt, cifar100_lt_orders",
-        "translation_bleu, translation_empty, translation_sparsity",
+        "translation_bleu, translation_empty, translation_sparsity, attention",
         "thresholds",
     ]
 

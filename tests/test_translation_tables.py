@@ -28,7 +28,8 @@ def results(tmp_path: Path) -> Path:
         make_translation_record("alpha_relu", alpha=1.5),
         make_translation_record("sharmix_fixed", q=1.25, r=1.5),
         make_translation_record("sharmix_learned", q=1.25, r=1.5, objective="fenchel_young"),
-        make_translation_record("softmax", attention="entmax_learned", bleu=(99.0,)),  # which no row may take
+        make_translation_record("softmax", attention="entmax_learned", bleu=(99.0,)),
+        make_translation_record("softmax", attention="sharmix_learned", bleu=(55.0,)),
     ]
     keep_records(tmp_path, layers, "multi30k")
     early = [
@@ -79,19 +80,29 @@ def test_the_table_of_thresholds_has_a_row_for_each(results: Path) -> None:
     }  # fmt: skip
 
 
+def test_the_table_of_attention_tells_runs_apart_by_more_than_their_activation(results: Path) -> None:
+    tables.rebuild(results)
+    tidy = pd.read_csv(results / "tables" / "attention.csv")
+    found = tidy[(tidy["metric"] == "bleu") & (tidy["split"] == "dev")].set_index("row")["mean"]
+    assert found.to_dict() == {"softmax": 30.0, "α-entmax learned": 99.0, "SharMiX learned": 55.0}
+
+
 def test_the_figures_show_every_run(results: Path) -> None:
     written = {file.stem for file in figures.rebuild(results)}
-    assert {"translation_dynamics", "translation_support", "thresholds", "maps", "losses"} <= written
-    folder = results / "figures"
-    dynamics, support, thresholds = (
-        (folder / f"{name}.svg").read_text("utf-8")
-        for name in ("translation_dynamics", "translation_support", "thresholds")
-    )
+    assert {"translation_dynamics", "translation_support", "thresholds", "attention", "maps", "losses"} <= written
+
+    def text_of(name: str) -> str:
+        return (results / "figures" / f"{name}.svg").read_text("utf-8")
+
+    dynamics, support = text_of("translation_dynamics"), text_of("translation_support")
+    thresholds, attention = text_of("thresholds"), text_of("attention")
     for text in ("softmax", "sparsemax", "α-ReLU (α = 1.5)", "SharMiX learned (1.25, 1.50)"):
         assert text in dynamics
         assert text in support
     assert "BLEU on dev" in dynamics
     assert "minutes of training" in dynamics
+    assert "decoder 1 cross" in attention
+    assert "q, a point a head" in attention
     assert "calibrated: τ = 0.7" in thresholds
     for tau in ("τ = 0<", "τ = 0.3<", "τ = 10<"):
         assert tau in thresholds
