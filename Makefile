@@ -48,7 +48,7 @@ cifar100_augmented: setup  ## softmax on CIFAR-100 with random crops and mirror 
 	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=softmax
 	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
 
-multi30k: setup  ## translation: six output layers, three kinds of attention; SEEDS=21 is what two cores do in six hours
+multi30k: setup  ## translation: six output layers, three kinds of attention; SEEDS=21 is what two cores do in hours
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax,sparsemax,entmax,alpha_relu,sharmix_fixed,sharmix_learned
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax attention=entmax,sharmix
 	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
@@ -70,7 +70,7 @@ speed: setup  ## a training step beside a bare PyTorch loop, and the image loade
 bench: setup  ## time of every map and loss beside softmax, cross-entropy and the entmax package; QUICK=1 for two minutes
 	$(BIN)/python -m benchmarks.maps $(if $(QUICK),--quick --folder outputs/benchmarks)
 
-overhead: setup  ## Table 6: time and memory of a training step under each activation
+overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation
 	$(BIN)/python -m benchmarks.overhead
 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package

@@ -61,7 +61,7 @@ class Attention(nn.Module):
 
 
 def attention_activation(settings: ActivationSettings, heads: int) -> sharmix.Activation:
-    """The activation a configuration asks for; where it learns its orders, each head has its own.
+    """The activation a configuration asks for; `entmax_learned` and `sharmix_learned` have orders of their own a head.
 
     Raises:
         ValueError, TypeError, ImportError: as `sharmix.build_activation`.

@@ -274,8 +274,6 @@ _GROUPS: dict[str, dict[str, type]] = {
         "resnet50": ResNetSettings,
         "timm": TimmSettings,
         "transformer": TransformerSettings,
-        "transformer_small": TransformerSettings,
-        "transformer_tiny": TransformerSettings,
     },
 }
 _IMAGES = (Cifar100Settings, ImagenetSettings)
@@ -313,11 +311,12 @@ def typed(config: DictConfig) -> RunSettings:
         raise ConfigurationError(
             f"model={settings.model.name} cannot read data={settings.data.name}; it reads {fitting}"
         )
-    _check_division(settings.trainer)
     if isinstance(settings.data, DigitsSettings | ImageSettings):
         _check_shots(settings.data.shots)
     if isinstance(settings.model, TransformerSettings):
         _check_translation(settings)
+    else:
+        _check_classification(settings)
     return settings
 
 
@@ -346,9 +345,13 @@ def _check_translation(settings: RunSettings) -> None:
 
 
 def _check_copies(data: CopySettings) -> None:
+    if data.shortest > data.longest:
+        raise ConfigurationError(
+            f"data.shortest={data.shortest} is not allowed; it must be at most data.longest={data.longest}"
+        )
     there_are = sum(data.words**length for length in range(data.shortest, data.longest + 1))
     asked = data.train_size + 2 * data.evaluation_size
-    if asked > there_are / 2:  # beyond, drawing different ones takes long
+    if 2 * asked > there_are:  # beyond, drawing different ones takes long
         raise ConfigurationError(
             f"data.train_size={data.train_size} and data.evaluation_size={data.evaluation_size} ask for {asked} "
             f"different sentences; of data.words={data.words} words, data.shortest={data.shortest} to "
@@ -356,7 +359,13 @@ def _check_copies(data: CopySettings) -> None:
         )
 
 
-def _check_division(trainer: TrainerSettings) -> None:
+def _check_classification(settings: RunSettings) -> None:
+    trainer, decay = settings.trainer, settings.optimizer.average_decay
+    if decay is not None:
+        raise ConfigurationError(
+            f"optimizer.average_decay={decay} is not allowed with model={settings.model.name}; only translation "
+            "averages parameters, so it must be null"
+        )
     parts = trainer.devices * trainer.nodes * trainer.passes_per_step
     if trainer.batch_size % parts or trainer.batch_size < FEWEST_EXAMPLES * parts:
         raise ConfigurationError(

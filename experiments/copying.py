@@ -1,11 +1,10 @@
 """A synthetic language whose translation is the sentence itself: what a sequence model must learn within seconds."""
 
-import hashlib
-
 import numpy as np
 from numpy.typing import NDArray
 
 from experiments.configuration import CopySettings
+from experiments.parallel_text import Pair, text_hash
 from experiments.sentence_pairs import SentencePairs, TranslationData
 from experiments.special_tokens import FIRST
 
@@ -28,7 +27,7 @@ def load_copy(settings: CopySettings) -> TranslationData:
         **splits,
         vocabulary_size=FIRST + settings.words,
         text=text,
-        split_hash=hashlib.sha256("\n".join(text(sentence) for sentence in sentences).encode()).hexdigest(),
+        split_hash=text_hash([Pair(one, one) for one in pairs.references] for pairs in splits.values()),
         facts={f"{split}_size": size for split, size in sizes.items()} | {"vocabulary_size": FIRST + settings.words},
     )
 

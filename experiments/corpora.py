@@ -27,7 +27,7 @@ def load_corpus(settings: ParallelTextSettings, folder: Path | None) -> Translat
     """
     texts = {split: read_parallel_text(settings, split, folder) for split in SPLITS}
     pairs = {split: text.pairs for split, text in texts.items()}
-    facts: dict[str, int | float | str] = {f"{split}_size": len(pairs[split]) for split in SPLITS}
+    facts: dict[str, int | float | str] = {f"{split}_size": len(pairs[split]) for split in ("dev", "test")}
     facts |= {f"{split}_skipped_{why}": count for split in SPLITS for why, count in texts[split].skipped.items()}
     sentences = [sentence for pair in pairs["train"] for sentence in pair]
     subwords = learned_subwords(sentences, settings.vocabulary_size, CACHE)

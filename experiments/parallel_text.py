@@ -71,7 +71,7 @@ def text_hash(splits: Iterable[Sequence[Pair]]) -> str:
 
 
 def _usable(sources: Sequence[Line], targets: Sequence[Line]) -> ParallelText:
-    pairs, skipped = [], Counter[str]()
+    pairs, skipped = [], Counter(empty=0, undecodable=0)  # a count of 0 tells that it was counted
     for source, target in zip(sources, targets, strict=True):
         if source is None or target is None:
             skipped["undecodable"] += 1

@@ -1,5 +1,6 @@
 """Sentences of two languages, numbered, and the data set that translation trains on."""
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,11 +25,13 @@ class Sequences:
     ends: Tensor
 
     @classmethod
-    def of(cls, sequences: Iterable[Sequence[int] | Tensor]) -> "Sequences":
+    def of(cls, sequences: Iterable[Sequence[int]]) -> "Sequences":
         """The sequences given one by one."""
-        tensors = [torch.as_tensor(sequence, dtype=torch.int32) for sequence in sequences]
-        lengths = torch.tensor([len(tensor) for tensor in tensors], dtype=torch.int64)
-        return cls(torch.cat([torch.empty(0, dtype=torch.int32), *tensors]), lengths.cumsum(0))
+        tokens, ends = array("i"), array("q")  # four bytes a token, for corpora of millions of sentences
+        for sequence in sequences:
+            tokens.extend(sequence)
+            ends.append(len(tokens))
+        return cls(torch.tensor(tokens, dtype=torch.int32), torch.tensor(ends, dtype=torch.int64))
 
     @cached_property
     def lengths(self) -> Tensor:
@@ -37,20 +40,21 @@ class Sequences:
 
     def subset(self, indices: Tensor) -> "Sequences":
         """Those at the indices."""
-        return Sequences.of(self._chosen(indices))
+        lengths = self.lengths[indices]
+        ends = lengths.cumsum(0)
+        places = torch.arange(int(lengths.sum())) + (self.ends[indices] - ends).repeat_interleave(lengths)
+        return Sequences(self.tokens[places], ends)
 
     def padded(self, indices: Tensor) -> Tensor:
         """Those at the indices [m], padded to the longest of them: int64 [m, longest]."""
-        return pad_sequence(self._chosen(indices), batch_first=True, padding_value=PADDING).long()
-
-    def _chosen(self, indices: Tensor) -> list[Tensor]:
         ends, lengths = self.ends[indices].tolist(), self.lengths[indices].tolist()
-        return [self.tokens[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+        chosen = [self.tokens[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+        return pad_sequence(chosen, batch_first=True, padding_value=PADDING).long()
 
 
 @dataclass(frozen=True)
 class SentencePairs:
-    """One side of a split: sentences and their translations.
+    """One split: sentences and their translations.
 
     Attributes:
         sources: each ends with END.

@@ -3,7 +3,7 @@
 import hashlib
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -39,10 +39,9 @@ class Subwords:
     def __len__(self) -> int:
         return self._processor.get_piece_size()
 
-    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+    def encode(self, sentences: Sequence[str]) -> Iterator[list[int]]:
         """The token numbers of each sentence."""
-        numbers: list[list[int]] = self._processor.encode(list(sentences))
-        return numbers
+        return (self._processor.encode(sentence) for sentence in sentences)
 
     def text(self, numbers: list[int]) -> str:
         """The sentence that token numbers stand for."""

@@ -111,7 +111,7 @@ def describe(settings: RunSettings, data: Data, unreadable: Unreadable, device: 
 
 
 def weights_hash(learner: Learner) -> str:
-    """The SHA-256 of all parameters and buffers, by which two trainings can be told to have ended alike."""
+    """The SHA-256 of all parameters and buffers after the last epoch, which tells whether two trainings ended alike."""
     digest = hashlib.sha256()
     for name, tensor in learner.state_dict().items():
         digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from reporting.declaration import Declaration, Table
-from reporting.palette import label
 from reporting.records import Record
 from reporting.selection import Selection, describe_code, final_epoch
 from reporting.statistics import last_epoch
@@ -32,6 +31,7 @@ def table_notes(declaration: Declaration, table: Table, selection: Selection) ->
         _statistics(declaration, table),
         *_epochs(table, selection, records),
         *_data(table, records),
+        *_scoring(table, records),
         f"Code: {_distinct(map(describe_code, records))}.",
         f"Hardware: {_distinct(map(_pairs, hardware))}.",
         f"Software: {_distinct(map(_pairs, software))}.",
@@ -62,17 +62,38 @@ def _epochs(table: Table, selection: Selection, records: list[Record]) -> list[s
         )
     if table.epoch is not None or any(columns.epochs for columns in table.columns):
         notes.append(f"Epochs trained: {_distinct(str(last_epoch(record)) for record in records)}.")
-    if selected := {record["selected_by"]: record for record in records if record.get("selected_by")}:
-        epochs = _distinct(f"{label(r['config']['activation'])} {r['epoch']}" for r in records)
-        notes.append(f"Each run reports the epoch with its largest {', '.join(selected)}: {epochs}.")
-    if any(record["config"].get("trainer", {}).get("train_metrics") == "running" for record in records):
+    if any(not columns.epochs for columns in table.columns if columns.measured):
+        notes += _selected_epochs(table, selection)
+    of_training = any(columns.split == "train" for columns in table.columns)
+    if of_training and any(record["config"].get("trainer", {}).get("train_metrics") == "running" for record in records):
         notes.append("The training split is measured while an epoch trains, each batch before its step.")
     return notes
+
+
+def _selected_epochs(table: Table, selection: Selection) -> list[str]:
+    chosen = {
+        text: {record["epoch"]: None for record in selection.rows[row].values() if record.get("selected_by")}
+        for row, text in table.labels().items()
+    }
+    by = _distinct(record["selected_by"] for record in selection.records() if record.get("selected_by"))
+    epochs = "; ".join(f"{text} {', '.join(map(str, found))}" for text, found in chosen.items() if found)
+    return [f"Each run reports the epoch with its largest {by}: {epochs}."] if by else []
 
 
 def _data(table: Table, records: list[Record]) -> list[str]:
     notes = [f"Runs with {_flat(table.where)}."] if table.where else []
     return [*notes, *sorted({_shots(record["data"]) for record in records if "shot_rule" in record["data"]})]
+
+
+def _scoring(table: Table, records: list[Record]) -> list[str]:
+    """How the metrics shown are computed, where there are several ways."""
+    ways = _distinct(
+        f"{table.metrics()[metric]} {way}"
+        for record in records
+        for metric, way in record.get("measured_by", {}).items()
+        if metric in table.metrics()
+    )
+    return [f"Scores: {ways}."] if ways else []
 
 
 def _flat(where: dict[str, Any], prefix: str = "") -> str:

@@ -21,7 +21,7 @@ def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None) ->
     Args:
         axes: where to draw.
         groups: the runs.
-        epoch: the epoch after which they were measured; None for each run's last.
+        epoch: the epoch after which they were measured; None for the one each run reports.
     """
     for group in groups:
         x, y = (metric_by_seed(group.runs, "test", metric, epoch) for metric in ("sparsity", "accuracy"))

@@ -87,7 +87,7 @@ def final_epoch(table: Table, selection: Selection) -> int | None:
 
     Returns:
         The table's epoch or, until all of its runs have reached that, the last that all have, so that rows are
-        compared at one epoch; None where the table names no epoch: each run's last.
+        compared at one epoch; None where the table names no epoch: the one each run reports.
     """
     reached = min(map(last_epoch, selection.records()), default=None)
     return table.epoch if None in (table.epoch, reached) else min(table.epoch, reached)

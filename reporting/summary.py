@@ -23,6 +23,8 @@ COLUMNS = {
     "support": "support",
     "coverage": "coverage",
     "brier": "Brier",
+    "bleu": "BLEU",
+    "chrf": "chrF",
 }
 SHOT_COLUMNS = {
     "accuracy": "All",
@@ -70,13 +72,14 @@ def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
         width: columns of the terminal.
 
     Returns:
-        One table or two. The first has the share of right answers, macro-F1, share of exact zeros, mean number of
-        classes kept, share of examples whose class is kept, and Brier score.
+        One table or two. The first has what was measured of the share of right answers, macro-F1, share of exact zeros,
+        mean number of classes kept, share of examples whose class is kept, Brier score, BLEU and chrF.
     """
     title = f"{experiment}, test split: mean ± standard deviation over seeds"
-    shown = [metrics_table(title, groups, COLUMNS, width)]
     records = [record for group in groups for record in group.runs.values()]
-    measured = {name for record in records for name in record["metrics"]["test"]}
+    measured = set.intersection(*(set(record["metrics"]["test"]) for record in records))
+    columns = {metric: column for metric, column in COLUMNS.items() if metric in measured}
+    shown = [metrics_table(title, groups, columns, width)]
     if "shot_rule" in records[0]["data"]:
         columns = {metric: column for metric, column in SHOT_COLUMNS.items() if metric in measured}
         rule = f"{experiment}, test accuracy by the classes' examples: {records[0]['data']['shot_rule']}"

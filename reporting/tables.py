@@ -1,5 +1,6 @@
 """The paper's tables beside ours, and a verdict per claim, from the committed records alone."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from math import isnan
@@ -196,7 +197,7 @@ def _markdown(title: str, wide: pd.DataFrame, notes: list[str]) -> str:
 
 def _latex(name: str, title: str, wide: pd.DataFrame, notes: list[str]) -> str:
     text = wide.rename_axis(index=None).to_latex(
-        escape=True, caption=title, label=f"tab:{name}", multicolumn_format="c"
+        escape=True, caption=re.sub(r"([&%$#_])", r"\\\1", title), label=f"tab:{name}", multicolumn_format="c"
     )
     for character, command in LATEX.items():
         text = text.replace(character, command)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from statistics import mean
 from typing import Any
 
 import pandas as pd
@@ -64,12 +65,12 @@ def draw_supports(groups: list[Group]) -> Figure:
 
 
 def draw_heads(groups: list[Group]) -> Figure | None:
-    """The orders that each head has learned, by layer; None where no head learns any. A panel an order of a run."""
+    """The orders that each head has learned, by layer; None where no head learns any. A panel an order."""
     learned = {
         (group.label, order): values
         for group in groups
         for order in ORDERS
-        if len(values := _orders_of_heads(next(iter(group.runs.values())), order))
+        if len(values := pd.concat(_orders_of_heads(record, order) for record in group.runs.values()))
     }
     if not learned:
         return None
@@ -120,7 +121,7 @@ def _by_threshold(groups: list[Group]) -> list[Group]:
     )
     return [
         group._replace(
-            label=f"{'' if group.label in colours else 'calibrated: '}τ = {_threshold(group):.3g}",
+            label=f"{'' if group.label in colours else 'calibrated: mean '}τ = {_threshold(group):.3g}",
             style={**group.style, "color": colours.get(group.label, "black"), "linestyle": "-"},
         )
         for group in ordered
@@ -128,8 +129,7 @@ def _by_threshold(groups: list[Group]) -> list[Group]:
 
 
 def _threshold(group: Group) -> float:
-    tau: float = next(iter(group.runs.values()))["curves"][-1]["tau"]
-    return tau
+    return mean(record["curves"][-1]["tau"] for record in group.runs.values())
 
 
 def _supports(record: Mapping[str, Any]) -> pd.Series:

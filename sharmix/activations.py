@@ -381,12 +381,19 @@ class AlphaReLU(Activation):
         label_smoothing: float = 0.0,
         reduction: Reduction = "mean",
     ) -> Tensor:
-        if not self.calibrated:
+        first = not self.calibrated
+        if first:
             check_layer(hidden, weight, bias, targets)
             with torch.no_grad():
                 parts = logits_in_parts(hidden[targets != ignore_index], weight, bias)
                 self._calibrate(logits for _, logits in parts)
-        return super().linear_loss(hidden, weight, bias, targets, ignore_index, label_smoothing, reduction)
+        try:
+            return super().linear_loss(hidden, weight, bias, targets, ignore_index, label_smoothing, reduction)
+        except (TypeError, ValueError):
+            if first:  # what is refused calibrates nothing
+                self.tau.fill_(math.nan)
+                self.calibrated = False
+            raise
 
     @torch.no_grad()
     def _calibrate(self, logits: Iterable[Tensor]) -> None:

@@ -54,9 +54,13 @@ class Language:
             for place, token in enumerate(tokens)
         )
 
-    def search(self, limits: list[int], size: int, length_penalty: float = 0.0) -> list[Hypothesis]:
+    def search(
+        self, limits: list[int], size: int, length_penalty: float = 0.0, stops_early: bool = True
+    ) -> list[Hypothesis]:
         state = Prefixes(torch.arange(len(limits)), torch.zeros(len(limits), 0, dtype=torch.long))
-        return beam_search(self.step, state, torch.tensor(limits), size, length_penalty, self.total <= 1)
+        return beam_search(
+            self.step, state, torch.tensor(limits), size, length_penalty, stops_early and self.total <= 1
+        )
 
 
 def brute_force(language: Language, sentence: int, limit: int, length_penalty: float) -> tuple[list[int], float]:
@@ -107,6 +111,14 @@ def test_a_narrow_beam_finds_a_sequence_of_the_score_it_says(size: int, zeros: f
     for sentence, hypothesis in enumerate(language.search([4, 1, 6], size)):
         if hypothesis.score > -math.inf:
             assert hypothesis.score == pytest.approx(language.score(sentence, tuple(hypothesis.tokens)))
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+def test_stopping_early_loses_nothing(length_penalty: float) -> None:
+    for seed in range(5):
+        language, limits = Language(seed, zeros=0.2), [6, 3, 5]
+        whole = language.search(limits, 2, length_penalty, stops_early=False)
+        assert language.search(limits, 2, length_penalty) == whole
 
 
 def test_what_one_sentence_finds_does_not_depend_on_the_others() -> None:

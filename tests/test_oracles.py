@@ -90,3 +90,18 @@ def test_the_library_needs_torch_only():
     script = f"import sharmix, sys; print(sorted({unwanted} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["FullSort", "TopK"])
+def test_what_the_benchmark_times_as_the_packages_entmax_is_it(name):
+    package, ours = sharmix.build_activation(f"benchmarks.entmax_sort.{name}"), sharmix.build_activation("entmax")
+    z = torch.randn(20, 300, generator=torch.Generator().manual_seed(0)) * 3
+    y = torch.randint(300, (20,), generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(package(z), ours(z), atol=1e-5, rtol=1e-4)
+    losses, gradients = [], []
+    for activation in (package, ours):
+        leaf = z.clone().requires_grad_()
+        losses.append(activation.loss(leaf, y))
+        gradients.append(torch.autograd.grad(losses[-1], leaf)[0])
+    torch.testing.assert_close(*losses, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-4)

@@ -62,6 +62,8 @@ def test_published_numbers_stand_beside_ours_and_never_in_one_column(results: Pa
     assert "softmax 2" in text
     assert "sparsemax 3" in text
     assert "largest dev/bleu" in text
+    assert "BLEU tok:13a" in text
+    assert "while an epoch trains" not in text
 
 
 def test_the_table_of_empty_translations(results: Path) -> None:
@@ -85,6 +87,9 @@ def test_the_table_of_attention_tells_runs_apart_by_more_than_their_activation(r
     tidy = pd.read_csv(results / "tables" / "attention.csv")
     found = tidy[(tidy["metric"] == "bleu") & (tidy["split"] == "dev")].set_index("row")["mean"]
     assert found.to_dict() == {"softmax": 30.0, "α-entmax learned": 99.0, "SharMiX learned": 55.0}
+    text = (results / "tables" / "attention.md").read_text("utf-8")
+    assert "softmax 2; α-entmax learned 1; SharMiX learned 1." in text
+    assert "largest dev/bleu" not in (results / "tables" / "thresholds.md").read_text("utf-8")
 
 
 def test_the_figures_show_every_run(results: Path) -> None:
@@ -103,7 +108,7 @@ def test_the_figures_show_every_run(results: Path) -> None:
     assert "minutes of training" in dynamics
     assert "decoder 1 cross" in attention
     assert "q, a point a head" in attention
-    assert "calibrated: τ = 0.7" in thresholds
+    assert "calibrated: mean τ = 0.7" in thresholds
     for tau in ("τ = 0<", "τ = 0.3<", "τ = 10<"):
         assert tau in thresholds
 

@@ -66,12 +66,17 @@ def test_copying_is_learned_in_less_than_a_minute(activation: str, tmp_path: Pat
         assert len({row["tau"] for row in record["curves"]}) == 1
 
 
-def test_a_record_tells_the_orders_of_every_head(tmp_path: Path) -> None:
+def test_two_processes_train_as_one_and_a_record_tells_the_orders_of_every_head(tmp_path: Path) -> None:
     status, printed = run(
         tmp_path / "outputs", "experiment=copy", "attention=sharmix", *SMALL, "trainer.epochs=2", "trainer.devices=2"
     )
     assert status == 0, printed
-    last = only_record(tmp_path / "outputs")["curves"][-1]
+    record = only_record(tmp_path / "outputs")
+    status, printed = run(tmp_path / "alone", "experiment=copy", "attention=sharmix", *SMALL, "trainer.epochs=2")
+    assert status == 0, printed
+    for split, metrics in only_record(tmp_path / "alone")["metrics"].items():
+        assert record["metrics"][split] == pytest.approx(metrics, rel=0.01, abs=0.05)
+    last = record["curves"][-1]
     places = ["encoder.{}.self_attention", "decoder.{}.self_attention", "decoder.{}.cross_attention"]
     orders = {
         order: [
@@ -121,6 +126,19 @@ def test_label_smoothing_reaches_a_classifier_too() -> None:
             found[share] = learner.training_step(given)
             torch.testing.assert_close(found[share], expected + torch.special.xlogy(soft, soft).sum())
     assert found[0.0] != found[0.2]
+
+
+@pytest.mark.parametrize("activation", ["softmax", "alpha_relu", "sharmix_learned"])
+def test_half_precision_trains_and_translates(activation: str) -> None:
+    learner, given = translator(f"activation={activation}", "attention=sharmix"), batch()
+    expected = learner.training_step(given)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = learner.training_step(given)
+        loss.backward()
+        learner.validation_step(given._replace(indices=torch.arange(len(given.indices)) % 20), "dev")
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, expected, rtol=0.05, atol=0.02)
+    assert all(parameter.grad.isfinite().all() for parameter in learner.model.parameters())
 
 
 def test_passes_add_up_to_the_gradient_of_the_batch() -> None:
@@ -267,7 +285,8 @@ def test_the_average_follows_the_trained_parameters_and_translates() -> None:
         ("trainer.batch_size=8", "it counts target tokens here, and must be at least 9"),
         ("trainer.sampler=class_balanced", "trainer.sampler=class_balanced is not allowed with model=transformer_tiny"),
         ("trainer.train_metrics=evaluated", "trainer.train_metrics=evaluated is not allowed"),
-        ("data.longest=2", "data.words=16 words, data.shortest=3 to data.longest=2 a sentence"),
+        ("data.longest=2", "data.shortest=3 is not allowed; it must be at most data.longest=2"),
+        ("data.words=2", "data.words=2 words, data.shortest=3 to data.longest=8 a sentence, there are 504"),
         ("model.beam.size=0", "model.beam.size=0 is not allowed; it must be >= 1"),
         ("model.beam.scores=best", "it must be one of normalised, raw"),
         ("optimizer.beta2=1.0", "optimizer.beta2=1.0 is not allowed"),
@@ -275,8 +294,27 @@ def test_the_average_follows_the_trained_parameters_and_translates() -> None:
 )
 def test_a_setting_that_cannot_be_is_named(override: str, said: str) -> None:
     with pytest.raises(ConfigurationError) as error:
-        settings(override)
+        settings("data.train_size=300", override)
     assert said in str(error.value)
+
+
+def test_settings_of_translation_are_refused_elsewhere() -> None:
+    register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        composed = compose("config", overrides=["experiment=digits", "optimizer.average_decay=0.1"])
+    with pytest.raises(ConfigurationError, match=r"optimizer\.average_decay=0\.1 is not allowed with model=perceptron"):
+        typed(composed)
+
+
+@pytest.mark.parametrize("attention", ["entmax", "sharmix"])
+def test_every_learned_order_has_the_learning_rate_of_its_own(attention: str) -> None:
+    learner = translator("activation=sharmix_learned", f"attention={attention}", "optimizer.entropy_learning_rate=0.5")
+    network, entropy = learner.configure_optimizers().param_groups
+    orders = [parameter for name, parameter in learner.named_parameters() if name.endswith((".q", ".r", ".alpha"))]
+    assert entropy["lr"] == 0.5
+    assert {id(parameter) for parameter in entropy["params"]} == {id(parameter) for parameter in orders}
+    assert len(entropy["params"]) == len(orders) == 2 + 6 * (1 if attention == "entmax" else 2)
+    assert len(network["params"]) + len(orders) == len(list(learner.parameters()))
 
 
 def test_attention_that_cannot_be_is_named_before_any_data_are_read(tmp_path: Path) -> None:
