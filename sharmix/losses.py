@@ -196,7 +196,7 @@ def _index_loss(
     classes, targets = logits.shape[-1], targets.long()
     indices = checked_classes(targets, classes, ignore_index)
     counted = targets != ignore_index
-    if watched((logits, targets)) or not counted.all():
+    if logits.is_meta or watched((logits, targets)) or not counted.all():
         logits = torch.where(counted.unsqueeze(-1), logits, 0)  # what an ignored row holds, even NaN, must not matter
     if label_smoothing > 0:
         agreement = (1 - label_smoothing) * at_class(logits, indices) + label_smoothing * logits.mean(-1)
