@@ -66,6 +66,7 @@ def _draw_plane(axes: Axes, name: str, t: Tensor) -> None:
     first, second = torch.meshgrid(t, t, indexing="xy")
     p = sharmix.build_activation(name)(torch.stack([first, second, torch.zeros_like(first)], -1))
     filled = axes.contourf(t, t, p[..., 0], levels=np.linspace(0, 1, 11), cmap="cividis")
+    filled.set_rasterized(True)  # thousands of points otherwise
     support = (p > 0).sum(-1)
     if support.min() < support.max():
         axes.contour(t, t, support, levels=[1.5, 2.5], colors="white", linewidths=1, linestyles=["-", "--"])
