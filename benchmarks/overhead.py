@@ -37,7 +37,7 @@ def block(size: dict[str, Any], activation: str) -> Callable[[], None]:
     named = [f"activation={activation}"]
     if "." in activation:
         named = ["activation=custom", f"activation.name={activation}"]
-    overrides = (*named, "progress=false", f"trainer.steps_per_epoch={size['steps']}")
+    overrides = (*named, "progress=false", "workers=0", f"trainer.steps_per_epoch={size['steps']}")
     settings = settings_of(size["experiment"], *overrides, *size["overrides"])
     fabric = launched_fabric(settings.trainer)
     if "sentences" in size:
