@@ -163,10 +163,12 @@ def next_probabilities(activation: Activation, logits: Tensor, scores: str) -> T
         scores: `normalised` divides p by its sum, `raw` takes it as it is.
     """
     p = activation(logits)
-    if not activation.normalised:
-        total = p.sum(-1, keepdim=True)
-        p = p / torch.where(total > 0, total, 1) if scores == "normalised" else p
-        return p.scatter_add(-1, logits.argmax(-1, keepdim=True), (total == 0).to(p))
+    if activation.normalised:
+        return p
+    total = p.sum(-1, keepdim=True)
+    p = p / total.where(total > 0, 1) if scores == "normalised" else p.clone()
+    empty = (total == 0).squeeze(-1)
+    p[empty, logits[empty].argmax(-1)] = 1
     return p
 
 

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from sharmix._arguments import Parameter, entropy_parameters, float_tensor, number
-from sharmix._operators import watched
 from sharmix.alpha_relu import (
     alpha_relu,
     alpha_relu_class_loss,
@@ -23,8 +22,10 @@ from sharmix.entropy import sharma_mittal_entropy
 from sharmix.linear_loss import check_layer, linear_loss, logits_in_parts
 from sharmix.losses import (
     Reduction,
+    are_classes,
     at_class,
     check_reduction,
+    check_targets,
     fenchel_young,
     fenchel_young_loss,
     map_entropy,
@@ -162,24 +163,13 @@ class Softmax(Activation):
         label_smoothing: float = 0.0,
         reduction: Reduction = "mean",
     ) -> Tensor:
-        if label_smoothing or not _are_classes(targets, logits, ignore_index):
-            return super().loss(logits, targets, ignore_index, label_smoothing, reduction)
-        check_reduction(reduction)
         z = float_tensor(logits, "logits", -1)
+        check_reduction(reduction)
+        check_targets(z, targets)
+        if label_smoothing or targets.is_floating_point() or not are_classes(targets, z, ignore_index):
+            return super().loss(logits, targets, ignore_index, label_smoothing, reduction)
         loss = cross_entropy(z.reshape(-1, z.shape[-1]), targets.long().flatten(), reduction=reduction)
         return loss.reshape(targets.shape) if reduction == "none" else loss
-
-
-def _are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
-    """Whether each target is a class, and none of them ignored, so that torch's own loss is all there is to it."""
-    if not isinstance(targets, Tensor) or not isinstance(logits, Tensor) or watched((logits, targets)):
-        return False
-    if targets.is_floating_point() or targets.dtype == torch.bool or targets.shape != logits.shape[:-1]:
-        return False
-    classes = logits.shape[-1]
-    if targets.is_meta or targets.numel() == 0 or 0 <= ignore_index < classes:
-        return False
-    return bool(((targets >= 0) & (targets < classes)).all())
 
 
 class SharmaMittal(Activation):

@@ -31,7 +31,9 @@ def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Parameter = 0.3) -> Tens
     """
     alpha, tau = _checked(alpha, tau)
     z = float_tensor(logits, "logits", -1)
-    return _power((alpha - 1) * z - tau, 1 / (alpha - 1)).to(logits.dtype)
+    if _needs_composition(z, tau) or (z.requires_grad and torch.is_grad_enabled()):
+        return _power((alpha - 1) * z - tau, 1 / (alpha - 1)).to(logits.dtype)
+    return (_base(z, alpha, tau) ** (1 / (alpha - 1))).to(logits.dtype)
 
 
 def alpha_relu_loss(
@@ -87,11 +89,24 @@ def alpha_relu_conjugate(logits: Tensor, alpha: float, tau: Parameter) -> Tensor
 
 def alpha_relu_class_loss(logits: Tensor, classes: Tensor, alpha: float, tau: Parameter) -> Tensor:
     """The loss [...] of logits [..., classes] whose target is one class, int64 [...]."""
-    if watched((logits, classes, tau)) or forward_ad._current_level >= 0 or is_learned(tau):
-        one = alpha_relu_entropy(logits.new_ones(1), alpha, tau)
-        return alpha_relu_conjugate(logits, alpha, tau) - at_class(logits, classes) - one
+    if _needs_composition(logits, tau) or watched((classes,)):
+        return alpha_relu_conjugate(logits, alpha, tau) - at_class(logits, classes) + _at_one_hot(logits, alpha, tau)
     loss: Tensor = _ClassLoss.apply(logits, classes, alpha, tau)
     return loss
+
+
+def _needs_composition(logits: Tensor, tau: Parameter) -> bool:
+    """Whether more is asked for than values and the logits' gradient."""
+    return watched((logits, tau)) or forward_ad._current_level >= 0 or is_learned(tau)
+
+
+def _at_one_hot(logits: Tensor, alpha: float, tau: Parameter) -> Parameter:
+    """Ω of a one-hot vector, as exact as the logits are."""
+    return (_typed(tau, logits) + 1 / alpha) / (alpha - 1)
+
+
+def _typed(tau: Parameter, logits: Tensor) -> Parameter:
+    return tau.to(logits.dtype) if isinstance(tau, Tensor) else tau
 
 
 class _ClassLoss(torch.autograd.Function):
@@ -103,7 +118,7 @@ class _ClassLoss(torch.autograd.Function):
         conjugate = (base ** (alpha / (alpha - 1))).sum(-1) / alpha
         ctx.save_for_backward(logits, classes)
         ctx.alpha, ctx.tau = alpha, tau
-        return conjugate - at_class(logits, classes) - alpha_relu_entropy(logits.new_ones(1), alpha, tau)
+        return conjugate - logits.gather(-1, classes.unsqueeze(-1)).squeeze(-1) + _at_one_hot(logits, alpha, tau)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -118,8 +133,8 @@ class _ClassLoss(torch.autograd.Function):
 
 def _base(logits: Tensor, alpha: float, tau: Parameter) -> Tensor:
     """[(α − 1) z − τ]₊, in two passes."""
-    shift = tau.to(logits.dtype) if isinstance(tau, Tensor) else logits.new_tensor(tau)
-    return torch.add(-shift, logits, alpha=alpha - 1).relu_()
+    shift = torch.as_tensor(-_typed(tau, logits), dtype=logits.dtype, device=logits.device)
+    return torch.add(shift, logits, alpha=alpha - 1).relu_()
 
 
 def alpha_relu_entropy(weights: Tensor, alpha: float, tau: Parameter) -> Tensor:

@@ -127,8 +127,9 @@ def fenchel_young(
     check_reduction(reduction)
     check_targets(logits, targets)
     if targets.is_floating_point():
-        loss = _soft_loss(logits, targets, conjugate, entropy, label_smoothing)
-        counted = torch.ones_like(loss, dtype=torch.bool)
+        loss, counted = _soft_loss(logits, targets, conjugate, entropy, label_smoothing), None
+    elif not label_smoothing and are_classes(targets, logits, ignore_index):
+        loss, counted = class_loss(logits, targets.long()), None
     else:
         loss, counted = _index_loss(logits, targets, class_loss, conjugate, entropy, ignore_index, label_smoothing)
     # Rounding can leave a loss of −1e-17 at p = y; its value is 0 there, its gradient stays.
@@ -161,11 +162,21 @@ def check_targets(logits: Tensor, targets: Tensor, name: str = "logits") -> None
         )
 
 
-def reduced(rows: Tensor, counted: Tensor, reduction: Reduction) -> Tensor:
-    """The rows themselves, their sum, or their mean over the rows counted (0 if there is none)."""
+def are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
+    """Whether there are targets, each is one of the classes, none is ignored, and it can be told."""
+    classes = logits.shape[-1]
+    if watched((logits, targets)) or targets.is_meta or targets.numel() == 0 or 0 <= ignore_index < classes:
+        return False
+    return bool(((targets >= 0) & (targets < classes)).all())
+
+
+def reduced(rows: Tensor, counted: Tensor | None, reduction: Reduction) -> Tensor:
+    """The rows themselves, their sum, or their mean over the rows counted (all, if None; 0 if there is none)."""
     if reduction == "none":
         return rows
-    return rows.sum() if reduction == "sum" else rows.sum() / counted.sum().clamp_min(1)
+    if reduction == "sum" or rows.numel() == 0:
+        return rows.sum()
+    return rows.mean() if counted is None else rows.sum() / counted.sum().clamp_min(1)
 
 
 def _soft_loss(
