@@ -127,7 +127,8 @@ def fenchel_young(
     check_reduction(reduction)
     check_targets(logits, targets)
     if targets.is_floating_point():
-        loss, counted = _soft_loss(logits, targets, conjugate, entropy, label_smoothing), None
+        loss = _soft_loss(logits, targets, conjugate, entropy, label_smoothing)
+        counted = torch.ones_like(loss, dtype=torch.bool)
     elif not label_smoothing and are_classes(targets, logits, ignore_index):
         loss, counted = class_loss(logits, targets.long()), None
     else:
@@ -167,14 +168,15 @@ def are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
     classes = logits.shape[-1]
     if watched((logits, targets)) or targets.is_meta or targets.numel() == 0 or 0 <= ignore_index < classes:
         return False
+    targets = targets.long()  # torch compares no unsigned integers of more than eight bits
     return bool(((targets >= 0) & (targets < classes)).all())
 
 
 def reduced(rows: Tensor, counted: Tensor | None, reduction: Reduction) -> Tensor:
-    """The rows themselves, their sum, or their mean over the rows counted (all, if None; 0 if there is none)."""
+    """The rows themselves, their sum, or their mean over the rows counted (0 if there is none; None counts all)."""
     if reduction == "none":
         return rows
-    if reduction == "sum" or rows.numel() == 0:
+    if reduction == "sum":
         return rows.sum()
     return rows.mean() if counted is None else rows.sum() / counted.sum().clamp_min(1)
 

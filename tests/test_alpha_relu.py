@@ -19,8 +19,9 @@ def logits():
 
 @pytest.mark.parametrize("alpha", [1.25, 1.5, 2.0, 2.5])
 @pytest.mark.parametrize("tau", [-0.5, 0.0, 0.3])
-def test_map_is_the_clipped_power(alpha, tau):
-    p = sharmix.alpha_relu(logits(), alpha=alpha, tau=tau)
+@pytest.mark.parametrize("wants_gradient", [False, True])
+def test_map_is_the_clipped_power(alpha, tau, wants_gradient):
+    p = sharmix.alpha_relu(logits().requires_grad_(wants_gradient), alpha=alpha, tau=tau)
     for row, expected in zip(p.tolist(), Z, strict=True):
         for value, z in zip(row, expected, strict=True):
             u = max((alpha - 1) * z - tau, 0.0)

@@ -142,10 +142,11 @@ def test_orders_for_each_row_and_head(smoothing):
             torch.testing.assert_close(actual[i, j], alone)
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.uint8])
-def test_labels_of_any_integer_type(dtype):
-    y = torch.tensor(Y)
-    assert torch.equal(sharmix.fenchel_young_loss(logits(), y.to(dtype)), sharmix.fenchel_young_loss(logits(), y))
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.uint8, torch.uint16, torch.uint64])
+@pytest.mark.parametrize("name", ["softmax", "alpha_relu", "sharmix_fixed"])
+def test_labels_of_any_integer_type(dtype, name):
+    y, act = torch.tensor(Y), sharmix.build_activation(name)
+    assert torch.equal(act.loss(logits(), y.to(dtype)), act.loss(logits(), y))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])

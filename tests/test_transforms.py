@@ -130,6 +130,20 @@ def test_the_search_outside_the_concave_region_compiles():
     torch.testing.assert_close(torch.autograd.grad(actual, z), torch.autograd.grad(loss(z), z))
 
 
+@pytest.mark.parametrize("name", ["softmax", "alpha_relu", "sharmix_fixed"])
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+def test_a_loss_of_as_many_rows_as_the_data_say_compiles(name):
+    torch.compiler.reset()
+    act = sharmix.build_activation(name, **{"tau": 0.3} if name == "alpha_relu" else {})
+
+    def loss(z, y):
+        some = y > 0
+        return act.loss(z[some], y[some])
+
+    z = logits(3, 5)
+    torch.testing.assert_close(torch.compile(loss, fullgraph=True, backend="eager")(z, LABELS), loss(z, LABELS))
+
+
 def test_a_learned_activation_compiles_as_a_module():
     torch.compiler.reset()
     act = sharmix.build_activation("sharmix_learned", q=1.25, r=1.5)
