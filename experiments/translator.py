@@ -1,5 +1,6 @@
 """A Transformer under an output activation, as it is trained, and as it translates."""
 
+import math
 import time
 from collections.abc import Callable
 from typing import NamedTuple, Self
@@ -158,17 +159,21 @@ def next_probabilities(activation: Activation, logits: Tensor, scores: str) -> T
     """p of each token, as beam search scores it.
 
     Args:
-        activation: the map p. Where it is not normalised and all of a row is 0, the largest logit has it all.
+        activation: the map p. Where it is not normalised, PADDING and BEGIN get nothing, for they never follow, and the
+            largest logit of the others gets it all where nothing else is left.
         logits: [rows, vocabulary].
         scores: `normalised` divides p by its sum, `raw` takes it as it is.
     """
     p = activation(logits)
     if activation.normalised:
         return p
+    never = torch.tensor([PADDING, BEGIN], device=logits.device)
+    p = p.index_fill(-1, never, 0)
     total = p.sum(-1, keepdim=True)
-    p = p / total.where(total > 0, 1) if scores == "normalised" else p.clone()
+    if scores == "normalised":
+        p /= total.where(total > 0, 1)
     empty = (total == 0).squeeze(-1)
-    p[empty, logits[empty].argmax(-1)] = 1
+    p[empty, logits[empty].index_fill(-1, never, -math.inf).argmax(-1)] = 1
     return p
 
 

@@ -177,11 +177,14 @@ class Zeros(sharmix.Activation):
 
 
 def test_scores_of_an_activation_that_is_not_normalised() -> None:
-    logits = torch.tensor([[1.0, 0.5, -1.0], [-3.0, -1.0, -2.0]])
-    torch.testing.assert_close(
-        next_probabilities(Zeros(), logits, "normalised"), torch.tensor([[2 / 3, 1 / 3, 0], [0, 1, 0]])
-    )
-    torch.testing.assert_close(next_probabilities(Zeros(), logits, "raw"), torch.tensor([[2.0, 1.0, 0], [0, 1, 0]]))
+    logits = torch.full((3, 7), -4.0)
+    logits[:, [PADDING, BEGIN]] = torch.tensor([[3.0, 3.0], [-0.5, -0.5], [3.0, 3.0]])  # which never follow
+    logits[0, 4], logits[0, 5], logits[1:, 6] = 1.0, 0.5, -1.0
+    sums = torch.zeros(3, 7)
+    sums[0, 4], sums[0, 5], sums[1:, 6] = 2.0, 1.0, 1.0
+    torch.testing.assert_close(next_probabilities(Zeros(), logits, "raw"), sums)
+    normalised = next_probabilities(Zeros(), logits, "normalised")
+    torch.testing.assert_close(normalised, sums / torch.tensor([[3.0], [1.0], [1.0]]))
     softmax = sharmix.build_activation("softmax")
     assert torch.equal(next_probabilities(softmax, logits, "normalised"), softmax(logits))
 
