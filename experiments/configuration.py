@@ -121,7 +121,7 @@ class ParallelTextSettings:
     dev: str
     test: str
     hub: str
-    hub_subset: str | None
+    hub_files: str | None
     vocabulary_size: int = limited(least=5)
     max_length: int = limited(least=1)
 

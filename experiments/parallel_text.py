@@ -66,7 +66,9 @@ def text_hash(splits: Iterable[Sequence[Pair]]) -> str:
     """The SHA-256 of all sentences, split by split."""
     digest = hashlib.sha256()
     for pairs in splits:
-        digest.update("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs).encode() + b"\0")
+        for pair in pairs:
+            digest.update(f"{pair.source}\t{pair.target}\n".encode())
+        digest.update(b"\0")
     return digest.hexdigest()
 
 
@@ -102,11 +104,16 @@ def _decoded(line: bytes) -> Line:
 
 
 def _on_hub(settings: ParallelTextSettings, split: str) -> tuple[list[Line], list[Line]]:
+    name = {"dev": "validation"}.get(split, split)
     # The hub's client fails with the errors of several libraries that share no base class.
     try:
         from datasets import load_dataset
 
-        rows = load_dataset(settings.hub, settings.hub_subset, split={"dev": "validation"}.get(split, split))
+        if settings.hub_files is None:
+            rows = load_dataset(settings.hub, split=name)
+        else:  # named one by one, for where a script lies beside them the client refuses the whole set
+            files = f"hf://datasets/{settings.hub}/{settings.hub_files.format(split=name)}"
+            rows = load_dataset("parquet", data_files={name: files}, split=name)
     except Exception as error:
         raise DataError(
             f"{settings.hub} cannot be loaded from the Hugging Face hub ({error}); give paths.data=FOLDER, a folder "

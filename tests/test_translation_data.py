@@ -1,5 +1,6 @@
 """Parallel text from files and from the hub, subwords, and batches of like length."""
 
+import dataclasses
 from pathlib import Path
 
 import datasets
@@ -137,15 +138,29 @@ def test_the_hub_gives_the_same_pairs(nested: bool, monkeypatch: pytest.MonkeyPa
     asked = []
     pairs = [{"de": german, "en": english} for german, english in zip(GERMAN, ENGLISH, strict=True)]
 
-    def load_dataset(name: str, subset: str | None, split: str) -> datasets.Dataset:
-        asked.append((name, subset, split))
+    def load_dataset(name: str, split: str) -> datasets.Dataset:
+        asked.append((name, split))
         return datasets.Dataset.from_list([{"translation": pair} for pair in pairs] if nested else pairs)
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     found = read_parallel_text(SETTINGS, "dev", None)
     assert [pair.source for pair in found.pairs] == GERMAN
     assert [pair.target for pair in found.pairs] == ENGLISH
-    assert asked == [("owner/pairs", None, "validation")]
+    assert asked == [("owner/pairs", "validation")]
+
+
+def test_files_of_the_hub_are_read_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def load_dataset(builder: str, data_files: dict[str, str], split: str) -> datasets.Dataset:
+        asked.append((builder, data_files, split))
+        return datasets.Dataset.from_list([{"de": "ja", "en": "yes"}])
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    settings = dataclasses.replace(SETTINGS, hub_files="data/{split}-*.parquet")
+    assert read_parallel_text(settings, "dev", None).pairs == [("ja", "yes")]
+    files = {"validation": "hf://datasets/owner/pairs/data/validation-*.parquet"}
+    assert asked == [("parquet", files, "validation")]
 
 
 def test_a_hub_out_of_reach_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
