@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -31,7 +32,7 @@ class Sequences:
         for sequence in sequences:
             tokens.extend(sequence)
             ends.append(len(tokens))
-        return cls(torch.tensor(tokens, dtype=torch.int32), torch.tensor(ends, dtype=torch.int64))
+        return cls(torch.from_numpy(np.array(tokens, dtype=np.int32)), torch.from_numpy(np.array(ends, dtype=np.int64)))
 
     @cached_property
     def lengths(self) -> Tensor:
