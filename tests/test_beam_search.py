@@ -11,7 +11,7 @@ from torch import Tensor
 from experiments.beam_search import Hypothesis, beam_search
 from experiments.special_tokens import BEGIN, END, FIRST
 
-VOCABULARY = 5 + FIRST - 1  # UNKNOWN and END, and three tokens of their own, can be part of a sequence
+VOCABULARY = FIRST + 3  # five tokens can follow: UNKNOWN, END, and three of its own
 WORDS = [1, *range(FIRST, VOCABULARY)]
 
 
@@ -80,7 +80,7 @@ def test_a_beam_that_holds_everything_finds_the_best_sequence(
     limits = [3, 0, 4, 2]
     for seed in range(2):
         language = Language(seed, zeros, total)
-        found = language.search(limits, size=4**4 * 2, length_penalty=length_penalty)
+        found = language.search(limits, size=len(WORDS) ** max(limits), length_penalty=length_penalty)
         for sentence, limit in enumerate(limits):
             words, score = brute_force(language, sentence, limit, length_penalty)
             hypothesis = found[sentence]

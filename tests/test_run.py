@@ -145,9 +145,9 @@ COPIES = (
 MORTAL = """
 import os, random, signal
 import numpy, torch
-from sharmix.activations import LearnedSharMiX
+from sharmix.activations import AlphaReLU, LearnedSharMiX
 
-class Mortal(LearnedSharMiX):
+class Mortal:
     "Draws random numbers wherever there are any, and dies at a training loss whose number the environment says."
     losses = 0
 
@@ -159,26 +159,38 @@ class Mortal(LearnedSharMiX):
             logits = logits + 0.1 * torch.randn_like(logits)
             logits = logits * random.uniform(0.9, 1.1) * numpy.random.uniform(0.9, 1.1)
         return super().loss(logits, *arguments, **keywords)
+
+class MortalSharMiX(Mortal, LearnedSharMiX):
+    pass
+
+class MortalAlphaReLU(Mortal, AlphaReLU):
+    pass
 """
 
 
 @pytest.mark.parametrize(
-    ("overrides", "dies_at"),  # the number of a loss in the second epoch, of 23 and of 12 steps
+    ("activation", "overrides", "dies_at"),  # the number of a loss in the second epoch, of 23 and of 12 steps
     [
-        (("experiment=digits", "trainer.epochs=3"), 33),
+        ("SharMiX", ("experiment=digits", "trainer.epochs=3"), 33),
         (
+            "SharMiX",
             ("experiment=imagenet_balanced", "trainer.sampler=class_balanced", "trainer.precision=32-true", *IMAGES),
             12 + 5,
         ),
-        (("experiment=copy", "attention=sharmix", *COPIES), 12 + 5),
+        ("AlphaReLU", ("experiment=copy", "attention=sharmix", *COPIES), 12 + 5),
     ],
     ids=["digits", "augmented_photographs", "translation"],
 )
 def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(
-    overrides: tuple[str, ...], dies_at: int, tmp_path: Path, photographs: Path
+    activation: str, overrides: tuple[str, ...], dies_at: int, tmp_path: Path, photographs: Path
 ) -> None:
     (tmp_path / "my_package.py").write_text(MORTAL)
-    overrides = (*overrides, "activation=custom", "activation.name=my_package.Mortal", f"paths.data={photographs}")
+    overrides = (
+        *overrides,
+        "activation=custom",
+        f"activation.name=my_package.Mortal{activation}",
+        f"paths.data={photographs}",
+    )
     path = {"PYTHONPATH": str(tmp_path)}
     status, printed = run(tmp_path / "whole", *overrides, "workers=0", **path)
     assert status == 0, printed
