@@ -11,7 +11,7 @@ FROM := $(if $(DATA),paths.data=$(DATA))
 GRID := activation.q=1.25,1.5,1.75 activation.r=1.25,1.5,1.75
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test airline cifar100 cifar100_lt cifar100_augmented multi30k multi30k_early speed bench overhead tables figures accuracy lint format clean
+.PHONY: help setup demo test airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench overhead tables figures accuracy lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_ ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -46,6 +46,10 @@ cifar100 cifar100_lt: setup  ## the runs behind Tables 2, 4 and 5, or on its lon
 
 cifar100_augmented: setup  ## softmax on CIFAR-100 with random crops and mirror images
 	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=softmax
+	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+
+copy: setup  ## every registered activation learns to copy sentences, each in less than a minute
+	$(SWEEP) experiment=$@ activation=softmax,sparsemax,entmax,entmax_learned,entmax_package,alpha_relu,sharmix_fixed,sharmix_learned
 	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
 
 multi30k: setup  ## translation: six output layers, three kinds of attention; SEEDS=21 is what two cores do in hours

@@ -97,9 +97,14 @@ def measure(name: str, size: dict[str, Any], names: dict[str, str | None], progr
 
 
 def table(data: pd.DataFrame, settings: dict[str, Any]) -> str:
-    """Ours beside the paper's, which are for no experiment in particular."""
+    """Ours beside the paper's, which are of training, but of no experiment in particular."""
     printed = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))[settings["published"]]
-    published = {name: printed.get(settings["activations"].get(name)) for name in data["activation"]}
+    published = [
+        None
+        if settings["blocks"][row.experiment].get("translates")
+        else printed.get(settings["activations"].get(row.activation))
+        for row in data.itertuples()
+    ]
     shown = pd.DataFrame(
         {
             "experiment": data["title"],
@@ -109,9 +114,9 @@ def table(data: pd.DataFrame, settings: dict[str, Any]) -> str:
                 f"{row.relative_time:.3f} ({row.lowest:.3f}–{row.highest:.3f})" for row in data.itertuples()
             ],
             "goal": data["goal"].map("≤ {:.2f}".format, na_action="ignore").fillna("–"),
-            "published": [_printed(published[name], 0) for name in data["activation"]],
+            "published": [_printed(numbers, 0) for numbers in published],
             "relative memory": data["relative_memory"].map("{:.3f}".format),
-            "published memory": [_printed(published[name], 1) for name in data["activation"]],
+            "published memory": [_printed(numbers, 1) for numbers in published],
         }
     )
     first = data.iloc[0]

@@ -46,8 +46,8 @@ class Columns:
     """Columns of a table that belong together: one for each metric and epoch.
 
     Attributes:
-        split: "train", "dev", "test", or "orders" for the learned (q, r); the paper's own data set where ours are not
-            measured on it.
+        split: "train", "dev", "test", or "orders" for what belongs to none, as the learned (q, r) and times; the
+            paper's own data set where ours are not measured on it.
         metrics: metrics shown, their names in the records and in the table.
         epochs: the epochs shown; empty for the one that runs report.
         printed: whether the paper prints them.

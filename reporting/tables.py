@@ -23,7 +23,7 @@ from reporting.declaration import (
 from reporting.notes import table_notes
 from reporting.palette import label
 from reporting.selection import Selection, final_epoch, left_out, select_all
-from reporting.statistics import POINTS, estimate, metric_by_seed, paired_difference
+from reporting.statistics import ORDERS, POINTS, estimate, metric_by_seed, paired_difference
 from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict, decide_claims
 
 NOTHING = "–"  # a cell for which there is no number
@@ -131,7 +131,8 @@ def _wide(declaration: Declaration, table: Table, tidy: pd.DataFrame) -> pd.Data
     wide = _of_paper(declaration, table, paper)
     for columns in table.columns:
         if columns.measured:
-            wide |= {(f"ours, {columns.split}", title): cells for title, cells in _level_cells(ours, columns)}
+            group = "ours" if columns.split == ORDERS else f"ours, {columns.split}"
+            wide |= {(group, title): cells for title, cells in _level_cells(ours, columns)}
     wide["", "seeds"] = ours[ours["kind"] == "level"].groupby("row")["seeds"].max()
     if table.epoch is not None:
         wide["", "epoch of ours"] = ours.groupby("row")["epoch"].max()

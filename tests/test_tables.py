@@ -449,12 +449,12 @@ def test_learned_orders_are_shown_by_epoch(short_results):
     (cells,) = cells_of(short_results, "orders").values()
     shown = {column: cell for column, cell in cells.items() if column.startswith("ours")}
     assert shown == {
-        "ours, orders q, epoch 1": "1.260",
-        "ours, orders q, epoch 3": "1.280",
-        "ours, orders q, epoch 9": "not reached",
-        "ours, orders r, epoch 1": "1.510",
-        "ours, orders r, epoch 3": "1.530",
-        "ours, orders r, epoch 9": "not reached",
+        "ours q, epoch 1": "1.260",
+        "ours q, epoch 3": "1.280",
+        "ours q, epoch 9": "not reached",
+        "ours r, epoch 1": "1.510",
+        "ours r, epoch 3": "1.530",
+        "ours r, epoch 9": "not reached",
     }
 
 
