@@ -646,6 +646,7 @@ def test_the_projects_tables_are_complete_and_built_without_torch(tmp_path):
         "cifar100_lt, cifar100_lt_orders",
         "translation_bleu, translation_empty, translation_sparsity, attention",
         "thresholds",
+        "copying",
     ]
 
     main_table, grid = (pd.read_csv(tmp_path / f"tables/{name}.csv") for name in ("table1", "table3"))
