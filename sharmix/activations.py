@@ -359,7 +359,7 @@ class AlphaReLU(Activation):
             alpha_relu_loss(z, targets, self.alpha, 0.0, ignore_index, label_smoothing, reduction)  # raises first
             soft = targets.is_floating_point()
             self._calibrate([z if soft else torch.where((targets == ignore_index).unsqueeze(-1), math.nan, z)])
-        return super().loss(logits, targets, ignore_index, label_smoothing, reduction)
+        return alpha_relu_loss(logits, targets, self.alpha, self.tau, ignore_index, label_smoothing, reduction)
 
     def linear_loss(
         self,

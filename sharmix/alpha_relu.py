@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from sharmix._arguments import Parameter, checked_number, float_tensor, is_learned
+from sharmix._backend import node
 from sharmix._operators import watched
 from sharmix.losses import Reduction, at_class, fenchel_young
 from sharmix.maps import differentiated_again, entmax
@@ -67,8 +68,12 @@ def alpha_relu_loss(
 
     Source: `math` section 6. The paper's Eq. (2) has another entropy, and not this gradient.
     """
-    alpha, tau = _checked(alpha, tau)
     z = float_tensor(logits, "logits", -1)
+    graph = node() if label_smoothing == 0 else None
+    loss: Tensor | None = graph.alpha_relu_loss(z, alpha, tau, targets, ignore_index, reduction) if graph else None
+    if loss is not None:
+        return loss
+    alpha, tau = _checked(alpha, tau)
 
     def conjugate(z: Tensor) -> Tensor:
         return alpha_relu_conjugate(z, alpha, tau)
@@ -123,12 +128,26 @@ class _ClassLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         logits, classes = ctx.saved_tensors
-        grad, classes = grad.unsqueeze(-1), classes.unsqueeze(-1)
         if differentiated_again():
-            p = alpha_relu(logits, ctx.alpha, ctx.tau)
-            return (p * grad).scatter_add(-1, classes, -grad), None, None, None
+            return _error(logits, classes, grad, ctx.alpha, ctx.tau), None, None, None
+        grad, classes = grad.unsqueeze(-1), classes.unsqueeze(-1)
         p = _base(logits, ctx.alpha, ctx.tau) ** (1 / (ctx.alpha - 1))
         return (p * grad).scatter_add_(-1, classes, -grad), None, None, None
+
+
+def pull_back(
+    grad: Tensor, ignore_index: int, count: float, logits: Tensor, targets: Tensor, alpha: float, tau: float
+) -> Tensor:
+    """The logits' gradient, differentiable itself, of a loss whose rows were divided by `count`."""
+    counted = targets != ignore_index
+    finite = torch.where(counted.unsqueeze(-1), logits, 0)  # what an ignored row holds, even NaN, must not matter
+    return _error(finite, torch.where(counted, targets, 0), grad / count * counted, alpha, tau)
+
+
+def _error(logits: Tensor, classes: Tensor, grad: Tensor, alpha: float, tau: Parameter) -> Tensor:
+    """grad (p − y), differentiable itself."""
+    grad = grad.unsqueeze(-1)
+    return (alpha_relu(logits, alpha, tau) * grad).scatter_add(-1, classes.unsqueeze(-1), -grad)
 
 
 def _base(logits: Tensor, alpha: float, tau: Parameter) -> Tensor:

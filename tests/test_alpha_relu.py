@@ -80,6 +80,33 @@ def test_gradient_is_p_minus_y_and_the_printed_one_is_not(alpha):
     assert (of_printed - gradient).abs().max() > 0.1
 
 
+@pytest.mark.parametrize("alpha", [1.25, 4 / 3, 1.5, 1.7, 2.0])
+@pytest.mark.parametrize("classes", [1, 8, 37, 1000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.usefixtures("each_backend")
+def test_loss_and_gradient_of_rows_of_any_length(alpha, classes, dtype):
+    """One class of one row at a time, in plain floats; every fifth row is ignored."""
+    tau, ignored = 0.1, classes
+    generator = torch.Generator().manual_seed(classes)
+    z = (2 * torch.randn(11, classes, generator=generator)).to(dtype).requires_grad_()
+    y = torch.randint(classes, (11,), generator=generator)
+    y[::5] = ignored
+    losses, gradients = [], []
+    for row, label in zip(z.tolist(), y.tolist(), strict=True):
+        base = [max((alpha - 1) * value - tau, 0.0) for value in row]
+        conjugate = math.fsum(u ** (alpha / (alpha - 1)) for u in base) / alpha
+        counts = label != ignored
+        losses.append(conjugate - row[label] + (tau + 1 / alpha) / (alpha - 1) if counts else 0.0)
+        gradients.append([counts * (u ** (1 / (alpha - 1)) - (place == label)) for place, u in enumerate(base)])
+    accuracy = {"rtol": 2e-6, "atol": 2e-6} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-12}
+    loss = sharmix.alpha_relu_loss(z, y, alpha=alpha, tau=tau, ignore_index=ignored, reduction="none")
+    torch.testing.assert_close(loss, torch.tensor(losses, dtype=dtype), **accuracy)
+    mean = sharmix.alpha_relu_loss(z, y, alpha=alpha, tau=tau, ignore_index=ignored)
+    torch.testing.assert_close(mean, torch.tensor(math.fsum(losses) / 8, dtype=dtype), **accuracy)
+    (gradient,) = torch.autograd.grad(mean, z)
+    torch.testing.assert_close(8 * gradient, torch.tensor(gradients, dtype=dtype), **accuracy)
+
+
 def test_loss_is_zero_exactly_where_the_map_returns_the_target():
     # alpha = 1.5: u = 1 on the label, 0 elsewhere.
     z = torch.tensor([[2.6, 0.6, -3.0]], dtype=torch.float64)
@@ -89,12 +116,14 @@ def test_loss_is_zero_exactly_where_the_map_returns_the_target():
         assert sharmix.alpha_relu_loss(z + torch.tensor(change), torch.tensor([0]), tau=0.3) > 1e-4
 
 
-@pytest.mark.parametrize("order", ["map", "loss"])
+@pytest.mark.parametrize("order", ["map", "loss", "ignoring"])
+@pytest.mark.usefixtures("each_backend")
 def test_gradients_to_second_order(order):
     z = logits().requires_grad_()
     function = {
         "map": lambda z: sharmix.alpha_relu(z, alpha=1.5, tau=0.3),
         "loss": lambda z: sharmix.alpha_relu_loss(z, torch.tensor(Y), alpha=1.5, tau=0.3),
+        "ignoring": lambda z: sharmix.alpha_relu_loss(z, torch.tensor(Y), alpha=1.5, tau=0.3, ignore_index=3),
     }[order]
     assert torch.autograd.gradcheck(function, z)
     assert torch.autograd.gradgradcheck(function, z)

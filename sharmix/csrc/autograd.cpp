@@ -1,5 +1,5 @@
-// The map and the loss as one node each of torch's autograd graph, for what is most common: float32 or float64 logits in
-// the processor's memory, orders of one value, and nothing that looks on. Whoever asks for more gets None, and asks
+// The map and the losses as one node each of torch's autograd graph, for what is most common: float32 or float64 logits in
+// the processor's memory, parameters of one value, and nothing that looks on. Whoever asks for more gets None, and asks
 // Python's functions instead; so does a backward pass of which more is asked.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -196,6 +196,22 @@ struct Targets {
     }
 };
 
+// Losses of rows, reduced.
+Tensor reduced(const Tensor& rows, const Targets& targets) {
+    if (targets.reduction == Reduction::none) return rows;
+    double sum = 0;
+    with_type(rows.element_size(), [&](auto kind) {
+        const auto* begin = rows.const_data_ptr<decltype(kind)>();
+        sum = std::accumulate(begin, begin + rows.numel(), 0.0);
+    });
+    return single(sum / targets.count(), rows.scalar_type());
+}
+
+// The gradient by each row's loss, or one for all, where the rows were divided by `count`.
+Tensor by_rows(const Tensor& grad, double count) {
+    return grad.dim() ? grad.contiguous() : single(value_of(grad) / count, grad.scalar_type());
+}
+
 // The loss of each row, and what its backward pass needs beside the logits.
 struct Losses {
     Tensor rows, states, slopes;
@@ -209,16 +225,6 @@ struct Losses {
                            parameters.columns(), rows.mutable_data_ptr(), (State*)states.mutable_data_ptr(),
                            address(slopes));
     }
-
-    Tensor reduced(const Targets& targets) const {
-        if (targets.reduction == Reduction::none) return rows;
-        double sum = 0;
-        with_type(rows.element_size(), [&](auto kind) {
-            const auto* begin = rows.const_data_ptr<decltype(kind)>();
-            sum = std::accumulate(begin, begin + rows.numel(), 0.0);
-        });
-        return single(sum / targets.count(), rows.scalar_type());
-    }
 };
 
 struct SharmaMittalLoss : torch::autograd::Function<SharmaMittalLoss> {
@@ -230,7 +236,7 @@ struct SharmaMittalLoss : torch::autograd::Function<SharmaMittalLoss> {
         context->saved_data["ignored"] = targets.ignored;
         context->saved_data["count"] = targets.count();
         parameters.keep(*context, {logits, targets.classes, losses.states, losses.slopes});
-        return losses.reduced(targets);
+        return reduced(losses.rows, targets);
     }
 
     static variable_list backward(AutogradContext* context, variable_list grads) {
@@ -245,7 +251,7 @@ struct SharmaMittalLoss : torch::autograd::Function<SharmaMittalLoss> {
             gradients.resize(6);
             return gradients;
         }
-        const Tensor grad = grads[0].dim() ? grads[0].contiguous() : single(value_of(grads[0]) / count, logits.scalar_type());
+        const Tensor grad = by_rows(grads[0], count);
         variable_list gradients(6);
         if (context->needs_input_grad(0)) {
             const Tensor z = logits.contiguous();
@@ -259,6 +265,46 @@ struct SharmaMittalLoss : torch::autograd::Function<SharmaMittalLoss> {
             std::copy(found.begin(), found.end(), gradients.begin() + 1);
         }
         return gradients;
+    }
+};
+
+Tensor alpha_relu_losses(const Tensor& logits, const Threshold& threshold, const Targets& targets) {
+    const Tensor z = logits.contiguous();
+    Tensor rows = at::empty(targets.classes.sizes(), z.options());
+    py::gil_scoped_release unlocked;
+    kernel->alpha_relu_loss(matrix(z), z.const_data_ptr(), targets.classes.const_data_ptr<int64_t>(), targets.ignored,
+                            threshold, rows.mutable_data_ptr());
+    return rows;
+}
+
+struct AlphaReLULoss : torch::autograd::Function<AlphaReLULoss> {
+    static Tensor forward(AutogradContext* context, const Tensor& logits, const Threshold& threshold, const Targets& targets) {
+        context->saved_data["alpha"] = threshold.alpha;
+        context->saved_data["tau"] = threshold.tau;
+        context->saved_data["ignored"] = targets.ignored;
+        context->saved_data["count"] = targets.count();
+        context->save_for_backward({logits, targets.classes});
+        return reduced(alpha_relu_losses(logits, threshold, targets), targets);
+    }
+
+    static variable_list backward(AutogradContext* context, variable_list grads) {
+        const auto number = [&](const char* name) { return context->saved_data.at(name).toDouble(); };
+        const Threshold threshold = {number("alpha"), number("tau")};
+        const int64_t ignored = context->saved_data.at("ignored").toInt();
+        const variable_list variables = context->get_saved_variables();
+        const Tensor &logits = variables[0], &classes = variables[1];
+        if (!is_common(grads[0], logits)) {
+            py::gil_scoped_acquire lock;
+            const py::object pull_back = py::module_::import("sharmix.alpha_relu").attr("pull_back");
+            const py::object found =
+                pull_back(grads[0], ignored, number("count"), logits, classes, threshold.alpha, threshold.tau);
+            return {py::cast<Tensor>(found), Tensor(), Tensor()};
+        }
+        const Tensor z = logits.contiguous(), grad = by_rows(grads[0], number("count"));
+        Tensor gradient = at::empty_like(z);
+        kernel->alpha_relu_loss_backward(matrix(z), z.const_data_ptr(), classes.const_data_ptr<int64_t>(), ignored, threshold,
+                                         grad.const_data_ptr(), grad.dim() > 0, gradient.mutable_data_ptr());
+        return {gradient, Tensor(), Tensor()};
     }
 };
 
@@ -311,6 +357,16 @@ std::optional<Parameters> read_parameters(PyObject* const* given) {
     return parameters.are_taken() ? std::optional(parameters) : std::nullopt;
 }
 
+std::optional<Threshold> read_threshold(PyObject* alpha, PyObject* tau, const Tensor& logits) {
+    const auto order = read_number(alpha);
+    auto constant = read_number(tau);
+    if (const Tensor* tensor = constant ? nullptr : read_tensor(tau))
+        if (is_real(*tensor) && tensor->dim() == 0 && !tensor->requires_grad()) constant = value_of(*tensor);
+    if (!order || !constant || !std::isfinite(*constant)) return std::nullopt;
+    if (!kernel->takes_alpha(logits.element_size(), *order)) return std::nullopt;
+    return Threshold{*order, *constant};
+}
+
 std::optional<Reduction> read_reduction(PyObject* given) {
     const std::pair<const char*, Reduction> names[] = {
         {"mean", Reduction::mean}, {"sum", Reduction::sum}, {"none", Reduction::none}};
@@ -360,8 +416,20 @@ PyObject* loss(PyObject*, PyObject* const* given, Py_ssize_t count) {
         const auto parameters = logits ? read_parameters(given + 1) : std::nullopt;
         const auto targets = parameters ? read_targets(given[4], given[5], given[6], *logits) : std::nullopt;
         if (!targets) return std::nullopt;
-        if (!wants_node(*logits, *parameters)) return Losses(logits->contiguous(), *targets, *parameters).reduced(*targets);
+        if (!wants_node(*logits, *parameters)) return reduced(Losses(logits->contiguous(), *targets, *parameters).rows, *targets);
         return output_of<SharmaMittalLoss>(*logits, *parameters, *targets);
+    });
+}
+
+// (logits, alpha, tau, targets, ignore_index, reduction) -> loss
+PyObject* alpha_relu_loss(PyObject*, PyObject* const* given, Py_ssize_t count) {
+    return answer(count, 6, [&]() -> std::optional<Tensor> {
+        const Tensor* logits = read_logits(given[0]);
+        const auto threshold = logits ? read_threshold(given[1], given[2], *logits) : std::nullopt;
+        const auto targets = threshold ? read_targets(given[3], given[4], given[5], *logits) : std::nullopt;
+        if (!targets) return std::nullopt;
+        if (at::GradMode::is_enabled() && logits->requires_grad()) return AlphaReLULoss::apply(*logits, *threshold, *targets);
+        return reduced(alpha_relu_losses(*logits, *threshold, *targets), *targets);
     });
 }
 
@@ -377,6 +445,7 @@ PyMethodDef doors[] = {
     {"use", use, METH_O, nullptr},
     {"map", fast(map), METH_FASTCALL, nullptr},
     {"loss", fast(loss), METH_FASTCALL, nullptr},
+    {"alpha_relu_loss", fast(alpha_relu_loss), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -27,9 +27,9 @@ template <class T> Shape shape_of(const Orders& orders) {
     return Shape(orders.delta(), sizeof(T) == 4 ? 1e-9 : 0);  // where p is rounded to float, nearly an integer is one
 }
 
-// (1 + u)^exponent for an integer exponent >= 0, which may be known to the compiler.
-template <int Exponent, class V> INLINE V power(V u, int integer) {
-    V square = 1 + u, result = V{} + 1;
+// base^exponent for an integer exponent >= 0, which may be known to the compiler.
+template <int Exponent, class V> INLINE V power(V base, int integer) {
+    V square = base, result = V{} + 1;
     for (int rest = Exponent == ANY_INTEGER ? integer : Exponent; rest; rest >>= 1) {
         if (rest & 1) result *= square;
         square *= square;
@@ -63,7 +63,7 @@ INLINE void for_powers(int64_t count, int64_t step, const Shape& shape, Coordina
     } else {
         for (int64_t j = 0; j < count; j += step) {
             const V u = coordinate(j);
-            weigh(j, u > -1 ? u : V{} - 1, u > -1 ? power<Exponent>(u > -1 ? u : V{}, shape.integer) : V{});
+            weigh(j, u > -1 ? u : V{} - 1, u > -1 ? power<Exponent>(1 + (u > -1 ? u : V{}), shape.integer) : V{});
         }
     }
 }

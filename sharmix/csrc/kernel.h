@@ -36,6 +36,12 @@ template <class Body> void with_type(int64_t bytes, Body body) {
     else body(double());
 }
 
+// Of alpha-ReLU: alpha, and tau, the threshold.
+struct Threshold {
+    double alpha, tau;
+    double slope() const { return alpha - 1; }
+};
+
 // What the backward pass of the loss needs of a row.
 struct State {
     double maximum, unit, scale, total;
@@ -57,6 +63,12 @@ struct Kernel {
     // grad (p - y), with grad [rows] or, if `grad_step` is 0, one for all.
     void (*class_loss_backward)(Matrix, const void* logits, const int64_t* targets, int64_t ignored, const State* states,
                                 const void* grad, int64_t grad_step, Column q, void* grad_logits);
+    // Whether the two below take this alpha, for numbers of so many bytes.
+    bool (*takes_alpha)(int64_t bytes, double alpha);
+    // As class_loss and its backward pass, of alpha-ReLU.
+    void (*alpha_relu_loss)(Matrix, const void* logits, const int64_t* targets, int64_t ignored, Threshold, void* loss);
+    void (*alpha_relu_loss_backward)(Matrix, const void* logits, const int64_t* targets, int64_t ignored, Threshold,
+                                     const void* grad, int64_t grad_step, void* grad_logits);
 };
 
 constexpr const char* KERNEL = "sharmix.kernel";  // the name of the capsule that holds one

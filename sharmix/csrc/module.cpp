@@ -2,7 +2,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "rows.h"
+#include "alpha_relu.h"
 
 namespace {
 
@@ -79,6 +79,25 @@ const Kernel kernel = {
             using T = decltype(kind);
             sharmix::class_loss_backward((const T*)logits, targets, ignored, states, (const T*)grad, grad_step,
                                          (T*)grad_logits, of.rows, of.classes, q);
+        });
+    },
+    [](int64_t bytes, double alpha) {
+        bool taken = false;
+        with_type(bytes, [&](auto kind) { taken = alpha > 1 && beta_of<decltype(kind)>(alpha) > 0; });
+        return taken;
+    },
+    [](Matrix of, const void* logits, const int64_t* targets, int64_t ignored, Threshold threshold, void* loss) {
+        with_type(of.bytes, [&](auto kind) {
+            using T = decltype(kind);
+            sharmix::alpha_relu_loss((const T*)logits, targets, ignored, (T*)loss, of.rows, of.classes, threshold);
+        });
+    },
+    [](Matrix of, const void* logits, const int64_t* targets, int64_t ignored, Threshold threshold, const void* grad,
+       int64_t grad_step, void* grad_logits) {
+        with_type(of.bytes, [&](auto kind) {
+            using T = decltype(kind);
+            sharmix::alpha_relu_loss_backward((const T*)logits, targets, ignored, (const T*)grad, grad_step,
+                                              (T*)grad_logits, of.rows, of.classes, threshold);
         });
     },
 };
