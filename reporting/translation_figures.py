@@ -15,7 +15,7 @@ from reporting.panels import add_legend
 from reporting.statistics import reported_epoch
 
 SUPPORT = "dev/support_to_"
-ORDERS = ("alpha", "q", "r")
+ORDERS = {"alpha": "α", "q": "q", "r": "r"}
 HEAD = re.compile(
     r"(?P<stack>encoder|decoder)\.(?P<layer>\d+)\.(?P<kind>self|cross)_attention\.head_\d+\.(?P<order>\w+)"
 )
@@ -55,7 +55,7 @@ def draw_supports(groups: list[Group]) -> Figure:
     axes = figure.subplots()
     for group in groups:
         shares = pd.DataFrame({seed: _supports(record) for seed, record in group.runs.items()}).mean(axis="columns")
-        axes.plot(shares.index, shares, label=group.label, markersize=4, **group.style)
+        axes.plot(shares.index, shares, label=group.label, markersize=4, drawstyle="steps-post", **group.style)
     axes.set_xscale("log", base=2)
     axes.set(
         xlabel="tokens with probability above 0: at most n", ylabel="share of positions on dev", ylim=(-0.02, 1.02)
@@ -78,18 +78,21 @@ def draw_heads(groups: list[Group]) -> Figure | None:
     panels = figure.subplots(1, len(learned), squeeze=False).flat
     for axes, ((label, order), values) in zip(panels, learned.items(), strict=True):
         axes.plot(values["place"], values["order"], linestyle="none", marker="o", color="black", alpha=0.5)
-        axes.set(title=label, ylabel=f"{order}, a point a head")
+        for start in values["start"].unique():
+            axes.axhline(start, color="black", linestyle="--")
+        axes.set(title=label, ylabel=f"{ORDERS[order]}: a point a head, a line where they start")
         axes.tick_params(axis="x", rotation=60)
     return figure
 
 
 def _orders_of_heads(record: Mapping[str, Any], order: str) -> pd.DataFrame:
-    """The places, such as "encoder 1 self", and values of an order after the epoch that the run reports."""
+    """The places, such as "encoder 1 self", starts and values of an order after the epoch that the run reports."""
+    start = record["config"]["model"]["attention"][order]
     row = next(row for row in record["curves"] if row["epoch"] == reported_epoch(record))
     found = [(HEAD.fullmatch(name), value) for name, value in row.items()]
     return pd.DataFrame(
         [
-            {"place": f"{match['stack']} {int(match['layer']) + 1} {match['kind']}", "order": value}
+            {"place": f"{match['stack']} {int(match['layer']) + 1} {match['kind']}", "order": value, "start": start}
             for match, value in found
             if match and match["order"] == order
         ]
@@ -121,7 +124,7 @@ def _by_threshold(groups: list[Group]) -> list[Group]:
     )
     return [
         group._replace(
-            label=f"{'' if group.label in colours else 'calibrated: mean '}τ = {_threshold(group):.3g}",
+            label=f"{'' if group.label in colours else 'calibrated: '}τ = {_threshold(group):.3g}",
             style={**group.style, "color": colours.get(group.label, "black"), "linestyle": "-"},
         )
         for group in ordered

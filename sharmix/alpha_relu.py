@@ -82,7 +82,10 @@ def alpha_relu_loss(
         return alpha_relu_entropy(y, alpha, tau)
 
     def class_loss(z: Tensor, classes: Tensor) -> Tensor:
-        return alpha_relu_class_loss(z, classes, alpha, tau)
+        if _needs_composition(z, tau) or watched((classes,)):
+            return conjugate(z) - at_class(z, classes) + _at_one_hot(z, alpha, tau)
+        one_node: Tensor = _ClassLoss.apply(z, classes, alpha, tau)
+        return one_node
 
     return fenchel_young(z, targets, class_loss, conjugate, entropy, ignore_index, label_smoothing, reduction)
 
@@ -90,14 +93,6 @@ def alpha_relu_loss(
 def alpha_relu_conjugate(logits: Tensor, alpha: float, tau: Parameter) -> Tensor:
     """Ω*(z) = Σ uⱼ^{α/(α−1)}/α over the last dimension; its gradient is α-ReLU."""
     return _power((alpha - 1) * logits - tau, alpha / (alpha - 1)).sum(-1) / alpha
-
-
-def alpha_relu_class_loss(logits: Tensor, classes: Tensor, alpha: float, tau: Parameter) -> Tensor:
-    """The loss [...] of logits [..., classes] whose target is one class, int64 [...]."""
-    if _needs_composition(logits, tau) or watched((classes,)):
-        return alpha_relu_conjugate(logits, alpha, tau) - at_class(logits, classes) + _at_one_hot(logits, alpha, tau)
-    loss: Tensor = _ClassLoss.apply(logits, classes, alpha, tau)
-    return loss
 
 
 def _needs_composition(logits: Tensor, tau: Parameter) -> bool:
@@ -141,7 +136,8 @@ def pull_back(
     """The logits' gradient, differentiable itself, of a loss whose rows were divided by `count`."""
     counted = targets != ignore_index
     finite = torch.where(counted.unsqueeze(-1), logits, 0)  # what an ignored row holds, even NaN, must not matter
-    return _error(finite, torch.where(counted, targets, 0), grad / count * counted, alpha, tau)
+    grad = torch.where(counted, grad / count, 0)
+    return _error(finite, torch.where(counted, targets, 0), grad, alpha, tau)
 
 
 def _error(logits: Tensor, classes: Tensor, grad: Tensor, alpha: float, tau: Parameter) -> Tensor:

@@ -107,6 +107,14 @@ def test_loss_and_gradient_of_rows_of_any_length(alpha, classes, dtype):
     torch.testing.assert_close(8 * gradient, torch.tensor(gradients, dtype=dtype), **accuracy)
 
 
+def test_a_learned_threshold_has_the_gradient_of_the_entropy():
+    tau = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda tau: sharmix.alpha_relu_loss(logits(), torch.tensor(Y), tau=tau), tau)
+    assert torch.autograd.gradcheck(
+        lambda z, tau: sharmix.alpha_relu_loss(z, torch.tensor(Y), tau=tau), (logits().requires_grad_(), tau)
+    )
+
+
 def test_loss_is_zero_exactly_where_the_map_returns_the_target():
     # alpha = 1.5: u = 1 on the label, 0 elsewhere.
     z = torch.tensor([[2.6, 0.6, -3.0]], dtype=torch.float64)

@@ -173,10 +173,14 @@ def test_results_too_large_for_the_caches():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_plain_call_is_one_node_of_the_graph_without_python(dtype):
     z, orders = logits(dtype=dtype).requires_grad_(), [torch.tensor(1.3, requires_grad=True), 1.5]
+    alpha_relu = sharmix.build_activation("alpha_relu", tau=0.3)
     for output in (sharmix.sharmix(z, *orders), sharmix.fenchel_young_loss(z, torch.arange(7), *orders)):
         assert not isinstance(output.grad_fn, torch.autograd.function.BackwardCFunction)
         leaves = [node for node, _ in output.grad_fn.next_functions]
         assert [leaf.variable for leaf in leaves] == [z, orders[0]]
+    for loss in (sharmix.alpha_relu_loss(z, torch.arange(7)), alpha_relu.loss(z, torch.arange(7))):
+        assert not isinstance(loss.grad_fn, torch.autograd.function.BackwardCFunction)
+        assert [node.variable for node, _ in loss.grad_fn.next_functions] == [z]
 
 
 @pytest.mark.skipif(_cpu.node is None, reason="torch was not there when the kernel was built")
@@ -212,7 +216,7 @@ def test_the_builds_for_older_processors_keep_the_contract(capability):
     name = [sys.executable, "-c", "from sharmix import _cpu; print(_cpu._kernel.__name__)"]
     loaded = subprocess.run(name, env=environment, capture_output=True, text=True, check=True).stdout.strip()
     assert loaded == f"sharmix._kernel_{capability.replace('default', 'baseline')}"
-    tests = ["tests/test_contract.py", "tests/test_map.py"]
+    tests = ["tests/test_contract.py", "tests/test_map.py", "tests/test_alpha_relu.py"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", "c++ and not without", *tests],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
