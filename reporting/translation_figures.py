@@ -55,7 +55,7 @@ def draw_supports(groups: list[Group]) -> Figure:
     axes = figure.subplots()
     for group in groups:
         shares = pd.DataFrame({seed: _supports(record) for seed, record in group.runs.items()}).mean(axis="columns")
-        axes.plot(shares.index, shares, label=group.label, markersize=4, drawstyle="steps-post", **group.style)
+        axes.plot(shares.index, shares, label=group.label, markersize=4, **group.style)
     axes.set_xscale("log", base=2)
     axes.set(
         xlabel="tokens with probability above 0: at most n", ylabel="share of positions on dev", ylim=(-0.02, 1.02)

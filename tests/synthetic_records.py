@@ -115,7 +115,9 @@ def make_translation_record(
             }
         curves.append(row)
     best = max(range(len(bleu)), key=bleu.__getitem__)
-    record["config"] |= {"model": {"name": "transformer", "attention": {"name": attention}}}
+    orders = {"softmax": {}, "entmax_learned": {"alpha": 1.5}, "sharmix_learned": {"q": 1.25, "r": 1.5}}[attention]
+    attended = {"name": attention, "alpha": None, "q": None, "r": None} | orders
+    record["config"] |= {"model": {"name": "transformer", "attention": attended}}
     record["run_id"] += f"-{attention}-{parameters.get('tau')}"
     return record | {
         "curves": curves,

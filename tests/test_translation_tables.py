@@ -107,8 +107,8 @@ def test_the_figures_show_every_run(results: Path) -> None:
     assert "BLEU on dev" in dynamics
     assert "minutes of training" in dynamics
     assert "decoder 1 cross" in attention
-    assert "q, a point a head" in attention
-    assert "calibrated: mean τ = 0.7" in thresholds
+    assert "q: a point a head, a line where they start" in attention
+    assert "calibrated: τ = 0.7" in thresholds
     for tau in ("τ = 0<", "τ = 0.3<", "τ = 10<"):
         assert tau in thresholds
 
