@@ -65,7 +65,10 @@ def draw_supports(groups: list[Group]) -> Figure:
 
 
 def draw_heads(groups: list[Group]) -> Figure | None:
-    """The orders that each head has learned, by layer; None where no head learns any. A panel an order."""
+    """The orders that each head has learned, by layer, and where they start; None where no head learns any.
+
+    A panel an order.
+    """
     learned = {
         (group.label, order): values
         for group in groups
@@ -124,11 +127,15 @@ def _by_threshold(groups: list[Group]) -> list[Group]:
     )
     return [
         group._replace(
-            label=f"{'' if group.label in colours else 'calibrated: '}τ = {_threshold(group):.3g}",
+            label=f"{'' if group.label in colours else _calibrated(group)}τ = {_threshold(group):.3g}",
             style={**group.style, "color": colours.get(group.label, "black"), "linestyle": "-"},
         )
         for group in ordered
     ]
+
+
+def _calibrated(group: Group) -> str:
+    return f"calibrated: {'mean ' if len(group.runs) > 1 else ''}"
 
 
 def _threshold(group: Group) -> float:

@@ -12,7 +12,6 @@ from torch.nn.functional import cross_entropy
 from sharmix._arguments import Parameter, entropy_parameters, float_tensor, number
 from sharmix.alpha_relu import (
     alpha_relu,
-    alpha_relu_conjugate,
     alpha_relu_entropy,
     alpha_relu_loss,
     thresholds,
@@ -337,9 +336,6 @@ class AlphaReLU(Activation):
 
     def entropy(self, probabilities: Tensor) -> Tensor:
         return alpha_relu_entropy(probabilities, self.alpha, self.tau)
-
-    def conjugate(self, logits: Tensor) -> Tensor:
-        return alpha_relu_conjugate(logits, self.alpha, self.tau)
 
     def loss(
         self,

@@ -76,7 +76,7 @@ def alpha_relu_loss(
     alpha, tau = _checked(alpha, tau)
 
     def conjugate(z: Tensor) -> Tensor:
-        return alpha_relu_conjugate(z, alpha, tau)
+        return _power((alpha - 1) * z - tau, alpha / (alpha - 1)).sum(-1) / alpha
 
     def entropy(y: Tensor) -> Tensor:
         return alpha_relu_entropy(y, alpha, tau)
@@ -88,11 +88,6 @@ def alpha_relu_loss(
         return one_node
 
     return fenchel_young(z, targets, class_loss, conjugate, entropy, ignore_index, label_smoothing, reduction)
-
-
-def alpha_relu_conjugate(logits: Tensor, alpha: float, tau: Parameter) -> Tensor:
-    """Ω*(z) = Σ uⱼ^{α/(α−1)}/α over the last dimension; its gradient is α-ReLU."""
-    return _power((alpha - 1) * logits - tau, alpha / (alpha - 1)).sum(-1) / alpha
 
 
 def _needs_composition(logits: Tensor, tau: Parameter) -> bool:
