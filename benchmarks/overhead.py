@@ -99,12 +99,9 @@ def measure(name: str, size: dict[str, Any], names: dict[str, str | None], progr
 def table(data: pd.DataFrame, settings: dict[str, Any]) -> str:
     """Ours beside the paper's, which are of training, but of no experiment in particular."""
     printed = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))[settings["published"]]
-    published = [
-        None
-        if settings["blocks"][row.experiment].get("translates")
-        else printed.get(settings["activations"].get(row.activation))
-        for row in data.itertuples()
-    ]
+    translating = {name for name, size in settings["blocks"].items() if size.get("translates")}
+    names = data["activation"].where(~data["experiment"].isin(translating)).map(settings["activations"].get)
+    published = [printed.get(name) for name in names]
     shown = pd.DataFrame(
         {
             "experiment": data["title"],

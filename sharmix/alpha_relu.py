@@ -10,7 +10,7 @@ from sharmix._arguments import Parameter, checked_number, float_tensor, is_learn
 from sharmix._backend import node
 from sharmix._operators import watched
 from sharmix.losses import Reduction, at_class, fenchel_young
-from sharmix.maps import differentiated_again, entmax
+from sharmix.maps import entmax
 
 
 def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Parameter = 0.3) -> Tensor:
@@ -118,11 +118,7 @@ class _ClassLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         logits, classes = ctx.saved_tensors
-        if differentiated_again():
-            return _error(logits, classes, grad, ctx.alpha, ctx.tau), None, None, None
-        grad, classes = grad.unsqueeze(-1), classes.unsqueeze(-1)
-        p = _base(logits, ctx.alpha, ctx.tau) ** (1 / (ctx.alpha - 1))
-        return (p * grad).scatter_add_(-1, classes, -grad), None, None, None
+        return _error(logits, classes, grad, ctx.alpha, ctx.tau), None, None, None
 
 
 def pull_back(
@@ -138,7 +134,7 @@ def pull_back(
 def _error(logits: Tensor, classes: Tensor, grad: Tensor, alpha: float, tau: Parameter) -> Tensor:
     """grad (p − y), differentiable itself."""
     grad = grad.unsqueeze(-1)
-    return (alpha_relu(logits, alpha, tau) * grad).scatter_add(-1, classes.unsqueeze(-1), -grad)
+    return (alpha_relu(logits, alpha, tau) * grad).scatter_add_(-1, classes.unsqueeze(-1), -grad)
 
 
 def _base(logits: Tensor, alpha: float, tau: Parameter) -> Tensor:

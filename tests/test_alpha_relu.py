@@ -109,7 +109,6 @@ def test_loss_and_gradient_of_rows_of_any_length(alpha, classes, dtype):
 
 def test_a_learned_threshold_has_the_gradient_of_the_entropy():
     tau = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda tau: sharmix.alpha_relu_loss(logits(), torch.tensor(Y), tau=tau), tau)
     assert torch.autograd.gradcheck(
         lambda z, tau: sharmix.alpha_relu_loss(z, torch.tensor(Y), tau=tau), (logits().requires_grad_(), tau)
     )

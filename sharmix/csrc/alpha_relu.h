@@ -40,8 +40,7 @@ void alpha_relu_loss(const T* logits, const int64_t* targets, int64_t ignored, T
             for_vectors(z, classes, [&](int64_t, int64_t, Doubles part) {
                 powers += power<ANY_INTEGER>(clipped(part, threshold), beta + 1);
             });
-            const double value = sum<double>(powers) / alpha - double(z[targets[row]]) + at_target;
-            loss[row] = T(value < 0 ? 0 : value);  // rounding can leave -1e-17 at p = y
+            loss[row] = loss_of(sum<double>(powers) / alpha + at_target, z[targets[row]], 0.0);
         }
     });
 }
