@@ -6,29 +6,38 @@ python run.py --help
 """
 
 import contextlib
+import os
 import sys
 from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from experiments.configuration import check_override_keys, refuse_several_processes, register, typed
 from experiments.errors import UserError
-from experiments.job import perform
+from experiments.hints import hints
+from experiments.identity import run_id
+from experiments.job import check_objective, objective, perform
+from experiments.settings import checked_settings
+from experiments.sweep import is_optimising, place_in_sweep, refuse_several_processes, report_failures
 
-register()
+sys.path.append(os.getcwd())  # data sets, networks and metrics of the user's own
+OmegaConf.register_new_resolver("run_id", lambda *, _root_: run_id(_root_), replace=True)
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
-def main(config: DictConfig) -> None:
-    folder = Path(HydraConfig.get().runtime.output_dir)
+def main(config: DictConfig) -> float | None:
+    hydra_config = HydraConfig.get()
+    folder = Path(hydra_config.runtime.output_dir)
     try:
-        settings = typed(config)
-        if HydraConfig.get().mode == RunMode.MULTIRUN:
+        settings = checked_settings(OmegaConf.to_container(config, resolve=True))
+        if hydra_config.mode == RunMode.MULTIRUN:
             refuse_several_processes(settings)
-        perform(settings, folder)
+        if is_optimising():
+            check_objective(settings)
+        record = perform(settings, folder, place_in_sweep())
+        return objective(settings, record) if record and is_optimising() else None
     except UserError:
         with contextlib.suppress(OSError):  # not empty, or gone by another process
             folder.rmdir()  # Hydra made it for a run that never began
@@ -37,7 +46,10 @@ def main(config: DictConfig) -> None:
 
 if __name__ == "__main__":
     try:
-        check_override_keys([argument for argument in sys.argv[1:] if not argument.startswith("-")])
-    except UserError as error:
-        sys.exit(f"error: {error}")
-    main()
+        main()
+    except SystemExit as stopped:
+        if stopped.code:
+            print(*hints(sys.argv[1:]), sep="\n", end="", file=sys.stderr)
+        raise
+    finally:
+        report_failures()

@@ -22,12 +22,12 @@ from torch import Tensor
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 from benchmarks.settings import settings_of
-from experiments.batches import loader
-from experiments.dataset import Batch, Draw, Examples
+from experiments.data.samplers import loader
+from experiments.data.examples import Batch, Draw, Examples
 from experiments.errors import UserError
-from experiments.image_files import EncodedImages, Photographs, Transform
-from experiments.imagenet import load_imagenet
-from experiments.randomness import sample_seeds
+from experiments.data.photographs import EncodedImages, Photographs, Transform
+from experiments.data.imagenet import load_imagenet
+from experiments.data.randomness import sample_seeds
 
 SEED = 0
 BATCH_SIZE = 50

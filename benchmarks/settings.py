@@ -2,7 +2,7 @@
 
 from hydra import compose, initialize_config_dir
 
-from experiments.configuration import RunSettings, register, typed
+from experiments.settings import RunSettings, register, typed
 from experiments.identity import ROOT
 
 

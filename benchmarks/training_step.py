@@ -15,17 +15,17 @@ from rich.table import Table
 from torch.nn.functional import cross_entropy
 
 from benchmarks.settings import settings_of
-from experiments.configuration import RunSettings
-from experiments.dataset import ClassificationData, InMemory
+from experiments.settings import RunSettings
+from experiments.data.examples import ClassificationData, InMemory
 from experiments.devices import launched_fabric
 from experiments.fitting import moved, progress_bars, train_epoch
-from experiments.models import build_model
-from experiments.schedule import learning_rate_schedule
-from experiments.sentence_pairs import SentencePairs, TranslationData
-from experiments.special_tokens import FIRST
+from experiments.networks.resnet import build_model
+from experiments.modules.optimizer import learning_rate_schedule
+from experiments.data.sentence_pairs import SentencePairs, TranslationData
+from experiments.data.special_tokens import FIRST
 from experiments.tasks import Data, build_activation, build_feed, build_learner
-from experiments.translator import Translator
-from experiments.unreadable import Unreadable
+from experiments.modules.translator import Translator
+from experiments.data.unreadable import Unreadable
 
 GOALS = {"cifar100": 1.10, "airline": 1.5}
 STEPS = {"cifar100": 12, "airline": 400}  # in a block; the two loops take turns, block by block

@@ -1,42 +1,131 @@
 """What a run is known by: a hash of the settings that decide its result, and of the code that computes it."""
 
+import ast
 import functools
 import hashlib
+import importlib.util
 import json
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-DECISIVE = ("name", "activation", "data", "model", "optimizer", "trainer")  # the seed names a folder of its own
-
-RECORD_SCHEMA = 1  # the shape of a run's record; raised when readers must tell old from new
-
+RECORD_SCHEMA = 2  # the shape of a run's record; raised when readers must tell old from new
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("run.py", "conf", "experiments", "sharmix")
-KINDS = ("py", "yaml", "h", "cpp")
+RUNNER = "experiments.training"  # the module that every run imports, beside the classes that its settings name
+
+# Settings that decide a result, and those among them that do not. The seed names a folder of its own.
+DECISIVE = ("name", "activation", "data", "model", "module", "optimizer", "trainer", "callbacks", "threads")
+INDECISIVE = {
+    "data": ("seed", "folder", "home", "num_workers"),
+    "trainer": (
+        *("profiler", "detect_anomaly", "enable_progress_bar", "enable_model_summary", "log_every_n_steps"),
+        *("default_root_dir", "enable_autolog_hparams", "model_registry", "num_sanity_val_steps"),
+    ),
+}
 
 
-def run_id(config: DictConfig) -> str:
+def run_id(config: Mapping[str, Any] | DictConfig) -> str:
     """12 hexadecimal digits of the hash of a configuration's decisive settings."""
     # Only the parts asked for: resolving all of it would come back here, through the folder's name.
-    parts = {key: config[key] for key in DECISIVE}
-    return run_id_of({k: OmegaConf.to_container(v) if OmegaConf.is_config(v) else v for k, v in parts.items()})
-
-
-def run_id_of(decisive: Mapping[str, Any]) -> str:
-    """12 hexadecimal digits of the hash of settings given as plain values."""
+    decisive = {key: _plain(config[key], INDECISIVE.get(key, ())) for key in DECISIVE}
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 
-@functools.cache  # as the process found them: what it runs stays the same when a file is edited under it
-def code_digest(root: Path = ROOT) -> str:
-    """A hash of the sources that a run's result depends on, so that results of other code can be told apart."""
+def _plain(value: Any, left_out: tuple[str, ...] = ()) -> Any:
+    """Settings as JSON holds them; 1 and 1.0 are the same setting."""
+    if OmegaConf.is_config(value):
+        value = OmegaConf.to_container(value, resolve=True)
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items() if key not in left_out}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def code_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The commit, whether the files that a run imports differed from it, and the hash of these files.
+
+    Args:
+        config: the run's settings; the classes that they name, and what these import, are the run's code.
+    """
+    files = _imported((RUNNER, *sorted(_named(config))))
     digest = hashlib.sha256()
-    for source in SOURCES:
-        top = root / source
-        files = [top] if top.is_file() else sorted(file for kind in KINDS for file in top.rglob(f"*.{kind}"))
-        for file in files:
-            digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
-    return digest.hexdigest()
+    for file in files:
+        name = file.relative_to(ROOT).as_posix() if file.is_relative_to(ROOT) else file.name
+        digest.update(name.encode() + b"\0" + _content(file) + b"\0")
+    own = [str(file) for file in files if file.is_relative_to(ROOT)]
+    commit, status = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", *own)
+    dirty = None if status is None else bool(status)
+    return {"commit": commit, "dirty": dirty, "digest": digest.hexdigest()}
+
+
+def _named(settings: Any) -> Iterator[str]:
+    """The modules of the classes that settings name by their paths."""
+    if isinstance(settings, Mapping):
+        for key, value in settings.items():
+            if key in ("_target_", "name") and isinstance(value, str) and "." in value:
+                yield value.rpartition(".")[0]
+            else:
+                yield from _named(value)
+
+
+@functools.cache  # as the process found them: what it runs stays the same when a file is edited under it
+def _imported(modules: tuple[str, ...]) -> tuple[Path, ...]:
+    """The files of modules and of all that they import, the packages of others left out; and the kernels' sources."""
+    files: set[Path] = set((ROOT / "sharmix" / "csrc").iterdir())
+    waiting = list(modules)
+    seen: set[str] = set()
+    while waiting:
+        module = waiting.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        if module.count("."):
+            waiting.append(module.rpartition(".")[0])  # importing a module imports its packages
+        file = _file(module)
+        if file is not None and file not in files:
+            files.add(file)
+            waiting += _imports(file, module)
+    return tuple(sorted(files))
+
+
+def _file(module: str) -> Path | None:
+    """The source of a module, None for the packages that are installed and for what is no module."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError, AttributeError):
+        return None
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    file = Path(spec.origin).resolve()
+    installed = {"site-packages", "dist-packages"} & set(file.parts) or file.is_relative_to(Path(ast.__file__).parent)
+    return None if installed else file
+
+
+def _imports(file: Path, module: str) -> Iterator[str]:
+    """The modules that a file's import statements name, wherever they stand in it."""
+    for node in ast.walk(ast.parse(_content(file))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package) if node.level else node.module
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+@functools.cache
+def _content(file: Path) -> bytes:
+    return file.read_bytes()
+
+
+@functools.cache
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None  # an installed copy, or no git
+    return done.stdout.strip()

@@ -2,23 +2,28 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from experiments.configuration import RunSettings
-from experiments.identity import code_digest
+from experiments.errors import ConfigurationError
+from experiments.identity import code_of
+from experiments.settings import RunSettings
 
-RECORD = "record.json"
-CURVES = "metrics.csv"
+RECORD, CURVES, WEIGHTS = "record.json", "metrics.csv", "weights.ckpt"
 HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.4f}", "sparsity": "sparsity {:.3f}"}
 
 
-def perform(settings: RunSettings, folder: Path) -> None:
+def perform(settings: RunSettings, folder: Path, prefix: str = "") -> dict[str, Any] | None:
     """Bring the run in `folder` to its record: skip it if it is there, else train on from the last checkpoint.
 
     Args:
         settings: what to run; `force` repeats a finished run from its start.
         folder: the run's own folder, named by what it computes.
+        prefix: of each line printed.
+
+    Returns:
+        The record; None in all but the first of several processes, and where nothing is recorded.
 
     Raises:
         ConfigurationError, DataError, DivergedError: as `training.train`.
@@ -27,18 +32,52 @@ def perform(settings: RunSettings, folder: Path) -> None:
     title = f"{settings.name} {folder.parent.name} seed {settings.seed}"
     record_file = folder / RECORD
     if record_file.exists() and not settings.force:
-        same_code = json.loads(record_file.read_text())["code"]["digest"] == code_digest()
+        record: dict[str, Any] = json.loads(record_file.read_text())
+        same_code = record["code"]["digest"] == code_of(settings.model_dump())["digest"]
         note = "" if same_code else " [yellow](by other code; force=true repeats it)[/]"
-        console.print(f"[green]finished before[/] {title}{note}: {record_file}")
-        return
+        console.print(f"{prefix}[green]finished before[/] {title}{note}: {record_file}")
+        if any(settings.logger.values()):
+            from experiments.callbacks.loggers import replay
+
+            replay(settings, folder, record["curves"])
+        return record
 
     from experiments.training import train  # seconds of imports that a finished run can do without
 
-    record = train(settings, folder)
-    if record is None:  # another process of the run reports
-        return
-    test = record["metrics"]["test"]
+    new = train(settings, folder, prefix)
+    if new is None:  # another process of the run reports, or it was a trial
+        return None
+    test = new["metrics"]["test"]
     shown = [text.format(test[name]) for name, text in HEADLINES.items() if name in test]
     console.print(
-        f"[bold green]finished[/] {title}: test {', '.join(shown)}, {record['wall_time_seconds']:.1f} s, {record_file}"
+        f"{prefix}[bold green]finished[/] {title}: test {', '.join(shown)}, {new['wall_time_seconds']:.1f} s, "
+        f"{record_file}"
     )
+    return new
+
+
+def check_objective(settings: RunSettings) -> None:
+    """Raise a ConfigurationError where settings would be chosen on the test split, or there is nothing to choose on."""
+    if settings.objective is not None and settings.objective.startswith("test/"):
+        raise ConfigurationError(
+            f"objective={settings.objective} is not allowed: nothing is chosen on the test split; give validation/METRIC"
+        )
+    if settings.data.get("validation_fraction") == 0:
+        raise ConfigurationError(
+            "data.validation_fraction=0 leaves nothing to choose settings on; give data.validation_fraction=SHARE"
+        )
+
+
+def objective(settings: RunSettings, record: dict[str, Any]) -> float:
+    """The value that a sweeper optimises: `settings.objective`, or the main metric of the part for choosing.
+
+    Raises:
+        ConfigurationError: the run has not measured it.
+    """
+    metrics = record["metrics"]
+    split, _, metric = (settings.objective or ("dev/bleu" if "dev" in metrics else "validation/accuracy")).partition("/")
+    if metric not in metrics.get(split, {}):
+        measured = ", ".join(f"{name}/{metric}" for name in metrics if name != "test" for metric in metrics[name])
+        raise ConfigurationError(f"objective={split}/{metric} was not measured; there are {measured}")
+    value: float = metrics[split][metric]
+    return value

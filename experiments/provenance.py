@@ -1,10 +1,8 @@
-"""Where a result comes from: code, packages, hardware and memory."""
+"""Where a result comes from: packages, hardware and memory."""
 
-import functools
 import os
 import platform
 import resource
-import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ import psutil
 import torch
 
 import sharmix
-from experiments.identity import ROOT, SOURCES, code_digest
 
 _PACKAGES = (
     "torch",
@@ -32,13 +29,6 @@ _PACKAGES = (
     "sacrebleu",
 )
 _MEBIBYTE = 2**20
-
-
-@functools.cache  # as the process found them, like the hash
-def code() -> dict[str, Any]:
-    """The commit, whether the sources differed from it, and their hash."""
-    commit, status = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", *SOURCES)
-    return {"commit": commit, "dirty": None if status is None else bool(status), "digest": code_digest()}
 
 
 def environment(device: torch.device) -> dict[str, Any]:
@@ -70,14 +60,6 @@ def peak_memory_mib() -> float:
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024 / _MEBIBYTE
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MEBIBYTE  # bytes, on macOS
-
-
-def _git(*arguments: str) -> str | None:
-    try:
-        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None  # an installed copy, or no git
-    return done.stdout.strip()
 
 
 def _version(package: str) -> str | None:

@@ -1,142 +1,237 @@
-"""One run from settings to record."""
+"""One run from its settings to its record, and a finished run from its folder."""
 
-import dataclasses
 import hashlib
+import inspect
 import json
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import lightning.pytorch as L
 import torch
-from lightning.fabric import seed_everything
+from filelock import FileLock
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint, ProgressBar
 
-import sharmix
-from experiments.configuration import RunSettings, TransformerSettings
-from experiments.curves import EpochCurves
-from experiments.devices import launched_fabric
+from experiments.callbacks.curves import Curves
+from experiments.callbacks.loggers import build_loggers, close_loggers
+from experiments.callbacks.progress import InterruptHint, progress_callbacks, say_start
+from experiments.callbacks.reproducibility import ReseedEachEpoch
+from experiments.data.base import LOCAL_DATA, SplitDataModule
 from experiments.errors import ConfigurationError
 from experiments.files import write_atomically
-from experiments.fitting import fit
-from experiments.identity import DECISIVE, RECORD_SCHEMA, run_id_of
-from experiments.job import CURVES, RECORD
-from experiments.learner import Learner
-from experiments.loggers import build_loggers, close_loggers
-from experiments.provenance import code, environment, forget_peak_memory, peak_memory_mib
-from experiments.tasks import Data, build_activation, build_feed, build_learner, load_data
-from experiments.unreadable import Unreadable
+from experiments.identity import RECORD_SCHEMA, code_of, run_id
+from experiments.job import CURVES, RECORD, WEIGHTS
+from experiments.modules.base import OutputModule
+from experiments.modules.classifier import Classifier
+from experiments.provenance import environment, forget_peak_memory, peak_memory_mib
+from experiments.settings import (
+    Group,
+    RunSettings,
+    build,
+    build_activation,
+    checked_settings,
+    get_class_or_function,
+)
+from experiments.trainer import build_trainer
 from sharmix.activations import AlphaReLU
 
-for _name in ("lightning.pytorch", "lightning.fabric"):
-    logging.getLogger(_name).setLevel(logging.WARNING)  # its notes on devices and products are not about the run
+logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on devices are not about the run
 
 
-def train(settings: RunSettings, folder: Path) -> dict[str, Any] | None:
+def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> dict[str, Any] | None:
     """Train from the last checkpoint, or from the start, to the last epoch; then write the record.
 
     Args:
         settings: the run; `force` starts it anew.
         folder: of the run; gets a checkpoint after every epoch, in place of the one before, and in the end the record
-            in place of all checkpoints.
+            and the weights of the reported epoch in place of the checkpoint.
+        sweep_place: which run of a sweep this is, for the lines that it prints.
 
     Returns:
-        The record; None in all but the first of several processes.
+        The record; None in all but the first of several processes, and where nothing is recorded.
 
     Raises:
-        ConfigurationError: the activation, the devices or the folders do not allow the settings.
+        ConfigurationError: the settings do not fit together.
         DataError: the data cannot be used, or too many examples cannot be read.
         DivergedError: the loss is no longer a number.
     """
-    source = code()
-    seed_everything(settings.seed, verbose=False)  # an activation of one's own may draw its parameters
-    activation = build_activation(settings.activation)
-    if isinstance(settings.model, TransformerSettings):
-        build_activation(settings.model.attention, "model.attention")  # a bad one is to be named before data are read
-    _refuse_to_calibrate_apart(settings, activation)
     forget_peak_memory()
-    fabric = launched_fabric(settings.trainer)
-    leads = fabric.is_global_zero
-    if settings.force and leads:
-        _forget(folder)
-    with fabric.rank_zero_first(local=True):  # what is fetched is fetched once
-        data = load_data(settings.data, settings.paths.data)
-    fabric.seed_everything(settings.seed, verbose=False)
-    learner = build_learner(settings, data, activation)
-    feed = build_feed(settings, data, fabric.world_size, fabric.global_rank, pin_memory=fabric.device.type == "cuda")
-    curves = EpochCurves(folder / CURVES if leads else None)
-    unreadable = Unreadable(data.unreadable_most)
-    # Named by code and split, so that a run begun by others is not continued by these.
-    checkpoint = folder / f"last-{source['digest'][:8]}-{data.split_hash[:8]}.ckpt"
-    loggers = build_loggers(settings.logger, folder) if leads else []
-    fabric.barrier()
+    code = code_of(settings.model_dump())
+    module, data = build_run(settings)
+    last = folder / f"last-{code['digest'][:8]}-{data.data.split_hash[:8]}.ckpt"  # so that no other code continues it
+    curves = Curves(folder / CURVES)
+    loggers = build_loggers(settings, folder)
+    progress = progress_callbacks(settings.progress, curves, sweep_place)
+    trainer = build_trainer(
+        {"enable_progress_bar": any(isinstance(callback, ProgressBar) for callback in progress)} | settings.trainer,
+        settings.threads,
+        callbacks=[
+            ReseedEachEpoch(settings.seed),
+            InterruptHint(),
+            *(build(group, f"callbacks.{name}") for name, group in settings.callbacks.items() if group),
+            curves,
+            *progress,
+            *_checkpoints(settings, module, last),
+        ],
+        logger=loggers,
+    )
+    _refuse_to_calibrate_apart(module, trainer)
+    resumes = last.exists()
+    if trainer.is_global_zero:
+        say_start(settings, data, trainer, folder, last if resumes else None, sweep_place)
     try:
-        fit(fabric, settings, learner, feed, curves, loggers, checkpoint, unreadable)
+        trainer.fit(module, datamodule=data, ckpt_path=last if resumes else None, weights_only=True)
     finally:
-        close_loggers(loggers, settings.logger)
-    if not leads:
+        close_loggers(loggers)
+    if not trainer.is_global_zero or trainer.fast_dev_run:
         return None
-    record = {
-        **describe(settings, data, unreadable, fabric.device),
-        "code": source,
-        "weights_hash": weights_hash(learner),
-        **results(learner, curves),
-    }
+    if settings.keep_weights and module.selected_by is None:
+        trainer.save_checkpoint(folder / WEIGHTS, weights_only=True)
+    record = {**describe(settings, data, trainer), "code": code, **results(module, curves), "weights": None}
+    if settings.keep_weights:
+        record["weights"] = WEIGHTS
     write_atomically(folder / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n")
-    for leftover in folder.glob("*.ckpt*"):  # a killed process may have left a temporary one
+    for leftover in folder.glob("*last-*.ckpt*"):  # a killed process may have left a temporary one
         leftover.unlink()
     return record
 
 
-def _refuse_to_calibrate_apart(settings: RunSettings, activation: sharmix.Activation) -> None:
-    processes = settings.trainer.devices * settings.trainer.nodes
-    if isinstance(activation, AlphaReLU) and not activation.calibrated and processes > 1:
+def build_run(settings: RunSettings) -> tuple[OutputModule, SplitDataModule]:
+    """The module and the data that settings name, ready for `Trainer.fit`.
+
+    Raises:
+        ConfigurationError, DataError: as their classes; a network that does not fit the data is refused.
+    """
+    L.seed_everything(settings.seed, verbose=False)  # an activation of one's own may draw its parameters
+    activation = build_activation(settings.activation)
+    optimizer = build(settings.optimizer, "optimizer")
+    data: SplitDataModule = build(settings.data, "data")
+    _load(data, settings.data)
+    L.seed_everything(settings.seed, verbose=False)
+    network = build(settings.model, "model", **_sizes(settings.model, data))
+    arguments = data.module_arguments()
+    module = build(
+        settings.module, "module", network=network, activation=activation, optimizer=optimizer, **arguments
+    )
+    if isinstance(module, Classifier):
+        module.check(data.data.test.read(torch.arange(1), torch.zeros(1, dtype=torch.int64))[0])
+    return module, data
+
+
+def load_run(folder: Path) -> tuple[OutputModule, SplitDataModule]:
+    """A finished run: its module with the weights of the reported epoch, ready to predict, and its data.
+
+    The record names the classes that are built: load only records that you trust.
+
+    Args:
+        folder: of the run, with its record and weights.
+
+    Raises:
+        ConfigurationError: the folder holds no finished run, or no weights.
+    """
+    for name, remedy in ((RECORD, "run it to its end"), (WEIGHTS, "repeat it with keep_weights=true force=true")):
+        if not (folder / name).exists():
+            raise ConfigurationError(f"{folder}: there is no {name}; {remedy}")
+    config = json.loads((folder / RECORD).read_text())["config"]
+    module, data = build_run(checked_settings(config))
+    weights = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)["state_dict"]
+    module.load_state_dict(weights)
+    return module.eval(), data
+
+
+_loaded: dict[str, Any] = {}  # the runs of a sweep that share a process share the data
+
+
+def _load(data: SplitDataModule, group: Group) -> None:
+    """Load the data, or take what an earlier run of this process has loaded by the same settings."""
+    key = json.dumps(group | {"seed": None}, sort_keys=True)
+    data.data = _loaded.get(key)
+    if data.data is None:
+        LOCAL_DATA.mkdir(exist_ok=True)
+        with FileLock(LOCAL_DATA / ".lock"):  # what is fetched is fetched once
+            data.setup()
+        _loaded[key] = data.data
+
+
+def _sizes(model: Group, data: SplitDataModule) -> dict[str, int]:
+    """The sizes that a network takes, of those that the data have."""
+    network, sizes = get_class_or_function(model, "model"), data.network_arguments()
+    parameters = inspect.signature(network).parameters.values()
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    wanted = {parameter.name for parameter in parameters} | ({"num_classes"} if takes_any else set())
+    for parameter in parameters:
+        given = parameter.name in model or parameter.name in sizes or parameter.default is not parameter.empty
+        if parameter.kind is parameter.KEYWORD_ONLY and not given:
+            raise ConfigurationError(
+                f"model: {network.__name__} needs {parameter.name}, which {type(data).__name__} does not give; it gives "
+                f"{', '.join(sizes)}"
+            )
+    return {name: size for name, size in sizes.items() if name in wanted}
+
+
+def _checkpoints(settings: RunSettings, module: OutputModule, last: Path) -> list[Callback]:
+    """A checkpoint after every epoch, in place of the one before, and the weights of the best epoch so far."""
+    keep = {"dirpath": last.parent, "save_on_train_epoch_end": True, "enable_version_counter": False}
+    best = ModelCheckpoint(
+        filename=Path(WEIGHTS).stem, monitor=module.selected_by, mode="max", save_weights_only=True, **keep
+    )
+    selects = settings.keep_weights and module.selected_by is not None
+    return [*([best] if selects else []), ModelCheckpoint(filename=last.stem, **keep)]
+
+
+def _refuse_to_calibrate_apart(module: OutputModule, trainer: L.Trainer) -> None:
+    activation = module.activation
+    if isinstance(activation, AlphaReLU) and not activation.calibrated and trainer.world_size > 1:
         raise ConfigurationError(
-            f"activation.tau=null calibrates the threshold on the first batch, which {processes} processes share here; "
-            "give activation.tau=NUMBER, or train on one device"
+            f"activation.tau=null calibrates the threshold on the first batch, which {trainer.world_size} processes "
+            "share here; give activation.tau=NUMBER, or train on one device"
         )
 
 
-def describe(settings: RunSettings, data: Data, unreadable: Unreadable, device: torch.device) -> dict[str, Any]:
+def describe(settings: RunSettings, data: SplitDataModule, trainer: L.Trainer) -> dict[str, Any]:
     """What was run, on what data, on what machine."""
-    config = dataclasses.asdict(settings)
+    config = settings.model_dump()
     return {
         "schema": RECORD_SCHEMA,
         "experiment": settings.name,
-        "run_id": run_id_of({key: config[key] for key in DECISIVE}),
+        "run_id": run_id(config),
         "seed": settings.seed,
         "config": config,
-        "environment": environment(device),
-        "data": {"split_hash": data.split_hash, "unreadable": len(unreadable.names), **data.facts},
+        "environment": environment(trainer.strategy.root_device),
+        "data": {
+            "split_hash": data.data.split_hash,
+            "unreadable": len(data.unreadable.names),
+            **data.data.facts,
+        },
     }
 
 
-def weights_hash(learner: Learner) -> str:
+def weights_hash(module: OutputModule) -> str:
     """The SHA-256 of all parameters and buffers after the last epoch, which tells whether two trainings ended alike."""
     digest = hashlib.sha256()
-    for name, tensor in learner.state_dict().items():
+    for name, tensor in module.state_dict().items():
         digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 
-def results(learner: Learner, curves: EpochCurves) -> dict[str, Any]:
+def results(module: OutputModule, curves: Curves) -> dict[str, Any]:
     """The curves, and what was measured after the epoch that is reported: the last, or the best of `selected_by`."""
-    rows = curves.rows
-    reported = rows[-1] if learner.selected_by is None else max(rows, key=lambda row: row[learner.selected_by])
+    rows, selected_by = curves.rows, module.selected_by
+    reported = rows[-1] if selected_by is None else max(rows, key=lambda row: row[selected_by])
+    metrics: dict[str, dict[str, float]] = {}
+    for name, value in reported.items():
+        split, slash, metric = name.partition("/")
+        if slash:
+            metrics.setdefault(split, {})[metric] = value
     return {
+        "weights_hash": weights_hash(module),
         "curves": rows,
-        "measured_by": learner.measured_by(),
-        "selected_by": learner.selected_by,
+        "measured_by": dict(module.measured_by),
+        "selected_by": selected_by,
         "epoch": reported["epoch"],
-        "metrics": {
-            split: {name.partition("/")[2]: value for name, value in reported.items() if name.startswith(f"{split}/")}
-            for split in learner.splits
-        },
+        "metrics": metrics,
         "wall_time_seconds": curves.seconds,
         "peak_memory_mib": peak_memory_mib(),
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def _forget(folder: Path) -> None:
-    for file in (folder / RECORD, folder / CURVES, *folder.glob("*.ckpt*")):
-        file.unlink(missing_ok=True)

@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given
 
-from experiments.batches import Division, TrainingDraws, class_shares, loader, measuring_draws
-from experiments.configuration import SAMPLERS
-from experiments.dataset import InMemory
-from experiments.randomness import sample_seeds
+from experiments.data.samplers import Division, TrainingDraws, class_shares, loader, measuring_draws
+from experiments.settings import SAMPLERS
+from experiments.data.examples import InMemory
+from experiments.data.randomness import sample_seeds
 
 COUNTS = np.array([1000, 100, 10])
 TARGETS = np.repeat(np.arange(3), COUNTS)

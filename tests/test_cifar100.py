@@ -13,8 +13,8 @@ from PIL import Image
 from pyarrow import parquet
 
 from experiments import cifar100
-from experiments.cifar100 import load_cifar100
-from experiments.configuration import Cifar100Settings, ShotSettings
+from experiments.data.cifar100 import load_cifar100
+from experiments.settings import Cifar100Settings, ShotSettings
 from experiments.errors import DataError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (500, 32, 32, 3), dtype=np.uint8)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from experiments.configuration import RunSettings, register, typed
+from experiments.settings import RunSettings, register, typed
 from experiments.devices import launched_fabric
 from experiments.errors import ConfigurationError
 from experiments.tasks import build_activation

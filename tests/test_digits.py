@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from experiments.configuration import DigitsSettings, ShotSettings
-from experiments.digits import load_digits_data
+from experiments.settings import DigitsSettings, ShotSettings
+from experiments.data.digits import load_digits_data
 from experiments.errors import ConfigurationError
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from experiments.metrics import OutputMetrics
+from experiments.modules.metrics import OutputMetrics
 
 
 def test_counting_leaves_the_deterministic_mode_as_it_was() -> None:

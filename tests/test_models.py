@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from experiments.errors import ConfigurationError
-from experiments.models import Standardised, resnet, timm_model
+from experiments.networks.resnet import Standardised, resnet, timm_model
 
 
 @pytest.mark.parametrize(

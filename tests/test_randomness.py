@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from experiments.randomness import sample_seeds, uniform
+from experiments.data.randomness import sample_seeds, uniform
 
 
 def test_the_generator_is_splitmix64() -> None:

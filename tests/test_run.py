@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from experiments.curves import TIMING
+from experiments.callbacks.curves import TIMING
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = ("experiment=digits", "activation=sharmix_learned", "trainer.epochs=3", "model.hidden_units=16")

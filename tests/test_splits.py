@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.splits import groups_of_repeats, split_hash, stratified_group_split
+from experiments.data.splits import groups_of_repeats, split_hash, stratified_group_split
 
 
 def shares(labels: np.ndarray) -> np.ndarray:

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from experiments import corpora
-from experiments.batches import Division
-from experiments.configuration import CopySettings, ParallelTextSettings
-from experiments.copying import load_copy
-from experiments.corpora import load_corpus
+from experiments.data.samplers import Division
+from experiments.settings import CopySettings, ParallelTextSettings
+from experiments.data.copying import load_copy
+from experiments.data.parallel_corpus import load_corpus
 from experiments.errors import ConfigurationError, DataError
-from experiments.parallel_text import read_parallel_text
-from experiments.sentence_pairs import SentencePairs, TranslationData
-from experiments.special_tokens import BEGIN, END, FIRST, PADDING, UNKNOWN
-from experiments.token_batches import TokenDraws, measuring_draws
+from experiments.data.parallel_text import read_parallel_text
+from experiments.data.sentence_pairs import SentencePairs, TranslationData
+from experiments.data.special_tokens import BEGIN, END, FIRST, PADDING, UNKNOWN
+from experiments.data.token_batches import TokenDraws, measuring_draws
 
 SETTINGS = ParallelTextSettings(
     *("pairs", "de", "en", "train", "val", "test", "owner/pairs", None), vocabulary_size=60, max_length=30

@@ -11,17 +11,17 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import sharmix
-from experiments.batches import Division
-from experiments.beam_search import Hypothesis
-from experiments.configuration import ConfigurationError, RunSettings, register, typed
-from experiments.dataset import Batch, Reader
+from experiments.data.samplers import Division
+from experiments.modules.beam_search import Hypothesis
+from experiments.settings import ConfigurationError, RunSettings, register, typed
+from experiments.data.examples import Batch, Reader
 from experiments.job import perform
-from experiments.schedule import learning_rate_schedule
-from experiments.special_tokens import BEGIN, END, FIRST, PADDING
+from experiments.modules.optimizer import learning_rate_schedule
+from experiments.data.special_tokens import BEGIN, END, FIRST, PADDING
 from experiments.tasks import build_activation, build_feed, build_learner, load_data
-from experiments.token_batches import TokenDraws
-from experiments.translation_metrics import SentenceMetrics, TokenMetrics
-from experiments.translator import Translator, next_probabilities
+from experiments.data.token_batches import TokenDraws
+from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics
+from experiments.modules.translator import Translator, next_probabilities
 from tests.test_run import only_record, run
 
 CONF = Path(__file__).resolve().parent.parent / "conf"

@@ -1,0 +1,101 @@
+"""One row an epoch: kept in the checkpoint, so that a resumed run neither loses nor doubles any."""
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as L
+import pandas as pd
+from lightning.pytorch.callbacks import Checkpoint
+
+from experiments.data.base import SplitDataModule
+from experiments.data.examples import Batch
+from experiments.errors import DivergedError
+from experiments.files import write_atomically
+
+STEPS = "steps"  # of the optimizer so far
+EXAMPLES_PER_SECOND = "examples_per_second"  # while training
+TRAINING_SECONDS = "training_seconds"  # so far, without measuring
+
+
+class Curves(Checkpoint):
+    """Collects a row at the end of each epoch from what was logged, and keeps a CSV file of the rows.
+
+    It is a `Checkpoint` so that Lightning calls it after the module has logged its metrics.
+
+    Args:
+        file: the CSV file, rewritten whole after each epoch; None keeps none.
+
+    Attributes:
+        rows: for each finished epoch its number, steps, learning rate, speed and all values logged.
+        seconds: time spent training and measuring, over all processes that the run was resumed in.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self.file = file
+        self.rows: list[dict[str, float]] = []
+        self.seconds = 0.0
+        self._examples = 0
+        self._epoch_began = self._training_ended = 0.0
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        for row in self.rows:  # a logger starts anew with each process
+            log_row(trainer, row)
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._examples = 0
+        self._epoch_began = time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        self._examples += len(batch.targets)
+        self._training_ended = time.perf_counter()
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if isinstance(trainer.datamodule, SplitDataModule):
+            trainer.datamodule.unreadable.gather()
+        seconds = self._training_ended - self._epoch_began
+        before = self.rows[-1][TRAINING_SECONDS] if self.rows else 0.0
+        measured = {name: value.item() for name, value in trainer.callback_metrics.items()}
+        row = {
+            "epoch": trainer.current_epoch + 1,
+            STEPS: trainer.global_step,
+            "learning_rate": trainer.optimizers[0].param_groups[0]["lr"],
+            EXAMPLES_PER_SECOND: self._examples * trainer.world_size / seconds,
+            TRAINING_SECONDS: before + seconds,
+            **measured,
+        }
+        _refuse_lost_numbers(row)
+        self.rows.append(row)
+        self.seconds += time.perf_counter() - self._epoch_began
+        if self.file is not None and trainer.is_global_zero:
+            write_atomically(self.file, pd.DataFrame(self.rows).to_csv(index=False))
+        log_row(trainer, {name: value for name, value in row.items() if name not in measured})
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rows": self.rows, "seconds": self.seconds}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.rows, self.seconds = state["rows"], state["seconds"]
+
+
+def log_row(trainer: L.Trainer, row: dict[str, float]) -> None:
+    """Give a row to all loggers of the trainer."""
+    values = {name: value for name, value in row.items() if name != STEPS}
+    for logger in trainer.loggers:
+        logger.log_metrics(values, step=int(row[STEPS]))
+
+
+def _refuse_lost_numbers(row: dict[str, float]) -> None:
+    lost = [name for name, value in row.items() if not math.isfinite(value)]
+    if not lost:
+        return
+    name = next((name for name in lost if name.endswith("/loss")), lost[0])
+    reason = (
+        "the training has diverged; a lower optimizer.learning_rate may help"
+        if name.endswith("/loss")
+        else "a metric must be a finite number"
+    )
+    raise DivergedError(f"after epoch {row['epoch']}, {name} is {row[name]}: {reason}")

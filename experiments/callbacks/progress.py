@@ -1,0 +1,100 @@
+"""What a run tells the person at the keyboard: a first line, then a bar or a line an epoch."""
+
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as L
+import torch
+from lightning.pytorch.callbacks import Callback, Checkpoint, RichProgressBar
+from rich.console import Console
+
+from experiments.callbacks.curves import Curves
+from experiments.data.base import SplitDataModule
+from experiments.modules.base import OutputModule
+from experiments.settings import ActivationSettings, RunSettings
+
+SHOWN = ("alpha", "q", "r", "tau")  # entropy parameters of the output in an epoch's line
+
+
+def console() -> Console:
+    return Console(highlight=False, soft_wrap=True)
+
+
+def progress_callbacks(progress: str, curves: Curves, prefix: str) -> list[Callback]:
+    """A bar in a terminal, a line an epoch elsewhere and in a sweep, as the setting `progress` says."""
+    if progress == "auto":
+        progress = "bar" if console().is_terminal and not prefix else "lines"
+    if progress == "bar":
+        return [RichProgressBar(refresh_rate=10)]
+    return [EpochLines(curves, prefix)] if progress == "lines" else []
+
+
+def say_start(
+    settings: RunSettings, data: SplitDataModule, trainer: L.Trainer, folder: Path, last: Path | None, prefix: str
+) -> None:
+    """Print what is about to run."""
+    facts = data.data.facts
+    sizes = ", ".join(f"{name.removesuffix('_size')} {facts[name]:,}" for name in facts if name in _SIZES)
+    device = trainer.strategy.root_device.type
+    devices = device if trainer.world_size == 1 else f"{trainer.world_size} × {device}"
+    parts = [f"{settings.name}, {described(settings.activation)}, seed {settings.seed}", sizes, devices, str(folder)]
+    if last is not None:
+        epoch = torch.load(last, map_location="cpu", weights_only=True)["epoch"]
+        parts.append(f"[yellow]goes on from epoch {epoch + 2}[/]")
+    console().print(f"{prefix}[bold]{parts[0]}[/]; {'; '.join(parts[1:])}")
+
+
+_SIZES = ("train_size", "validation_size", "dev_size", "test_size")
+
+
+def described(activation: ActivationSettings) -> str:
+    """The activation's name and parameters."""
+    given = [f"{name}={value}" for name, value in activation.arguments().items()]
+    return " ".join([activation.name, *given])
+
+
+class EpochLines(Checkpoint):
+    """Prints one plain line an epoch, and how to go on after Ctrl-C.
+
+    It is a `Checkpoint` so that Lightning calls it after the curves have their row.
+
+    Args:
+        curves: has the rows.
+        prefix: of each line.
+    """
+
+    def __init__(self, curves: Curves, prefix: str = "") -> None:
+        self.curves, self.prefix = curves, prefix
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: OutputModule) -> None:
+        if trainer.is_global_zero:
+            console().print(self.prefix + epoch_line(self.curves, trainer.max_epochs, pl_module.headline))
+
+
+def epoch_line(curves: Curves, epochs: int | None, headline: str) -> str:
+    """The last epoch in a line, as "epoch 3/50  loss 2.31  test accuracy 0.312  sparsity 0.72  q 1.41  1:42"."""
+    row = curves.rows[-1]
+    shown: dict[str, str] = {}
+
+    def show(label: str, key: str, form: str) -> None:
+        if key in row:
+            shown[label] = f"{label} {row[key]:{form}}"
+
+    show("loss", "train/loss", ".3g")
+    split = next(split for split in ("validation", "dev", "test") if f"{split}/{headline}" in row)
+    show(f"{split} {headline}", f"{split}/{headline}", ".3f")
+    show("sparsity", f"{split}/sparsity", ".2f")
+    for name in SHOWN:
+        show(name, name, ".2f")
+    minutes, seconds = divmod(round(curves.seconds), 60)
+    of = f"/{epochs}" if epochs else ""
+    return "  ".join([f"epoch {row['epoch']}{of}", *shown.values(), f"{minutes}:{seconds:02d}"])
+
+
+class InterruptHint(Callback):
+    """Says after Ctrl-C how the run goes on."""
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> Any:
+        if isinstance(exception, KeyboardInterrupt) and trainer.is_global_zero:
+            done = trainer.current_epoch
+            console().print(f"[yellow]interrupted after {done} epochs; the same command goes on from there[/]")

@@ -1,0 +1,88 @@
+"""The handwritten digits that ship inside scikit-learn: 1,797 images, nothing to download."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from experiments.data.base import ClassificationDataModule
+from experiments.data.examples import ClassificationData, InMemory
+from experiments.data.long_tail import ShotRule, exponential_counts, keep_counts
+from experiments.data.splits import split_hash, stratified_group_split
+from experiments.errors import ConfigurationError
+from experiments.settings import OpenShare, Ratio, Seed, validated
+
+BRIGHTEST = 16  # scikit-learn's digits count the ink of 4 × 4 blocks: integers from 0 to 16
+
+
+class DigitsDataModule(ClassificationDataModule):
+    """scikit-learn's digits, split with the share of each class kept; the training side then made as long-tailed as asked.
+
+    Inputs are the 8 × 8 pixels of each image, float32 [n, 64] in [0, 1].
+
+    Args:
+        test_fraction: share of the images held out for testing.
+        split_seed: seed of the split.
+        imbalance: ratio of the largest to the smallest training class; 1 keeps all images.
+        tail_seed: seed of the images that a smaller class keeps.
+        shots: groups of classes by their training images, where they differ in number.
+        **batches: as for `ClassificationDataModule`.
+
+    Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998.
+    """
+
+    @validated
+    def __init__(
+        self,
+        *,
+        test_fraction: OpenShare,
+        split_seed: Seed,
+        imbalance: Ratio = 1.0,
+        tail_seed: Seed = 0,
+        shots: ShotRule | None = None,
+        **batches: Any,
+    ) -> None:
+        super().__init__(**batches)
+        self._arguments = test_fraction, split_seed, imbalance, tail_seed, shots
+
+    def load(self) -> ClassificationData:
+        return _load(*self._arguments)
+
+
+def _load(
+    test_fraction: float, split_seed: int, imbalance: float, tail_seed: int, shots: ShotRule | None
+) -> ClassificationData:
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    count = len(digits.target)
+    try:
+        train, test = stratified_group_split(digits.target, np.arange(count), test_fraction, split_seed)
+    except ValueError as error:
+        raise ConfigurationError(f"data.test_fraction={test_fraction} is not allowed; {error}") from error
+    long_tailed = imbalance > 1
+    counts = np.bincount(digits.target[train]).tolist()
+    if long_tailed:
+        profile = exponential_counts(max(counts), len(counts), imbalance)
+        counts = [min(own, kept) for own, kept in zip(counts, profile, strict=True)]
+        train = train[keep_counts(digits.target[train], counts, tail_seed)]
+    groups = shots.groups(counts) if shots and long_tailed else None
+    inputs = torch.from_numpy(digits.data / BRIGHTEST).float()
+    targets = torch.from_numpy(digits.target).long()
+    kept = np.sort(np.concatenate([train, test]))
+    return ClassificationData(
+        train=InMemory(inputs[train], targets[train]),
+        test=InMemory(inputs[test], targets[test]),
+        class_names=tuple(str(name) for name in digits.target_names),
+        split_hash=split_hash(map(str, kept), np.searchsorted(kept, test)),
+        facts={
+            "records": count,
+            "features": inputs.shape[1],
+            **{f"train_{name}": own for name, own in zip(digits.target_names, counts, strict=True)},
+            "train_size": len(train),
+            "test_size": len(test),
+            **(shots.facts(counts) if groups else {}),
+        },
+        sizes={"features": inputs.shape[1]},
+        shots=groups,
+    )

@@ -1,0 +1,155 @@
+"""Examples, the batches they come in, and the parts of a split data set."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+
+class BatchIndices(NamedTuple):
+    """The examples that a sampler chooses for one batch.
+
+    Attributes:
+        indices: numbers of the examples, int64 [n].
+        seeds: a random seed for each example, int64 [n].
+        weight: factor of the batch's mean loss in the gradient of the step; 1 where the step is this batch alone.
+    """
+
+    indices: Tensor
+    seeds: Tensor
+    weight: float
+
+
+class Batch(NamedTuple):
+    """The examples of a batch.
+
+    Attributes:
+        inputs: one example a row, [n, ...].
+        targets: class indices, int64 [n], or tokens of translations, int64 [n, length].
+        indices: numbers of the examples that the sampler chose, int64 [m], m ≥ n.
+        seeds: a random seed for each of them, int64 [m].
+        weight: factor of the mean loss in the gradient of the step.
+        unreadable: names of chosen examples that could not be read, and why; these have no row.
+        split: the split whose metrics count the batch; None where no metric counts it.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    indices: Tensor
+    seeds: Tensor
+    weight: float
+    unreadable: list[str]
+    split: str | None
+
+    def to(self, device: torch.device, non_blocking: bool = True) -> "Batch":
+        """The same batch with its tensors on the device; Lightning calls it."""
+        inputs, targets, seeds = (
+            tensor.to(device, non_blocking=non_blocking) for tensor in (self.inputs, self.targets, self.seeds)
+        )
+        return self._replace(inputs=inputs, targets=targets, seeds=seeds)
+
+
+class Examples(Protocol):
+    """The examples of one split."""
+
+    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
+        """Inputs and targets of the examples that can be read, and the names of the others."""
+
+
+class LabelledExamples(Examples, Protocol):
+    """The examples of one split, each of one class."""
+
+    targets: Tensor  # class indices, int64 [n]
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Examples in one tensor, inputs [n, ...] and targets [n]."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
+        return self.inputs.index_select(0, indices), self.targets.index_select(0, indices), []
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Some of the examples of a split.
+
+    Args:
+        examples: the split.
+        indices: numbers of the chosen examples in the split, int64 [n].
+    """
+
+    examples: LabelledExamples
+    indices: Tensor
+    targets: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "targets", self.examples.targets[self.indices])
+
+    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
+        return self.examples.read(self.indices[indices], seeds)
+
+
+@dataclass(frozen=True)
+class ClassificationData:
+    """A classification data set, split and encoded.
+
+    Attributes:
+        train: the training examples.
+        test: the held-out examples.
+        class_names: the name of each class index.
+        split_hash: hash of which example lies in which split, see `splits.split_hash`.
+        facts: what the record of a run says about the data: sizes, counts per class, repeats.
+        sizes: sizes that a network may need, by the name of the argument: `features`, `vocabulary_size`.
+        augment: changes training inputs, given a seed for each; None for no augmentation.
+        shots: the classes of each shot group, by the name of the group; None where the classes are balanced.
+        unreadable_most: how many examples may be unreadable.
+        groups: a number for each training example, equal for examples that repeat one another, [n]; None where
+            no example repeats another.
+        validation: examples taken out of training, on which settings may be chosen; None for none.
+        encode: from the content of a file to inputs [n, ...] and a name for each, for predictions; None where the
+            data set has no such form.
+    """
+
+    train: LabelledExamples
+    test: LabelledExamples
+    class_names: tuple[str, ...]
+    split_hash: str
+    facts: dict[str, int | float | str]
+    sizes: dict[str, int] = field(default_factory=dict)
+    augment: Callable[[Tensor, Tensor], Tensor] | None = None
+    shots: dict[str, Tensor] | None = None
+    unreadable_most: int = 0
+    groups: Tensor | None = None
+    validation: LabelledExamples | None = None
+    encode: Callable[[bytes], tuple[Tensor, list[str]]] | None = None
+
+    def with_validation(self, fraction: float, seed: int) -> "ClassificationData":
+        """The same data with a share of the training examples taken out for validation.
+
+        Each class keeps its share, and examples that repeat one another stay together.
+
+        Args:
+            fraction: share of the training examples, 0 to below 1.
+            seed: seed of the split.
+        """
+        if fraction == 0:
+            return self
+        from experiments.data.splits import split_hash, stratified_group_split
+
+        targets = self.train.targets.numpy()
+        groups = range(len(targets)) if self.groups is None else self.groups.numpy()
+        kept, held_out = stratified_group_split(targets, groups, fraction, seed, classes_in_both=False)
+        return replace(
+            self,
+            train=Subset(self.train, torch.from_numpy(kept)),
+            validation=Subset(self.train, torch.from_numpy(held_out)),
+            split_hash=split_hash([self.split_hash, *map(str, range(len(targets)))], held_out + 1),
+            facts=self.facts | {"train_size": len(kept), "validation_size": len(held_out)},
+            groups=None,
+        )

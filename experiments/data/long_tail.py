@@ -1,0 +1,92 @@
+"""Long-tailed training sets: which examples a class keeps, and which classes count as many, medium and few."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import model_validator
+from torch import Tensor
+
+from experiments.settings import NotNegative, Settings
+
+Indices = NDArray[np.int64]
+
+
+def exponential_counts(largest: int, classes: int, imbalance: float) -> list[int]:
+    """How many examples class i keeps: ⌊largest · imbalance^(−i/(classes − 1))⌋, at least 1.
+
+    Args:
+        largest: examples of the first class.
+        classes: number of classes.
+        imbalance: ratio of the first class to the last, ≥ 1.
+
+    Source: Cui et al., Class-Balanced Loss, 2019, section 5.1.
+    """
+    return [max(1, int(largest * imbalance ** (-i / max(1, classes - 1)))) for i in range(classes)]
+
+
+def keep_counts(labels: Sequence[int] | Indices, counts: Sequence[int], seed: int, repeat: bool = False) -> Indices:
+    """A random choice of `counts[c]` examples of each class c.
+
+    Args:
+        labels: class of each example, 0 to classes − 1, [n].
+        counts: how many of each class to keep, [classes].
+        seed: of the choice; apart from the training seed.
+        repeat: where a class has fewer examples, take some several times instead of raising.
+
+    Returns:
+        Their indices, ascending.
+
+    Raises:
+        ValueError: a class has fewer examples than are to be kept.
+    """
+    generator = np.random.RandomState(seed)  # NumPy promises that its stream never changes
+    kept = []
+    for name, count in enumerate(counts):
+        own = np.flatnonzero(np.asarray(labels) == name)
+        if len(own) < count and not (repeat and len(own)):
+            raise ValueError(f"class {name} has {len(own)} examples, {count} are to be kept")
+        rounds = -(-count // max(1, len(own)))
+        kept.append(np.tile(generator.permutation(own), rounds)[:count])
+    return np.sort(np.concatenate(kept))
+
+
+class ShotRule(Settings):
+    """Groups of classes by their number of training examples: `many`, `medium` and `few`.
+
+    Attributes:
+        rule: what the rule is called.
+        many_above: a class with more examples is in `many`.
+        few_below: a class with fewer examples is in `few`; the others are in `medium`.
+    """
+
+    rule: str
+    many_above: NotNegative
+    few_below: NotNegative
+
+    @model_validator(mode="after")
+    def _no_class_is_both(self) -> "ShotRule":
+        if self.few_below > self.many_above + 1:
+            raise ValueError(
+                f"has few_below={self.few_below}, which must be at most many_above + 1 = {self.many_above + 1}, so "
+                "that no class is in both groups"
+            )
+        return self
+
+    def groups(self, counts: Sequence[int]) -> dict[str, Tensor]:
+        """The class indices of each group that has any, for the number of training examples of each class."""
+        by_class = torch.tensor(counts)
+        many, few = by_class > self.many_above, by_class < self.few_below
+        groups = {"many": many, "medium": ~many & ~few, "few": few}
+        return {name: members.nonzero().flatten() for name, members in groups.items() if members.any()}
+
+    def facts(self, counts: Sequence[int]) -> dict[str, int | str]:
+        """What a record says about a long tail: its largest and smallest class, the rule and the sizes of its groups."""
+        rule = f"many > {self.many_above}, few < {self.few_below} training examples ({self.rule})"
+        return {
+            "largest_class": max(counts),
+            "smallest_class": min(counts),
+            "shot_rule": rule,
+            **{f"{name}_classes": len(members) for name, members in self.groups(counts).items()},
+        }

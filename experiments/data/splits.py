@@ -1,0 +1,103 @@
+"""Splitting examples into a training and a test side."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Indices = NDArray[np.int64]
+
+
+def groups_of_repeats(*keys: Sequence[str]) -> Indices:
+    """Number the groups of examples that repeat one another.
+
+    Two examples are of one group when any of their keys is the same, or when a chain of such
+    examples joins them: the connected components of "shares a key".
+
+    Args:
+        *keys: one sequence of n keys for each kind of repeat, such as ids and texts.
+
+    Returns:
+        The group of each example, [n].
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    count = len(keys[0])
+    numbered = [np.unique(np.asarray(key, dtype=object), return_inverse=True)[1] for key in keys]
+    # A graph of examples (its first nodes) and keys, with an edge from each example to its keys.
+    starts = np.cumsum([count, *(codes.max(initial=-1) + 1 for codes in numbered)])
+    key_nodes = np.concatenate([c + start for c, start in zip(numbered, starts[:-1], strict=True)])
+    examples = np.tile(np.arange(count), len(keys))
+    graph = coo_array((np.ones(len(examples)), (examples, key_nodes)), shape=(starts[-1],) * 2)
+    component_of_node: Indices = connected_components(graph, directed=False)[1].astype(np.int64)
+    return component_of_node[:count]
+
+
+def stratified_group_split(
+    labels: Sequence[str] | Sequence[int] | Indices,
+    groups: Sequence[int] | Indices,
+    test_fraction: float,
+    seed: int,
+    classes_in_both: bool = True,
+) -> tuple[Indices, Indices]:
+    """Split examples so that each class keeps its share and each group stays on one side.
+
+    Groups are visited in random order; one joins the test side when that brings the test counts
+    per class t closer to the asked ones, ‖target − t − g‖² < ‖target − t‖² for a group of counts
+    g. Where groups are single examples the counts are met exactly. (scikit-learn's
+    `StratifiedGroupKFold` knows test shares of 1/k alone, and is slow for thousands of groups.)
+
+    Args:
+        labels: class of each example, [n].
+        groups: group of each example, [n].
+        test_fraction: share of each class held out, above 0 and below 1.
+        seed: seed of the visiting order, 0 to 2³² − 1.
+        classes_in_both: whether each class must have examples on the test side too.
+
+    Returns:
+        Training and test indices, each ascending.
+
+    Raises:
+        ValueError: where lengths differ, or a class has no example on a side that needs one.
+    """
+    if len(labels) != len(groups):
+        raise ValueError(f"{len(labels)} labels, but {len(groups)} groups: one each is needed")
+    classes, class_of = np.unique(labels, return_inverse=True)
+    group_names, group_of = np.unique(groups, return_inverse=True)
+    counts = np.zeros((len(group_names), len(classes)), dtype=np.int64)
+    np.add.at(counts, (group_of, class_of), 1)
+
+    wanting = np.rint(test_fraction * counts.sum(axis=0)).astype(np.int64)
+    in_test = np.zeros(len(group_names), dtype=bool)
+    # RandomState, not default_rng: NumPy promises that its stream never changes.
+    for group in np.random.RandomState(seed).permutation(len(group_names)):
+        count = counts[group]
+        if 2 * wanting @ count > count @ count:
+            wanting -= count
+            in_test[group] = True
+
+    for side, chosen in (("training", ~in_test), ("test", in_test))[: 1 + classes_in_both]:
+        for name, left in zip(classes, counts[chosen].sum(axis=0), strict=True):
+            if left == 0:
+                raise ValueError(
+                    f"no example of class {str(name)!r} on the {side} side at "
+                    f"test_fraction={test_fraction}: give more examples or another fraction"
+                )
+    example_in_test = in_test[group_of]
+    return np.flatnonzero(~example_in_test), np.flatnonzero(example_in_test)
+
+
+def split_hash(ids: Iterable[str], test_index: Iterable[int]) -> str:
+    """Return the SHA-256 over the sorted lines "id side", side being train or test.
+
+    Equal for equal splits, in whatever order the examples come.
+
+    Args:
+        ids: id of each example; one that repeats has a line each time.
+        test_index: which of them lie on the test side.
+    """
+    in_test = {int(index) for index in test_index}
+    lines = sorted(f"{id_} {'test' if index in in_test else 'train'}\n" for index, id_ in enumerate(ids))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

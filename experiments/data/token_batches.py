@@ -1,0 +1,76 @@
+"""Training batches of about as many target tokens each, of sentences of like length."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from experiments.data.examples import BatchIndices
+from experiments.data.randomness import sample_seeds
+from experiments.data.samplers import BatchDivision, EpochSampler
+from experiments.errors import ConfigurationError
+
+
+class TokenBatchSampler(EpochSampler):
+    """A training epoch of sentence pairs: each once, in batches by length; this process's part of each batch.
+
+    Pairs are sorted by the length of the target, then of the source; pairs of equal lengths are in an order that is a
+    function of (seed, epoch), and so are the batches.
+
+    Args:
+        source_lengths, target_lengths: tokens of each pair, int64 [n].
+        batch_tokens: the most target tokens of a batch, padding included, over all processes and passes.
+        seed: the training seed.
+        division: of each batch. The last and longest pairs are not drawn if they are too few for every pass.
+
+    Raises:
+        ConfigurationError: a batch has no room for the longest target in every part.
+    """
+
+    def __init__(
+        self,
+        source_lengths: NDArray[np.int64],
+        target_lengths: NDArray[np.int64],
+        batch_tokens: int,
+        seed: int,
+        division: BatchDivision,
+    ) -> None:
+        self.source, self.target = source_lengths, target_lengths
+        self.seed, self.division = seed, division
+        if batch_tokens < (least := int(self.target.max()) * division.parts):
+            raise ConfigurationError(
+                f"data.batch_size={batch_tokens} is not allowed; it counts the target tokens of a step, and must be at "
+                f"least {least}: the longest target of {self.target.max()} tokens for each device, node and pass"
+            )
+        self.places = list(_batches(self.target, batch_tokens))
+        self.steps = sum(len(place) >= division.parts for place in self.places)
+
+    def __iter__(self) -> Iterator[BatchIndices]:
+        generator = np.random.default_rng([self.seed, self.epoch])
+        shuffled = generator.permutation(len(self.target))
+        order = shuffled[np.lexsort((self.source[shuffled], self.target[shuffled]))]
+        seeds = sample_seeds(self.seed, self.epoch, torch.from_numpy(order))
+        for number in generator.permutation(len(self.places)):
+            place = self.places[number]
+            if len(place) < self.division.parts:
+                continue
+            tokens = self.target[order[place]].sum()
+            for turn in range(self.division.passes):
+                part = np.array(place[self.division.part(turn) :: self.division.parts])
+                # Lightning takes the mean of the gradients over passes and processes.
+                weight = self.division.parts * float(self.target[order[part]].sum() / tokens)
+                yield BatchIndices(torch.from_numpy(order[part]), seeds[part], weight)
+
+    def __len__(self) -> int:
+        return self.steps * self.division.passes
+
+
+def _batches(lengths: NDArray[np.int64], batch_tokens: int) -> Iterator[range]:
+    """The places of each batch among sorted pairs: as many as fit when padded to the longest of them."""
+    start = 0
+    for place, length in enumerate(np.sort(lengths).tolist()):
+        if (place + 1 - start) * length > batch_tokens and place > start:
+            yield range(start, place)
+            start = place
+    yield range(start, len(lengths))

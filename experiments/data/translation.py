@@ -1,0 +1,78 @@
+"""A translation data set and its batches."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from experiments.data.base import SplitDataModule
+from experiments.data.samplers import BatchDivision, EpochSampler
+from experiments.data.sentence_pairs import SentencePairs, Sequences
+from experiments.data.special_tokens import BEGIN, END
+from experiments.data.token_batches import TokenBatchSampler
+
+
+@dataclass(frozen=True)
+class TranslationData:
+    """A translation data set, split and numbered.
+
+    Attributes:
+        train, dev, test: the pairs of each split; on dev an epoch is selected.
+        vocabulary_size: how many token numbers there are, with the numbers of `special_tokens.py`.
+        text: from token numbers to their sentence.
+        numbers: from a sentence of the source language to its token numbers.
+        split_hash: hash of all sentences by split.
+        facts: what the record of a run says about the data: sizes, what was skipped, the hash of the subwords.
+        unreadable_most: how many pairs may be unreadable: none, for all are read beforehand.
+    """
+
+    train: SentencePairs
+    dev: SentencePairs
+    test: SentencePairs
+    vocabulary_size: int
+    text: Callable[[list[int]], str]
+    numbers: Callable[[str], list[int]]
+    split_hash: str
+    facts: dict[str, int | float | str]
+    unreadable_most: int = 0
+
+    def types_in_use(self) -> Tensor:
+        """Which token numbers occur in a training target, bool [vocabulary size]."""
+        used = torch.zeros(self.vocabulary_size, dtype=torch.bool)
+        used[self.train.targets.tokens.long()] = True
+        used[BEGIN] = False
+        return used
+
+    def encode(self, content: bytes) -> tuple[Tensor, list[str]]:
+        """Source tokens [n, longest] of the lines of a text, and the lines."""
+        lines = [line for line in content.decode().splitlines() if line.strip()]
+        sources = Sequences.of([*self.numbers(line), END] for line in lines)
+        return sources.padded(torch.arange(len(lines))), lines
+
+
+class TranslationDataModule(SplitDataModule):
+    """A data set for translation; a subclass gives `load`. `batch_size` counts target tokens, padding included."""
+
+    evaluated = ("dev", "test")
+    data: TranslationData | None = None
+
+    @abstractmethod
+    def load(self) -> TranslationData:
+        """The splits; fetches what is not there."""
+
+    def training_sampler(self, division: BatchDivision) -> EpochSampler:
+        pairs = self.data.train
+        lengths = pairs.sources.lengths.numpy(), pairs.predicted_tokens().numpy()
+        return TokenBatchSampler(*lengths, self.batch_size, self.seed, division)
+
+    def network_arguments(self) -> dict[str, int]:
+        return {"vocabulary_size": self.data.vocabulary_size}
+
+    def module_arguments(self) -> dict[str, Any]:
+        return {"data": self.data}
+
+    def evaluation_order(self, split: str) -> Tensor:
+        return getattr(self.data, split).sources.lengths.argsort(stable=True)  # the shortest first: less padding

@@ -1,0 +1,122 @@
+"""What every LightningModule of the suite is: a network under an output activation, trained by the activation's loss."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import lightning.pytorch as L
+import torch
+from torch import Tensor, nn
+
+from experiments.data.examples import Batch
+from experiments.modules.optimizer import AdamSettings
+from sharmix import Activation
+
+
+class OutputModule(L.LightningModule, ABC):
+    """Minimises the output activation's own loss, and measures the splits whose batches it sees.
+
+    Entropy parameters are projected into their range after each step of the optimizer. Metrics are logged at the end
+    of an epoch, as `split/metric`, and learned entropy parameters by their names.
+
+    Args:
+        network: what is trained; activations inside it, such as those of attention, learn as the output's does.
+        activation: of the output, always computed in float32.
+        optimizer: learning rates and moments.
+        label_smoothing: ε; the training loss is against (1 − ε) y + ε/classes.
+        compile: whether torch.compile compiles the network.
+
+    Attributes:
+        selected_by: the `split/metric` whose largest value selects the epoch that is reported; None for the last.
+        headline: the metric that a progress bar shows.
+        measured_by: how metrics are computed where there are several ways, for the record.
+    """
+
+    selected_by: str | None = None
+    headline: str
+    measured_by: Mapping[str, str] = {}
+
+    def __init__(
+        self,
+        network: nn.Module,
+        activation: Activation,
+        optimizer: AdamSettings,
+        label_smoothing: float,
+        compile: bool,
+    ) -> None:
+        super().__init__()
+        self.network, self.activation, self.optimizer_settings = network, activation, optimizer
+        self.label_smoothing = label_smoothing
+        named = network.named_modules()
+        self.inner_activations = {
+            name.rpartition(".")[0]: module for name, module in named if isinstance(module, Activation)
+        }
+        self._measured: dict[str, set[str]] = {"training": set(), "evaluation": set()}
+        if compile:
+            network.compile()
+
+    @abstractmethod
+    def measure(self, batch: Batch) -> None:
+        """Count an evaluation batch in the metrics of its split."""
+
+    @abstractmethod
+    def take_metrics(self, split: str) -> dict[str, float | Tensor]:
+        """The metrics of a split since they were last taken, over all processes."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The network's output."""
+        output: Tensor = self.network(inputs)
+        return output
+
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self._measured["evaluation"].add(batch.split)
+        if len(batch.targets):
+            self.measure(batch)
+
+    def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self.validation_step(batch, batch_idx)
+
+    def on_validation_epoch_end(self) -> None:
+        self._log_metrics("evaluation")
+
+    def on_test_epoch_end(self) -> None:
+        self._log_metrics("evaluation")
+
+    def on_train_epoch_end(self) -> None:
+        self._log_metrics("training")
+        self.log_dict(self.entropy_values())
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        entropy = [parameter for activation in self._activations() for parameter in activation.entropy_parameters()]
+        known = {id(parameter) for parameter in entropy}
+        network = [parameter for parameter in self.network.parameters() if id(parameter) not in known]
+        fused = self.trainer.precision != "16-mixed"
+        optimizer, schedule = self.optimizer_settings.optimizer(network, entropy, fused)
+        optimizer.register_step_post_hook(lambda *_: self.after_step())
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def after_step(self) -> None:
+        """Project the entropy parameters into their range; the optimizer calls it after each of its steps."""
+        for activation in self._activations():
+            activation.project_()
+
+    def entropy_values(self) -> dict[str, float]:
+        """The entropy parameters by name: the output's that are one number, and the network's for each head."""
+        own = [*self.activation.named_parameters(), *self.activation.named_buffers()]
+        inner = {
+            f"{place}.head_{head}.{name}": value
+            for place, activation in self.inner_activations.items()
+            for name, parameter in activation.named_parameters()
+            for head, value in enumerate(parameter.flatten().tolist())
+        }
+        return {name: value.item() for name, value in own if value.numel() == 1} | inner
+
+    def _activations(self) -> Iterator[Activation]:
+        yield self.activation
+        yield from self.inner_activations.values()
+
+    def _log_metrics(self, kind: str) -> None:
+        for split in sorted(self._measured[kind]):
+            for name, value in self.take_metrics(split).items():
+                self.log(f"{split}/{name}", value, prog_bar=name in ("loss", self.headline))
+        self._measured[kind].clear()

@@ -1,0 +1,130 @@
+"""A network for classification under an output activation."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchmetrics import Metric
+
+from experiments.data.examples import Batch
+from experiments.errors import ConfigurationError
+from experiments.modules.base import OutputModule
+from experiments.modules.metrics import OutputMetrics
+from experiments.modules.optimizer import AdamSettings
+from experiments.settings import AtLeastOne, Share, validated
+from sharmix import Activation
+
+SPLITS = ("train", "validation", "test")
+
+
+class Classifier(OutputModule):
+    """A network from inputs to logits [n, num_classes], under an output activation.
+
+    Args:
+        network, activation, optimizer, label_smoothing, compile: as for `OutputModule`.
+        num_classes: number of classes.
+        shots: the classes of each shot group, measured on validation and test.
+        metrics: further metrics by name; each makes a torchmetrics metric for a `num_classes`, which is updated with
+            probabilities [n, num_classes] and class indices [n].
+        channels_last: whether images and convolutions have their channels last in memory, which is faster.
+    """
+
+    headline = "accuracy"
+
+    @validated
+    def __init__(
+        self,
+        network: nn.Module,
+        activation: Activation,
+        optimizer: AdamSettings,
+        *,
+        num_classes: AtLeastOne,
+        shots: dict[str, Tensor] | None = None,
+        metrics: dict[str, Callable[..., Metric]] | None = None,
+        label_smoothing: Share = 0.0,
+        channels_last: bool = False,
+        compile: bool = False,
+    ) -> None:
+        super().__init__(network, activation, optimizer, label_smoothing, compile)
+        self.num_classes = num_classes
+        if channels_last:
+            network.to(memory_format=torch.channels_last)
+
+        def further() -> dict[str, Metric]:
+            return {name: make(num_classes=num_classes) for name, make in (metrics or {}).items()}
+
+        self.metrics = nn.ModuleDict(
+            {
+                f"{split}_split": OutputMetrics(num_classes, None if split == "train" else shots, further())
+                for split in SPLITS
+            }
+        )
+
+    def check(self, inputs: Tensor) -> None:
+        """Refuse a network that does not give a logit for each class.
+
+        Args:
+            inputs: some examples, [n, ...].
+
+        Raises:
+            ConfigurationError: the network cannot read the inputs, or its output has another shape.
+        """
+        wanted = (len(inputs), self.num_classes)
+        self.network.eval()
+        try:
+            with torch.no_grad():
+                found = tuple(self.network(inputs).shape)
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            raise ConfigurationError(
+                f"model: {type(self.network).__name__} cannot read inputs of shape {tuple(inputs.shape)} and type "
+                f"{inputs.dtype}: {error}"
+            ) from error
+        finally:
+            self.network.train()
+        if found != wanted:
+            raise ConfigurationError(
+                f"model: {type(self.network).__name__} gives an output of shape {found} for inputs of shape "
+                f"{tuple(inputs.shape)}, but {self.num_classes} classes need {wanted}"
+            )
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        logits = self.network(batch.inputs)
+        with torch.autocast(logits.device.type, enabled=False):
+            logits = logits.float()
+            if batch.split is None:
+                loss = self.activation.loss(logits, batch.targets, label_smoothing=self.label_smoothing)
+            else:
+                self._measured["training"].add(batch.split)
+                loss = self._measure(batch.split, logits, batch.targets, self.label_smoothing).mean()
+            return loss * batch.weight
+
+    def measure(self, batch: Batch) -> None:
+        logits = self.network(batch.inputs)
+        with torch.autocast(logits.device.type, enabled=False):
+            self._measure(batch.split, logits.float(), batch.targets)
+
+    def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> Tensor:
+        return self.probabilities(batch.inputs)
+
+    def probabilities(self, inputs: Tensor) -> Tensor:
+        """The probabilities of the classes, [n, num_classes]."""
+        return self.activation(self.network(inputs).float())
+
+    def take_metrics(self, split: str) -> dict[str, Any]:
+        metrics = self._metrics(split)
+        values = metrics.compute()
+        metrics.reset()
+        return values
+
+    def _measure(self, split: str, logits: Tensor, targets: Tensor, label_smoothing: float = 0.0) -> Tensor:
+        """Count a batch in the metrics of its split; the loss of each example."""
+        losses = self.activation.loss(logits, targets, label_smoothing=label_smoothing, reduction="none")
+        with torch.no_grad():
+            self._metrics(split).update(logits, self.activation(logits), targets, losses)
+        return losses
+
+    def _metrics(self, split: str) -> OutputMetrics:
+        metrics = self.metrics[f"{split}_split"]
+        assert isinstance(metrics, OutputMetrics)
+        return metrics

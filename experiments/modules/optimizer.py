@@ -1,0 +1,54 @@
+"""Adam with a learning rate of its own for entropy parameters, and a schedule of the learning rates."""
+
+import math
+from collections.abc import Iterable
+from typing import Literal
+
+from torch import nn
+from torch.optim import Adam
+from torch.optim import Optimizer as TorchOptimizer
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+
+from experiments.settings import AtLeastOne, Positive, Settings, Share
+
+Parameters = Iterable[nn.Parameter]
+
+
+class AdamSettings(Settings):
+    """Adam, with the share of its learning rates in step s = 1, 2, …: 1, or min(s/w, √(w/s)) with w warm-up steps.
+
+    Attributes:
+        learning_rate: of the network; the largest of the schedule.
+        entropy_learning_rate: of learned entropy parameters.
+        beta1: decay of the mean gradient.
+        beta2: decay of the mean squared gradient.
+        schedule: `constant` or `inverse_square_root`.
+        warm_up_steps: w.
+
+    Source: Vaswani et al., Attention Is All You Need, 2017, Eq. (3), in units of its largest value.
+    """
+
+    learning_rate: Positive
+    entropy_learning_rate: Positive
+    beta1: Share = 0.9
+    beta2: Share = 0.999
+    schedule: Literal["constant", "inverse_square_root"] = "constant"
+    warm_up_steps: AtLeastOne = 1
+
+    def optimizer(self, network: Parameters, entropy: Parameters, fused: bool) -> tuple[TorchOptimizer, LRScheduler]:
+        """Adam on the parameters, and the schedule to be stepped after each of its steps.
+
+        Args:
+            network: parameters of the network.
+            entropy: entropy parameters.
+            fused: whether one kernel updates all parameters, which a gradient scaler does not allow.
+        """
+        groups = [{"params": list(network), "lr": self.learning_rate}]
+        if learned := list(entropy):
+            groups.append({"params": learned, "lr": self.entropy_learning_rate})
+        adam = Adam(groups, betas=(self.beta1, self.beta2), fused=fused)
+        return adam, LambdaLR(adam, self._share)
+
+    def _share(self, steps_before: int) -> float:
+        step, warm_up = steps_before + 1, self.warm_up_steps
+        return 1.0 if self.schedule == "constant" else min(step / warm_up, math.sqrt(warm_up / step))

@@ -1,0 +1,215 @@
+"""A Transformer under an output activation, as it is trained, and as it translates."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
+from torchmetrics import SumMetric
+
+from experiments.data.examples import Batch
+from experiments.data.special_tokens import BEGIN, END, PADDING
+from experiments.data.translation import TranslationData
+from experiments.modules.base import OutputModule
+from experiments.modules.beam_search import Hypothesis, beam_search
+from experiments.modules.optimizer import AdamSettings
+from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics, signatures
+from experiments.networks.attention import KeysValues
+from experiments.networks.transformer import Memory, Transformer
+from experiments.settings import AtLeastOne, NotNegative, NotNegativeNumber, OpenShare, Settings, Share, validated
+from sharmix import Activation
+
+ROWS = 512  # of logits at a time when measuring
+DECODING_SECONDS = "decoding_seconds"  # of the translations of an epoch
+
+
+class BeamSettings(Settings):
+    """How beam search translates.
+
+    Attributes:
+        size: sequences kept for each sentence.
+        limit_ratio, limit_extra: a translation has at most limit_ratio × source tokens + limit_extra tokens.
+        length_penalty: scores are divided by length^length_penalty.
+        scores: of an activation that is not normalised: p divided by its sum, or `raw`.
+    """
+
+    size: AtLeastOne
+    limit_ratio: NotNegativeNumber
+    limit_extra: NotNegative
+    length_penalty: NotNegativeNumber = 0.0
+    scores: Literal["normalised", "raw"] = "normalised"
+
+
+class _Progress(NamedTuple):
+    """What the decoder knows of the translations so far, one a row."""
+
+    memory: Memory
+    past: list[KeysValues] | None
+
+    def at(self, rows: Tensor) -> Self:
+        past = None if self.past is None else [layer.at(rows) for layer in self.past]
+        return self._replace(memory=self.memory.at(rows), past=past)
+
+    def following(self, rows: Tensor) -> Self:
+        return self._replace(past=None if self.past is None else [layer.at(rows) for layer in self.past])
+
+
+class Translator(OutputModule):
+    """Minimises the loss of each next token given the right ones before it; measures tokens, and translates.
+
+    Args:
+        network: from source and target tokens to hidden states, and from these to logits.
+        activation, optimizer, label_smoothing, compile: as for `OutputModule`.
+        data: gives the vocabulary, the references and the text that tokens stand for.
+        beam: how it translates.
+        average_decay: weight of the newest parameters in the average that translates; None for no average.
+    """
+
+    selected_by = "dev/bleu"
+    headline = "bleu"
+
+    @validated
+    def __init__(
+        self,
+        network: Transformer,
+        activation: Activation,
+        optimizer: AdamSettings,
+        *,
+        data: TranslationData,
+        beam: BeamSettings,
+        label_smoothing: Share = 0.0,
+        average_decay: OpenShare | None = None,
+        compile: bool = False,
+    ) -> None:
+        super().__init__(network, activation, optimizer, label_smoothing, compile)
+        self.beam, self.measured_by = beam, signatures()
+        self.text, self.references = data.text, {"dev": data.dev.references, "test": data.test.references}
+        # Two sums, for a mean that lets NaN through takes no weights.
+        self.loss_sum, self.token_count = (SumMetric(nan_strategy="disable") for _ in range(2))
+        self.decoding_seconds = 0.0
+        self.tokens = nn.ModuleDict({split: TokenMetrics(data.types_in_use()) for split in self.references})
+        self.sentences = {split: SentenceMetrics() for split in self.references}
+        self.average = None
+        if average_decay is not None:
+            self.average = AveragedModel(network, avg_fn=_averaging(average_decay)).requires_grad_(False)
+
+    @property
+    def evaluated(self) -> Transformer:
+        """The network that is measured and translates: the trained one, or the average of its parameters."""
+        network = self.network if self.average is None else self.average.module
+        assert isinstance(network, Transformer)
+        return network
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        given, wanted = batch.targets[:, :-1], batch.targets[:, 1:]
+        real = wanted != PADDING
+        hidden = self.network(batch.inputs, given)[real]
+        weight, bias = self.network.embedding.weight, self.network.output_bias
+        loss = self.activation.linear_loss(hidden, weight, bias, wanted[real], label_smoothing=self.label_smoothing)
+        self._measured["training"].add("train")
+        self.loss_sum.update(loss.detach() * real.sum())
+        self.token_count.update(real.sum())
+        return loss * batch.weight
+
+    def after_step(self) -> None:
+        super().after_step()
+        if self.average is not None:
+            self.average.update_parameters(self.network)
+
+    def measure(self, batch: Batch) -> None:
+        wanted = batch.targets[:, 1:]
+        real = wanted != PADDING
+        hidden = self.evaluated(batch.inputs, batch.targets[:, :-1])[real]
+        for some, targets in zip(hidden.split(ROWS), wanted[real].split(ROWS), strict=True):
+            logits = self._logits(some)
+            losses = self.activation.loss(logits, targets, reduction="none")
+            self.tokens[batch.split].update(logits, self.activation(logits), targets, losses)
+        since = time.perf_counter()
+        found, empty = self.translate(batch.inputs)
+        self.decoding_seconds += time.perf_counter() - since
+        texts = [self.text(hypothesis.tokens) for hypothesis in found]
+        references = [self.references[batch.split][index] for index in batch.indices.tolist()]
+        self.sentences[batch.split].update(batch.indices, found, texts, references, empty)
+
+    def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> list[str]:
+        return self.translations(batch.inputs)
+
+    def translations(self, source: Tensor) -> list[str]:
+        """The sentence found for each source [n, length]."""
+        return [self.text(hypothesis.tokens) for hypothesis in self.translate(source)[0]]
+
+    @torch.no_grad()
+    def translate(self, source: Tensor) -> tuple[list[Hypothesis], Tensor]:
+        """The translation found for each source [n, length], and log p of its empty translation [n]."""
+        memory = self.evaluated.encode(source)
+        limits = (self.beam.limit_ratio * (source != PADDING).sum(-1)).long() + self.beam.limit_extra
+        found = beam_search(
+            self._step,
+            _Progress(memory, None),
+            limits,
+            self.beam.size,
+            self.beam.length_penalty,
+            probabilities=self.activation.normalised or self.beam.scores == "normalised",
+        )
+        first, _ = self._step(torch.full_like(limits, BEGIN), _Progress(memory, None))
+        return found, first[:, END].log()
+
+    def take_metrics(self, split: str) -> dict[str, Any]:
+        if split == "train":
+            values = {"loss": self.loss_sum.compute() / self.token_count.compute()}
+            self.loss_sum.reset()
+            self.token_count.reset()
+            return values
+        values = self.tokens[split].compute() | self.sentences[split].compute()
+        self.tokens[split].reset()
+        self.sentences[split].reset()
+        return values
+
+    def on_validation_epoch_end(self) -> None:
+        super().on_validation_epoch_end()
+        self.log(DECODING_SECONDS, self.decoding_seconds)
+        self.decoding_seconds = 0.0
+
+    def _step(self, tokens: Tensor, progress: _Progress) -> tuple[Tensor, _Progress]:
+        hidden, past = self.evaluated.decode(tokens[:, None], progress.memory, progress.past)
+        p = next_probabilities(self.activation, self._logits(hidden[:, 0]), self.beam.scores)
+        return p, progress._replace(past=past)
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        with torch.autocast(hidden.device.type, enabled=False):
+            return self.evaluated.logits(hidden.float())
+
+
+def next_probabilities(activation: Activation, logits: Tensor, scores: str) -> Tensor:
+    """p of each token, as beam search scores it.
+
+    Args:
+        activation: the map p. Where it is not normalised, PADDING and BEGIN get nothing, for they never follow, and the
+            largest logit of the others gets it all where nothing else is left.
+        logits: [rows, vocabulary].
+        scores: `normalised` divides p by its sum, `raw` takes it as it is.
+    """
+    p = activation(logits)
+    if activation.normalised:
+        return p
+    never = torch.tensor([PADDING, BEGIN], device=logits.device)
+    p = p.index_fill(-1, never, 0)
+    total = p.sum(-1, keepdim=True)
+    if scores == "normalised":
+        p /= total.where(total > 0, 1)
+    empty = (total == 0).squeeze(-1)
+    p[empty, logits[empty].index_fill(-1, never, -math.inf).argmax(-1)] = 1
+    return p
+
+
+def _averaging(least: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """x̄ ← (1 − d) x̄ + d x with d = max(least, 9/(10 + steps)), as OpenNMT-py averages parameters."""
+
+    def average(averaged: Tensor, current: Tensor, steps: Tensor) -> Tensor:
+        decay = torch.clamp(9 / (10 + steps), min=least)
+        return averaged + decay.to(averaged) * (current - averaged)
+
+    return average

@@ -1,0 +1,77 @@
+"""Networks for images: torchvision's ResNets and any network of the timm package, trained from scratch."""
+
+from typing import Literal
+
+import torchvision
+from torch import Tensor, nn
+from torchvision.transforms.v2.functional import normalize
+
+from experiments.errors import ConfigurationError
+from experiments.settings import AtLeastOne, Three, ThreePositive, validated
+
+
+class Standardised(nn.Module):
+    """(v/255 − mean)/std of the pixel values v of each channel; from uint8 [n, 3, height, width] to float32."""
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        super().__init__()
+        self.mean, self.std = list(mean), list(std)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return normalize(images.float() / 255, self.mean, self.std)
+
+
+class ResNet(nn.Sequential):
+    """torchvision's ResNet with fresh weights, from uint8 [n, 3, height, width] to logits [n, num_classes].
+
+    Args:
+        depth: 18 or 50.
+        stem: `imagenet` as torchvision has it, or `cifar`: a 3 × 3 convolution with stride 1, and no pooling.
+        pixel_mean, pixel_std: of each channel, as for `Standardised`.
+        num_classes: number of classes.
+
+    Source: He et al., Deep Residual Learning, 2016; the stem for small images is of its section 4.2.
+    """
+
+    @validated
+    def __init__(
+        self,
+        *,
+        depth: Literal[18, 50],
+        stem: Literal["imagenet", "cifar"] = "imagenet",
+        pixel_mean: Three,
+        pixel_std: ThreePositive,
+        num_classes: AtLeastOne,
+    ) -> None:
+        network = getattr(torchvision.models, f"resnet{depth}")(num_classes=num_classes)
+        if stem == "cifar":
+            network.conv1 = nn.Conv2d(3, network.conv1.out_channels, 3, padding=1, bias=False)
+            network.maxpool = nn.Identity()
+        super().__init__(Standardised(pixel_mean, pixel_std), network)
+
+
+class TimmNetwork(nn.Sequential):
+    """A network of the timm package with fresh weights, from uint8 [n, 3, height, width] to logits [n, num_classes].
+
+    Args:
+        architecture: its name in timm.
+        pixel_mean, pixel_std: of each channel, as for `Standardised`.
+        num_classes: number of classes.
+
+    Raises:
+        ConfigurationError: timm is not installed or has no such network.
+    """
+
+    @validated
+    def __init__(
+        self, *, architecture: str, pixel_mean: Three, pixel_std: ThreePositive, num_classes: AtLeastOne
+    ) -> None:
+        try:
+            import timm
+
+            network: nn.Module = timm.create_model(architecture, num_classes=num_classes)
+        except ImportError as error:
+            raise ConfigurationError("model=timm needs the timm package: pip install timm") from error
+        except RuntimeError as error:
+            raise ConfigurationError(f"model.architecture={architecture!r} is not allowed: {error}") from error
+        super().__init__(Standardised(pixel_mean, pixel_std), network)

@@ -1,0 +1,173 @@
+"""Settings: their types, the rules between them, and how a group of settings builds the object that it names.
+
+The values, and what they mean, stand in `conf/` alone.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, validate_call
+
+from experiments.errors import ConfigurationError, UserError
+
+if TYPE_CHECKING:
+    import sharmix
+
+AtLeastOne = Annotated[int, Field(ge=1)]
+NotNegative = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegativeNumber = Annotated[float, Field(ge=0)]
+Ratio = Annotated[float, Field(ge=1)]
+OpenShare = Annotated[float, Field(gt=0, lt=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Three = Annotated[tuple[float, ...], Field(min_length=3, max_length=3)]
+ThreePositive = Annotated[tuple[Positive, ...], Field(min_length=3, max_length=3)]
+
+_STRICT = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
+validated = validate_call(config=_STRICT)  # decorates a constructor: each argument is checked against its annotation
+
+
+class Settings(BaseModel):
+    """A group of settings: unknown keys, infinite numbers and changes are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ActivationSettings(Settings):
+    """An activation of the registry. Parameters that the activation does not take are None."""
+
+    name: str
+    alpha: float | None = None
+    q: float | None = None
+    r: float | None = None
+    tau: float | None = None
+    temperature: float | None = None
+    objective: str | None = None
+    nonconcave: str | None = None
+    parameters: dict[str, Any] = {}
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `sharmix.build_activation` after the name."""
+        named = self.model_dump(exclude={"name", "parameters"}, exclude_none=True)
+        return named | self.parameters
+
+
+class PathSettings(Settings):
+    data: str | None
+    outputs: str
+
+
+Group = dict[str, Any]  # settings of an object that `_target_` names
+
+
+class RunSettings(Settings):
+    """All settings of one run, as `conf/config.yaml` composes them."""
+
+    name: str
+    seed: Seed
+    force: bool
+    progress: Literal["auto", "bar", "lines", "none"]
+    keep_weights: bool
+    threads: AtLeastOne
+    objective: str | None
+    tags: list[str]
+    paths: PathSettings
+    activation: ActivationSettings
+    data: Group
+    model: Group
+    module: Group
+    optimizer: Group
+    trainer: Group
+    callbacks: dict[str, Group | None]
+    logger: dict[str, Group | None]
+
+
+def checked_settings(config: Mapping[str, Any]) -> RunSettings:
+    """The settings of a composed and resolved configuration.
+
+    Raises:
+        ConfigurationError: for the first value that is not allowed, naming its key.
+    """
+    try:
+        return RunSettings.model_validate(config)
+    except ValidationError as error:
+        raise refusal(error) from error
+
+
+def build(group: Group, key: str, **arguments: Any) -> Any:
+    """The object that a group of settings names in `_target_`, built from its other settings.
+
+    Args:
+        group: the settings; groups inside it that have a `_target_` are built first.
+        key: the group's name in the configuration, for messages.
+        **arguments: further arguments, beside the settings.
+
+    Raises:
+        ConfigurationError: there is no such class, or a value is not allowed, naming the key and the value.
+        UserError: as the class itself raises.
+    """
+    from hydra.errors import InstantiationException
+    from hydra.utils import instantiate
+
+    try:
+        return instantiate(group, **arguments)
+    except InstantiationException as error:
+        cause = error.__cause__
+        if isinstance(cause, UserError):
+            raise cause from None
+        if isinstance(cause, ValidationError):
+            raise refusal(cause, key) from error
+        raise ConfigurationError(f"{key}: {group.get('_target_')} cannot be built: {cause or error}") from error
+
+
+def get_class_or_function(group: Group, key: str) -> Callable[..., Any]:
+    """The class or function that a group of settings names in `_target_`.
+
+    Raises:
+        ConfigurationError: it cannot be imported.
+    """
+    from hydra.utils import get_object
+
+    target = group.get("_target_")
+    try:
+        return get_object(target)
+    except Exception as error:  # an import may fail with any error of the module's own
+        raise ConfigurationError(f"{key}._target_={target} cannot be imported: {error}") from error
+
+
+def build_activation(settings: ActivationSettings, group: str = "activation") -> "sharmix.Activation":
+    """The activation that settings name.
+
+    Args:
+        settings: its name and parameters.
+        group: the group's name in the configuration, for messages.
+
+    Raises:
+        ConfigurationError: the activation does not exist, or a parameter is not allowed.
+    """
+    import sharmix  # imports torch, which a finished run can do without
+
+    try:
+        return sharmix.build_activation(settings.name, **settings.arguments())
+    except (ValueError, TypeError, ImportError) as error:
+        raise ConfigurationError(f"{group}={settings.name}: {error}") from error
+
+
+def refusal(error: ValidationError, group: str | None = None) -> ConfigurationError:
+    """The error that names the first refused setting, its value and what is allowed."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join([*([group] if group else []), *map(str, first["loc"])])
+    kind, message = first["type"], first["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    if kind.startswith("missing"):
+        return ConfigurationError(f"{key} is missing; give {key}=VALUE")
+    if kind in ("unexpected_keyword_argument", "extra_forbidden"):
+        return ConfigurationError(f"there is no setting {key} (given {key}={first['input']!r})")
+    return ConfigurationError(f"{key}={first['input']!r} is not allowed; it {message}")
+
+
+def closest(key: str, known: list[str]) -> str:
+    """A hint at the known key that looks most like the given one; empty where none does."""
+    found = difflib.get_close_matches(key, known, n=1)
+    return f" Did you mean {found[0]}?" if found else ""

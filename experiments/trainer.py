@@ -1,0 +1,109 @@
+"""The Lightning Trainer of a run: its options checked, its devices there, its results the same every time."""
+
+import ctypes
+import inspect
+import os
+import sys
+import warnings
+from functools import cache
+from typing import Any
+
+import lightning.pytorch as L
+import torch
+from lightning.fabric.plugins.environments import SLURMEnvironment
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from experiments.callbacks.checkpoints import AtomicCheckpointIO
+from experiments.errors import ConfigurationError
+from experiments.settings import Group, closest, refusal
+
+# Lightning's advice that does not fit here: examples lie in memory, metrics are summed over processes already, and the
+# folder of a run holds its own files.
+_ADVICE = (".*does not have many workers", ".*exists and is not empty", ".*recommended to use `self.log", ".*treespec")
+
+
+def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
+    """The Trainer that options describe; torch is set to give the same bits again.
+
+    Args:
+        options: Lightning's own options.
+        threads: of this process on the processor.
+        **arguments: callbacks and loggers.
+
+    Raises:
+        ConfigurationError: an option does not exist or has a wrong value; there are no such devices, they do not have
+            the precision, or torchrun or SLURM has started another number of processes.
+    """
+    options = {name: value for name, value in options.items() if name != "_target_"}
+    check_options(options)
+    for advice in _ADVICE:
+        warnings.filterwarnings("ignore", message=advice)
+    asked = ", ".join(f"trainer.{name}={options.get(name)}" for name in ("accelerator", "devices", "num_nodes"))
+    _refuse_other_processes(options, asked)
+    try:
+        trainer = L.Trainer(**options, **arguments, plugins=[AtomicCheckpointIO()])
+    except (ValueError, TypeError, RuntimeError, MisconfigurationException) as error:
+        raise ConfigurationError(f"{asked}, trainer.precision={options.get('precision')}: {error}") from error
+    if options.get("precision") not in (None, trainer.precision):
+        device = trainer.strategy.root_device.type
+        raise ConfigurationError(
+            f"trainer.precision={options['precision']} cannot be had on {device}, which offers {trainer.precision}"
+        )
+    _keep_freed_memory()
+    torch.set_num_threads(threads)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # a debugging aid that costs time
+    return trainer
+
+
+def check_options(options: Group) -> None:
+    """Raise a ConfigurationError for an option that the Trainer does not have, or a value of a wrong type."""
+    known = _options_model()
+    for name, value in options.items():
+        if name not in known.model_fields:
+            raise ConfigurationError(
+                f"there is no setting trainer.{name} (given {value!r}).{closest(name, list(known.model_fields))} "
+                f"Allowed: {', '.join(known.model_fields)}"
+            )
+    if options.get("enable_checkpointing") is False:
+        raise ConfigurationError(
+            "trainer.enable_checkpointing=false is not allowed, for a run goes on from its checkpoint when it is "
+            "killed; keep_weights=false keeps no weights of a finished run"
+        )
+    try:
+        known.model_validate(options)
+    except ValidationError as error:
+        raise refusal(error, "trainer") from error
+
+
+@cache
+def _options_model() -> type[BaseModel]:
+    """The Trainer's own signature as a pydantic model."""
+    parameters = inspect.signature(L.Trainer.__init__).parameters
+    fields: dict[str, Any] = {
+        name: (parameter.annotation, parameter.default)
+        for name, parameter in parameters.items()
+        if name not in ("self", "logger", "callbacks", "plugins")
+    }
+    return create_model("TrainerOptions", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
+
+
+def _refuse_other_processes(options: Group, asked: str) -> None:
+    devices, nodes = options.get("devices"), options.get("num_nodes", 1)
+    started = os.environ.get("SLURM_NTASKS") if SLURMEnvironment.detect() else os.environ.get("WORLD_SIZE")
+    if started is not None and isinstance(devices, int) and int(started) != devices * nodes:
+        raise ConfigurationError(
+            f"{asked} ask for {devices * nodes} processes, but {started} were started; they must be as many"
+        )
+
+
+def _keep_freed_memory() -> None:
+    """Let the C library keep freed memory for the next step, where it is glibc.
+
+    By default it hands large blocks back to the system, which then has to fill them with zeros page by page, tens of
+    thousands of pages a step.
+    """
+    if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+        mmap_max, trim_threshold = -4, -1  # parameters of mallopt, in malloc.h
+        mallopt(mmap_max, 0)
+        mallopt(trim_threshold, -1)
