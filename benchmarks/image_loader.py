@@ -22,12 +22,12 @@ from torch import Tensor
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 from benchmarks.settings import settings_of
-from experiments.data.samplers import loader
 from experiments.data.examples import Batch, Draw, Examples
-from experiments.errors import UserError
-from experiments.data.photographs import EncodedImages, Photographs, Transform
 from experiments.data.imagenet import load_imagenet
+from experiments.data.photographs import EncodedImages, Photographs, Transform
 from experiments.data.randomness import sample_seeds
+from experiments.data.samplers import loader
+from experiments.errors import UserError
 
 SEED = 0
 BATCH_SIZE = 50

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import yaml
+from experiments.memory import keep_freed_memory
 from rich.console import Console
 from rich.progress import Progress
 from torch.utils.benchmark import Timer
@@ -22,7 +23,6 @@ from benchmarks.contenders import BASELINES, Contender, contenders, inputs, step
 from benchmarks.linear_layer import measure_linear
 from benchmarks.maps_report import report
 from experiments.files import write_atomically
-from experiments.memory import keep_freed_memory
 from experiments.provenance import code, environment
 
 SETTINGS = Path(__file__).with_suffix(".yaml")

@@ -12,6 +12,8 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from experiments.devices import launched_fabric
+from experiments.memory import keep_freed_memory
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import Progress
@@ -19,9 +21,7 @@ from rich.progress import Progress
 from benchmarks.maps import provenance, write_csv
 from benchmarks.settings import settings_of
 from benchmarks.training_step import our_loop, our_translations, seconds_per_step, synthetic_data, synthetic_sentences
-from experiments.devices import launched_fabric
 from experiments.files import write_atomically
-from experiments.memory import keep_freed_memory
 from experiments.provenance import forget_peak_memory, peak_memory_mib
 
 SETTINGS = Path(__file__).with_suffix(".yaml")

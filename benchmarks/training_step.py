@@ -5,102 +5,96 @@ python -m benchmarks.training_step
 
 import argparse
 import statistics
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
+import lightning.pytorch as L
 import torch
-from lightning.fabric import Fabric
+from lightning.pytorch.callbacks import Callback
 from rich.console import Console
 from rich.table import Table
 from torch.nn.functional import cross_entropy
 
-from benchmarks.settings import settings_of
-from experiments.settings import RunSettings
-from experiments.data.examples import ClassificationData, InMemory
-from experiments.devices import launched_fabric
-from experiments.fitting import moved, progress_bars, train_epoch
-from experiments.networks.resnet import build_model
-from experiments.modules.optimizer import learning_rate_schedule
-from experiments.data.sentence_pairs import SentencePairs, TranslationData
+from benchmarks.settings import on_random_data, settings_of
 from experiments.data.special_tokens import FIRST
-from experiments.tasks import Data, build_activation, build_feed, build_learner
 from experiments.modules.translator import Translator
-from experiments.data.unreadable import Unreadable
+from experiments.settings import RunSettings
+from experiments.trainer import build_trainer
+from experiments.training import build_run
 
-GOALS = {"cifar100": 1.10, "airline": 1.5}
+GOALS = {"cifar100": 1.05, "airline": 1.5}
 STEPS = {"cifar100": 12, "airline": 400}  # in a block; the two loops take turns, block by block
-SHAPES = {"cifar100": ((3, 32, 32), 100, None), "airline": ((20,), 3, 4498)}  # inputs, classes, vocabulary
+SHAPES = {
+    "cifar100": {"shape": [3, 32, 32], "classes": 100},
+    "airline": {"shape": [20], "classes": 3, "vocabulary": 4498},
+}
+Block = Callable[[], None]
 
 
-def synthetic_data(examples: int, shape: Sequence[int], classes: int, vocabulary: int | None) -> ClassificationData:
-    """Random tokens of a vocabulary, or where there is none images of a shape, on both sides."""
-    generator = torch.Generator().manual_seed(0)
-    dtype = torch.uint8 if vocabulary is None else torch.int64
-    inputs = torch.randint(1, vocabulary or 256, (examples, *shape), dtype=dtype, generator=generator)
-    side = InMemory(inputs, torch.randint(classes, (examples,), generator=generator))
-    facts = {} if vocabulary is None else {"vocabulary_size": vocabulary}
-    return ClassificationData(side, side, tuple(map(str, range(classes))), "synthetic", facts)
-
-
-def synthetic_sentences(vocabulary: int, source: int, target: int, count: int) -> TranslationData:
-    """Pairs of random tokens, `source` and `target` of them, in every split."""
-    generator = torch.Generator().manual_seed(0)
-    sides = (torch.randint(FIRST, vocabulary, (count, length), generator=generator) for length in (source, target))
-    pairs = SentencePairs.of(*(side.tolist() for side in sides), references=[""] * count)
-    return TranslationData(pairs, pairs, pairs, vocabulary, str, "synthetic", {})
-
-
-def bare_loop(settings: RunSettings, data: ClassificationData) -> Callable[[], None]:
+def bare_loop(settings: RunSettings, steps: int) -> Block:
     """A block of steps on one fixed batch: forward, cross-entropy, backward, clipping, Adam."""
-    model = build_model(settings.model, data)
-    if settings.trainer.channels_last:
-        model.to(memory_format=torch.channels_last)
-    optimizer = torch.optim.Adam(model.parameters(), lr=settings.optimizer.learning_rate, fused=True)
-    inputs, targets, _ = data.train.read(torch.arange(settings.trainer.batch_size), torch.zeros(0))
+    module, data = build_run(settings)
+    network = module.network
+    optimizer = torch.optim.Adam(network.parameters(), lr=settings.optimizer["learning_rate"], fused=True)
+    inputs, targets, _ = data.data.train.read(torch.arange(settings.data["batch_size"]), torch.zeros(0))
 
     def block() -> None:
-        for _ in range(settings.trainer.steps_per_epoch):
+        for _ in range(steps):
             optimizer.zero_grad()
-            cross_entropy(model(inputs), targets).backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), settings.trainer.gradient_clip)
+            cross_entropy(network(inputs), targets).backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), settings.trainer["gradient_clip_val"])
             optimizer.step()
 
     return block
 
 
-def our_translations(settings: RunSettings, data: TranslationData) -> Callable[[], None]:
+def our_translations(settings: RunSettings) -> Block:
     """Beam search for one batch of dev, to the limit of every sentence."""
-    learner = build_learner(settings, data, build_activation(settings.activation))
-    assert isinstance(learner, Translator)
-    batch = next(iter(build_feed(settings, data, processes=1, process=0, pin_memory=False).measuring["dev"]))
-    learner.training_step(batch)  # which sets a threshold
+    module, data = build_run(settings)
+    assert isinstance(module, Translator)
+    batch = next(iter(data.val_dataloader()[0]))
+    module.training_step(batch, 0)  # which sets a threshold
     with torch.no_grad():
-        learner.model.output_bias[:FIRST] = -1e4  # so that every translation goes on to its limit
-    learner.eval()
+        module.network.output_bias[:FIRST] = -1e4  # so that every translation goes on to its limit
+    module.eval()
 
     def block() -> None:
-        learner.translate(batch.inputs)
+        module.translate(batch.inputs)
 
     return block
 
 
-def our_loop(settings: RunSettings, data: Data, fabric: Fabric) -> Callable[[], None]:
-    """A block of steps as a run takes them: drawing, reading, training, counting."""
-    learner = build_learner(settings, data, build_activation(settings.activation))
-    plain_optimizer = learner.configure_optimizers()
-    schedule = learning_rate_schedule(plain_optimizer, settings.optimizer)
-    module, optimizer = fabric.setup(learner, plain_optimizer)
-    training = build_feed(settings, data, processes=1, process=0, pin_memory=False).training
+class _Turns(Callback):
+    """Lets each training epoch wait until it is its turn."""
 
-    def block() -> None:
-        with progress_bars(settings) as progress:
-            batches = moved(fabric, training, Unreadable(0), progress, "")
-            train_epoch(fabric, module, optimizer, schedule, batches, settings.trainer)
+    def __init__(self) -> None:
+        self.begin, self.ended = threading.Event(), threading.Event()
 
-    return block
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.begin.wait()
+        self.begin.clear()
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.ended.set()
+
+    def block(self) -> None:
+        self.ended.clear()
+        self.begin.set()
+        self.ended.wait()
 
 
-def seconds_per_step(block: Callable[[], None], steps: int) -> float:
+def our_loop(settings: RunSettings, steps: int) -> Block:
+    """A block of steps as a run takes them: an epoch of Trainer.fit, which goes on in a thread from turn to turn."""
+    module, data = build_run(settings)
+    options = {"max_epochs": -1, "limit_train_batches": steps, "limit_val_batches": 0, "enable_progress_bar": False}
+    turns = _Turns()
+    trainer = build_trainer(settings.trainer | options, settings.threads, callbacks=[turns], logger=False)
+    threading.Thread(target=trainer.fit, args=(module, data), daemon=True).start()
+    return turns.block
+
+
+def seconds_per_step(block: Block, steps: int) -> float:
     start = time.perf_counter()
     block()
     return (time.perf_counter() - start) / steps
@@ -108,14 +102,14 @@ def seconds_per_step(block: Callable[[], None], steps: int) -> float:
 
 def measure(experiment: str, rounds: int) -> tuple[list[float], list[float]]:
     """Seconds a step of the bare loop and of ours, one pair a round."""
-    settings = settings_of(experiment, "progress=false", f"trainer.steps_per_epoch={STEPS[experiment]}")
-    steps = settings.trainer.steps_per_epoch
-    data = synthetic_data(steps * settings.trainer.batch_size, *SHAPES[experiment])
-    blocks = bare_loop(settings, data), our_loop(settings, data, launched_fabric(settings.trainer))
+    steps = STEPS[experiment]
+    settings = settings_of(experiment)
+    examples = steps * settings.data["batch_size"]
+    settings = on_random_data(settings, "RandomExamples", examples=examples, **SHAPES[experiment])
+    blocks = our_loop(settings, steps), bare_loop(settings, steps)
     for block in blocks:
         block()  # the first block allocates
-    pairs = [tuple(seconds_per_step(block, steps) for block in blocks) for _ in range(rounds)]
-    bare, ours = zip(*pairs, strict=True)
+    ours, bare = zip(*(tuple(seconds_per_step(block, steps) for block in blocks) for _ in range(rounds)), strict=True)
     return list(bare), list(ours)
 
 

@@ -112,7 +112,11 @@ def _imports(file: Path, module: str) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package) if node.level else node.module
+            base = (
+                importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+                if node.level
+                else node.module
+            )
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
 

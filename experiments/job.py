@@ -75,7 +75,9 @@ def objective(settings: RunSettings, record: dict[str, Any]) -> float:
         ConfigurationError: the run has not measured it.
     """
     metrics = record["metrics"]
-    split, _, metric = (settings.objective or ("dev/bleu" if "dev" in metrics else "validation/accuracy")).partition("/")
+    split, _, metric = (settings.objective or ("dev/bleu" if "dev" in metrics else "validation/accuracy")).partition(
+        "/"
+    )
     if metric not in metrics.get(split, {}):
         measured = ", ".join(f"{name}/{metric}" for name in metrics if name != "test" for metric in metrics[name])
         raise ConfigurationError(f"objective={split}/{metric} was not measured; there are {measured}")

@@ -112,9 +112,10 @@ def build(group: Group, key: str, **arguments: Any) -> Any:
     from hydra.utils import instantiate
 
     try:
-        return instantiate(group, **arguments)
-    except InstantiationException as error:
-        cause = error.__cause__
+        # Called here and not by Hydra, which would make configurations of the arguments that are dataclasses.
+        return instantiate(group, _partial_=True)(**arguments)
+    except (InstantiationException, ValidationError, TypeError) as error:
+        cause = error.__cause__ if isinstance(error, InstantiationException) else error
         if isinstance(cause, UserError):
             raise cause from None
         if isinstance(cause, ValidationError):

@@ -84,10 +84,10 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> dict[st
         trainer.fit(module, datamodule=data, ckpt_path=last if resumes else None, weights_only=True)
     finally:
         close_loggers(loggers)
+    if settings.keep_weights and module.selected_by is None and not trainer.fast_dev_run:
+        trainer.save_checkpoint(folder / WEIGHTS, weights_only=True)
     if not trainer.is_global_zero or trainer.fast_dev_run:
         return None
-    if settings.keep_weights and module.selected_by is None:
-        trainer.save_checkpoint(folder / WEIGHTS, weights_only=True)
     record = {**describe(settings, data, trainer), "code": code, **results(module, curves), "weights": None}
     if settings.keep_weights:
         record["weights"] = WEIGHTS
@@ -111,9 +111,7 @@ def build_run(settings: RunSettings) -> tuple[OutputModule, SplitDataModule]:
     L.seed_everything(settings.seed, verbose=False)
     network = build(settings.model, "model", **_sizes(settings.model, data))
     arguments = data.module_arguments()
-    module = build(
-        settings.module, "module", network=network, activation=activation, optimizer=optimizer, **arguments
-    )
+    module = build(settings.module, "module", network=network, activation=activation, optimizer=optimizer, **arguments)
     if isinstance(module, Classifier):
         module.check(data.data.test.read(torch.arange(1), torch.zeros(1, dtype=torch.int64))[0])
     return module, data

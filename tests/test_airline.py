@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from experiments.data.airline import AirlineSettings, load_airline
-from experiments.errors import DataError
 from experiments.data.text import Vocabulary, tokenize
+from experiments.errors import DataError
 
 SETTINGS = AirlineSettings(name="airline", max_length=6, minimum_count=1, test_fraction=0.2, split_seed=21)
 HEADER = ["tweet_id", "airline_sentiment", "name", "text"]

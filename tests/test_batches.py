@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given
 
-from experiments.data.samplers import Division, TrainingDraws, class_shares, loader, measuring_draws
-from experiments.settings import SAMPLERS
 from experiments.data.examples import InMemory
 from experiments.data.randomness import sample_seeds
+from experiments.data.samplers import Division, TrainingDraws, class_shares, loader, measuring_draws
+from experiments.settings import SAMPLERS
 
 COUNTS = np.array([1000, 100, 10])
 TARGETS = np.repeat(np.arange(3), COUNTS)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from experiments.modules.beam_search import Hypothesis, beam_search
 from experiments.data.special_tokens import BEGIN, END, FIRST
+from experiments.modules.beam_search import Hypothesis, beam_search
 
 VOCABULARY = FIRST + 3  # five tokens can follow: UNKNOWN, END, and three of its own
 WORDS = [1, *range(FIRST, VOCABULARY)]

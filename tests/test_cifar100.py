@@ -14,8 +14,8 @@ from pyarrow import parquet
 
 from experiments import cifar100
 from experiments.data.cifar100 import load_cifar100
-from experiments.settings import Cifar100Settings, ShotSettings
 from experiments.errors import DataError
+from experiments.settings import Cifar100Settings, ShotSettings
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (500, 32, 32, 3), dtype=np.uint8)
 LABELS = {"train": np.arange(500) % 100, "test": np.arange(200) % 100}

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
+from experiments.devices import launched_fabric
+from experiments.tasks import build_activation
 from hydra import compose, initialize_config_dir
 
-from experiments.settings import RunSettings, register, typed
-from experiments.devices import launched_fabric
 from experiments.errors import ConfigurationError
-from experiments.tasks import build_activation
+from experiments.settings import RunSettings, register, typed
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 ACTIVATIONS = sorted(file.stem for file in (CONF / "activation").glob("*.yaml"))

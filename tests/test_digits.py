@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from experiments.settings import DigitsSettings, ShotSettings
 from experiments.data.digits import load_digits_data
 from experiments.errors import ConfigurationError
+from experiments.settings import DigitsSettings, ShotSettings
 
 
 def settings(split_seed: int = 21, imbalance: float = 1, tail_seed: int = 0) -> DigitsSettings:

@@ -14,14 +14,14 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from experiments.data.samplers import loader
-from experiments.settings import ImagenetSettings, ShotSettings
 from experiments.data.examples import Draw, Reader
-from experiments.errors import ConfigurationError, DataError
-from experiments.data.photographs import ImageFiles, Photographs, decoded, measuring_transform, training_transform
 from experiments.data.imagenet import load_imagenet
+from experiments.data.photographs import ImageFiles, Photographs, decoded, measuring_transform, training_transform
 from experiments.data.randomness import sample_seeds
+from experiments.data.samplers import loader
 from experiments.data.unreadable import Unreadable
+from experiments.errors import ConfigurationError, DataError
+from experiments.settings import ImagenetSettings, ShotSettings
 
 WNIDS = [f"n{number:08d}" for number in range(1000)]
 # The profile of ImageNet-LT: 1,000 classes of 5 to 1,280 images, 115,846 in all; class 0 the largest, class 999 small.

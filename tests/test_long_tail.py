@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments.settings import ShotSettings
 from experiments.data.long_tail import exponential_counts, keep_counts, shot_facts, shot_groups
+from experiments.settings import ShotSettings
 
 SHOTS = ShotSettings(rule="mine", many_above=100, few_below=20)
 

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor, nn
 
 import sharmix
-from experiments.networks.attention import Attention, attention_activation
-from experiments.settings import ActivationSettings
 from experiments.data.special_tokens import BEGIN, END, FIRST, PADDING
+from experiments.networks.attention import Attention, attention_activation
 from experiments.networks.transformer import Transformer
+from experiments.settings import ActivationSettings
 
 DIMENSION, HEADS, FEEDFORWARD, WORDS = 16, 4, 24, 19
 ATTENTIONS = {

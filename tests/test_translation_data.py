@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from experiments import corpora
-from experiments.data.samplers import Division
-from experiments.settings import CopySettings, ParallelTextSettings
 from experiments.data.copying import load_copy
 from experiments.data.parallel_corpus import load_corpus
-from experiments.errors import ConfigurationError, DataError
 from experiments.data.parallel_text import read_parallel_text
+from experiments.data.samplers import Division
 from experiments.data.sentence_pairs import SentencePairs, TranslationData
 from experiments.data.special_tokens import BEGIN, END, FIRST, PADDING, UNKNOWN
 from experiments.data.token_batches import TokenDraws, measuring_draws
+from experiments.errors import ConfigurationError, DataError
+from experiments.settings import CopySettings, ParallelTextSettings
 
 SETTINGS = ParallelTextSettings(
     *("pairs", "de", "en", "train", "val", "test", "owner/pairs", None), vocabulary_size=60, max_length=30

@@ -5,23 +5,23 @@ from pathlib import Path
 
 import pytest
 import torch
+from experiments.tasks import build_activation, build_feed, build_learner, load_data
 from hydra import compose, initialize_config_dir
 from sacrebleu import corpus_bleu, corpus_chrf
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import sharmix
-from experiments.data.samplers import Division
-from experiments.modules.beam_search import Hypothesis
-from experiments.settings import ConfigurationError, RunSettings, register, typed
 from experiments.data.examples import Batch, Reader
-from experiments.job import perform
-from experiments.modules.optimizer import learning_rate_schedule
+from experiments.data.samplers import Division
 from experiments.data.special_tokens import BEGIN, END, FIRST, PADDING
-from experiments.tasks import build_activation, build_feed, build_learner, load_data
 from experiments.data.token_batches import TokenDraws
+from experiments.job import perform
+from experiments.modules.beam_search import Hypothesis
+from experiments.modules.optimizer import learning_rate_schedule
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics
 from experiments.modules.translator import Translator, next_probabilities
+from experiments.settings import ConfigurationError, RunSettings, register, typed
 from tests.test_run import only_record, run
 
 CONF = Path(__file__).resolve().parent.parent / "conf"

@@ -23,7 +23,6 @@ from experiments.data.unreadable import Unreadable
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.settings import AtLeastOne, NotNegative, Seed, Share, validated
 
-
 LOCAL_DATA = Path("data")  # where a data set is fetched to; git ignores it
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import get_args, Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch

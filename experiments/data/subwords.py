@@ -9,9 +9,9 @@ from pathlib import Path
 
 import sentencepiece
 
+from experiments.data.special_tokens import BEGIN, END, PADDING, UNKNOWN
 from experiments.errors import ConfigurationError
 from experiments.files import replace_atomically
-from experiments.data.special_tokens import BEGIN, END, PADDING, UNKNOWN
 
 OPTIONS = {
     "model_type": "bpe",

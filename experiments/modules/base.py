@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import lightning.pytorch as L
@@ -90,10 +91,18 @@ class OutputModule(L.LightningModule, ABC):
         entropy = [parameter for activation in self._activations() for parameter in activation.entropy_parameters()]
         known = {id(parameter) for parameter in entropy}
         network = [parameter for parameter in self.network.parameters() if id(parameter) not in known]
-        fused = self.trainer.precision != "16-mixed"
+        fused = "mixed" not in str(self.trainer.precision)  # Lightning clips no gradients of a fused optimizer there
         optimizer, schedule = self.optimizer_settings.optimizer(network, entropy, fused)
         optimizer.register_step_post_hook(lambda *_: self.after_step())
+        if schedule is None:
+            return {"optimizer": optimizer}
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    @staticmethod
+    def full_precision(device: torch.device) -> AbstractContextManager[None]:
+        """Ends the mixed precision of the network for what follows it; free where there is none."""
+        kind = device.type
+        return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
     def after_step(self) -> None:
         """Project the entropy parameters into their range; the optimizer calls it after each of its steps."""

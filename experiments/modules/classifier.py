@@ -1,6 +1,6 @@
 """A network for classification under an output activation."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -90,18 +90,18 @@ class Classifier(OutputModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         logits = self.network(batch.inputs)
-        with torch.autocast(logits.device.type, enabled=False):
+        with self.full_precision(logits.device):
             logits = logits.float()
             if batch.split is None:
                 loss = self.activation.loss(logits, batch.targets, label_smoothing=self.label_smoothing)
             else:
                 self._measured["training"].add(batch.split)
                 loss = self._measure(batch.split, logits, batch.targets, self.label_smoothing).mean()
-            return loss * batch.weight
+            return loss if batch.weight == 1 else loss * batch.weight
 
     def measure(self, batch: Batch) -> None:
         logits = self.network(batch.inputs)
-        with torch.autocast(logits.device.type, enabled=False):
+        with self.full_precision(logits.device):
             self._measure(batch.split, logits.float(), batch.targets)
 
     def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> Tensor:

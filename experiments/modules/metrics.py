@@ -83,3 +83,10 @@ class OutputMetrics(MetricCollection):
             of_group = members.to(targets.device)[targets]
             for name in SHOT_MEANS:
                 self[f"{group}_{name}"].update(by_shot[name][of_group])
+
+    def compute(self) -> dict[str, Tensor]:
+        """The metrics of everything seen since the last reset, but for those of groups without an example."""
+        of_groups = {f"{group}_{name}" for group in self.members for name in SHOT_MEANS}
+        return {
+            name: value for name, value in super().compute().items() if not (name in of_groups and value.isnan().any())
+        }

@@ -35,8 +35,10 @@ class AdamSettings(Settings):
     schedule: Literal["constant", "inverse_square_root"] = "constant"
     warm_up_steps: AtLeastOne = 1
 
-    def optimizer(self, network: Parameters, entropy: Parameters, fused: bool) -> tuple[TorchOptimizer, LRScheduler]:
-        """Adam on the parameters, and the schedule to be stepped after each of its steps.
+    def optimizer(
+        self, network: Parameters, entropy: Parameters, fused: bool
+    ) -> tuple[TorchOptimizer, LRScheduler | None]:
+        """Adam on the parameters, and the schedule to be stepped after each of its steps; None where it is constant.
 
         Args:
             network: parameters of the network.
@@ -47,8 +49,8 @@ class AdamSettings(Settings):
         if learned := list(entropy):
             groups.append({"params": learned, "lr": self.entropy_learning_rate})
         adam = Adam(groups, betas=(self.beta1, self.beta2), fused=fused)
-        return adam, LambdaLR(adam, self._share)
+        return adam, None if self.schedule == "constant" else LambdaLR(adam, self._share)
 
     def _share(self, steps_before: int) -> float:
         step, warm_up = steps_before + 1, self.warm_up_steps
-        return 1.0 if self.schedule == "constant" else min(step / warm_up, math.sqrt(warm_up / step))
+        return min(step / warm_up, math.sqrt(warm_up / step))

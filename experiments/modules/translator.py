@@ -112,7 +112,7 @@ class Translator(OutputModule):
         self._measured["training"].add("train")
         self.loss_sum.update(loss.detach() * real.sum())
         self.token_count.update(real.sum())
-        return loss * batch.weight
+        return loss if batch.weight == 1 else loss * batch.weight
 
     def after_step(self) -> None:
         super().after_step()
@@ -179,7 +179,7 @@ class Translator(OutputModule):
         return p, progress._replace(past=past)
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        with torch.autocast(hidden.device.type, enabled=False):
+        with self.full_precision(hidden.device):
             return self.evaluated.logits(hidden.float())
 
 

@@ -16,7 +16,9 @@ class EmbeddingBag(nn.Module):
     """
 
     @validated
-    def __init__(self, *, vocabulary_size: AtLeastOne, embedding_dimension: AtLeastOne, num_classes: AtLeastOne) -> None:
+    def __init__(
+        self, *, vocabulary_size: AtLeastOne, embedding_dimension: AtLeastOne, num_classes: AtLeastOne
+    ) -> None:
         super().__init__()
         self.embedding = nn.EmbeddingBag(
             vocabulary_size, embedding_dimension, mode="mean", padding_idx=Vocabulary.padding
