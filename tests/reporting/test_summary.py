@@ -12,7 +12,7 @@ from reporting.groups import label_runs, style_groups
 from reporting.palette import LOOKS, label, look
 from reporting.records import RecordError
 from reporting.summary import draw, main, summarise, tables
-from tests.synthetic_records import finish_runs, make_record
+from tests.reporting.synthetic_records import finish_runs, make_record
 
 SHOTS = {"shot_rule": "many > 100, few < 20 training examples"}
 

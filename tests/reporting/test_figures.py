@@ -18,9 +18,9 @@ from reporting.figures import (
 )
 from reporting.groups import label_runs, style_groups
 from reporting.plane import draw_plane
-from tests.synthetic_records import keep_records, make_record
+from tests.reporting.synthetic_records import keep_records, make_record
 
-RESULTS = Path(__file__).parents[1] / "results"
+RESULTS = Path(__file__).parents[2] / "results"
 PAPER = {"augmentation": "none"}
 LEVELS = {
     "long_tailed": {"sparsity_low": 0.91, "sparsity_high": 0.95},

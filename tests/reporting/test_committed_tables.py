@@ -5,7 +5,7 @@ from pathlib import Path
 
 from reporting.tables import rebuild
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 
 def test_the_committed_tables_are_those_of_the_committed_records(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from reporting.records import RecordError
 from reporting.statistics import Bootstrap, Estimate, estimate, paired_difference
 from reporting.tables import main, rebuild
 from reporting.verdicts import Verdict, decide
-from tests.synthetic_records import keep_records, make_record
+from tests.reporting.synthetic_records import keep_records, make_record
 
-RESULTS = Path(__file__).parents[1] / "results"
+RESULTS = Path(__file__).parents[2] / "results"
 BOOTSTRAP = Bootstrap(confidence=0.95, resamples=999, seed=0)
 SEEDS = (1, 2, 3, 4, 5)
 WOBBLE = dict(zip(SEEDS, (-0.004, -0.002, 0.0, 0.002, 0.004), strict=True))

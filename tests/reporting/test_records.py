@@ -6,7 +6,7 @@ import random
 import pytest
 
 from reporting.records import RecordError, collect, main, read_records, records_path
-from tests.synthetic_records import finish_runs, keep_records, make_record
+from tests.reporting.synthetic_records import finish_runs, keep_records, make_record
 
 
 def test_collected_records_are_read_back_sorted(tmp_path):

@@ -10,9 +10,9 @@ import torch
 from reporting import figures, tables
 from reporting.map_figures import losses
 from reporting.records import RecordError, read_records
-from tests.synthetic_records import keep_records, make_record, make_translation_record
+from tests.reporting.synthetic_records import keep_records, make_record, make_translation_record
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 THRESHOLDS = (None, 0.0, 0.1, 0.2, 0.3, 5.0, 10.0)
 
 
