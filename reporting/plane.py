@@ -47,10 +47,10 @@ def draw_paths(axes: Axes, groups: list[Group]) -> None:
         groups: the runs; those that learn no order are left out.
     """
     for group in groups:
-        activation = group.activation()
+        activation = group.runs.activation
         objective, line = OBJECTIVES[activation.get("objective") or "fenchel_young"]
         own = look(activation["name"])
-        for path in group.paths():
+        for path in group.runs.paths():
             axes.plot(path["q"], path["r"], color=own.colour, linestyle=line, label=f"{own.label}: {objective}")
             axes.plot(*path.iloc[0], color=own.colour, marker="o", markersize=6, fillstyle="none", linestyle="none")
             axes.plot(*path.iloc[-1], color=own.colour, marker=own.marker, markeredgecolor="black", linestyle="none")

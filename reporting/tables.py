@@ -10,20 +10,13 @@ from typing import Any
 import pandas as pd
 
 from experiments.files import write_atomically
-from reporting.command import run_command
-from reporting.declaration import (
-    Cell,
-    Columns,
-    Declaration,
-    Numbers,
-    Table,
-    load_declaration,
-    load_numbers,
-)
+from reporting.declaration import Cell, Columns, Declaration, Numbers, Table, load_declaration, load_numbers
 from reporting.notes import table_notes
 from reporting.palette import label
-from reporting.selection import Selection, final_epoch, left_out, select_all
-from reporting.statistics import ORDERS, POINTS, estimate, metric_by_seed, paired_difference
+from reporting.records import missing_records
+from reporting.runs import ORDERS
+from reporting.selection import Selection, final_epoch, select_all
+from reporting.statistics import POINTS, estimate, paired_difference
 from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict, decide_claims
 
 NOTHING = "–"  # a cell for which there is no number
@@ -32,7 +25,9 @@ NOT_REACHED = Verdict.NOT_REACHED.value  # a cell whose epoch no run has reached
 LATEX = {"±": r"$\pm$", "−": "$-$", "α": r"$\alpha$", "τ": r"$\tau$", "–": "--"}
 
 
-def rebuild(results: Path, *, allow_missing_seeds: bool = False, allow_mixed_code: bool = False) -> list[Path]:
+def rebuild_tables(
+    results: Path, *, allow_missing_seeds: bool = False, allow_mixed_code: bool = False
+) -> tuple[list[Path], list[str]]:
     """Rebuild the declared tables whose records are kept, and the verdicts, under <results>/tables/.
 
     Args:
@@ -41,7 +36,8 @@ def rebuild(results: Path, *, allow_missing_seeds: bool = False, allow_mixed_cod
         allow_mixed_code: build from records of different code or of uncommitted changes.
 
     Returns:
-        The files written: Markdown, CSV and LaTeX of each table, Markdown and CSV of the verdicts.
+        The files written: Markdown, CSV and LaTeX of each table, Markdown and CSV of the verdicts. And the tables
+        left out: a line for each experiment without records, with the command that makes them.
 
     Raises:
         TableError: for a wrong declaration, or records that are missing, mixed or ambiguous.
@@ -69,7 +65,7 @@ def rebuild(results: Path, *, allow_missing_seeds: bool = False, allow_mixed_cod
     folder = results / "tables"
     for file, text in texts.items():  # only now, so that an error leaves the old tables whole
         write_atomically(folder / file, text)
-    return [folder / file for file in texts]
+    return [folder / file for file in texts], _left_out(declaration, results)
 
 
 def _tidy(declaration: Declaration, table: Table, numbers: Numbers, selection: Selection) -> pd.DataFrame:
@@ -87,7 +83,7 @@ def _tidy(declaration: Declaration, table: Table, numbers: Numbers, selection: S
             if not columns.measured:
                 continue
             epoch = cell.epoch or last
-            ours = estimate(metric_by_seed(runs, cell.split, cell.metric, epoch), declaration.bootstrap)
+            ours = estimate(runs.values(cell.split, cell.metric, epoch), declaration.bootstrap)
             lines.append(start | {"source": "ours", "split": cell.split, "epoch": epoch} | asdict(ours))
         if table.compared is not None:
             lines += [{"row": text} | line for line in _differences(declaration, table, row, numbers, selection, last)]
@@ -113,7 +109,7 @@ def _differences(
     if row in numbers and not isnan(numbers[row].difference):
         yield start | {"source": "published", "epoch": table.epoch, "mean": numbers[row].difference}
     values, baseline = (
-        metric_by_seed(runs, "test", table.compared, epoch) for runs in (selection.rows[row], selection.baseline)
+        runs.values("test", table.compared, epoch) for runs in (selection.rows[row], selection.baseline)
     )
     ours = estimate(POINTS * paired_difference(values, baseline), declaration.bootstrap)
     yield start | {"source": "ours", "epoch": epoch} | asdict(ours)
@@ -232,19 +228,12 @@ def _verdict_line(line: pd.Series) -> pd.Series:
     return pd.Series(cells | {"nearer split": line["nearer_split"]})
 
 
-def _left_out(results: Path) -> list[str]:
+def _left_out(declaration: Declaration, results: Path) -> list[str]:
     lines = []
-    for names, message in left_out(load_declaration(results), results):
-        stale = [name for name in names if (results / "tables" / f"{name}.md").is_file()]
-        kept = f"; {results / 'tables'} still holds {', '.join(stale)}, with no records behind" if stale else ""
-        lines.append(f"left out: {', '.join(names)}: {message}{kept}")
+    for experiment in dict.fromkeys(table.experiment for table in declaration.tables.values()):
+        if message := missing_records(results, experiment):
+            names = [name for name, table in declaration.tables.items() if table.experiment == experiment]
+            stale = [name for name in names if (results / "tables" / f"{name}.md").is_file()]
+            kept = f"; {results / 'tables'} still holds {', '.join(stale)}, with no records behind" if stale else ""
+            lines.append(f"left out: {', '.join(names)}: {message}{kept}")
     return lines
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Command line: rebuild the tables and the verdicts."""
-    run_command("reporting.tables", __doc__, rebuild, _left_out, arguments)
-
-
-if __name__ == "__main__":
-    main()

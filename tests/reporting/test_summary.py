@@ -1,18 +1,17 @@
-"""The printed summary of an experiment and its figure."""
+"""The printed summary of experiments and its figure."""
 
 import io
 import re
 
-import matplotlib
 import numpy as np
 import pytest
 from rich.console import Console
 
+from experiments.record import RecordError
+from reporting import summary
 from reporting.groups import label_runs, style_groups
-from reporting.palette import LOOKS, label, look
-from reporting.records import RecordError
-from reporting.summary import draw, main, summarise, tables
-from tests.reporting.synthetic_records import finish_runs, make_record
+from reporting.summary import draw, summarise, tables
+from tests.reporting.synthetic_records import as_read, finish_runs, make_record, make_translation_record
 
 SHOTS = {"shot_rule": "many > 100, few < 20 training examples"}
 
@@ -43,7 +42,7 @@ def long_tailed():
 
 
 def grouped(records):
-    (groups,) = style_groups([label_runs(records)])
+    (groups,) = style_groups([label_runs([as_read(record) for record in records])])
     return groups
 
 
@@ -60,23 +59,22 @@ def rows_of(text):
 
 
 def test_the_table_holds_means_over_seeds_softmax_first(records):
-    lines = printed(records).splitlines()
-    rows = [re.split(r"\s{2,}", text.strip()) for text in lines if "±" in text]
-    assert [row[0] for row in rows[1:]] == [
-        "softmax",
-        "entmax (α = 1.5)",
-        "SharMiX learned (1.25, 1.50)",
-    ]
-    assert rows[3][1] == "0.920 ±0.010"
-    assert rows[3][3] == "0.200 ±0.000"
-    assert rows[3][-1] == "3"
+    rows = [row for row in rows_of(printed(records)) if "±" in " ".join(row)]
+    assert [row[0] for row in rows] == ["softmax", "entmax (α = 1.5)", "SharMiX learned (1.25, 1.50)"]
+    assert rows[2][1] == "0.920 ±0.010"
+    assert rows[2][3] == "0.200 ±0.000"
+    assert rows[2][-1] == "3"
 
 
 def test_a_single_seed_shows_no_deviation(records):
-    text = printed(records[:1])
-    (row,) = (line for line in text.splitlines() if "SharMiX learned" in line)
-    assert "0.910" in row
-    assert "±" not in row
+    ((name, accuracy, *_),) = rows_of(printed(records[:1]))
+    assert (name, accuracy) == ("SharMiX learned (1.25, 1.50)", "0.910")
+
+
+def test_a_translation_shows_its_scores_of_the_selected_epoch():
+    text = printed([make_translation_record(bleu=(10.0, 30.0, 20.0))])
+    assert re.search(r"activation +accuracy +sparsity +support +coverage +BLEU +chrF +seeds", text)
+    assert rows_of(text)[0][-3:] == ["31.000", "50.000", "1"]
 
 
 def test_a_long_tail_has_a_table_of_its_groups_and_says_their_rule(records, long_tailed):
@@ -96,8 +94,8 @@ def test_a_narrow_terminal_breaks_no_number(records, long_tailed):
     assert text.count("±0.010") == 3
 
 
-def test_the_figure_is_written_twice_and_repeatable(records, long_tailed, tmp_path):
-    finish_runs(tmp_path, [*records, *long_tailed])
+def test_the_figure_is_written_twice_and_repeatable(long_tailed, tmp_path):
+    finish_runs(tmp_path, [make_record("sharmix_learned", 1, "digits", q=1.25, r=1.5), *long_tailed])
     experiments = ["digits", "digits_lt"]
     first = summarise(experiments, tmp_path, Console(file=io.StringIO()))
     assert first == tmp_path / "summary" / "digits-digits_lt.png"
@@ -121,75 +119,20 @@ def test_the_figure_draws_every_seed_the_mean_curve_and_the_paths(records):
     assert len(others) == 2  # a path a seed
 
 
-def test_configurations_of_one_activation_differ_in_line_and_filling_alone():
-    starts = [make_record("sharmix_fixed", q=q, r=1.5) for q in (1.25, 1.5, 1.75)]
-    styles = [group.style for group in grouped(starts)]
-    assert {(style["color"], style["marker"]) for style in styles} == {("#009E73", "D")}
-    assert len({style["linestyle"] for style in styles}) == 3
-    assert len({style["fillstyle"] for style in styles}) == 3
+def test_runs_of_different_code_are_averaged_with_a_warning(records, tmp_path, monkeypatch):
+    monkeypatch.setattr(summary, "save", lambda figure, path: [path, path])
 
+    def said():
+        console = Console(file=io.StringIO(), width=1000)
+        summarise(["digits"], tmp_path, console)
+        return [line for line in console.file.getvalue().splitlines() if line.startswith("warning: ")]
 
-def test_a_configuration_looks_the_same_in_every_panel():
-    one = [make_record("sharmix_fixed", q=1.5, r=1.5)]
-    other = [make_record("sharmix_fixed", q=1.25, r=1.5), *one]
-    first, second = style_groups([label_runs(one), label_runs(other)])
-    assert first[0].style == second[1].style != second[0].style
-
-
-def test_configurations_that_share_a_label_are_told_apart_by_run():
-    first, second = make_record(seed=1), make_record(seed=1)
-    second["run_id"] = "0therrun-and-more"
-    second["config"]["optimizer"] = {"learning_rate": 0.1}
-    labels = [group.label for group in grouped([first, second])]
-    assert sorted(labels) == ["softmax [0therrun]", "softmax [softmax]"]
-
-
-def test_a_label_tells_the_augmentation_that_the_paper_does_not_have():
-    assert label({"name": "softmax"}, {"augmentation": "standard"}) == "softmax (standard augmentation)"
-    assert label({"name": "softmax"}, {"augmentation": "none"}) == "softmax"
-
-
-def test_looks_differ_in_colour_and_in_marker():
-    assert len({style.colour for style in LOOKS.values()}) == len(LOOKS)
-    assert len({style.marker for style in LOOKS.values()}) == len(LOOKS)
-    assert all(matplotlib.colors.is_color_like(style.colour) for style in LOOKS.values())
-
-
-@pytest.mark.parametrize(
-    ("activation", "text"),
-    [
-        ({"name": "softmax"}, "softmax"),
-        ({"name": "sharmix_learned", "q": 1.25, "r": 1.5}, "SharMiX learned (1.25, 1.50)"),
-        ({"name": "alpha_relu", "alpha": 1.5, "tau": 0.3}, "α-ReLU (α = 1.5, τ = 0.3)"),
-        (
-            {"name": "sharmix_learned", "q": 1.25, "r": 1.5, "objective": "brier"},
-            "SharMiX learned (1.25, 1.50, brier)",
-        ),
-        (
-            {"name": "sharmix_fixed", "q": 1.25, "r": 1.5, "temperature": 1.0},
-            "SharMiX fixed (1.25, 1.50)",
-        ),
-        (
-            {"name": "sharmix_fixed", "q": 1.25, "r": 1.5, "temperature": 0.5},
-            "SharMiX fixed (1.25, 1.50, T = 0.5)",
-        ),
-        ({"name": "theirs.Own", "parameters": {"width": 2}}, "Own (width = 2)"),
-    ],
-)
-def test_labels_say_what_was_configured(activation, text):
-    assert label(activation) == text
-    assert text.startswith(look(activation["name"]).label)
-
-
-def test_the_command_prints_every_table_and_where_the_figure_is(records, long_tailed, tmp_path, capsys):
-    finish_runs(tmp_path, [*records, *long_tailed])
-    main(["--experiment", "digits", "digits_lt", "--outputs", str(tmp_path)])
-    out = capsys.readouterr().out
-    titles = [out.index(title) for title in ("digits, test split", "digits_lt, test split", "digits_lt, test accuracy")]
-    assert titles == sorted(titles)
-    assert str(tmp_path / "summary" / "digits-digits_lt.png") in out.splitlines()[-1]
-    with pytest.raises(SystemExit, match="no finished run of 'airline'"):
-        main(["--experiment", "digits", "airline", "--outputs", str(tmp_path)])
+    finish_runs(tmp_path, records)
+    assert said() == []
+    records[4]["code"]["digest"] = "0ther"
+    finish_runs(tmp_path, records)
+    (warning,) = said()
+    assert "digits: these runs are of different code: digest 0ther, commit c0ffee, clean: softmax seed 2;" in warning
 
 
 def test_without_runs_there_is_one_clear_error(tmp_path):
