@@ -71,10 +71,14 @@ def _figures(options: Namespace) -> None:
 
 
 def _rebuild(rebuild: Callable[..., tuple[list[Path], list[str]]], options: Namespace) -> None:
+    from reporting.kept_runs import KeptRuns
+
     files, left_out = rebuild(
-        options.results,
-        allow_missing_seeds=options.allow_missing_seeds,
-        allow_mixed_code=options.allow_mixed_code,
+        KeptRuns.load(
+            options.results,
+            allow_missing_seeds=options.allow_missing_seeds,
+            allow_mixed_code=options.allow_mixed_code,
+        )
     )
     print(*files, *left_out, sep="\n")
 

@@ -11,9 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.record import first_problem
 from reporting.palette import label
-from reporting.runs import ORDERS
-from reporting.statistics import Bootstrap
 
+ORDERS = "orders"  # stands for a split where a number belongs to none: learned (q, r), times
 SPLITS = ("train", "dev", "test", ORDERS)
 
 
@@ -22,7 +21,7 @@ class TableError(ValueError):
 
 
 class Cell(NamedTuple):
-    """What a cell shows: a metric on a split after an epoch; None for the last epoch."""
+    """What a cell shows: a metric on a split after an epoch; None for the epoch that runs report."""
 
     split: str
     metric: str
@@ -44,6 +43,20 @@ Numbers = dict[str, Printed]  # by row
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Bootstrap(_Part):
+    """How an interval is drawn.
+
+    Attributes:
+        confidence: share of the bootstrap distribution inside the interval, between 0 and 1.
+        resamples: number of resamples.
+        seed: seed of the resampling.
+    """
+
+    confidence: float
+    resamples: int
+    seed: int
 
 
 class Columns(_Part):

@@ -15,12 +15,12 @@ MARKERS = 10  # on a curve, however many epochs it has
 
 
 def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None) -> None:
-    """Test accuracy against sparsity: a pale point a seed, the mean with bars of one standard deviation.
+    """Test accuracy against sparsity: a pale point for each seed, the mean with bars of one standard deviation.
 
     Args:
         axes: where to draw.
         groups: the runs.
-        epoch: the epoch after which they were measured; None for the one each run reports.
+        epoch: the epoch to show; None for the one that each run reports.
     """
     for group in groups:
         x, y = (group.runs.values("test", metric, epoch) for metric in ("sparsity", "accuracy"))
@@ -67,13 +67,15 @@ def draw_against(axes: Axes, groups: list[Group], x: str, y: str, scale: float =
 
     Args:
         axes: where to draw.
-        groups: the runs.
+        groups: the runs; those that did not measure both are left out.
         x: name of the numbers on the horizontal axis in the records' curves.
         y: name of the numbers on the vertical axis.
         scale: what the values of x are multiplied by.
     """
     for group in groups:
         xs, ys = (group.runs.by_epoch(column) for column in (x, y))
+        if xs.empty:
+            continue
         for number, seed in enumerate(ys):
             label = group.label if number == 0 else None
             axes.plot(scale * xs[seed], ys[seed], label=label, markersize=4, **group.style)

@@ -7,8 +7,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.record import Record, RecordError
-
-ORDERS = "orders"  # stands for a split where a number belongs to none: learned (q, r), times
+from reporting.declaration import ORDERS
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Runs:
     """
 
     records: tuple[Record, ...] = ()
-    _at: dict[int | None, pd.DataFrame] = field(default_factory=dict, init=False, repr=False)
+    _at: dict[int | None, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.records)

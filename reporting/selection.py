@@ -2,13 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from experiments.record import Record, RecordError
-from reporting.declaration import Declaration, Table, TableError
+from experiments.record import Record
+from reporting.declaration import Table, TableError
 from reporting.palette import label
-from reporting.records import missing_records, read_records, records_path
 from reporting.runs import Runs
 from reporting.same_code import list_runs_by_code, of_one_code
 
@@ -31,45 +29,6 @@ class Selection:
         """All records of the table."""
         for runs in (self.baseline, *self.rows.values()):
             yield from runs.records
-
-
-def select_all(
-    declaration: Declaration, results: Path, *, allow_missing_seeds: bool, allow_mixed_code: bool
-) -> dict[str, Selection]:
-    """Pick the runs of every declared table whose experiment has records.
-
-    Args:
-        declaration: the tables declared.
-        results: folder that holds records/.
-        allow_missing_seeds: accept that declared seeds are missing.
-        allow_mixed_code: accept records of different code or of uncommitted changes.
-
-    Returns:
-        The runs of the tables by their names.
-
-    Raises:
-        TableError: for records that are missing, mixed or ambiguous.
-        RecordError: for records that cannot be read, or where no experiment has any.
-    """
-    experiments = dict.fromkeys(table.experiment for table in declaration.tables.values())
-    kept = {name: read_records(results, name) for name in experiments if missing_records(results, name) is None}
-    if not kept:
-        raise RecordError(
-            f"{results / 'records'}: there are no records of {', '.join(experiments)}; run an experiment, then "
-            f"`python -m reporting collect EXPERIMENT --results {results}`"
-        )
-    selections = {
-        name: select_runs(table, kept[table.experiment], str(records_path(results, table.experiment)))
-        for name, table in declaration.tables.items()
-        if table.experiment in kept
-    }
-    if not allow_missing_seeds:
-        refuse_missing_seeds(selections)
-    if not allow_mixed_code:
-        for experiment in kept:
-            of_experiment = [selections[n] for n in selections if declaration.tables[n].experiment == experiment]
-            refuse_mixed_code([record for selection in of_experiment for record in selection.records()])
-    return selections
 
 
 def final_epoch(table: Table, selection: Selection) -> int | None:

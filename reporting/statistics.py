@@ -5,26 +5,11 @@ from math import nan
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict
 from scipy import stats
 
+from reporting.declaration import Bootstrap
+
 POINTS = 100  # percentage points in 1
-
-
-class Bootstrap(BaseModel):
-    """How an interval is drawn.
-
-    Attributes:
-        confidence: share of the bootstrap distribution inside the interval, between 0 and 1.
-        resamples: number of resamples.
-        seed: seed of the resampling.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    confidence: float
-    resamples: int
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -54,7 +39,7 @@ def estimate(values: pd.Series, bootstrap: Bootstrap) -> Estimate:
     about 84 % of the cases.
 
     Args:
-        values: one value a seed.
+        values: one value for each seed.
         bootstrap: how the interval is drawn.
 
     Returns:
@@ -80,7 +65,7 @@ def paired_difference(values: pd.Series, reference: pd.Series) -> pd.Series:
     """Difference `values − reference` for every seed that both have.
 
     Args:
-        values: one value a seed, indexed by seed.
+        values: one value for each seed, indexed by seed.
         reference: the same for what it is compared with.
 
     Returns:

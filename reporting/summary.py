@@ -1,4 +1,4 @@
-"""What finished runs show: tables in the terminal and one figure, for one experiment or several side by side."""
+"""A summary of finished runs: tables in the terminal and one figure, for one experiment or several side by side."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,20 +31,20 @@ SHOT_COLUMNS = {
     "medium_accuracy": "Medium",
     "few_accuracy": "Few",
 }
-WIDE = 120  # terminals with fewer columns get deviations below the means, not beside them
+WIDE = 120  # a narrower terminal shows deviations below the means, not beside them
 
 
 def metrics_table(title: str, groups: list[Group], columns: dict[str, str], width: int) -> Table:
-    """Table of mean ± standard deviation over seeds of metrics on test.
+    """A table of metrics on test: mean ± standard deviation over seeds.
 
     Args:
         title: its title.
         groups: the runs.
-        columns: the metrics by their names in the records, and the columns' titles.
-        width: columns of the terminal.
+        columns: titles of the metrics, by their names in the records.
+        width: of the terminal, in characters.
 
     Returns:
-        The table, ready to print; a line a configuration, with the number of its seeds last.
+        The table, ready to print: one line for each configuration, with the number of its seeds last.
     """
     table = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("activation", min_width=len("activation"))
@@ -63,16 +63,16 @@ def _mean_and_std(values: pd.Series, between: str) -> str:
 
 
 def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
-    """The tables of an experiment: every metric and, for long-tailed data, accuracy by how many examples a class has.
+    """The tables of an experiment.
 
     Args:
         experiment: its name, for the titles.
         groups: its runs.
-        width: columns of the terminal.
+        width: of the terminal, in characters.
 
     Returns:
-        One table or two. The first has what was measured of the share of right answers, macro-F1, share of exact zeros,
-        mean number of classes kept, share of examples whose class is kept, Brier score, BLEU and chrF.
+        A table of those metrics in `COLUMNS` that all runs measured; for long-tailed data, also a table of accuracy by
+        the number of training examples of a class.
     """
     title = f"{experiment}, test split: mean ± standard deviation over seeds"
     records = [record for group in groups for record in group.runs.records]
@@ -93,8 +93,9 @@ def draw(experiments: dict[str, list[Group]]) -> Figure:
         experiments: the runs of each experiment.
 
     Returns:
-        The figure, a row an experiment. Left: a pale point a seed, the mean with bars of one standard deviation.
-        Middle: the mean over seeds at each epoch, in a band from the lowest to the highest. Right: a path a seed.
+        The figure, with one row for each experiment. Left: a pale point for each seed, the mean with bars of one
+        standard deviation. Middle: the mean over seeds at each epoch, in a band from the lowest to the highest. Right:
+        a path for each seed.
     """
     figure = Figure(figsize=(14, 4.3 * len(experiments) + 0.8), layout="constrained")
     axes = figure.subplots(len(experiments), 3, squeeze=False)

@@ -1,4 +1,4 @@
-"""The paper's tables beside ours, and a verdict per claim, from the committed records alone."""
+"""The paper's tables beside ours, and a verdict on each claim, from the committed records alone."""
 
 import re
 from collections.abc import Iterator
@@ -10,47 +10,39 @@ from typing import Any
 import pandas as pd
 
 from experiments.files import write_atomically
-from reporting.declaration import Cell, Columns, Declaration, Numbers, Table, load_declaration, load_numbers
+from reporting.declaration import ORDERS, Cell, Columns, Declaration, Numbers, Table, load_numbers
+from reporting.kept_runs import KeptRuns
 from reporting.notes import table_notes
 from reporting.palette import label
-from reporting.records import missing_records
-from reporting.runs import ORDERS
-from reporting.selection import Selection, final_epoch, select_all
+from reporting.selection import Selection, final_epoch
 from reporting.statistics import POINTS, estimate, paired_difference
 from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict, decide_claims
 
 NOTHING = "–"  # a cell for which there is no number
 NOT_REACHED = Verdict.NOT_REACHED.value  # a cell whose epoch no run has reached
-# What pdflatex does not typeset as it stands, once pandas has escaped the rest.
+# Characters that pdflatex cannot typeset; pandas escapes the others.
 LATEX = {"±": r"$\pm$", "−": "$-$", "α": r"$\alpha$", "τ": r"$\tau$", "–": "--"}
 
 
-def rebuild_tables(
-    results: Path, *, allow_missing_seeds: bool = False, allow_mixed_code: bool = False
-) -> tuple[list[Path], list[str]]:
+def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     """Rebuild the declared tables whose records are kept, and the verdicts, under <results>/tables/.
 
     Args:
-        results: folder that holds tables.yaml, published/ and records/.
-        allow_missing_seeds: build from the runs there are where declared seeds are missing.
-        allow_mixed_code: build from records of different code or of uncommitted changes.
+        kept: the kept runs.
 
     Returns:
         The files written: Markdown, CSV and LaTeX of each table, Markdown and CSV of the verdicts. And the tables
         left out: a line for each experiment without records, with the command that makes them.
 
     Raises:
-        TableError: for a wrong declaration, or records that are missing, mixed or ambiguous.
-        RecordError: for records that cannot be read, or where no table has any.
+        TableError: for published numbers that tables.yaml names and the paper does not have.
+        RecordError: for a run that did not measure what a table shows.
     """
-    declaration = load_declaration(results)
-    numbers = load_numbers(results, declaration)
-    selections = select_all(
-        declaration, results, allow_missing_seeds=allow_missing_seeds, allow_mixed_code=allow_mixed_code
-    )
+    declaration = kept.declaration
+    numbers = load_numbers(kept.results, declaration)
     texts: dict[str, str] = {}
     verdicts: list[dict[str, Any]] = []
-    for name, selection in selections.items():
+    for name, selection in kept.selections.items():
         table = declaration.tables[name]
         tidy = _tidy(declaration, table, numbers[name], selection)
         wide = _wide(declaration, table, tidy)
@@ -62,14 +54,14 @@ def rebuild_tables(
     texts["verdicts.csv"] = _csv(pd.DataFrame(verdicts))
     texts["verdicts.md"] = _verdicts(declaration, pd.DataFrame(verdicts, columns=["table"] if not verdicts else None))
 
-    folder = results / "tables"
+    folder = kept.results / "tables"
     for file, text in texts.items():  # only now, so that an error leaves the old tables whole
         write_atomically(folder / file, text)
-    return [folder / file for file in texts], _left_out(declaration, results)
+    return [folder / file for file in texts], _left_out(kept)
 
 
 def _tidy(declaration: Declaration, table: Table, numbers: Numbers, selection: Selection) -> pd.DataFrame:
-    """One line per row and number, in full precision; `column` is the title of its column."""
+    """One line for each number of each row, in full precision; `column` is the title of its column."""
     lines: list[dict[str, Any]] = []
     for row, text in table.labels().items():
         runs = selection.rows[row]
@@ -121,7 +113,7 @@ def _baseline(table: Table) -> str:
 
 
 def _wide(declaration: Declaration, table: Table, tidy: pd.DataFrame) -> pd.DataFrame:
-    """The table as people read it: a line per row, a group of columns per source."""
+    """The table as people read it: one line for each row, one group of columns for each source."""
     paper, ours = (tidy[tidy["source"] == source].set_index("row") for source in ("published", "ours"))
     points = ours[ours["kind"] != "level"]
     wide = _of_paper(declaration, table, paper)
@@ -228,12 +220,12 @@ def _verdict_line(line: pd.Series) -> pd.Series:
     return pd.Series(cells | {"nearer split": line["nearer_split"]})
 
 
-def _left_out(declaration: Declaration, results: Path) -> list[str]:
+def _left_out(kept: KeptRuns) -> list[str]:
     lines = []
-    for experiment in dict.fromkeys(table.experiment for table in declaration.tables.values()):
-        if message := missing_records(results, experiment):
-            names = [name for name, table in declaration.tables.items() if table.experiment == experiment]
-            stale = [name for name in names if (results / "tables" / f"{name}.md").is_file()]
-            kept = f"; {results / 'tables'} still holds {', '.join(stale)}, with no records behind" if stale else ""
-            lines.append(f"left out: {', '.join(names)}: {message}{kept}")
+    folder = kept.results / "tables"
+    for experiment, message in kept.missing.items():
+        names = [name for name, table in kept.declaration.tables.items() if table.experiment == experiment]
+        stale = [name for name in names if (folder / f"{name}.md").is_file()]
+        there = f"; {folder} still holds {', '.join(stale)}, with no records behind" if stale else ""
+        lines.append(f"left out: {', '.join(names)}: {message}{there}")
     return lines

@@ -47,25 +47,20 @@ def all_figures() -> dict[str, Draw]:
     return dict(sorted(_FIGURES.items()))
 
 
-def rebuild_figures(
-    results: Path, *, allow_missing_seeds: bool = False, allow_mixed_code: bool = False
-) -> tuple[list[Path], list[str]]:
+def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     """Draw every figure whose records are kept, under <results>/figures/.
 
     Args:
-        results: folder that holds tables.yaml, published/ and records/.
-        allow_missing_seeds: draw the runs there are where declared seeds are missing.
-        allow_mixed_code: draw records of different code or of uncommitted changes.
+        kept: the kept runs.
 
     Returns:
         The files written, PNG and SVG. And what is left out: a line for each panel without records, and for the
         figures that cannot be drawn.
 
     Raises:
-        TableError: for a wrong declaration, or records that are missing, mixed or ambiguous.
-        RecordError: for records that cannot be read, or where no experiment has any.
+        TableError: for a panel with a regime that the paper does not have.
+        RecordError: for a run that did not measure what a figure shows.
     """
-    kept = KeptRuns.load(results, allow_missing_seeds=allow_missing_seeds, allow_mixed_code=allow_mixed_code)
     drawn: dict[str, Figure] = {}
     without: dict[str, list[str]] = {}
     for name, draw in all_figures().items():
@@ -73,6 +68,6 @@ def rebuild_figures(
             drawn[name] = draw(kept)
         except LeftOut as reason:
             without.setdefault(str(reason), []).append(name)
-    files = [path for name, one in drawn.items() for path in save(one, results / "figures" / f"{name}.png")]
-    lines = [f"left out: {title}: {reason}" for title, reason in kept.missing_panels()]
-    return files, lines + [f"left out: {', '.join(names)}: {reason}" for reason, names in without.items()]
+    files = [path for name, one in drawn.items() for path in save(one, kept.results / "figures" / f"{name}.png")]
+    panels = [f"left out: {title}: {reason}" for title, reason in kept.missing_panels().items()]
+    return files, panels + [f"left out: {', '.join(names)}: {reason}" for reason, names in without.items()]

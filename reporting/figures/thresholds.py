@@ -3,11 +3,11 @@
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 
+from reporting.declaration import ORDERS
 from reporting.drawing import add_legend, draw_against
 from reporting.figures import figure
 from reporting.groups import Group
 from reporting.kept_runs import KeptRuns
-from reporting.runs import ORDERS
 
 
 @figure("thresholds")

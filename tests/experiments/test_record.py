@@ -1,8 +1,6 @@
 """The record of a run: what it accepts, what it refuses, and that nothing of it is lost."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -96,9 +94,3 @@ def test_text_that_is_no_record_is_named():
     for text in ('{"schema": 1', "[]", "1", "null"):
         with pytest.raises(RecordError, match=r"^here: .*not a JSON object"):
             read_record(text, "here")
-
-
-def test_reading_records_imports_nothing_heavy():
-    code = "import sys, experiments.record; print({'torch', 'lightning', 'pandas', 'numpy'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=RESULTS.parent, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from reporting.kept_runs import KeptRuns
-from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_results import (
     image_records,
+    rebuild,
     threshold_records,
     translation_records,
     write_projects,
@@ -31,17 +31,13 @@ def short(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def built_small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small declaration with its tables."""
-    folder = write_small(tmp_path_factory.mktemp("small"))
-    rebuild_tables(folder)
-    return folder
+    return rebuild(write_small(tmp_path_factory.mktemp("small"))).parent
 
 
 @pytest.fixture(scope="session")
 def built_short(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The short runs with their tables."""
-    folder = write_short(tmp_path_factory.mktemp("short"))
-    rebuild_tables(folder)
-    return folder
+    return rebuild(write_short(tmp_path_factory.mktemp("short"))).parent
 
 
 @pytest.fixture(scope="session")

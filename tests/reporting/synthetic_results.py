@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from reporting.kept_runs import KeptRuns
+from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_records import keep_records, make_record, make_translation_record
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"  # the project's own
@@ -215,6 +217,12 @@ def _declare(folder: Path, declaration: str, published: str) -> Path:
     (folder / "tables.yaml").write_text(declaration, "utf-8")
     (folder / "published" / "paper.yaml").write_text(published, "utf-8")
     return folder
+
+
+def rebuild(results: Path, **allowed: bool) -> Path:
+    """Rebuild the tables, and return their folder."""
+    files, _ = rebuild_tables(KeptRuns.load(results, **allowed))
+    return files[0].parent
 
 
 def line(frame: pd.DataFrame, **values: Any) -> pd.Series:

@@ -4,8 +4,7 @@ import pytest
 import yaml
 
 from reporting.declaration import Panel, TableError
-from reporting.tables import rebuild_tables
-from tests.reporting.synthetic_results import RESULTS, SMALL
+from tests.reporting.synthetic_results import RESULTS, SMALL, rebuild
 
 
 def test_a_wrong_declaration_is_one_clear_error(small):
@@ -37,12 +36,12 @@ def test_a_wrong_declaration_is_one_clear_error(small):
         assert old in SMALL
         (small / "tables.yaml").write_text(SMALL.replace(old, new, 1), "utf-8")
         with pytest.raises(TableError) as error:
-            rebuild_tables(small)
+            rebuild(small)
         said[message] = str(error.value)
     assert not {message: text for message, text in said.items() if message not in text}
     (small / "tables.yaml").unlink()
     with pytest.raises(TableError, match=r"tables\.yaml: no such file"):
-        rebuild_tables(small)
+        rebuild(small)
 
 
 def test_a_panel_draws_the_paths_of_its_own_table_if_no_other_is_given():

@@ -1,6 +1,5 @@
 """The command line."""
 
-import os
 import subprocess
 import sys
 
@@ -70,16 +69,19 @@ def test_the_summary_prints_every_table_and_where_the_figure_is(tmp_path, capsys
         main(["summary", "digits", "airline", "--outputs", str(tmp_path)])
 
 
-def test_a_process_ends_with_one_line_and_builds_tables_without_torch(small, tmp_path):
-    """A `torch` that cannot be imported stands in the way of the real one."""
-    heavy = tmp_path / "heavy"
-    heavy.mkdir()
-    (heavy / "torch.py").write_text("raise RuntimeError('tables need no torch')", "utf-8")
+def test_a_process_ends_with_one_line_and_imports_nothing_that_it_does_not_need(small):
     keep_records(small, [])
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "reporting", "tables", "--results", str(small)],
-        cwd=RESULTS.parent, env=os.environ | {"PYTHONPATH": str(heavy)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (1, "")
+    code = """
+import runpy, sys
+import experiments.record
+print(sorted({"torch", "lightning", "pandas", "numpy"} & set(sys.modules)))
+try:
+    runpy.run_module("reporting", run_name="__main__", alter_sys=True)
+finally:
+    print(sorted({"torch", "lightning"} & set(sys.modules)))
+"""
+    command = [sys.executable, "-W", "error", "-c", code, "tables", "--results", str(small)]
+    done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "[]\n[]\n")
     assert done.stderr.startswith("error: these runs have no record: small: softmax, seed 1, 2, 3, 4, 5;")
     assert done.stderr.count("\n") == 1

@@ -1,13 +1,9 @@
 """The notes under a table."""
 
-from reporting.declaration import load_declaration
 from reporting.kept_runs import KeptRuns
 from reporting.notes import table_notes
-from reporting.selection import select_all
 from tests.reporting.synthetic_records import keep_records
 from tests.reporting.synthetic_results import small_records
-
-STRICT = {"allow_missing_seeds": False, "allow_mixed_code": False}
 
 
 def notes_of(kept, table):
@@ -32,11 +28,9 @@ def test_a_long_tail_says_how_its_groups_were_made(built_short):
 
 def test_training_metrics_measured_while_an_epoch_trains_are_said_so(small):
     """Their setting stands under `data`, and in old records under `trainer`."""
-    declaration = load_declaration(small)
     for group, value, said in (("trainer", "running", True), ("data", "running", True), ("data", "evaluated", False)):
         records = list(small_records())
         for record in records:
             record["config"].setdefault(group, {})["train_metrics"] = value
         keep_records(small, records)
-        selected = KeptRuns(small, declaration, select_all(declaration, small, **STRICT), {})
-        assert ("while an epoch trains" in notes_of(selected, "small")) is said
+        assert ("while an epoch trains" in notes_of(KeptRuns.load(small), "small")) is said

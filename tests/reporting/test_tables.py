@@ -5,9 +5,10 @@ import math
 import pandas as pd
 import pytest
 
+from reporting.kept_runs import KeptRuns
 from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_records import keep_records
-from tests.reporting.synthetic_results import cells_of, line, short_records
+from tests.reporting.synthetic_results import cells_of, line, rebuild, short_records
 
 LEARNED = "SharMiX learned (1.25, 1.50)"
 
@@ -58,7 +59,7 @@ def test_the_latex_is_plain_ascii_and_balanced(built_small):
 
 
 def test_rebuilding_gives_the_same_bytes(built_small, small):
-    files, _ = rebuild_tables(small)
+    files = list(rebuild(small).iterdir())
     assert len(files) == 5
     assert not [file.name for file in files if file.read_bytes() != (built_small / "tables" / file.name).read_bytes()]
 
@@ -85,8 +86,7 @@ def test_short_runs_are_shown_with_their_own_epoch_beside_the_papers(built_short
 
 def test_rows_are_compared_at_one_epoch_however_long_their_runs_are(short):
     keep_records(short, list(short_records(epochs=5)), "images")
-    rebuild_tables(short)
-    table = pd.read_csv(short / "tables" / "final.csv")
+    table = pd.read_csv(rebuild(short) / "final.csv")
     ours = table[(table["source"] == "ours") & (table["kind"] == "level")].set_index("row")
     assert ours["epoch"].tolist() == [4, 4]
     # 0.1 / 4 − 0.1 / 5 below the last epoch's.
@@ -127,10 +127,10 @@ def test_a_long_tail_shows_its_groups_and_any_other_metric_by_its_name(built_sho
 
 
 def test_tables_without_records_are_left_out_and_said_so(short):
-    assert rebuild_tables(short)[1] == []
+    assert rebuild_tables(KeptRuns.load(short))[1] == []
     kept = (short / "tables" / "tail.md").read_bytes()
     (short / "records" / "images_lt.jsonl").unlink()
-    files, (notice,) = rebuild_tables(short)
+    files, (notice,) = rebuild_tables(KeptRuns.load(short))
     assert not any("tail" in file.name for file in files)
     assert notice.startswith("left out: tail: ")
     assert "python -m reporting collect images_lt" in notice
@@ -143,8 +143,7 @@ def test_tables_without_records_are_left_out_and_said_so(short):
 
 @pytest.fixture(scope="module")
 def translation(projects):
-    rebuild_tables(projects)
-    return projects / "tables"
+    return rebuild(projects)
 
 
 def test_published_numbers_stand_beside_ours_and_never_in_one_column(translation):

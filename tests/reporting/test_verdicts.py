@@ -6,10 +6,9 @@ import pandas as pd
 import pytest
 
 from reporting.statistics import Estimate
-from reporting.tables import rebuild_tables
 from reporting.verdicts import Verdict, decide
 from tests.reporting.synthetic_records import keep_records
-from tests.reporting.synthetic_results import cells_of, line, short_record, short_records, small_records
+from tests.reporting.synthetic_results import cells_of, line, rebuild, short_record, short_records, small_records
 
 LEARNED = "SharMiX learned (1.25, 1.50)"
 
@@ -71,7 +70,7 @@ def test_verdicts_wait_for_the_papers_epoch(built_short, short):
     assert "**not reached**" in (built_short / "tables" / "verdicts.md").read_text("utf-8")
 
     keep_records(short, list(short_records(epochs=6)), "images")
-    rebuild_tables(short)
+    rebuild(short)
     verdicts = decided(short)
     assert verdicts["Softmax is accurate"] == verdicts["Softmax ends well"] == "does not reproduce"
     assert verdicts["Sparsemax is worse"] == "not reached"  # its own runs have four epochs still
@@ -80,7 +79,7 @@ def test_verdicts_wait_for_the_papers_epoch(built_short, short):
 def test_one_seed_that_has_reached_the_epoch_stays_undecided(short):
     records = [short_record("softmax", 1, 6, 0.5), short_record("sparsemax", 1, 6, 0.43)]
     keep_records(short, records, "images")
-    rebuild_tables(short, allow_missing_seeds=True)
+    rebuild(short, allow_missing_seeds=True)
     assert set(verdicts_of(short)["test_verdict"]) == {"undecided"}
     final = cells_of(short, "final")["softmax"]
     assert (final["ours, test accuracy"], final["epoch of ours"]) == ("0.500", "6")
@@ -88,6 +87,6 @@ def test_one_seed_that_has_reached_the_epoch_stays_undecided(short):
 
 def test_a_row_without_any_run_stays_undecided_when_allowed(small):
     keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "sharmix_learned"])
-    rebuild_tables(small, allow_missing_seeds=True)
+    rebuild(small, allow_missing_seeds=True)
     verdicts = verdicts_of(small)
     assert set(verdicts[verdicts["row"] == LEARNED]["test_verdict"]) == {"undecided"}

@@ -18,6 +18,10 @@ def results(tmp_path):
     return write_projects(tmp_path, cifar100=image_records("cifar100"))
 
 
+def rebuild(results, **allowed):
+    return figures.rebuild_figures(KeptRuns.load(results, **allowed))
+
+
 def only(monkeypatch, *draws):
     """Let these functions be all figures."""
     monkeypatch.setattr(figures, "all_figures", lambda: {draw.__name__.removeprefix("draw_"): draw for draw in draws})
@@ -25,13 +29,13 @@ def only(monkeypatch, *draws):
 
 def test_the_same_records_give_the_same_bytes_and_text_stays_text(results, monkeypatch):
     only(monkeypatch, draw_figure2)
-    files, _ = figures.rebuild_figures(results)
+    files, _ = rebuild(results)
     assert files == [results / "figures" / f"figure2.{end}" for end in ("png", "svg")]
     png, svg = first = [file.read_bytes() for file in files]
     assert png.startswith(b"\x89PNG")
     assert "SharMiX learned (1.25, 1.50)" in svg.decode()
     assert "published, ImageNet: 0.0 from epoch 4 or 5" in svg.decode()
-    assert [file.read_bytes() for file in figures.rebuild_figures(results)[0]] == first
+    assert [file.read_bytes() for file in rebuild(results)[0]] == first
 
 
 def test_panels_and_figures_without_records_are_left_out_and_said_so(results, monkeypatch):
@@ -39,7 +43,7 @@ def test_panels_and_figures_without_records_are_left_out_and_said_so(results, mo
     without = [draw for name, draw in draws.items() if name.startswith(("translation_", "thresholds", "attention"))]
     only(monkeypatch, *without)
     keep_records(results, image_records("cifar100")[1:], "cifar100")
-    written, notices = figures.rebuild_figures(results, allow_missing_seeds=True)
+    written, notices = rebuild(results, allow_missing_seeds=True)
     assert not written
     assert [notice.split(": ")[1] for notice in notices] == [
         "Airline Tweets",
@@ -54,23 +58,23 @@ def test_panels_and_figures_without_records_are_left_out_and_said_so(results, mo
 
 def test_a_figure_of_a_table_that_is_not_declared_is_left_out(results, monkeypatch):
     only(monkeypatch, lambda kept: kept.of_table("nowhere"))
-    assert "no table 'nowhere' is declared" in figures.rebuild_figures(results)[1][-1]
+    assert "no table 'nowhere' is declared" in rebuild(results)[1][-1]
 
 
 def test_missing_runs_and_missing_records_are_one_clear_error(results):
     keep_records(results, image_records("cifar100")[1:], "cifar100")
     with pytest.raises(TableError, match="softmax, seed 21"):
-        figures.rebuild_figures(results)
+        rebuild(results)
     (results / "records" / "cifar100.jsonl").unlink()
     with pytest.raises(RecordError, match=r"no records of airline, cifar100, .*python -m reporting collect"):
-        figures.rebuild_figures(results)
+        rebuild(results)
 
 
 def test_an_unknown_regime_is_one_clear_error(results):
     text = (results / "tables.yaml").read_text("utf-8").replace("regime: balanced", "regime: even")
     (results / "tables.yaml").write_text(text, "utf-8")
     with pytest.raises(TableError, match="there is no regime 'even'; there are"):
-        figures.rebuild_figures(results)
+        rebuild(results)
 
 
 def test_two_figures_of_one_name_are_refused():
