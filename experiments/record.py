@@ -7,11 +7,11 @@ from math import isfinite
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, model_validator
-from typing_extensions import TypedDict
 
 SCHEMA = 1  # the shape of a record; raise it when readers must tell old records from new ones
 
 _OPEN = ConfigDict(extra="allow", strict=True, frozen=True)  # unknown keys are kept
+_REQUIRED = ("config.activation.name", "config.data", "data.split_hash")  # within the free dictionaries
 
 
 class RecordError(ValueError):
@@ -25,28 +25,6 @@ def _number(value: Any) -> int | float:
 
 
 Number = Annotated[float, PlainValidator(_number)]  # whole numbers stay whole
-
-
-class ActivationSettings(TypedDict):
-    """`config.activation`: the name, and the parameters of the activation, null where it has none."""
-
-    __pydantic_config__ = _OPEN  # type: ignore[misc]
-    name: str
-
-
-class Settings(TypedDict):
-    """`config`: all settings of the run; these two are always there."""
-
-    __pydantic_config__ = _OPEN  # type: ignore[misc]
-    activation: ActivationSettings
-    data: dict[str, Any]
-
-
-class DataFacts(TypedDict):
-    """`data`: facts about the data set; the hash of its split is always there."""
-
-    __pydantic_config__ = _OPEN  # type: ignore[misc]
-    split_hash: str
 
 
 class Code(BaseModel):
@@ -90,10 +68,10 @@ class Record(BaseModel):
         experiment: name of the experiment.
         run_id: the hash of the settings that decide the result; runs that differ in their seed alone share it.
         seed: the seed.
-        config: all settings.
+        config: all settings; `activation` with its `name` and `data` are always there.
         code: the code.
         environment: the machine and the software.
-        data: facts about the data set.
+        data: facts about the data set; `split_hash` is always there.
         curves: one row for each epoch: `epoch`, metrics as "split/name", and other numbers, such as learned orders.
         metrics: metrics of the reported epoch, by split and name: what its row in `curves` holds under "split/name".
         wall_time_seconds: time of the run.
@@ -111,10 +89,10 @@ class Record(BaseModel):
     experiment: str
     run_id: str
     seed: int
-    config: Settings
+    config: dict[str, Any]
     code: Code
     environment: Environment
-    data: DataFacts
+    data: dict[str, Any]
     curves: list[dict[str, Number]]
     metrics: dict[str, dict[str, Number]]
     wall_time_seconds: Number
@@ -135,6 +113,16 @@ class Record(BaseModel):
     def reported_epoch(self) -> int:
         """The epoch that the run reports: the selected one, or else the last."""
         return self.last_epoch if self.epoch is None else self.epoch
+
+    @model_validator(mode="after")
+    def _has_required_keys(self) -> Self:
+        for required in _REQUIRED:
+            found: Any = vars(self)
+            for key in required.split("."):
+                if not isinstance(found, dict) or key not in found:
+                    raise ValueError(f"the key {required} is missing")
+                found = found[key]
+        return self
 
     @model_validator(mode="after")
     def _metrics_agree_with_curves(self) -> Self:

@@ -86,7 +86,7 @@ class Columns(_Part):
         return {
             Cell(self.split, metric, epoch): title if epoch is None else f"{title}, epoch {epoch}"
             for metric, title in self.metrics.items()
-            for epoch in (self.epochs or [None])
+            for epoch in self.epochs or [None]
         }
 
 

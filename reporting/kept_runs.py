@@ -125,11 +125,12 @@ class KeptRuns:
         return [
             ShownPanel(
                 panel.title,
-                *groups,
+                shown,
+                learned,
                 final_epoch(self.declaration.tables[panel.runs], self.selections[panel.runs]),
                 regimes.get(panel.regime or ""),
             )
-            for panel, *groups in zip(declared, runs, paths, strict=True)
+            for panel, shown, learned in zip(declared, runs, paths, strict=True)
         ]
 
     def missing_panels(self) -> dict[str, str]:

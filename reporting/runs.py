@@ -27,7 +27,8 @@ class Runs:
     @property
     def activation(self) -> dict[str, Any]:
         """The `config.activation` that all of the runs have."""
-        return self.records[0].config["activation"]
+        activation: dict[str, Any] = self.records[0].config["activation"]
+        return activation
 
     @cached_property
     def measured(self) -> pd.DataFrame:

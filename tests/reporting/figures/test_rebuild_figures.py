@@ -2,7 +2,6 @@
 
 import pytest
 
-from experiments.record import RecordError
 from reporting import figures
 from reporting.declaration import TableError
 from reporting.figures.figure2 import draw_figure2
@@ -58,15 +57,6 @@ def test_panels_and_figures_without_records_are_left_out_and_said_so(results, mo
 def test_a_figure_of_a_table_that_is_not_declared_is_left_out(results, monkeypatch):
     only(monkeypatch, lambda kept: kept.of_table("nowhere"))
     assert "no table 'nowhere' is declared" in rebuild(results)[1][-1]
-
-
-def test_missing_runs_and_missing_records_are_one_clear_error(results):
-    keep_records(results, image_records("cifar100")[1:], "cifar100")
-    with pytest.raises(TableError, match="softmax, seed 21"):
-        rebuild(results)
-    (results / "records" / "cifar100.jsonl").unlink()
-    with pytest.raises(RecordError, match=r"no records of airline, cifar100, .*python -m reporting collect"):
-        rebuild(results)
 
 
 def test_an_unknown_regime_is_one_clear_error(results):
