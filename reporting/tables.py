@@ -114,44 +114,33 @@ def _baseline(table: Table) -> str:
 
 def _wide(declaration: Declaration, table: Table, tidy: pd.DataFrame) -> pd.DataFrame:
     """The table as people read it: one line for each row, one group of columns for each source."""
-    paper, ours = (tidy[tidy["source"] == source].set_index("row") for source in ("published", "ours"))
-    points = ours[ours["kind"] != "level"]
-    wide = _of_paper(declaration, table, paper)
-    for columns in table.columns:
-        if columns.measured:
-            group = "ours" if columns.split == ORDERS else f"ours, {columns.split}"
-            wide |= {(group, title): cells for title, cells in _level_cells(ours, columns)}
-    wide["", "seeds"] = ours[ours["kind"] == "level"].groupby("row")["seeds"].max()
-    if table.epoch is not None:
-        wide["", "epoch of ours"] = ours.groupby("row")["epoch"].max()
-    if len(points):
-        interval = f"points [{declaration.bootstrap.confidence:.0%}]"
-        cells = points.apply(_with_interval, axis="columns", decimals=2)
-        wide[f"ours, test: {points['column'].iloc[0]}", interval] = cells
+    published = "published" if table.epoch is None else f"published, epoch {table.epoch}"
+    wide: dict[tuple[str, str], pd.Series] = {}
+    for source, group, plain in (("published", published, "test"), ("ours", "ours", ORDERS)):
+        lines = tidy[tidy["source"] == source].set_index("row")
+        levels, points = lines[lines["kind"] == "level"], lines[lines["kind"] != "level"]
+        for columns in table.columns:
+            if not (columns.printed if source == "published" else columns.measured):
+                continue
+            name = group if columns.split == plain else f"{group}, {columns.split}"
+            for title in columns.titles().values():
+                shown = levels[(levels["split"] == columns.split) & (levels["column"] == title)]
+                wide[name, title] = shown.apply(_mean_and_std, axis="columns", decimals=columns.decimals)
+        if source == "ours":
+            wide["", "seeds"] = levels.groupby("row")["seeds"].max()
+            if table.epoch is not None:
+                wide["", "epoch of ours"] = lines.groupby("row")["epoch"].max()
+        if len(points):
+            heading = points["column"].iloc[0]
+            if source == "ours":
+                place = f"ours, test: {heading}", f"points [{declaration.bootstrap.confidence:.0%}]"
+                wide[place] = points.apply(_with_interval, axis="columns", decimals=2)
+            else:
+                decimals = declaration.published_decimals - 2  # a point is 0.01
+                cells = points["mean"].map(lambda mean, decimals=decimals: _number(mean, decimals, "+"))
+                wide[group, f"{heading} points"] = cells
     frame = pd.DataFrame(wide).reindex(list(table.labels().values())).astype(object)
     return frame.where(frame.notna(), NOTHING)
-
-
-def _of_paper(declaration: Declaration, table: Table, paper: pd.DataFrame) -> dict[tuple[str, str], pd.Series]:
-    group = "published" if table.epoch is None else f"published, epoch {table.epoch}"
-    wide: dict[tuple[str, str], pd.Series] = {}
-    for columns in table.columns:
-        if columns.printed:
-            name = group if columns.split == "test" else f"{group}, {columns.split}"
-            wide |= {(name, title): cells for title, cells in _level_cells(paper, columns)}
-    points = paper[paper["kind"] != "level"]
-    if len(points):
-        decimals = declaration.published_decimals - 2  # a point is 0.01
-        cells = points["mean"].map(lambda mean: _number(mean, decimals, "+"))
-        wide[group, f"{points['column'].iloc[0]} points"] = cells
-    return wide
-
-
-def _level_cells(lines: pd.DataFrame, columns: Columns) -> Iterator[tuple[str, pd.Series]]:
-    levels = lines[(lines["kind"] == "level") & (lines["split"] == columns.split)]
-    for title in columns.titles().values():
-        of_title = levels[levels["column"] == title]
-        yield title, of_title.apply(_mean_and_std, axis="columns", decimals=columns.decimals)
 
 
 def _number(value: float, decimals: int, sign: str = "-") -> str:
