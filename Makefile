@@ -28,7 +28,7 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard sharmix/cs
 
 demo: setup  ## four activations, five seeds, balanced and long-tailed digits: tables and a figure in about two minutes
 	$(SWEEP) experiment=digits,digits_lt activation=softmax,sparsemax,entmax,sharmix_learned
-	$(BIN)/python -m reporting.summary --experiment digits digits_lt --outputs outputs
+	$(BIN)/python -m reporting summary digits digits_lt
 
 test: setup  ## all tests
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
@@ -36,36 +36,36 @@ test: setup  ## all tests
 airline: setup  ## all 115 runs behind Tables 1 and 3, their records, and the tables; finished runs are not repeated
 	$(SWEEP) experiment=airline $(FROM) activation=softmax,sparsemax,entmax,entmax_learned,alpha_relu
 	$(SWEEP) experiment=airline $(FROM) activation=sharmix_fixed,sharmix_learned $(GRID)
-	$(BIN)/python -m reporting.records --experiment airline --outputs outputs --results $(RESULTS)
+	$(BIN)/python -m reporting collect airline --results $(RESULTS)
 	$(MAKE) tables
 
 cifar100 cifar100_lt: setup  ## the runs behind Tables 2, 4 and 5, or on its long-tailed part; SEEDS=21 EPOCHS=10 is what two cores do in hours
 	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=softmax,sparsemax,entmax,sharmix_fixed,sharmix_learned
 	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=sharmix_learned activation.objective=brier,log
-	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
 
 cifar100_augmented: setup  ## softmax on CIFAR-100 with random crops and mirror images
 	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=softmax
-	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
 
 copy: setup  ## every registered activation learns to copy sentences, each in less than a minute
 	$(SWEEP) experiment=$@ activation=softmax,sparsemax,entmax,entmax_learned,entmax_package,alpha_relu,sharmix_fixed,sharmix_learned
-	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
 
 multi30k: setup  ## translation: six output layers, three kinds of attention; SEEDS=21 is what two cores do in hours
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax,sparsemax,entmax,alpha_relu,sharmix_fixed,sharmix_learned
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax attention=entmax,sharmix
-	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
 
 multi30k_early: setup  ## early training of α-ReLU under seven thresholds
 	$(SWEEP) experiment=$@ $(FROM) activation=alpha_relu activation.tau=null,0,0.1,0.2,0.3,5,10
-	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
 
 tables: setup  ## all tables from the committed records; ALLOW=--allow-missing-seeds or --allow-mixed-code relaxes them
-	$(BIN)/python -m reporting.tables --results $(RESULTS) $(ALLOW)
+	$(BIN)/python -m reporting tables --results $(RESULTS) $(ALLOW)
 
 figures: setup  ## all figures from the committed records; ALLOW as for tables
-	$(BIN)/python -m reporting.figures --results $(RESULTS) $(ALLOW)
+	$(BIN)/python -m reporting figures --results $(RESULTS) $(ALLOW)
 
 speed: setup  ## a training step beside a bare PyTorch loop, and the image loader beside plain Pillow
 	$(BIN)/python -m benchmarks.training_step

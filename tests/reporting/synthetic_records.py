@@ -1,8 +1,10 @@
-"""Records as a finished run leaves them, made up for the tests of tables and summaries."""
+"""Records as a finished run leaves them, made up for the tests."""
 
 import json
 from pathlib import Path
 from typing import Any
+
+from experiments.record import Record, by_split, read_record
 
 PARAMETERS = ("alpha", "q", "r", "tau", "temperature", "objective")
 
@@ -60,6 +62,11 @@ def make_record(
         "peak_memory_mib": 500.0,
         "finished_at": "2026-11-21T08:00:00+00:00",
     }
+
+
+def as_read(record: dict[str, Any]) -> Record:
+    """The record as `reporting` reads it."""
+    return read_record(json.dumps(record), "a made-up record")
 
 
 def _learned(activation: str, parameters: dict[str, Any], epoch: int) -> dict[str, float]:
@@ -124,8 +131,5 @@ def make_translation_record(
         "epoch": best + 1,
         "selected_by": "dev/bleu",
         "measured_by": {"bleu": "tok:13a", "chrf": "nc:6"},
-        "metrics": {
-            split: {key.partition("/")[2]: value for key, value in curves[best].items() if key.startswith(f"{split}/")}
-            for split in ("train", "dev", "test")
-        },
+        "metrics": by_split(curves[best]),
     }

@@ -1,4 +1,4 @@
-"""What figures are made of: one panel drawn into given axes, a legend for all of them, and the files."""
+"""Parts that several figures share: curves and trade-offs drawn into given axes, a legend, and the files."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,21 +10,20 @@ from matplotlib.figure import Figure
 
 from experiments.files import replace_atomically
 from reporting.groups import Group
-from reporting.statistics import metric_by_seed
 
 MARKERS = 10  # on a curve, however many epochs it has
 
 
 def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None) -> None:
-    """Test accuracy against sparsity: a pale point a seed, the mean with bars of one standard deviation.
+    """Test accuracy against sparsity: a pale point for each seed, the mean with bars of one standard deviation.
 
     Args:
         axes: where to draw.
         groups: the runs.
-        epoch: the epoch after which they were measured; None for the one each run reports.
+        epoch: the epoch to show; None for the one that each run reports.
     """
     for group in groups:
-        x, y = (metric_by_seed(group.runs, "test", metric, epoch) for metric in ("sparsity", "accuracy"))
+        x, y = (group.runs.values("test", metric, epoch) for metric in ("sparsity", "accuracy"))
         colour, marker = group.style["color"], group.style["marker"]
         axes.scatter(x, y, color=colour, marker=marker, s=18, alpha=0.35, linewidths=0)
         several = len(x) > 1  # one seed has no deviation
@@ -42,15 +41,15 @@ def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None) ->
 
 
 def draw_curves(axes: Axes, groups: list[Group], column: str) -> None:
-    """A column of the records' curves by epoch: the mean over seeds, in a band from the lowest to the highest.
+    """Numbers by epoch: the mean over seeds, in a band from the lowest to the highest.
 
     Args:
         axes: where to draw.
-        groups: the runs; those that did not measure it are left out.
-        column: its name in the curves.
+        groups: the runs; those that did not measure the column are left out.
+        column: name of the numbers in the records' curves, such as "test/accuracy".
     """
     for group in groups:
-        curves = group.curves(column)
+        curves = group.runs.by_epoch(column)
         if curves.empty:
             continue
         every = max(1, len(curves) // MARKERS)
@@ -61,6 +60,40 @@ def draw_curves(axes: Axes, groups: list[Group], column: str) -> None:
         axes.fill_between(curves.index, lowest, highest, color=group.style["color"], alpha=0.15, linewidth=0)
     axes.set_xlabel("epoch")
     axes.xaxis.get_major_locator().set_params(integer=True)
+
+
+def draw_against(axes: Axes, groups: list[Group], x: str, y: str, scale: float = 1.0) -> None:
+    """Numbers against other numbers: a line for each run, a point for each epoch.
+
+    Args:
+        axes: where to draw.
+        groups: the runs; those that did not measure both are left out.
+        x: name of the numbers on the horizontal axis in the records' curves.
+        y: name of the numbers on the vertical axis.
+        scale: what the values of x are multiplied by.
+    """
+    for group in groups:
+        xs, ys = (group.runs.by_epoch(column) for column in (x, y))
+        if xs.empty:
+            continue
+        for number, seed in enumerate(ys):
+            label = group.label if number == 0 else None
+            axes.plot(scale * xs[seed], ys[seed], label=label, markersize=4, **group.style)
+
+
+def row_of_panels(count: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure with panels in one row.
+
+    Args:
+        count: number of the panels.
+        width: of a panel, in inches.
+        height: of the figure, in inches.
+
+    Returns:
+        The figure, and the axes of its panels from left to right.
+    """
+    figure = Figure(figsize=(width * count, height), layout="constrained")
+    return figure, list(figure.subplots(1, count, squeeze=False).flat)
 
 
 def add_legend(figure: Figure, axes: Iterable[Axes], columns: int) -> None:
