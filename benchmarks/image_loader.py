@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5, help="passes of which the median is shown")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    folders = f"data.folder={arguments.folder}", f"data.test_folder={arguments.test_folder}"
+    folders = f"data.images={arguments.folder}", f"data.test_folder={arguments.test_folder}"
     settings = settings_of("imagenet_balanced", *folders)
     try:
         data = load_imagenet(settings.data, arguments.data)

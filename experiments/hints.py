@@ -29,7 +29,8 @@ def hints(arguments: Sequence[str]) -> Iterator[str]:
         group = key.rpartition(".")[0]
         siblings = [other for other in known if other.rpartition(".")[0] == group]
         if key not in known and "/" not in key and not key.startswith("hydra."):
-            yield f"there is no setting {key!r} (given {key}={value}).{closest(key, known)} Allowed: {', '.join(siblings)}"
+            allowed = ", ".join(siblings)
+            yield f"there is no setting {key!r} (given {key}={value}).{closest(key, known)} Allowed: {allowed}"
 
 
 def _keys(settings: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:

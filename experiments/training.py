@@ -20,11 +20,12 @@ from experiments.callbacks.reproducibility import ReseedEachEpoch
 from experiments.data.base import LOCAL_DATA, SplitDataModule
 from experiments.errors import ConfigurationError
 from experiments.files import write_atomically
-from experiments.identity import RECORD_SCHEMA, code_of, run_id
+from experiments.identity import code_of, run_id
 from experiments.job import CURVES, RECORD, WEIGHTS
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
 from experiments.provenance import environment, forget_peak_memory, peak_memory_mib
+from experiments.record import Record, by_split, read_record
 from experiments.settings import (
     Group,
     RunSettings,
@@ -39,7 +40,7 @@ from sharmix.activations import AlphaReLU
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on devices are not about the run
 
 
-def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> dict[str, Any] | None:
+def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record | None:
     """Train from the last checkpoint, or from the start, to the last epoch; then write the record.
 
     Args:
@@ -88,10 +89,8 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> dict[st
         trainer.save_checkpoint(folder / WEIGHTS, weights_only=True)
     if not trainer.is_global_zero or trainer.fast_dev_run:
         return None
-    record = {**describe(settings, data, trainer), "code": code, **results(module, curves), "weights": None}
-    if settings.keep_weights:
-        record["weights"] = WEIGHTS
-    write_atomically(folder / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n")
+    record = _record(settings, module, data, trainer, curves, code)
+    write_atomically(folder / RECORD, record.to_json(indent=1) + "\n")
     for leftover in folder.glob("*last-*.ckpt*"):  # a killed process may have left a temporary one
         leftover.unlink()
     return record
@@ -131,8 +130,8 @@ def load_run(folder: Path) -> tuple[OutputModule, SplitDataModule]:
     for name, remedy in ((RECORD, "run it to its end"), (WEIGHTS, "repeat it with keep_weights=true force=true")):
         if not (folder / name).exists():
             raise ConfigurationError(f"{folder}: there is no {name}; {remedy}")
-    config = json.loads((folder / RECORD).read_text())["config"]
-    module, data = build_run(checked_settings(config))
+    record = read_record((folder / RECORD).read_text(), str(folder / RECORD))
+    module, data = build_run(checked_settings(record.config))
     weights = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)["state_dict"]
     module.load_state_dict(weights)
     return module.eval(), data
@@ -162,8 +161,8 @@ def _sizes(model: Group, data: SplitDataModule) -> dict[str, int]:
         given = parameter.name in model or parameter.name in sizes or parameter.default is not parameter.empty
         if parameter.kind is parameter.KEYWORD_ONLY and not given:
             raise ConfigurationError(
-                f"model: {network.__name__} needs {parameter.name}, which {type(data).__name__} does not give; it gives "
-                f"{', '.join(sizes)}"
+                f"model: {network.__name__} needs {parameter.name}, which {type(data).__name__} does not give; "
+                f"it gives {', '.join(sizes)}"
             )
     return {name: size for name, size in sizes.items() if name in wanted}
 
@@ -187,24 +186,6 @@ def _refuse_to_calibrate_apart(module: OutputModule, trainer: L.Trainer) -> None
         )
 
 
-def describe(settings: RunSettings, data: SplitDataModule, trainer: L.Trainer) -> dict[str, Any]:
-    """What was run, on what data, on what machine."""
-    config = settings.model_dump()
-    return {
-        "schema": RECORD_SCHEMA,
-        "experiment": settings.name,
-        "run_id": run_id(config),
-        "seed": settings.seed,
-        "config": config,
-        "environment": environment(trainer.strategy.root_device),
-        "data": {
-            "split_hash": data.data.split_hash,
-            "unreadable": len(data.unreadable.names),
-            **data.data.facts,
-        },
-    }
-
-
 def weights_hash(module: OutputModule) -> str:
     """The SHA-256 of all parameters and buffers after the last epoch, which tells whether two trainings ended alike."""
     digest = hashlib.sha256()
@@ -213,23 +194,38 @@ def weights_hash(module: OutputModule) -> str:
     return digest.hexdigest()
 
 
-def results(module: OutputModule, curves: Curves) -> dict[str, Any]:
-    """The curves, and what was measured after the epoch that is reported: the last, or the best of `selected_by`."""
+def _record(
+    settings: RunSettings,
+    module: OutputModule,
+    data: SplitDataModule,
+    trainer: L.Trainer,
+    curves: Curves,
+    code: dict[str, Any],
+) -> Record:
+    """What was run, on what data, on what machine, and what was measured.
+
+    The reported epoch is the last, or the one with the largest metric `module.selected_by`.
+    """
     rows, selected_by = curves.rows, module.selected_by
     reported = rows[-1] if selected_by is None else max(rows, key=lambda row: row[selected_by])
-    metrics: dict[str, dict[str, float]] = {}
-    for name, value in reported.items():
-        split, slash, metric = name.partition("/")
-        if slash:
-            metrics.setdefault(split, {})[metric] = value
-    return {
-        "weights_hash": weights_hash(module),
-        "curves": rows,
-        "measured_by": dict(module.measured_by),
-        "selected_by": selected_by,
-        "epoch": reported["epoch"],
-        "metrics": metrics,
-        "wall_time_seconds": curves.seconds,
-        "peak_memory_mib": peak_memory_mib(),
-        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    config = json.loads(settings.model_dump_json())
+    facts = {"split_hash": data.data.split_hash, "unreadable": len(data.unreadable.names), **data.data.facts}
+    return Record(
+        experiment=settings.name,
+        run_id=run_id(config),
+        seed=settings.seed,
+        config=config,
+        code=code,
+        environment=environment(trainer.strategy.root_device),
+        data=facts,
+        curves=rows,
+        metrics=by_split(reported),
+        measured_by=dict(module.measured_by),
+        selected_by=selected_by,
+        epoch=reported["epoch"],
+        weights=WEIGHTS if settings.keep_weights else None,
+        weights_hash=weights_hash(module),
+        wall_time_seconds=curves.seconds,
+        peak_memory_mib=peak_memory_mib(),
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )

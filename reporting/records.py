@@ -70,7 +70,7 @@ def finished_records(outputs: Path, experiment: str) -> list[Record]:
 def collect(experiment: str, outputs: Path, results: Path) -> Path:
     """Keep the records of an experiment's finished runs, in place of those kept before.
 
-    Folders of the machine, `config.paths`, are not kept: they do not change the result.
+    Folders of the machine are not kept: they do not change the result.
 
     Args:
         experiment: name of the experiment.
@@ -86,6 +86,7 @@ def collect(experiment: str, outputs: Path, results: Path) -> Path:
     records = finished_records(outputs, experiment)
     for record in records:
         record.config.pop("paths", None)
+        record.config["data"].pop("folder", None)
     path = records_path(results, experiment)
     write_atomically(path, "".join(f"{record.to_json()}\n" for record in records))
     return path

@@ -16,7 +16,7 @@ BRIGHTEST = 16  # scikit-learn's digits count the ink of 4 × 4 blocks: integers
 
 
 class DigitsDataModule(ClassificationDataModule):
-    """scikit-learn's digits, split with the share of each class kept; the training side then made as long-tailed as asked.
+    """scikit-learn's digits, split with the share of each class kept, the training side as long-tailed as asked.
 
     Inputs are the 8 × 8 pixels of each image, float32 [n, 64] in [0, 1].
 

@@ -1,4 +1,4 @@
-"""What every LightningModule of the suite is: a network under an output activation, trained by the activation's loss."""
+"""What every LightningModule of the suite is: a network under an output activation, trained by its loss."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
