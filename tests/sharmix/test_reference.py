@@ -8,7 +8,7 @@ import pytest
 from mpmath import mp, mpf
 from scipy.optimize import minimize
 
-from tests import reference
+from tests.sharmix import reference
 
 
 def _objective(p, z, q, r, temperature=1.0):

@@ -10,7 +10,7 @@ import torch
 from hypothesis import assume, given
 
 import sharmix
-from tests import accuracy, reference
+from tests.sharmix import accuracy, reference
 
 pytestmark = pytest.mark.usefixtures("each_backend")
 

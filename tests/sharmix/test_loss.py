@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 
 import sharmix
-from tests import reference
+from tests.sharmix import reference
 
 pytestmark = pytest.mark.usefixtures("each_backend")
 

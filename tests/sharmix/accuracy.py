@@ -1,6 +1,6 @@
 """How exact the map is: worst error per dtype against fifty digits, and beside the entmax package.
 
-``python -m tests.accuracy`` prints both tables. ``test_map.py`` asserts a quick part of the cases.
+``python -m tests.sharmix.accuracy`` prints both tables. ``test_map.py`` asserts a quick part of the cases.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from rich.progress import track
 from rich.table import Table
 
 import sharmix
-from tests import reference
+from tests.sharmix import reference
 
 GOALS = {torch.float64: 1e-12, torch.float32: 1e-6}
 HALF_PRECISION = (torch.bfloat16, torch.float16)

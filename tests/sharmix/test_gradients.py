@@ -9,7 +9,7 @@ from mpmath import mp, mpf
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 import sharmix
-from tests import reference
+from tests.sharmix import reference
 
 pytestmark = pytest.mark.usefixtures("each_backend")
 

@@ -1,6 +1,7 @@
-"""The CUDA kernels on the CPU, by the interpreter: `TRITON_INTERPRET=1 python -m pytest tests/triton_interpreted.py`.
+"""The CUDA kernels on the CPU, by Triton's interpreter.
 
-Triton decides at its import, so `test_triton.py` runs this file in a process of its own.
+Triton reads `TRITON_INTERPRET` when it is imported, so `test_triton.py` runs this file in a process of its own:
+`TRITON_INTERPRET=1 python -m pytest tests/sharmix/triton_interpreted.py`.
 """
 
 import pytest

@@ -21,13 +21,15 @@ def run(*arguments, **environment):
 
 
 def test_kernels_agree_with_plain_torch_in_the_interpreter():
-    done = run("pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/triton_interpreted.py", TRITON_INTERPRET="1")
+    done = run(
+        "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/sharmix/triton_interpreted.py", TRITON_INTERPRET="1"
+    )
     assert done.returncode == 0, done.stdout[-3000:]
     assert "passed" in done.stdout
 
 
 def test_kernels_compile_for_a_hopper_gpu():
-    done = run("tests.compile_triton")
+    done = run("tests.sharmix.compile_triton")
     assert done.returncode == 0, done.stderr[-3000:]
     of_rows = ["_solve", "_class_loss", "_solve", "_map_backward", "_class_loss_backward"]
     assert done.stdout.split() == [*of_rows, "_partial_sums", "_newton_step"] * 2

@@ -14,7 +14,7 @@ import torch
 import sharmix
 from sharmix import _cpu
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 CAPABILITIES = ["avx2", "default"] if torch.backends.cpu.get_cpu_capability() == "AVX512" else ["default"]
 
 
@@ -216,7 +216,7 @@ def test_the_builds_for_older_processors_keep_the_contract(capability):
     name = [sys.executable, "-c", "from sharmix import _cpu; print(_cpu._kernel.__name__)"]
     loaded = subprocess.run(name, env=environment, capture_output=True, text=True, check=True).stdout.strip()
     assert loaded == f"sharmix._kernel_{capability.replace('default', 'baseline')}"
-    tests = ["tests/test_contract.py", "tests/test_map.py", "tests/test_alpha_relu.py"]
+    tests = ["tests/sharmix/test_contract.py", "tests/sharmix/test_map.py", "tests/sharmix/test_alpha_relu.py"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", "c++ and not without", *tests],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False,

@@ -7,7 +7,7 @@ import torch
 from scipy.optimize import minimize_scalar
 
 import sharmix
-from tests import reference
+from tests.sharmix import reference
 
 Z = [[1.5, 0.25, -0.5, 0.9], [0.1, 3.0, 0.75, -4.0], [-1.0, -2.0, -3.0, -0.5]]
 Y = [0, 3, 1]
