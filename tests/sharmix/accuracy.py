@@ -3,6 +3,7 @@
 ``python -m tests.sharmix.accuracy`` prints both tables. ``test_map.py`` asserts a quick part of the cases.
 """
 
+import functools
 import itertools
 import random
 from collections.abc import Callable, Iterator
@@ -45,6 +46,7 @@ class Case:
         draw = torch.randn(self.size, generator=generator, dtype=torch.float64)
         return (self.scale * draw).to(dtype)
 
+    @functools.cache  # noqa: B019 - the cases are constants of the modules
     def exact(self, dtype: torch.dtype) -> list[reference.Real]:
         return reference.sharmix(self.logits(dtype).double().tolist(), self.q, self.r)
 
