@@ -1,5 +1,7 @@
 """The Fenchel–Young loss: its values, targets, shapes and reductions."""
 
+import itertools
+
 import hypothesis.strategies as st
 import pytest
 import torch
@@ -7,6 +9,7 @@ from hypothesis import given
 
 import sharmix
 from tests.sharmix import reference
+from tests.sharmix.cases import assert_errors_within, every_case
 
 pytestmark = pytest.mark.usefixtures("each_backend")
 
@@ -34,17 +37,18 @@ def one_hot(indices, classes=4):
     return torch.nn.functional.one_hot(torch.tensor(indices), classes).double()
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.25])
-@pytest.mark.parametrize(("q", "r"), ORDERS)
-def test_loss_against_fifty_digits(q, r, temperature):
+def test_loss_against_fifty_digits():
     soft = [[0.5, 0.25, 0.25, 0.0], [0.0, 0.0, 1.0, 0.0], [0.125, 0.125, 0.25, 0.5]]
-    for targets, distributions in (
-        (torch.tensor(Y), one_hot(Y).tolist()),
-        (torch.tensor(soft, dtype=torch.float64), soft),
-    ):
+    kinds = {
+        "hard": (torch.tensor(Y), one_hot(Y).tolist()),
+        "soft": (torch.tensor(soft, dtype=torch.float64), soft),
+    }
+    errors = {}
+    for (q, r), temperature, (kind, (targets, rows)) in itertools.product(ORDERS, [1.0, 0.25], kinds.items()):
         loss = sharmix.fenchel_young_loss(logits(), targets, q, r, temperature=temperature, reduction="none")
-        exact = [reference.fenchel_young_loss(z, y, q, r, temperature) for z, y in zip(Z, distributions, strict=True)]
-        assert reference.worst_error(loss.tolist(), exact) <= 1e-12
+        exact = [reference.fenchel_young_loss(z, y, q, r, temperature) for z, y in zip(Z, rows, strict=True)]
+        errors[q, r, temperature, kind] = reference.worst_error(loss.tolist(), exact)
+    assert_errors_within(errors, 1e-12)
 
 
 def test_at_softmax_the_loss_is_the_cross_entropy():
@@ -69,27 +73,24 @@ def test_sparsemax_loss_is_its_published_formula():
     torch.testing.assert_close(actual, expected)
 
 
-@pytest.mark.parametrize(("q", "r"), ORDERS)
-def test_one_hot_rows_equal_class_indices(q, r):
-    for reduction in ("none", "mean", "sum"):
-        torch.testing.assert_close(
-            sharmix.fenchel_young_loss(logits(), one_hot(Y), q, r, reduction=reduction),
-            sharmix.fenchel_young_loss(logits(), torch.tensor(Y), q, r, reduction=reduction),
-        )
+def test_one_hot_rows_equal_class_indices():
+    with every_case() as case:
+        for (q, r), reduction in itertools.product(ORDERS, ["none", "mean", "sum"]):
+            with case(q=q, r=r, reduction=reduction):
+                torch.testing.assert_close(
+                    sharmix.fenchel_young_loss(logits(), one_hot(Y), q, r, reduction=reduction),
+                    sharmix.fenchel_young_loss(logits(), torch.tensor(Y), q, r, reduction=reduction),
+                )
 
 
-@pytest.mark.parametrize("smoothing", [0.1, 1.0])
-@pytest.mark.parametrize(("q", "r"), ORDERS)
-def test_label_smoothing_mixes_in_the_uniform_distribution(q, r, smoothing):
-    smooth = (1 - smoothing) * one_hot(Y) + smoothing / 4
-    torch.testing.assert_close(
-        sharmix.fenchel_young_loss(logits(), torch.tensor(Y), q, r, label_smoothing=smoothing),
-        sharmix.fenchel_young_loss(logits(), smooth, q, r),
-    )
-    torch.testing.assert_close(
-        sharmix.fenchel_young_loss(logits(), one_hot(Y), q, r, label_smoothing=smoothing),
-        sharmix.fenchel_young_loss(logits(), smooth, q, r),
-    )
+def test_label_smoothing_mixes_in_the_uniform_distribution():
+    with every_case() as case:
+        for (q, r), smoothing in itertools.product(ORDERS, [0.1, 1.0]):
+            smooth = sharmix.fenchel_young_loss(logits(), (1 - smoothing) * one_hot(Y) + smoothing / 4, q, r)
+            for kind, targets in (("class indices", torch.tensor(Y)), ("one-hot rows", one_hot(Y))):
+                with case(q=q, r=r, smoothing=smoothing, targets=kind):
+                    loss = sharmix.fenchel_young_loss(logits(), targets, q, r, label_smoothing=smoothing)
+                    torch.testing.assert_close(loss, smooth)
 
 
 def test_reductions():
@@ -100,31 +101,35 @@ def test_reductions():
     torch.testing.assert_close(sharmix.fenchel_young_loss(logits(), y), each.mean())
 
 
-@pytest.mark.parametrize("ignored", [-100, -1, 3])
-def test_ignored_targets_count_nowhere(ignored):
-    z = logits().requires_grad_()
-    y = torch.tensor([1, ignored, 0])
-    loss = sharmix.fenchel_young_loss(z, y, ignore_index=ignored)
-    kept = sharmix.fenchel_young_loss(logits()[[0, 2]], y[[0, 2]])
-    torch.testing.assert_close(loss, kept)
-    each = sharmix.fenchel_young_loss(z, y, ignore_index=ignored, reduction="none")
-    assert each[1] == 0
-    (gradient,) = torch.autograd.grad(loss, z)
-    assert (gradient[1] == 0).all()
-    assert (gradient[[0, 2]] != 0).any(-1).all()
+def test_ignored_targets_count_nowhere():
+    with every_case() as case:
+        for ignored in (-100, -1, 3):
+            with case(ignored=ignored):
+                z = logits().requires_grad_()
+                y = torch.tensor([1, ignored, 0])
+                loss = sharmix.fenchel_young_loss(z, y, ignore_index=ignored)
+                kept = sharmix.fenchel_young_loss(logits()[[0, 2]], y[[0, 2]])
+                torch.testing.assert_close(loss, kept)
+                each = sharmix.fenchel_young_loss(z, y, ignore_index=ignored, reduction="none")
+                assert each[1] == 0
+                (gradient,) = torch.autograd.grad(loss, z)
+                assert (gradient[1] == 0).all()
+                assert (gradient[[0, 2]] != 0).any(-1).all()
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 1, 3)])
-def test_any_leading_shape(shape):
-    generator = torch.Generator().manual_seed(0)
-    z = torch.randn(*shape, 5, generator=generator, dtype=torch.float64)
-    y = torch.randint(5, shape, generator=generator)
-    soft = torch.softmax(torch.randn(*shape, 5, generator=generator, dtype=torch.float64), -1)
-    for target, flat in ((y, y.reshape(-1)), (soft, soft.reshape(-1, 5))):
-        actual = sharmix.fenchel_young_loss(z, target, reduction="none")
-        assert actual.shape == shape
-        expected = sharmix.fenchel_young_loss(z.reshape(-1, 5), flat, reduction="none")
-        torch.testing.assert_close(actual.reshape(-1), expected)
+def test_any_leading_shape():
+    with every_case() as case:
+        for shape in ((), (3,), (2, 3), (2, 1, 3)):
+            generator = torch.Generator().manual_seed(0)
+            z = torch.randn(*shape, 5, generator=generator, dtype=torch.float64)
+            y = torch.randint(5, shape, generator=generator)
+            soft = torch.softmax(torch.randn(*shape, 5, generator=generator, dtype=torch.float64), -1)
+            for kind, target, flat in (("hard", y, y.reshape(-1)), ("soft", soft, soft.reshape(-1, 5))):
+                with case(shape=shape, target=kind):
+                    actual = sharmix.fenchel_young_loss(z, target, reduction="none")
+                    assert actual.shape == shape
+                    expected = sharmix.fenchel_young_loss(z.reshape(-1, 5), flat, reduction="none")
+                    torch.testing.assert_close(actual.reshape(-1), expected)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -142,39 +147,39 @@ def test_orders_for_each_row_and_head(smoothing):
             torch.testing.assert_close(actual[i, j], alone)
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.uint8, torch.uint16, torch.uint64])
-@pytest.mark.parametrize("name", ["softmax", "alpha_relu", "sharmix_fixed"])
-def test_labels_of_any_integer_type(dtype, name):
-    y, act = torch.tensor(Y), sharmix.build_activation(name)
-    assert torch.equal(act.loss(logits(), y.to(dtype)), act.loss(logits(), y))
+def test_labels_of_any_integer_type():
+    dtypes = (torch.int8, torch.int16, torch.int32, torch.uint8, torch.uint16, torch.uint64)
+    with every_case() as case:
+        for name, dtype in itertools.product(["softmax", "alpha_relu", "sharmix_fixed"], dtypes):
+            with case(name=name, dtype=dtype):
+                y, act = torch.tensor(Y), sharmix.build_activation(name)
+                assert torch.equal(act.loss(logits(), y.to(dtype)), act.loss(logits(), y))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_the_loss_of_half_precision_is_float32(dtype):
-    assert sharmix.fenchel_young_loss(logits(dtype), torch.tensor(Y)).dtype == torch.float32
+def test_the_loss_of_half_precision_is_float32():
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        assert sharmix.fenchel_young_loss(logits(dtype), torch.tensor(Y)).dtype == torch.float32
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ({"reduction": "average"}, "average.*mean"),
-        ({"label_smoothing": 1.5}, "1.5"),
-        ({"label_smoothing": -0.1}, "-0.1"),
-        ({"q": 0.5}, r"q.*0\.5"),
-        ({"r": 0.0}, r"r.*0"),
-        ({"temperature": -1.0}, r"temperature.*-1"),
-        ({"r": 1.25, "q": 1.75, "nonconcave": "error"}, r"1\.25"),
-    ],
-)
-def test_a_bad_option_is_named(arguments, named):
-    with pytest.raises(ValueError, match=f"(?s){named}"):
-        sharmix.fenchel_young_loss(logits(), torch.tensor(Y), **arguments)
+def test_a_bad_option_is_named():
+    with every_case() as case:
+        for arguments, named in (
+            ({"reduction": "average"}, "average.*mean"),
+            ({"label_smoothing": 1.5}, "1.5"),
+            ({"label_smoothing": -0.1}, "-0.1"),
+            ({"q": 0.5}, r"q.*0\.5"),
+            ({"r": 0.0}, r"r.*0"),
+            ({"temperature": -1.0}, r"temperature.*-1"),
+            ({"r": 1.25, "q": 1.75, "nonconcave": "error"}, r"1\.25"),
+        ):
+            with case(**arguments), pytest.raises(ValueError, match=f"(?s){named}"):
+                sharmix.fenchel_young_loss(logits(), torch.tensor(Y), **arguments)
 
 
-@pytest.mark.parametrize("row", [[0.5, 0.6, 0.0, 0.0], [1.5, -0.5, 0.0, 0.0]])
-def test_a_soft_target_off_the_simplex_is_refused(row):
-    with pytest.raises(ValueError, match=r"(?s)1\.1|-0\.5"):
-        sharmix.fenchel_young_loss(logits()[:1], torch.tensor([row], dtype=torch.float64))
+def test_a_soft_target_off_the_simplex_is_refused():
+    for row, named in (([0.5, 0.6, 0.0, 0.0], r"1\.1"), ([1.5, -0.5, 0.0, 0.0], r"-0\.5")):
+        with pytest.raises(ValueError, match=named):
+            sharmix.fenchel_young_loss(logits()[:1], torch.tensor([row], dtype=torch.float64))
 
 
 @given(rows, st.sampled_from(ORDERS), st.data())
