@@ -98,6 +98,7 @@ def test_gradient_of_the_loss_against_fifty_digits(target):
     assert_errors_within(of_gradients, 1e-8)
 
 
+@pytest.mark.slow
 def test_hessian_of_the_map_against_fifty_digits():
     """Second order where numerical differences of float64 cannot go: at q = 1 itself."""
     errors = {}
@@ -180,6 +181,7 @@ def test_orders_of_their_own_for_each_row_of_the_map():
     assert_derivatives(sharmix.sharmix, _each_row_its_own())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_orders_of_their_own_for_each_row_of_the_loss(smoothing):
     def loss(z, q, r, temperature):
