@@ -50,6 +50,13 @@ def each_backend(request):
         yield
 
 
+@pytest.fixture(params=parameters(sorted({sharmix.backend(), "torch"})), scope="module")
+def each_solver(request):
+    """For calls that no node of the graph takes, such as those with soft targets or an order for each row."""
+    with selected(request.param):
+        yield
+
+
 @pytest.fixture(params=parameters(BACKENDS + OLDER_BUILDS), scope="module")
 def each_build(request):
     """Each backend, and the kernel's builds for older processors."""
