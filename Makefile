@@ -78,7 +78,7 @@ overhead: setup  ## Table 6: time and memory of a training step, and of translat
 	$(BIN)/python -m benchmarks.overhead
 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package
-	$(BIN)/python -m tests.accuracy
+	$(BIN)/python -m tests.sharmix.accuracy
 
 lint: setup  ## ruff, and mypy on sharmix/
 	$(BIN)/ruff check .

@@ -1,11 +1,14 @@
 """The output layer fused with its loss is the loss of the layer's logits, value and gradients."""
 
+import itertools
+
 import pytest
 import torch
 from torch.nn.functional import linear
 
 import sharmix
 from sharmix import linear_loss
+from tests.sharmix.cases import every_case
 
 pytestmark = pytest.mark.usefixtures("each_backend")
 CLASSES, FEATURES = 60, 8
@@ -26,24 +29,27 @@ def layer(scale, tokens=30, dtype=torch.float64):
     return [hidden.requires_grad_(), weight.requires_grad_(), bias.requires_grad_()], targets
 
 
+SCALES = [2.0, 0.01]  # few classes in the support, or all
+
+
 def both(tensors, targets, reduction, *orders):
     fused = sharmix.linear_fenchel_young_loss(*tensors, targets, *orders, reduction=reduction)
     whole = sharmix.fenchel_young_loss(linear(*tensors), targets, *orders, reduction=reduction)
     return fused, whole
 
 
-@pytest.mark.parametrize("scale", [2.0, 0.01])  # few classes in the support, or all
-@pytest.mark.parametrize("reduction", ["mean", "sum"])
-@pytest.mark.parametrize(("q", "r"), [(1.25, 1.5), (1.3, 1.6), (2.0, 2.0), (1.75, 1.25), (2.5, 2.5), (1.0, 1.0)])
-def test_value_and_gradients_are_those_of_the_whole_logits(scale, reduction, q, r):
-    tensors, targets = layer(scale)
-    orders = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (q, r)]
-    fused, whole = both(tensors, targets, reduction, *orders)
-    torch.testing.assert_close(fused.double(), whole, rtol=1e-6, atol=1e-9)
-    mine = torch.autograd.grad(3 * fused, [*tensors, *orders])
-    theirs = torch.autograd.grad(3 * whole, [*tensors, *orders])
-    for one, other in zip(mine, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
+def test_value_and_gradients_are_those_of_the_whole_logits():
+    all_orders = [(1.25, 1.5), (1.3, 1.6), (2.0, 2.0), (1.75, 1.25), (2.5, 2.5), (1.0, 1.0)]
+    with every_case() as case:
+        for scale, reduction, (q, r) in itertools.product(SCALES, ["mean", "sum"], all_orders):
+            with case(scale=scale, reduction=reduction, q=q, r=r):
+                tensors, targets = layer(scale)
+                orders = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (q, r)]
+                fused, whole = both(tensors, targets, reduction, *orders)
+                torch.testing.assert_close(fused.double(), whole, rtol=1e-6, atol=1e-9)
+                mine = torch.autograd.grad(3 * fused, [*tensors, *orders])
+                theirs = torch.autograd.grad(3 * whole, [*tensors, *orders])
+                torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-9)
 
 
 def test_more_dimensions_no_bias_and_no_gradient():
@@ -103,6 +109,7 @@ def test_all_rows_ignored():
     assert all((gradient == 0).all() for gradient in torch.autograd.grad(fused, tensors))
 
 
+@pytest.mark.slow
 def test_a_compiler_and_function_transforms_get_the_same_loss():
     tensors, targets = layer(2.0)
     whole = both(tensors, targets, "mean")[1]
@@ -122,48 +129,46 @@ def test_the_backward_pass_is_not_differentiated_again():
         gradient.sum().backward()
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"reduction": "none"}, ValueError, "'mean' or 'sum'"),
-        ({"reduction": "average"}, ValueError, "'none', 'mean' or 'sum'"),
-        ({"weight": torch.zeros(CLASSES, FEATURES + 1)}, ValueError, r"weight of shape \(60, 9\)"),
-        ({"weight": torch.zeros(0, FEATURES), "bias": None}, ValueError, "at least 1 class"),
-        ({"bias": torch.zeros(CLASSES + 1)}, ValueError, r"bias of shape \(61,\)"),
-        ({"targets": torch.zeros(29, dtype=torch.long)}, ValueError, r"class indices of shape \(29,\)"),
-        ({"targets": torch.zeros(30)}, TypeError, "integer type"),
-        ({"targets": torch.full((30,), CLASSES)}, ValueError, "label 60 is out of range"),
-        ({"hidden": torch.zeros(30, FEATURES, dtype=torch.long)}, TypeError, "hidden must be a floating-point"),
-        ({"q": 0.5}, ValueError, "q=0.5"),
-        ({"q": torch.ones(30, 1)}, ValueError, "q of shape"),
-        ({"nonconcave": "any"}, ValueError, "nonconcave='any'"),
-        ({"targets": torch.zeros(30, dtype=torch.long, device="meta")}, ValueError, "targets are on meta"),
-        ({"q": 1.75, "r": 1.25, "nonconcave": "error"}, ValueError, "concave region"),
-    ],
-)
-def test_what_is_not_allowed(change, error, message):
+def test_what_is_not_allowed():
     (hidden, weight, bias), targets = layer(1.0, dtype=torch.float32)
-    with pytest.raises(error, match=message):
-        sharmix.linear_fenchel_young_loss(
-            **{"hidden": hidden, "weight": weight, "bias": bias, "targets": targets} | change
-        )
+    given = {"hidden": hidden, "weight": weight, "bias": bias, "targets": targets}
+    with every_case() as case:
+        for change, error, message in (
+            ({"reduction": "none"}, ValueError, "'mean' or 'sum'"),
+            ({"reduction": "average"}, ValueError, "'none', 'mean' or 'sum'"),
+            ({"weight": torch.zeros(CLASSES, FEATURES + 1)}, ValueError, r"weight of shape \(60, 9\)"),
+            ({"weight": torch.zeros(0, FEATURES), "bias": None}, ValueError, "at least 1 class"),
+            ({"bias": torch.zeros(CLASSES + 1)}, ValueError, r"bias of shape \(61,\)"),
+            ({"targets": torch.zeros(29, dtype=torch.long)}, ValueError, r"class indices of shape \(29,\)"),
+            ({"targets": torch.zeros(30)}, TypeError, "integer type"),
+            ({"targets": torch.full((30,), CLASSES)}, ValueError, "label 60 is out of range"),
+            ({"hidden": torch.zeros(30, FEATURES, dtype=torch.long)}, TypeError, "hidden must be a floating-point"),
+            ({"q": 0.5}, ValueError, "q=0.5"),
+            ({"q": torch.ones(30, 1)}, ValueError, "q of shape"),
+            ({"nonconcave": "any"}, ValueError, "nonconcave='any'"),
+            ({"targets": torch.zeros(30, dtype=torch.long, device="meta")}, ValueError, "targets are on meta"),
+            ({"q": 1.75, "r": 1.25, "nonconcave": "error"}, ValueError, "concave region"),
+        ):
+            with case(expected=message), pytest.raises(error, match=message):
+                sharmix.linear_fenchel_young_loss(**given | change)
 
 
 @pytest.mark.parametrize("name", sharmix.available_activations())
-@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("scale", [2.0, 0.01])
-def test_every_activation_has_the_loss_of_the_whole_logits(name, label_smoothing, scale):
-    tensors, targets = layer(scale)
-    fused, whole = (sharmix.build_activation(name).double() for _ in range(2))
-    mine = fused.linear_loss(*tensors, targets, label_smoothing=label_smoothing)
-    theirs = whole.loss(linear(*tensors), targets, label_smoothing=label_smoothing)
-    torch.testing.assert_close(mine.double(), theirs, rtol=1e-6, atol=1e-9)
-    for one, other in zip(
-        torch.autograd.grad(mine, [*tensors, *fused.parameters()]),
-        torch.autograd.grad(theirs, [*tensors, *whole.parameters()]),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-9)
+def test_every_activation_has_the_loss_of_the_whole_logits(name):
+    with every_case() as case:
+        for scale, label_smoothing in itertools.product(SCALES, [0.0, 0.1]):
+            with case(scale=scale, label_smoothing=label_smoothing):
+                tensors, targets = layer(scale)
+                fused, whole = (sharmix.build_activation(name).double() for _ in range(2))
+                mine = fused.linear_loss(*tensors, targets, label_smoothing=label_smoothing)
+                theirs = whole.loss(linear(*tensors), targets, label_smoothing=label_smoothing)
+                torch.testing.assert_close(mine.double(), theirs, rtol=1e-6, atol=1e-9)
+                torch.testing.assert_close(
+                    torch.autograd.grad(mine, [*tensors, *fused.parameters()]),
+                    torch.autograd.grad(theirs, [*tensors, *whole.parameters()]),
+                    rtol=1e-6,
+                    atol=1e-9,
+                )
 
 
 @pytest.mark.parametrize("objective", ["brier", "log"])

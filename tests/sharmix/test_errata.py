@@ -12,7 +12,7 @@ import torch
 from mpmath import mpf
 
 import sharmix
-from tests import reference
+from tests.sharmix import reference
 
 LOGITS = [1.3, 0.4, 0.1, -0.2, -0.9, -1.1]
 STEP = mpf(10) ** -12

@@ -1,5 +1,6 @@
 """The yardstick is itself measured: against the argmax by brute force, and against known limits."""
 
+import itertools
 import math
 
 import mpmath
@@ -8,7 +9,8 @@ import pytest
 from mpmath import mp, mpf
 from scipy.optimize import minimize
 
-from tests import reference
+from tests.sharmix import reference
+from tests.sharmix.cases import every_case
 
 
 def _objective(p, z, q, r, temperature=1.0):
@@ -41,30 +43,31 @@ def _climb(z, q, r, starts):
     return best**2 / (best**2).sum()
 
 
-@pytest.mark.parametrize("temperature", [0.5, 2.0])
-@pytest.mark.parametrize(
-    ("q", "r"),
-    [(1, 1), (1, 2), (1.25, 1.5), (1.5, 1.5), (2, 2), (3, 2), (1.5, 1.25), (1.75, 1.25), (3, 0.5)],
-)
-def test_no_grid_point_of_the_simplex_beats_the_reference(q, r, temperature):
-    z = [0.7, 0.4, -0.9]
-    p = np.array(reference.sharmix(z, q, r, temperature), dtype=float)
-    grid = _grid(3, 120) / 120
-    values = np.array([_objective(point, z, q, r, temperature) for point in grid])
-    best = _objective(p, z, q, r, temperature)
-    assert values.max() <= best + 1e-12
-    assert np.abs(grid[values.argmax()] - p).max() < 0.02
+@pytest.mark.slow
+def test_no_grid_point_of_the_simplex_beats_the_reference():
+    z, grid = [0.7, 0.4, -0.9], _grid(3, 120) / 120
+    all_orders = [(1, 1), (1, 2), (1.25, 1.5), (1.5, 1.5), (2, 2), (3, 2), (1.5, 1.25), (1.75, 1.25), (3, 0.5)]
+    with every_case() as case:
+        for (q, r), temperature in itertools.product(all_orders, [0.5, 2.0]):
+            with case(q=q, r=r, temperature=temperature):
+                p = np.array(reference.sharmix(z, q, r, temperature), dtype=float)
+                values = np.array([_objective(point, z, q, r, temperature) for point in grid])
+                assert values.max() <= _objective(p, z, q, r, temperature) + 1e-12
+                assert np.abs(grid[values.argmax()] - p).max() < 0.02
 
 
-@pytest.mark.parametrize("a", [1.30, 1.34, 1.36, 1.45])
-def test_reference_is_the_global_maximiser_on_both_sides_of_the_jump(a):
-    z, q, r = np.array([a] + [0.0] * 9), 1.75, 1.25
-    p = np.array(reference.sharmix(z.tolist(), q, r), dtype=float)
-    starts = np.random.default_rng(0).dirichlet(np.full(10, 0.3), size=20)
-    starts = np.vstack([starts, np.full(10, 0.1), 0.99 * np.eye(10)[0] + 0.001])
-    climbed = _climb(z, q, r, starts)
-    assert _objective(climbed, z, q, r) <= _objective(p, z, q, r) + 1e-12
-    assert np.abs(climbed - p).max() < 1e-3
+@pytest.mark.slow
+def test_reference_is_the_global_maximiser_on_both_sides_of_the_jump():
+    with every_case() as case:
+        for a in (1.30, 1.34, 1.36, 1.45):
+            with case(a=a):
+                z, q, r = np.array([a] + [0.0] * 9), 1.75, 1.25
+                p = np.array(reference.sharmix(z.tolist(), q, r), dtype=float)
+                starts = np.random.default_rng(0).dirichlet(np.full(10, 0.3), size=20)
+                starts = np.vstack([starts, np.full(10, 0.1), 0.99 * np.eye(10)[0] + 0.001])
+                climbed = _climb(z, q, r, starts)
+                assert _objective(climbed, z, q, r) <= _objective(p, z, q, r) + 1e-12
+                assert np.abs(climbed - p).max() < 1e-3
 
 
 def test_the_argmax_jumps_outside_the_concave_region():
@@ -121,3 +124,15 @@ def test_fenchel_young_loss_at_softmax_is_the_cross_entropy():
     z = [0.5, 0.25, -1.5]
     expected = math.log(sum(map(math.exp, z))) - z[1]
     assert float(reference.fenchel_young_loss(z, [0, 1, 0], 1, 1)) == pytest.approx(expected, rel=1e-14)
+
+
+def test_the_worst_error_keeps_fifty_digits_and_notices_a_nan_anywhere():
+    exact = reference.sharmix([0.5, 0.25, -1.5], 1, 1)
+    nearest = [float(p) for p in exact]
+    with mp.workdps(50):
+        expected = max(float(abs(mpf(a) - b)) for a, b in zip(nearest, exact, strict=True))
+    assert 0 < expected < 1e-16
+    assert reference.worst_error(nearest, exact) == pytest.approx(expected, rel=1e-12)
+    for place in range(3):
+        spoilt = [*nearest[:place], math.nan, *nearest[place + 1 :]]
+        assert math.isnan(reference.worst_error(spoilt, exact))

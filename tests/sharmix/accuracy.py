@@ -1,21 +1,24 @@
 """How exact the map is: worst error per dtype against fifty digits, and beside the entmax package.
 
-``python -m tests.accuracy`` prints both tables. ``test_map.py`` asserts a quick part of the cases.
+``python -m tests.sharmix.accuracy`` prints both tables. ``test_map.py`` asserts a quick part of the cases.
 """
 
+import functools
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import entmax
+import mpmath
+import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 import sharmix
-from tests import reference
+from tests.sharmix import reference
 
 GOALS = {torch.float64: 1e-12, torch.float32: 1e-6}
 HALF_PRECISION = (torch.bfloat16, torch.float16)
@@ -44,6 +47,7 @@ class Case:
         draw = torch.randn(self.size, generator=generator, dtype=torch.float64)
         return (self.scale * draw).to(dtype)
 
+    @functools.cache  # noqa: B019 - the cases are constants of the modules
     def exact(self, dtype: torch.dtype) -> list[reference.Real]:
         return reference.sharmix(self.logits(dtype).double().tolist(), self.q, self.r)
 
@@ -66,12 +70,28 @@ def absolute_error(case: Case, dtype: torch.dtype) -> float:
 
 def rounding_error(case: Case, dtype: torch.dtype) -> float:
     """Largest error in units of what the format's own rounding, after float32, may cost."""
-    p = sharmix.sharmix(case.logits(dtype), q=case.q, r=case.r).double().tolist()
-    half_unit = torch.finfo(dtype).eps / 2
-    return max(
-        float(abs(a - b)) / (half_unit * float(b) + GOALS[torch.float32])
-        for a, b in zip(p, case.exact(dtype), strict=True)
-    )
+    p = sharmix.sharmix(case.logits(dtype), q=case.q, r=case.r)
+    exact = case.exact(dtype)
+    allowed = torch.finfo(dtype).eps / 2 * np.array(exact, dtype=np.float64) + GOALS[torch.float32]
+    return float((np.abs(reference.differences(p.double().tolist(), exact)) / allowed).max())
+
+
+def error_of_row(row: Sequence[float], q: float, r: float, temperature: float = 1.0) -> float:
+    """Largest absolute error of the map of one row of float64 logits."""
+    p = sharmix.sharmix(torch.tensor(row, dtype=torch.float64), q=q, r=r, temperature=temperature)
+    return reference.worst_error(p.tolist(), reference.sharmix(row, q, r, temperature))
+
+
+def errors_of_small_classes(q: float, r: float) -> dict[tuple[float, ...], float]:
+    """Largest absolute error where the last class has just joined the support, by the weights of the classes."""
+    errors = {}
+    for others in ([1.0], [0.6, 0.4], [0.5, 0.3, 0.2], [0.25] * 4):
+        weights = [(*others, last) for last in (0.0, 1e-18, 1e-16, 1e-14, 1e-12, 1e-9, 1e-6, 1e-3)]
+        z = [[float(v) for v in reference.logits(row, q, r)] for row in weights]
+        p = sharmix.sharmix(torch.tensor(z, dtype=torch.float64), q=q, r=r)
+        for row, found in zip(weights, p.tolist(), strict=True):
+            errors[row] = reference.worst_error(found, [mpmath.mpf(v) / sum(row) for v in row])
+    return errors
 
 
 def _dtype_table() -> Table:

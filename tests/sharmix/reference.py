@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import mpmath
@@ -66,20 +67,26 @@ def sharmix(logits: Sequence[Real], q: Real, r: Real, temperature: Real = 1) -> 
         ArithmeticError: Newton's method stalled above the residual.
     """
     with _working_precision(q, r):
-        exact = [mpf(z) for z in logits]
-        counts = Counter(exact)
+        return list(_solution(tuple(map(mpf, logits)), mpf(q), mpf(r), mpf(temperature), mp.prec))
+
+
+@cache  # every backend is compared with the same fifty digits
+def _solution(logits: tuple[mpf, ...], q: mpf, r: mpf, temperature: mpf, bits: int) -> tuple[mpf, ...]:
+    """The probabilities, at a working precision of so many bits."""
+    with mp.workprec(bits):
+        counts = Counter(logits)
         distinct = sorted(counts, reverse=True)
         problem = _Problem(
             shifted=[z - distinct[0] for z in distinct],
             counts=[counts[z] for z in distinct],
-            q=mpf(q),
-            r=mpf(r),
-            temperature=mpf(temperature),
+            q=q,
+            r=r,
+            temperature=temperature,
         )
         candidates = [_polish(problem, *start) for start in _rough_stationary_points(problem)]
         best = max(candidates, key=lambda p: _objective(problem, p)) if candidates[1:] else candidates[0]
         by_logit = dict(zip(distinct, best, strict=True))
-        return [by_logit[z] for z in exact]
+        return tuple(by_logit[z] for z in logits)
 
 
 def logits(p: Sequence[Real], q: Real, r: Real) -> list[mpf]:
@@ -87,12 +94,17 @@ def logits(p: Sequence[Real], q: Real, r: Real) -> list[mpf]:
 
     A class of probability 0 gets the largest logit that leaves it out.
     """
+    return list(_stationary_logits(tuple(p), q, r))
+
+
+@cache
+def _stationary_logits(p: tuple[Real, ...], q: Real, r: Real) -> tuple[mpf, ...]:
     with _working_precision(q, r):
         total = mpmath.fsum(map(mpf, p))
         shares = [mpf(v) / total for v in p]
         gap = mpf(q) - 1
         temperature = mp.exp((mpf(q) - mpf(r)) * _renyi(shares, [1] * len(shares), mpf(q)))
-        return [temperature * v**gap / gap for v in shares]
+        return tuple(temperature * v**gap / gap for v in shares)
 
 
 def entropy(p: Sequence[Real], q: Real, r: Real) -> mpf:
@@ -111,8 +123,22 @@ def fenchel_young_loss(logits: Sequence[Real], target: Sequence[Real], q: Real, 
 
 
 def worst_error(p: Sequence[float], exact: Sequence[mpf]) -> float:
-    """Largest absolute difference, taken before anything is rounded."""
-    return max(float(abs(mpf(a) - b)) for a, b in zip(p, exact, strict=True))
+    """Largest absolute difference; NaN if there is a NaN."""
+    return float(np.abs(differences(p, exact)).max())
+
+
+def differences(p: Sequence[float], exact: Sequence[mpf]) -> Rough:
+    """p − exact, taken before anything is rounded, [N]."""
+    high, low = _two_floats(tuple(exact))
+    return (np.asarray(p, dtype=np.float64) - high) - low
+
+
+@cache
+def _two_floats(exact: tuple[mpf, ...]) -> tuple[Rough, Rough]:
+    """Two float64 that make up each number together, to about 32 digits."""
+    with mp.workdps(DIGITS):
+        high = [float(v) for v in exact]
+        return np.array(high), np.array([float(v - h) for v, h in zip(exact, high, strict=True)])
 
 
 def _working_precision(q: Real, r: Real) -> Any:

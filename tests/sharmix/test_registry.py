@@ -77,7 +77,7 @@ def test_a_bad_value_is_refused_when_the_activation_is_built(name, parameters, n
 
 
 def test_a_class_path_builds_a_third_partys_activation_and_its_loss_follows():
-    act = sharmix.build_activation("tests.test_registry.Tempered", temperature=0.5)
+    act = sharmix.build_activation("tests.sharmix.test_registry.Tempered", temperature=0.5)
     z = torch.tensor([[1.0, 0.0, -2.0]], dtype=torch.float64, requires_grad=True)
     y = torch.tensor([1])
     torch.testing.assert_close(act(z), torch.softmax(2 * z, -1))
@@ -91,9 +91,9 @@ def test_a_class_path_builds_a_third_partys_activation_and_its_loss_follows():
 @pytest.mark.parametrize(
     ("path", "error"),
     [
-        ("tests.test_registry.Absent", ValueError),
+        ("tests.sharmix.test_registry.Absent", ValueError),
         ("no_such_package.Activation", ValueError),
-        ("tests.test_registry.NotAnActivation", TypeError),
+        ("tests.sharmix.test_registry.NotAnActivation", TypeError),
         ("math.pi", TypeError),
     ],
 )
@@ -112,7 +112,7 @@ def _register(monkeypatch, tmp_path, lines):
 
 
 def test_an_entry_point_is_available_by_its_name(monkeypatch, tmp_path):
-    _register(monkeypatch, tmp_path, "tempered = tests.test_registry:Tempered\n")
+    _register(monkeypatch, tmp_path, "tempered = tests.sharmix.test_registry:Tempered\n")
     assert "tempered" in sharmix.available_activations()
     act = sharmix.build_activation("tempered", temperature=1.0)
     z = torch.tensor([[1.0, 0.0]])
@@ -120,13 +120,13 @@ def test_an_entry_point_is_available_by_its_name(monkeypatch, tmp_path):
 
 
 def test_an_entry_point_that_is_no_activation_is_refused(monkeypatch, tmp_path):
-    _register(monkeypatch, tmp_path, "broken = tests.test_registry:NotAnActivation\n")
+    _register(monkeypatch, tmp_path, "broken = tests.sharmix.test_registry:NotAnActivation\n")
     with pytest.raises(TypeError, match="broken"):
         sharmix.build_activation("broken")
 
 
 def test_no_entry_point_replaces_a_name_of_the_library(monkeypatch, tmp_path):
-    _register(monkeypatch, tmp_path, "softmax = tests.test_registry:Tempered\n")
+    _register(monkeypatch, tmp_path, "softmax = tests.sharmix.test_registry:Tempered\n")
     assert not isinstance(sharmix.build_activation("softmax"), Tempered)
     assert sharmix.available_activations().count("softmax") == 1
 
