@@ -22,9 +22,10 @@ from experiments.errors import ConfigurationError
 from experiments.files import write_atomically
 from experiments.identity import code_of, run_id
 from experiments.job import CURVES, RECORD, WEIGHTS
+from experiments.memory import forget_peak_memory, peak_memory_mib
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
-from experiments.provenance import environment, forget_peak_memory, peak_memory_mib
+from experiments.provenance import environment
 from experiments.record import Record, by_split, read_record
 from experiments.settings import (
     Group,

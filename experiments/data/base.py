@@ -128,7 +128,10 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     def train_dataloader(self) -> DataLoader[Batch]:
         split = None if "train" in self.evaluated else "train"
-        return self._loader(self.data.train, self.training_sampler(self._division()), split)
+        sampler = self.training_sampler(self._division())
+        if self.trainer is not None:  # Lightning reads the first batch of a resumed run before it calls `set_epoch`
+            sampler.set_epoch(self.trainer.fit_loop.epoch_progress.current.processed)
+        return self._loader(self.data.train, sampler, split)
 
     def val_dataloader(self) -> list[DataLoader[Batch]]:
         return [self._evaluation_loader(split) for split in self.evaluated]
