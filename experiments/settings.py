@@ -70,6 +70,7 @@ class RunSettings(Settings):
     force: bool
     progress: Literal["auto", "bar", "lines", "none"]
     keep_weights: bool
+    checkpoint_seconds: NotNegativeNumber
     threads: AtLeastOne
     objective: str | None
     tags: list[str]

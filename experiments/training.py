@@ -13,6 +13,7 @@ import torch
 from filelock import FileLock
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint, ProgressBar
 
+from experiments.callbacks.checkpoints import PeriodicCheckpoint
 from experiments.callbacks.curves import Curves
 from experiments.callbacks.loggers import build_loggers, close_loggers
 from experiments.callbacks.progress import InterruptHint, progress_callbacks, say_start
@@ -169,13 +170,13 @@ def _sizes(model: Group, data: SplitDataModule) -> dict[str, int]:
 
 
 def _checkpoints(settings: RunSettings, module: OutputModule, last: Path) -> list[Callback]:
-    """A checkpoint after every epoch, in place of the one before, and the weights of the best epoch so far."""
-    keep = {"dirpath": last.parent, "save_on_train_epoch_end": True, "enable_version_counter": False}
-    best = ModelCheckpoint(
-        filename=Path(WEIGHTS).stem, monitor=module.selected_by, mode="max", save_weights_only=True, **keep
-    )
-    selects = settings.keep_weights and module.selected_by is not None
-    return [*([best] if selects else []), ModelCheckpoint(filename=last.stem, **keep)]
+    """The checkpoint that the run goes on from, and the weights of the best epoch so far where one is selected."""
+    callbacks: list[Callback] = []
+    if settings.keep_weights and module.selected_by is not None:
+        best = {"monitor": module.selected_by, "mode": "max", "save_weights_only": True}
+        files = {"filename": Path(WEIGHTS).stem, "save_on_train_epoch_end": True, "enable_version_counter": False}
+        callbacks.append(ModelCheckpoint(last.parent, **files, **best))
+    return [*callbacks, PeriodicCheckpoint(last, settings.checkpoint_seconds)]
 
 
 def _refuse_to_calibrate_apart(module: OutputModule, trainer: L.Trainer) -> None:

@@ -41,7 +41,7 @@ def _parser() -> ArgumentParser:
         (_collect, "keep the records of finished runs under results/records/", [outputs, results]),
         (_tables, "rebuild the tables and the verdicts from the kept records", [results, allowances]),
         (_figures, "rebuild the figures from the kept records", [results, allowances]),
-        (_summary, "print tables of finished runs and draw their figure", [outputs]),
+        (_summary, "print tables of finished runs and draw their figure", [outputs, results]),
     ):
         command = commands.add_parser(run.__name__.strip("_"), help=text, description=text, parents=parents)
         command.set_defaults(run=run)
@@ -86,10 +86,12 @@ def _rebuild(rebuild: Callable[..., tuple[list[Path], list[str]]], options: Name
 def _summary(options: Namespace) -> None:
     from rich.console import Console
 
+    from reporting.declaration import load_declaration
     from reporting.summary import summarise
 
-    path = summarise(options.experiments, options.outputs, Console())
-    print(f"figure: {path} (and {path.with_suffix('.svg').name})")
+    bootstrap = load_declaration(options.results).bootstrap
+    path = summarise(options.experiments, options.outputs, bootstrap, Console())
+    print(f"Figure: {path} (and {path.with_suffix('.svg').name})")
 
 
 if __name__ == "__main__":

@@ -9,11 +9,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from reporting.declaration import Bootstrap
 from reporting.drawing import add_legend, draw_curves, draw_trade_off, save
 from reporting.groups import Group, label_runs, style_groups
 from reporting.plane import draw_paths, draw_plane
 from reporting.records import finished_records
 from reporting.same_code import list_runs_by_code, of_one_code
+from reporting.statistics import POINTS, estimate, paired_difference
 
 COLUMNS = {
     "accuracy": "accuracy",
@@ -111,13 +113,46 @@ def draw(experiments: dict[str, list[Group]]) -> Figure:
     return figure
 
 
-def summarise(experiments: Sequence[str], outputs: Path, console: Console) -> Path:
+def verdict(experiment: str, groups: list[Group], bootstrap: Bootstrap) -> str | None:
+    """One sentence: whether the best activation of an experiment beats softmax on test.
+
+    Args:
+        experiment: its name.
+        groups: its runs.
+        bootstrap: how the interval of the difference, paired by seed, is drawn.
+
+    Returns:
+        The sentence; None without runs of softmax and of another activation.
+    """
+    metric, unit = ("bleu", "BLEU") if "test/bleu" in groups[0].runs.measured else ("accuracy", "points of accuracy")
+    values = {group.label: group.runs.values("test", metric) for group in groups}
+    baselines = [group for group in groups if group.runs.activation["name"] == "softmax"]
+    others = [group for group in groups if group.runs.activation["name"] != "softmax"]
+    if len(baselines) != 1 or not others:
+        return None
+    best = max(others, key=lambda group: values[group.label].mean())
+    scale = 1 if metric == "bleu" else POINTS
+    ours = estimate(scale * paired_difference(values[best.label], values[baselines[0].label]), bootstrap)
+    if ours.seeds < 2:
+        return f"{experiment}: {best.label} is {ours.mean:+.2f} {unit} from softmax; one seed decides nothing"
+    interval = (
+        f"{ours.mean:+.2f} {unit} from softmax, {bootstrap.confidence:.0%} interval [{ours.low:+.2f}, {ours.high:+.2f}]"
+    )
+    if ours.low > 0:
+        return f"{experiment}: {best.label} beats softmax ({interval})"
+    if ours.high < 0:
+        return f"{experiment}: softmax beats all others (the best, {best.label}: {interval})"
+    return f"{experiment}: no activation clearly beats softmax (the best, {best.label}: {interval})"
+
+
+def summarise(experiments: Sequence[str], outputs: Path, bootstrap: Bootstrap, console: Console) -> Path:
     """Print the tables of experiments and draw their figure; warn where runs are of different code.
 
     Args:
         experiments: names of the experiments.
         outputs: folder that holds the runs' folders; the figure goes to
             <outputs>/summary/<names joined by "-">.svg and .png.
+        bootstrap: how the intervals of the verdict are drawn.
         console: where the tables are printed.
 
     Returns:
@@ -139,5 +174,8 @@ def summarise(experiments: Sequence[str], outputs: Path, console: Console) -> Pa
                 "repeat them with force=true",
                 style="yellow",
             )
+    verdicts = [verdict(experiment, own, bootstrap) for experiment, own in groups.items()]
+    if said := [sentence for sentence in verdicts if sentence]:
+        console.print(f"Verdict: {'; '.join(said)}.", style="bold", soft_wrap=True)
     path, _ = save(draw(groups), outputs / "summary" / f"{'-'.join(groups)}.png")
     return path

@@ -229,6 +229,7 @@ def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(
         "activation=custom",
         f"activation.name=mortal.Mortal{activation}",
         f"paths.data={photographs}",
+        "checkpoint_seconds=0",
     )
     status, printed = command_line(tmp_path / "whole", *overrides, "data.num_workers=0")
     assert status == 0, printed
@@ -263,7 +264,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=60)
     assert process.returncode != 0
-    assert "the same command goes on from there" in printed
+    assert "the same command goes on from its last checkpoint" in printed
     assert "Traceback" not in printed
 
 

@@ -9,10 +9,12 @@ from rich.console import Console
 
 from experiments.record import RecordError
 from reporting import summary
+from reporting.declaration import Bootstrap
 from reporting.groups import label_runs, style_groups
-from reporting.summary import draw, summarise, tables
+from reporting.summary import draw, summarise, tables, verdict
 from tests.reporting.synthetic_records import as_read, finish_runs, make_record, make_translation_record
 
+BOOTSTRAP = Bootstrap(confidence=0.95, resamples=999, seed=0)
 SHOTS = {"shot_rule": "many > 100, few < 20 training examples"}
 
 
@@ -96,7 +98,7 @@ def test_a_narrow_terminal_breaks_no_number(records, long_tailed):
 
 def test_the_figure_is_written_as_png_and_svg(long_tailed, tmp_path):
     finish_runs(tmp_path, long_tailed)
-    png = summarise(["digits_lt"], tmp_path, Console(file=io.StringIO()))
+    png = summarise(["digits_lt"], tmp_path, BOOTSTRAP, Console(file=io.StringIO()))
     assert png == tmp_path / "summary" / "digits_lt.png"
     assert png.read_bytes().startswith(b"\x89PNG")
     assert ">softmax<" in png.with_suffix(".svg").read_text("utf-8")
@@ -121,7 +123,7 @@ def test_runs_of_different_code_are_averaged_with_a_warning(records, tmp_path, m
 
     def said():
         console = Console(file=io.StringIO(), width=1000)
-        summarise(["digits"], tmp_path, console)
+        summarise(["digits"], tmp_path, BOOTSTRAP, console)
         return [line for line in console.file.getvalue().splitlines() if line.startswith("warning: ")]
 
     finish_runs(tmp_path, records)
@@ -134,4 +136,24 @@ def test_runs_of_different_code_are_averaged_with_a_warning(records, tmp_path, m
 
 def test_without_runs_there_is_one_clear_error(tmp_path):
     with pytest.raises(RecordError, match=r"python run\.py experiment=digits"):
-        summarise(["digits"], tmp_path, Console(file=io.StringIO()))
+        summarise(["digits"], tmp_path, BOOTSTRAP, Console(file=io.StringIO()))
+
+
+def test_the_verdict_says_whether_the_best_activation_beats_softmax():
+    def sentence(*gains):
+        made = [make_record("softmax", seed, "digits", {"accuracy": 0.8}) for seed in range(len(gains))]
+        made += [
+            make_record("entmax", seed, "digits", {"accuracy": 0.8 + gain}, alpha=1.5)
+            for seed, gain in enumerate(gains)
+        ]
+        return verdict("digits", grouped(made), BOOTSTRAP)
+
+    assert sentence(0.01, 0.02, 0.03).startswith(
+        "digits: entmax (α = 1.5) beats softmax (+2.00 points of accuracy from"
+    )
+    assert sentence(-0.01, -0.02, -0.03).startswith(
+        "digits: softmax beats all others (the best, entmax (α = 1.5): -2.00"
+    )
+    assert sentence(0.01, -0.01, 0.0).startswith("digits: no activation clearly beats softmax")
+    assert sentence(0.01).endswith("one seed decides nothing")
+    assert verdict("digits", grouped([make_record("softmax", 1, "digits")]), BOOTSTRAP) is None
