@@ -19,9 +19,12 @@ from experiments.errors import ConfigurationError
 from experiments.memory import keep_freed_memory
 from experiments.settings import Group, closest, refusal
 
-# Lightning's advice that does not fit here: examples lie in memory, metrics are summed over processes already, and the
-# folder of a run holds its own files.
-_ADVICE = (".*does not have many workers", ".*exists and is not empty", ".*recommended to use `self.log", ".*treespec")
+# Lightning's advice that does not fit here: examples lie in memory, metrics are summed over processes already, the
+# folder of a run holds its own files, and a machine of a cluster also runs what was not submitted to it.
+_ADVICE = (
+    *(".*does not have many workers", ".*exists and is not empty", ".*recommended to use `self.log", ".*treespec"),
+    ".*`srun` command is available",
+)
 
 
 def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:

@@ -88,7 +88,8 @@ class OutputModule(L.LightningModule, ABC):
         self.log_dict(self.entropy_values())
 
     def configure_optimizers(self) -> dict[str, Any]:
-        entropy = [parameter for activation in self._activations() for parameter in activation.entropy_parameters()]
+        self._learning = [activation for activation in self._activations() if [*activation.entropy_parameters()]]
+        entropy = [parameter for activation in self._learning for parameter in activation.entropy_parameters()]
         known = {id(parameter) for parameter in entropy}
         network = [parameter for parameter in self.network.parameters() if id(parameter) not in known]
         fused = "mixed" not in str(self.trainer.precision)  # Lightning clips no gradients of a fused optimizer there
@@ -106,7 +107,7 @@ class OutputModule(L.LightningModule, ABC):
 
     def after_step(self) -> None:
         """Project the entropy parameters into their range; the optimizer calls it after each of its steps."""
-        for activation in self._activations():
+        for activation in self._learning:
             activation.project_()
 
     def entropy_values(self) -> dict[str, float]:
