@@ -9,8 +9,10 @@ from torch import Tensor
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import Batch, ClassificationData, InMemory
 from experiments.data.long_tail import ShotRule
+from experiments.data.special_tokens import BEGIN, END, PADDING
 
 BATCHES: dict[str, Any] = {"seed": 21, "batch_size": 12, "evaluation_batch_size": 7}
+COPIES = {"words": 6, "shortest": 2, "longest": 9, "train_size": 300, "evaluation_size": 20, "data_seed": 3}
 SHOTS = ShotRule(rule="mine", many_above=100, few_below=20)
 
 
@@ -55,6 +57,11 @@ def small(given: ClassificationData | None = None, device: str = "cpu", **batche
 def chosen(batches: list[Batch]) -> list[list[int]]:
     """The numbers of the examples of each batch."""
     return [batch.indices.tolist() for batch in batches]
+
+
+def words(tokens: Tensor) -> list[int]:
+    """The token numbers of a sentence, without those that stand for no word."""
+    return [token for token in tokens.tolist() if token not in (PADDING, BEGIN, END)]
 
 
 class Broken:
