@@ -123,8 +123,8 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     def setup(self, stage: str | None = None) -> None:
         if self.data is None:
-            self.data = self.load()
-            self.unreadable.most = self.data.unreadable_most
+            self.data = self._checked(self.load())
+        self.unreadable.most = self.data.unreadable_most
 
     def train_dataloader(self) -> DataLoader[Batch]:
         split = None if "train" in self.evaluated else "train"
@@ -154,6 +154,10 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     def load_state_dict(self, state: dict[str, list[str]]) -> None:
         self.unreadable.names = set(state["unreadable"])
+
+    def _checked(self, data: Any) -> Any:
+        """The loaded data as they are used; raises where they cannot be."""
+        return data
 
     def _division(self) -> BatchDivision:
         if (trainer := self.trainer) is None:
@@ -209,16 +213,6 @@ class ClassificationDataModule(SplitDataModule):
     def load(self) -> ClassificationData:
         """The training and test examples; fetches what is not there."""
 
-    def setup(self, stage: str | None = None) -> None:
-        if self.data is None:
-            super().setup(stage)
-            for split in ("train", "test"):
-                self._check_classes(split)
-            try:
-                self.data = self.data.with_validation(self.validation_fraction, self.validation_seed)
-            except ValueError as error:
-                raise ConfigurationError(f"data.validation_fraction={self.validation_fraction}: {error}") from error
-
     def training_sampler(self, division: BatchDivision) -> EpochSampler:
         targets, epochs = self.data.train.targets.numpy(), self.trainer.max_epochs or 1
         return TrainingSampler(targets, self.sampler, self.batch_size, self.seed, epochs, division)
@@ -234,8 +228,16 @@ class ClassificationDataModule(SplitDataModule):
             return batch
         return batch._replace(inputs=self.data.augment(batch.inputs, batch.seeds))
 
-    def _check_classes(self, split: str) -> None:
-        targets, classes = getattr(self.data, split).targets, len(self.data.class_names)
+    def _checked(self, data: ClassificationData) -> ClassificationData:
+        for split in ("train", "test"):
+            self._check_classes(data, split)
+        try:
+            return data.with_validation(self.validation_fraction, self.validation_seed)
+        except ValueError as error:
+            raise ConfigurationError(f"data.validation_fraction={self.validation_fraction}: {error}") from error
+
+    def _check_classes(self, data: ClassificationData, split: str) -> None:
+        targets, classes = getattr(data, split).targets, len(data.class_names)
         if not len(targets):
             raise DataError(f"{type(self).__name__}: the {split} split has no example")
         if int(targets.min()) < 0 or int(targets.max()) >= classes:
