@@ -214,8 +214,9 @@ class ClassificationDataModule(SplitDataModule):
         """The training and test examples; fetches what is not there."""
 
     def training_sampler(self, division: BatchDivision) -> EpochSampler:
-        targets, epochs = self.data.train.targets.numpy(), self.trainer.max_epochs or 1
-        return TrainingSampler(targets, self.sampler, self.batch_size, self.seed, epochs, division)
+        epochs = self.trainer.max_epochs if self.trainer else None
+        targets = self.data.train.targets.numpy()
+        return TrainingSampler(targets, self.sampler, self.batch_size, self.seed, epochs or 1, division)
 
     def network_arguments(self) -> dict[str, int]:
         return {"num_classes": len(self.data.class_names), **self.data.sizes}
