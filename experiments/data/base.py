@@ -108,6 +108,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
         Raises:
             UserError: this data set has no such form.
+            DataError: the file cannot be read.
         """
         if getattr(self.data, "encode", None) is None:
             raise UserError(f"{type(self).__name__} cannot read inputs from a file")
@@ -115,7 +116,10 @@ class SplitDataModule(L.LightningDataModule, ABC):
             content = file.read_bytes()
         except OSError as error:
             raise DataError(f"{file}: cannot be read ({error.strerror})") from error
-        inputs, names = self.data.encode(content)
+        try:
+            inputs, names = self.data.encode(content)
+        except Exception as error:  # the decoders of text and images fail with errors that share no base class
+            raise DataError(f"{file}: cannot be read as input of {type(self).__name__} ({error})") from error
         return inputs, names
 
     def prepare_data(self) -> None:
