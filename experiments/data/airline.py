@@ -89,7 +89,7 @@ def _load(
     try:
         train, test = stratified_group_split(sentiments, groups, test_fraction, split_seed)
     except ValueError as error:
-        raise DataError(f"{source}: {error}") from error
+        raise DataError(f"{source}, data.test_fraction={test_fraction}: {error}") from error
 
     tokens = [tweet[:max_length] for tweet in tokenize(texts)]
     vocabulary = Vocabulary((tokens[i] for i in train), minimum_count)

@@ -87,8 +87,8 @@ def stratified_group_split(
         for name, left in zip(classes, np.bincount(class_of[chosen], minlength=len(classes)), strict=True):
             if left == 0:
                 raise ValueError(
-                    f"no example of class {str(name)!r} on the {side} side at "
-                    f"test_fraction={test_fraction}: give more examples or another fraction"
+                    f"no example of class {str(name)!r} on the {side} side where a share of {test_fraction} is held "
+                    "out: give more examples or another share"
                 )
     return np.flatnonzero(~example_in_test), np.flatnonzero(example_in_test)
 
