@@ -137,6 +137,9 @@ class ClassificationData:
         Args:
             fraction: share of the training examples, 0 to below 1.
             seed: seed of the split.
+
+        Raises:
+            ValueError: a class would have no training example, or there would be no validation example.
         """
         if fraction == 0:
             return self
@@ -145,6 +148,8 @@ class ClassificationData:
         targets = self.train.targets.numpy()
         groups = range(len(targets)) if self.groups is None else self.groups.numpy()
         kept, held_out = stratified_group_split(targets, groups, fraction, seed, classes_in_both=False)
+        if not len(held_out):
+            raise ValueError("this leaves no validation example: give more examples or a larger share")
         return replace(
             self,
             train=Subset(self.train, torch.from_numpy(kept)),
