@@ -130,6 +130,7 @@ class ImagenetDataModule(ClassificationDataModule):
         names = (side.images.name(index) for side in (train, test) for index in range(len(side.labels)))
         return ClassificationData(
             train=Photographs(train.images, torch.from_numpy(train.labels), self.crop),
+            train_as_measured=Photographs(train.images, torch.from_numpy(train.labels), self.middle),
             test=Photographs(test.images, torch.from_numpy(test.labels), self.middle),
             class_names=class_names,
             split_hash=split_hash(names, range(sizes[0], sum(sizes))),
