@@ -218,9 +218,13 @@ class ClassificationDataModule(SplitDataModule):
         """The training and test examples; fetches what is not there."""
 
     def training_sampler(self, division: BatchDivision) -> EpochSampler:
-        epochs = self.trainer.max_epochs if self.trainer else None
+        epochs = (self.trainer.max_epochs if self.trainer else None) or 1
+        if self.sampler == "progressive" and epochs < 1:
+            raise ConfigurationError(
+                f"data.sampler=progressive needs the number of epochs, but trainer.max_epochs={epochs} gives none"
+            )
         targets = self.data.train.targets.numpy()
-        return TrainingSampler(targets, self.sampler, self.batch_size, self.seed, epochs or 1, division)
+        return TrainingSampler(targets, self.sampler, self.batch_size, self.seed, epochs, division)
 
     def network_arguments(self) -> dict[str, int]:
         return {"num_classes": len(self.data.class_names), **self.data.sizes}

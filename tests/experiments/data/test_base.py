@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import Batch, InMemory
 from experiments.data.randomness import sample_seeds
-from experiments.errors import DataError, UserError
+from experiments.errors import ConfigurationError, DataError, UserError
 from tests.experiments.data.support import Broken, SmallDataModule, chosen, small, small_data, trainer
 
 # The split of each batch
@@ -113,6 +113,18 @@ def test_the_trainer_says_how_steps_are_divided() -> None:
             assert shared == sorted(batch.indices.tolist()), division
             assert sum(part.weight for part in parts) / (processes * passes) == pytest.approx(1), division
         assert all(len(batches) == len(steps) * passes for batches in own), division
+
+
+def test_the_progressive_sampler_needs_the_number_of_epochs() -> None:
+    for sampler in ("instance", "square_root", "class_balanced"):
+        data = small(sampler=sampler)
+        data.trainer.max_epochs = -1  # as where max_steps ends the training
+        assert len(epochs(data, 3)[2]) == 3, sampler
+    data = small(sampler="progressive")
+    assert len(epochs(data, 3)[2]) == 3
+    data.trainer.max_epochs = -1
+    with pytest.raises(ConfigurationError, match=r"data\.sampler=progressive needs .*trainer\.max_epochs=-1"):
+        data.train_dataloader()
 
 
 def test_reading_leaves_the_generator_of_the_network_alone() -> None:
