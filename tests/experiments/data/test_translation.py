@@ -27,6 +27,13 @@ def test_measuring_takes_each_pair_once_the_shortest_first() -> None:
         assert sorted(by_process) == sorted(order) == list(range(20)), split
 
 
+def test_a_process_without_examples_to_measure_reads_an_empty_batch() -> None:
+    data = module()
+    data.trainer = trainer(world_size=32, global_rank=31)  # of 20 pairs
+    for loader in data.val_dataloader():
+        assert [(batch.inputs.shape, batch.targets.shape) for batch in loader] == [((0, 0), (0, 0))]
+
+
 def test_every_batch_carries_its_split() -> None:
     data = module()
     assert data.evaluated == ("dev", "test")
