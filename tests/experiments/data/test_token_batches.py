@@ -86,3 +86,10 @@ def test_a_batch_too_small_for_the_longest_sentence_is_refused(pairs: SentencePa
         sampler_of(pairs, tokens=least, division=division)
         with pytest.raises(ConfigurationError, match=f"data.batch_size={least - 1} is not allowed.*at least {least}"):
             sampler_of(pairs, tokens=least - 1, division=division)
+
+
+def test_fewer_pairs_than_parts_of_a_step_are_refused(pairs: SentencePairs) -> None:
+    few = pairs.subset(torch.arange(5))
+    assert len(list(sampler_of(few, tokens=600, division=BatchDivision(5)))) == 1
+    with pytest.raises(ConfigurationError, match="5 training pairs are too few for 6 parts a step"):
+        sampler_of(few, tokens=600, division=BatchDivision(3, 0, 2))
