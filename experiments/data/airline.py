@@ -13,7 +13,7 @@ from torch import Tensor
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.splits import groups_of_repeats, split_hash, stratified_group_split
-from experiments.data.text import Vocabulary, tokenize
+from experiments.data.text import Vocabulary, lines_of, tokenize
 from experiments.errors import DataError
 from experiments.settings import AtLeastOne, OpenShare, Seed, validated
 
@@ -98,7 +98,7 @@ def _load(
     test_tokens = inputs[test][inputs[test] != Vocabulary.padding]
 
     def encode(content: bytes) -> tuple[Tensor, list[str]]:
-        lines = [line for line in content.decode().splitlines() if line.strip()]
+        lines = lines_of(content)
         return vocabulary.encode(tokenize(lines), max_length), lines
 
     return ClassificationData(

@@ -1,6 +1,8 @@
 """From the text of tweets to rows of token numbers."""
 
-from experiments.data.text import Vocabulary, tokenize
+import pytest
+
+from experiments.data.text import Vocabulary, lines_of, tokenize
 
 
 def test_tokens_are_lower_case_lemmas_with_handles_links_and_negations_whole() -> None:
@@ -27,3 +29,11 @@ def test_vocabulary_leaves_out_rare_tokens_and_cuts_long_tweets() -> None:
     vocabulary = Vocabulary([["a", "b", "b"]], minimum_count=2)
 
     assert vocabulary.encode([["b", "a", "b"]], max_length=2).tolist() == [[2, 1]]
+
+
+def test_only_a_newline_ends_a_line_of_a_users_text() -> None:
+    content = "\ufefffirst\r\n\r\n  \n second \x85 half\u2028end\nlast".encode()
+    assert lines_of(content) == ["first", "second \x85 half\u2028end", "last"]
+    assert lines_of(b"") == []
+    with pytest.raises(UnicodeDecodeError):
+        lines_of(b"caf\xe9")
