@@ -16,10 +16,12 @@ COPIES = {"words": 6, "shortest": 2, "longest": 9, "train_size": 300, "evaluatio
 SHOTS = ShotRule(rule="mine", many_above=100, few_below=20)
 
 
-def trainer(device: str = "cpu", **changes: Any) -> SimpleNamespace:
-    """What a data module asks of a Trainer. The real one takes seconds to import."""
+def trainer(device: str = "cpu", epoch: int = 0, **changes: Any) -> SimpleNamespace:
+    """What a data module asks of a Trainer; the real one takes longer to build, and asks back."""
     asked = {"world_size": 1, "global_rank": 0, "accumulate_grad_batches": 1, "max_epochs": 3, "training": True}
-    return SimpleNamespace(**asked | changes, strategy=SimpleNamespace(root_device=torch.device(device)))
+    progress = SimpleNamespace(epoch_progress=SimpleNamespace(current=SimpleNamespace(processed=epoch)))
+    strategy = SimpleNamespace(root_device=torch.device(device))
+    return SimpleNamespace(**asked | changes, current_epoch=epoch, fit_loop=progress, strategy=strategy)
 
 
 def small_data(size: int = 31, classes: int = 3, **changes: Any) -> ClassificationData:

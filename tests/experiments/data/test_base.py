@@ -72,6 +72,12 @@ def test_set_epoch_changes_the_order_but_not_the_examples() -> None:
     assert chosen(epochs(small(seed=22), 1)[0]) != chosen(first)
 
 
+def test_a_loader_begins_with_the_epoch_that_the_trainer_is_in() -> None:
+    data = small()
+    data.trainer = trainer(epoch=2)
+    assert chosen(list(data.train_dataloader())) == chosen(epochs(small(), 3)[2])
+
+
 def test_batches_hold_the_examples_drawn_with_their_own_seeds() -> None:
     for epoch, batches in enumerate(epochs(small(), 2)):
         for batch in batches:
@@ -321,7 +327,10 @@ def stock_trainer(folder: Path, epochs: int = 2, **options: Any) -> L.Trainer:
 
 
 lightnings_advice = pytest.mark.filterwarnings(
-    "ignore:.*does not have many workers", "ignore:.*LeafSpec. is deprecated", "ignore:.*treespec"
+    "ignore:.*does not have many workers",
+    "ignore:The `srun` command is available",
+    "ignore:.*LeafSpec. is deprecated",
+    "ignore:.*treespec",
 )
 
 
@@ -347,21 +356,21 @@ def test_an_epoch_can_be_cut_short(tmp_path: Path) -> None:
 
 @lightnings_advice
 def test_a_resumed_training_goes_on_with_the_next_epochs_order(tmp_path: Path) -> None:
-    def data() -> SmallDataModule:
-        return SmallDataModule(small_data(train=Broken(31, {3}), unreadable_most=1))
+    def data(workers: int, unreadable: set[int]) -> SmallDataModule:
+        return SmallDataModule(small_data(train=Broken(31, unreadable), unreadable_most=1), num_workers=workers)
 
-    options = {"limit_val_batches": 0}
-    first = stock_trainer(tmp_path, epochs=1, **options)
-    first.fit(Recorder(), datamodule=data())
-    first.save_checkpoint(tmp_path / "last.ckpt")
-    module, resumed = Recorder(), data()
-    names: list[set[str]] = []
-    resumed.train_dataloader = lambda own=resumed.train_dataloader: names.append(resumed.unreadable.names) or own()
+    expected = epochs(small(), 3)
+    for workers in (0, 2):  # workers read ahead
+        options = {"limit_val_batches": 0}
+        first = stock_trainer(tmp_path, epochs=1, **options)
+        first.fit(Recorder(), datamodule=data(workers, {3}))
+        first.save_checkpoint(tmp_path / "last.ckpt")
+        module, resumed = Recorder(), data(workers, set())
 
-    stock_trainer(tmp_path, **options).fit(module, datamodule=resumed, ckpt_path=tmp_path / "last.ckpt")
+        stock_trainer(tmp_path, epochs=3, **options).fit(module, datamodule=resumed, ckpt_path=tmp_path / "last.ckpt")
 
-    assert module.trained == [chosen(epochs(small(), 2)[1])]
-    assert names == [{"example 3"}]
+        assert module.trained == [chosen(epoch) for epoch in expected[1:]], f"{workers} workers"
+        assert resumed.unreadable.names == {"example 3"}, f"{workers} workers"  # by the checkpoint alone
 
 
 @lightnings_advice

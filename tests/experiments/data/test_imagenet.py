@@ -52,6 +52,13 @@ def linked(photos: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def home(photos: Path, tmp_path: Path) -> Path:
+    """The same images, in a folder to add files to."""
+    (tmp_path / "photos").symlink_to(photos / "photos")
+    return tmp_path
+
+
 def own(train: Path, wnid: str) -> Path:
     """The class folder, no longer shared."""
     folder = train / wnid
@@ -176,9 +183,9 @@ def test_a_square_larger_than_the_resized_image_is_refused(photos: Path) -> None
 # The long tail
 
 
-def test_counts_give_exactly_that_many_images(linked: Path) -> None:
-    write_counts(linked, COUNTS)
-    data = load(linked, **LONG_TAILED)
+def test_counts_give_exactly_that_many_images(home: Path) -> None:
+    write_counts(home, COUNTS)
+    data = load(home, **LONG_TAILED)
 
     assert data.train.targets.bincount().tolist() == COUNTS
     assert data.facts == {
@@ -197,49 +204,49 @@ def test_counts_give_exactly_that_many_images(linked: Path) -> None:
     assert data.unreadable_most == 2  # of the images there are, however often they repeat
 
 
-def test_the_sample_follows_the_tail_seed(linked: Path) -> None:
-    write_counts(linked, COUNTS)
-    first, again, other = (load(linked, **LONG_TAILED, tail_seed=seed) for seed in (0, 0, 1))
+def test_the_sample_follows_the_tail_seed(home: Path) -> None:
+    write_counts(home, COUNTS)
+    first, again, other = (load(home, **LONG_TAILED, tail_seed=seed) for seed in (0, 0, 1))
 
     assert kept_names(first.train) == kept_names(again.train) != kept_names(other.train)
     assert len(set(kept_names(first.train)[-5:])) == 5
     assert first.split_hash == again.split_hash != other.split_hash
 
 
-def test_the_published_list_gives_exactly_its_images(linked: Path) -> None:
-    write_counts(linked, "never looked at")
+def test_the_published_list_gives_exactly_its_images(home: Path) -> None:
+    write_counts(home, "never looked at")
     lines = published_lines()
-    write_list(linked, lines)
-    data = load(linked, long_tailed=True)
+    write_list(home, lines)
+    data = load(home, long_tailed=True)
 
     assert kept_names(data.train) == [line.split()[0] for line in lines]
     assert data.train.targets.bincount().tolist() == COUNTS
     assert data.facts["train_list"] == "published list"
 
 
-def test_listed_images_that_are_missing_are_counted_and_named(linked: Path) -> None:
+def test_listed_images_that_are_missing_are_counted_and_named(home: Path) -> None:
     lines = published_lines()
     lines[0] = f"train/{WNIDS[0]}/{WNIDS[0]}_77.JPEG 0"
     lines[-1] = f"train/{WNIDS[-1]}/{WNIDS[-1]}_99.JPEG 999"
-    write_list(linked, lines)
+    write_list(home, lines)
     message = "2 of the 115846 images of .*train.txt are missing: train/n00000000/n00000000_77.JPEG, train/n00000999/"
     with pytest.raises(DataError, match=message):
-        load(linked, **LONG_TAILED)
+        load(home, **LONG_TAILED)
 
 
 @pytest.mark.parametrize(
     "line", ["train/n00000000/n00000000_0.JPEG 1", "train/n00000000/n00000000_0.JPEG", "n00000000_0.JPEG 0", "a b 1000"]
 )
-def test_a_bad_line_of_the_list_is_named(linked: Path, line: str) -> None:
-    write_list(linked, [published_lines()[0], line])
+def test_a_bad_line_of_the_list_is_named(home: Path, line: str) -> None:
+    write_list(home, [published_lines()[0], line])
     with pytest.raises(DataError, match=f"ImageNet_LT_train.txt, line 2: '{line}' is not train/<wnid>/<file>"):
-        load(linked, **LONG_TAILED)
+        load(home, **LONG_TAILED)
 
 
-def test_a_truncated_list_is_refused(linked: Path) -> None:
-    write_list(linked, published_lines()[:-1])
+def test_a_truncated_list_is_refused(home: Path) -> None:
+    write_list(home, published_lines()[:-1])
     with pytest.raises(DataError, match="1000 classes of 4 to 1280 images, 115845 in all; ImageNet-LT has 1000 of 5"):
-        load(linked, **LONG_TAILED)
+        load(home, **LONG_TAILED)
 
 
 @pytest.mark.parametrize(
@@ -254,17 +261,17 @@ def test_a_truncated_list_is_refused(linked: Path) -> None:
     ],
     ids=["a class less", "too large", "too small", "a fraction", "no list", "empty"],
 )
-def test_wrong_counts_are_refused(linked: Path, counts: object, message: str) -> None:
-    path = write_counts(linked, counts)
+def test_wrong_counts_are_refused(home: Path, counts: object, message: str) -> None:
+    path = write_counts(home, counts)
     with pytest.raises(DataError, match=f"{path}: {message}"):
-        load(linked, **LONG_TAILED)
+        load(home, **LONG_TAILED)
 
 
-def test_counts_that_are_no_json_are_refused(linked: Path) -> None:
-    path = write_counts(linked, COUNTS)
+def test_counts_that_are_no_json_are_refused(home: Path) -> None:
+    path = write_counts(home, COUNTS)
     path.write_text(path.read_text()[:-1])
     with pytest.raises(DataError, match=f"{path}, line 1: is no JSON"):
-        load(linked, **LONG_TAILED)
+        load(home, **LONG_TAILED)
 
 
 def test_a_missing_list_names_both_files_that_would_do(photos: Path) -> None:
@@ -272,10 +279,10 @@ def test_a_missing_list_names_both_files_that_would_do(photos: Path) -> None:
         load(photos, **LONG_TAILED)
 
 
-def test_too_few_images_for_a_count_are_refused(linked: Path) -> None:
-    write_counts(linked, COUNTS)
+def test_too_few_images_for_a_count_are_refused(home: Path) -> None:
+    write_counts(home, COUNTS)
     with pytest.raises(DataError, match=r"class 0 has 1 examples, 1280 are to be kept.*data.repeat_images=true"):
-        load(linked, long_tailed=True)
+        load(home, long_tailed=True)
 
 
 # The hub
