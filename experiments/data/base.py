@@ -128,6 +128,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
         Raises:
             UserError: this data set has no such form.
+            DataError: the file cannot be read.
         """
         if getattr(self.data, "encode", None) is None:
             raise UserError(f"{type(self).__name__} cannot read inputs from a file")
@@ -135,7 +136,10 @@ class SplitDataModule(L.LightningDataModule, ABC):
             content = file.read_bytes()
         except OSError as error:
             raise DataError(f"{file}: cannot be read ({error.strerror})") from error
-        inputs, names = self.data.encode(content)
+        try:
+            inputs, names = self.data.encode(content)
+        except Exception as error:  # the decoders of text and images fail with errors that share no base class
+            raise DataError(f"{file}: cannot be read as input of {type(self).__name__} ({error})") from error
         return inputs, names
 
     def prepare_data(self) -> None:
@@ -143,8 +147,8 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     def setup(self, stage: str | None = None) -> None:
         if self.data is None:
-            self.data = self.load()
-            self.unreadable.most = self.data.unreadable_most
+            self.data = self._checked(self.load())
+        self.unreadable.most = self.data.unreadable_most
 
     def train_dataloader(self) -> Loader:
         split = None if "train" in self.evaluated else "train"
@@ -174,6 +178,10 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     def load_state_dict(self, state: dict[str, list[str]]) -> None:
         self.unreadable.names = set(state["unreadable"])
+
+    def _checked(self, data: Any) -> Any:
+        """The loaded data as they are used; raises where they cannot be."""
+        return data
 
     def _division(self) -> BatchDivision:
         if (trainer := self.trainer) is None:
@@ -232,18 +240,13 @@ class ClassificationDataModule(SplitDataModule):
     def load(self) -> ClassificationData:
         """The training and test examples; fetches what is not there."""
 
-    def setup(self, stage: str | None = None) -> None:
-        if self.data is None:
-            super().setup(stage)
-            for split in ("train", "test"):
-                self._check_classes(split)
-            try:
-                self.data = self.data.with_validation(self.validation_fraction, self.validation_seed)
-            except ValueError as error:
-                raise ConfigurationError(f"data.validation_fraction={self.validation_fraction}: {error}") from error
-
     def training_sampler(self, division: BatchDivision) -> EpochSampler:
-        targets, epochs = self.data.train.targets.numpy(), self.trainer.max_epochs or 1
+        epochs = (self.trainer.max_epochs if self.trainer else None) or 1
+        if self.sampler == "progressive" and epochs < 1:
+            raise ConfigurationError(
+                f"data.sampler=progressive needs the number of epochs, but trainer.max_epochs={epochs} gives none"
+            )
+        targets = self.data.train.targets.numpy()
         return TrainingSampler(targets, self.sampler, self.batch_size, self.seed, epochs, division)
 
     def network_arguments(self) -> dict[str, int]:
@@ -257,8 +260,16 @@ class ClassificationDataModule(SplitDataModule):
             return batch
         return batch._replace(inputs=self.data.augment(batch.inputs, batch.seeds))
 
-    def _check_classes(self, split: str) -> None:
-        targets, classes = getattr(self.data, split).targets, len(self.data.class_names)
+    def _checked(self, data: ClassificationData) -> ClassificationData:
+        for split in ("train", "test"):
+            self._check_classes(data, split)
+        try:
+            return data.with_validation(self.validation_fraction, self.validation_seed)
+        except ValueError as error:
+            raise ConfigurationError(f"data.validation_fraction={self.validation_fraction}: {error}") from error
+
+    def _check_classes(self, data: ClassificationData, split: str) -> None:
+        targets, classes = getattr(data, split).targets, len(data.class_names)
         if not len(targets):
             raise DataError(f"{type(self).__name__}: the {split} split has no example")
         if int(targets.min()) < 0 or int(targets.max()) >= classes:

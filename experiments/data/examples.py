@@ -111,6 +111,7 @@ class ClassificationData:
         unreadable_most: how many examples may be unreadable.
         groups: a number for each training example, equal for examples that repeat one another, [n]; None where
             no example repeats another.
+        train_as_measured: the training examples read as test examples are; None where they are read alike anyway.
         validation: examples taken out of training, on which settings may be chosen; None for none.
         encode: from the content of a file to inputs [n, ...] and a name for each, for predictions; None where the
             data set has no such form.
@@ -126,6 +127,7 @@ class ClassificationData:
     shots: dict[str, Tensor] | None = None
     unreadable_most: int = 0
     groups: Tensor | None = None
+    train_as_measured: LabelledExamples | None = None
     validation: LabelledExamples | None = None
     encode: Callable[[bytes], tuple[Tensor, list[str]]] | None = None
 
@@ -137,6 +139,9 @@ class ClassificationData:
         Args:
             fraction: share of the training examples, 0 to below 1.
             seed: seed of the split.
+
+        Raises:
+            ValueError: a class would have no training example, or there would be no validation example.
         """
         if fraction == 0:
             return self
@@ -145,10 +150,13 @@ class ClassificationData:
         targets = self.train.targets.numpy()
         groups = range(len(targets)) if self.groups is None else self.groups.numpy()
         kept, held_out = stratified_group_split(targets, groups, fraction, seed, classes_in_both=False)
+        if not len(held_out):
+            raise ValueError("this leaves no validation example: give more examples or a larger share")
         return replace(
             self,
             train=Subset(self.train, torch.from_numpy(kept)),
-            validation=Subset(self.train, torch.from_numpy(held_out)),
+            train_as_measured=None,
+            validation=Subset(self.train_as_measured or self.train, torch.from_numpy(held_out)),
             split_hash=split_hash([self.split_hash, *map(str, range(len(targets)))], held_out + 1),
             facts=self.facts | {"train_size": len(kept), "validation_size": len(held_out)},
             groups=None,

@@ -115,25 +115,28 @@ class ImagenetDataModule(ClassificationDataModule):
         else:
             class_names, train, test = _in_folders(self.folder / self.images, self.test_folder)
         tail_facts: dict[str, int | float | str] = {}
-        groups, repeated = None, 0
+        shots, repeats, repeated = None, None, 0
         if self.long_tailed:
             kept, source = self._long_tail(train, class_names)
             train = train.kept(kept)
             repeated = len(kept) - len(np.unique(kept))
+            repeats = torch.from_numpy(kept) if repeated else None
             tail_facts = {"train_list": source, "repeated_images": repeated}
             if self.shots:
                 counts = np.bincount(train.labels, minlength=CLASSES).tolist()
-                groups = self.shots.groups(counts)
+                shots = self.shots.groups(counts)
                 tail_facts |= self.shots.facts(counts)
         sizes = len(train.labels), len(test.labels)
         names = (side.images.name(index) for side in (train, test) for index in range(len(side.labels)))
         return ClassificationData(
             train=Photographs(train.images, torch.from_numpy(train.labels), self.crop),
+            train_as_measured=Photographs(train.images, torch.from_numpy(train.labels), self.middle),
             test=Photographs(test.images, torch.from_numpy(test.labels), self.middle),
             class_names=class_names,
             split_hash=split_hash(names, range(sizes[0], sum(sizes))),
             facts={"train_size": sizes[0], "test_size": sizes[1], **tail_facts},
-            shots=groups,
+            shots=shots,
+            groups=repeats,
             unreadable_most=math.floor(self.unreadable_share * (sum(sizes) - repeated)),
             encode=lambda content: (self.middle(decoded(content))[None], [""]),
         )

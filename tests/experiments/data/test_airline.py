@@ -1,55 +1,34 @@
-"""Airline Tweets: tokens, vocabulary, split, and one clear error for each kind of bad file."""
+"""Airline Tweets: tokens, split, and one clear error for each kind of bad file."""
 
-import csv
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 
-from experiments.data.airline import AirlineSettings, load_airline
-from experiments.data.text import Vocabulary, tokenize
+from experiments.data.airline import AirlineDataModule
+from experiments.data.examples import ClassificationData
 from experiments.errors import DataError
-
-SETTINGS = AirlineSettings(name="airline", max_length=6, minimum_count=1, test_fraction=0.2, split_seed=21)
-HEADER = ["tweet_id", "airline_sentiment", "name", "text"]
-SENTIMENTS = ["negative", "neutral", "positive"]
-Records = list[list[str]]
+from tests.experiments.data.generated import HEADER, SENTIMENTS, repeating_tweets, tweets, write_tweets
+from tests.experiments.data.support import BATCHES
 
 
-def letters(number: int) -> str:
-    """A word of its own for each number."""
-    return "zq" + "abcdefghij"[number // 10] + "abcdefghij"[number % 10]
+def module(folder: Path | None, **changes: Any) -> AirlineDataModule:
+    settings = {"max_length": 6, "minimum_count": 1, "test_fraction": 0.2, "split_seed": 21} | changes
+    data = AirlineDataModule(folder=folder, **settings, **BATCHES)
+    data.setup()
+    return data
 
 
-def records() -> Records:
-    """Sixty tweets: two share an id, three a text, one of these with one of those."""
-    made = [[str(100 + i), SENTIMENTS[i % 3], "someone", f"the late flight {letters(i)}"] for i in range(60)]
-    made[3][0] = made[0][0]
-    made[6][3] = made[9][3] = made[3][3]
-    made[30][3] = 'Two "quoted" lines,\nof one tweet &amp; more'
-    return made
+def load(folder: Path | None, **changes: Any) -> ClassificationData:
+    return module(folder, **changes).data
 
 
-def write(folder: Path, rows: Records) -> Path:
-    path = folder / "airline" / "Tweets.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows(rows)
-    return path
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write(tmp_path, [HEADER, *records()])
-    return tmp_path
-
-
-def test_load_gives_token_rows_and_targets_of_both_sides(folder: Path) -> None:
-    data = load_airline(SETTINGS, folder)
+def test_load_gives_token_rows_and_targets_of_both_sides(tweets_folder: Path) -> None:
+    data = load(tweets_folder)
 
     assert data.train.inputs.shape == (48, 6)
     assert data.test.inputs.shape == (12, 6)
@@ -64,8 +43,15 @@ def test_load_gives_token_rows_and_targets_of_both_sides(folder: Path) -> None:
     assert data.test.inputs.max() < data.facts["vocabulary_size"]
 
 
-def test_facts_tell_sizes_classes_and_repeats(folder: Path) -> None:
-    facts = load_airline(SETTINGS, folder).facts
+def test_a_network_is_given_the_sizes(tweets_folder: Path) -> None:
+    data = module(tweets_folder)
+
+    assert data.network_arguments() == {"num_classes": 3, "vocabulary_size": data.data.facts["vocabulary_size"]}
+    assert data.module_arguments() == {"num_classes": 3, "shots": None}
+
+
+def test_facts_tell_sizes_classes_and_repeats(tweets_folder: Path) -> None:
+    facts = load(tweets_folder).facts
 
     unknown_share = facts.pop("test_unknown_share")
     assert isinstance(unknown_share, float)
@@ -83,34 +69,28 @@ def test_facts_tell_sizes_classes_and_repeats(folder: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_repeats_stay_on_one_side(folder: Path, seed: int) -> None:
-    # "repeats" is a word of the four joined records alone.
-    rows = records()
-    for i in (3, 6, 9):
-        rows[i][3] = "repeats"
-    rows[0][3] = "repeats too"
-    write(folder, [HEADER, *rows])
-    data = load_airline(replace(SETTINGS, split_seed=seed), folder)
-
-    both = torch.cat([data.train.inputs, data.test.inputs])
-    short = (both != 0).sum(dim=1) <= 2
-    assert short.sum() == 4
-    assert short[: len(data.train.inputs)].sum() in (0, 4)
+def test_repeats_stay_on_one_side(tweets_folder: Path) -> None:
+    write_tweets(tweets_folder, repeating_tweets())
+    for seed in range(8):
+        data = load(tweets_folder, split_seed=seed)
+        both = torch.cat([data.train.inputs, data.test.inputs])
+        short = (both != 0).sum(dim=1) <= 2  # the four joined records alone
+        assert short.sum() == 4, f"split_seed={seed}"
+        assert short[: len(data.train.inputs)].sum() in (0, 4), f"split_seed={seed}"
 
 
-def test_split_follows_the_split_seed(folder: Path) -> None:
-    hashes = [load_airline(replace(SETTINGS, split_seed=s), folder).split_hash for s in (1, 1, 2)]
+def test_split_follows_the_split_seed(tweets_folder: Path) -> None:
+    hashes = [load(tweets_folder, split_seed=seed).split_hash for seed in (1, 1, 2)]
 
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def test_byte_order_mark_and_windows_line_ends_change_nothing(folder: Path) -> None:
-    plain = load_airline(SETTINGS, folder)
-    path = folder / "airline" / "Tweets.csv"
+def test_byte_order_mark_and_windows_line_ends_change_nothing(tweets_folder: Path) -> None:
+    plain = load(tweets_folder)
+    path = tweets_folder / "airline" / "Tweets.csv"
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
 
-    assert load_airline(SETTINGS, folder).split_hash == plain.split_hash
+    assert load(tweets_folder).split_hash == plain.split_hash
 
 
 def append(content: bytes) -> Callable[[bytes], bytes]:
@@ -149,13 +129,13 @@ BAD_FILES = {
 
 @pytest.mark.parametrize(("spoil", "parts"), BAD_FILES.values(), ids=BAD_FILES.keys())
 def test_bad_file_is_one_error_with_file_line_and_remedy(
-    folder: Path, spoil: Callable[[bytes], bytes], parts: list[str]
+    tweets_folder: Path, spoil: Callable[[bytes], bytes], parts: list[str]
 ) -> None:
-    path = folder / "airline" / "Tweets.csv"
+    path = tweets_folder / "airline" / "Tweets.csv"
     path.write_bytes(spoil(path.read_bytes()))
 
     with pytest.raises(DataError) as caught:
-        load_airline(SETTINGS, folder)
+        load(tweets_folder)
 
     for part in [str(path), "fetch Tweets.csv again", *parts]:
         assert part in str(caught.value)
@@ -163,17 +143,17 @@ def test_bad_file_is_one_error_with_file_line_and_remedy(
 
 def test_missing_file_says_what_the_folder_must_hold(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
-        load_airline(SETTINGS, tmp_path / "absent")
+        load(tmp_path / "absent")
 
     for part in (f"paths.data={tmp_path / 'absent'}", "airline/Tweets.csv", "null"):
         assert part in str(caught.value)
 
 
-def test_too_few_tweets_to_split_is_an_error_of_the_file(folder: Path) -> None:
-    path = write(folder, [HEADER, *records()[:6]])
+def test_too_few_tweets_to_split_is_an_error_of_the_file(tweets_folder: Path) -> None:
+    path = write_tweets(tweets_folder, tweets()[:6])
 
     with pytest.raises(DataError, match="no example of class") as caught:
-        load_airline(SETTINGS, folder)
+        load(tweets_folder)
 
     assert str(path) in str(caught.value)
 
@@ -186,23 +166,23 @@ class HubRows(dict[str, list[str | int | None]]):
         return list(self)
 
 
-def serve(monkeypatch: pytest.MonkeyPatch, load: Callable[..., HubRows]) -> None:
-    module = ModuleType("datasets")
-    module.load_dataset = load  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "datasets", module)
+def serve(monkeypatch: pytest.MonkeyPatch, load_dataset: Callable[..., HubRows]) -> None:
+    client = ModuleType("datasets")
+    client.load_dataset = load_dataset  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "datasets", client)
 
 
 def hub_rows() -> HubRows:
-    rows = HubRows(zip(HEADER, map(list, zip(*records(), strict=True)), strict=True))
+    rows = HubRows(zip(HEADER, map(list, zip(*tweets(), strict=True)), strict=True))
     rows["tweet_id"] = [int(str(value)) for value in rows["tweet_id"]]
     return rows
 
 
-def test_hub_and_folder_give_the_same_data(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_and_folder_give_the_same_data(tweets_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     serve(monkeypatch, lambda *args, **kwargs: asked.append((args, kwargs)) or hub_rows())
 
-    hub, file = load_airline(SETTINGS, None), load_airline(SETTINGS, folder)
+    hub, file = load(None), load(tweets_folder)
 
     assert asked == [(("osanseviero/twitter-airline-sentiment",), {"split": "train"})]
     assert hub.split_hash == file.split_hash
@@ -217,44 +197,30 @@ def test_unreachable_hub_says_which_folder_to_give(monkeypatch: pytest.MonkeyPat
     serve(monkeypatch, unreachable)
 
     with pytest.raises(DataError) as caught:
-        load_airline(SETTINGS, None)
+        load(None)
 
     for part in ("no route", "paths.data=FOLDER", "airline/Tweets.csv"):
         assert part in str(caught.value)
 
 
-def test_empty_value_on_the_hub_is_an_error_with_its_record(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_empty_value_on_the_hub_is_an_error_with_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = hub_rows()
     rows["text"][4] = None
     serve(monkeypatch, lambda *args, **kwargs: rows)
 
     with pytest.raises(DataError, match="record 5: text is empty"):
-        load_airline(SETTINGS, None)
+        load(None)
 
 
-def test_tokens_are_lower_case_lemmas_with_handles_links_and_negations_whole() -> None:
-    tweet = "@United WASN'T my Flights' bags &amp; didn't #LoveIt &lt3 http://t.co/Ab1 delayed"
+def test_lines_of_a_users_file_are_encoded_as_tweets_are(tweets_folder: Path, tmp_path: Path) -> None:
+    data = module(tweets_folder)
+    of_flights = [text for _, _, _, text in tweets() if text.startswith("the late flight")]
+    file = tmp_path / "mine.txt"
+    file.write_text("\n".join(of_flights) + "\n\n  \nSomething nobody wrote\n")
 
-    (tokens,) = tokenize([tweet])
+    inputs, names = data.encode(file)
 
-    assert {"@united", "wasn't", "flight", "bag", "&", "didn't", "#loveit", "<3"} <= set(tokens)
-    assert tokens[-2:] == ["http://t.co/ab1", "delay"]
-
-
-def test_vocabulary_is_ordered_by_frequency_then_alphabet() -> None:
-    vocabulary = Vocabulary([["b", "c"], ["a", "c"]], minimum_count=1)
-
-    assert len(vocabulary) == 5
-    assert vocabulary.encode([["c", "a", "b"], ["z"], []], max_length=3).tolist() == [
-        [2, 3, 4],
-        [1, 0, 0],
-        [0, 0, 0],
-    ]
-
-
-def test_vocabulary_leaves_out_rare_tokens_and_cuts_long_tweets() -> None:
-    vocabulary = Vocabulary([["a", "b", "b"]], minimum_count=2)
-
-    assert vocabulary.encode([["b", "a", "b"]], max_length=2).tolist() == [[2, 1]]
+    assert names == [*of_flights, "Something nobody wrote"]
+    rows = {tuple(row) for row in torch.cat([data.data.train.inputs, data.data.test.inputs]).tolist()}
+    assert {tuple(row) for row in inputs[:-1].tolist()} <= rows
+    assert inputs[-1].tolist() == [1, 1, 1, 0, 0, 0]

@@ -1,5 +1,7 @@
 """Splits keep class shares, keep groups whole and can be told apart by their hash."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -19,16 +21,34 @@ def many_examples(count: int = 3000) -> tuple[np.ndarray, np.ndarray]:
     return labels, groups
 
 
-@pytest.mark.parametrize("test_fraction", [0.1, 0.2, 0.37])
-def test_split_keeps_groups_whole_and_shares_of_size_and_class(test_fraction: float) -> None:
+def test_split_keeps_groups_whole_and_shares_of_size_and_class() -> None:
     labels, groups = many_examples()
+    for test_fraction in (0.1, 0.2, 0.37):
+        train, test = stratified_group_split(labels, groups, test_fraction, seed=21)
 
-    train, test = stratified_group_split(labels, groups, test_fraction, seed=21)
+        assert sorted([*train, *test]) == list(range(len(labels))), test_fraction
+        assert not set(groups[train]) & set(groups[test]), test_fraction
+        assert len(test) / len(labels) == pytest.approx(test_fraction, abs=0.002)
+        assert shares(labels[test]) == pytest.approx(shares(labels), abs=0.003), test_fraction
 
-    assert sorted([*train, *test]) == list(range(len(labels)))
-    assert not set(groups[train]) & set(groups[test])
-    assert len(test) / len(labels) == pytest.approx(test_fraction, abs=0.002)
-    assert shares(labels[test]) == pytest.approx(shares(labels), abs=0.003)
+
+def test_split_of_many_classes_takes_little_memory() -> None:
+    labels = np.arange(5000) % 1000
+    stratified_group_split(labels[:2000], range(2000), 0.5, seed=0)  # imports what it needs
+    tracemalloc.start()
+    _, test = stratified_group_split(labels, range(5000), 0.2, seed=0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.bincount(labels[test], minlength=1000).tolist() == [1] * 1000
+    assert peak < 5e6  # a table of examples and classes would take 40 MB
+
+
+def test_a_class_may_be_wanting_on_the_test_side_where_that_is_asked() -> None:
+    labels, fraction = ["common"] * 20 + ["rare"], 0.2
+    _, test = stratified_group_split(labels, range(21), fraction, seed=0, classes_in_both=False)
+    assert {labels[index] for index in test} == {"common"}
+    with pytest.raises(ValueError, match=r"class 'rare' on the training side where a share of 0\.8 is held out"):
+        stratified_group_split(labels, range(21), 0.8, seed=0, classes_in_both=False)
 
 
 def test_groups_land_on_both_sides() -> None:

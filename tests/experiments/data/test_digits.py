@@ -1,28 +1,24 @@
 """The digits that ship with scikit-learn, as a classification data set."""
 
-from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
-from experiments.data.digits import load_digits_data
+from experiments.data.digits import DigitsDataModule
+from experiments.data.examples import ClassificationData
 from experiments.errors import ConfigurationError
-from experiments.settings import DigitsSettings, ShotSettings
+from tests.experiments.data.support import BATCHES, SHOTS
 
 
-def settings(split_seed: int = 21, imbalance: float = 1, tail_seed: int = 0) -> DigitsSettings:
-    return DigitsSettings(
-        name="digits",
-        test_fraction=0.2,
-        split_seed=split_seed,
-        imbalance=imbalance,
-        tail_seed=tail_seed,
-        shots=ShotSettings(rule="mine", many_above=100, few_below=20),
-    )
+def load(**changes: Any) -> ClassificationData:
+    data = DigitsDataModule(**{"test_fraction": 0.2, "split_seed": 21, "shots": SHOTS} | changes, **BATCHES)
+    data.setup()
+    return data.data
 
 
 def test_digits_are_scaled_pixels_with_every_class_on_both_sides() -> None:
-    data = load_digits_data(settings())
+    data = load()
 
     assert data.train.inputs.shape == (1438, 64)
     assert data.test.inputs.shape == (359, 64)
@@ -39,14 +35,14 @@ def test_digits_are_scaled_pixels_with_every_class_on_both_sides() -> None:
 
 
 def test_split_follows_the_seed() -> None:
-    first, again, other = (load_digits_data(settings(split_seed=seed)) for seed in (21, 21, 42))
+    first, again, other = (load(split_seed=seed) for seed in (21, 21, 42))
 
     assert first.split_hash == again.split_hash != other.split_hash
     assert torch.equal(first.test.inputs, again.test.inputs)
 
 
 def test_a_long_tail_keeps_fewer_of_each_later_class_and_all_of_the_test_side() -> None:
-    balanced, tailed = load_digits_data(settings()), load_digits_data(settings(imbalance=20))
+    balanced, tailed = load(), load(imbalance=20)
     counts = tailed.train.targets.bincount().tolist()
 
     assert counts == sorted(counts, reverse=True)
@@ -63,7 +59,7 @@ def test_a_long_tail_keeps_fewer_of_each_later_class_and_all_of_the_test_side() 
 
 
 def test_the_tail_has_a_seed_of_its_own() -> None:
-    first, other = (load_digits_data(settings(imbalance=20, tail_seed=seed)) for seed in (0, 1))
+    first, other = (load(imbalance=20, tail_seed=seed) for seed in (0, 1))
 
     assert first.split_hash != other.split_hash
     assert torch.equal(first.test.inputs, other.test.inputs)
@@ -72,4 +68,4 @@ def test_the_tail_has_a_seed_of_its_own() -> None:
 
 def test_a_split_that_leaves_a_class_out_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"data.test_fraction=0.0001 is not allowed.*test side"):
-        load_digits_data(replace(settings(), test_fraction=0.0001))
+        load(test_fraction=0.0001)

@@ -3,18 +3,17 @@
 import numpy as np
 import pytest
 
-from experiments.data.long_tail import exponential_counts, keep_counts, shot_facts, shot_groups
-from experiments.settings import ShotSettings
+from experiments.data.long_tail import ShotRule, exponential_counts, keep_counts
 
-SHOTS = ShotSettings(rule="mine", many_above=100, few_below=20)
+SHOTS = ShotRule(rule="mine", many_above=100, few_below=20)
 
 
-@pytest.mark.parametrize(("imbalance", "images"), [(1, 50_000), (10, 19_573), (50, 12_608), (100, 10_847)])
-def test_the_profile_of_cifar100_is_the_one_in_use(imbalance: float, images: int) -> None:
-    counts = exponential_counts(500, 100, imbalance)
-    assert sum(counts) == images
-    assert counts == [int(500 * (1 / imbalance) ** (i / 99)) for i in range(100)]
-    assert (counts[0], counts[-1]) == (500, 500 // imbalance)
+def test_the_profile_of_cifar100_is_the_one_in_use() -> None:
+    for imbalance, images in ((1, 50_000), (10, 19_573), (50, 12_608), (100, 10_847)):
+        counts = exponential_counts(500, 100, imbalance)
+        assert sum(counts) == images, imbalance
+        assert counts == [int(500 * (1 / imbalance) ** (i / 99)) for i in range(100)], imbalance
+        assert (counts[0], counts[-1]) == (500, 500 // imbalance), imbalance
 
 
 def test_every_class_keeps_an_example() -> None:
@@ -41,17 +40,17 @@ def test_too_few_examples_of_a_class_are_named_or_repeated() -> None:
 
 
 def test_shot_groups_are_bounded_as_the_rule_says() -> None:
-    groups = shot_groups([500, 101, 100, 20, 19, 1], SHOTS)
+    groups = SHOTS.groups([500, 101, 100, 20, 19, 1])
     assert {name: members.tolist() for name, members in groups.items()} == {
         "many": [0, 1],
         "medium": [2, 3],
         "few": [4, 5],
     }
-    assert set(shot_groups([500, 400], SHOTS)) == {"many"}
+    assert set(SHOTS.groups([500, 400])) == {"many"}
 
 
 def test_a_record_tells_the_rule_and_the_sizes() -> None:
-    assert shot_facts([500, 101, 100, 20, 19, 1], SHOTS) == {
+    assert SHOTS.facts([500, 101, 100, 20, 19, 1]) == {
         "largest_class": 500,
         "smallest_class": 1,
         "shot_rule": "many > 100, few < 20 training examples (mine)",
@@ -59,3 +58,9 @@ def test_a_record_tells_the_rule_and_the_sizes() -> None:
         "medium_classes": 2,
         "few_classes": 2,
     }
+
+
+def test_a_rule_under_which_a_class_is_both_many_and_few_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"few_below=102, which must be at most many_above \+ 1 = 101"):
+        ShotRule(rule="mine", many_above=100, few_below=102)
+    assert set(ShotRule(rule="mine", many_above=100, few_below=101).groups([100, 101])) == {"many", "few"}
