@@ -4,6 +4,7 @@ The values, and what they mean, stand in `conf/` alone.
 """
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -119,7 +120,8 @@ def build(group: Group, key: str, **arguments: Any) -> Any:
         if isinstance(cause, UserError):
             raise cause from None
         if isinstance(cause, ValidationError):
-            raise refusal(cause, key) from error
+            inside = re.findall(r"full_key: (\S+)", str(error))  # Hydra's place of a group inside this one
+            raise refusal(cause, ".".join([key, *inside])) from error
         raise ConfigurationError(f"{key}: {group.get('_target_')} cannot be built: {cause or error}") from error
 
 
@@ -160,7 +162,7 @@ def refusal(error: ValidationError, group: str | None = None) -> ConfigurationEr
     """The error that names the first refused setting, its value and what is allowed."""
     first = error.errors(include_url=False)[0]
     key = ".".join([*([group] if group else []), *map(str, first["loc"])])
-    kind, message = first["type"], first["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    kind, message = first["type"], re.sub(r"^(Value error, |\w+ (?=should ))", "", first["msg"])
     if kind.startswith("missing"):
         return ConfigurationError(f"{key} is missing; give {key}=VALUE")
     if kind in ("unexpected_keyword_argument", "extra_forbidden"):
