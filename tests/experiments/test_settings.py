@@ -107,6 +107,7 @@ def test_a_value_out_of_range_is_named_with_what_is_allowed(airline: RunSettings
             "optimizer.warm_up_steps='ten' is not allowed; it should be a valid integer",
         ),
         ("optimizer", "schedule", "linear", "it should be 'constant' or 'inverse_square_root'"),
+        ("data", "folder", 3, "data.folder=3 is not allowed; it is not a valid path"),
         ("data", "max_lengths", 3, "there is no setting data.max_lengths (given data.max_lengths=3)"),
     ):
         wrong = getattr(airline, group) | {name: value}
