@@ -4,6 +4,7 @@ The values, and what they mean, stand in `conf/` alone.
 """
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -120,7 +121,8 @@ def build(group: Group, key: str, **arguments: Any) -> Any:
         if isinstance(cause, UserError):
             raise cause from None
         if isinstance(cause, ValidationError):
-            raise refusal(cause, key) from error
+            inside = re.findall(r"full_key: (\S+)", str(error))  # Hydra's place of a group inside this one
+            raise refusal(cause, ".".join([key, *inside])) from error
         raise ConfigurationError(f"{key}: {group.get('_target_')} cannot be built: {cause or error}") from error
 
 
@@ -159,14 +161,21 @@ def build_activation(settings: ActivationSettings, group: str = "activation") ->
 
 def refusal(error: ValidationError, group: str | None = None) -> ConfigurationError:
     """The error that names the first refused setting, its value and what is allowed."""
-    first = error.errors(include_url=False)[0]
-    key = ".".join([*([group] if group else []), *map(str, first["loc"])])
-    kind, message = first["type"], first["msg"].removeprefix("Input ").removeprefix("Value error, ")
-    if kind.startswith("missing"):
+    errors = error.errors(include_url=False)
+    first, place = errors[0], _setting(errors[0]["loc"])
+    key = ".".join([*([group] if group else []), *place])
+    if first["type"].startswith("missing"):
         return ConfigurationError(f"{key} is missing; give {key}=VALUE")
-    if kind in ("unexpected_keyword_argument", "extra_forbidden"):
+    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return ConfigurationError(f"there is no setting {key} (given {key}={first['input']!r})")
-    return ConfigurationError(f"{key}={first['input']!r} is not allowed; it {message}")
+    messages = (one["msg"] for one in errors if _setting(one["loc"]) == place)
+    allowed = dict.fromkeys(re.sub(r"^(Value error, |Input |\w+ (?=should ))", "", message) for message in messages)
+    return ConfigurationError(f"{key}={first['input']!r} is not allowed; it {', or '.join(allowed)}")
+
+
+def _setting(place: tuple[int | str, ...]) -> list[str]:
+    """The keys of an error's place, without the types that pydantic names where several are allowed."""
+    return [str(part) for part in place if not re.fullmatch(r"int|float|bool|str|timedelta|[\w-]+\[.*\]", str(part))]
 
 
 def closest(key: str, known: list[str]) -> str:

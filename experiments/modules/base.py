@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from experiments.data.examples import Batch
 from experiments.modules.optimizer import AdamSettings
 from sharmix import Activation
+from sharmix.activations import AlphaReLU
 
 
 class OutputModule(L.LightningModule, ABC):
@@ -70,6 +71,8 @@ class OutputModule(L.LightningModule, ABC):
         return output
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        if self._lacks_threshold() and self.trainer.sanity_checking:
+            return  # the first batch of training calibrates it
         self._measured["evaluation"].add(batch.split)
         if len(batch.targets):
             self.measure(batch)
@@ -124,6 +127,9 @@ class OutputModule(L.LightningModule, ABC):
     def _activations(self) -> Iterator[Activation]:
         yield self.activation
         yield from self.inner_activations.values()
+
+    def _lacks_threshold(self) -> bool:
+        return any(isinstance(one, AlphaReLU) and not one.calibrated for one in self._activations())
 
     def _log_metrics(self, kind: str) -> None:
         for split in sorted(self._measured[kind]):

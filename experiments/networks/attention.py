@@ -67,7 +67,7 @@ def attention_activation(settings: ActivationSettings, heads: int) -> sharmix.Ac
         ConfigurationError: as `build_activation`.
     """
     if settings.name.endswith("_learned"):
-        arguments = settings.arguments()
-        orders = {name: torch.full((heads, 1, 1), arguments[name]) for name in ORDERS if name in arguments}
+        learned = dict(build_activation(settings, "model.attention").named_parameters())
+        orders = {name: torch.full((heads, 1, 1), learned[name].item()) for name in ORDERS if name in learned}
         settings = settings.model_copy(update={"parameters": settings.parameters | orders})
     return build_activation(settings, "model.attention")

@@ -12,17 +12,24 @@ from experiments.settings import ActivationSettings
 
 DIMENSION, HEADS, FEEDFORWARD, WORDS = 16, 4, 24, 19
 ATTENTIONS = {
-    "softmax": ActivationSettings("softmax"),
-    "entmax": ActivationSettings("entmax_learned", alpha=1.5),
-    "sharmix": ActivationSettings("sharmix_learned", q=1.25, r=1.5),
+    "softmax": ActivationSettings(name="softmax"),
+    "entmax": ActivationSettings(name="entmax_learned", alpha=1.5),
+    "sharmix": ActivationSettings(name="sharmix_learned", q=1.25, r=1.5),
 }
 
 
 def transformer(attention: str = "softmax", dropout: float = 0.0) -> Transformer:
     torch.manual_seed(0)
     model = Transformer(
-        *(FIRST + WORDS, DIMENSION, FEEDFORWARD, HEADS, 2, 2, dropout, dropout),
-        lambda: attention_activation(ATTENTIONS[attention], HEADS),
+        vocabulary_size=FIRST + WORDS,
+        dimension=DIMENSION,
+        feedforward=FEEDFORWARD,
+        heads=HEADS,
+        encoder_layers=2,
+        decoder_layers=2,
+        dropout=dropout,
+        attention_dropout=dropout,
+        attention=ATTENTIONS[attention],
     )
     for norm in (module for module in model.modules() if isinstance(module, nn.LayerNorm)):
         nn.init.normal_(norm.weight)  # so that a norm in the wrong place shows
@@ -122,6 +129,12 @@ def test_each_head_learns_orders_of_its_own(attention: str, orders: list[str]) -
             assert parameter.grad.isfinite().all()
     gradients = torch.cat([getattr(activation, orders[0]).grad.flatten() for activation in activations])
     assert len(gradients.unique()) > HEADS
+
+
+def test_each_head_has_orders_of_its_own_where_settings_give_none() -> None:
+    activation = attention_activation(ActivationSettings(name="sharmix_learned", r=1.75), HEADS)
+    assert torch.equal(activation.q, torch.full((HEADS, 1, 1), 1.25))
+    assert torch.equal(activation.r, torch.full((HEADS, 1, 1), 1.75))
 
 
 def test_a_head_attends_as_its_own_orders_say() -> None:

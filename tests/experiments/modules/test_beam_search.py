@@ -1,5 +1,6 @@
 """Beam search finds what brute force finds, for dense and for sparse distributions."""
 
+import functools
 import itertools
 import math
 from typing import NamedTuple
@@ -32,6 +33,7 @@ class Language:
 
     def __init__(self, seed: int, zeros: float, total: float = 1.0) -> None:
         self.seed, self.zeros, self.total = seed, zeros, total
+        self.known = functools.cache(self.p)  # most prefixes are asked for many times
 
     def p(self, sentence: int, prefix: tuple[int, ...]) -> Tensor:
         generator = torch.Generator().manual_seed(hash((self.seed, sentence, prefix)) % 2**31)
@@ -43,16 +45,18 @@ class Language:
     def step(self, last: Tensor, state: Prefixes) -> tuple[Tensor, Prefixes]:
         tokens = torch.cat([state.tokens, last[:, None]], 1)
         rows = zip(state.sentences.tolist(), tokens.tolist(), strict=True)
-        return torch.stack([self.p(sentence, tuple(prefix)) for sentence, prefix in rows]), Prefixes(
+        return torch.stack([self.known(sentence, tuple(prefix)) for sentence, prefix in rows]), Prefixes(
             state.sentences, tokens
         )
 
     def score(self, sentence: int, words: tuple[int, ...]) -> float:
-        tokens = (*words, END)
-        return sum(
-            math.log(p) if (p := self.p(sentence, (BEGIN, *tokens[:place]))[token].item()) else -math.inf
-            for place, token in enumerate(tokens)
-        )
+        score, prefix = 0.0, (BEGIN,)
+        for token in (*words, END):
+            p = self.known(sentence, prefix)[token].item()
+            if p == 0:
+                return -math.inf
+            score, prefix = score + math.log(p), (*prefix, token)
+        return score
 
     def search(
         self, limits: list[int], size: int, length_penalty: float = 0.0, stops_early: bool = True

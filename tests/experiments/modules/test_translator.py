@@ -1,63 +1,50 @@
 """Translation under output activations: its loss, what is measured of it, and what it learns."""
 
+import functools
 import math
 from pathlib import Path
 
 import pytest
 import torch
-from experiments.tasks import build_activation, build_feed, build_learner, load_data
-from hydra import compose, initialize_config_dir
 from sacrebleu import corpus_bleu, corpus_chrf
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import sharmix
-from experiments.data.examples import Batch, Reader
-from experiments.data.samplers import Division
+from experiments.data.examples import Batch
 from experiments.data.special_tokens import BEGIN, END, FIRST, PADDING
-from experiments.data.token_batches import TokenDraws
 from experiments.job import perform
 from experiments.modules.beam_search import Hypothesis
-from experiments.modules.optimizer import learning_rate_schedule
+from experiments.modules.optimizer import AdamSettings
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics
 from experiments.modules.translator import Translator, next_probabilities
-from experiments.settings import ConfigurationError, RunSettings, register, typed
-from tests.test_run import only_record, run
+from experiments.training import build_run
+from tests.experiments.building import ADVICE, copies, settings, stock_trainer
+from tests.experiments.running import only_record, run
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
-SMALL = ("data.train_size=200", "data.evaluation_size=20", "trainer.batch_size=100")
-
-
-def composed(*overrides: str) -> RunSettings:
-    register()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return typed(compose("config", overrides=list(overrides)))
-
-
-def settings(*overrides: str) -> RunSettings:
-    return composed("experiment=copy", *SMALL, *overrides)
+pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
+SMALL = ("experiment=copy", "data.train_size=200", "data.evaluation_size=20", "data.batch_size=100")
 
 
 def translator(*overrides: str) -> Translator:
-    asked = settings(*overrides)
-    torch.manual_seed(0)
-    learner = build_learner(asked, load_data(asked.data, None), build_activation(asked.activation))
-    assert isinstance(learner, Translator)
-    return learner
+    module, _ = build_run(settings(*SMALL, *overrides))
+    assert isinstance(module, Translator)
+    return module
 
 
+@functools.cache
 def batch(passes: int = 1, turn: int = 0) -> Batch:
     """The first training batch, or a pass of it."""
-    pairs = load_data(settings().data, None).train
-    draws = list(TokenDraws(pairs, 100, 0, None, Division(passes=passes)))
-    return Reader(pairs)[draws[turn]]
+    data = copies(words=16, shortest=3, longest=8, train_size=200, evaluation_size=20, data_seed=21)
+    data.trainer = stock_trainer(accumulate_grad_batches=passes)
+    batches = list(data.train_dataloader())
+    return batches[turn]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["alpha_relu", "sharmix_learned"])
 def test_copying_is_learned_in_less_than_a_minute(activation: str, tmp_path: Path) -> None:
-    status, printed = run(tmp_path / "outputs", "experiment=copy", f"activation={activation}")
-    assert status == 0, printed
-    record = only_record(tmp_path / "outputs")
+    record = perform(settings("experiment=copy", f"activation={activation}", "progress=none"), tmp_path / "run")
     assert record["metrics"]["test"]["exact_match"] >= 0.99
     assert record["metrics"]["test"]["sparsity"] > 0.5
     assert record["wall_time_seconds"] < 60
@@ -71,15 +58,15 @@ def test_copying_is_learned_in_less_than_a_minute(activation: str, tmp_path: Pat
         assert len({row["tau"] for row in record["curves"]}) == 1
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one_and_a_record_tells_the_orders_of_every_head(tmp_path: Path) -> None:
-    status, printed = run(
-        tmp_path / "outputs", "experiment=copy", "attention=sharmix", *SMALL, "trainer.epochs=2", "trainer.devices=2"
-    )
+    asked = (*SMALL, "attention=sharmix", "trainer.max_epochs=2", "progress=none")
+    alone = perform(settings(*asked), tmp_path / "alone")
+    status, printed = run(tmp_path / "outputs", *asked, "trainer.devices=2")
     assert status == 0, printed
     record = only_record(tmp_path / "outputs")
-    status, printed = run(tmp_path / "alone", "experiment=copy", "attention=sharmix", *SMALL, "trainer.epochs=2")
-    assert status == 0, printed
-    for split, metrics in only_record(tmp_path / "alone")["metrics"].items():
+    assert record["metrics"].keys() == alone["metrics"].keys()
+    for split, metrics in alone["metrics"].items():
         assert record["metrics"][split] == pytest.approx(metrics, rel=0.01, abs=0.05)
     last = record["curves"][-1]
     places = ["encoder.{}.self_attention", "decoder.{}.self_attention", "decoder.{}.cross_attention"]
@@ -98,75 +85,64 @@ def test_two_processes_train_as_one_and_a_record_tells_the_orders_of_every_head(
 
 
 def test_the_loss_is_that_of_the_next_tokens_without_padding() -> None:
-    learner, given = translator(), batch()
-    learner.eval()
-    logits = learner.model.logits(learner.model(given.inputs, given.targets[:, :-1]))
+    module, given = translator(), batch()
+    module.eval()
+    logits = module.network.logits(module.network(given.inputs, given.targets[:, :-1]))
     expected = cross_entropy(logits.flatten(0, 1), given.targets[:, 1:].flatten(), ignore_index=PADDING)
-    torch.testing.assert_close(learner.training_step(given), expected)
+    torch.testing.assert_close(module.training_step(given, 0), expected)
 
 
 def test_label_smoothing_reaches_the_loss() -> None:
-    plain, smooth, given = translator(), translator("trainer.label_smoothing=0.1"), batch()
-    logits = plain.model.logits(plain.model(given.inputs, given.targets[:, :-1]))
+    plain, smooth, given = translator(), translator("module.label_smoothing=0.1"), batch()
+    logits = plain.network.logits(plain.network(given.inputs, given.targets[:, :-1]))
     wanted = given.targets[:, 1:]
     real = wanted != PADDING
-    for learner, share in ((plain, 0.0), (smooth, 0.1)):
-        expected = learner.activation.loss(logits[real], wanted[real], label_smoothing=share)
-        torch.testing.assert_close(learner.training_step(given), expected)
-    assert smooth.training_step(given) != plain.training_step(given)
-
-
-def test_label_smoothing_reaches_a_classifier_too() -> None:
-    register()
-    found = {}
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        for share in (0.0, 0.2):
-            asked = typed(compose("config", overrides=["experiment=digits", f"trainer.label_smoothing={share}"]))
-            data = load_data(asked.data, None)
-            torch.manual_seed(0)
-            learner = build_learner(asked, data, build_activation(asked.activation))
-            given = next(iter(build_feed(asked, data, 1, 0, pin_memory=False).training))
-            expected = cross_entropy(learner.model(given.inputs), given.targets, label_smoothing=share)
-            soft = torch.full((10,), share / 10) + torch.nn.functional.one_hot(torch.tensor(0), 10) * (1 - share)
-            found[share] = learner.training_step(given)
-            torch.testing.assert_close(found[share], expected + torch.special.xlogy(soft, soft).sum())
-    assert found[0.0] != found[0.2]
+    for module, share in ((plain, 0.0), (smooth, 0.1)):
+        expected = module.activation.loss(logits[real], wanted[real], label_smoothing=share)
+        torch.testing.assert_close(module.training_step(given, 0), expected)
+    assert smooth.training_step(given, 0) != plain.training_step(given, 0)
 
 
 @pytest.mark.parametrize("activation", ["softmax", "alpha_relu", "sharmix_learned"])
 def test_half_precision_trains_and_translates(activation: str) -> None:
-    learner, given = translator(f"activation={activation}", "attention=sharmix"), batch()
-    expected = learner.training_step(given)
+    module, given = translator(f"activation={activation}", "attention=sharmix"), batch()
+    expected = module.training_step(given, 0)
     with torch.autocast("cpu", torch.bfloat16):
-        loss = learner.training_step(given)
+        loss = module.training_step(given, 0)
         loss.backward()
-        learner.validation_step(given._replace(indices=torch.arange(len(given.indices)) % 20), "dev")
+        module.validation_step(measurable(given, "dev"), 0)
     assert loss.dtype == torch.float32
     torch.testing.assert_close(loss, expected, rtol=0.05, atol=0.02)
-    assert all(parameter.grad.isfinite().all() for parameter in learner.model.parameters())
+    assert all(parameter.grad.isfinite().all() for parameter in module.network.parameters())
+    assert 0 < module.take_metrics("dev")["loss"] < math.inf
+
+
+def measurable(given: Batch, split: str) -> Batch:
+    """A training batch as one of an evaluation split of 20 sentences."""
+    return given._replace(indices=torch.arange(len(given.indices)) % 20, split=split)
 
 
 def test_passes_add_up_to_the_gradient_of_the_batch() -> None:
     gradients = []
     for passes in (1, 3):
-        learner = translator("activation=sparsemax")
+        module = translator("activation=sparsemax")
         for turn in range(passes):
-            learner.training_step(batch(passes, turn)).backward()
-        gradients.append([parameter.grad for parameter in learner.model.parameters()])
+            (module.training_step(batch(passes, turn), turn) / passes).backward()  # as Lightning divides
+        gradients.append([parameter.grad for parameter in module.network.parameters()])
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
 def test_the_training_loss_is_a_mean_over_tokens() -> None:
-    learner = translator()
-    learner.eval()
+    module = translator()
+    module.eval()
     given, second = batch(), batch(passes=3, turn=1)
     tokens = [int((one.targets[:, 1:] != PADDING).sum()) for one in (given, second)]
-    losses = [learner.training_step(one).item() / one.weight for one in (given, second)]
-    for split in ("dev", "test"):
-        learner.validation_step(batch()._replace(indices=torch.arange(len(given.indices)) % 20), split)
+    losses = [module.training_step(one, 0).item() / one.weight for one in (given, second)]
     expected = sum(loss * count for loss, count in zip(losses, tokens, strict=True)) / sum(tokens)
-    assert learner.epoch_metrics()["train/loss"] == pytest.approx(expected)
+    assert module.take_metrics("train")["loss"].item() == pytest.approx(expected)
+    module.training_step(second, 0)  # what was taken counts no more
+    assert module.take_metrics("train")["loss"].item() == pytest.approx(losses[1])
 
 
 class Zeros(sharmix.Activation):
@@ -197,16 +173,16 @@ def test_scores_of_an_activation_that_is_not_normalised() -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("activation", ["softmax", "alpha_relu"])
 def test_a_translation_is_scored_by_the_probabilities_of_its_tokens(activation: str) -> None:
-    learner = translator(f"activation={activation}", "activation.tau=0.1" if activation == "alpha_relu" else "seed=21")
-    learner.eval()
+    module = translator(f"activation={activation}", "activation.tau=0.1" if activation == "alpha_relu" else "seed=21")
+    module.eval()
     source = batch().inputs[:4]
-    found, empty = learner.translate(source)
+    found, empty = module.translate(source)
 
     def score(row: int, tokens: list[int]) -> float:
         given = torch.tensor([[BEGIN, *tokens]])
         own = source[row : row + 1]
-        logits = learner.model.logits(learner.model(own[own != PADDING][None], given))[0]
-        p = next_probabilities(learner.activation, logits, "normalised")
+        logits = module.network.logits(module.network(own[own != PADDING][None], given))[0]
+        p = next_probabilities(module.activation, logits, "normalised")
         return sum(math.log(p[place, token]) for place, token in enumerate([*tokens, END]))
 
     for row, hypothesis in enumerate(found):
@@ -226,7 +202,7 @@ def test_sentences_are_measured_as_sacrebleu_does() -> None:
     metrics = SentenceMetrics()
     metrics.update(torch.tensor([2, 0]), found[:2], texts[:2], references[:2], torch.tensor([-1.5, -math.inf]))
     metrics.update(torch.tensor([1]), found[2:], texts[2:], references[2:], torch.tensor([-0.4999]))
-    measured = metrics.measured()
+    measured = metrics.compute()
     assert measured["bleu"] == pytest.approx(corpus_bleu(texts, [references]).score)
     assert measured["chrf"] == pytest.approx(corpus_chrf(texts, [references]).score)
     assert measured["exact_match"] == pytest.approx(1 / 3)
@@ -235,7 +211,7 @@ def test_sentences_are_measured_as_sacrebleu_does() -> None:
     assert measured["unfinished"] == 0
     metrics.reset()
     metrics.update(torch.tensor([0]), [Hypothesis([5], -math.inf)], ["a"], ["b"], torch.tensor([-9.0]))
-    assert (metrics.measured()["unfinished"], metrics.measured()["empty_preferred"]) == (1, 1)
+    assert (metrics.compute()["unfinished"], metrics.compute()["empty_preferred"]) == (1, 1)
 
 
 def test_tokens_are_measured_over_the_vocabulary_and_over_the_types_in_use() -> None:
@@ -255,13 +231,12 @@ def test_tokens_are_measured_over_the_vocabulary_and_over_the_types_in_use() -> 
         "support_to_4": 2 / 3,
         "support_to_8": 1.0,
     }
-    assert metrics.measured() == pytest.approx(expected)
+    assert {name: value.item() for name, value in metrics.compute().items()} == pytest.approx(expected)
 
 
 def test_the_learning_rate_warms_up_and_falls_as_the_inverse_square_root() -> None:
-    asked = settings("optimizer.learning_rate=0.02", "optimizer.warm_up_steps=4").optimizer
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=asked.learning_rate)
-    schedule = learning_rate_schedule(optimizer, asked)
+    asked = AdamSettings(learning_rate=0.02, entropy_learning_rate=0.1, schedule="inverse_square_root", warm_up_steps=4)
+    optimizer, schedule = asked.optimizer([torch.nn.Parameter(torch.zeros(1))], [], fused=False)
     rates = []
     for _ in range(16):
         rates.append(optimizer.param_groups[0]["lr"])
@@ -272,65 +247,38 @@ def test_the_learning_rate_warms_up_and_falls_as_the_inverse_square_root() -> No
 
 
 def test_the_average_follows_the_trained_parameters_and_translates() -> None:
-    learner = translator("optimizer.average_decay=0.3")
-    assert learner.evaluated is not learner.model
-    trained = [torch.full_like(learner.model.output_bias, value) for value in (1.0, 2.0, 5.0, 7.0)]
+    module = translator("module.average_decay=0.3")
+    assert module.evaluated is not module.network
+    trained = [torch.full_like(module.network.output_bias, value) for value in (1.0, 2.0, 5.0, 7.0)]
     expected = trained[0]
     for steps, value in enumerate(trained):
         with torch.no_grad():
-            learner.model.output_bias.copy_(value)
-        learner.after_step()
+            module.network.output_bias.copy_(value)
+        module.after_step()
         decay = max(0.3, 9 / (10 + steps))
         expected = value if steps == 0 else expected + decay * (value - expected)
-        torch.testing.assert_close(learner.evaluated.output_bias, expected)
-    assert translator().evaluated is not None
-
-
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("model.dimension=60", "model.dimension=60 is not allowed; it must be divisible by 2 * model.heads = 8"),
-        ("trainer.batch_size=8", "it counts target tokens here, and must be at least 9"),
-        ("trainer.sampler=class_balanced", "trainer.sampler=class_balanced is not allowed with model=transformer_tiny"),
-        ("trainer.train_metrics=evaluated", "trainer.train_metrics=evaluated is not allowed"),
-        ("data.longest=2", "data.shortest=3 is not allowed; it must be at most data.longest=2"),
-        ("data.words=2", "data.words=2 words, data.shortest=3 to data.longest=8 a sentence, there are 504"),
-        ("model.beam.size=0", "model.beam.size=0 is not allowed; it must be >= 1"),
-        ("model.beam.scores=best", "it must be one of normalised, raw"),
-        ("optimizer.beta2=1.0", "optimizer.beta2=1.0 is not allowed"),
-    ],
-)
-def test_a_setting_that_cannot_be_is_named(override: str, said: str) -> None:
-    with pytest.raises(ConfigurationError) as error:
-        settings("data.train_size=300", override)
-    assert said in str(error.value)
-
-
-def test_settings_of_translation_are_refused_elsewhere() -> None:
-    register()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        composed = compose("config", overrides=["experiment=digits", "optimizer.average_decay=0.1"])
-    with pytest.raises(ConfigurationError, match=r"optimizer\.average_decay=0\.1 is not allowed with model=perceptron"):
-        typed(composed)
+        torch.testing.assert_close(module.evaluated.output_bias, expected)
+    given = batch()
+    found = module.translations(given.inputs)
+    module.network = None  # which no translation asks
+    assert module.translations(given.inputs) == found
+    plain = translator()
+    assert plain.evaluated is plain.network
 
 
 @pytest.mark.parametrize("attention", ["entmax", "sharmix"])
 def test_every_learned_order_has_the_learning_rate_of_its_own(attention: str) -> None:
-    learner = translator("activation=sharmix_learned", f"attention={attention}", "optimizer.entropy_learning_rate=0.5")
-    network, entropy = learner.configure_optimizers().param_groups
-    orders = [parameter for name, parameter in learner.named_parameters() if name.endswith((".q", ".r", ".alpha"))]
-    assert entropy["lr"] == 0.5
+    module = translator("activation=sharmix_learned", f"attention={attention}", "optimizer.entropy_learning_rate=0.5")
+    module.trainer = stock_trainer()
+    network, entropy = module.configure_optimizers()["optimizer"].param_groups
+    orders = [parameter for name, parameter in module.named_parameters() if name.endswith((".q", ".r", ".alpha"))]
+    assert entropy["initial_lr"] == 0.5
     assert {id(parameter) for parameter in entropy["params"]} == {id(parameter) for parameter in orders}
     assert len(entropy["params"]) == len(orders) == 2 + 6 * (1 if attention == "entmax" else 2)
-    assert len(network["params"]) + len(orders) == len(list(learner.parameters()))
-
-
-def test_attention_that_cannot_be_is_named_before_any_data_are_read(tmp_path: Path) -> None:
-    asked = composed("experiment=multi30k", "attention=entmax", "model.attention.alpha=3", "paths.data=nowhere")
-    with pytest.raises(ConfigurationError, match=r"model\.attention=entmax_learned: alpha=3"):
-        perform(asked, tmp_path)
+    assert len(network["params"]) + len(orders) == len(list(module.parameters()))
 
 
 def test_the_vocabulary_of_copies_is_all_in_use() -> None:
-    data = load_data(settings().data, None)
-    assert data.types_in_use().tolist() == [False, False, False, True, *[True] * (data.vocabulary_size - FIRST)]
+    _, data = build_run(settings(*SMALL))
+    used = data.data.types_in_use().tolist()
+    assert used == [False, False, False, True, *[True] * (data.data.vocabulary_size - FIRST)]

@@ -28,7 +28,7 @@ def test_every_metric_on_four_examples_by_hand() -> None:
     targets = torch.tensor([0, 1, 2, 1])
     for part in (slice(0, 3), slice(3, 4)):  # a batch without the class of many shots is harmless
         metrics.update(logits[part], probabilities[part], targets[part], torch.tensor([1.0, 2.0, 3.0, 6.0])[part])
-    measured = metrics.measured()
+    measured = {name: value.item() for name, value in metrics.compute().items()}
     brier = [0.25**2 + 0.25**2, 0.5**2 + 0.5**2, 0.0, 2.0]
     assert measured == pytest.approx(
         {

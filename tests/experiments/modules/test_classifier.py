@@ -1,0 +1,129 @@
+"""Classification under output activations: its loss, what is measured of it, and the networks that it refuses."""
+
+import functools
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, one_hot
+from torchmetrics import Metric
+from torchmetrics.classification import MulticlassCalibrationError
+
+from experiments.errors import ConfigurationError
+from experiments.modules.classifier import Classifier
+from experiments.modules.optimizer import AdamSettings
+from experiments.training import build_run
+from sharmix import build_activation
+from tests.experiments.building import ADVICE, classifier, digits, settings, stock_trainer
+
+pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
+
+
+def test_label_smoothing_reaches_the_loss() -> None:
+    found = {}
+    for share in (0.0, 0.2):
+        module, data = build_run(settings("experiment=digits", f"module.label_smoothing={share}"))
+        data.trainer = stock_trainer()
+        given = next(iter(data.train_dataloader()))
+        expected = cross_entropy(module.network(given.inputs), given.targets, label_smoothing=share)
+        soft = torch.full((10,), share / 10) + one_hot(torch.tensor(0), 10) * (1 - share)
+        found[share] = module.training_step(given, 0)
+        torch.testing.assert_close(found[share], expected + torch.special.xlogy(soft, soft).sum())
+    assert found[0.0] != found[0.2]
+
+
+def test_label_smoothing_does_not_change_how_evaluation_measures() -> None:
+    data = digits()
+    losses = []
+    for share in (0.0, 0.2):
+        trainer = stock_trainer()
+        trainer.test(classifier("softmax", label_smoothing=share), data, verbose=False)
+        losses.append(trainer.callback_metrics["test/loss"])
+    assert losses[0] == losses[1]
+
+
+class Noisy(nn.Module):
+    """Draws random numbers, and holds a part that is never to be trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen, self.output = nn.BatchNorm1d(64).eval(), nn.Linear(64, 10)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.output(self.frozen(inputs) + 0.01 * torch.randn_like(inputs))
+
+
+def over(network: nn.Module) -> Classifier:
+    optimizer = AdamSettings(learning_rate=1e-3, entropy_learning_rate=1e-3)
+    return Classifier(network, build_activation("softmax"), optimizer, num_classes=10)
+
+
+def test_a_network_that_fits_is_left_as_it_was() -> None:
+    network = Noisy()
+    module = over(network)
+    for mode in (True, False):
+        network.training = network.output.training = mode
+        before, numbers = {name: value.clone() for name, value in network.state_dict().items()}, torch.get_rng_state()
+        module.check(torch.rand(3, 64, generator=torch.Generator().manual_seed(0)))
+        assert (network.training, network.output.training, network.frozen.training) == (mode, mode, False)
+        assert torch.equal(torch.get_rng_state(), numbers)
+        for name, value in network.state_dict().items():
+            assert torch.equal(value, before[name]), name
+
+
+@pytest.mark.parametrize(
+    ("network", "said"),
+    [
+        (
+            lambda: nn.Linear(64, 7),
+            r"Linear gives an output of shape \(3, 7\) for inputs of shape \(3, 64\), but 10 classes need \(3, 10\)",
+        ),
+        (lambda: nn.Unflatten(1, (8, 8)), r"model: Unflatten gives an output of shape \(3, 8, 8\)"),
+        (lambda: nn.Linear(60, 10), r"model: Linear cannot read inputs of shape \(3, 64\) and type torch\.float32: "),
+        (lambda: nn.Conv2d(3, 10, 1), r"model: Conv2d cannot read inputs of shape \(3, 64\) and type torch\.float32: "),
+        (lambda: nn.EmbeddingBag(5, 10), r"model: EmbeddingBag cannot read inputs of shape \(3, 64\) and type "),
+        (lambda: nn.LSTM(64, 10), r"model: LSTM gives a tuple for inputs of shape \(3, 64\)"),
+    ],
+    ids=["outputs", "dimensions", "inputs", "rank", "type", "tuple"],
+)
+def test_a_network_that_does_not_fit_the_data_is_named_with_the_shapes(
+    network: Callable[[], nn.Module], said: str
+) -> None:
+    built = network()
+    with pytest.raises(ConfigurationError, match=said):
+        over(built).check(torch.rand(3, 64))
+    assert built.training
+
+
+def test_a_network_is_refused_before_the_training() -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot read inputs of shape \(1, 64\)"):
+        build_run(settings("experiment=digits", "model=embedding_bag", "+model.vocabulary_size=9"))
+    with pytest.raises(
+        ConfigurationError, match=r"EmbeddingBag needs vocabulary_size, which DigitsDataModule does not"
+    ):
+        build_run(settings("experiment=digits", "model=embedding_bag"))
+
+
+def test_further_metrics_are_measured_on_every_split_as_torchmetrics_does() -> None:
+    calibration: Callable[..., Metric] = functools.partial(MulticlassCalibrationError, n_bins=5)
+    module = classifier("sharmix_learned", metrics={"calibration_error": calibration})
+    data, trainer = digits(validation_fraction=0.2, evaluation_batch_size=100), stock_trainer()
+    trainer.fit(module, data)
+    module.eval()
+    for split in ("train", "validation", "test"):
+        examples = getattr(data.data, split)
+        inputs, targets, _ = examples.read(torch.arange(len(examples.targets)), torch.zeros(0))
+        with torch.no_grad():
+            expected = MulticlassCalibrationError(10, n_bins=5)(module.probabilities(inputs), targets)
+        found = trainer.callback_metrics[f"{split}/calibration_error"].item()
+        assert found == pytest.approx(expected.item(), abs=1e-6), split
+        assert found > 0
+
+
+def test_further_metrics_follow_the_training_batches_where_training_is_measured_as_it_runs() -> None:
+    calibration: Callable[..., Metric] = functools.partial(MulticlassCalibrationError, n_bins=5)
+    module, data = classifier("softmax", metrics={"calibration_error": calibration}), digits(train_metrics="running")
+    trainer = stock_trainer(max_epochs=1)
+    trainer.fit(module, data)
+    assert 0 < trainer.callback_metrics["train/calibration_error"] < 1

@@ -1,0 +1,68 @@
+"""The networks for images."""
+
+import sys
+
+import pytest
+import torch
+
+from experiments.errors import ConfigurationError
+from experiments.networks.resnet import ResNet, Standardised, TimmNetwork
+from experiments.settings import build
+
+PIXELS = {"pixel_mean": (0.5, 0.2, 0.0), "pixel_std": (0.5, 0.1, 2.0)}
+
+
+def test_the_imagenet_stem_is_torchvisions_network() -> None:
+    # torchvision's own counts for 1,000 classes, less the classes not there: (features + 1) · 900
+    for depth, expected in ((18, 11_689_512 - 513 * 900), (50, 25_557_032 - 2049 * 900)):
+        network = ResNet(depth=depth, stem="imagenet", num_classes=100, **PIXELS)
+        assert sum(parameter.numel() for parameter in network.parameters()) == expected, depth
+
+
+def test_the_stem_decides_the_resolution_of_the_first_block() -> None:
+    for stem, side in (("imagenet", 8), ("cifar", 32)):
+        network = ResNet(depth=18, stem=stem, num_classes=100, **PIXELS).eval()
+        seen = []
+        network[1].layer1.register_forward_hook(lambda _module, _inputs, output, seen=seen: seen.append(output.shape))
+        assert network(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape == (2, 100)
+        assert seen == [(2, 64, side, side)], stem
+
+
+def test_pixels_are_standardised_by_channel() -> None:
+    images = torch.tensor([0, 51, 255], dtype=torch.uint8).reshape(1, 3, 1, 1)
+    found = Standardised(**{name.removeprefix("pixel_"): values for name, values in PIXELS.items()})(images)
+    torch.testing.assert_close(found.flatten(), torch.tensor([-1.0, 0.0, 0.5]), atol=1e-6, rtol=0)
+
+
+def test_a_network_standardises_its_images_first() -> None:
+    network = ResNet(depth=18, stem="cifar", num_classes=2, **PIXELS).eval()
+    images = torch.arange(2 * 3 * 8 * 8, dtype=torch.uint8).reshape(2, 3, 8, 8)
+    torch.testing.assert_close(network(images), network[1](Standardised((0.5, 0.2, 0.0), (0.5, 0.1, 2.0))(images)))
+
+
+def test_a_network_of_timm_by_its_name() -> None:
+    network = TimmNetwork(architecture="resnet10t", num_classes=7, **PIXELS).eval()
+    assert network(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape == (2, 7)
+
+
+def test_an_unknown_network_of_timm_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"model\.architecture='resnet10000'"):
+        TimmNetwork(architecture="resnet10000", num_classes=7, **PIXELS)
+
+
+def test_without_timm_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(ConfigurationError, match="pip install timm"):
+        TimmNetwork(architecture="resnet10t", num_classes=7, **PIXELS)
+
+
+def test_pixels_are_standardised_by_three_numbers() -> None:
+    for name, value, said in (
+        ("pixel_std", [0.2, 0.0, 0.2], "model.pixel_std.1=0.0 is not allowed; it should be greater than 0"),
+        ("pixel_mean", [0.5, 0.5], "model.pixel_mean=[0.5, 0.5] is not allowed; it should have at least 3 items"),
+        ("pixel_mean", [0.5, 0.5, float("inf")], "model.pixel_mean.2=inf is not allowed; it should be a finite number"),
+    ):
+        group = {"_target_": "experiments.networks.resnet.ResNet", "depth": 18} | PIXELS | {name: value}
+        with pytest.raises(ConfigurationError) as error:
+            build(group, "model", num_classes=2)
+        assert said in str(error.value), name

@@ -1,0 +1,203 @@
+"""`conf/` composes into checked settings that build what they name, and a value out of range is refused by its key."""
+
+import inspect
+import itertools
+import re
+
+import pytest
+from omegaconf import OmegaConf
+
+from experiments.data.samplers import BatchDivision
+from experiments.errors import ConfigurationError
+from experiments.settings import RunSettings, build, build_activation, get_class_or_function
+from experiments.trainer import check_options
+from experiments.training import build_run
+from tests.experiments.building import CONF, EXPERIMENTS, settings, stock_trainer
+
+ACTIVATIONS = sorted(file.stem for file in (CONF / "activation").glob("*.yaml"))
+
+DATA = {
+    "airline": "AirlineDataModule",
+    "cifar100": "Cifar100DataModule",
+    "copy": "CopyDataModule",
+    "digits": "DigitsDataModule",
+    "imagenet": "ImagenetDataModule",
+}
+
+
+@pytest.mark.slow
+def test_every_experiment_names_classes_and_arguments_that_there_are() -> None:
+    for experiment in EXPERIMENTS:
+        found = settings(f"experiment={experiment}")
+        assert found.name == experiment
+        data = build(found.data, "data")
+        assert type(data).__name__ == DATA.get(experiment.partition("_")[0], "ParallelCorpusDataModule"), experiment
+        build(found.optimizer, "optimizer")
+        check_options(found.trainer)
+        for key, group in (("model", found.model), ("module", found.module)):
+            parameters = inspect.signature(get_class_or_function(group, key)).parameters
+            assert set(group) - {"_target_"} <= set(parameters), (experiment, key)
+        evaluates = {"dev", "test"} if found.module["_target_"].endswith("Translator") else {"test"}
+        assert evaluates <= set(data.evaluated), experiment
+
+
+@pytest.mark.slow
+def test_every_activation_composes_with_every_kind_of_experiment_and_is_built() -> None:
+    for experiment, activation in itertools.product(("digits", "copy"), ACTIVATIONS):
+        name = ["activation.name=my_package.Mine"] if activation == "custom" else []
+        found = settings(f"experiment={experiment}", f"activation={activation}", *name)
+        assert found.activation.name == (name[0].partition("=")[2] if name else activation)
+        if not name:
+            build_activation(found.activation)
+
+
+def test_no_experiment_touches_the_activation() -> None:
+    for experiment in EXPERIMENTS:  # so that each goes with each
+        file = OmegaConf.load(CONF / "experiment" / f"{experiment}.yaml")
+        chosen = [name for entry in file.defaults if not isinstance(entry, str) for name in entry]
+        assert "activation" not in file, experiment
+        assert not any(name.endswith("/activation") for name in chosen), experiment
+
+
+def test_the_papers_protocol_is_the_default() -> None:
+    found = settings("experiment=airline", "activation=sharmix_learned")
+    assert (found.trainer["max_epochs"], found.data["batch_size"], found.trainer["gradient_clip_val"]) == (10, 64, 1.0)
+    assert (found.optimizer["learning_rate"], found.optimizer["entropy_learning_rate"]) == (1e-3, 1e-4)
+    assert (found.model["embedding_dimension"], found.data["max_length"]) == (128, 20)
+
+
+def test_an_experiment_opens_with_what_a_reader_needs() -> None:
+    for experiment in EXPERIMENTS:
+        header = (CONF / "experiment" / f"{experiment}.yaml").read_text().partition("defaults:")[0]
+        for word in ("paper:", "expect:", "time:", "hardware:", "command:"):
+            assert word in header, experiment
+
+
+@pytest.fixture(scope="module")
+def airline() -> RunSettings:
+    return settings("experiment=airline")
+
+
+def test_a_value_out_of_range_is_named_with_what_is_allowed(airline: RunSettings) -> None:
+    for group, name, value, said in (
+        ("data", "max_length", 0, "data.max_length=0 is not allowed; it should be greater than or equal to 1"),
+        ("data", "minimum_count", 0, "data.minimum_count=0 is not allowed; it should be greater than or equal to 1"),
+        ("data", "test_fraction", 1.5, "data.test_fraction=1.5 is not allowed; it should be less than 1"),
+        ("data", "test_fraction", 0.0, "data.test_fraction=0.0 is not allowed; it should be greater than 0"),
+        ("data", "split_seed", -1, "data.split_seed=-1 is not allowed"),
+        ("data", "split_seed", 4294967296, "data.split_seed=4294967296 is not allowed"),
+        ("model", "embedding_dimension", 0, "model.embedding_dimension=0 is not allowed"),
+        (
+            "optimizer",
+            "learning_rate",
+            -1.0,
+            "optimizer.learning_rate=-1.0 is not allowed; it should be greater than 0",
+        ),
+        (
+            "optimizer",
+            "learning_rate",
+            float("inf"),
+            "optimizer.learning_rate=inf is not allowed; it should be a finite",
+        ),
+        ("optimizer", "beta2", 1.0, "optimizer.beta2=1.0 is not allowed; it should be less than 1"),
+        (
+            "optimizer",
+            "warm_up_steps",
+            "ten",
+            "optimizer.warm_up_steps='ten' is not allowed; it should be a valid integer",
+        ),
+        ("optimizer", "schedule", "linear", "it should be 'constant' or 'inverse_square_root'"),
+        ("data", "folder", 3, "data.folder=3 is not allowed; it is not a valid path"),
+        ("data", "max_lengths", 3, "there is no setting data.max_lengths (given data.max_lengths=3)"),
+    ):
+        wrong = getattr(airline, group) | {name: value}
+        with pytest.raises(ConfigurationError) as error:
+            build(wrong, group, **({"vocabulary_size": 9, "num_classes": 3} if group == "model" else {}))
+        assert said in str(error.value), f"{group}.{name}={value}"
+
+
+def test_a_value_of_the_run_itself_is_named_too() -> None:
+    for override, said in (
+        ("seed=-1", "seed=-1 is not allowed; it should be greater than or equal to 0"),
+        ("threads=0", "threads=0 is not allowed"),
+        ("progress=loud", "progress='loud' is not allowed; it should be 'auto', 'bar', 'lines' or 'none'"),
+    ):
+        with pytest.raises(ConfigurationError) as error:
+            settings("experiment=digits", override)
+        assert said in str(error.value), override
+
+
+def test_a_batch_that_cannot_be_divided_is_named() -> None:
+    data = build(settings("experiment=digits").data, "data")
+    data.setup()
+    data.trainer = stock_trainer()
+    for passes, said in ((3, "data.batch_size=64 is not allowed"), (64, "at least 2 examples for each")):
+        with pytest.raises(ConfigurationError, match=said):
+            data.training_sampler(BatchDivision(passes=passes))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["model.dimension=60"], "model.dimension=60 is not allowed; it must be divisible by 2 * model.heads = 8"),
+        (["data.longest=2"], "data.shortest=3 is not allowed; it must be at most data.longest=2"),
+        (["data.words=2"], "data.words=2 words, data.shortest=3 to data.longest=8 a sentence, there are 504"),
+        (["module.beam.size=0"], "module.beam.size=0 is not allowed; it should be greater than or equal to 1"),
+        (["module.beam.scores=best"], "module.beam.scores='best' is not allowed; it should be 'normalised' or 'raw'"),
+        (["module.label_smoothing=1"], "module.label_smoothing=1 is not allowed; it should be less than 1"),
+        (["+data.sampler=class_balanced"], "there is no setting data.sampler (given data.sampler='class_balanced')"),
+        (["+data.train_metrics=evaluated"], "there is no setting data.train_metrics"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_setting_of_translation_that_cannot_be_is_named(overrides: list[str], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        build_run(settings("experiment=copy", "data.train_size=300", *overrides))
+
+
+def test_a_batch_too_small_for_a_sentence_is_named() -> None:
+    data = build(settings("experiment=copy", "data.train_size=300", "data.batch_size=8").data, "data")
+    data.setup()
+    with pytest.raises(ConfigurationError, match=r"data.batch_size=8 .* counts the target tokens .* at least 9"):
+        data.training_sampler(BatchDivision())
+
+
+def test_settings_of_translation_are_refused_elsewhere() -> None:
+    with pytest.raises(ConfigurationError, match=r"there is no setting module\.average_decay"):
+        build_run(settings("experiment=digits", "+module.average_decay=0.1"))
+
+
+@pytest.mark.xfail(strict=True, reason="the network is built after the data are loaded")
+def test_attention_that_cannot_be_is_named_before_any_data_are_read() -> None:
+    asked = settings("experiment=multi30k", "attention=entmax", "model.attention.alpha=3", "paths.data=nowhere")
+    with pytest.raises(ConfigurationError, match=r"model\.attention=entmax_learned: alpha=3"):
+        build_run(asked)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["activation=sharmix_learned", "activation.q=0.5"], ["sharmix_learned", "q=0.5", "[1.01, 2.0)"]),
+        (["activation=sharmix_learned", "activation.objective=luck"], ["luck", "fenchel_young, brier, log"]),
+        (
+            [
+                "activation=sharmix_learned",
+                "activation.q=1.75",
+                "activation.r=1.25",
+                "activation.nonconcave=error",
+            ],
+            ["(1.75, 1.25)", "2 - 1/q"],
+        ),
+        (["activation=entmax", "activation.alpha=0.9"], ["alpha=0.9", ">= 1"]),
+        (["activation=softmax", "activation.q=1.5"], ["softmax", "no parameter q", "none"]),
+        (["activation=custom", "activation.name=nowhere.Mine"], ["nowhere.Mine", "cannot import"]),
+    ],
+    ids=lambda value: " ".join(value) if "=" in value[0] else "",
+)
+def test_an_activation_that_cannot_be_is_refused_before_any_data_are_read(
+    overrides: list[str], said: list[str]
+) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        build_run(settings("experiment=airline", "paths.data=nowhere", *overrides))
+    for words in said:
+        assert words in str(error.value)

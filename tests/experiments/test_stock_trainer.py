@@ -1,0 +1,261 @@
+"""Modules and data work under Lightning's own Trainer: without run.py, Hydra or a callback of ours."""
+
+import copy
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as L
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from experiments.callbacks.reproducibility import ReseedEachEpoch
+from experiments.data.base import SplitDataModule
+from experiments.modules.base import OutputModule
+from tests.experiments.building import ADVICE, classifier, copies, digits, stock_trainer, translator
+
+pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
+LEAST = torch.tensor(1.01).item()  # an order, in float32
+Build = Callable[[], tuple[OutputModule, SplitDataModule]]
+
+
+def test_five_lines_train_and_test_a_classifier() -> None:
+    import lightning.pytorch as L
+
+    from experiments.data.digits import DigitsDataModule
+    from experiments.modules.classifier import Classifier
+    from experiments.modules.optimizer import AdamSettings
+    from experiments.networks.perceptron import Perceptron
+    from sharmix import build_activation
+
+    data = DigitsDataModule(seed=21, batch_size=64, evaluation_batch_size=512, test_fraction=0.2, split_seed=21)
+    network = Perceptron(features=64, hidden_units=64, num_classes=10)
+    optimizer = AdamSettings(learning_rate=1e-3, entropy_learning_rate=1e-4)
+    module = Classifier(network, build_activation("sharmix_learned"), optimizer, num_classes=10)
+    L.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False).fit(module, data)
+
+    assert module.trainer.callback_metrics["test/accuracy"] > 0.5
+
+
+def digits_case() -> tuple[OutputModule, SplitDataModule]:
+    return classifier("sharmix_learned"), digits()
+
+
+def copies_case(activation: str) -> Build:
+    def build() -> tuple[OutputModule, SplitDataModule]:
+        data = copies()
+        return translator(data, activation), data
+
+    return build
+
+
+CASES = {
+    "classifier": digits_case,
+    "translator of alpha_relu": copies_case("alpha_relu"),
+    "translator of sharmix_learned": copies_case("sharmix_learned"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_stock_trainer_fits_validates_tests_and_predicts(case: str) -> None:
+    module, data = CASES[case]()
+    before = copy.deepcopy(module.network.state_dict())
+    trainer = stock_trainer()
+
+    trainer.fit(module, data)
+    fitted = plain(trainer.callback_metrics)
+    main = "accuracy" if case == "classifier" else "bleu"
+    splits = ("train", "test") if case == "classifier" else ("dev", "test")
+    assert {"train/loss", *(f"{split}/{main}" for split in splits)} <= set(fitted)
+    assert module.entropy_values().items() <= fitted.items()
+    assert set(module.entropy_values()) == ({"tau"} if "alpha_relu" in case else {"q", "r"})
+    assert any(not torch.equal(value, before[name]) for name, value in module.network.state_dict().items())
+
+    trainer.validate(module, data, verbose=False)
+    validated = measured(trainer)
+    assert {name.partition("/")[0] for name in validated} == set(splits)
+    assert validated == {name: fitted[name] for name in validated}
+    trainer.test(module, data, verbose=False)
+    assert measured(trainer) == {name: value for name, value in validated.items() if name.startswith("test/")}
+
+    predicted = trainer.predict(module, data)
+    if case == "classifier":
+        p = torch.cat(predicted)
+        assert p.shape == (359, 10)
+        torch.testing.assert_close(p.sum(-1), torch.ones(359))
+        right = (p.argmax(-1) == data.data.test.targets).float().mean()
+        assert right.item() == pytest.approx(fitted["test/accuracy"])
+    else:
+        sentences = [sentence for part in predicted for sentence in part]
+        assert len(sentences) == 10
+        assert all(isinstance(sentence, str) for sentence in sentences)
+        order = data.evaluation_order("test").tolist()
+        right = sum(sentences[place] == data.data.test.references[number] for place, number in enumerate(order))
+        assert right / 10 == pytest.approx(fitted["test/exact_match"])
+
+
+def plain(metrics: dict[str, Tensor]) -> dict[str, float]:
+    return {name: value.item() for name, value in metrics.items()}
+
+
+def measured(trainer: L.Trainer) -> dict[str, float]:
+    return {name: value for name, value in plain(trainer.callback_metrics).items() if "/" in name}
+
+
+@pytest.mark.parametrize("build", [digits_case, copies_case("sharmix_learned")], ids=["classifier", "translator"])
+def test_learned_orders_stay_in_their_range_at_any_learning_rate(build: Build) -> None:
+    module, data = build()
+    module.optimizer_settings = module.optimizer_settings.model_copy(update={"entropy_learning_rate": 10.0})
+    seen = Seen(lambda module: module.entropy_values())
+    stock_trainer(callbacks=[seen]).fit(module, data)
+    for number, orders in enumerate(seen.values):
+        for name, value in orders.items():
+            assert LEAST <= value < 2, f"{name} after step {number + 1}"
+    assert seen.values[0] != {"q": 1.25, "r": 1.5}
+
+
+def test_learned_orders_of_attention_stay_in_their_range_too() -> None:
+    data = copies()
+    module = translator(data, attention="sharmix_learned", optimizer={"entropy_learning_rate": 10.0})
+    seen = Seen(lambda module: module.entropy_values())
+    stock_trainer(max_epochs=1, callbacks=[seen]).fit(module, data)
+    assert len(seen.values[0]) == 3 * 2 * 2  # attentions, heads, orders
+    for orders in seen.values:
+        for name, value in orders.items():
+            assert LEAST <= value < 2, name
+
+
+class Seen(Callback):
+    """What a function makes of the module after each batch of training."""
+
+    def __init__(self, look: Callable[[Any], Any]) -> None:
+        self.look, self.values = look, []
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
+        self.values.append(self.look(pl_module))
+
+
+def test_the_learning_rates_follow_their_schedule_step_by_step() -> None:
+    class Rates(Callback):
+        def __init__(self) -> None:
+            self.values: list[list[float]] = []
+
+        def on_before_optimizer_step(self, trainer: L.Trainer, module: L.LightningModule, optimizer: Any) -> None:
+            self.values.append([group["lr"] for group in optimizer.param_groups])
+
+    data, rates = copies(), Rates()
+    schedule = {"schedule": "inverse_square_root", "warm_up_steps": 4}
+    module = translator(
+        data, "sharmix_learned", optimizer={"learning_rate": 0.02, "entropy_learning_rate": 0.01} | schedule
+    )
+    stock_trainer(callbacks=[rates]).fit(module, data)
+    assert len(rates.values) == 2 * len(data.train_dataloader()) > 8
+    for step, found in enumerate(rates.values, 1):
+        share = min(step / 4, math.sqrt(4 / step))
+        assert found == pytest.approx([0.02 * share, 0.01 * share]), f"step {step}"
+
+
+def test_the_average_of_the_parameters_is_what_is_measured() -> None:
+    data = copies()
+    module = translator(data, average_decay=0.3)
+    seen = Seen(lambda module: copy.deepcopy(dict(module.network.named_parameters())))
+    trainer = stock_trainer(callbacks=[seen])
+    trainer.fit(module, data)
+
+    average = {name: value.clone() for name, value in seen.values[0].items()}
+    for steps, parameters in enumerate(seen.values[1:], 1):
+        decay = max(0.3, 9 / (10 + steps))
+        for name, value in parameters.items():
+            average[name] = (1 - decay) * average[name] + decay * value
+    for name, value in module.evaluated.named_parameters():
+        torch.testing.assert_close(value, average[name], msg=name)
+
+    found = measured_with(module.evaluated.state_dict(), data)
+    assert found == pytest.approx({name: trainer.callback_metrics[name].item() for name in found})
+    assert found["test/loss"] != pytest.approx(measured_with(module.network.state_dict(), data)["test/loss"], rel=1e-4)
+
+
+def measured_with(network: dict[str, Tensor], data: SplitDataModule) -> dict[str, float]:
+    """The test metrics of a plain translator with the parameters of a network."""
+    module = translator(data)
+    module.network.load_state_dict(network)
+    trainer = stock_trainer()
+    trainer.test(module, data, verbose=False)
+    return measured(trainer)
+
+
+def unequal_digits() -> tuple[OutputModule, SplitDataModule]:
+    data = digits(batch_size=60, test_fraction=0.33)
+    data.setup()
+    assert len(data.data.train.targets) % 60 == 3 + 2
+    return classifier(), data
+
+
+@pytest.mark.parametrize("build", [unequal_digits, copies_case("sparsemax")], ids=["classifier", "translator"])
+def test_a_batch_in_two_passes_trains_to_the_same_parameters(build: Build) -> None:
+    found = {}
+    for passes in (1, 2):
+        module, data = build()
+        trainer = stock_trainer(accumulate_grad_batches=passes)
+        trainer.fit(module, data)
+        parts = [tuple(batch.weight for batch in part) for part in by(passes, data.train_dataloader())]
+        assert any(len(set(weights)) > 1 for weights in parts) == (passes == 2), "no batch has unequal parts"
+        found[passes] = trainer.global_step, module.state_dict(), measured(trainer)
+    assert found[1][0] == found[2][0] == len(parts) * 2
+    assert found[2][2] == pytest.approx(found[1][2], rel=1e-3, abs=3e-3)
+    for name, value in found[1][1].items():
+        if name.endswith("key.bias"):  # it moves all scores of a query alike, so its gradients are rounding errors
+            continue
+        torch.testing.assert_close(found[2][1][name], value, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def by(count: int, loader: DataLoader) -> list[list[Any]]:
+    batches = list(loader)
+    return [batches[start : start + count] for start in range(0, len(batches), count)]
+
+
+def dropping_copies() -> tuple[OutputModule, SplitDataModule]:
+    data = copies()
+    schedule = {"schedule": "inverse_square_root", "warm_up_steps": 3}
+    module = translator(
+        data, "alpha_relu", attention="sharmix_learned", dropout=0.2, optimizer=schedule, average_decay=0.1
+    )
+    return module, data
+
+
+@pytest.mark.parametrize(
+    ("build", "callbacks"),
+    [(digits_case, []), (dropping_copies, [ReseedEachEpoch(3)])],  # without dropout there is nothing to seed
+    ids=["classifier", "translator"],
+)
+@pytest.mark.slow
+def test_a_resumed_training_ends_with_the_same_bits(build: Build, callbacks: list[Callback], tmp_path: Path) -> None:
+    module, data = build()
+    trainer = stock_trainer(max_epochs=4, callbacks=callbacks)
+    trainer.fit(module, data)
+    whole = copy.deepcopy(module.state_dict()), plain(trainer.callback_metrics), rates(trainer)
+
+    module, data = build()
+    checkpoint = ModelCheckpoint(dirpath=tmp_path, filename="last")
+    first = stock_trainer(max_epochs=2, callbacks=[*callbacks, checkpoint], enable_checkpointing=True)
+    first.fit(module, data)
+    module, data = build()
+    torch.manual_seed(12345)
+    trainer = stock_trainer(max_epochs=4, callbacks=[*callbacks, checkpoint], enable_checkpointing=True)
+    trainer.fit(module, data, ckpt_path=tmp_path / "last.ckpt")
+    assert trainer.global_step == 2 * first.global_step
+    resumed = module.state_dict(), plain(trainer.callback_metrics), rates(trainer)
+
+    for name, value in whole[0].items():
+        assert torch.equal(resumed[0][name], value), name
+    for _, metrics, _ in (whole, resumed):
+        metrics.pop("decoding_seconds", None)
+    assert resumed[1:] == whole[1:]
+
+
+def rates(trainer: L.Trainer) -> list[float]:
+    return [group["lr"] for group in trainer.optimizers[0].param_groups]

@@ -1,0 +1,109 @@
+"""The Trainer of a run: `conf/` shows all of Lightning's options, and what cannot be is refused by its key."""
+
+import inspect
+
+import lightning.pytorch as L
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from experiments.errors import ConfigurationError
+from experiments.settings import Group
+from experiments.trainer import build_trainer, check_options
+from tests.experiments.building import ADVICE, CONF, settings
+
+pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
+OURS = {"logger", "callbacks", "plugins", "enable_progress_bar"}  # which a run builds from settings of its own
+
+
+@pytest.fixture(scope="module")
+def options() -> Group:
+    return settings("experiment=digits").trainer
+
+
+def test_the_configuration_shows_every_option_of_lightning() -> None:
+    shown = OmegaConf.load(CONF / "trainer" / "default.yaml")
+    assert set(shown) == set(inspect.signature(L.Trainer).parameters) - OURS
+
+
+def test_only_these_options_differ_from_lightnings_defaults() -> None:
+    parameters = inspect.signature(L.Trainer).parameters
+    shown = OmegaConf.to_container(OmegaConf.load(CONF / "trainer" / "default.yaml"))
+    assert {name: value for name, value in shown.items() if value != parameters[name].default} == {
+        "max_epochs": "???",
+        "accelerator": "cpu",
+        "devices": 1,
+        "precision": "32-true",
+        "gradient_clip_val": 1.0,
+        "gradient_clip_algorithm": "norm",
+        "num_sanity_val_steps": 0,
+        "log_every_n_steps": 1_000_000,
+        "enable_model_summary": False,
+        "deterministic": True,
+        "use_distributed_sampler": False,
+    }
+
+
+def test_an_option_that_cannot_be_is_named(options: Group) -> None:
+    for name, value, said in (
+        ("epochs", 5, ["there is no setting trainer.epochs (given 5)", "Allowed: ", "max_epochs"]),
+        ("max_epoch", 5, ["there is no setting trainer.max_epoch (given 5)", "Did you mean max_epochs?"]),
+        ("callbacks", [], ["there is no setting trainer.callbacks"]),
+        ("plugins", [], ["there is no setting trainer.plugins"]),
+        ("max_epochs", "ten", ["trainer.max_epochs='ten' is not allowed; it should be a valid integer"]),
+        ("gradient_clip_val", "much", ["trainer.gradient_clip_val='much' is not allowed", "integer", "number"]),
+        ("accumulate_grad_batches", 1.5, ["trainer.accumulate_grad_batches=1.5 is not allowed", "integer"]),
+        ("precision", "17-mixed", ["trainer.precision='17-mixed' is not allowed", "'bf16-mixed'"]),
+        ("devices", [0, "x"], ["trainer.devices.1='x' is not allowed"]),
+        ("inference_mode", "perhaps", ["trainer.inference_mode='perhaps' is not allowed", "boolean"]),
+        ("enable_checkpointing", False, ["trainer.enable_checkpointing=false is not allowed", "keep_weights=false"]),
+    ):
+        with pytest.raises(ConfigurationError) as error:
+            check_options(options | {name: value})
+        for words in said:
+            assert words in str(error.value), f"{name}={value}"
+
+
+def test_what_lightning_refuses_is_named(options: Group) -> None:
+    for changes, said in (
+        ({"accelerator": "abacus"}, ["trainer.accelerator=abacus", "Available names are: auto"]),
+        ({"accelerator": "gpu"}, ["trainer.accelerator=gpu", "trainer.devices=1"]),
+        ({"devices": 0}, ["trainer.accelerator=cpu, trainer.devices=0"]),
+        ({"max_time": "long"}, ["'long'", "DD:HH:MM:SS"]),
+        ({"profiler": "guess"}, ["simple", "advanced"]),
+        ({"strategy": "telepathy"}, ["strategy='telepathy'"]),
+    ):
+        with pytest.raises(ConfigurationError) as error:
+            build_trainer(options | changes, threads=1, logger=False)
+        for words in said:
+            assert words in str(error.value), changes
+
+
+@pytest.mark.filterwarnings("ignore:.*not supported on CPU")
+def test_a_precision_that_the_device_does_not_have_is_refused(options: Group) -> None:
+    with pytest.raises(ConfigurationError, match=r"trainer.precision=16-mixed .* cpu, which offers bf16-mixed"):
+        build_trainer(options | {"precision": "16-mixed"}, threads=1, logger=False)
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"},
+        {"SLURM_NTASKS": "2", "SLURM_JOB_NAME": "train", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"},
+    ],
+    ids=["torchrun", "slurm"],
+)
+def test_processes_that_were_not_asked_for_are_refused(
+    launcher: dict[str, str], options: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in launcher.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match=r"trainer.devices=1.* ask for 1 processes, but 2 were started"):
+        build_trainer(options, threads=1, logger=False)
+
+
+def test_a_trainer_gives_the_same_bits_again(options: Group) -> None:
+    trainer = build_trainer(options, threads=1, logger=False)
+    assert torch.are_deterministic_algorithms_enabled()
+    assert torch.get_num_threads() == 1
+    assert (trainer.max_epochs, trainer.gradient_clip_val, trainer.accumulate_grad_batches) == (20, 1.0, 1)
