@@ -128,6 +128,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
         Raises:
             UserError: this data set has no such form.
+            DataError: the file cannot be read.
         """
         if getattr(self.data, "encode", None) is None:
             raise UserError(f"{type(self).__name__} cannot read inputs from a file")
@@ -135,7 +136,10 @@ class SplitDataModule(L.LightningDataModule, ABC):
             content = file.read_bytes()
         except OSError as error:
             raise DataError(f"{file}: cannot be read ({error.strerror})") from error
-        inputs, names = self.data.encode(content)
+        try:
+            inputs, names = self.data.encode(content)
+        except Exception as error:  # the decoders of text and images fail with errors that share no base class
+            raise DataError(f"{file}: cannot be read as input of {type(self).__name__} ({error})") from error
         return inputs, names
 
     def prepare_data(self) -> None:
@@ -261,6 +265,11 @@ class ClassificationDataModule(SplitDataModule):
         targets, classes = getattr(self.data, split).targets, len(self.data.class_names)
         if not len(targets):
             raise DataError(f"{type(self).__name__}: the {split} split has no example")
+        if targets.dtype != torch.int64 or targets.dim() != 1:
+            raise DataError(
+                f"{type(self).__name__}: the {split} targets are {targets.dtype} {list(targets.shape)}, but must be "
+                "one class number for each example, torch.int64 [n]"
+            )
         if int(targets.min()) < 0 or int(targets.max()) >= classes:
             raise DataError(
                 f"{type(self).__name__}: the {split} split has class numbers from {int(targets.min())} to "
