@@ -71,20 +71,24 @@ class Classifier(OutputModule):
             ConfigurationError: the network cannot read the inputs, or its output has another shape.
         """
         wanted = (len(inputs), self.num_classes)
+        training = {module: module.training for module in self.network.modules()}
         self.network.eval()
         try:
-            with torch.no_grad():
-                found = tuple(self.network(inputs).shape)
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                output = self.network(inputs)
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
             raise ConfigurationError(
                 f"model: {type(self.network).__name__} cannot read inputs of shape {tuple(inputs.shape)} and type "
                 f"{inputs.dtype}: {error}"
             ) from error
         finally:
-            self.network.train()
-        if found != wanted:
+            for module, mode in training.items():
+                module.training = mode
+        shape = tuple(output.shape) if isinstance(output, Tensor) else None
+        if shape != wanted:
+            found = f"a {type(output).__name__}" if shape is None else f"an output of shape {shape}"
             raise ConfigurationError(
-                f"model: {type(self.network).__name__} gives an output of shape {found} for inputs of shape "
+                f"model: {type(self.network).__name__} gives {found} for inputs of shape "
                 f"{tuple(inputs.shape)}, but {self.num_classes} classes need {wanted}"
             )
 
