@@ -1,4 +1,4 @@
-"""One run from its settings to its record, and a finished run from its folder."""
+"""One run from its settings to its record."""
 
 import hashlib
 import inspect
@@ -19,7 +19,7 @@ from experiments.callbacks.loggers import build_loggers, close_loggers
 from experiments.callbacks.progress import InterruptHint, progress_callbacks, say_start
 from experiments.callbacks.reproducibility import ReseedEachEpoch
 from experiments.data.base import LOCAL_DATA, SplitDataModule
-from experiments.errors import ConfigurationError
+from experiments.errors import ConfigurationError, DataError
 from experiments.files import write_atomically
 from experiments.identity import code_of, run_id
 from experiments.job import CURVES, RECORD, WEIGHTS
@@ -27,13 +27,12 @@ from experiments.memory import forget_peak_memory, peak_memory_mib
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
 from experiments.provenance import environment
-from experiments.record import Record, by_split, read_record
+from experiments.record import Record, by_split
 from experiments.settings import (
     Group,
     RunSettings,
     build,
     build_activation,
-    checked_settings,
     get_class_or_function,
 )
 from experiments.trainer import build_trainer
@@ -72,7 +71,7 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
         callbacks=[
             ReseedEachEpoch(settings.seed),
             InterruptHint(),
-            *(build(group, f"callbacks.{name}") for name, group in settings.callbacks.items() if group),
+            *_callbacks(settings),
             curves,
             *progress,
             *_checkpoints(settings, module, last),
@@ -107,7 +106,9 @@ def build_run(settings: RunSettings) -> tuple[OutputModule, SplitDataModule]:
     L.seed_everything(settings.seed, verbose=False)  # an activation of one's own may draw its parameters
     activation = build_activation(settings.activation)
     optimizer = build(settings.optimizer, "optimizer")
-    data: SplitDataModule = build(settings.data, "data")
+    data = build(settings.data, "data")
+    if not isinstance(data, SplitDataModule):
+        raise ConfigurationError(f"data: {type(data).__name__} must be a SplitDataModule of experiments/data/base.py")
     _load(data, settings.data)
     L.seed_everything(settings.seed, verbose=False)
     network = build(settings.model, "model", **_sizes(settings.model, data))
@@ -116,27 +117,6 @@ def build_run(settings: RunSettings) -> tuple[OutputModule, SplitDataModule]:
     if isinstance(module, Classifier):
         module.check(data.data.test.read(torch.arange(1), torch.zeros(1, dtype=torch.int64))[0])
     return module, data
-
-
-def load_run(folder: Path) -> tuple[OutputModule, SplitDataModule]:
-    """A finished run: its module with the weights of the reported epoch, ready to predict, and its data.
-
-    The record names the classes that are built: load only records that you trust.
-
-    Args:
-        folder: of the run, with its record and weights.
-
-    Raises:
-        ConfigurationError: the folder holds no finished run, or no weights.
-    """
-    for name, remedy in ((RECORD, "run it to its end"), (WEIGHTS, "repeat it with keep_weights=true force=true")):
-        if not (folder / name).exists():
-            raise ConfigurationError(f"{folder}: there is no {name}; {remedy}")
-    record = read_record((folder / RECORD).read_text(), str(folder / RECORD))
-    module, data = build_run(checked_settings(record.config))
-    weights = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)["state_dict"]
-    module.load_state_dict(weights)
-    return module.eval(), data
 
 
 _loaded: dict[str, Any] = {}  # the runs of a sweep that share a process share the data
@@ -149,7 +129,10 @@ def _load(data: SplitDataModule, group: Group) -> None:
     if data.data is None:
         LOCAL_DATA.mkdir(exist_ok=True)
         with FileLock(LOCAL_DATA / ".lock"):  # what is fetched is fetched once
-            data.setup()
+            try:
+                data.setup()
+            except OSError as error:  # of a data set of the user's own
+                raise DataError(f"data: {type(data).__name__} cannot be loaded: {error}") from error
         _loaded[key] = data.data
 
 
@@ -161,12 +144,21 @@ def _sizes(model: Group, data: SplitDataModule) -> dict[str, int]:
     wanted = {parameter.name for parameter in parameters} | ({"num_classes"} if takes_any else set())
     for parameter in parameters:
         given = parameter.name in model or parameter.name in sizes or parameter.default is not parameter.empty
-        if parameter.kind is parameter.KEYWORD_ONLY and not given:
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD) and not given:
             raise ConfigurationError(
                 f"model: {network.__name__} needs {parameter.name}, which {type(data).__name__} does not give; "
                 f"it gives {', '.join(sizes)}"
             )
     return {name: size for name, size in sizes.items() if name in wanted}
+
+
+def _callbacks(settings: RunSettings) -> list[Callback]:
+    """The callbacks that settings name."""
+    callbacks = {name: build(group, f"callbacks.{name}") for name, group in settings.callbacks.items() if group}
+    for name, callback in callbacks.items():
+        if not isinstance(callback, Callback):
+            raise ConfigurationError(f"callbacks.{name}: {type(callback).__name__} must be a Callback of Lightning")
+    return [*callbacks.values()]
 
 
 def _checkpoints(settings: RunSettings, module: OutputModule, last: Path) -> list[Callback]:

@@ -272,6 +272,11 @@ class ClassificationDataModule(SplitDataModule):
         targets, classes = getattr(data, split).targets, len(data.class_names)
         if not len(targets):
             raise DataError(f"{type(self).__name__}: the {split} split has no example")
+        if targets.dtype != torch.int64 or targets.dim() != 1:
+            raise DataError(
+                f"{type(self).__name__}: the {split} targets are {targets.dtype} {list(targets.shape)}, but must be "
+                "one class number for each example, torch.int64 [n]"
+            )
         if int(targets.min()) < 0 or int(targets.max()) >= classes:
             raise DataError(
                 f"{type(self).__name__}: the {split} split has class numbers from {int(targets.min())} to "

@@ -1,11 +1,14 @@
 """Examples, the batches they come in, and the parts of a split data set."""
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+
+from experiments.errors import DataError
 
 
 class BatchIndices(NamedTuple):
@@ -113,8 +116,8 @@ class ClassificationData:
             no example repeats another.
         train_as_measured: the training examples read as test examples are; None where they are read alike anyway.
         validation: examples taken out of training, on which settings may be chosen; None for none.
-        encode: from the content of a file to inputs [n, ...] and a name for each, for predictions; None where the
-            data set has no such form.
+        encode: from the content of a file to inputs [n, ...] and a name for each, for predictions; raises a ValueError
+            that says what is wrong with the content. None where the data set has no such form.
     """
 
     train: LabelledExamples
@@ -130,6 +133,43 @@ class ClassificationData:
     train_as_measured: LabelledExamples | None = None
     validation: LabelledExamples | None = None
     encode: Callable[[bytes], tuple[Tensor, list[str]]] | None = None
+
+    @classmethod
+    def from_tensors(
+        cls,
+        inputs: Tensor,
+        targets: Tensor,
+        class_names: Iterable[str],
+        test_fraction: float = 0.2,
+        split_seed: int = 0,
+        **more: Any,
+    ) -> "ClassificationData":
+        """Split examples so that each class keeps its share on both sides.
+
+        Args:
+            inputs: one example a row, [n, ...].
+            targets: class indices, int64 [n].
+            class_names: the name of each class index.
+            test_fraction: share of the examples held out for testing.
+            split_seed: seed of the split, apart from the training seed.
+            **more: further attributes, such as `augment` or `encode`.
+
+        Raises:
+            DataError: the numbers of inputs and targets differ, or a class is too small to be split.
+        """
+        from experiments.data.splits import stratified_group_split
+
+        if len(inputs) != len(targets):
+            raise DataError(
+                f"there are {len(inputs)} inputs, but {len(targets)} targets; give one target for each input"
+            )
+        try:
+            sides = stratified_group_split(targets.numpy(), range(len(targets)), test_fraction, split_seed)
+        except ValueError as error:
+            raise DataError(str(error)) from error
+        train, test = (InMemory(inputs[side], targets[side]) for side in sides)
+        tensors = (train.inputs, train.targets, test.inputs, test.targets)
+        return cls(train, test, tuple(map(str, class_names)), **described(train, test, tensors, inputs[0]) | more)
 
     def with_validation(self, fraction: float, seed: int) -> "ClassificationData":
         """The same data with a share of the training examples taken out for validation.
@@ -161,3 +201,24 @@ class ClassificationData:
             facts=self.facts | {"train_size": len(kept), "validation_size": len(held_out)},
             groups=None,
         )
+
+
+def described(
+    train: LabelledExamples, test: LabelledExamples, hashed: Sequence[Tensor], example: Tensor
+) -> dict[str, Any]:
+    """The split hash, facts and sizes of a data set that has no others.
+
+    Args:
+        train, test: the two sides.
+        hashed: what the split hash is of.
+        example: one input, which gives the size `features` if it is a row, and `channels` if it is an image.
+    """
+    digest = hashlib.sha256()
+    for tensor in hashed:
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode() + tensor.contiguous().numpy().tobytes())
+    name = {1: "features", 3: "channels"}.get(example.dim())
+    return {
+        "split_hash": digest.hexdigest(),
+        "facts": {"train_size": len(train.targets), "test_size": len(test.targets)},
+        "sizes": {name: example.shape[0]} if name else {},
+    }

@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
+from experiments import load_run
 from experiments.errors import UserError
-from experiments.training import load_run
 from tests.end_to_end.runner import QUICK, command_line, only_record, records, run, start, untimed
 
 pytestmark = pytest.mark.slow
