@@ -61,6 +61,8 @@ class InProcessLoader:
         sampler: chooses them; Lightning calls its `set_epoch`.
     """
 
+    batch_sampler = None  # Lightning asks whatever has a `sampler`
+
     def __init__(self, reader: BatchReader, sampler: Batches) -> None:
         self.reader, self.sampler = reader, sampler
 
