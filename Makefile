@@ -6,12 +6,12 @@ DATA ?= $(wildcard ../shared/data)
 RESULTS := results
 SEEDS := 21,42,63,1812,9998
 EPOCHS := 50
-SWEEP := $(BIN)/python run.py -m hydra/launcher=joblib progress=false seed=$(SEEDS)
+SWEEP := $(BIN)/python run.py -m hydra/launcher=joblib seed=$(SEEDS)
 FROM := $(if $(DATA),paths.data=$(DATA))
 GRID := activation.q=1.25,1.5,1.75 activation.r=1.25,1.5,1.75
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench overhead tables figures accuracy lint format clean
+.PHONY: help setup demo test check airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench overhead tables figures accuracy lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_ ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -27,45 +27,49 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard sharmix/cs
 	touch $@
 
 demo: setup  ## four activations, five seeds, balanced and long-tailed digits: tables and a figure in about two minutes
-	$(SWEEP) experiment=digits,digits_lt activation=softmax,sparsemax,entmax,sharmix_learned
-	$(BIN)/python -m reporting.summary --experiment digits digits_lt --outputs outputs
+	$(SWEEP) experiment=digits,digits_lt progress=none activation=softmax,sparsemax,entmax,sharmix_learned
+	$(BIN)/python -m reporting summary digits digits_lt
+	@echo "Next: make airline runs the paper's tweets; docs/recipes.md adds your own data; python run.py --help lists all."
 
-test: setup  ## all tests
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+test: setup  ## all tests; ONLY=tests/reporting or ONLY="-k resume" runs some
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ONLY)
+
+check: lint  ## the linters and the quick tests, in less than a minute
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not slow"
 
 airline: setup  ## all 115 runs behind Tables 1 and 3, their records, and the tables; finished runs are not repeated
-	$(SWEEP) experiment=airline $(FROM) activation=softmax,sparsemax,entmax,entmax_learned,alpha_relu
-	$(SWEEP) experiment=airline $(FROM) activation=sharmix_fixed,sharmix_learned $(GRID)
-	$(BIN)/python -m reporting.records --experiment airline --outputs outputs --results $(RESULTS)
+	$(SWEEP) experiment=airline $(FROM) progress=none activation=softmax,sparsemax,entmax,entmax_learned,alpha_relu
+	$(SWEEP) experiment=airline $(FROM) progress=none activation=sharmix_fixed,sharmix_learned $(GRID)
+	$(BIN)/python -m reporting collect airline --results $(RESULTS)
 	$(MAKE) tables
 
 cifar100 cifar100_lt: setup  ## the runs behind Tables 2, 4 and 5, or on its long-tailed part; SEEDS=21 EPOCHS=10 is what two cores do in hours
-	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=softmax,sparsemax,entmax,sharmix_fixed,sharmix_learned
-	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=sharmix_learned activation.objective=brier,log
-	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax,sparsemax,entmax,sharmix_fixed,sharmix_learned
+	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=brier,log
+	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
 
 cifar100_augmented: setup  ## softmax on CIFAR-100 with random crops and mirror images
-	$(SWEEP) experiment=$@ $(FROM) trainer.epochs=$(EPOCHS) activation=softmax
-	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax
+	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
 
 copy: setup  ## every registered activation learns to copy sentences, each in less than a minute
 	$(SWEEP) experiment=$@ activation=softmax,sparsemax,entmax,entmax_learned,entmax_package,alpha_relu,sharmix_fixed,sharmix_learned
-	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
 
 multi30k: setup  ## translation: six output layers, three kinds of attention; SEEDS=21 is what two cores do in hours
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax,sparsemax,entmax,alpha_relu,sharmix_fixed,sharmix_learned
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax attention=entmax,sharmix
-	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
 
 multi30k_early: setup  ## early training of α-ReLU under seven thresholds
 	$(SWEEP) experiment=$@ $(FROM) activation=alpha_relu activation.tau=null,0,0.1,0.2,0.3,5,10
-	$(BIN)/python -m reporting.records --experiment $@ --outputs outputs --results $(RESULTS)
+	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
 
 tables: setup  ## all tables from the committed records; ALLOW=--allow-missing-seeds or --allow-mixed-code relaxes them
-	$(BIN)/python -m reporting.tables --results $(RESULTS) $(ALLOW)
+	$(BIN)/python -m reporting tables --results $(RESULTS) $(ALLOW)
 
 figures: setup  ## all figures from the committed records; ALLOW as for tables
-	$(BIN)/python -m reporting.figures --results $(RESULTS) $(ALLOW)
+	$(BIN)/python -m reporting figures --results $(RESULTS) $(ALLOW)
 
 speed: setup  ## a training step beside a bare PyTorch loop, and the image loader beside plain Pillow
 	$(BIN)/python -m benchmarks.training_step
@@ -78,7 +82,7 @@ overhead: setup  ## Table 6: time and memory of a training step, and of translat
 	$(BIN)/python -m benchmarks.overhead
 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package
-	$(BIN)/python -m tests.accuracy
+	$(BIN)/python -m tests.sharmix.accuracy
 
 lint: setup  ## ruff, and mypy on sharmix/
 	$(BIN)/ruff check .

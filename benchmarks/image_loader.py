@@ -19,15 +19,16 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from torch import Tensor
+from torch.utils.data import DataLoader
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 from benchmarks.settings import settings_of
-from experiments.data.examples import Batch, Draw, Examples
-from experiments.data.imagenet import load_imagenet
+from experiments.data.base import BatchReader
+from experiments.data.examples import Batch, BatchIndices, Examples
 from experiments.data.photographs import EncodedImages, Photographs, Transform
 from experiments.data.randomness import sample_seeds
-from experiments.data.samplers import loader
 from experiments.errors import UserError
+from experiments.settings import build
 
 SEED = 0
 BATCH_SIZE = 50
@@ -62,11 +63,17 @@ def measure(sides: dict[str, Photographs], count: int, repetitions: int) -> Meas
     for side, ours in sides.items():
         size = len(ours.targets)
         chosen = torch.from_numpy(np.linspace(0, size - 1, min(count, size), dtype=np.int64))
-        draws = [Draw(indices, sample_seeds(SEED, 0, indices), 1.0) for indices in chosen.split(BATCH_SIZE)]
+        batches = [BatchIndices(indices, sample_seeds(SEED, 0, indices), 1.0) for indices in chosen.split(BATCH_SIZE)]
         readers: dict[str, Examples] = {BARE_LOOP: BareLoop(ours.images, ours.targets, ours.transform), "ours": ours}
         for place, workers in (("", 0), (", 1 worker", 1)):
             for reader, examples in readers.items():
-                ways[side, f"{reader}{place}"] = loader(examples, draws, workers, pin_memory=False)
+                ways[side, f"{reader}{place}"] = DataLoader(
+                    BatchReader(examples, None),
+                    sampler=batches,
+                    batch_size=None,
+                    num_workers=workers,
+                    persistent_workers=workers > 0,
+                )
     measured: Measured = {way: [] for way in ways}
     for repetition in track(range(repetitions + 1), "reading", transient=True):
         for way, batches in ways.items():
@@ -96,10 +103,10 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5, help="passes of which the median is shown")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    folders = f"data.folder={arguments.folder}", f"data.test_folder={arguments.test_folder}"
-    settings = settings_of("imagenet_balanced", *folders)
+    folders = f"data.images={arguments.folder}", f"data.test_folder={arguments.test_folder}"
+    settings = settings_of("imagenet_balanced", *folders, f"paths.data={arguments.data}")
     try:
-        data = load_imagenet(settings.data, arguments.data)
+        data = build(settings.data, "data").load()
     except UserError as error:
         sys.exit(f"error: {error}")
     before = _memory_mib()

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 import yaml
-from experiments.memory import keep_freed_memory
 from rich.console import Console
 from rich.progress import Progress
 from torch.utils.benchmark import Timer
@@ -23,7 +22,9 @@ from benchmarks.contenders import BASELINES, Contender, contenders, inputs, step
 from benchmarks.linear_layer import measure_linear
 from benchmarks.maps_report import report
 from experiments.files import write_atomically
-from experiments.provenance import code, environment
+from experiments.identity import code_of
+from experiments.memory import keep_freed_memory
+from experiments.provenance import environment
 
 SETTINGS = Path(__file__).with_suffix(".yaml")
 
@@ -117,7 +118,7 @@ def _spread(values: list[float]) -> dict[str, float]:
 
 def provenance(device: str) -> dict[str, Any]:
     """What every row of the CSV says of where it comes from."""
-    found, source = environment(torch.device(device)), code()
+    found, source = environment(torch.device(device)), code_of({})
     return {
         "device": device,
         "backend": found["backend"]["code"],

@@ -10,7 +10,7 @@ from rich.markdown import Markdown
 
 from benchmarks.contenders import BASELINES, FIXED, LEARNED
 from experiments.files import write_atomically
-from reporting.panels import add_legend, save
+from reporting.drawing import add_legend, save
 
 _CASE = ["kind", "rows", "classes", "regime", "dtype", "threads"]
 _LINES = {"torch": "-", "sharmix": "-", "entmax": "--"}

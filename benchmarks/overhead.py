@@ -12,23 +12,22 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from experiments.devices import launched_fabric
-from experiments.memory import keep_freed_memory
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import Progress
 
 from benchmarks.maps import provenance, write_csv
-from benchmarks.settings import settings_of
-from benchmarks.training_step import our_loop, our_translations, seconds_per_step, synthetic_data, synthetic_sentences
+from benchmarks.settings import on_random_data, settings_of
+from benchmarks.training_step import our_loop, our_translations, seconds_per_step
 from experiments.files import write_atomically
-from experiments.provenance import forget_peak_memory, peak_memory_mib
+from experiments.memory import forget_peak_memory, keep_freed_memory, peak_memory_mib
 
 SETTINGS = Path(__file__).with_suffix(".yaml")
 BESIDES = {
     "benchmarks.entmax_sort.FullSort": "entmax (package), full sort",
     "benchmarks.entmax_sort.TopK": "entmax (package), top 100 sorted first",
 }
+SHAPE = {"inputs": "shape", "classes": "classes", "vocabulary": "vocabulary"}  # of `RandomExamples`, as `size` has it
 PUBLISHED = Path("results/published/sharmix.yaml")
 
 
@@ -37,14 +36,13 @@ def block(size: dict[str, Any], activation: str) -> Callable[[], None]:
     named = [f"activation={activation}"]
     if "." in activation:
         named = ["activation=custom", f"activation.name={activation}"]
-    overrides = (*named, "progress=false", "workers=0", f"trainer.steps_per_epoch={size['steps']}")
-    settings = settings_of(size["experiment"], *overrides, *size["overrides"])
-    fabric = launched_fabric(settings.trainer)
+    settings = settings_of(size["experiment"], *named, "data.num_workers=0", *size["overrides"])
     if "sentences" in size:
-        data = synthetic_sentences(**size["sentences"])
-        return our_translations(settings, data) if size["translates"] else our_loop(settings, data, fabric)
-    examples = size["steps"] * settings.trainer.batch_size
-    return our_loop(settings, synthetic_data(examples, size["inputs"], size["classes"], size.get("vocabulary")), fabric)
+        settings = on_random_data(settings, "RandomSentences", **size["sentences"])
+        return our_translations(settings) if size["translates"] else our_loop(settings, size["steps"])
+    shape = {name: size[key] for key, name in SHAPE.items() if key in size}
+    examples = size["steps"] * settings.data["batch_size"]
+    return our_loop(on_random_data(settings, "RandomExamples", examples=examples, **shape), size["steps"])
 
 
 def times_in_turn(size: dict[str, Any], activations: list[str]) -> dict[str, list[float]]:

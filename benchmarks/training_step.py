@@ -72,7 +72,9 @@ class _Turns(Callback):
         self.begin, self.ended = threading.Event(), threading.Event()
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.begin.wait()
+        while not self.begin.wait(timeout=0.5):
+            if not threading.main_thread().is_alive():
+                raise SystemExit  # of this thread
         self.begin.clear()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -90,7 +92,7 @@ def our_loop(settings: RunSettings, steps: int) -> Block:
     options = {"max_epochs": -1, "limit_train_batches": steps, "limit_val_batches": 0, "enable_progress_bar": False}
     turns = _Turns()
     trainer = build_trainer(settings.trainer | options, settings.threads, callbacks=[turns], logger=False)
-    threading.Thread(target=trainer.fit, args=(module, data), daemon=True).start()
+    threading.Thread(target=trainer.fit, args=(module, data)).start()
     return turns.block
 
 

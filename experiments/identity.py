@@ -12,14 +12,13 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-RECORD_SCHEMA = 2  # the shape of a run's record; raised when readers must tell old from new
 ROOT = Path(__file__).resolve().parent.parent
 RUNNER = "experiments.training"  # the module that every run imports, beside the classes that its settings name
 
 # Settings that decide a result, and those among them that do not. The seed names a folder of its own.
 DECISIVE = ("name", "activation", "data", "model", "module", "optimizer", "trainer", "callbacks", "threads")
 INDECISIVE = {
-    "data": ("seed", "folder", "home", "num_workers"),
+    "data": ("seed", "folder", "num_workers"),
     "trainer": (
         *("profiler", "detect_anomaly", "enable_progress_bar", "enable_model_summary", "log_every_n_steps"),
         *("default_root_dir", "enable_autolog_hparams", "model_registry", "num_sanity_val_steps"),

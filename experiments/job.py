@@ -1,20 +1,19 @@
 """One job of the runner: recognise a finished run, or finish it."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from experiments.errors import ConfigurationError
 from experiments.identity import code_of
+from experiments.record import Record, read_record
 from experiments.settings import RunSettings
 
 RECORD, CURVES, WEIGHTS = "record.json", "metrics.csv", "weights.ckpt"
 HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.4f}", "sparsity": "sparsity {:.3f}"}
 
 
-def perform(settings: RunSettings, folder: Path, prefix: str = "") -> dict[str, Any] | None:
+def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | None:
     """Bring the run in `folder` to its record: skip it if it is there, else train on from the last checkpoint.
 
     Args:
@@ -32,14 +31,14 @@ def perform(settings: RunSettings, folder: Path, prefix: str = "") -> dict[str, 
     title = f"{settings.name} {folder.parent.name} seed {settings.seed}"
     record_file = folder / RECORD
     if record_file.exists() and not settings.force:
-        record: dict[str, Any] = json.loads(record_file.read_text())
-        same_code = record["code"]["digest"] == code_of(settings.model_dump())["digest"]
+        record = read_record(record_file.read_text(), str(record_file))
+        same_code = record.code.digest == code_of(settings.model_dump())["digest"]
         note = "" if same_code else " [yellow](by other code; force=true repeats it)[/]"
         console.print(f"{prefix}[green]finished before[/] {title}{note}: {record_file}")
         if any(settings.logger.values()):
             from experiments.callbacks.loggers import replay
 
-            replay(settings, folder, record["curves"])
+            replay(settings, folder, record.curves)
         return record
 
     from experiments.training import train  # seconds of imports that a finished run can do without
@@ -47,10 +46,10 @@ def perform(settings: RunSettings, folder: Path, prefix: str = "") -> dict[str, 
     new = train(settings, folder, prefix)
     if new is None:  # another process of the run reports, or it was a trial
         return None
-    test = new["metrics"]["test"]
+    test = new.metrics.get("test", {})
     shown = [text.format(test[name]) for name, text in HEADLINES.items() if name in test]
     console.print(
-        f"{prefix}[bold green]finished[/] {title}: test {', '.join(shown)}, {new['wall_time_seconds']:.1f} s, "
+        f"{prefix}[bold green]finished[/] {title}: test {', '.join(shown)}, {new.wall_time_seconds:.1f} s, "
         f"{record_file}"
     )
     return new
@@ -60,7 +59,7 @@ def check_objective(settings: RunSettings) -> None:
     """Raise a ConfigurationError where settings would be chosen on the test split, or there is nothing to choose on."""
     if settings.objective is not None and settings.objective.startswith("test/"):
         raise ConfigurationError(
-            f"objective={settings.objective} is not allowed: nothing is chosen on the test split; give validation/METRIC"
+            f"objective={settings.objective} is not allowed: the test split chooses nothing; give validation/METRIC"
         )
     if settings.data.get("validation_fraction") == 0:
         raise ConfigurationError(
@@ -68,13 +67,13 @@ def check_objective(settings: RunSettings) -> None:
         )
 
 
-def objective(settings: RunSettings, record: dict[str, Any]) -> float:
+def objective(settings: RunSettings, record: Record) -> float:
     """The value that a sweeper optimises: `settings.objective`, or the main metric of the part for choosing.
 
     Raises:
         ConfigurationError: the run has not measured it.
     """
-    metrics = record["metrics"]
+    metrics = record.metrics
     split, _, metric = (settings.objective or ("dev/bleu" if "dev" in metrics else "validation/accuracy")).partition(
         "/"
     )

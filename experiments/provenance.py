@@ -1,8 +1,7 @@
-"""Where a result comes from: packages, hardware and memory."""
+"""Where a result comes from: packages and hardware."""
 
 import os
 import platform
-import resource
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ _PACKAGES = (
     "sentencepiece",
     "sacrebleu",
 )
-_MEBIBYTE = 2**20
 
 
 def environment(device: torch.device) -> dict[str, Any]:
@@ -44,22 +42,6 @@ def environment(device: torch.device) -> dict[str, Any]:
             "accelerator": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
         },
     }
-
-
-def forget_peak_memory() -> None:
-    """Start the peak anew, where the system can; jobs of one process would otherwise report the largest of all."""
-    reset = Path("/proc/self/clear_refs")
-    if reset.exists():
-        reset.write_text("5")
-
-
-def peak_memory_mib() -> float:
-    """The most memory this process held since `forget_peak_memory`, in MiB."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024 / _MEBIBYTE
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MEBIBYTE  # bytes, on macOS
 
 
 def _version(package: str) -> str | None:

@@ -71,6 +71,7 @@ class RunSettings(Settings):
     force: bool
     progress: Literal["auto", "bar", "lines", "none"]
     keep_weights: bool
+    checkpoint_seconds: NotNegativeNumber
     threads: AtLeastOne
     objective: str | None
     tags: list[str]
@@ -115,7 +116,7 @@ def build(group: Group, key: str, **arguments: Any) -> Any:
     try:
         # Called here and not by Hydra, which would make configurations of the arguments that are dataclasses.
         return instantiate(group, _partial_=True)(**arguments)
-    except (InstantiationException, ValidationError, TypeError) as error:
+    except (InstantiationException, TypeError, ValueError) as error:  # a ValidationError is a ValueError
         cause = error.__cause__ if isinstance(error, InstantiationException) else error
         if isinstance(cause, UserError):
             raise cause from None

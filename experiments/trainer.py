@@ -1,9 +1,7 @@
 """The Lightning Trainer of a run: its options checked, its devices there, its results the same every time."""
 
-import ctypes
 import inspect
 import os
-import sys
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
@@ -18,11 +16,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from experiments.callbacks.checkpoints import AtomicCheckpointIO
 from experiments.errors import ConfigurationError
+from experiments.memory import keep_freed_memory
 from experiments.settings import Group, closest, refusal
 
-# Lightning's advice that does not fit here: examples lie in memory, metrics are summed over processes already, and the
-# folder of a run holds its own files.
-_ADVICE = (".*does not have many workers", ".*exists and is not empty", ".*recommended to use `self.log", ".*treespec")
+# Lightning's advice that does not fit here: examples lie in memory, metrics are summed over processes already, the
+# folder of a run holds its own files, and a machine of a cluster also runs what was not submitted to it.
+_ADVICE = (
+    *(".*does not have many workers", ".*exists and is not empty", ".*recommended to use `self.log", ".*treespec"),
+    ".*`srun` command is available",
+)
 
 
 def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
@@ -56,7 +58,7 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
         # Lightning sets it so that torch asks the driver for devices in a way that allows forks. Each step of an
         # optimizer asks, which takes a tenth of a millisecond where there is no driver.
         os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)
-    _keep_freed_memory()
+    keep_freed_memory()
     torch.set_num_threads(threads)
     torch.utils.deterministic.fill_uninitialized_memory = False  # a debugging aid that costs time
     return trainer
@@ -110,15 +112,3 @@ def _refuse_other_processes(options: Group, asked: str) -> None:
         raise ConfigurationError(
             f"{asked} ask for {devices * nodes} processes, but {started} were started; they must be as many"
         )
-
-
-def _keep_freed_memory() -> None:
-    """Let the C library keep freed memory for the next step, where it is glibc.
-
-    By default it hands large blocks back to the system, which then has to fill them with zeros page by page, tens of
-    thousands of pages a step.
-    """
-    if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
-        mmap_max, trim_threshold = -4, -1  # parameters of mallopt, in malloc.h
-        mallopt(mmap_max, 0)
-        mallopt(trim_threshold, -1)

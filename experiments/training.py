@@ -1,4 +1,4 @@
-"""One run from its settings to its record, and a finished run from its folder."""
+"""One run from its settings to its record."""
 
 import hashlib
 import inspect
@@ -13,24 +13,26 @@ import torch
 from filelock import FileLock
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint, ProgressBar
 
+from experiments.callbacks.checkpoints import PeriodicCheckpoint
 from experiments.callbacks.curves import Curves
 from experiments.callbacks.loggers import build_loggers, close_loggers
 from experiments.callbacks.progress import InterruptHint, progress_callbacks, say_start
 from experiments.callbacks.reproducibility import ReseedEachEpoch
 from experiments.data.base import LOCAL_DATA, SplitDataModule
-from experiments.errors import ConfigurationError
+from experiments.errors import ConfigurationError, DataError
 from experiments.files import write_atomically
-from experiments.identity import RECORD_SCHEMA, code_of, run_id
+from experiments.identity import code_of, run_id
 from experiments.job import CURVES, RECORD, WEIGHTS
+from experiments.memory import forget_peak_memory, peak_memory_mib
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
-from experiments.provenance import environment, forget_peak_memory, peak_memory_mib
+from experiments.provenance import environment
+from experiments.record import Record, by_split
 from experiments.settings import (
     Group,
     RunSettings,
     build,
     build_activation,
-    checked_settings,
     get_class_or_function,
 )
 from experiments.trainer import build_trainer
@@ -39,7 +41,7 @@ from sharmix.activations import AlphaReLU
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on devices are not about the run
 
 
-def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> dict[str, Any] | None:
+def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record | None:
     """Train from the last checkpoint, or from the start, to the last epoch; then write the record.
 
     Args:
@@ -69,7 +71,7 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> dict[st
         callbacks=[
             ReseedEachEpoch(settings.seed),
             InterruptHint(),
-            *(build(group, f"callbacks.{name}") for name, group in settings.callbacks.items() if group),
+            *_callbacks(settings),
             curves,
             *progress,
             *_checkpoints(settings, module, last),
@@ -88,10 +90,8 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> dict[st
         trainer.save_checkpoint(folder / WEIGHTS, weights_only=True)
     if not trainer.is_global_zero or trainer.fast_dev_run:
         return None
-    record = {**describe(settings, data, trainer), "code": code, **results(module, curves), "weights": None}
-    if settings.keep_weights:
-        record["weights"] = WEIGHTS
-    write_atomically(folder / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n")
+    record = _record(settings, module, data, trainer, curves, code)
+    write_atomically(folder / RECORD, record.to_json(indent=1) + "\n")
     for leftover in folder.glob("*last-*.ckpt*"):  # a killed process may have left a temporary one
         leftover.unlink()
     return record
@@ -106,7 +106,9 @@ def build_run(settings: RunSettings) -> tuple[OutputModule, SplitDataModule]:
     L.seed_everything(settings.seed, verbose=False)  # an activation of one's own may draw its parameters
     activation = build_activation(settings.activation)
     optimizer = build(settings.optimizer, "optimizer")
-    data: SplitDataModule = build(settings.data, "data")
+    data = build(settings.data, "data")
+    if not isinstance(data, SplitDataModule):
+        raise ConfigurationError(f"data: {type(data).__name__} must be a SplitDataModule of experiments/data/base.py")
     _load(data, settings.data)
     L.seed_everything(settings.seed, verbose=False)
     network = build(settings.model, "model", **_sizes(settings.model, data))
@@ -115,27 +117,6 @@ def build_run(settings: RunSettings) -> tuple[OutputModule, SplitDataModule]:
     if isinstance(module, Classifier):
         module.check(data.data.test.read(torch.arange(1), torch.zeros(1, dtype=torch.int64))[0])
     return module, data
-
-
-def load_run(folder: Path) -> tuple[OutputModule, SplitDataModule]:
-    """A finished run: its module with the weights of the reported epoch, ready to predict, and its data.
-
-    The record names the classes that are built: load only records that you trust.
-
-    Args:
-        folder: of the run, with its record and weights.
-
-    Raises:
-        ConfigurationError: the folder holds no finished run, or no weights.
-    """
-    for name, remedy in ((RECORD, "run it to its end"), (WEIGHTS, "repeat it with keep_weights=true force=true")):
-        if not (folder / name).exists():
-            raise ConfigurationError(f"{folder}: there is no {name}; {remedy}")
-    config = json.loads((folder / RECORD).read_text())["config"]
-    module, data = build_run(checked_settings(config))
-    weights = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)["state_dict"]
-    module.load_state_dict(weights)
-    return module.eval(), data
 
 
 _loaded: dict[str, Any] = {}  # the runs of a sweep that share a process share the data
@@ -148,7 +129,10 @@ def _load(data: SplitDataModule, group: Group) -> None:
     if data.data is None:
         LOCAL_DATA.mkdir(exist_ok=True)
         with FileLock(LOCAL_DATA / ".lock"):  # what is fetched is fetched once
-            data.setup()
+            try:
+                data.setup()
+            except OSError as error:  # of a data set of the user's own
+                raise DataError(f"data: {type(data).__name__} cannot be loaded: {error}") from error
         _loaded[key] = data.data
 
 
@@ -160,22 +144,31 @@ def _sizes(model: Group, data: SplitDataModule) -> dict[str, int]:
     wanted = {parameter.name for parameter in parameters} | ({"num_classes"} if takes_any else set())
     for parameter in parameters:
         given = parameter.name in model or parameter.name in sizes or parameter.default is not parameter.empty
-        if parameter.kind is parameter.KEYWORD_ONLY and not given:
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD) and not given:
             raise ConfigurationError(
-                f"model: {network.__name__} needs {parameter.name}, which {type(data).__name__} does not give; it gives "
-                f"{', '.join(sizes)}"
+                f"model: {network.__name__} needs {parameter.name}, which {type(data).__name__} does not give; "
+                f"it gives {', '.join(sizes)}"
             )
     return {name: size for name, size in sizes.items() if name in wanted}
 
 
+def _callbacks(settings: RunSettings) -> list[Callback]:
+    """The callbacks that settings name."""
+    callbacks = {name: build(group, f"callbacks.{name}") for name, group in settings.callbacks.items() if group}
+    for name, callback in callbacks.items():
+        if not isinstance(callback, Callback):
+            raise ConfigurationError(f"callbacks.{name}: {type(callback).__name__} must be a Callback of Lightning")
+    return [*callbacks.values()]
+
+
 def _checkpoints(settings: RunSettings, module: OutputModule, last: Path) -> list[Callback]:
-    """A checkpoint after every epoch, in place of the one before, and the weights of the best epoch so far."""
-    keep = {"dirpath": last.parent, "save_on_train_epoch_end": True, "enable_version_counter": False}
-    best = ModelCheckpoint(
-        filename=Path(WEIGHTS).stem, monitor=module.selected_by, mode="max", save_weights_only=True, **keep
-    )
-    selects = settings.keep_weights and module.selected_by is not None
-    return [*([best] if selects else []), ModelCheckpoint(filename=last.stem, **keep)]
+    """The checkpoint that the run goes on from, and the weights of the best epoch so far where one is selected."""
+    callbacks: list[Callback] = []
+    if settings.keep_weights and module.selected_by is not None:
+        best = {"monitor": module.selected_by, "mode": "max", "save_weights_only": True}
+        files = {"filename": Path(WEIGHTS).stem, "save_on_train_epoch_end": True, "enable_version_counter": False}
+        callbacks.append(ModelCheckpoint(last.parent, **files, **best))
+    return [*callbacks, PeriodicCheckpoint(last, settings.checkpoint_seconds)]
 
 
 def _refuse_to_calibrate_apart(module: OutputModule, trainer: L.Trainer) -> None:
@@ -187,24 +180,6 @@ def _refuse_to_calibrate_apart(module: OutputModule, trainer: L.Trainer) -> None
         )
 
 
-def describe(settings: RunSettings, data: SplitDataModule, trainer: L.Trainer) -> dict[str, Any]:
-    """What was run, on what data, on what machine."""
-    config = settings.model_dump()
-    return {
-        "schema": RECORD_SCHEMA,
-        "experiment": settings.name,
-        "run_id": run_id(config),
-        "seed": settings.seed,
-        "config": config,
-        "environment": environment(trainer.strategy.root_device),
-        "data": {
-            "split_hash": data.data.split_hash,
-            "unreadable": len(data.unreadable.names),
-            **data.data.facts,
-        },
-    }
-
-
 def weights_hash(module: OutputModule) -> str:
     """The SHA-256 of all parameters and buffers after the last epoch, which tells whether two trainings ended alike."""
     digest = hashlib.sha256()
@@ -213,23 +188,38 @@ def weights_hash(module: OutputModule) -> str:
     return digest.hexdigest()
 
 
-def results(module: OutputModule, curves: Curves) -> dict[str, Any]:
-    """The curves, and what was measured after the epoch that is reported: the last, or the best of `selected_by`."""
+def _record(
+    settings: RunSettings,
+    module: OutputModule,
+    data: SplitDataModule,
+    trainer: L.Trainer,
+    curves: Curves,
+    code: dict[str, Any],
+) -> Record:
+    """What was run, on what data, on what machine, and what was measured.
+
+    The reported epoch is the last, or the one with the largest metric `module.selected_by`.
+    """
     rows, selected_by = curves.rows, module.selected_by
     reported = rows[-1] if selected_by is None else max(rows, key=lambda row: row[selected_by])
-    metrics: dict[str, dict[str, float]] = {}
-    for name, value in reported.items():
-        split, slash, metric = name.partition("/")
-        if slash:
-            metrics.setdefault(split, {})[metric] = value
-    return {
-        "weights_hash": weights_hash(module),
-        "curves": rows,
-        "measured_by": dict(module.measured_by),
-        "selected_by": selected_by,
-        "epoch": reported["epoch"],
-        "metrics": metrics,
-        "wall_time_seconds": curves.seconds,
-        "peak_memory_mib": peak_memory_mib(),
-        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    config = json.loads(settings.model_dump_json())
+    facts = {"split_hash": data.data.split_hash, "unreadable": len(data.unreadable.names), **data.data.facts}
+    return Record(
+        experiment=settings.name,
+        run_id=run_id(config),
+        seed=settings.seed,
+        config=config,
+        code=code,
+        environment=environment(trainer.strategy.root_device),
+        data=facts,
+        curves=rows,
+        metrics=by_split(reported),
+        measured_by=dict(module.measured_by),
+        selected_by=selected_by,
+        epoch=reported["epoch"],
+        weights=WEIGHTS if settings.keep_weights else None,
+        weights_hash=weights_hash(module),
+        wall_time_seconds=curves.seconds,
+        peak_memory_mib=peak_memory_mib(),
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )

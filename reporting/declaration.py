@@ -1,18 +1,18 @@
-"""What results/tables.yaml declares: the tables to rebuild, the claims to decide, and what the figures show."""
+"""What results/tables.yaml declares: the tables to rebuild, the claims to decide, and the panels of the figures."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from functools import cache
 from math import nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from experiments.record import first_problem
 from reporting.palette import label
-from reporting.statistics import ORDERS, Bootstrap
 
+ORDERS = "orders"  # stands for a split where a number belongs to none: learned (q, r), times
 SPLITS = ("train", "dev", "test", ORDERS)
 
 
@@ -21,7 +21,7 @@ class TableError(ValueError):
 
 
 class Cell(NamedTuple):
-    """What a cell shows: a metric on a split, after an epoch; None for the last."""
+    """What a cell shows: a metric on a split after an epoch; None for the epoch that runs report."""
 
     split: str
     metric: str
@@ -41,16 +41,33 @@ class Printed(NamedTuple):
 Numbers = dict[str, Printed]  # by row
 
 
-@dataclass
-class Columns:
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Bootstrap(_Part):
+    """How an interval is drawn.
+
+    Attributes:
+        confidence: share of the bootstrap distribution inside the interval, between 0 and 1.
+        resamples: number of resamples.
+        seed: seed of the resampling.
+    """
+
+    confidence: float
+    resamples: int
+    seed: int
+
+
+class Columns(_Part):
     """Columns of a table that belong together: one for each metric and epoch.
 
     Attributes:
-        split: "train", "dev", "test", or "orders" for what belongs to none, as the learned (q, r) and times; the
-            paper's own data set where ours are not measured on it.
-        metrics: metrics shown, their names in the records and in the table.
+        split: "train", "dev", "test", or "orders" for numbers of no split, such as learned (q, r) and times; the
+            name of the paper's data set where our runs do not measure it.
+        metrics: titles of the metrics shown, by their names in the records.
         epochs: the epochs shown; empty for the one that runs report.
-        printed: whether the paper prints them.
+        printed: whether the paper prints the columns.
         measured: whether our runs measure them.
         unit: of the numbers.
         decimals: shown.
@@ -58,8 +75,8 @@ class Columns:
 
     split: str
     metrics: dict[str, str]
-    epochs: list[int]
-    printed: bool
+    epochs: list[int] = []
+    printed: bool = False
     measured: bool = True
     unit: str = "fraction"
     decimals: int = 3
@@ -69,29 +86,27 @@ class Columns:
         return {
             Cell(self.split, metric, epoch): title if epoch is None else f"{title}, epoch {epoch}"
             for metric, title in self.metrics.items()
-            for epoch in (self.epochs or [None])
+            for epoch in self.epochs or [None]
         }
 
 
-@dataclass
-class Row:
+class Row(_Part):
     """A row of a table.
 
     Attributes:
         select: values of `config.activation` that pick the row's records.
-        published: the paper's name of the row, None where the paper has none.
-        where: values of `config` that its records have.
-        label: what it is called, None for its activation's label.
+        published: the paper's name of the row; None where the paper has none.
+        where: values of `config` that pick the row's records too.
+        label: title of the row; None for the label of its activation.
     """
 
     select: dict[str, Any]
-    published: str | None
-    where: dict[str, Any] = field(default_factory=dict)
+    published: str | None = None
+    where: dict[str, Any] = {}
     label: str | None = None
 
 
-@dataclass
-class Claim:
+class Claim(_Part):
     """A claim of the paper, decided for each of its rows.
 
     Attributes:
@@ -105,12 +120,11 @@ class Claim:
     text: str
     metric: str
     rows: list[str]
-    against: list[str]
+    against: list[str] = []
     epoch: int | None = None
 
 
-@dataclass
-class Table:
+class Table(_Part):
     """A table of the paper, or of ours where `published` is None.
 
     Attributes:
@@ -118,28 +132,28 @@ class Table:
         experiment: the experiment whose records fill it.
         seeds: seeds that every row must have.
         repeat: command that repeats the experiment and the table.
-        baseline: values of `config.activation` of the runs that differences are taken to; None for no differences.
         columns: its columns.
-        compared: the metric whose difference to the baseline is shown, on the test split; None for none.
-        published: the paper's name of the table, None where the paper has none.
         rows: its rows by name.
+        baseline: values of `config.activation` of the runs that differences are taken to; None for no differences.
+        compared: the metric whose difference to the baseline is shown, on the test split; None for none.
+        published: the paper's name of the table; None where the paper has none.
         claims: the paper's claims about it.
-        where: values of `config` that its records have.
-        epoch: the epoch of the paper's numbers, where runs may be shorter; None where they are never.
-        paper: name of the file under published/ with its numbers; None for the declaration's.
+        where: values of `config` that pick its records.
+        epoch: the epoch of the paper's numbers, where runs may be shorter; None where they never are.
+        paper: name of the file under published/ with the paper's numbers; None for the declaration's.
     """
 
     title: str
     experiment: str
     seeds: list[int]
     repeat: str
-    baseline: dict[str, Any] | None
     columns: list[Columns]
-    compared: str | None
-    published: str | None
     rows: dict[str, Row]
-    claims: list[Claim]
-    where: dict[str, Any] = field(default_factory=dict)
+    baseline: dict[str, Any] | None = None
+    compared: str | None = None
+    published: str | None = None
+    claims: list[Claim] = []
+    where: dict[str, Any] = {}
     epoch: int | None = None
     paper: str | None = None
 
@@ -156,44 +170,35 @@ class Table:
         return [cell for columns in self.columns if columns.printed for cell in columns.titles()]
 
 
-@dataclass
-class Panel:
-    """What the figures show of an experiment.
+class Panel(_Part):
+    """A panel of the figures that show several experiments side by side.
 
     Attributes:
         title: its title.
         runs: the table whose rows are drawn.
-        paths: the table whose learned rows are drawn in the (q, r) plane.
-        regime: the paper's name of the regime in Figure 2, None where the figure does not show it.
+        paths: the table whose learned rows are drawn in the (q, r) plane; the same table if not given.
+        regime: the paper's name of the regime in Figure 2; None where the figure does not show it.
     """
 
     title: str
     runs: str
-    paths: str
-    regime: str | None
+    paths: str = Field(default_factory=lambda panel: panel["runs"])
+    regime: str | None = None
 
 
-@dataclass
-class Figures:
+class Figures(_Part):
     """What the figures show.
 
     Attributes:
         published: the paper's name of the levels in Figure 2.
-        panels: the experiments.
-        translation: the table of translation whose rows are drawn, None for none.
-        thresholds: the table of α-ReLU's thresholds whose rows are drawn, None for none.
-        attention: the table of attention whose learned orders are drawn, None for none.
+        panels: the panels, one for each experiment.
     """
 
     published: str
     panels: list[Panel]
-    translation: str | None = None
-    thresholds: str | None = None
-    attention: str | None = None
 
 
-@dataclass
-class Declaration:
+class Declaration(_Part):
     """All of results/tables.yaml.
 
     Attributes:
@@ -221,22 +226,20 @@ def load_declaration(results: Path) -> Declaration:
         The declaration.
 
     Raises:
-        TableError: for a missing file, an unknown or missing key, a value of the wrong type, a
-            doubled row, or a claim about a row, a metric or an epoch that is not declared.
+        TableError: for a missing file, an unknown or missing key, a value of the wrong type, two rows with one label,
+            or a claim about a row, a metric or an epoch that is not declared.
     """
     path = results / "tables.yaml"
     try:
-        schema = OmegaConf.structured(Declaration)
-        declaration = OmegaConf.to_object(OmegaConf.merge(schema, OmegaConf.load(path)))
+        declaration = Declaration.model_validate(yaml.safe_load(path.read_text("utf-8")))
     except FileNotFoundError as error:
         raise TableError(f"{path}: no such file; name the folder that holds it") from error
-    except (OmegaConfBaseException, yaml.YAMLError) as error:
+    except ValidationError as error:
+        raise TableError(f"{path}: {first_problem(error)}") from error
+    except yaml.YAMLError as error:
         raise TableError(f"{path}: {error}") from error
-    assert isinstance(declaration, Declaration)
     for name, table in declaration.tables.items():
         _check_table(table, name, path)
-    for name in (declaration.figures.translation, declaration.figures.thresholds, declaration.figures.attention):
-        _check_names([name] if name else [], declaration.tables, "table", f"{path}: figures")
     for panel in declaration.figures.panels:
         _check_names([panel.runs, panel.paths], declaration.tables, "table", f"{path}: panel {panel.title!r}")
     return declaration
@@ -250,17 +253,18 @@ def load_numbers(results: Path, declaration: Declaration) -> dict[str, Numbers]:
         declaration: the tables declared.
 
     Returns:
-        The paper's numbers by table, row and cell, tables and rows by their declared names.
+        The paper's numbers by table, row and cell; tables and rows by their declared names.
 
     Raises:
         TableError: for a missing file, or a table, row, metric or epoch that it does not have.
     """
+    read = cache(lambda name: _published(results, name))  # once for all tables
     tables: dict[str, Numbers] = {}
     for name, table in declaration.tables.items():
         tables[name] = {}
         if table.published is None:
             continue
-        path, printed = _published(results, table.paper or declaration.published)
+        path, printed = read(table.paper or declaration.published)
         _check_names([table.published], printed, "table", f"{path}, asked for {name}")
         for row, spec in table.rows.items():
             if spec.published is not None:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
+from experiments.record import Record
 from reporting.declaration import Declaration, Table
-from reporting.records import Record
-from reporting.selection import Selection, describe_code, final_epoch
-from reporting.statistics import last_epoch
+from reporting.same_code import describe_code
+from reporting.selection import Selection, final_epoch
 
 GROUPS = ("many", "medium", "few")
 
@@ -20,12 +20,12 @@ def table_notes(declaration: Declaration, table: Table, selection: Selection) ->
         selection: its runs.
 
     Returns:
-        Which runs are missing; how means, deviations and intervals were computed; of which epochs the numbers are; how
-        long-tailed data were grouped; code, hardware and software; the command that repeats the table.
+        The missing runs; how means, deviations and intervals were computed; the epochs of the numbers; the groups of
+        long-tailed classes; code, hardware and software; the command that repeats the table.
     """
     records = list(selection.records())
-    hardware = (record["environment"]["hardware"] for record in records)
-    software = ({"python": record["environment"]["python"]} | record["environment"]["packages"] for record in records)
+    environments = [record.environment for record in records]
+    software = ({"python": environment.python} | environment.packages for environment in environments)
     return [
         *([f"Missing runs: {'; '.join(selection.missing)}."] if selection.missing else []),
         _statistics(declaration, table),
@@ -33,7 +33,7 @@ def table_notes(declaration: Declaration, table: Table, selection: Selection) ->
         *_data(table, records),
         *_scoring(table, records),
         f"Code: {_distinct(map(describe_code, records))}.",
-        f"Hardware: {_distinct(map(_pairs, hardware))}.",
+        f"Hardware: {_distinct(_pairs(environment.hardware) for environment in environments)}.",
         f"Software: {_distinct(map(_pairs, software))}.",
         f"Repeat: {table.repeat}",
     ]
@@ -55,43 +55,50 @@ def _statistics(declaration: Declaration, table: Table) -> str:
 
 def _epochs(table: Table, selection: Selection, records: list[Record]) -> list[str]:
     notes = []
-    if (shown := final_epoch(table, selection)) is not None and shown != table.epoch:
+    if (shown := final_epoch(table, selection)) != table.epoch:
         whole = "published numbers are of" if table.published else "experiment ends with"
         notes.append(
             f"The {whole} epoch {table.epoch}; ours are of epoch {shown}, the last that all runs have reached."
         )
     if table.epoch is not None or any(columns.epochs for columns in table.columns):
-        notes.append(f"Epochs trained: {_distinct(str(last_epoch(record)) for record in records)}.")
+        notes.append(f"Epochs trained: {_distinct(str(record.last_epoch) for record in records)}.")
     if any(not columns.epochs for columns in table.columns if columns.measured):
         notes += _selected_epochs(table, selection)
     of_training = any(columns.split == "train" for columns in table.columns)
-    if of_training and any(record["config"].get("trainer", {}).get("train_metrics") == "running" for record in records):
+    if of_training and "running" in map(_train_metrics, records):
         notes.append("The training split is measured while an epoch trains, each batch before its step.")
     return notes
 
 
+def _train_metrics(record: Record) -> str | None:
+    """The setting `train_metrics`, which stands under `data`, or in old records under `trainer`."""
+    places: list[dict[str, Any]] = [record.config["data"], record.config.get("trainer", {})]
+    return next((place["train_metrics"] for place in places if "train_metrics" in place), None)
+
+
 def _selected_epochs(table: Table, selection: Selection) -> list[str]:
     chosen = {
-        text: {record["epoch"]: None for record in selection.rows[row].values() if record.get("selected_by")}
+        text: dict.fromkeys(record.reported_epoch for record in selection.rows[row].records if record.selected_by)
         for row, text in table.labels().items()
     }
-    by = _distinct(record["selected_by"] for record in selection.records() if record.get("selected_by"))
+    by = _distinct(record.selected_by for record in selection.records() if record.selected_by)
     epochs = "; ".join(f"{text} {', '.join(map(str, found))}" for text, found in chosen.items() if found)
     return [f"Each run reports the epoch with its largest {by}: {epochs}."] if by else []
 
 
 def _data(table: Table, records: list[Record]) -> list[str]:
     notes = [f"Runs with {_flat(table.where)}."] if table.where else []
-    return [*notes, *sorted({_shots(record["data"]) for record in records if "shot_rule" in record["data"]})]
+    return [*notes, *sorted({_shots(record.data) for record in records if "shot_rule" in record.data})]
 
 
 def _scoring(table: Table, records: list[Record]) -> list[str]:
     """How the metrics shown are computed, where there are several ways."""
+    titles = table.metrics()
     ways = _distinct(
-        f"{table.metrics()[metric]} {way}"
+        f"{titles[metric]} {way}"
         for record in records
-        for metric, way in record.get("measured_by", {}).items()
-        if metric in table.metrics()
+        for metric, way in record.measured_by.items()
+        if metric in titles
     )
     return [f"Scores: {ways}."] if ways else []
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 
 class Look(NamedTuple):
-    """Look of an activation; colours and markers differ, so either alone tells them apart."""
+    """Look of an activation. Colours differ and markers differ, so that either tells activations apart."""
 
     label: str
     colour: str
@@ -37,9 +37,9 @@ LINE_STYLES = (
 )
 FILL_STYLES = ("full", "left", "right", "bottom", "top")
 PARAMETERS = {"alpha": "α = {:g}", "tau": "τ = {:g}", "temperature": "T = {:g}", "objective": "{}"}
-UNSAID = {"temperature": 1.0, "objective": "fenchel_young"}  # the paper's, so no label says them
-AUGMENTATION = {"standard": "standard augmentation"}  # none is the paper's
-# What learned entropy parameters minimise, and the line of the path that they take.
+DEFAULTS = {"temperature": 1.0, "objective": "fenchel_young"}  # the paper's; labels leave them out
+AUGMENTATION = {"standard": "standard augmentation"}  # the paper has none
+# The objectives that learned entropy parameters minimise: their names, and the line style of their paths.
 OBJECTIVES = {"fenchel_young": ("Fenchel–Young", "-"), "brier": ("Brier", "--"), "log": ("log score", "-.")}
 
 
@@ -59,16 +59,16 @@ def label(activation: Mapping[str, Any], data: Mapping[str, Any] | None = None) 
     Args:
         activation: the `config.activation` of a record: its name and its parameters, null where
             the activation has none.
-        data: the `config.data` of a record, where a label is to tell its augmentation.
+        data: the `config.data` of a record, if the label is to tell its augmentation.
 
     Returns:
-        The activation's label, then (q, r), then what else is set and differs from the paper.
+        The activation's label, then (q, r), then the other parameters that are set and differ from the paper's.
     """
     parts = [f"{activation[key]:.2f}" for key in ("q", "r") if activation.get(key) is not None]
     parts += [
         text.format(activation[key])
         for key, text in PARAMETERS.items()
-        if activation.get(key) not in (None, UNSAID.get(key))
+        if activation.get(key) not in (None, DEFAULTS.get(key))
     ]
     parts += [f"{key} = {value}" for key, value in (activation.get("parameters") or {}).items()]
     augmentation = (data or {}).get("augmentation")

@@ -11,7 +11,7 @@ GREY = "0.35"
 
 
 def draw_plane(axes: Axes) -> None:
-    """Draw the families that Sharma–Mittal entropy holds, and where it is not concave.
+    """Draw the special cases of Sharma–Mittal entropy, and where it is not concave.
 
     Tsallis' entropy lies on r = q, Rényi's on r = 1, the Gaussian one on q = 1 and Shannon's at (1, 1), where the map
     is softmax; at (2, 2) it is sparsemax. The entropy is not concave for r < 2 − 1/q, q > 1, which is shaded.
@@ -40,17 +40,17 @@ def draw_plane(axes: Axes) -> None:
 def draw_paths(axes: Axes, groups: list[Group]) -> None:
     """Draw the path of each learned run: a ring where it starts, the activation's marker where it ends.
 
-    The objective that the orders were learned by has a line of its own.
+    The style of the line tells the objective that the orders were learned by.
 
     Args:
         axes: where to draw.
-        groups: the runs; those that learn no order are left out.
+        groups: the runs; those without learned orders are left out.
     """
     for group in groups:
-        activation = group.activation()
+        activation = group.runs.activation
         objective, line = OBJECTIVES[activation.get("objective") or "fenchel_young"]
         own = look(activation["name"])
-        for path in group.paths():
+        for path in group.runs.paths():
             axes.plot(path["q"], path["r"], color=own.colour, linestyle=line, label=f"{own.label}: {objective}")
             axes.plot(*path.iloc[0], color=own.colour, marker="o", markersize=6, fillstyle="none", linestyle="none")
             axes.plot(*path.iloc[-1], color=own.colour, marker=own.marker, markeredgecolor="black", linestyle="none")

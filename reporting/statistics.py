@@ -1,6 +1,5 @@
 """Means over seeds and their bootstrap intervals."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import nan
 
@@ -8,30 +7,14 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from reporting.records import Record, RecordError
+from reporting.declaration import Bootstrap
 
-ORDERS = "orders"  # in place of a split: the learned (q, r), which belong to none
 POINTS = 100  # percentage points in 1
-
-
-@dataclass
-class Bootstrap:
-    """How an interval is drawn.
-
-    Attributes:
-        confidence: share of the bootstrap distribution inside the interval, between 0 and 1.
-        resamples: number of resamples.
-        seed: seed of the resampling.
-    """
-
-    confidence: float
-    resamples: int
-    seed: int
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A quantity over seeds; what the seeds are too few for is NaN.
+    """A quantity over seeds; NaN for what too few seeds cannot give.
 
     Attributes:
         mean: mean over the seeds.
@@ -56,7 +39,7 @@ def estimate(values: pd.Series, bootstrap: Bootstrap) -> Estimate:
     about 84 % of the cases.
 
     Args:
-        values: one value a seed.
+        values: one value for each seed.
         bootstrap: how the interval is drawn.
 
     Returns:
@@ -78,61 +61,11 @@ def estimate(values: pd.Series, bootstrap: Bootstrap) -> Estimate:
     return Estimate(float(values.mean()), float(values.std()), len(values), low, high)
 
 
-def metric_by_seed(runs: Mapping[int, Record], split: str, metric: str, epoch: int | None = None) -> pd.Series:
-    """Values of a metric on a split, indexed by seed.
-
-    Args:
-        runs: record of each seed.
-        split: "train", "dev", "test", or "orders", of which the learned orders are.
-        metric: name of the metric in the records.
-        epoch: the epoch after which it was measured; None for the one that each run reports: the one it has selected
-            on dev, or else its last.
-
-    Returns:
-        One value for each seed whose run has reached the epoch.
-
-    Raises:
-        RecordError: where a run did not measure the metric.
-    """
-    values = {}
-    for seed, record in runs.items():
-        if (measured := _measured(record, split, epoch)) is None:
-            continue
-        if metric not in measured:
-            raise RecordError(
-                f"{record['experiment']}: the run run_id={record['run_id']} with seed={seed} did not measure "
-                f"{metric!r} on {split}; it measured {', '.join(sorted(measured))}"
-            )
-        values[seed] = measured[metric]
-    return pd.Series(values, dtype=float)
-
-
-def last_epoch(record: Record) -> int:
-    """The last epoch of a run."""
-    return max(row["epoch"] for row in record["curves"])
-
-
-def reported_epoch(record: Record) -> int:
-    """The epoch that a run reports: the one it has selected on dev, or else its last."""
-    epoch: int = record.get("epoch", last_epoch(record))
-    return epoch
-
-
-def _measured(record: Record, split: str, epoch: int | None) -> dict[str, float] | None:
-    wanted = reported_epoch(record) if epoch is None else epoch
-    prefix = "" if split == ORDERS else split
-    for row in record["curves"]:
-        if row["epoch"] == wanted:
-            named = ((name.rpartition("/"), value) for name, value in row.items())
-            return {name: value for (found, _, name), value in named if found == prefix}
-    return None
-
-
 def paired_difference(values: pd.Series, reference: pd.Series) -> pd.Series:
     """Difference `values − reference` for every seed that both have.
 
     Args:
-        values: one value a seed, indexed by seed.
+        values: one value for each seed, indexed by seed.
         reference: the same for what it is compared with.
 
     Returns:

@@ -1,6 +1,5 @@
-"""What finished runs show: tables in the terminal and one figure, for one experiment or several side by side."""
+"""A summary of finished runs: tables in the terminal and one figure, for one experiment or several side by side."""
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,11 +9,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from reporting.declaration import Bootstrap
+from reporting.drawing import add_legend, draw_curves, draw_trade_off, save
 from reporting.groups import Group, label_runs, style_groups
-from reporting.panels import add_legend, draw_curves, draw_trade_off, save
 from reporting.plane import draw_paths, draw_plane
-from reporting.records import RecordError, finished_records
-from reporting.statistics import metric_by_seed
+from reporting.records import finished_records
+from reporting.same_code import list_runs_by_code, of_one_code
+from reporting.statistics import POINTS, estimate, paired_difference
 
 COLUMNS = {
     "accuracy": "accuracy",
@@ -32,20 +33,20 @@ SHOT_COLUMNS = {
     "medium_accuracy": "Medium",
     "few_accuracy": "Few",
 }
-WIDE = 120  # terminals with fewer columns get deviations below the means, not beside them
+WIDE = 120  # a narrower terminal shows deviations below the means, not beside them
 
 
 def metrics_table(title: str, groups: list[Group], columns: dict[str, str], width: int) -> Table:
-    """Table of mean ± standard deviation over seeds of metrics on test.
+    """A table of metrics on test: mean ± standard deviation over seeds.
 
     Args:
         title: its title.
         groups: the runs.
-        columns: the metrics by their names in the records, and the columns' titles.
-        width: columns of the terminal.
+        columns: titles of the metrics, by their names in the records.
+        width: of the terminal, in characters.
 
     Returns:
-        The table, ready to print; a line a configuration, with the number of its seeds last.
+        The table, ready to print: one line for each configuration, with the number of its seeds last.
     """
     table = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("activation", min_width=len("activation"))
@@ -53,7 +54,7 @@ def metrics_table(title: str, groups: list[Group], columns: dict[str, str], widt
         table.add_column(column, justify="right", min_width=len(column))
     between = " " if width >= WIDE else "\n"
     for group in groups:
-        cells = [_mean_and_std(metric_by_seed(group.runs, "test", metric), between) for metric in columns]
+        cells = [_mean_and_std(group.runs.values("test", metric), between) for metric in columns]
         table.add_row(group.label, *cells, str(len(group.runs)))
     return table
 
@@ -64,25 +65,25 @@ def _mean_and_std(values: pd.Series, between: str) -> str:
 
 
 def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
-    """The tables of an experiment: every metric and, for long-tailed data, accuracy by how many examples a class has.
+    """The tables of an experiment.
 
     Args:
         experiment: its name, for the titles.
         groups: its runs.
-        width: columns of the terminal.
+        width: of the terminal, in characters.
 
     Returns:
-        One table or two. The first has what was measured of the share of right answers, macro-F1, share of exact zeros,
-        mean number of classes kept, share of examples whose class is kept, Brier score, BLEU and chrF.
+        A table of those metrics in `COLUMNS` that all runs measured; for long-tailed data, also a table of accuracy by
+        the number of training examples of a class.
     """
     title = f"{experiment}, test split: mean ± standard deviation over seeds"
-    records = [record for group in groups for record in group.runs.values()]
-    measured = set.intersection(*(set(record["metrics"]["test"]) for record in records))
+    records = [record for group in groups for record in group.runs.records]
+    measured = set.intersection(*(set(record.metrics.get("test", {})) for record in records))
     columns = {metric: column for metric, column in COLUMNS.items() if metric in measured}
     shown = [metrics_table(title, groups, columns, width)]
-    if "shot_rule" in records[0]["data"]:
+    if "shot_rule" in records[0].data:
         columns = {metric: column for metric, column in SHOT_COLUMNS.items() if metric in measured}
-        rule = f"{experiment}, test accuracy by the classes' examples: {records[0]['data']['shot_rule']}"
+        rule = f"{experiment}, test accuracy by the classes' examples: {records[0].data['shot_rule']}"
         shown.append(metrics_table(rule, groups, columns, width))
     return shown
 
@@ -94,8 +95,9 @@ def draw(experiments: dict[str, list[Group]]) -> Figure:
         experiments: the runs of each experiment.
 
     Returns:
-        The figure, a row an experiment. Left: a pale point a seed, the mean with bars of one standard deviation.
-        Middle: the mean over seeds at each epoch, in a band from the lowest to the highest. Right: a path a seed.
+        The figure, with one row for each experiment. Left: a pale point for each seed, the mean with bars of one
+        standard deviation. Middle: the mean over seeds at each epoch, in a band from the lowest to the highest. Right:
+        a path for each seed.
     """
     figure = Figure(figsize=(14, 4.3 * len(experiments) + 0.8), layout="constrained")
     axes = figure.subplots(len(experiments), 3, squeeze=False)
@@ -111,13 +113,46 @@ def draw(experiments: dict[str, list[Group]]) -> Figure:
     return figure
 
 
-def summarise(experiments: Sequence[str], outputs: Path, console: Console) -> Path:
-    """Print the tables of experiments and draw their figure.
+def verdict(experiment: str, groups: list[Group], bootstrap: Bootstrap) -> str | None:
+    """One sentence: whether the best activation of an experiment beats softmax on test.
+
+    Args:
+        experiment: its name.
+        groups: its runs.
+        bootstrap: how the interval of the difference, paired by seed, is drawn.
+
+    Returns:
+        The sentence; None without runs of softmax and of another activation.
+    """
+    metric, unit = ("bleu", "BLEU") if "test/bleu" in groups[0].runs.measured else ("accuracy", "points of accuracy")
+    values = {group.label: group.runs.values("test", metric) for group in groups}
+    baselines = [group for group in groups if group.runs.activation["name"] == "softmax"]
+    others = [group for group in groups if group.runs.activation["name"] != "softmax"]
+    if len(baselines) != 1 or not others:
+        return None
+    best = max(others, key=lambda group: values[group.label].mean())
+    scale = 1 if metric == "bleu" else POINTS
+    ours = estimate(scale * paired_difference(values[best.label], values[baselines[0].label]), bootstrap)
+    if ours.seeds < 2:
+        return f"{experiment}: {best.label} is {ours.mean:+.2f} {unit} from softmax; one seed decides nothing"
+    interval = (
+        f"{ours.mean:+.2f} {unit} from softmax, {bootstrap.confidence:.0%} interval [{ours.low:+.2f}, {ours.high:+.2f}]"
+    )
+    if ours.low > 0:
+        return f"{experiment}: {best.label} beats softmax ({interval})"
+    if ours.high < 0:
+        return f"{experiment}: softmax beats all others (the best, {best.label}: {interval})"
+    return f"{experiment}: no activation clearly beats softmax (the best, {best.label}: {interval})"
+
+
+def summarise(experiments: Sequence[str], outputs: Path, bootstrap: Bootstrap, console: Console) -> Path:
+    """Print the tables of experiments and draw their figure; warn where runs are of different code.
 
     Args:
         experiments: names of the experiments.
         outputs: folder that holds the runs' folders; the figure goes to
             <outputs>/summary/<names joined by "-">.svg and .png.
+        bootstrap: how the intervals of the verdict are drawn.
         console: where the tables are printed.
 
     Returns:
@@ -126,28 +161,21 @@ def summarise(experiments: Sequence[str], outputs: Path, console: Console) -> Pa
     Raises:
         RecordError: where no run has finished, or a record is malformed or doubled.
     """
-    labelled = [label_runs(finished_records(outputs, experiment)) for experiment in experiments]
-    groups = dict(zip(experiments, style_groups(labelled), strict=True))
+    records = {experiment: finished_records(outputs, experiment) for experiment in experiments}
+    styled = style_groups([label_runs(of_experiment) for of_experiment in records.values()])
+    groups = dict(zip(records, styled, strict=True))
     for experiment in groups:
         for table in tables(experiment, groups[experiment], console.width):
             console.print(table)
             console.print()
+        if not of_one_code(records[experiment]):
+            console.print(
+                f"warning: {experiment}: these runs are of different code: {list_runs_by_code(records[experiment])}; "
+                "repeat them with force=true",
+                style="yellow",
+            )
+    verdicts = [verdict(experiment, own, bootstrap) for experiment, own in groups.items()]
+    if said := [sentence for sentence in verdicts if sentence]:
+        console.print(f"Verdict: {'; '.join(said)}.", style="bold", soft_wrap=True)
     path, _ = save(draw(groups), outputs / "summary" / f"{'-'.join(groups)}.png")
     return path
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Command line: print the tables of experiments and draw their figure."""
-    parser = argparse.ArgumentParser(prog="python -m reporting.summary", description=__doc__)
-    parser.add_argument("--experiment", required=True, nargs="+", help="names of the experiments")
-    parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="the runs' folder")
-    options = parser.parse_args(arguments)
-    try:
-        path = summarise(options.experiment, options.outputs, Console())
-    except RecordError as error:
-        raise SystemExit(f"error: {error}") from error
-    print(f"figure: {path} (and {path.with_suffix('.svg').name})")
-
-
-if __name__ == "__main__":
-    main()

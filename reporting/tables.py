@@ -1,4 +1,4 @@
-"""The paper's tables beside ours, and a verdict per claim, from the committed records alone."""
+"""The paper's tables beside ours, and a verdict on each claim, from the committed records alone."""
 
 import re
 from collections.abc import Iterator
@@ -10,51 +10,39 @@ from typing import Any
 import pandas as pd
 
 from experiments.files import write_atomically
-from reporting.command import run_command
-from reporting.declaration import (
-    Cell,
-    Columns,
-    Declaration,
-    Numbers,
-    Table,
-    load_declaration,
-    load_numbers,
-)
+from reporting.declaration import ORDERS, Cell, Columns, Declaration, Numbers, Table, load_numbers
+from reporting.kept_runs import KeptRuns
 from reporting.notes import table_notes
 from reporting.palette import label
-from reporting.selection import Selection, final_epoch, left_out, select_all
-from reporting.statistics import ORDERS, POINTS, estimate, metric_by_seed, paired_difference
+from reporting.selection import Selection, final_epoch
+from reporting.statistics import POINTS, estimate, paired_difference
 from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict, decide_claims
 
 NOTHING = "–"  # a cell for which there is no number
 NOT_REACHED = Verdict.NOT_REACHED.value  # a cell whose epoch no run has reached
-# What pdflatex does not typeset as it stands, once pandas has escaped the rest.
+# Characters that pdflatex cannot typeset; pandas escapes the others.
 LATEX = {"±": r"$\pm$", "−": "$-$", "α": r"$\alpha$", "τ": r"$\tau$", "–": "--"}
 
 
-def rebuild(results: Path, *, allow_missing_seeds: bool = False, allow_mixed_code: bool = False) -> list[Path]:
+def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     """Rebuild the declared tables whose records are kept, and the verdicts, under <results>/tables/.
 
     Args:
-        results: folder that holds tables.yaml, published/ and records/.
-        allow_missing_seeds: build from the runs there are where declared seeds are missing.
-        allow_mixed_code: build from records of different code or of uncommitted changes.
+        kept: the kept runs.
 
     Returns:
-        The files written: Markdown, CSV and LaTeX of each table, Markdown and CSV of the verdicts.
+        The files written: Markdown, CSV and LaTeX of each table, Markdown and CSV of the verdicts. And the tables
+        left out: a line for each experiment without records, with the command that makes them.
 
     Raises:
-        TableError: for a wrong declaration, or records that are missing, mixed or ambiguous.
-        RecordError: for records that cannot be read, or where no table has any.
+        TableError: for published numbers that tables.yaml names and the paper does not have.
+        RecordError: for a run that did not measure what a table shows.
     """
-    declaration = load_declaration(results)
-    numbers = load_numbers(results, declaration)
-    selections = select_all(
-        declaration, results, allow_missing_seeds=allow_missing_seeds, allow_mixed_code=allow_mixed_code
-    )
+    declaration = kept.declaration
+    numbers = load_numbers(kept.results, declaration)
     texts: dict[str, str] = {}
     verdicts: list[dict[str, Any]] = []
-    for name, selection in selections.items():
+    for name, selection in kept.selections.items():
         table = declaration.tables[name]
         tidy = _tidy(declaration, table, numbers[name], selection)
         wide = _wide(declaration, table, tidy)
@@ -66,14 +54,14 @@ def rebuild(results: Path, *, allow_missing_seeds: bool = False, allow_mixed_cod
     texts["verdicts.csv"] = _csv(pd.DataFrame(verdicts))
     texts["verdicts.md"] = _verdicts(declaration, pd.DataFrame(verdicts, columns=["table"] if not verdicts else None))
 
-    folder = results / "tables"
+    folder = kept.results / "tables"
     for file, text in texts.items():  # only now, so that an error leaves the old tables whole
         write_atomically(folder / file, text)
-    return [folder / file for file in texts]
+    return [folder / file for file in texts], _left_out(kept)
 
 
 def _tidy(declaration: Declaration, table: Table, numbers: Numbers, selection: Selection) -> pd.DataFrame:
-    """One line per row and number, in full precision; `column` is the title of its column."""
+    """One line for each number of each row, in full precision; `column` is the title of its column."""
     lines: list[dict[str, Any]] = []
     for row, text in table.labels().items():
         runs = selection.rows[row]
@@ -87,7 +75,7 @@ def _tidy(declaration: Declaration, table: Table, numbers: Numbers, selection: S
             if not columns.measured:
                 continue
             epoch = cell.epoch or last
-            ours = estimate(metric_by_seed(runs, cell.split, cell.metric, epoch), declaration.bootstrap)
+            ours = estimate(runs.values(cell.split, cell.metric, epoch), declaration.bootstrap)
             lines.append(start | {"source": "ours", "split": cell.split, "epoch": epoch} | asdict(ours))
         if table.compared is not None:
             lines += [{"row": text} | line for line in _differences(declaration, table, row, numbers, selection, last)]
@@ -113,7 +101,7 @@ def _differences(
     if row in numbers and not isnan(numbers[row].difference):
         yield start | {"source": "published", "epoch": table.epoch, "mean": numbers[row].difference}
     values, baseline = (
-        metric_by_seed(runs, "test", table.compared, epoch) for runs in (selection.rows[row], selection.baseline)
+        runs.values("test", table.compared, epoch) for runs in (selection.rows[row], selection.baseline)
     )
     ours = estimate(POINTS * paired_difference(values, baseline), declaration.bootstrap)
     yield start | {"source": "ours", "epoch": epoch} | asdict(ours)
@@ -125,45 +113,34 @@ def _baseline(table: Table) -> str:
 
 
 def _wide(declaration: Declaration, table: Table, tidy: pd.DataFrame) -> pd.DataFrame:
-    """The table as people read it: a line per row, a group of columns per source."""
-    paper, ours = (tidy[tidy["source"] == source].set_index("row") for source in ("published", "ours"))
-    points = ours[ours["kind"] != "level"]
-    wide = _of_paper(declaration, table, paper)
-    for columns in table.columns:
-        if columns.measured:
-            group = "ours" if columns.split == ORDERS else f"ours, {columns.split}"
-            wide |= {(group, title): cells for title, cells in _level_cells(ours, columns)}
-    wide["", "seeds"] = ours[ours["kind"] == "level"].groupby("row")["seeds"].max()
-    if table.epoch is not None:
-        wide["", "epoch of ours"] = ours.groupby("row")["epoch"].max()
-    if len(points):
-        interval = f"points [{declaration.bootstrap.confidence:.0%}]"
-        cells = points.apply(_with_interval, axis="columns", decimals=2)
-        wide[f"ours, test: {points['column'].iloc[0]}", interval] = cells
+    """The table as people read it: one line for each row, one group of columns for each source."""
+    published = "published" if table.epoch is None else f"published, epoch {table.epoch}"
+    wide: dict[tuple[str, str], pd.Series] = {}
+    for source, group, plain in (("published", published, "test"), ("ours", "ours", ORDERS)):
+        lines = tidy[tidy["source"] == source].set_index("row")
+        levels, points = lines[lines["kind"] == "level"], lines[lines["kind"] != "level"]
+        for columns in table.columns:
+            if not (columns.printed if source == "published" else columns.measured):
+                continue
+            name = group if columns.split == plain else f"{group}, {columns.split}"
+            for title in columns.titles().values():
+                shown = levels[(levels["split"] == columns.split) & (levels["column"] == title)]
+                wide[name, title] = shown.apply(_mean_and_std, axis="columns", decimals=columns.decimals)
+        if source == "ours":
+            wide["", "seeds"] = levels.groupby("row")["seeds"].max()
+            if table.epoch is not None:
+                wide["", "epoch of ours"] = lines.groupby("row")["epoch"].max()
+        if len(points):
+            heading = points["column"].iloc[0]
+            if source == "ours":
+                place = f"ours, test: {heading}", f"points [{declaration.bootstrap.confidence:.0%}]"
+                wide[place] = points.apply(_with_interval, axis="columns", decimals=2)
+            else:
+                decimals = declaration.published_decimals - 2  # a point is 0.01
+                cells = points["mean"].map(lambda mean, decimals=decimals: _number(mean, decimals, "+"))
+                wide[group, f"{heading} points"] = cells
     frame = pd.DataFrame(wide).reindex(list(table.labels().values())).astype(object)
     return frame.where(frame.notna(), NOTHING)
-
-
-def _of_paper(declaration: Declaration, table: Table, paper: pd.DataFrame) -> dict[tuple[str, str], pd.Series]:
-    group = "published" if table.epoch is None else f"published, epoch {table.epoch}"
-    wide: dict[tuple[str, str], pd.Series] = {}
-    for columns in table.columns:
-        if columns.printed:
-            name = group if columns.split == "test" else f"{group}, {columns.split}"
-            wide |= {(name, title): cells for title, cells in _level_cells(paper, columns)}
-    points = paper[paper["kind"] != "level"]
-    if len(points):
-        decimals = declaration.published_decimals - 2  # a point is 0.01
-        cells = points["mean"].map(lambda mean: _number(mean, decimals, "+"))
-        wide[group, f"{points['column'].iloc[0]} points"] = cells
-    return wide
-
-
-def _level_cells(lines: pd.DataFrame, columns: Columns) -> Iterator[tuple[str, pd.Series]]:
-    levels = lines[(lines["kind"] == "level") & (lines["split"] == columns.split)]
-    for title in columns.titles().values():
-        of_title = levels[levels["column"] == title]
-        yield title, of_title.apply(_mean_and_std, axis="columns", decimals=columns.decimals)
 
 
 def _number(value: float, decimals: int, sign: str = "-") -> str:
@@ -232,19 +209,12 @@ def _verdict_line(line: pd.Series) -> pd.Series:
     return pd.Series(cells | {"nearer split": line["nearer_split"]})
 
 
-def _left_out(results: Path) -> list[str]:
+def _left_out(kept: KeptRuns) -> list[str]:
     lines = []
-    for names, message in left_out(load_declaration(results), results):
-        stale = [name for name in names if (results / "tables" / f"{name}.md").is_file()]
-        kept = f"; {results / 'tables'} still holds {', '.join(stale)}, with no records behind" if stale else ""
-        lines.append(f"left out: {', '.join(names)}: {message}{kept}")
+    folder = kept.results / "tables"
+    for experiment, message in kept.missing.items():
+        names = [name for name, table in kept.declaration.tables.items() if table.experiment == experiment]
+        stale = [name for name in names if (folder / f"{name}.md").is_file()]
+        there = f"; {folder} still holds {', '.join(stale)}, with no records behind" if stale else ""
+        lines.append(f"left out: {', '.join(names)}: {message}{there}")
     return lines
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Command line: rebuild the tables and the verdicts."""
-    run_command("reporting.tables", __doc__, rebuild, _left_out, arguments)
-
-
-if __name__ == "__main__":
-    main()

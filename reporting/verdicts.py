@@ -7,15 +7,9 @@ from typing import Any
 import pandas as pd
 
 from reporting.declaration import Cell, Claim, Declaration, Numbers, Table
-from reporting.selection import Runs, Selection
-from reporting.statistics import (
-    POINTS,
-    Estimate,
-    estimate,
-    last_epoch,
-    metric_by_seed,
-    paired_difference,
-)
+from reporting.runs import Runs
+from reporting.selection import Selection
+from reporting.statistics import POINTS, Estimate, estimate, paired_difference
 
 RULE = """\
 A published number **reproduces** when our interval contains a value that rounds to what is printed
@@ -71,9 +65,8 @@ def decide_claims(declaration: Declaration, name: str, numbers: Numbers, selecti
         selection: our runs for it.
 
     Returns:
-        A line for each row of each claim: the published number, our estimate and verdict on test
-        and on train, and the split whose mean is nearer to the published number. Levels are fractions, differences
-        percentage points.
+        A line for each row of each claim: the published number, our estimate and verdict on test and on train, and
+        the split whose mean is nearer to the published number. Levels are fractions, differences percentage points.
     """
     table = declaration.tables[name]
     return [
@@ -125,14 +118,14 @@ def _decide_row(
 
 
 def _have_reached(rows: list[Runs], epoch: int) -> bool:
-    return all(any(last_epoch(record) >= epoch for record in runs.values()) for runs in rows if runs)
+    return all(any(record.last_epoch >= epoch for record in runs.records) for runs in rows if runs)
 
 
 def _values_by_seed(claim: Claim, row: str, split: str, epoch: int | None, selection: Selection) -> pd.Series:
-    values = metric_by_seed(selection.rows[row], split, claim.metric, epoch)
+    values = selection.rows[row].values(split, claim.metric, epoch)
     if not claim.against:
         return values
-    others = {other: metric_by_seed(selection.rows[other], split, claim.metric, epoch) for other in claim.against}
+    others = {other: selection.rows[other].values(split, claim.metric, epoch) for other in claim.against}
     mean_of_others = pd.DataFrame(others).mean(axis="columns", skipna=False)
     return POINTS * paired_difference(values, mean_of_others)
 

@@ -1,29 +1,9 @@
-"""One thread and fixed examples: a red test is red again on the next run. And the codes that can answer, one by one."""
-
-import contextlib
+"""Settings of every test: one thread and fixed random examples, so that a failing test fails again on the next run."""
 
 import hypothesis
-import pytest
 import torch
-
-import sharmix
-from sharmix import _cpu
 
 torch.set_num_threads(1)
 
 hypothesis.settings.register_profile("deterministic", derandomize=True, deadline=None, database=None, max_examples=50)
 hypothesis.settings.load_profile("deterministic")
-
-KERNEL_ALONE = "c++ without its nodes"  # as where torch was not there when the kernel was built
-BACKENDS = sorted({sharmix.backend(), "torch"} | ({KERNEL_ALONE} if _cpu.node else set()))
-
-
-@pytest.fixture(params=BACKENDS, scope="module")
-def each_backend(request):
-    """The compiled kernel, where it was built, with and without its nodes of the autograd graph, and plain torch."""
-    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
-        if request.param == "torch":
-            stack.enter_context(sharmix.plain_torch())
-        if request.param == KERNEL_ALONE:
-            patch.setattr(_cpu, "node", None)
-        yield

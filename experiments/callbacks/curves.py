@@ -25,7 +25,7 @@ class Curves(Checkpoint):
     It is a `Checkpoint` so that Lightning calls it after the module has logged its metrics.
 
     Args:
-        file: the CSV file, rewritten whole after each epoch; None keeps none.
+        file: the CSV file, rewritten whole with each checkpoint and at the end; None keeps none.
 
     Attributes:
         rows: for each finished epoch its number, steps, learning rate, speed and all values logged.
@@ -70,9 +70,17 @@ class Curves(Checkpoint):
         _refuse_lost_numbers(row)
         self.rows.append(row)
         self.seconds += time.perf_counter() - self._epoch_began
-        if self.file is not None and trainer.is_global_zero:
-            write_atomically(self.file, pd.DataFrame(self.rows).to_csv(index=False))
         log_row(trainer, {name: value for name, value in row.items() if name not in measured})
+
+    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        self._write(trainer)
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._write(trainer)
+
+    def _write(self, trainer: L.Trainer) -> None:
+        if self.file is not None and trainer.is_global_zero and self.rows:
+            write_atomically(self.file, pd.DataFrame(self.rows).to_csv(index=False))
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self.rows, "seconds": self.seconds}

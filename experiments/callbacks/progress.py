@@ -97,4 +97,6 @@ class InterruptHint(Callback):
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> Any:
         if isinstance(exception, KeyboardInterrupt) and trainer.is_global_zero:
             done = trainer.current_epoch
-            console().print(f"[yellow]interrupted after {done} epochs; the same command goes on from there[/]")
+            console().print(
+                f"[yellow]interrupted after {done} epochs; the same command goes on from its last checkpoint[/]"
+            )

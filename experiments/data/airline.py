@@ -13,7 +13,7 @@ from torch import Tensor
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.splits import groups_of_repeats, split_hash, stratified_group_split
-from experiments.data.text import Vocabulary, tokenize
+from experiments.data.text import Vocabulary, lines_of, tokenize
 from experiments.errors import DataError
 from experiments.settings import AtLeastOne, OpenShare, Seed, validated
 
@@ -89,7 +89,7 @@ def _load(
     try:
         train, test = stratified_group_split(sentiments, groups, test_fraction, split_seed)
     except ValueError as error:
-        raise DataError(f"{source}: {error}") from error
+        raise DataError(f"{source}, data.test_fraction={test_fraction}: {error}") from error
 
     tokens = [tweet[:max_length] for tweet in tokenize(texts)]
     vocabulary = Vocabulary((tokens[i] for i in train), minimum_count)
@@ -98,7 +98,7 @@ def _load(
     test_tokens = inputs[test][inputs[test] != Vocabulary.padding]
 
     def encode(content: bytes) -> tuple[Tensor, list[str]]:
-        lines = [line for line in content.decode().splitlines() if line.strip()]
+        lines = lines_of(content)
         return vocabulary.encode(tokenize(lines), max_length), lines
 
     return ClassificationData(

@@ -1,7 +1,7 @@
 """What every data set of the suite is: a LightningDataModule that knows its splits."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -23,6 +23,8 @@ from experiments.data.unreadable import Unreadable
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.settings import AtLeastOne, NotNegative, Seed, Share, validated
 
+Batches = EpochSampler | Sequence[BatchIndices]
+Loader = Collection[Batch]
 LOCAL_DATA = Path("data")  # where a data set is fetched to; git ignores it
 
 
@@ -49,6 +51,24 @@ class BatchReader(Dataset[Batch]):
     def __getitem__(self, chosen: BatchIndices) -> Batch:
         inputs, targets, unreadable = self.examples.read(chosen.indices, chosen.seeds)
         return Batch(inputs, targets, *chosen, unreadable, self.split)
+
+
+class InProcessLoader:
+    """Batches read in this process: what a DataLoader without workers gives, in less time.
+
+    Args:
+        reader: reads the examples.
+        sampler: chooses them; Lightning calls its `set_epoch`.
+    """
+
+    def __init__(self, reader: BatchReader, sampler: Batches) -> None:
+        self.reader, self.sampler = reader, sampler
+
+    def __iter__(self) -> Iterator[Batch]:
+        return map(self.reader.__getitem__, self.sampler)
+
+    def __len__(self) -> int:
+        return len(self.sampler)
 
 
 class SplitDataModule(L.LightningDataModule, ABC):
@@ -108,6 +128,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
         Raises:
             UserError: this data set has no such form.
+            DataError: the file cannot be read.
         """
         if getattr(self.data, "encode", None) is None:
             raise UserError(f"{type(self).__name__} cannot read inputs from a file")
@@ -115,7 +136,10 @@ class SplitDataModule(L.LightningDataModule, ABC):
             content = file.read_bytes()
         except OSError as error:
             raise DataError(f"{file}: cannot be read ({error.strerror})") from error
-        inputs, names = self.data.encode(content)
+        try:
+            inputs, names = self.data.encode(content)
+        except Exception as error:  # the decoders of text and images fail with errors that share no base class
+            raise DataError(f"{file}: cannot be read as input of {type(self).__name__} ({error})") from error
         return inputs, names
 
     def prepare_data(self) -> None:
@@ -123,20 +147,23 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     def setup(self, stage: str | None = None) -> None:
         if self.data is None:
-            self.data = self.load()
-            self.unreadable.most = self.data.unreadable_most
+            self.data = self._checked(self.load())
+        self.unreadable.most = self.data.unreadable_most
 
-    def train_dataloader(self) -> DataLoader[Batch]:
+    def train_dataloader(self) -> Loader:
         split = None if "train" in self.evaluated else "train"
-        return self._loader(self.data.train, self.training_sampler(self._division()), split)
+        sampler = self.training_sampler(self._division())
+        if self.trainer is not None:  # Lightning reads the first batch of a resumed run before it calls `set_epoch`
+            sampler.set_epoch(self.trainer.fit_loop.epoch_progress.current.processed)
+        return self._loader(self.data.train, sampler, split)
 
-    def val_dataloader(self) -> list[DataLoader[Batch]]:
+    def val_dataloader(self) -> list[Loader]:
         return [self._evaluation_loader(split) for split in self.evaluated]
 
-    def test_dataloader(self) -> DataLoader[Batch]:
+    def test_dataloader(self) -> Loader:
         return self._evaluation_loader("test")
 
-    def predict_dataloader(self) -> DataLoader[Batch]:
+    def predict_dataloader(self) -> Loader:
         return self._evaluation_loader("test")
 
     def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
@@ -152,22 +179,29 @@ class SplitDataModule(L.LightningDataModule, ABC):
     def load_state_dict(self, state: dict[str, list[str]]) -> None:
         self.unreadable.names = set(state["unreadable"])
 
+    def _checked(self, data: Any) -> Any:
+        """The loaded data as they are used; raises where they cannot be."""
+        return data
+
     def _division(self) -> BatchDivision:
         if (trainer := self.trainer) is None:
             return BatchDivision()
         return BatchDivision(trainer.world_size, trainer.global_rank, trainer.accumulate_grad_batches)
 
-    def _evaluation_loader(self, split: str) -> DataLoader[Batch]:
+    def _evaluation_loader(self, split: str) -> Loader:
         batches = evaluation_batches(self.evaluation_order(split), self.evaluation_batch_size, self._division())
         return self._loader(getattr(self.data, split), batches, split)
 
-    def _loader(self, examples: Examples, batches: Iterable[BatchIndices], split: str | None) -> DataLoader[Batch]:
+    def _loader(self, examples: Examples, batches: Batches, split: str | None) -> Loader:
+        reader = BatchReader(examples, split)
+        if not self.num_workers:
+            return InProcessLoader(reader, batches)
         return DataLoader(
-            BatchReader(examples, split),
+            reader,
             sampler=batches,  # type: ignore[arg-type]  # whole batches, not single examples
             batch_size=None,
             num_workers=self.num_workers,
-            persistent_workers=self.num_workers > 0,
+            persistent_workers=True,
             pin_memory=self.trainer is not None and self.trainer.strategy.root_device.type == "cuda",
             generator=torch.Generator(),  # without it the loader would draw from the generator of the network
         )
@@ -206,18 +240,13 @@ class ClassificationDataModule(SplitDataModule):
     def load(self) -> ClassificationData:
         """The training and test examples; fetches what is not there."""
 
-    def setup(self, stage: str | None = None) -> None:
-        if self.data is None:
-            super().setup(stage)
-            for split in ("train", "test"):
-                self._check_classes(split)
-            try:
-                self.data = self.data.with_validation(self.validation_fraction, self.validation_seed)
-            except ValueError as error:
-                raise ConfigurationError(f"data.validation_fraction={self.validation_fraction}: {error}") from error
-
     def training_sampler(self, division: BatchDivision) -> EpochSampler:
-        targets, epochs = self.data.train.targets.numpy(), self.trainer.max_epochs or 1
+        epochs = (self.trainer.max_epochs if self.trainer else None) or 1
+        if self.sampler == "progressive" and epochs < 1:
+            raise ConfigurationError(
+                f"data.sampler=progressive needs the number of epochs, but trainer.max_epochs={epochs} gives none"
+            )
+        targets = self.data.train.targets.numpy()
         return TrainingSampler(targets, self.sampler, self.batch_size, self.seed, epochs, division)
 
     def network_arguments(self) -> dict[str, int]:
@@ -231,10 +260,23 @@ class ClassificationDataModule(SplitDataModule):
             return batch
         return batch._replace(inputs=self.data.augment(batch.inputs, batch.seeds))
 
-    def _check_classes(self, split: str) -> None:
-        targets, classes = getattr(self.data, split).targets, len(self.data.class_names)
+    def _checked(self, data: ClassificationData) -> ClassificationData:
+        for split in ("train", "test"):
+            self._check_classes(data, split)
+        try:
+            return data.with_validation(self.validation_fraction, self.validation_seed)
+        except ValueError as error:
+            raise ConfigurationError(f"data.validation_fraction={self.validation_fraction}: {error}") from error
+
+    def _check_classes(self, data: ClassificationData, split: str) -> None:
+        targets, classes = getattr(data, split).targets, len(data.class_names)
         if not len(targets):
             raise DataError(f"{type(self).__name__}: the {split} split has no example")
+        if targets.dtype != torch.int64 or targets.dim() != 1:
+            raise DataError(
+                f"{type(self).__name__}: the {split} targets are {targets.dtype} {list(targets.shape)}, but must be "
+                "one class number for each example, torch.int64 [n]"
+            )
         if int(targets.min()) < 0 or int(targets.max()) >= classes:
             raise DataError(
                 f"{type(self).__name__}: the {split} split has class numbers from {int(targets.min())} to "

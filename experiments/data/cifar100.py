@@ -98,7 +98,7 @@ def _load(
 
 def _encode(content: bytes) -> tuple[Tensor, list[str]]:
     image = Image.open(io.BytesIO(content)).convert("RGB").resize((SIDE, SIDE))
-    return torch.from_numpy(np.asarray(image)).permute(2, 0, 1)[None], [f"resized to {SIDE} × {SIDE}"]
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1)[None], [f"resized to {SIDE} × {SIDE}"]
 
 
 def _in_memory(images: Images, labels: Labels) -> InMemory:

@@ -65,10 +65,19 @@ class CopyDataModule(TranslationDataModule):
             **splits,
             vocabulary_size=vocabulary_size,
             text=text,
-            numbers=numbers,
+            numbers=self._numbers,
             split_hash=text_hash([Pair(one, one) for one in pairs.references] for pairs in splits.values()),
             facts={f"{split}_size": size for split, size in self.counts.items()} | {"vocabulary_size": vocabulary_size},
         )
+
+    def _numbers(self, sentence: str) -> list[int]:
+        """The token numbers of a sentence."""
+        known = {text([number]): number for number in range(FIRST, FIRST + self.words)}
+        if unknown := [word for word in sentence.split() if word not in known]:
+            raise ValueError(
+                f"the word {unknown[0]!r} is not one of {text([FIRST])} to {text([FIRST + self.words - 1])}"
+            )
+        return [known[word] for word in sentence.split()]
 
     def _distinct_sentences(self) -> list[list[int]]:
         generator = np.random.RandomState(self.data_seed)  # NumPy promises that its stream never changes
@@ -84,8 +93,3 @@ class CopyDataModule(TranslationDataModule):
 def text(tokens: list[int]) -> str:
     """The sentence that token numbers stand for."""
     return " ".join(f"w{number}" for number in tokens)
-
-
-def numbers(sentence: str) -> list[int]:
-    """The token numbers of a sentence."""
-    return [int(word.removeprefix("w")) for word in sentence.split()]

@@ -1,9 +1,12 @@
 """The handwritten digits that ship inside scikit-learn: 1,797 images, nothing to download."""
 
+import io
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
 
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
@@ -12,11 +15,12 @@ from experiments.data.splits import split_hash, stratified_group_split
 from experiments.errors import ConfigurationError
 from experiments.settings import OpenShare, Ratio, Seed, validated
 
+SIDE = 8
 BRIGHTEST = 16  # scikit-learn's digits count the ink of 4 × 4 blocks: integers from 0 to 16
 
 
 class DigitsDataModule(ClassificationDataModule):
-    """scikit-learn's digits, split with the share of each class kept; the training side then made as long-tailed as asked.
+    """scikit-learn's digits, split with the share of each class kept, the training side as long-tailed as asked.
 
     Inputs are the 8 × 8 pixels of each image, float32 [n, 64] in [0, 1].
 
@@ -85,4 +89,35 @@ def _load(
         },
         sizes={"features": inputs.shape[1]},
         shots=groups,
+        encode=_encode,
     )
+
+
+def _encode(content: bytes) -> tuple[Tensor, list[str]]:
+    """Inputs of a grey image of 8 × 8 pixels, white on black, or of a text with 64 numbers from 0 to 16 a line."""
+    try:
+        image = Image.open(io.BytesIO(content))
+    except UnidentifiedImageError:
+        return _encode_text(content)
+    if image.size != (SIDE, SIDE):
+        raise ValueError(f"the image has {image.width} × {image.height} pixels, {SIDE} × {SIDE} are needed")
+    pixels = torch.from_numpy(np.array(image.convert("L")))
+    return pixels.reshape(1, -1) / 255, ["image"]
+
+
+def _encode_text(content: bytes) -> tuple[Tensor, list[str]]:
+    names, rows = [], []
+    for number, line in enumerate(content.decode().splitlines(), 1):
+        if not (fields := line.replace(",", " ").split()):
+            continue
+        try:
+            row = [float(field) for field in fields]
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from error
+        if len(row) != SIDE * SIDE:
+            raise ValueError(f"line {number}: {len(row)} numbers, {SIDE * SIDE} are needed")
+        if not all(0 <= value <= BRIGHTEST for value in row):
+            raise ValueError(f"line {number}: the numbers must be from 0 to {BRIGHTEST}")
+        names.append(f"line {number}")
+        rows.append(row)
+    return torch.tensor(rows) / BRIGHTEST, names

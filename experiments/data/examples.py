@@ -1,11 +1,14 @@
 """Examples, the batches they come in, and the parts of a split data set."""
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+
+from experiments.errors import DataError
 
 
 class BatchIndices(NamedTuple):
@@ -111,9 +114,10 @@ class ClassificationData:
         unreadable_most: how many examples may be unreadable.
         groups: a number for each training example, equal for examples that repeat one another, [n]; None where
             no example repeats another.
+        train_as_measured: the training examples read as test examples are; None where they are read alike anyway.
         validation: examples taken out of training, on which settings may be chosen; None for none.
-        encode: from the content of a file to inputs [n, ...] and a name for each, for predictions; None where the
-            data set has no such form.
+        encode: from the content of a file to inputs [n, ...] and a name for each, for predictions; raises a ValueError
+            that says what is wrong with the content. None where the data set has no such form.
     """
 
     train: LabelledExamples
@@ -126,8 +130,46 @@ class ClassificationData:
     shots: dict[str, Tensor] | None = None
     unreadable_most: int = 0
     groups: Tensor | None = None
+    train_as_measured: LabelledExamples | None = None
     validation: LabelledExamples | None = None
     encode: Callable[[bytes], tuple[Tensor, list[str]]] | None = None
+
+    @classmethod
+    def from_tensors(
+        cls,
+        inputs: Tensor,
+        targets: Tensor,
+        class_names: Iterable[str],
+        test_fraction: float = 0.2,
+        split_seed: int = 0,
+        **more: Any,
+    ) -> "ClassificationData":
+        """Split examples so that each class keeps its share on both sides.
+
+        Args:
+            inputs: one example a row, [n, ...].
+            targets: class indices, int64 [n].
+            class_names: the name of each class index.
+            test_fraction: share of the examples held out for testing.
+            split_seed: seed of the split, apart from the training seed.
+            **more: further attributes, such as `augment` or `encode`.
+
+        Raises:
+            DataError: the numbers of inputs and targets differ, or a class is too small to be split.
+        """
+        from experiments.data.splits import stratified_group_split
+
+        if len(inputs) != len(targets):
+            raise DataError(
+                f"there are {len(inputs)} inputs, but {len(targets)} targets; give one target for each input"
+            )
+        try:
+            sides = stratified_group_split(targets.numpy(), range(len(targets)), test_fraction, split_seed)
+        except ValueError as error:
+            raise DataError(str(error)) from error
+        train, test = (InMemory(inputs[side], targets[side]) for side in sides)
+        tensors = (train.inputs, train.targets, test.inputs, test.targets)
+        return cls(train, test, tuple(map(str, class_names)), **described(train, test, tensors, inputs[0]) | more)
 
     def with_validation(self, fraction: float, seed: int) -> "ClassificationData":
         """The same data with a share of the training examples taken out for validation.
@@ -137,6 +179,9 @@ class ClassificationData:
         Args:
             fraction: share of the training examples, 0 to below 1.
             seed: seed of the split.
+
+        Raises:
+            ValueError: a class would have no training example, or there would be no validation example.
         """
         if fraction == 0:
             return self
@@ -145,11 +190,35 @@ class ClassificationData:
         targets = self.train.targets.numpy()
         groups = range(len(targets)) if self.groups is None else self.groups.numpy()
         kept, held_out = stratified_group_split(targets, groups, fraction, seed, classes_in_both=False)
+        if not len(held_out):
+            raise ValueError("this leaves no validation example: give more examples or a larger share")
         return replace(
             self,
             train=Subset(self.train, torch.from_numpy(kept)),
-            validation=Subset(self.train, torch.from_numpy(held_out)),
+            train_as_measured=None,
+            validation=Subset(self.train_as_measured or self.train, torch.from_numpy(held_out)),
             split_hash=split_hash([self.split_hash, *map(str, range(len(targets)))], held_out + 1),
             facts=self.facts | {"train_size": len(kept), "validation_size": len(held_out)},
             groups=None,
         )
+
+
+def described(
+    train: LabelledExamples, test: LabelledExamples, hashed: Sequence[Tensor], example: Tensor
+) -> dict[str, Any]:
+    """The split hash, facts and sizes of a data set that has no others.
+
+    Args:
+        train, test: the two sides.
+        hashed: what the split hash is of.
+        example: one input, which gives the size `features` if it is a row, and `channels` if it is an image.
+    """
+    digest = hashlib.sha256()
+    for tensor in hashed:
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode() + tensor.contiguous().numpy().tobytes())
+    name = {1: "features", 3: "channels"}.get(example.dim())
+    return {
+        "split_hash": digest.hexdigest(),
+        "facts": {"train_size": len(train.targets), "test_size": len(test.targets)},
+        "sizes": {name: example.shape[0]} if name else {},
+    }

@@ -60,11 +60,11 @@ class ImagenetDataModule(ClassificationDataModule):
     Inputs are pixel values, uint8 [n, 3, image_size, image_size]; the classes are in the order of their WordNet ids.
 
     Args:
-        home: folder that holds <folder>/train/<wnid>/*.JPEG and <folder>/<test_folder>/<wnid>/*.JPEG, and for a long
+        folder: folder that holds <images>/train/<wnid>/*.JPEG and <images>/<test_folder>/<wnid>/*.JPEG, and for a long
             tail imagenet_lt/ImageNet_LT_train.txt, the published list, or ImageNet_LT_train.json, its number of images
             of each class, by which a sample is drawn. None loads the images from the hub, and takes the numbers from
             the folder `data`.
-        folder: of the photographs, below `home`.
+        images: folder of the photographs, below `folder`.
         test_folder: the side of it that is tested on.
         long_tailed: whether to keep only the training images of ImageNet-LT.
         repeat_images: whether a class with too few images for its count repeats them.
@@ -84,8 +84,8 @@ class ImagenetDataModule(ClassificationDataModule):
     def __init__(
         self,
         *,
-        home: Path | None = None,
-        folder: str,
+        folder: Path | None = None,
+        images: str,
         test_folder: str,
         long_tailed: bool = False,
         repeat_images: bool = False,
@@ -103,44 +103,47 @@ class ImagenetDataModule(ClassificationDataModule):
                 f"data.shorter_side={shorter_side} is not allowed; it must be at least data.image_size={image_size}, "
                 "which is cut out of it"
             )
-        self.home, self.folder, self.test_folder = home, folder, test_folder
+        self.folder, self.images, self.test_folder = folder, images, test_folder
         self.long_tailed, self.repeat_images, self.tail_seed = long_tailed, repeat_images, tail_seed
         self.crop = training_transform(image_size, least_area)
         self.middle = measuring_transform(image_size, shorter_side)
         self.unreadable_share, self.shots = unreadable_share, shots
 
     def load(self) -> ClassificationData:
-        if self.home is None:
+        if self.folder is None:
             class_names, train, test = _on_hub()
         else:
-            class_names, train, test = _in_folders(self.home / self.folder, self.test_folder)
+            class_names, train, test = _in_folders(self.folder / self.images, self.test_folder)
         tail_facts: dict[str, int | float | str] = {}
-        groups, repeated = None, 0
+        shots, repeats, repeated = None, None, 0
         if self.long_tailed:
             kept, source = self._long_tail(train, class_names)
             train = train.kept(kept)
             repeated = len(kept) - len(np.unique(kept))
+            repeats = torch.from_numpy(kept) if repeated else None
             tail_facts = {"train_list": source, "repeated_images": repeated}
             if self.shots:
                 counts = np.bincount(train.labels, minlength=CLASSES).tolist()
-                groups = self.shots.groups(counts)
+                shots = self.shots.groups(counts)
                 tail_facts |= self.shots.facts(counts)
         sizes = len(train.labels), len(test.labels)
         names = (side.images.name(index) for side in (train, test) for index in range(len(side.labels)))
         return ClassificationData(
             train=Photographs(train.images, torch.from_numpy(train.labels), self.crop),
+            train_as_measured=Photographs(train.images, torch.from_numpy(train.labels), self.middle),
             test=Photographs(test.images, torch.from_numpy(test.labels), self.middle),
             class_names=class_names,
             split_hash=split_hash(names, range(sizes[0], sum(sizes))),
             facts={"train_size": sizes[0], "test_size": sizes[1], **tail_facts},
-            shots=groups,
+            shots=shots,
+            groups=repeats,
             unreadable_most=math.floor(self.unreadable_share * (sum(sizes) - repeated)),
             encode=lambda content: (self.middle(decoded(content))[None], [""]),
         )
 
     def _long_tail(self, train: Side, class_names: Sequence[str]) -> tuple[Indices, str]:
         """Which training images ImageNet-LT keeps, and how they were chosen."""
-        home = self.home or LOCAL_DATA
+        home = self.folder or LOCAL_DATA
         if isinstance(train.images, ImageFiles) and (home / TAIL_LIST).exists():
             return _listed(home / TAIL_LIST, train.images, class_names), "published list"
         counts = _tail_counts(home)
@@ -169,7 +172,7 @@ def _class_names(folder: Path) -> tuple[str, ...]:
     except OSError as error:
         raise DataError(
             f"{folder}: cannot be read ({error.strerror}); it must hold photographs as <wnid>/*.JPEG: name it with "
-            f"paths.data, data.folder and data.test_folder, or give paths.data=null to load {HUB_NAME} from the "
+            f"paths.data, data.images and data.test_folder, or give paths.data=null to load {HUB_NAME} from the "
             "Hugging Face hub"
         ) from error
     names = tuple(name for name in found if WORDNET_ID.fullmatch(name) and (folder / name).is_dir())
@@ -204,7 +207,7 @@ def _on_hub() -> tuple[tuple[str, ...], Side, Side]:
     except Exception as error:
         raise DataError(
             f"{HUB_NAME} cannot be loaded from the Hugging Face hub ({error}); ask for access on its page and log in "
-            f"with `hf auth login`, or give paths.data=FOLDER, a folder that holds {TRAIN}/<wnid>/*.JPEG in data.folder"
+            f"with `hf auth login`, or give paths.data=FOLDER, a folder that holds {TRAIN}/<wnid>/*.JPEG in data.images"
         ) from error
     train, test = (_of_table(table, split) for split, table in tables.items())
     return tuple(tables[TRAIN].features["label"].names), train, test

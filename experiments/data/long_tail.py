@@ -82,7 +82,7 @@ class ShotRule(Settings):
         return {name: members.nonzero().flatten() for name, members in groups.items() if members.any()}
 
     def facts(self, counts: Sequence[int]) -> dict[str, int | str]:
-        """What a record says about a long tail: its largest and smallest class, the rule and the sizes of its groups."""
+        """What a record says about a long tail: its largest and smallest class, the rule, the sizes of the groups."""
         rule = f"many > {self.many_above}, few < {self.few_below} training examples ({self.rule})"
         return {
             "largest_class": max(counts),

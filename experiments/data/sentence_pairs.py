@@ -48,6 +48,8 @@ class Sequences:
 
     def padded(self, indices: Tensor) -> Tensor:
         """Those at the indices [m], padded to the longest of them: int64 [m, longest]."""
+        if not len(indices):
+            return torch.empty(0, 0, dtype=torch.int64)
         ends, lengths = self.ends[indices].tolist(), self.lengths[indices].tolist()
         chosen = [self.tokens[end - length : end] for end, length in zip(ends, lengths, strict=True)]
         return pad_sequence(chosen, batch_first=True, padding_value=PADDING).long()

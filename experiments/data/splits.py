@@ -62,30 +62,34 @@ def stratified_group_split(
     Raises:
         ValueError: where lengths differ, or a class has no example on a side that needs one.
     """
+    from scipy.sparse import coo_array
+
     if len(labels) != len(groups):
         raise ValueError(f"{len(labels)} labels, but {len(groups)} groups: one each is needed")
     classes, class_of = np.unique(labels, return_inverse=True)
     group_names, group_of = np.unique(groups, return_inverse=True)
-    counts = np.zeros((len(group_names), len(classes)), dtype=np.int64)
-    np.add.at(counts, (group_of, class_of), 1)
+    # By rows, each with the classes of its group alone: a full table of ImageNet's images would hold 10 GB.
+    shape = len(group_names), len(classes)
+    counts = coo_array((np.ones(len(labels), dtype=np.int64), (group_of, class_of)), shape=shape).tocsr()
 
-    wanting = np.rint(test_fraction * counts.sum(axis=0)).astype(np.int64)
+    wanting = np.rint(test_fraction * np.bincount(class_of)).astype(np.int64)
     in_test = np.zeros(len(group_names), dtype=bool)
     # RandomState, not default_rng: NumPy promises that its stream never changes.
     for group in np.random.RandomState(seed).permutation(len(group_names)):
-        count = counts[group]
-        if 2 * wanting @ count > count @ count:
-            wanting -= count
+        own = slice(counts.indptr[group], counts.indptr[group + 1])
+        own_classes, count = counts.indices[own], counts.data[own]
+        if 2 * wanting[own_classes] @ count > count @ count:
+            wanting[own_classes] -= count
             in_test[group] = True
 
-    for side, chosen in (("training", ~in_test), ("test", in_test))[: 1 + classes_in_both]:
-        for name, left in zip(classes, counts[chosen].sum(axis=0), strict=True):
+    example_in_test = in_test[group_of]
+    for side, chosen in (("training", ~example_in_test), ("test", example_in_test))[: 1 + classes_in_both]:
+        for name, left in zip(classes, np.bincount(class_of[chosen], minlength=len(classes)), strict=True):
             if left == 0:
                 raise ValueError(
-                    f"no example of class {str(name)!r} on the {side} side at "
-                    f"test_fraction={test_fraction}: give more examples or another fraction"
+                    f"no example of class {str(name)!r} on the {side} side where a share of {test_fraction} is held "
+                    "out: give more examples or another share"
                 )
-    example_in_test = in_test[group_of]
     return np.flatnonzero(~example_in_test), np.flatnonzero(example_in_test)
 
 

@@ -8,6 +8,15 @@ import torch
 from torch import Tensor
 
 
+def lines_of(content: bytes) -> list[str]:
+    """The lines of a text in UTF-8 that are not blank, without the spaces around them.
+
+    Only a newline ends a line: `str.splitlines` also cuts at characters that sentences hold.
+    """
+    lines = (line.strip() for line in content.decode("utf-8-sig").split("\n"))
+    return [line for line in lines if line]
+
+
 def tokenize(texts: Sequence[str]) -> list[list[str]]:
     """Cut tweets into lower-case lemmas.
 

@@ -25,7 +25,7 @@ class TokenBatchSampler(EpochSampler):
         division: of each batch. The last and longest pairs are not drawn if they are too few for every pass.
 
     Raises:
-        ConfigurationError: a batch has no room for the longest target in every part.
+        ConfigurationError: a batch has no room for the longest target in every part, or there are too few pairs.
     """
 
     def __init__(
@@ -45,6 +45,8 @@ class TokenBatchSampler(EpochSampler):
             )
         self.places = list(_batches(self.target, batch_tokens))
         self.steps = sum(len(place) >= division.parts for place in self.places)
+        if not self.steps:
+            raise ConfigurationError(f"{len(self.target)} training pairs are too few for {division.parts} parts a step")
 
     def __iter__(self) -> Iterator[BatchIndices]:
         generator = np.random.default_rng([self.seed, self.epoch])

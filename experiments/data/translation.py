@@ -12,6 +12,7 @@ from experiments.data.base import SplitDataModule
 from experiments.data.samplers import BatchDivision, EpochSampler
 from experiments.data.sentence_pairs import SentencePairs, Sequences
 from experiments.data.special_tokens import BEGIN, END
+from experiments.data.text import lines_of
 from experiments.data.token_batches import TokenBatchSampler
 
 
@@ -48,7 +49,7 @@ class TranslationData:
 
     def encode(self, content: bytes) -> tuple[Tensor, list[str]]:
         """Source tokens [n, longest] of the lines of a text, and the lines."""
-        lines = [line for line in content.decode().splitlines() if line.strip()]
+        lines = lines_of(content)
         sources = Sequences.of([*self.numbers(line), END] for line in lines)
         return sources.padded(torch.arange(len(lines))), lines
 

@@ -1,4 +1,4 @@
-"""What every LightningModule of the suite is: a network under an output activation, trained by the activation's loss."""
+"""What every LightningModule of the suite is: a network under an output activation, trained by its loss."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -91,7 +91,8 @@ class OutputModule(L.LightningModule, ABC):
         self.log_dict(self.entropy_values())
 
     def configure_optimizers(self) -> dict[str, Any]:
-        entropy = [parameter for activation in self._activations() for parameter in activation.entropy_parameters()]
+        self._learning = [activation for activation in self._activations() if [*activation.entropy_parameters()]]
+        entropy = [parameter for activation in self._learning for parameter in activation.entropy_parameters()]
         known = {id(parameter) for parameter in entropy}
         network = [parameter for parameter in self.network.parameters() if id(parameter) not in known]
         fused = "mixed" not in str(self.trainer.precision)  # Lightning clips no gradients of a fused optimizer there
@@ -109,7 +110,7 @@ class OutputModule(L.LightningModule, ABC):
 
     def after_step(self) -> None:
         """Project the entropy parameters into their range; the optimizer calls it after each of its steps."""
-        for activation in self._activations():
+        for activation in self._learning:
             activation.project_()
 
     def entropy_values(self) -> dict[str, float]:

@@ -8,6 +8,8 @@ from torch import Tensor
 from torchmetrics import MeanMetric, Metric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
+from experiments.errors import ConfigurationError
+
 MEANS = ("loss", "sparsity", "support", "coverage", "zero_true", "brier")
 SHOT_MEANS = ("accuracy", "sparsity")
 
@@ -87,6 +89,10 @@ class OutputMetrics(MetricCollection):
     def compute(self) -> dict[str, Tensor]:
         """The metrics of everything seen since the last reset, but for those of groups without an example."""
         of_groups = {f"{group}_{name}" for group in self.members for name in SHOT_MEANS}
-        return {
-            name: value for name, value in super().compute().items() if not (name in of_groups and value.isnan().any())
-        }
+        values = super().compute()
+        for name in self.further:
+            if name not in values or values[name].numel() != 1:
+                raise ConfigurationError(
+                    f"module.metrics.{name} must give one number; choose a mean, such as average=macro"
+                )
+        return {name: value for name, value in values.items() if not (name in of_groups and value.isnan().any())}

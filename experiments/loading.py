@@ -1,0 +1,56 @@
+"""A finished run from its folder."""
+
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import TYPE_CHECKING
+
+from experiments.errors import ConfigurationError
+from experiments.job import RECORD, WEIGHTS
+from experiments.record import RecordError, read_record
+from experiments.settings import checked_settings
+
+if TYPE_CHECKING:
+    from experiments.data.base import SplitDataModule
+    from experiments.modules.base import OutputModule
+
+
+def load_run(folder: str | Path, data_folder: str | Path | None = None) -> "tuple[OutputModule, SplitDataModule]":
+    """A finished run: its module with the weights of the reported epoch, ready to predict, and its data.
+
+    The record names the classes that are built: load only records that you trust.
+
+    Args:
+        folder: of the run, with its record and weights.
+        data_folder: folder that holds the data sets, in place of the run's `paths.data`.
+
+    Raises:
+        ConfigurationError: the folder holds no finished run, no weights, or weights of other code.
+        DataError: the data set cannot be loaded.
+    """
+    record_file, weights_file = Path(folder) / RECORD, Path(folder) / WEIGHTS
+    if not record_file.is_file():
+        raise ConfigurationError(f"{folder}: there is no {RECORD}; give the folder of a finished run")
+    try:
+        record = read_record(record_file.read_text(), str(record_file))
+    except RecordError as error:
+        raise ConfigurationError(str(error)) from error
+    if record.weights is None or not weights_file.is_file():
+        raise ConfigurationError(f"{folder}: there is no {WEIGHTS}; repeat the run with keep_weights=true force=true")
+    settings = checked_settings(record.config)
+    if data_folder is not None:
+        if "folder" not in settings.data:
+            raise ConfigurationError(f"data={data_folder}: the data set of {folder} does not lie in a folder")
+        settings = settings.model_copy(update={"data": settings.data | {"folder": str(data_folder)}})
+
+    import torch  # seconds of imports that a wrong folder can do without
+
+    from experiments.training import build_run
+
+    module, data = build_run(settings)
+    try:
+        module.load_state_dict(torch.load(weights_file, map_location="cpu", weights_only=True)["state_dict"])
+    except (OSError, RuntimeError, KeyError, UnpicklingError) as error:
+        raise ConfigurationError(
+            f"{weights_file}: the weights are damaged, or of other code; repeat the run with force=true"
+        ) from error
+    return module.eval(), data

@@ -1,0 +1,98 @@
+"""Collect the records of finished runs, and rebuild tables and figures from them."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+from experiments.record import RecordError
+from reporting.declaration import TableError
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command line `python -m reporting`.
+
+    Args:
+        arguments: of the command; None for those of the process.
+
+    Raises:
+        SystemExit: with one line that starts with "error: ", for records or a declaration that cannot be used.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except (RecordError, TableError) as error:
+        raise SystemExit(f"error: {' '.join(str(error).split())}") from error
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="python -m reporting", description=__doc__)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    outputs, results, allowances = (ArgumentParser(add_help=False) for _ in range(3))
+    outputs.add_argument("experiments", metavar="EXPERIMENT", nargs="+", help="name of an experiment")
+    outputs.add_argument("--outputs", type=Path, default=Path("outputs"), help="the runs' folder (default: outputs)")
+    results.add_argument(
+        "--results", type=Path, default=Path("results"), help="folder of records, tables and figures (default: results)"
+    )
+    allowances.add_argument("--allow-missing-seeds", action="store_true", help="use the seeds that have records")
+    allowances.add_argument("--allow-mixed-code", action="store_true", help="accept different or uncommitted code")
+
+    for run, text, parents in (
+        (_collect, "keep the records of finished runs under results/records/", [outputs, results]),
+        (_tables, "rebuild the tables and the verdicts from the kept records", [results, allowances]),
+        (_figures, "rebuild the figures from the kept records", [results, allowances]),
+        (_summary, "print tables of finished runs and draw their figure", [outputs, results]),
+    ):
+        command = commands.add_parser(run.__name__.strip("_"), help=text, description=text, parents=parents)
+        command.set_defaults(run=run)
+    return parser
+
+
+# Each command imports what it needs: pandas, matplotlib and torch take seconds.
+
+
+def _collect(options: Namespace) -> None:
+    from reporting.records import collect
+
+    for experiment in options.experiments:
+        print(collect(experiment, options.outputs, options.results))
+
+
+def _tables(options: Namespace) -> None:
+    from reporting.tables import rebuild_tables
+
+    _rebuild(rebuild_tables, options)
+
+
+def _figures(options: Namespace) -> None:
+    from reporting.figures import rebuild_figures
+
+    _rebuild(rebuild_figures, options)
+
+
+def _rebuild(rebuild: Callable[..., tuple[list[Path], list[str]]], options: Namespace) -> None:
+    from reporting.kept_runs import KeptRuns
+
+    files, left_out = rebuild(
+        KeptRuns.load(
+            options.results,
+            allow_missing_seeds=options.allow_missing_seeds,
+            allow_mixed_code=options.allow_mixed_code,
+        )
+    )
+    print(*files, *left_out, sep="\n")
+
+
+def _summary(options: Namespace) -> None:
+    from rich.console import Console
+
+    from reporting.declaration import load_declaration
+    from reporting.summary import summarise
+
+    bootstrap = load_declaration(options.results).bootstrap
+    path = summarise(options.experiments, options.outputs, bootstrap, Console())
+    print(f"Figure: {path} (and {path.with_suffix('.svg').name})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The figures, drawn from the committed records alone: one file each, found and drawn by `rebuild_figures`.
+
+To add a figure, add a file to this folder with a function under `@figure("name")` that draws it from `KeptRuns`.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+from matplotlib.figure import Figure
+
+from reporting.drawing import save
+from reporting.kept_runs import KeptRuns, LeftOut
+
+Draw = Callable[[KeptRuns], Figure]
+
+_FIGURES: dict[str, Draw] = {}
+
+
+def figure(name: str) -> Callable[[Draw], Draw]:
+    """Register the decorated function as a figure.
+
+    Args:
+        name: the name of the figure's files.
+
+    Returns:
+        The decorator. The function draws the figure from the kept runs, and raises `LeftOut` where it cannot.
+
+    Raises:
+        ValueError: for a name that another figure has.
+    """
+
+    def register(draw: Draw) -> Draw:
+        if name in _FIGURES:
+            raise ValueError(f"there are two figures named {name!r}; rename one")
+        _FIGURES[name] = draw
+        return draw
+
+    return register
+
+
+def all_figures() -> dict[str, Draw]:
+    """The function that draws each figure, by name."""
+    for module in iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+    return dict(sorted(_FIGURES.items()))
+
+
+def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
+    """Draw every figure whose records are kept, under <results>/figures/.
+
+    Args:
+        kept: the kept runs.
+
+    Returns:
+        The files written, PNG and SVG. And what is left out: a line for each panel without records, and for the
+        figures that cannot be drawn.
+
+    Raises:
+        TableError: for a panel with a regime that the paper does not have.
+        RecordError: for a run that did not measure what a figure shows.
+    """
+    drawn: dict[str, Figure] = {}
+    without: dict[str, list[str]] = {}
+    for name, draw in all_figures().items():
+        try:
+            drawn[name] = draw(kept)
+        except LeftOut as reason:
+            without.setdefault(str(reason), []).append(name)
+    files = [path for name, one in drawn.items() for path in save(one, kept.results / "figures" / f"{name}.png")]
+    panels = [f"left out: {title}: {reason}" for title, reason in kept.missing_panels().items()]
+    return files, panels + [f"left out: {', '.join(names)}: {reason}" for reason, names in without.items()]

@@ -1,0 +1,35 @@
+"""Speeding Up Entmax, Figure 4: how many tokens have a probability above 0, at each position of dev.
+
+The paper's figure shows the number of zeros: the vocabulary less our number.
+"""
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from reporting.drawing import add_legend
+from reporting.figures import figure
+from reporting.kept_runs import KeptRuns
+from reporting.runs import Runs
+
+SUPPORT = "dev/support_to_"
+
+
+@figure("translation_support")
+def draw_translation_support(kept: KeptRuns) -> Figure:
+    """The share of positions with at most n tokens: a line for each configuration, the mean over seeds."""
+    result = Figure(figsize=(6.4, 4.8), layout="constrained")
+    axes = result.subplots()
+    for group in kept.of_table("translation_bleu"):
+        shares = _shares(group.runs)
+        axes.plot(shares.index, shares, label=group.label, markersize=4, **group.style)
+    axes.set_xscale("log", base=2)
+    axes.set(
+        xlabel="tokens with probability above 0: at most n", ylabel="share of positions on dev", ylim=(-0.02, 1.02)
+    )
+    add_legend(result, [axes], columns=2)
+    return result
+
+
+def _shares(runs: Runs) -> pd.Series:
+    shares = runs.at().filter(regex=f"^{SUPPORT}").mean()
+    return shares.rename(lambda name: int(name.removeprefix(SUPPORT))).sort_index()

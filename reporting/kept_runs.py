@@ -1,0 +1,147 @@
+"""The kept runs of all declared tables, as tables and figures show them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from experiments.record import RecordError
+from reporting.declaration import Declaration, load_declaration, load_regimes
+from reporting.groups import Group, style_groups
+from reporting.records import missing_records, read_records, records_path
+from reporting.runs import Runs
+from reporting.selection import Selection, final_epoch, refuse_missing_seeds, refuse_mixed_code, select_runs
+
+
+class LeftOut(Exception):
+    """Why a figure cannot be drawn; the other figures can."""
+
+
+class ShownPanel(NamedTuple):
+    """A declared panel with its runs.
+
+    Attributes:
+        title: its title.
+        runs: the configurations it shows.
+        paths: the configurations whose learned (q, r) it shows in the plane.
+        epoch: the epoch at which runs are compared; None for the one that each run reports.
+        levels: what the paper's Figure 2 shows of it, by name; None where the figure does not show it.
+    """
+
+    title: str
+    runs: list[Group]
+    paths: list[Group]
+    epoch: int | None = None
+    levels: dict[str, Any] | None = None
+
+    def title_with_seeds(self) -> str:
+        """The title and the number of seeds."""
+        seeds = max((len(group.runs) for group in self.runs), default=0)
+        return f"{self.title}, {seeds} seed{'' if seeds == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class KeptRuns:
+    """The kept runs of all declared tables.
+
+    Attributes:
+        results: folder that holds tables.yaml, published/ and records/.
+        declaration: the tables and panels declared.
+        selections: the runs of each table whose experiment has records.
+        missing: what to do for each experiment without records.
+    """
+
+    results: Path
+    declaration: Declaration
+    selections: dict[str, Selection]
+    missing: dict[str, str]
+
+    @classmethod
+    def load(cls, results: Path, *, allow_missing_seeds: bool = False, allow_mixed_code: bool = False) -> Self:
+        """Read the declaration and the kept records, and pick the runs of every table.
+
+        Args:
+            results: folder that holds tables.yaml, published/ and records/.
+            allow_missing_seeds: accept that declared seeds are missing.
+            allow_mixed_code: accept records of different code or of uncommitted changes.
+
+        Returns:
+            The runs.
+
+        Raises:
+            TableError: for a wrong declaration, or records that are missing, mixed or ambiguous.
+            RecordError: for records that cannot be read, or where no experiment has any.
+        """
+        declaration = load_declaration(results)
+        experiments = dict.fromkeys(table.experiment for table in declaration.tables.values())
+        missing = {name: text for name in experiments if (text := missing_records(results, name))}
+        kept = {name: read_records(results, name) for name in experiments if name not in missing}
+        if not kept:
+            raise RecordError(
+                f"{results / 'records'}: there are no records of {', '.join(experiments)}; run an experiment, then "
+                f"`python -m reporting collect EXPERIMENT --results {results}`"
+            )
+        selections = {
+            name: select_runs(table, kept[table.experiment], str(records_path(results, table.experiment)))
+            for name, table in declaration.tables.items()
+            if table.experiment in kept
+        }
+        if not allow_missing_seeds:
+            refuse_missing_seeds(selections)
+        if not allow_mixed_code:
+            for experiment in kept:
+                names = [name for name in selections if declaration.tables[name].experiment == experiment]
+                refuse_mixed_code([record for name in names for record in selections[name].records()])
+        return cls(results, declaration, selections, missing)
+
+    def of_table(self, table: str) -> list[Group]:
+        """The rows of a table that have runs.
+
+        Args:
+            table: name of the table in tables.yaml.
+
+        Returns:
+            A group for each row, in the order of the palette.
+
+        Raises:
+            LeftOut: where no such table is declared, or its experiment has no records.
+        """
+        if table not in self.declaration.tables:
+            raise LeftOut(f"{self.results / 'tables.yaml'}: no table {table!r} is declared")
+        if table not in self.selections:
+            raise LeftOut(self.missing[self.declaration.tables[table].experiment])
+        (groups,) = style_groups([self._labelled(table)])
+        return groups
+
+    @cached_property
+    def panels(self) -> list[ShownPanel]:
+        """The declared panels that have runs; one configuration looks the same in all of them. LeftOut for none."""
+        regimes = load_regimes(self.results, self.declaration)
+        declared = [p for p in self.declaration.figures.panels if {p.runs, p.paths} <= set(self.selections)]
+        if not declared:
+            raise LeftOut("no panel has records")
+        runs = style_groups([self._labelled(panel.runs) for panel in declared])
+        paths = style_groups([self._labelled(panel.paths) for panel in declared])
+        return [
+            ShownPanel(
+                panel.title,
+                shown,
+                learned,
+                final_epoch(self.declaration.tables[panel.runs], self.selections[panel.runs]),
+                regimes.get(panel.regime or ""),
+            )
+            for panel, shown, learned in zip(declared, runs, paths, strict=True)
+        ]
+
+    def missing_panels(self) -> dict[str, str]:
+        """What to do for each declared panel without records, by its title."""
+        return {
+            panel.title: self.missing[experiment]
+            for panel in self.declaration.figures.panels
+            for table in (panel.runs, panel.paths)
+            if (experiment := self.declaration.tables[table].experiment) in self.missing
+        }
+
+    def _labelled(self, table: str) -> dict[str, Runs]:
+        labels = self.declaration.tables[table].labels()
+        return {labels[row]: runs for row, runs in self.selections[table].rows.items() if runs}

@@ -1,0 +1,94 @@
+"""The runs of one configuration over seeds, and everything they measured as one table."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from experiments.record import Record, RecordError
+from reporting.declaration import ORDERS
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of one configuration.
+
+    Attributes:
+        records: their records, one for each seed.
+    """
+
+    records: tuple[Record, ...] = ()
+    _at: dict[int | None, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @property
+    def activation(self) -> dict[str, Any]:
+        """The `config.activation` that all of the runs have."""
+        activation: dict[str, Any] = self.records[0].config["activation"]
+        return activation
+
+    @cached_property
+    def measured(self) -> pd.DataFrame:
+        """All numbers of the curves: one line for each seed and epoch, one column for each "split/metric"."""
+        lines = [{"seed": record.seed, **row} for record in self.records for row in record.curves]
+        return pd.DataFrame(lines, columns=None if lines else ["seed", "epoch"]).set_index(["seed", "epoch"])
+
+    def at(self, epoch: int | None = None) -> pd.DataFrame:
+        """The numbers after one epoch.
+
+        Args:
+            epoch: the epoch; None for the one that each run reports.
+
+        Returns:
+            One line for each seed whose run has reached the epoch.
+        """
+        if epoch not in self._at:
+            wanted = {record.seed: record.reported_epoch if epoch is None else epoch for record in self.records}
+            lines = [wanted[seed] == found for seed, found in self.measured.index]
+            self._at[epoch] = self.measured[lines].droplevel("epoch")
+        return self._at[epoch]
+
+    def values(self, split: str, metric: str, epoch: int | None = None) -> pd.Series:
+        """The values of a metric after one epoch.
+
+        Args:
+            split: "train", "dev", "test" or another split that the runs measure; "orders" for numbers of no split.
+            metric: name of the metric in the records.
+            epoch: the epoch; None for the one that each run reports.
+
+        Returns:
+            One value for each seed whose run has reached the epoch.
+
+        Raises:
+            RecordError: where a run did not measure the metric.
+        """
+        prefix = "" if split == ORDERS else f"{split}/"
+        lines = self.at(epoch)
+        values = lines.get(prefix + metric, pd.Series(index=lines.index, dtype=float)).astype(float)
+        for seed in values.index[values.isna()]:
+            record = next(record for record in self.records if record.seed == seed)
+            names = lines.loc[seed].dropna().index
+            measured = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+            raise RecordError(
+                f"{record.experiment}: the run run_id={record.run_id} with seed={seed} did not measure {metric!r} on "
+                f"{split}; it measured {', '.join(sorted(name for name in measured if '/' not in name))}"
+            )
+        return values
+
+    def by_epoch(self, column: str) -> pd.DataFrame:
+        """A column of `measured`: one line for each epoch and one column for each seed; empty if not measured."""
+        if column not in self.measured:
+            return pd.DataFrame()
+        return self.measured[column].unstack("seed").dropna(how="all")
+
+    def paths(self) -> list[pd.DataFrame]:
+        """The path of learned (q, r) of each seed, one line for each epoch from 0 on; for a learned α, q = r = α."""
+        names = ["alpha", "alpha"] if self.activation.get("alpha") is not None else ["q", "r"]
+        q, r = (self.by_epoch(name) for name in names)
+        if q.empty or r.empty:
+            return []
+        start = pd.DataFrame({"q": [self.activation[names[0]]], "r": [self.activation[names[1]]]}, index=[0])
+        return [pd.concat([start, pd.DataFrame({"q": q[seed], "r": r[seed]})]) for seed in q]

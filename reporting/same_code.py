@@ -1,0 +1,42 @@
+"""Whether runs were computed by the same code, so that they can be averaged and compared."""
+
+from collections.abc import Iterable
+
+from experiments.record import Record
+from reporting.palette import label
+
+
+def of_one_code(records: Iterable[Record]) -> bool:
+    """Whether runs were computed by the same code.
+
+    Args:
+        records: the runs' records. Their digest may cover only the files that each run imports; if so, runs are of
+            one code where no file differs between two of them.
+
+    Returns:
+        True for the same code.
+    """
+    codes = [record.code for record in records]
+    if len({code.digest for code in codes}) <= 1:
+        return True
+    if any(code.files is None for code in codes):
+        return False
+    versions = {(path, version) for code in codes for path, version in (code.files or {}).items()}
+    return len(versions) == len({path for path, _ in versions})
+
+
+def describe_code(record: Record) -> str:
+    """The code of a run in words: its digest, its commit, and whether all of it was committed."""
+    code = record.code
+    # A tree whose state is unknown (null) is no more to be trusted than a dirty one.
+    state = "clean" if code.dirty is False else "dirty" if code.dirty else "state unknown"
+    return f"digest {code.digest[:12]}, commit {str(code.commit)[:12]}, {state}"
+
+
+def list_runs_by_code(records: Iterable[Record]) -> str:
+    """All runs in words, after the code that computed them."""
+    runs_of: dict[str, set[str]] = {}
+    for record in records:
+        run = f"{label(record.config['activation'], record.config['data'])} seed {record.seed}"
+        runs_of.setdefault(describe_code(record), set()).add(run)
+    return "; ".join(f"{code}: {', '.join(sorted(runs_of[code]))}" for code in sorted(runs_of))

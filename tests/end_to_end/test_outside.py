@@ -1,0 +1,169 @@
+"""Data sets, networks, metrics, activations and callbacks from a folder outside the repository: docs/recipes.md."""
+
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments.hints import hints
+from experiments.identity import ROOT
+from tests.end_to_end.recipes import recipes, refusal, without_numbers
+from tests.end_to_end.runner import command_line, only_record
+
+RECIPES = recipes()
+CODE = (".py", ".yaml")
+TOGETHER, LOADED = "All of it in one experiment", "A finished run in your own code"
+ALONE = [name for name in RECIPES if name not in (TOGETHER, LOADED)]
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files of all recipes."""
+    folder = tmp_path_factory.mktemp("outside")
+    for recipe in RECIPES.values():
+        write(folder, recipe.files)
+    return folder
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+@pytest.fixture(autouse=True)
+def modules_as_before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Each test imports the modules of its own folder."""
+    yield
+    folder = f"{tmp_path_factory.getbasetemp()}/"
+    for name, module in [*sys.modules.items()]:
+        if str(getattr(module, "__file__", "")).startswith(folder):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_has_at_most_25_lines(name: str) -> None:
+    files = RECIPES[name].files
+    assert 0 < sum(len(text.splitlines()) for file, text in files.items() if file.endswith(CODE)) <= 25
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_recipe_runs_by_its_own_files_and_prints_what_it_says(name: str, tmp_path: Path) -> None:
+    recipe = RECIPES[name]
+    write(tmp_path, recipe.files)
+    status, printed = command_line(tmp_path / "outputs", *recipe.arguments)
+    assert status == 0, printed
+    assert without_numbers(printed, tmp_path) == without_numbers(recipe.printed, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_recipes_make_one_experiment_whose_run_can_be_loaded(
+    outside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = RECIPES[TOGETHER]
+    command = [sys.executable, str(ROOT / "run.py"), *recipe.arguments]
+    environment = os.environ | {"NO_COLOR": "1"}
+    done = subprocess.run(command, cwd=outside, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert without_numbers(done.stdout, outside) == without_numbers(recipe.printed, outside)
+
+    record = only_record(outside / "outputs" / "mine")
+    for split in ("train", "test"):
+        assert 0 <= record["metrics"][split]["accuracy"] <= record["metrics"][split]["top_two"] <= 1
+    assert record["metrics"]["train"]["weight_norm"] == record["curves"][-1]["train/weight_norm"] > 0
+    assert [row["epoch"] for row in record["curves"]] == [1, 2, 3]
+    assert record["config"]["activation"]["name"] == "tempered.TemperedSparsemax"
+
+    monkeypatch.chdir(outside)
+    monkeypatch.syspath_prepend(outside)
+    runpy.run_path("use.py")
+    assert without_numbers(capsys.readouterr().out, outside) == without_numbers(RECIPES[LOADED].printed, outside)
+
+
+OWN = """
+import torch
+from torch import nn
+from torchmetrics.classification import MulticlassRecall
+
+class Linear(nn.Linear):
+    def __init__(self, num_classes, inputs=64, extra=0):
+        super().__init__(inputs, num_classes + extra)
+
+class Pair(Linear):
+    def forward(self, inputs):
+        return inputs, inputs
+
+class Recalls(MulticlassRecall):
+    def __init__(self, num_classes):
+        super().__init__(num_classes, average="none")
+
+class Even(Linear):
+    def __init__(self, num_classes, width):
+        raise ValueError(f"width={width} is odd")
+"""
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["model._target_=own.Linear", "+model.extra=2"],
+            "model: Linear gives an output of shape (1, 12) for inputs of shape (1, 64), but 10 classes need (1, 10)",
+        ),
+        (
+            ["model._target_=own.Pair"],
+            "model: Pair gives a tuple for inputs of shape (1, 64), but 10 classes need (1, 10)",
+        ),
+        (
+            ["model._target_=own.Linear", "+model.inputs=65"],
+            "model: Linear cannot read inputs of shape (1, 64) and type torch.float32: ",  # and torch's
+        ),
+        (
+            ["model._target_=own.Even", "+model.width=3"],
+            "model: own.Even cannot be built: width=3 is odd",
+        ),
+        (
+            ["data=noise", "model=residual"],
+            "model: Residual needs features, which TorchDatasetModule does not give; it gives num_classes, channels",
+        ),
+        (
+            ["data=noise", "model=resnet18", "data.class_names=[red,green]"],
+            "TorchDatasetModule: the train split has class numbers from 0 to 3, but 2 class names allow 0 to 1",
+        ),
+        (
+            ["data=flowers", "data.file=gone.csv"],
+            "data: Flowers cannot be loaded: [Errno 2] No such file or directory: 'gone.csv'",
+        ),
+        (
+            ["data={_target_: lightning.LightningDataModule}"],
+            "data: LightningDataModule must be a SplitDataModule of experiments/data/base.py",
+        ),
+        (
+            ["+callbacks.mine={_target_: own.Linear, num_classes: 3}"],
+            "callbacks.mine: Linear must be a Callback of Lightning",
+        ),
+        (
+            ["+module.metrics.recalls={_target_: own.Recalls, _partial_: true}"],
+            "module.metrics.recalls must give one number; choose a mean, such as average=macro",
+        ),
+    ],
+)
+def test_a_part_that_does_not_fit_is_one_clear_error(outside: Path, overrides: list[str], message: str) -> None:
+    (outside / "own.py").write_text(OWN)
+    own = [] if overrides[0].startswith(("data", "+")) else ["~model.hidden_units"]
+    command = "--config-dir", "conf", *overrides, *own, "trainer.max_epochs=1"
+    assert refusal(*command_line(outside / "outputs", *command)).startswith(message)
+
+
+def test_the_hint_at_a_misspelt_setting_knows_an_experiment_outside(
+    outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(outside)
+    for option in (["--config-dir", "conf"], ["--config-dir=conf"], ["-cd", "conf"]):
+        (line,) = hints([*option, "experiment=mine", "model.widht=3"])
+        assert "Did you mean model.width?" in line
+        assert not [*hints([*option, "data=noise", "data.class_names=[a,b]", "model=residual", "model.width=3"])]

@@ -1,0 +1,221 @@
+"""Predictions of finished runs for files of a person's own."""
+
+import contextlib
+import io
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn.datasets import load_digits
+
+import experiments
+from experiments.errors import ConfigurationError, DataError, UserError
+from experiments.identity import ROOT
+from predict import main
+from tests.end_to_end.runner import command_line, records
+
+DIGITS = load_digits()
+
+
+def finished(folder: Path, *overrides: str) -> Path:
+    """The folder of a run that has just finished."""
+    status, printed = command_line(folder / "outputs", *overrides)
+    assert status == 0, printed
+    (record,) = records(folder)
+    return record.parent
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on digits whose probabilities are often 0."""
+    return finished(tmp_path_factory.mktemp("sparse"), "activation=sparsemax", "trainer.max_epochs=6")
+
+
+def predicted(run: Path, file: Path, *more: str) -> list[str]:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        main([f"run={run}", f"input={file}", *more])
+    return printed.getvalue().splitlines()
+
+
+def test_classes_are_printed_with_the_most_probable_first_and_without_zeros(sparse: Path, tmp_path: Path) -> None:
+    file = tmp_path / "digits.csv"
+    np.savetxt(file, DIGITS.data[:40], fmt="%d", delimiter=", ")
+    lines = predicted(sparse, file)
+    assert lines[::2] == [f"line {number}" for number in range(1, 41)]
+
+    module, data = experiments.load_run(sparse)
+    with torch.inference_mode():
+        probabilities = module.probabilities(torch.from_numpy(DIGITS.data[:40] / 16).float())
+    assert (probabilities == 0).any()
+    for line, row in zip(lines[1::2], probabilities, strict=True):
+        shown = re.findall(r"(\d) (?:(\d+\.\d) %|< 0\.1 %)(?:, |$)", line)
+        assert len(shown) == (row > 0).sum()
+        assert [int(name) for name, _ in shown] == row.argsort(descending=True, stable=True)[: len(shown)].tolist()
+        for name, percent in shown:
+            assert float(percent or 0) == pytest.approx(100 * row[int(name)].item(), abs=0.051)
+    assert data.data.class_names == tuple("0123456789")
+
+
+def test_a_text_with_spaces_and_an_image_are_the_same_digit(sparse: Path, tmp_path: Path) -> None:
+    digit = np.where(DIGITS.images[7] > 8, 16, 0)
+    np.savetxt(tmp_path / "digit.txt", digit.reshape(1, -1), fmt="%.1f")
+    Image.fromarray((digit // 16 * 255).astype(np.uint8)).save(tmp_path / "digit.png")
+    (_, text), (name, image) = (predicted(sparse, tmp_path / f"digit.{end}") for end in ("txt", "png"))
+    assert text == image
+    assert name == "image"
+
+
+def test_a_file_longer_than_a_batch_is_predicted_whole(sparse: Path, tmp_path: Path, monkeypatch) -> None:
+    np.savetxt(tmp_path / "digits.txt", DIGITS.data[:5])
+    whole = predicted(sparse, tmp_path / "digits.txt")
+    load_run = experiments.load_run
+
+    def with_small_batches(*arguments):
+        module, data = load_run(*arguments)
+        data.evaluation_batch_size = 2
+        return module, data
+
+    monkeypatch.setattr(experiments, "load_run", with_small_batches, raising=False)
+    assert predicted(sparse, tmp_path / "digits.txt") == whole
+    assert len(whole) == 10
+
+
+def test_shares_of_an_unnormalised_activation_sum_to_one(tmp_path: Path) -> None:
+    run = finished(tmp_path, "activation=alpha_relu", "trainer.max_epochs=3")
+    np.savetxt(tmp_path / "digits.txt", DIGITS.data[:10])
+    for line in predicted(run, tmp_path / "digits.txt")[1::2]:
+        assert sum(map(float, re.findall(r"(\d+\.\d) %", line))) == pytest.approx(100, abs=0.5)
+
+
+@pytest.mark.slow
+def test_sentences_are_translated(tmp_path: Path) -> None:
+    run = finished(tmp_path, "experiment=copy", "data.train_size=600", "data.evaluation_size=4", "trainer.max_epochs=1")
+    (tmp_path / "words.txt").write_text("w4 w5 w6\n\nw19 w7\n")
+    first, translation, second, _ = predicted(run, tmp_path / "words.txt")
+    assert (first, second) == ("w4 w5 w6", "w19 w7")
+    assert re.fullmatch(r"  (w\d+ ?)*", translation)
+    (tmp_path / "words.txt").write_text("w4 hello\n")
+    with pytest.raises(DataError, match=r"words.txt: cannot be read .*the word 'hello' is not one of w4 to w19"):
+        main([f"run={run}", f"input={tmp_path / 'words.txt'}"])
+
+
+@pytest.mark.slow
+def test_the_data_set_may_have_moved(tmp_path: Path) -> None:
+    airline = tmp_path / "before" / "airline"
+    airline.mkdir(parents=True)
+    tweets = [
+        f"{number},{sentiment},{words} {number}"
+        for number, (sentiment, words) in enumerate(
+            [("negative", "late again"), ("neutral", "when do we land"), ("positive", "great crew")] * 10
+        )
+    ]
+    (airline / "Tweets.csv").write_text("\n".join(["tweet_id,airline_sentiment,text", *tweets, ""]))
+    overrides = "experiment=airline", f"paths.data={tmp_path / 'before'}", "trainer.max_epochs=1", "seed=3"
+    run = finished(tmp_path, *overrides)
+    (tmp_path / "tweets.txt").write_text("Great crew!\nlate again\n")
+    before = predicted(run, tmp_path / "tweets.txt")
+    assert before[::2] == ["Great crew!", "late again"]
+    assert all(line.count(" %") == 3 for line in before[1::2])
+
+    (tmp_path / "before").rename(tmp_path / "after")
+    forget_data_sets()
+    with pytest.raises(DataError, match=r"Tweets.csv: cannot be read .*data=FOLDER"):
+        main([f"run={run}", f"input={tmp_path / 'tweets.txt'}"])
+    assert predicted(run, tmp_path / "tweets.txt", f"data={tmp_path / 'after'}") == before
+
+
+def forget_data_sets() -> None:
+    from experiments import training
+
+    training._loaded.clear()
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["run=a"], ["input=a"], ["run=", "input=b"], ["run=a", "input=b", "dta=c"], ["a", "b"]]
+)
+def test_wrong_arguments_are_refused(arguments: list[str]) -> None:
+    with pytest.raises(ConfigurationError, match="give run=FOLDER input=FILE"):
+        main(arguments)
+
+
+def test_a_folder_without_a_finished_run_or_weights_is_refused(sparse: Path, tmp_path: Path) -> None:
+    (tmp_path / "digits.txt").write_text("1")
+
+    def refused() -> str:
+        with pytest.raises(ConfigurationError) as caught:
+            main([f"run={tmp_path / 'run'}", f"input={tmp_path / 'digits.txt'}"])
+        assert "\n" not in str(caught.value)
+        return str(caught.value).replace(str(tmp_path), "")
+
+    assert refused() == "/run: there is no record.json; give the folder of a finished run"
+    shutil.copytree(sparse, tmp_path / "run")
+    (tmp_path / "run" / "weights.ckpt").write_bytes(b"no weights")
+    assert refused().startswith(
+        "/run/weights.ckpt: the weights are damaged, or of other code; repeat the run with force=true"
+    )
+    (tmp_path / "run" / "weights.ckpt").unlink()
+    without = "/run: there is no weights.ckpt; repeat the run with keep_weights=true force=true"
+    assert refused() == without
+    shutil.copy(sparse / "weights.ckpt", tmp_path / "run")  # left by an earlier run of the folder
+    record = (sparse / "record.json").read_text()
+    (tmp_path / "run" / "record.json").write_text(record.replace('"weights": "weights.ckpt"', '"weights": null'))
+    assert refused() == without
+    (tmp_path / "run" / "record.json").write_text("{")
+    assert refused().startswith("/run/record.json: not a JSON object")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "holds nothing to predict"),
+        (b"1 2 3\n", "line 1: 3 numbers, 64 are needed"),
+        (b"\n" + b"17 " * 64, "line 2: the numbers must be from 0 to 16"),
+        (b"one " * 64, "line 1: could not convert string to float: 'one'"),
+        (b"\xff\xfe\x00", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+    ],
+)
+def test_a_file_that_is_no_digits_is_refused(sparse: Path, tmp_path: Path, content: bytes, reason: str) -> None:
+    (tmp_path / "digits").write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        main([f"run={sparse}", f"input={tmp_path / 'digits'}"])
+    assert reason in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path / 'digits'}: ")
+
+
+def test_an_image_of_another_size_and_a_missing_file_are_refused(sparse: Path, tmp_path: Path) -> None:
+    Image.new("L", (28, 28)).save(tmp_path / "digit.png")
+    with pytest.raises(DataError, match="the image has 28 × 28 pixels, 8 × 8 are needed"):
+        main([f"run={sparse}", f"input={tmp_path / 'digit.png'}"])
+    with pytest.raises(DataError, match=r"gone: cannot be read .No such file or directory"):
+        main([f"run={sparse}", f"input={tmp_path / 'gone'}"])
+    with pytest.raises(ConfigurationError, match="does not lie in a folder"):
+        main([f"run={sparse}", f"input={tmp_path / 'gone'}", "data=elsewhere"])
+
+
+def test_a_data_set_without_a_form_for_files_is_refused(sparse: Path, tmp_path: Path, monkeypatch) -> None:
+    _, data = experiments.load_run(sparse)
+    object.__setattr__(data.data, "encode", None)
+    try:
+        with pytest.raises(UserError, match="DigitsDataModule cannot read inputs from a file"):
+            main([f"run={sparse}", f"input={tmp_path / 'digits.txt'}"])
+    finally:
+        forget_data_sets()
+
+
+@pytest.mark.slow
+def test_the_command_says_in_one_line_what_is_wrong_and_the_package_is_light(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "predict.py"), "run=here", "input=there"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert (done.stdout, done.stderr) == ("", "here: there is no record.json; give the folder of a finished run\n")
+    light = (
+        "import experiments, sys; assert 'torch' not in sys.modules; import predict; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", light], cwd=ROOT, check=True)

@@ -1,0 +1,448 @@
+"""The runner as a person uses it: composing, refusing, skipping, resuming, sweeping."""
+
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from experiments import load_run
+from experiments.errors import UserError
+from tests.end_to_end.runner import QUICK, command_line, only_record, records, run, start, untimed
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One finished run, for the tests that only look at it."""
+    outputs = tmp_path_factory.mktemp("finished") / "outputs"
+    status, printed = run(outputs, *QUICK)
+    assert status == 0, printed
+    lines = printed.splitlines()
+    assert lines[0].startswith("digits, sharmix_learned q=1.25 r=1.5")
+    assert "seed 21; train 1,438, test 359; cpu; " in lines[0]
+    assert [line.split("  ")[0] for line in lines[1:4]] == ["epoch 1/3", "epoch 2/3", "epoch 3/3"]
+    assert all(" q 1." in line and "test accuracy 0." in line for line in lines[1:4])
+    return outputs
+
+
+def test_a_run_is_recorded_whole(finished: Path) -> None:
+    record = only_record(finished)
+    assert record["seed"] == 21
+    assert record["config"]["activation"]["name"] == "sharmix_learned"
+    assert record["config"]["trainer"]["max_epochs"] == 3
+    assert [row["epoch"] for row in record["curves"]] == [1, 2, 3]
+    assert all(1.25 < row["q"] < 2 and 1.5 < row["r"] < 2 for row in record["curves"])
+    for split in ("train", "test"):
+        metrics = record["metrics"][split]
+        assert 0.3 < metrics["accuracy"] <= 1
+        assert metrics["coverage"] + metrics["zero_true"] == pytest.approx(1)
+        assert metrics["support"] == pytest.approx(10 * (1 - metrics["sparsity"]), rel=1e-5)
+        assert metrics["accuracy"] == record["curves"][-1][f"{split}/accuracy"]
+    assert len(record["data"]["split_hash"]) == 64
+    assert record["environment"]["packages"]["torch"]
+    assert record["environment"]["hardware"]["cores"] >= 1
+    assert len(record["code"]["digest"]) == 64
+    assert len(record["weights_hash"]) == 64
+    assert record["wall_time_seconds"] > 0
+    assert 50 < record["peak_memory_mib"] < 100_000
+
+
+def test_the_csv_file_holds_every_epoch_once(finished: Path) -> None:
+    record = only_record(finished)
+    (file,) = finished.rglob("metrics.csv")
+    assert pd.read_csv(file).to_dict("records") == [pytest.approx(row) for row in record["curves"]]
+
+
+def test_nothing_but_the_results_is_left_behind(finished: Path) -> None:
+    (record,) = records(finished)
+    assert {path.name for path in record.parent.iterdir()} == {"record.json", "metrics.csv", "weights.ckpt"}
+
+
+def test_a_finished_run_is_skipped_and_force_repeats_it(finished: Path) -> None:
+    (file,) = records(finished)
+    before = file.read_text()
+    status, printed = command_line(finished, *QUICK)
+    assert status == 0
+    assert "finished before" in printed
+    assert file.read_text() == before
+    status, printed = command_line(finished, *QUICK, "force=true")
+    assert status == 0, printed
+    repeated = only_record(finished)
+    assert repeated["metrics"] == json.loads(before)["metrics"]
+    assert repeated["weights_hash"] == json.loads(before)["weights_hash"]
+    assert repeated["wall_time_seconds"] != json.loads(before)["wall_time_seconds"]
+
+
+def test_the_weights_of_the_reported_epoch_stay_and_load(finished: Path, tmp_path: Path) -> None:
+    (file,) = records(finished)
+    module, data = load_run(file.parent)
+    examples = data.data.test
+    inputs, targets, _ = examples.read(torch.arange(len(examples.targets)), torch.zeros(0))
+    with torch.no_grad():
+        accuracy = (module.probabilities(inputs).argmax(-1) == targets).double().mean().item()
+    assert accuracy == pytest.approx(only_record(finished)["metrics"]["test"]["accuracy"], abs=1e-6)
+    assert not any("optimizer" in key for key in torch.load(file.with_name("weights.ckpt"), weights_only=True))
+
+    status, printed = command_line(tmp_path / "outputs", *QUICK, "keep_weights=false", "trainer.max_epochs=1")
+    assert status == 0, printed
+    (file,) = records(tmp_path / "outputs")
+    assert not file.with_name("weights.ckpt").exists()
+    with pytest.raises(UserError, match="keep_weights=true"):
+        load_run(file.parent)
+
+
+def test_a_logger_does_not_change_what_is_computed_and_gets_the_epochs_of_a_finished_run(
+    finished: Path, tmp_path: Path
+) -> None:
+    outputs = tmp_path / "elsewhere"
+    status, printed = command_line(outputs, *QUICK, "logger=tensorboard")
+    assert status == 0, printed
+    record = only_record(outputs)
+    assert record["run_id"] == only_record(finished)["run_id"]
+    assert record["metrics"] == only_record(finished)["metrics"]
+    (events,) = outputs.rglob("events.out.tfevents.*")
+    logged = tensorboard_scalars(events.parent)
+
+    events.unlink()
+    status, printed = command_line(outputs, *QUICK, "logger=tensorboard")
+    assert status == 0, printed
+    assert "finished before" in printed
+    (events,) = outputs.rglob("events.out.tfevents.*")
+    replayed = tensorboard_scalars(events.parent)
+    for name in ("test/accuracy", "train/loss", "q", "training_seconds"):
+        assert len(logged[name]) == 3
+        assert replayed[name] == logged[name]
+
+
+def tensorboard_scalars(folder: Path) -> dict[str, list[float]]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder)).Reload()
+    return {name: [event.value for event in events.Scalars(name)] for name in events.Tags()["scalars"]}
+
+
+def test_wandb_without_a_key_is_offline_with_one_run_a_job(tmp_path: Path) -> None:
+    status, printed = run(tmp_path / "outputs", "-m", *QUICK, "logger=wandb", "seed=21,42", "tags=[mine]")
+    assert status == 0, printed
+    assert len(records(tmp_path / "outputs")) == 2
+    runs = list((tmp_path / "outputs").rglob("offline-run-*"))
+    assert len({path.name for path in runs}) == 2
+    assert "[1/2] " in printed
+    assert "[2/2, " in printed
+    assert "s left] epoch 3/3" in printed
+
+
+def test_two_passes_of_everything_are_tried_without_a_record(tmp_path: Path) -> None:
+    status, printed = command_line(tmp_path / "outputs", *QUICK, "trainer.fast_dev_run=true")
+    assert status == 0, printed
+    assert not records(tmp_path / "outputs")
+
+
+def test_options_of_the_trainer_work_from_the_command_line(tmp_path: Path) -> None:
+    options = ("trainer.limit_train_batches=5", "trainer.profiler=simple", "trainer.accumulate_grad_batches=2")
+    options += ("trainer.strategy=auto", "callbacks=early_stopping", "data.validation_fraction=0.1")
+    status, printed = command_line(tmp_path / "outputs", *QUICK, *options)
+    assert status == 0, printed
+    record = only_record(tmp_path / "outputs")
+    assert record["curves"][0]["steps"] == 3  # the last of five batches makes a step of its own
+    assert set(record["metrics"]) == {"train", "validation", "test"}
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder shaped like ImageNet, with one small image a class."""
+    folder = tmp_path_factory.mktemp("photographs")
+    pixels = np.random.default_rng(0).integers(0, 256, (1000, 40, 40, 3), dtype=np.uint8)
+    for number, image in enumerate(pixels):
+        own = folder / "imagenet" / "train" / f"n{number:08d}"
+        own.mkdir(parents=True)
+        Image.fromarray(image).save(own / "only.JPEG")
+    return folder
+
+
+IMAGES = (
+    *("model=timm", "model.architecture=test_resnet"),
+    *("trainer.max_epochs=2", "data.batch_size=8", "trainer.limit_train_batches=12", "trainer.accelerator=cpu"),
+    *("data.test_folder=train", "data.image_size=32", "data.shorter_side=32"),
+)
+COPIES = (
+    *("trainer.max_epochs=2", "trainer.limit_train_batches=12", "data.train_size=2000", "data.evaluation_size=20"),
+    *("model.dropout=0.1", "module.average_decay=0.01"),
+)
+MORTAL = """
+import os, random, signal
+import numpy, torch
+from sharmix.activations import AlphaReLU, LearnedSharMiX
+
+class Mortal:
+    "Draws random numbers wherever there are any, and dies at a training loss whose number the environment says."
+    losses = 0
+
+    def loss(self, logits, *arguments, **keywords):
+        if torch.is_grad_enabled():
+            self.losses += 1
+            if str(self.losses) == os.environ.get("DIES_AT"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            logits = logits + 0.1 * torch.randn_like(logits)
+            logits = logits * random.uniform(0.9, 1.1) * numpy.random.uniform(0.9, 1.1)
+        return super().loss(logits, *arguments, **keywords)
+
+class MortalSharMiX(Mortal, LearnedSharMiX):
+    pass
+
+class MortalAlphaReLU(Mortal, AlphaReLU):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("activation", "overrides", "dies_at"),  # the number of a loss in the second epoch, of 23 and of 12 steps
+    [
+        ("SharMiX", ("experiment=digits", "trainer.max_epochs=3"), 33),
+        (
+            "SharMiX",
+            ("experiment=imagenet_balanced", "data.sampler=class_balanced", "trainer.precision=32-true", *IMAGES),
+            12 + 5,
+        ),
+        ("AlphaReLU", ("experiment=copy", "attention=sharmix", *COPIES), 12 + 5),
+    ],
+    ids=["digits", "augmented_photographs", "translation"],
+)
+def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(
+    activation: str,
+    overrides: tuple[str, ...],
+    dies_at: int,
+    tmp_path: Path,
+    photographs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "mortal.py").write_text(MORTAL)
+    monkeypatch.syspath_prepend(tmp_path)
+    overrides = (
+        *overrides,
+        "activation=custom",
+        f"activation.name=mortal.Mortal{activation}",
+        f"paths.data={photographs}",
+        "checkpoint_seconds=0",
+    )
+    status, printed = command_line(tmp_path / "whole", *overrides, "data.num_workers=0")
+    assert status == 0, printed
+    whole = only_record(tmp_path / "whole")
+
+    overrides = (*overrides, "data.num_workers=2")  # who reads must not matter
+    path = {"PYTHONPATH": str(tmp_path)}
+    status, printed = run(tmp_path / "killed", *overrides, **path, DIES_AT=str(dies_at))
+    assert status == -signal.SIGKILL, printed
+    assert not records(tmp_path / "killed")
+    (checkpoint,) = (tmp_path / "killed").rglob("last*.ckpt")
+    assert torch.load(checkpoint, weights_only=True)["epoch"] == 0
+
+    status, printed = command_line(tmp_path / "killed", *overrides)
+    assert status == 0, printed
+    assert "goes on from epoch 2" in printed
+    resumed = only_record(tmp_path / "killed")
+    assert resumed["weights_hash"] == whole["weights_hash"]
+    assert resumed["metrics"] == whole["metrics"]
+    assert untimed(resumed["curves"]) == untimed(whole["curves"])
+    (csv,) = (tmp_path / "killed").rglob("metrics.csv")
+    assert pd.read_csv(csv).to_dict("records") == [pytest.approx(row) for row in resumed["curves"]]
+    (weights,) = (tmp_path / "killed").rglob("*.ckpt")
+    assert weights.name == "weights.ckpt"
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    process = start(tmp_path / "outputs", *QUICK, "trainer.max_epochs=100000")
+    for line in process.stdout:
+        if line.startswith("epoch 2/"):
+            break
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "the same command goes on from its last checkpoint" in printed
+    assert "Traceback" not in printed
+
+
+def test_a_resnet_50_trains_on_the_long_tail_in_bfloat16(tmp_path: Path, photographs: Path) -> None:
+    counts = [1280, *[5] * 400, *[190] * 590, *[46] * 8]
+    counts.append(115_846 - sum(counts))
+    (photographs / "imagenet_lt").mkdir()
+    (photographs / "imagenet_lt" / "ImageNet_LT_train.json").write_text(json.dumps(counts))
+    status, printed = command_line(
+        tmp_path / "outputs",
+        *("experiment=imagenet_lt", "activation=sharmix_learned", f"paths.data={photographs}", "data.num_workers=1"),
+        *("data.repeat_images=true", *IMAGES[2:], "trainer.max_epochs=1", "trainer.limit_train_batches=2"),
+    )
+    assert status == 0, printed
+    record = only_record(tmp_path / "outputs")
+    assert record["config"]["trainer"]["precision"] == "bf16-mixed"
+    assert record["config"]["data"]["sampler"] == "class_balanced"
+    assert record["config"]["model"]["depth"] == 50
+    assert record["data"]["train_size"] == 115_846
+    assert record["data"]["unreadable"] == 0
+    assert 0 < record["metrics"]["test"]["loss"] < 100
+
+
+@pytest.mark.parametrize("change", ["module.compile=true", "trainer.precision=bf16-mixed"])
+def test_a_network_compiled_or_in_half_precision_ends_nearly_the_same(
+    change: str, finished: Path, tmp_path: Path
+) -> None:
+    status, printed = command_line(tmp_path / "outputs", *QUICK, change)
+    assert status == 0, printed
+    metrics, plain = only_record(tmp_path / "outputs")["metrics"]["test"], only_record(finished)["metrics"]["test"]
+    assert metrics["loss"] == pytest.approx(plain["loss"], rel=0.02)
+    assert metrics["accuracy"] == pytest.approx(plain["accuracy"], abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"},
+        {"SLURM_NTASKS": "2", "SLURM_JOB_NAME": "train", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"},
+    ],
+    ids=["torchrun", "slurm"],
+)
+def test_processes_that_were_not_asked_for_are_refused(
+    launcher: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in launcher.items():
+        monkeypatch.setenv(name, value)
+    status, printed = command_line(tmp_path / "outputs", "experiment=digits")
+    assert status != 0
+    assert "2 were started" in printed
+    assert "Traceback" not in printed
+
+
+def test_a_sweep_runs_jobs_side_by_side_and_again_reruns_nothing(tmp_path: Path) -> None:
+    sweep = ("-m", *QUICK, "trainer.max_epochs=1", "seed=21,42", "activation.q=1.25,1.5")
+    status, printed = run(tmp_path / "outputs", *sweep, "hydra/launcher=joblib")
+    assert status == 0, printed
+    found = [json.loads(file.read_text()) for file in records(tmp_path / "outputs")]
+    assert {(record["seed"], record["config"]["activation"]["q"]) for record in found} == {
+        (seed, q) for seed in (21, 42) for q in (1.25, 1.5)
+    }
+    assert "[4/4, " in printed
+    status, printed = command_line(tmp_path / "outputs", *sweep)
+    assert status == 0, printed
+    assert printed.count("finished before") == 4
+
+
+def test_two_processes_and_two_passes_train_as_one(tmp_path: Path) -> None:
+    common = ("experiment=digits_lt", *QUICK[1:], "data.sampler=square_root")
+    status, printed = command_line(tmp_path / "one", *common)
+    assert status == 0, printed
+    one = only_record(tmp_path / "one")
+    divisions = {
+        "two_processes": ("trainer.devices=2",),
+        "two_of_each": ("trainer.devices=2", "trainer.accumulate_grad_batches=2"),
+    }
+    for name, division in divisions.items():
+        status, printed = run(tmp_path / name, *common, *division)
+        assert status == 0, printed
+        assert printed.count("finished") == 1
+        record = only_record(tmp_path / name)
+        for row, expected in zip(untimed(record["curves"]), untimed(one["curves"]), strict=True):
+            assert row == pytest.approx(expected, rel=1e-3, abs=3e-3)  # of 359 images one may fall to the other side
+
+
+def test_a_training_that_diverges_is_not_recorded(tmp_path: Path) -> None:
+    status, printed = command_line(
+        tmp_path / "outputs", "experiment=digits", "trainer.max_epochs=3", "optimizer.learning_rate=1e38"
+    )
+    assert status != 0
+    assert "diverged" in printed
+    assert "Traceback" not in printed
+    assert not records(tmp_path / "outputs")
+
+
+def test_a_sweep_with_a_failing_run_finishes_the_others_and_names_the_failed(tmp_path: Path) -> None:
+    sweep = ("-m", "experiment=digits", "trainer.max_epochs=1", "activation=softmax,sharmix_fixed", "activation.q=1.5")
+    status, printed = command_line(tmp_path / "outputs", *sweep)
+    assert status != 0
+    assert "no parameter q" in printed
+    assert "Traceback" not in printed
+    assert "failed runs of the sweep, 1 of 2:" in printed
+    assert "activation=softmax" in printed.partition("failed runs")[2]
+    assert only_record(tmp_path / "outputs")["config"]["activation"]["name"] == "sharmix_fixed"
+
+
+WRONG = {
+    ("trainer.epochz=5",): ["trainer.epochz", "Did you mean trainer.", "trainer.max_epochs"],
+    ("trainer.max_epochs=ten",): ["trainer.max_epochs='ten'", "integer"],
+    ("optimizer.learning_rate=-1",): ["optimizer.learning_rate=-1", "greater than 0"],
+    ("optimizer.learning_rate=inf",): ["optimizer.learning_rate=inf", "finite"],
+    ("data.test_fraction=1",): ["data.test_fraction=1", "less than 1"],
+    ("data.validation_fraction=1.5",): ["data.validation_fraction=1.5", "less than 1"],
+    ("trainer.accelerator=abacus",): ["trainer.accelerator=abacus", "cpu"],
+    ("trainer.enable_checkpointing=false",): ["trainer.enable_checkpointing=false", "keep_weights=false"],
+    ("activation.alpha=1.5",): ["sharmix_learned", "no parameter alpha", "q, r"],
+    ("activation=sharmax",): ["sharmax", "sharmix_fixed"],
+    ("model=embedding_bag",): ["EmbeddingBag needs vocabulary_size", "DigitsDataModule", "features"],
+    ("module=translator",): ["module.network", "Transformer"],
+    ("+trainer.epochz=3",): ["trainer.epochz", "max_epochs"],
+    ("+data.colour=red",): ["data.colour"],
+    ("data._target_=nowhere.Mine",): ["nowhere.Mine"],
+    ("experiment=airlines",): ["airlines", "digits"],
+    ("data.batch_size=63", "trainer.accumulate_grad_batches=2"): ["data.batch_size=63", "divisible"],
+    ("-m", "trainer.devices=2", "seed=21,42"): ["repeats the sweep"],
+}
+
+
+def test_a_wrong_setting_is_refused_by_name(tmp_path: Path) -> None:
+    for number, (overrides, said) in enumerate(WRONG.items()):
+        outputs = tmp_path / str(number) / "outputs"
+        outputs.parent.mkdir()
+        flags = [override for override in overrides if override.startswith("-")]
+        status, printed = command_line(outputs, *flags, *QUICK[:2], *(one for one in overrides if one not in flags))
+        assert status != 0, overrides
+        for words in said:
+            assert words in printed, (overrides, printed)
+        assert "Traceback" not in printed, (overrides, printed)
+        assert not [path for path in outputs.rglob("*.*") if path.name != "multirun.yaml"], overrides
+
+
+def test_a_threshold_is_not_calibrated_by_several_processes(tmp_path: Path) -> None:
+    status, printed = run(tmp_path / "outputs", "experiment=digits", "activation=alpha_relu", "trainer.devices=2")
+    assert status != 0
+    assert "activation.tau" in printed
+    assert "Traceback" not in printed
+
+
+def test_help_lists_the_choices(tmp_path: Path) -> None:
+    status, printed = command_line(tmp_path / "outputs", "--help")
+    assert status == 0
+    for word in ("airline", "digits", "sharmix_learned", "wandb", "experiment="):
+        assert word in printed
+
+
+def test_an_activation_of_ones_own_runs_by_its_class_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tempered.py").write_text(
+        "import torch, sharmix\n"
+        "class Tempered(sharmix.Activation):\n"
+        "    def __init__(self, temperature=1.0, offset=0.0):\n"
+        "        super().__init__()\n"
+        "        self.temperature = temperature\n"
+        "        self.drawn = torch.nn.Parameter(torch.rand(()))\n"
+        "    def map(self, logits):\n"
+        "        return (logits / self.temperature).softmax(-1)\n"
+        "    def entropy(self, p):\n"
+        "        return self.temperature * sharmix.sharma_mittal_entropy(p, 1.0, 1.0)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    own = ("activation=custom", "activation.name=tempered.Tempered", "+activation.parameters.temperature=2.0")
+    quick = ("experiment=digits", "trainer.max_epochs=2", *own)
+    status, printed = command_line(tmp_path / "outputs", *quick)
+    assert status == 0, printed
+    record = only_record(tmp_path / "outputs")
+    assert record["metrics"]["test"]["accuracy"] > 0.5
+    status, printed = command_line(
+        tmp_path / "sweep", "-m", *quick, "seed=42,21"
+    )  # a job's numbers are its seed's alone
+    assert status == 0, printed
+    again = [json.loads(file.read_text()) for file in records(tmp_path / "sweep")]
+    assert [each["weights_hash"] for each in again if each["seed"] == 21] == [record["weights_hash"]]

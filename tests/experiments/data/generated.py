@@ -1,0 +1,121 @@
+"""Small data sets in the files of the real ones."""
+
+import csv
+import functools
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+from PIL import Image
+from pyarrow import parquet
+
+# Airline Tweets
+
+HEADER = ["tweet_id", "airline_sentiment", "name", "text"]
+SENTIMENTS = ["negative", "neutral", "positive"]
+Records = list[list[str]]
+
+
+def letters(number: int) -> str:
+    """A word of its own for each number."""
+    return "zq" + "abcdefghij"[number // 10] + "abcdefghij"[number % 10]
+
+
+def tweets() -> Records:
+    """Sixty tweets: two share an id, three a text, one of these with one of those."""
+    made = [[str(100 + i), SENTIMENTS[i % 3], "someone", f"the late flight {letters(i)}"] for i in range(60)]
+    made[3][0] = made[0][0]
+    made[6][3] = made[9][3] = made[3][3]
+    made[30][3] = 'Two "quoted" lines,\nof one tweet &amp; more'
+    return made
+
+
+def repeating_tweets() -> Records:
+    """The same tweets; the first and three that repeat it have short texts."""
+    made = tweets()
+    for i in (3, 6, 9):
+        made[i][3] = "repeats"
+    made[0][3] = "repeats too"
+    return made
+
+
+def write_tweets(folder: Path, rows: Records) -> Path:
+    path = folder / "airline" / "Tweets.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([HEADER, *rows])
+    return path
+
+
+# Images
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def slope(width: int = 24, height: int = 16) -> Image.Image:
+    """A slope of colours, the same from left to right as from top to bottom."""
+    pixels = np.indices((height, width)).sum(axis=0)[..., None] * np.array([5, 3, 1])
+    return Image.fromarray(pixels.astype(np.uint8))
+
+
+# CIFAR-100, with 500 training and 200 test images
+
+CIFAR_PIXELS = np.random.default_rng(0).integers(0, 256, (500, 32, 32, 3), dtype=np.uint8)
+CIFAR_LABELS = {"train": np.arange(500) % 100, "test": np.arange(200) % 100}
+CIFAR_SIZES = {side: len(labels) for side, labels in CIFAR_LABELS.items()}
+
+
+@functools.cache
+def cifar_rows(side: str) -> list[dict]:
+    return [
+        {
+            "img": {"bytes": encoded(Image.fromarray(CIFAR_PIXELS[i])), "path": None},
+            "fine_label": int(label),
+            "coarse_label": 0,
+        }
+        for i, label in enumerate(CIFAR_LABELS[side])
+    ]
+
+
+def write_cifar(folder: Path, side: str, rows: list[dict]) -> Path:
+    (folder / "cifar100").mkdir(exist_ok=True)
+    file = folder / "cifar100" / f"{side}.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+    return file
+
+
+# ImageNet, with 1,000 classes of an image or a few
+
+WNIDS = [f"n{number:08d}" for number in range(1000)]
+
+
+def write_photos(home: Path) -> None:
+    """One image a class on each side, and nine more in the last class."""
+    content = encoded(slope(), "JPEG")
+    for wnid in WNIDS:
+        for side in ("train", "val"):
+            (home / "photos" / side / wnid).mkdir(parents=True)
+            (home / "photos" / side / wnid / f"{wnid}_0.JPEG").write_bytes(content)
+    for number in range(1, 10):
+        (home / f"photos/train/{WNIDS[-1]}/{WNIDS[-1]}_{number}.JPEG").write_bytes(content)
+
+
+# Parallel text
+
+GERMAN = ["ein Hund läuft", "zwei Hunde laufen schnell", "eine Frau liest ein Buch", "ein Mann schläft"] * 5
+ENGLISH = ["a dog runs", "two dogs run fast", "a woman reads a book", "a man sleeps"] * 5
+
+
+def lines(sentences: list[str]) -> bytes:
+    return "".join(f"{sentence}\n" for sentence in sentences).encode()
+
+
+def write_pairs(folder: Path, split: str, german: bytes, english: bytes) -> None:
+    (folder / "pairs").mkdir(exist_ok=True)
+    (folder / "pairs" / f"{split}.de").write_bytes(german)
+    (folder / "pairs" / f"{split}.en").write_bytes(english)

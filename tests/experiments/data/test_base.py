@@ -1,0 +1,386 @@
+"""What every data module promises: batches that know their split, the same in any process; unreadable examples."""
+
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as L
+import pytest
+import torch
+from torch import Tensor, nn
+
+from experiments.data.base import ClassificationDataModule
+from experiments.data.examples import Batch, InMemory
+from experiments.data.randomness import sample_seeds
+from experiments.errors import ConfigurationError, DataError, UserError
+from tests.experiments.data.support import Broken, SmallDataModule, chosen, small, small_data, trainer
+
+# The split of each batch
+
+
+def splits(data: ClassificationDataModule) -> tuple[set[str | None], list[set[str | None]]]:
+    """The splits that training batches carry, and those that each evaluation loader's batches carry."""
+    train = {batch.split for batch in data.train_dataloader()}
+    return train, [{batch.split for batch in loader} for loader in data.val_dataloader()]
+
+
+def test_every_batch_carries_the_split_whose_metrics_count_it() -> None:
+    for train_metrics, fraction, training, evaluated in (
+        ("evaluated", 0.0, None, ["train", "test"]),
+        ("evaluated", 0.2, None, ["train", "validation", "test"]),
+        ("running", 0.0, "train", ["test"]),
+        ("running", 0.2, "train", ["validation", "test"]),
+    ):
+        data = small(train_metrics=train_metrics, validation_fraction=fraction)
+        assert data.evaluated == tuple(evaluated), (train_metrics, fraction)
+        assert splits(data) == ({training}, [{split} for split in evaluated]), (train_metrics, fraction)
+        for loader in (data.test_dataloader(), data.predict_dataloader()):
+            assert {batch.split for batch in loader} == {"test"}
+
+
+def test_evaluation_reads_each_example_of_its_split_once_in_order() -> None:
+    data = small(validation_fraction=0.2)
+    whole = data.val_dataloader()
+    for split, loader in zip(data.evaluated, whole, strict=True):
+        batches = list(loader)
+        size = len(getattr(data.data, split).targets)
+        assert [index for batch in chosen(batches) for index in batch] == list(range(size)), split
+        assert {len(batch.targets) for batch in batches[:-1]} <= {7}, split
+        data.trainer = trainer(world_size=2, global_rank=1, accumulate_grad_batches=3)
+        halves = chosen(list(data.val_dataloader()[data.evaluated.index(split)]))
+        assert [index for batch in halves for index in batch] == list(range(1, size, 2)), split
+
+
+# Training batches
+
+
+def epochs(data: ClassificationDataModule, count: int) -> list[list[Batch]]:
+    """The batches of some epochs, in the way that Lightning asks for them."""
+    loader = data.train_dataloader()
+    found = []
+    for epoch in range(count):
+        loader.sampler.set_epoch(epoch)
+        found.append(list(loader))
+    return found
+
+
+def test_set_epoch_changes_the_order_but_not_the_examples() -> None:
+    first, second = epochs(small(), 2)
+    assert chosen(first) != chosen(second)
+    for epoch in (first, second):
+        assert sorted(index for batch in chosen(epoch) for index in batch) == list(range(31))
+    assert [chosen(epoch) for epoch in epochs(small(), 2)] == [chosen(first), chosen(second)]
+    assert chosen(epochs(small(seed=22), 1)[0]) != chosen(first)
+
+
+def test_a_loader_begins_with_the_epoch_that_the_trainer_is_in() -> None:
+    data = small()
+    data.trainer = trainer(epoch=2)
+    assert chosen(list(data.train_dataloader())) == chosen(epochs(small(), 3)[2])
+
+
+def test_batches_hold_the_examples_drawn_with_their_own_seeds() -> None:
+    for epoch, batches in enumerate(epochs(small(), 2)):
+        for batch in batches:
+            assert batch.inputs.flatten().tolist() == [10 * index for index in batch.indices.tolist()]
+            assert batch.targets.tolist() == [index % 3 for index in batch.indices.tolist()]
+            assert batch.seeds.tolist() == sample_seeds(21, epoch, batch.indices).tolist()
+            assert batch.unreadable == []
+
+
+def test_workers_change_no_batch_and_live_for_all_epochs() -> None:
+    here = epochs(small(), 2)
+    in_workers = small(num_workers=2)
+    loader = in_workers.train_dataloader()
+    assert loader.persistent_workers
+    for epoch, expected in enumerate(here):
+        loader.sampler.set_epoch(epoch)
+        found = list(loader)
+        assert len(found) == len(expected)
+        for batch, other in zip(found, expected, strict=True):
+            for name, value, wanted in zip(Batch._fields, batch, other, strict=True):
+                same = torch.equal(value, wanted) if isinstance(value, Tensor) else value == wanted
+                assert same, (epoch, name)
+
+
+def test_the_trainer_says_how_steps_are_divided() -> None:
+    whole = small(batch_size=12).train_dataloader()
+    for processes, passes in ((2, 1), (1, 3), (2, 3)):
+        division = f"{processes} processes, {passes} passes"
+        own = []
+        for process in range(processes):
+            data = small(batch_size=12)
+            data.trainer = trainer(world_size=processes, global_rank=process, accumulate_grad_batches=passes)
+            own.append(list(data.train_dataloader()))
+        # The rest of 7 examples is too few for 2 × 3 parts.
+        steps = [batch for batch in whole if len(batch.targets) >= 2 * processes * passes]
+        for step, batch in enumerate(steps):
+            parts = [part for batches in own for part in batches[step * passes : (step + 1) * passes]]
+            shared = sorted(index for part in chosen(parts) for index in part)
+            assert shared == sorted(batch.indices.tolist()), division
+            assert sum(part.weight for part in parts) / (processes * passes) == pytest.approx(1), division
+        assert all(len(batches) == len(steps) * passes for batches in own), division
+
+
+def test_the_progressive_sampler_needs_the_number_of_epochs() -> None:
+    for sampler in ("instance", "square_root", "class_balanced"):
+        data = small(sampler=sampler)
+        data.trainer.max_epochs = -1  # as where max_steps ends the training
+        assert len(epochs(data, 3)[2]) == 3, sampler
+    data = small(sampler="progressive")
+    assert len(epochs(data, 3)[2]) == 3
+    data.trainer.max_epochs = -1
+    with pytest.raises(ConfigurationError, match=r"data\.sampler=progressive needs .*trainer\.max_epochs=-1"):
+        data.train_dataloader()
+
+
+def test_reading_leaves_the_generator_of_the_network_alone() -> None:
+    data = small()
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    for loader in (data.train_dataloader(), *data.val_dataloader()):
+        list(loader)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_batches_can_be_read_without_a_trainer() -> None:
+    data = SmallDataModule()
+    data.setup()
+    assert chosen(list(data.train_dataloader())) == chosen(epochs(small(), 1)[0])
+    assert chosen(list(data.val_dataloader()[0])) == chosen(list(small().val_dataloader()[0]))
+
+
+def test_memory_is_pinned_for_a_gpu_alone() -> None:
+    for device, pinned in (("cpu", False), ("cuda", True)):
+        data = small(device=device)
+        loaders = [data.train_dataloader(), *data.val_dataloader(), data.test_dataloader()]
+        assert {loader.pin_memory for loader in loaders} == {pinned}, device
+
+
+def test_a_batch_moves_to_a_device_as_a_whole() -> None:
+    (batch, *_), _ = epochs(small(), 2)
+    moved = batch.to(torch.device("meta"))
+    assert (moved.inputs.device.type, moved.targets.device.type, moved.seeds.device.type) == ("meta",) * 3
+    assert moved[4:] == batch[4:]
+
+
+def test_augmentation_changes_training_batches_alone() -> None:
+    data = small(small_data(augment=lambda inputs, seeds: inputs + seeds[:, None]))
+    batch = next(iter(data.train_dataloader()))
+    changed = data.on_after_batch_transfer(batch, 0)
+    assert torch.equal(changed.inputs, batch.inputs + batch.seeds[:, None])
+    assert changed[1:] == batch[1:]
+    data.trainer.training = False
+    assert data.on_after_batch_transfer(batch, 0) is batch
+    assert small().on_after_batch_transfer(batch, 0) is batch
+
+
+# What cannot be read
+
+
+def broken(unreadable: set[int], most: int, **batches: Any) -> SmallDataModule:
+    return small(small_data(train=Broken(31, unreadable), unreadable_most=most), **batches)
+
+
+def read(data: SmallDataModule, batches: list[Batch]) -> list[Batch]:
+    return [data.on_before_batch_transfer(batch, 0) for batch in batches]
+
+
+def test_unreadable_examples_are_left_out_and_counted_once() -> None:
+    data = broken({3, 8}, most=2)
+    for epoch in epochs(data, 2):
+        for batch in read(data, epoch):
+            left = [index for index in batch.indices.tolist() if index not in (3, 8)]
+            assert batch.inputs.flatten().tolist() == [10 * index for index in left]
+    assert data.unreadable.names == {"example 3", "example 8"}
+
+
+def test_too_many_unreadable_examples_are_one_error() -> None:
+    data = broken({3, 8, 20}, most=2)
+    with pytest.raises(DataError, match=r"3 examples cannot be read, 2 are allowed:\n  example 20\n  example 3\n"):
+        read(data, epochs(data, 1)[0])
+
+
+def test_the_number_that_may_be_unreadable_holds_for_data_loaded_before() -> None:
+    first = broken({3}, most=1)
+    again = SmallDataModule()
+    again.trainer, again.data = trainer(), first.data  # as the runs of a sweep share their data
+    again.setup()
+    read(again, epochs(again, 1)[0])
+    assert again.unreadable.names == {"example 3"}
+
+
+def test_a_training_batch_needs_two_examples_that_can_be_read() -> None:
+    data = broken(set(range(1, 31)), most=31, batch_size=30)
+    batch = epochs(data, 1)[0][0]
+    assert len(batch.targets) < 2
+    with pytest.raises(DataError, match="hardly an example of a batch can be read, the first of them example"):
+        data.on_before_batch_transfer(batch, 0)
+    data.trainer.training = False
+    data.on_before_batch_transfer(batch, 0)  # measuring needs no spread
+
+
+def test_a_checkpoint_restores_the_names_of_unreadable_examples() -> None:
+    data = broken({3, 8}, most=2)
+    read(data, epochs(data, 1)[0])
+    state = data.state_dict()
+    resumed = broken({3, 8, 20}, most=2)
+    resumed.load_state_dict(state)
+    assert resumed.unreadable.names == {"example 3", "example 8"}
+    assert resumed.state_dict() == state
+    with pytest.raises(DataError, match="3 examples cannot be read, 2 are allowed"):
+        resumed.unreadable.add(["example 20"])
+
+
+# Data that cannot be used
+
+
+def test_class_numbers_must_fit_the_class_names() -> None:
+    targets = torch.arange(31) % 3
+    for split in ("train", "test"):
+        for number in (-1, 3):
+            wrong = targets.clone()
+            wrong[7] = number
+            range_of = f"from {min(0, number)} to {max(2, number)}"
+            given = small_data(**{split: InMemory(torch.zeros(31, 1), wrong)})
+            data = SmallDataModule(given)
+            said = f"SmallDataModule: the {split} split has class numbers {range_of}, but 3 class names allow 0 to 2"
+            for _ in range(2):  # a second look finds the same
+                with pytest.raises(DataError, match=said):
+                    data.setup()
+
+
+def test_a_split_without_examples_is_refused() -> None:
+    for split in ("train", "test"):
+        empty = InMemory(torch.zeros(0, 1), torch.zeros(0, dtype=torch.int64))
+        with pytest.raises(DataError, match=f"SmallDataModule: the {split} split has no example"):
+            small(small_data(**{split: empty}))
+
+
+def test_data_are_loaded_once() -> None:
+    data = small()
+    before = data.data
+    data.prepare_data()
+    data.setup("fit")
+    assert data.data is before
+
+
+# A user's own file
+
+
+def test_a_file_for_data_that_have_no_such_form_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="SmallDataModule cannot read inputs from a file"):
+        small().encode(tmp_path / "mine.txt")
+
+
+def numbers_of_lines(content: bytes) -> tuple[Tensor, list[str]]:
+    lines = content.decode().splitlines()
+    return torch.tensor([[float(line)] for line in lines]), lines
+
+
+def test_a_file_is_encoded_or_refused_by_its_name(tmp_path: Path) -> None:
+    data = small(small_data(encode=numbers_of_lines))
+    file = tmp_path / "mine.txt"
+    with pytest.raises(DataError, match=r"mine\.txt: cannot be read \(No such file or directory\)"):
+        data.encode(file)
+    file.write_text("3\n4.5\n")
+    inputs, names = data.encode(file)
+    assert (inputs.tolist(), names) == ([[3.0], [4.5]], ["3", "4.5"])
+    for content in (b"caf\xe9\n", b"three\n"):
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=r"mine\.txt: cannot be read as input of SmallDataModule"):
+            data.encode(file)
+
+
+# With Lightning's own Trainer
+
+
+class Recorder(L.LightningModule):
+    """A linear model that remembers the batches that it saw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(1, 3)
+        nn.init.zeros_(self.layer.weight)
+        nn.init.zeros_(self.layer.bias)
+        self.trained: list[list[list[int]]] = []
+        self.evaluated: list[str | None] = []
+
+    def on_train_epoch_start(self) -> None:
+        self.trained.append([])
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        self.trained[-1].append(batch.indices.tolist())
+        losses = nn.functional.cross_entropy(self.layer(batch.inputs / 100), batch.targets)
+        return losses * batch.weight
+
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self.evaluated.append(batch.split)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=1.0)
+
+
+def stock_trainer(folder: Path, epochs: int = 2, **options: Any) -> L.Trainer:
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0}
+    quiet |= {"enable_checkpointing": False, "accelerator": "cpu", "devices": 1, "default_root_dir": folder}
+    return L.Trainer(max_epochs=epochs, **quiet | options)
+
+
+lightnings_advice = pytest.mark.filterwarnings(
+    "ignore:.*does not have many workers",
+    "ignore:The `srun` command is available",
+    "ignore:.*LeafSpec. is deprecated",
+    "ignore:.*treespec",
+)
+
+
+@lightnings_advice
+def test_lightnings_own_trainer_reads_an_epoch_in_its_own_order(tmp_path: Path) -> None:
+    module, data = Recorder(), SmallDataModule(validation_fraction=0.2)
+    stock_trainer(tmp_path).fit(module, datamodule=data)
+
+    expected = small(validation_fraction=0.2)
+    assert module.trained == [chosen(epoch) for epoch in epochs(expected, 2)]
+    assert module.trained[0] != module.trained[1]
+    sizes = [len(loader) for loader in expected.val_dataloader()]
+    one_epoch = [split for split, size in zip(("train", "validation", "test"), sizes, strict=True) for _ in range(size)]
+    assert module.evaluated == one_epoch * 2
+
+
+@lightnings_advice
+def test_an_epoch_can_be_cut_short(tmp_path: Path) -> None:
+    module = Recorder()
+    stock_trainer(tmp_path, limit_train_batches=2, limit_val_batches=0).fit(module, datamodule=SmallDataModule())
+    assert module.trained == [chosen(epoch)[:2] for epoch in epochs(small(), 2)]
+
+
+@lightnings_advice
+def test_a_resumed_training_goes_on_with_the_next_epochs_order(tmp_path: Path) -> None:
+    def data(workers: int, unreadable: set[int]) -> SmallDataModule:
+        return SmallDataModule(small_data(train=Broken(31, unreadable), unreadable_most=1), num_workers=workers)
+
+    expected = epochs(small(), 3)
+    for workers in (0, 2):  # workers read ahead
+        options = {"limit_val_batches": 0}
+        first = stock_trainer(tmp_path, epochs=1, **options)
+        first.fit(Recorder(), datamodule=data(workers, {3}))
+        first.save_checkpoint(tmp_path / "last.ckpt")
+        module, resumed = Recorder(), data(workers, set())
+
+        stock_trainer(tmp_path, epochs=3, **options).fit(module, datamodule=resumed, ckpt_path=tmp_path / "last.ckpt")
+
+        assert module.trained == [chosen(epoch) for epoch in expected[1:]], f"{workers} workers"
+        assert resumed.unreadable.names == {"example 3"}, f"{workers} workers"  # by the checkpoint alone
+
+
+@lightnings_advice
+def test_passes_change_no_step(tmp_path: Path) -> None:
+    weights = []
+    for passes in (1, 2, 3):
+        module = Recorder()
+        options = {"accumulate_grad_batches": passes, "limit_val_batches": 0}
+        stock_trainer(tmp_path, **options).fit(module, datamodule=SmallDataModule())  # steps of 12, 12 and 7 examples
+        weights.append(torch.cat([module.layer.weight.detach(), module.layer.bias.detach()[:, None]]))
+    assert weights[0].abs().max() > 0.01
+    for passes, found in zip((2, 3), weights[1:], strict=True):
+        torch.testing.assert_close(found, weights[0], rtol=1e-5, atol=1e-7, msg=f"{passes} passes")

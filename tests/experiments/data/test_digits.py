@@ -1,0 +1,71 @@
+"""The digits that ship with scikit-learn, as a classification data set."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from experiments.data.digits import DigitsDataModule
+from experiments.data.examples import ClassificationData
+from experiments.errors import ConfigurationError
+from tests.experiments.data.support import BATCHES, SHOTS
+
+
+def load(**changes: Any) -> ClassificationData:
+    data = DigitsDataModule(**{"test_fraction": 0.2, "split_seed": 21, "shots": SHOTS} | changes, **BATCHES)
+    data.setup()
+    return data.data
+
+
+def test_digits_are_scaled_pixels_with_every_class_on_both_sides() -> None:
+    data = load()
+
+    assert data.train.inputs.shape == (1438, 64)
+    assert data.test.inputs.shape == (359, 64)
+    for inputs, targets in (
+        (data.train.inputs, data.train.targets),
+        (data.test.inputs, data.test.targets),
+    ):
+        assert inputs.dtype == torch.float32
+        assert (inputs.min(), inputs.max()) == (0, 1)
+        assert targets.dtype == torch.int64
+        assert torch.allclose(targets.bincount() / len(targets), torch.tensor(0.1), atol=0.005)
+    assert data.class_names == tuple("0123456789")
+    assert data.facts["records"] == data.facts["train_size"] + data.facts["test_size"] == 1797
+
+
+def test_split_follows_the_seed() -> None:
+    first, again, other = (load(split_seed=seed) for seed in (21, 21, 42))
+
+    assert first.split_hash == again.split_hash != other.split_hash
+    assert torch.equal(first.test.inputs, again.test.inputs)
+
+
+def test_a_long_tail_keeps_fewer_of_each_later_class_and_all_of_the_test_side() -> None:
+    balanced, tailed = load(), load(imbalance=20)
+    counts = tailed.train.targets.bincount().tolist()
+
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] in balanced.train.targets.bincount()
+    assert counts[-1] == int(max(balanced.train.targets.bincount()) / 20)
+    assert torch.equal(tailed.test.inputs, balanced.test.inputs)
+    assert balanced.shots is None
+    assert sorted(torch.cat(list(tailed.shots.values())).tolist()) == list(range(10))
+    assert [tailed.facts[f"{group}_classes"] for group in ("many", "medium", "few")] == [
+        sum(count > 100 for count in counts),
+        sum(20 <= count <= 100 for count in counts),
+        sum(count < 20 for count in counts),
+    ]
+
+
+def test_the_tail_has_a_seed_of_its_own() -> None:
+    first, other = (load(imbalance=20, tail_seed=seed) for seed in (0, 1))
+
+    assert first.split_hash != other.split_hash
+    assert torch.equal(first.test.inputs, other.test.inputs)
+    assert torch.equal(first.train.targets.bincount(), other.train.targets.bincount())
+
+
+def test_a_split_that_leaves_a_class_out_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"data.test_fraction=0.0001 is not allowed.*test side"):
+        load(test_fraction=0.0001)

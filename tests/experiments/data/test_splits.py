@@ -1,0 +1,109 @@
+"""Splits keep class shares, keep groups whole and can be told apart by their hash."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from experiments.data.splits import groups_of_repeats, split_hash, stratified_group_split
+
+
+def shares(labels: np.ndarray) -> np.ndarray:
+    return np.bincount(labels) / len(labels)
+
+
+def many_examples(count: int = 3000) -> tuple[np.ndarray, np.ndarray]:
+    """Three unbalanced classes; most examples alone, the others in groups of up to six."""
+    generator = np.random.default_rng(0)
+    labels = generator.choice(3, size=count, p=[0.63, 0.21, 0.16])
+    alone = np.arange(count)
+    groups = np.where(generator.random(count) < 0.2, alone // 6, alone + count)
+    return labels, groups
+
+
+def test_split_keeps_groups_whole_and_shares_of_size_and_class() -> None:
+    labels, groups = many_examples()
+    for test_fraction in (0.1, 0.2, 0.37):
+        train, test = stratified_group_split(labels, groups, test_fraction, seed=21)
+
+        assert sorted([*train, *test]) == list(range(len(labels))), test_fraction
+        assert not set(groups[train]) & set(groups[test]), test_fraction
+        assert len(test) / len(labels) == pytest.approx(test_fraction, abs=0.002)
+        assert shares(labels[test]) == pytest.approx(shares(labels), abs=0.003), test_fraction
+
+
+def test_split_of_many_classes_takes_little_memory() -> None:
+    labels = np.arange(5000) % 1000
+    stratified_group_split(labels[:2000], range(2000), 0.5, seed=0)  # imports what it needs
+    tracemalloc.start()
+    _, test = stratified_group_split(labels, range(5000), 0.2, seed=0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.bincount(labels[test], minlength=1000).tolist() == [1] * 1000
+    assert peak < 5e6  # a table of examples and classes would take 40 MB
+
+
+def test_a_class_may_be_wanting_on_the_test_side_where_that_is_asked() -> None:
+    labels, fraction = ["common"] * 20 + ["rare"], 0.2
+    _, test = stratified_group_split(labels, range(21), fraction, seed=0, classes_in_both=False)
+    assert {labels[index] for index in test} == {"common"}
+    with pytest.raises(ValueError, match=r"class 'rare' on the training side where a share of 0\.8 is held out"):
+        stratified_group_split(labels, range(21), 0.8, seed=0, classes_in_both=False)
+
+
+def test_groups_land_on_both_sides() -> None:
+    labels, groups = many_examples()
+    names, sizes = np.unique(groups, return_counts=True)
+    repeated = names[sizes > 1]
+
+    _, test = stratified_group_split(labels, groups, 0.2, seed=21)
+
+    assert np.isin(repeated, groups[test]).mean() == pytest.approx(0.2, abs=0.1)
+
+
+def test_split_follows_the_seed_and_nothing_else() -> None:
+    labels, groups = many_examples()
+
+    first, again, other = (stratified_group_split(labels, groups, 0.2, seed)[1].tolist() for seed in (21, 21, 42))
+
+    assert first == again
+    assert first != other
+
+
+def test_whole_groups_come_as_near_the_share_as_they_can() -> None:
+    labels = ["a"] * 50 + ["b"] * 50
+    groups = np.arange(100) // 5
+
+    _, test = stratified_group_split(labels, groups, 0.26, seed=0)
+
+    assert np.bincount(test // 50).tolist() == [15, 15]
+
+
+def test_class_that_cannot_be_on_both_sides_is_an_error() -> None:
+    with pytest.raises(ValueError, match="class 'rare' on the test side"):
+        stratified_group_split(["common"] * 20 + ["rare"], range(21), 0.2, seed=0)
+
+
+def test_one_group_for_each_label_is_needed() -> None:
+    with pytest.raises(ValueError, match="3 labels, but 2 groups"):
+        stratified_group_split(["a", "b", "a"], [0, 1], 0.2, seed=0)
+
+
+def test_repeats_are_joined_through_chains_of_ids_and_texts() -> None:
+    ids = ["1", "1", "2", "3", "4", "5"]
+    texts = ["x", "y", "y", "z", "1", "z"]
+
+    first, second, third, fourth, fifth, sixth = groups_of_repeats(ids, texts)
+
+    assert first == second == third
+    assert fourth == sixth
+    assert len({first, fourth, fifth}) == 3
+
+
+def test_hash_tells_splits_apart_whatever_the_order_of_examples() -> None:
+    split = split_hash(["1", "2", "3"], [2])
+
+    assert split == split_hash(["3", "1", "2"], [0])
+    assert split != split_hash(["1", "2", "3"], [1])
+    assert split != split_hash(["1", "2", "4"], [2])
+    assert len(split) == 64

@@ -1,0 +1,39 @@
+"""From the text of tweets to rows of token numbers."""
+
+import pytest
+
+from experiments.data.text import Vocabulary, lines_of, tokenize
+
+
+def test_tokens_are_lower_case_lemmas_with_handles_links_and_negations_whole() -> None:
+    tweet = "@United WASN'T my Flights' bags &amp; didn't #LoveIt &lt3 http://t.co/Ab1 delayed"
+
+    (tokens,) = tokenize([tweet])
+
+    assert {"@united", "wasn't", "flight", "bag", "&", "didn't", "#loveit", "<3"} <= set(tokens)
+    assert tokens[-2:] == ["http://t.co/ab1", "delay"]
+
+
+def test_vocabulary_is_ordered_by_frequency_then_alphabet() -> None:
+    vocabulary = Vocabulary([["b", "c"], ["a", "c"]], minimum_count=1)
+
+    assert len(vocabulary) == 5
+    assert vocabulary.encode([["c", "a", "b"], ["z"], []], max_length=3).tolist() == [
+        [2, 3, 4],
+        [1, 0, 0],
+        [0, 0, 0],
+    ]
+
+
+def test_vocabulary_leaves_out_rare_tokens_and_cuts_long_tweets() -> None:
+    vocabulary = Vocabulary([["a", "b", "b"]], minimum_count=2)
+
+    assert vocabulary.encode([["b", "a", "b"]], max_length=2).tolist() == [[2, 1]]
+
+
+def test_only_a_newline_ends_a_line_of_a_users_text() -> None:
+    content = "\ufefffirst\r\n\r\n  \n second \x85 half\u2028end\nlast".encode()
+    assert lines_of(content) == ["first", "second \x85 half\u2028end", "last"]
+    assert lines_of(b"") == []
+    with pytest.raises(UnicodeDecodeError):
+        lines_of(b"caf\xe9")

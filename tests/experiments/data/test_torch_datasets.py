@@ -1,0 +1,149 @@
+"""Data sets from outside: torch Datasets as they are, and tensors that the suite splits."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset, TensorDataset
+from torchvision.datasets import FakeData
+from torchvision.transforms import v2
+
+from experiments.data.examples import ClassificationData
+from experiments.data.torch_datasets import TorchDatasetModule, class_numbers
+from experiments.errors import DataError
+
+BATCHES: dict[str, Any] = {"seed": 1, "batch_size": 4, "evaluation_batch_size": 8}
+
+
+class Pairs(Dataset[Any]):
+    """Pairs that a test gives; counts how many were read."""
+
+    def __init__(self, *pairs: Any, **attributes: Any) -> None:
+        self.pairs, self.read = pairs, 0
+        vars(self).update(attributes)
+
+    def __getitem__(self, index: int) -> Any:
+        self.read += 1
+        return self.pairs[index]
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+
+def images(transform: Any = None) -> FakeData:
+    return FakeData(size=12, image_size=(3, 8, 8), num_classes=3, transform=transform)
+
+
+def loaded(train: Any, test: Any, **arguments: Any) -> ClassificationData:
+    module = TorchDatasetModule(train=train, test=test, **BATCHES | arguments)
+    module.setup()
+    return module.data
+
+
+def read(examples: Any, *indices: int, epoch: int = 0) -> torch.Tensor:
+    chosen = torch.tensor(indices)
+    return examples.read(chosen, chosen + 100 * epoch)[0]
+
+
+def test_images_become_pixels_and_give_their_channels() -> None:
+    data = loaded(images(), images())
+    pixels = read(data.train, 3, 0)
+    assert (pixels.shape, pixels.dtype) == ((2, 3, 8, 8), torch.uint8)
+    assert torch.equal(pixels[0], v2.functional.pil_to_tensor(images()[3][0]))
+    assert data.sizes == {"channels": 3}
+    assert data.class_names == ("0", "1", "2")
+    assert data.facts == {"train_size": 12, "test_size": 12}
+
+
+def test_arrays_and_tensors_are_taken_and_rows_give_their_features() -> None:
+    rows = torch.arange(12.0).reshape(4, 3)
+    tensors = loaded(TensorDataset(rows, torch.tensor([0, 1, 1, 0])), TensorDataset(rows, torch.tensor([0, 0, 0, 1])))
+    assert torch.equal(read(tensors.train, 2, 1), rows[[2, 1]])
+    assert tensors.sizes == {"features": 3}
+    arrays = Pairs(*((row, number) for row, number in zip(rows.numpy(), [0, 1, 1, 0], strict=True)))
+    assert torch.equal(read(loaded(arrays, arrays).train, 2, 1), rows[[2, 1]])
+
+
+def test_the_split_hash_tells_other_labels() -> None:
+    first, second = (Pairs(([1.0], 0), ([2.0], number), ([3.0], 1)) for number in (0, 1))
+    assert len(loaded(first, first).split_hash) == 64
+    assert loaded(first, first).split_hash == loaded(first, first).split_hash != loaded(first, second).split_hash
+
+
+def test_random_transforms_depend_on_example_and_epoch_alone() -> None:
+    examples = loaded(images(v2.RandomCrop(4)), images(v2.RandomCrop(4))).train
+    state = torch.get_rng_state()
+    first = read(examples, 5, 2, 7)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.rand(1)
+    assert torch.equal(read(examples, 7, 5), first[[2, 0]])
+    assert not torch.equal(read(examples, 5, 2, 7, epoch=1), first)
+
+
+def test_labels_are_taken_without_reading_where_the_dataset_lists_them() -> None:
+    pairs = Pairs(([1.0], 1), ([2.0], 0), targets=[1, 0])
+    assert class_numbers(pairs).tolist() == [1, 0]
+    assert pairs.read == 0
+    changed = Pairs(([1.0], 0), ([2.0], 1), targets=[1, 0], target_transform=lambda number: 1 - number)
+    assert class_numbers(changed).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([([1.0], 0.5)], "must be a pair of an input and a class number"),
+        ([([1.0], [0, 1])], "must be a pair of an input and a class number"),
+        ([({"text": "one"}, 0)], "example 0 is a dict; give the dataset a transform that makes tensors"),
+        ([("one", 0)], "example 0 is a str; give the dataset a transform that makes tensors"),
+        ([([1.0], -1)], "the train split has class numbers from -1 to -1"),
+    ],
+)
+def test_examples_that_are_no_pairs_of_input_and_class_are_refused(pairs: list[Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        loaded(Pairs(*pairs), Pairs(*pairs))
+
+
+def test_inputs_of_different_shapes_are_refused() -> None:
+    pairs = Pairs(([1.0], 0), ([1.0, 2.0], 1))
+    with pytest.raises(DataError, match=r"inputs have different shapes, such as \(1,\) and \(2,\)"):
+        read(loaded(pairs, pairs).train, 0, 1)
+
+
+def test_no_example_is_an_empty_batch() -> None:
+    inputs, targets, _ = loaded(images(), images()).train.read(torch.tensor([]).long(), torch.tensor([]).long())
+    assert len(inputs) == len(targets) == 0
+
+
+def test_tensors_are_split_by_class_the_same_for_the_same_seed() -> None:
+    inputs, targets = torch.arange(40.0).reshape(20, 2), torch.arange(20) % 2
+
+    def split(**arguments: Any) -> ClassificationData:
+        return ClassificationData.from_tensors(inputs, targets, np.array(["a", "b"]), **arguments)
+
+    data = split(test_fraction=0.3)
+    assert data.facts == {"train_size": 14, "test_size": 6}
+    assert data.test.targets.bincount().tolist() == [3, 3]
+    assert data.class_names == ("a", "b")
+    assert data.sizes == {"features": 2}
+    rows = torch.cat([data.train.inputs, data.test.inputs])[:, 0].tolist()
+    assert sorted(rows) == inputs[:, 0].tolist()
+    assert data.split_hash == split(test_fraction=0.3).split_hash
+    assert data.split_hash != split(test_fraction=0.3, split_seed=1).split_hash
+    assert split(sizes={"words": 3}).sizes == {"words": 3}
+
+
+def test_tensors_that_cannot_be_split_are_refused() -> None:
+    with pytest.raises(DataError, match="there are 3 inputs, but 2 targets"):
+        ClassificationData.from_tensors(torch.zeros(3, 1), torch.zeros(2).long(), ["a"])
+    with pytest.raises(DataError, match="no example of class '1' on the test side"):
+        ClassificationData.from_tensors(torch.zeros(9, 1), torch.tensor([0] * 8 + [1]), ["a", "b"])
+
+
+def test_targets_must_be_class_numbers() -> None:
+    class Floats(TorchDatasetModule):
+        def load(self) -> ClassificationData:
+            return ClassificationData.from_tensors(torch.zeros(8, 1), torch.zeros(8), ["a"], test_fraction=0.5)
+
+    with pytest.raises(DataError, match=r"the train targets are torch.float32 \[4\], but must be one class number"):
+        Floats(train=images(), test=images(), **BATCHES).setup()

@@ -1,0 +1,54 @@
+"""The batches of a translation data set."""
+
+import torch
+
+from experiments.data.copying import CopyDataModule
+from tests.experiments.data.support import BATCHES, COPIES, chosen, trainer
+
+
+def module(**changes: int) -> CopyDataModule:
+    data = CopyDataModule(**COPIES | BATCHES | {"batch_size": 60, "evaluation_batch_size": 6} | changes)
+    data.trainer = trainer()
+    data.setup()
+    return data
+
+
+def test_measuring_takes_each_pair_once_the_shortest_first() -> None:
+    data = module()
+    for split, loader in zip(("dev", "test"), data.val_dataloader(), strict=True):
+        order = [index for batch in chosen(list(loader)) for index in batch]
+        assert (getattr(data.data, split).sources.lengths[order].diff() >= 0).all(), split
+        by_process = []
+        for process in range(2):
+            data.trainer = trainer(world_size=2, global_rank=process)
+            by_process += [
+                index for batch in data.val_dataloader()[split == "test"] for index in batch.indices.tolist()
+            ]
+        assert sorted(by_process) == sorted(order) == list(range(20)), split
+
+
+def test_a_process_without_examples_to_measure_reads_an_empty_batch() -> None:
+    data = module()
+    data.trainer = trainer(world_size=32, global_rank=31)  # of 20 pairs
+    for loader in data.val_dataloader():
+        assert [(batch.inputs.shape, batch.targets.shape) for batch in loader] == [((0, 0), (0, 0))]
+
+
+def test_every_batch_carries_its_split() -> None:
+    data = module()
+    assert data.evaluated == ("dev", "test")
+    loaders = {"train": data.train_dataloader(), "test": data.test_dataloader()}
+    loaders |= dict(zip(data.evaluated, data.val_dataloader(), strict=True))
+    for split, loader in loaders.items():
+        assert {batch.split for batch in loader} == {split}
+
+
+def test_training_batches_are_divided_as_the_trainer_says() -> None:
+    data = module()
+    large_enough = [batch for batch in data.train_dataloader() if len(batch.indices) >= 4]
+    data.trainer = trainer(world_size=2, global_rank=1, accumulate_grad_batches=2)
+    part = data.train_dataloader()
+    assert len(list(part)) == len(part) == 2 * len(large_enough)
+    for batch in part:
+        assert batch.inputs.shape[0] == batch.targets.shape[0] == len(batch.indices) == len(batch.seeds)
+        assert torch.equal(batch.inputs, data.data.train.sources.padded(batch.indices))

@@ -1,0 +1,72 @@
+"""How figures are found, drawn and written."""
+
+import pytest
+
+from reporting import figures
+from reporting.declaration import TableError
+from reporting.figures.figure2 import draw_figure2
+from reporting.figures.learning_curves import draw_learning_curves
+from reporting.kept_runs import KeptRuns
+from tests.reporting.synthetic_records import keep_records
+from tests.reporting.synthetic_results import image_records, write_projects
+
+
+@pytest.fixture
+def results(tmp_path):
+    """The project's declaration, with made-up records of the balanced images alone."""
+    return write_projects(tmp_path, cifar100=image_records("cifar100"))
+
+
+def rebuild(results, **allowed):
+    return figures.rebuild_figures(KeptRuns.load(results, **allowed))
+
+
+def only(monkeypatch, *draws):
+    """Let these functions be all figures."""
+    monkeypatch.setattr(figures, "all_figures", lambda: {draw.__name__.removeprefix("draw_"): draw for draw in draws})
+
+
+def test_the_same_records_give_the_same_bytes_and_text_stays_text(results, monkeypatch):
+    only(monkeypatch, draw_figure2)
+    files, _ = rebuild(results)
+    assert files == [results / "figures" / f"figure2.{end}" for end in ("png", "svg")]
+    png, svg = first = [file.read_bytes() for file in files]
+    assert png.startswith(b"\x89PNG")
+    assert "SharMiX learned (1.25, 1.50)" in svg.decode()
+    assert "published, ImageNet: 0.0 from epoch 4 or 5" in svg.decode()
+    assert [file.read_bytes() for file in rebuild(results)[0]] == first
+
+
+def test_panels_and_figures_without_records_are_left_out_and_said_so(results, monkeypatch):
+    monkeypatch.setattr(figures, "save", lambda figure, path: [path])
+    keep_records(results, image_records("cifar100")[1:], "cifar100")
+    written, notices = rebuild(results, allow_missing_seeds=True)
+    names = ["accuracy_sparsity", "figure1", "figure2", "learning_curves", "losses", "maps"]
+    assert written == [results / "figures" / f"{name}.png" for name in names]
+    assert [notice.split(": ")[1] for notice in notices] == [
+        "Airline Tweets",
+        "CIFAR-100-LT, long-tailed",
+        "attention, translation_dynamics, translation_support",
+        "thresholds",
+    ]
+    assert "python -m reporting collect cifar100_lt" in notices[1]
+    kept = KeptRuns.load(results, allow_missing_seeds=True)
+    assert [axes.get_title() for axes in draw_learning_curves(kept).axes] == ["CIFAR-100, balanced, 1 seed"]
+
+
+def test_a_figure_of_a_table_that_is_not_declared_is_left_out(results, monkeypatch):
+    only(monkeypatch, lambda kept: kept.of_table("nowhere"))
+    assert "no table 'nowhere' is declared" in rebuild(results)[1][-1]
+
+
+def test_an_unknown_regime_is_one_clear_error(results):
+    text = (results / "tables.yaml").read_text("utf-8").replace("regime: balanced", "regime: even")
+    (results / "tables.yaml").write_text(text, "utf-8")
+    with pytest.raises(TableError, match="there is no regime 'even'; there are"):
+        rebuild(results)
+
+
+def test_two_figures_of_one_name_are_refused():
+    figures.all_figures()
+    with pytest.raises(ValueError, match="two figures named 'figure1'"):
+        figures.figure("figure1")(lambda kept: None)

@@ -1,0 +1,58 @@
+"""Figures of translation: dynamics, supports, thresholds and attention."""
+
+import pytest
+
+from reporting.figures.attention import draw_attention
+from reporting.figures.thresholds import draw_thresholds
+from reporting.figures.translation_dynamics import draw_translation_dynamics
+from reporting.figures.translation_support import draw_translation_support
+from reporting.kept_runs import KeptRuns, LeftOut
+from tests.reporting.synthetic_results import translation_records, write_projects
+
+OUTPUTS = {"softmax", "sparsemax", "entmax (α = 1.5)", "α-ReLU (α = 1.5)"}
+OUTPUTS |= {f"SharMiX {kind} (1.25, 1.50)" for kind in ("fixed", "learned")}
+
+
+def points(axes):
+    """Points of each line by its label."""
+    return {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+
+
+def test_dynamics_show_every_run_by_step_and_by_minute(kept):
+    by_step, by_time = draw_translation_dynamics(kept).axes
+    assert set(points(by_step)) == set(points(by_time)) == OUTPUTS
+    assert points(by_step)["softmax"] == [[100, 10], [200, 30], [300, 20]]
+    assert points(by_time)["softmax"] == [[1, 10], [2, 30], [3, 20]]
+    assert (by_step.get_ylabel(), by_time.get_xlabel()) == ("BLEU on dev", "minutes of training, without measuring")
+
+
+def test_supports_are_the_shares_with_at_most_so_many_tokens(kept):
+    (axes,) = draw_translation_support(kept).axes
+    assert set(points(axes)) == OUTPUTS
+    assert points(axes)["sparsemax"] == [[1, 0.25], [2, 0.5], [4, 0.75], [8, 1.0]]
+
+
+def test_thresholds_rise_in_colour_and_the_calibrated_is_black(kept):
+    left, right = draw_thresholds(kept).axes
+    given = [f"τ = {tau}" for tau in ("0", "0.1", "0.2", "0.3", "5", "10")]
+    assert list(points(left)) == list(points(right)) == [*given[:4], "calibrated: τ = 0.7", *given[4:]]
+    colours = {line.get_label(): line.get_color() for line in right.lines}
+    assert colours["calibrated: τ = 0.7"] == "black"
+    assert len({tuple(colours[name]) for name in given}) == 6
+    assert points(right)["τ = 10"] == [[100 * epoch, epoch] for epoch in range(1, 7)]
+
+
+def test_attention_shows_what_each_head_has_learned_and_where_it_started(kept, tmp_path):
+    q, r = draw_attention(kept).axes
+    assert q.get_title() == r.get_title() == "SharMiX learned"
+    assert q.get_ylabel() == "q: a point a head, a line where they start"
+    heads, start = q.lines
+    places = ["encoder 1 self", "decoder 1 self", "decoder 1 cross"]
+    assert list(heads.get_xdata(orig=True)) == [place for place in places for _ in range(2)]
+    assert list(heads.get_ydata()) == [1.5] * 6
+    assert list(start.get_ydata()) == [1.25, 1.25]
+
+    records = [record for record in translation_records() if "sharmix_learned" not in record["run_id"].split("-")[1:]]
+    without = KeptRuns.load(write_projects(tmp_path, multi30k=records), allow_missing_seeds=True)
+    with pytest.raises(LeftOut, match="no attention head learns an order"):
+        draw_attention(without)

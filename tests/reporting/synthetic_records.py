@@ -1,0 +1,135 @@
+"""Records as a finished run leaves them, made up for the tests."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from experiments.record import Record, by_split, read_record
+
+PARAMETERS = ("alpha", "q", "r", "tau", "temperature", "objective")
+
+
+def make_record(
+    activation: str = "softmax",
+    seed: int = 21,
+    experiment: str = "airline",
+    test: dict[str, float] | None = None,
+    train: dict[str, float] | None = None,
+    epochs: int = 3,
+    data: dict[str, Any] | None = None,
+    facts: dict[str, Any] | None = None,
+    **parameters: Any,
+) -> dict[str, Any]:
+    """A valid record of a run whose accuracy rises to its last.
+
+    `test` and `train` replace its last metrics, `data` its data settings, `facts` what it tells of the data, and
+    `parameters` the activation's.
+    """
+    metrics = {
+        "accuracy": 0.8,
+        "macro_f1": 0.7,
+        "sparsity": 0.0,
+        "support": 3.0,
+        "coverage": 1.0,
+        "brier": 0.3,
+        "zero_true": 0.0,
+    }
+    chosen = dict.fromkeys(PARAMETERS) | parameters
+    last = {"train": metrics | (train or {}), "test": metrics | (test or {})}
+    settings = {**chosen, **(data or {})}
+    return {
+        "schema": 1,
+        "experiment": experiment,
+        "run_id": "-".join([activation, *(str(value) for value in settings.values() if value)]),
+        "seed": seed,
+        "config": {
+            "activation": {"name": activation, **chosen, "parameters": {}},
+            "data": {"name": experiment, **(data or {})},
+        },
+        "code": {"commit": "c0ffee", "dirty": False, "digest": "d1ge57"},
+        "environment": {
+            "python": "3.11.7",
+            "packages": {"torch": "2.15.0"},
+            "hardware": {"processor": "a processor", "cores": 2, "accelerator": None},
+        },
+        "data": {"split_hash": "5p117", **(facts or {})},
+        "curves": [
+            {"epoch": epoch, **_learned(activation, parameters, epoch), **_measured(last, epoch, epochs)}
+            for epoch in range(1, epochs + 1)
+        ],
+        "metrics": last,
+        "wall_time_seconds": 6.1,
+        "peak_memory_mib": 500.0,
+        "finished_at": "2026-11-21T08:00:00+00:00",
+    }
+
+
+def as_read(record: dict[str, Any]) -> Record:
+    """The record as `reporting` reads it."""
+    return read_record(json.dumps(record), "a made-up record")
+
+
+def _learned(activation: str, parameters: dict[str, Any], epoch: int) -> dict[str, float]:
+    names = [name for name in ("alpha", "q", "r") if name in parameters and activation.endswith("_learned")]
+    return {name: parameters[name] + 0.01 * epoch for name in names}
+
+
+def _measured(last: dict[str, dict[str, float]], epoch: int, epochs: int) -> dict[str, float]:
+    row = {f"{split}/{name}": value for split in last for name, value in last[split].items()}
+    rise = 0.1 / epoch - 0.1 / epochs
+    return {name: value - rise if "accuracy" in name else value for name, value in row.items()}
+
+
+def keep_records(results: Path, records: list[dict[str, Any]], experiment: str = "airline") -> Path:
+    """Write records to <results>/records/<experiment>.jsonl."""
+    path = results / "records" / f"{experiment}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    return path
+
+
+def finish_runs(outputs: Path, records: list[dict[str, Any]]) -> None:
+    """Write each record where its run would leave it under `outputs`."""
+    for record in records:
+        folder = outputs / record["experiment"] / record["run_id"] / str(record["seed"])
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "record.json").write_text(json.dumps(record), "utf-8")
+
+
+def make_translation_record(
+    activation: str = "softmax",
+    experiment: str = "multi30k",
+    bleu: tuple[float, ...] = (10.0, 30.0, 20.0),
+    attention: str = "softmax",
+    **parameters: Any,
+) -> dict[str, Any]:
+    """A valid record of a translation run with these BLEU on dev, one an epoch, and 1 more on test."""
+    record = make_record(activation, 21, experiment, **parameters)
+    shares = {f"support_to_{limit}": share for limit, share in ((1, 0.25), (2, 0.5), (4, 0.75), (8, 1.0))}
+    metrics = dict.fromkeys(("accuracy", "coverage", "zero_true", "empty_possible", "unfinished"), 0.5)
+    metrics |= {"sparsity": 0.25, "sparsity_in_use": 0.125, "support": 6.0, "empty_preferred": 0.0625, "chrf": 50.0}
+    curves = []
+    for epoch, score in enumerate(bleu, 1):
+        row = {"epoch": epoch, "steps": 100.0 * epoch, "training_seconds": 60.0 * epoch, "train/loss": 1.0 / epoch}
+        if attention == "sharmix_learned":
+            places = ("encoder.0.self_attention", "decoder.0.self_attention", "decoder.0.cross_attention")
+            row |= {f"{place}.head_{head}.{order}": 1.5 for place in places for head in (0, 1) for order in ("q", "r")}
+        if activation == "alpha_relu":
+            row["tau"] = 0.7 if parameters.get("tau") is None else parameters["tau"]
+        for split, more in (("dev", 0.0), ("test", 1.0)):
+            row |= {f"{split}/{name}": value for name, value in (metrics | shares).items()} | {
+                f"{split}/bleu": score + more
+            }
+        curves.append(row)
+    best = max(range(len(bleu)), key=bleu.__getitem__)
+    orders = {"softmax": {}, "entmax_learned": {"alpha": 1.5}, "sharmix_learned": {"q": 1.25, "r": 1.5}}[attention]
+    attended = {"name": attention, "alpha": None, "q": None, "r": None} | orders
+    record["config"] |= {"model": {"name": "transformer", "attention": attended}}
+    record["run_id"] += f"-{attention}-{parameters.get('tau')}"
+    return record | {
+        "curves": curves,
+        "epoch": best + 1,
+        "selected_by": "dev/bleu",
+        "measured_by": {"bleu": "tok:13a", "chrf": "nc:6"},
+        "metrics": by_split(curves[best]),
+    }

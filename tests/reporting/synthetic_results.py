@@ -1,0 +1,240 @@
+"""Folders of results, made up for the tests: a declaration, the paper's numbers, and records."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from reporting.kept_runs import KeptRuns
+from reporting.tables import rebuild_tables
+from tests.reporting.synthetic_records import keep_records, make_record, make_translation_record
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"  # the project's own
+
+SEEDS = (1, 2, 3, 4, 5)
+WOBBLE = dict(zip(SEEDS, (-0.004, -0.002, 0.0, 0.002, 0.004), strict=True))
+SMALL = """
+published: paper
+published_decimals: 3
+bootstrap: {confidence: 0.95, resamples: 999, seed: 0}
+tables:
+  small:
+    title: A small table
+    experiment: airline
+    seeds: [1, 2, 3, 4, 5]
+    repeat: make small_table
+    baseline: {name: softmax}
+    columns:
+      - {split: test, metrics: &metrics {accuracy: accuracy, sparsity: sparsity}, epochs: [], printed: true}
+      - {split: train, metrics: *metrics}
+    compared: accuracy
+    published: table_of_paper
+    rows:
+      learned: {select: {name: sharmix_learned, q: 1.25, r: 1.5}, published: sharmix}
+      softmax: {select: {name: softmax}, published: softmax}
+      extra: {select: {name: entmax, alpha: 1.5}}
+    claims:
+      - {text: SharMiX wins, metric: accuracy, rows: [learned], against: [softmax]}
+      - {text: SharMiX is dense, metric: sparsity, rows: [learned, softmax]}
+      - {text: SharMiX is accurate, metric: accuracy, rows: [learned]}
+figures: {published: figure, panels: []}
+"""
+SMALL_PUBLISHED = """
+table_of_paper:
+  sharmix: {accuracy: [0.910, 0.006], sparsity: 0.000}
+  softmax: {accuracy: [0.893, 0.007], sparsity: 0.000}
+"""
+SHORT = """
+published: paper
+published_decimals: 3
+bootstrap: {confidence: 0.95, resamples: 999, seed: 0}
+tables:
+  final:
+    title: At the end
+    experiment: images
+    seeds: [1, 2]
+    epoch: 6
+    where: {data: {augmentation: none}}
+    repeat: make images
+    baseline: {name: softmax}
+    columns: [{split: test, metrics: &metrics {accuracy: accuracy}, printed: true}]
+    compared: accuracy
+    published: final_of_paper
+    rows:
+      softmax: {select: {name: softmax}, published: softmax}
+      sparsemax: {select: {name: sparsemax}, published: sparsemax}
+    claims:
+      - {text: Softmax is accurate, metric: accuracy, rows: [softmax]}
+      - {text: Sparsemax is worse, metric: accuracy, rows: [sparsemax], against: [softmax]}
+  dynamics:
+    title: By epoch
+    experiment: images
+    seeds: [1, 2]
+    where: {data: {augmentation: none}}
+    repeat: make images
+    baseline: {name: softmax}
+    columns:
+      - {split: test, metrics: *metrics, epochs: [2, 6], printed: true}
+      - {split: train, metrics: *metrics, epochs: [6], printed: true}
+    published: dynamics_of_paper
+    rows:
+      softmax: {select: {name: softmax}, published: softmax}
+    claims:
+      - {text: Softmax starts well, metric: accuracy, rows: [softmax], epoch: 2}
+      - {text: Softmax ends well, metric: accuracy, rows: [softmax], epoch: 6}
+  tail:
+    title: By shots
+    experiment: images_lt
+    seeds: [1]
+    repeat: make images_lt
+    baseline: {name: softmax}
+    columns: [{split: test, metrics: {accuracy: All, few_accuracy: Few, calibration_error: calibration error}}]
+    compared: accuracy
+    rows: {softmax: {select: {name: softmax}}}
+  orders:
+    title: Learned orders
+    experiment: learning
+    seeds: [1]
+    repeat: make learning
+    columns: [{split: orders, metrics: {q: q, r: r}, epochs: [1, 3, 9]}]
+    rows: {learned: {select: {name: sharmix_learned}}}
+figures: {published: figure, panels: []}
+"""
+SHORT_PUBLISHED = """
+final_of_paper:
+  softmax: {accuracy: 0.500}
+  sparsemax: {accuracy: 0.430, difference: -7.0}
+dynamics_of_paper:
+  softmax: {accuracy: {2: 0.300, 6: 0.500}, train_accuracy: {6: 0.9}}
+"""
+SHOTS = {
+    "shot_rule": "many > 100, few < 20 training examples",
+    "many_classes": 3,
+    "few_classes": 7,
+    "largest_class": 500,
+    "smallest_class": 5,
+}
+THRESHOLDS = (None, 0.0, 0.1, 0.2, 0.3, 5.0, 10.0)
+
+
+def small_records() -> Iterator[dict[str, Any]]:
+    """Softmax wobbles around 0.800; SharMiX is half a point above it, seed by seed."""
+    for seed in SEEDS:
+        base = 0.8 + WOBBLE[seed]
+        yield make_record("softmax", seed, test={"accuracy": base}, train={"accuracy": 0.893})
+        yield make_record(
+            "sharmix_learned",
+            seed,
+            test={"accuracy": base + 0.005, "sparsity": 0.2},
+            train={"accuracy": 0.910 + WOBBLE[seed], "sparsity": 0.21},
+            q=1.25,
+            r=1.5,
+        )
+        yield make_record("entmax", seed, test={"accuracy": base}, alpha=1.5)
+
+
+def short_record(
+    name: str, seed: int, epochs: int, accuracy: float, augmentation: str = "none", experiment: str = "images"
+) -> dict[str, Any]:
+    """Its accuracy is `accuracy` at the last of `epochs`, and less before."""
+    settings = {"augmentation": augmentation}
+    return make_record(name, seed, experiment, {"accuracy": accuracy}, {"accuracy": 0.9}, epochs=epochs, data=settings)
+
+
+def short_records(epochs: int = 4) -> Iterator[dict[str, Any]]:
+    """Softmax reaches `epochs`, sparsemax four; the paper's table is of epoch six."""
+    for seed in (1, 2):
+        yield short_record("softmax", seed, epochs, 0.5 + 0.002 * seed)
+        yield short_record("softmax", seed, epochs, 0.6, augmentation="standard")
+        yield short_record("sparsemax", seed, 4, 0.45)
+
+
+def image_records(experiment: str, epochs: int = 4) -> list[dict[str, Any]]:
+    """A run of each activation that the project's tables of images have, and one with augmentation."""
+    shots = {f"{group}_{metric}": 0.2 for group in ("many", "medium", "few") for metric in ("accuracy", "sparsity")}
+    test = {"accuracy": 0.3, "sparsity": 0.1, **shots}
+    start = {"q": 1.25, "r": 1.5}
+    configured: list[tuple[str, dict[str, Any]]] = [
+        ("softmax", {}),
+        ("sparsemax", {}),
+        ("entmax", {"alpha": 1.5}),
+        ("sharmix_fixed", start),
+        *(("sharmix_learned", start | {"objective": objective}) for objective in ("fenchel_young", "brier", "log")),
+    ]
+    paper = {"augmentation": "none"}
+    records = [make_record(name, 21, experiment, test, None, epochs, paper, **values) for name, values in configured]
+    return [*records, make_record("softmax", 21, experiment, test, None, epochs, {"augmentation": "standard"})]
+
+
+def translation_records() -> list[dict[str, Any]]:
+    """A run of each configuration that the project's tables of translation have; the first six differ in output."""
+    return [
+        make_translation_record("softmax"),
+        make_translation_record("sparsemax", bleu=(10.0, 20.0, 31.256)),
+        make_translation_record("entmax", alpha=1.5),
+        make_translation_record("alpha_relu", alpha=1.5),
+        make_translation_record("sharmix_fixed", q=1.25, r=1.5),
+        make_translation_record("sharmix_learned", q=1.25, r=1.5, objective="fenchel_young"),
+        make_translation_record("softmax", attention="entmax_learned", bleu=(99.0,)),
+        make_translation_record("softmax", attention="sharmix_learned", bleu=(55.0,)),
+    ]
+
+
+def threshold_records() -> list[dict[str, Any]]:
+    """A run of α-ReLU under each threshold."""
+    bleu = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
+    return [make_translation_record("alpha_relu", "multi30k_early", bleu, alpha=1.5, tau=tau) for tau in THRESHOLDS]
+
+
+def write_small(folder: Path) -> Path:
+    """A small declaration with complete records."""
+    keep_records(folder, list(small_records()))
+    return _declare(folder, SMALL, SMALL_PUBLISHED)
+
+
+def write_short(folder: Path) -> Path:
+    """Runs that end after four of six epochs, a long tail, and learned orders."""
+    keep_records(folder, list(short_records()), "images")
+    test = {"accuracy": 0.4, "few_accuracy": 0.1, "calibration_error": 0.05}
+    keep_records(folder, [make_record("softmax", 1, "images_lt", test, facts=SHOTS)], "images_lt")
+    keep_records(folder, [make_record("sharmix_learned", 1, "learning", q=1.25, r=1.5)], "learning")
+    return _declare(folder, SHORT, SHORT_PUBLISHED)
+
+
+def write_projects(folder: Path, **records: list[dict[str, Any]]) -> Path:
+    """The project's declaration, with made-up records of some of its experiments."""
+    shutil.copy(RESULTS / "tables.yaml", folder)
+    shutil.copytree(RESULTS / "published", folder / "published")
+    for experiment, of_experiment in records.items():
+        keep_records(folder, of_experiment, experiment)
+    return folder
+
+
+def _declare(folder: Path, declaration: str, published: str) -> Path:
+    (folder / "published").mkdir()
+    (folder / "tables.yaml").write_text(declaration, "utf-8")
+    (folder / "published" / "paper.yaml").write_text(published, "utf-8")
+    return folder
+
+
+def rebuild(results: Path, **allowed: bool) -> Path:
+    """Rebuild the tables, and return their folder."""
+    files, _ = rebuild_tables(KeptRuns.load(results, **allowed))
+    return files[0].parent
+
+
+def line(frame: pd.DataFrame, **values: Any) -> pd.Series:
+    """The one line of a table that has these values."""
+    for key, value in values.items():
+        frame = frame[frame[key] == value]
+    assert len(frame) == 1
+    return frame.iloc[0]
+
+
+def cells_of(results: Path, name: str) -> dict[str, dict[str, str]]:
+    """Cells of a Markdown table by row and column."""
+    lines = [row.split("|")[1:-1] for row in (results / f"tables/{name}.md").read_text("utf-8").splitlines()]
+    header, _, *rows = [[cell.strip() for cell in row] for row in lines if row]
+    return {row[0]: dict(zip(header, row, strict=True)) for row in rows}

@@ -1,0 +1,46 @@
+"""What is committed under results/ belongs together: tables and figures are what the records give."""
+
+import shutil
+
+import pandas as pd
+
+from reporting.figures import all_figures
+from reporting.kept_runs import KeptRuns
+from reporting.tables import rebuild_tables
+from tests.reporting.synthetic_results import RESULTS, line
+
+
+def test_the_committed_tables_are_those_of_the_committed_records(tmp_path):
+    for part in ("records", "published"):
+        shutil.copytree(RESULTS / part, tmp_path / part)
+    shutil.copy(RESULTS / "tables.yaml", tmp_path)
+    written, left_out = rebuild_tables(KeptRuns.load(tmp_path))
+    assert not left_out
+    assert {file.name for file in written} == {file.name for file in (RESULTS / "tables").iterdir()}
+    differing = [file.name for file in written if file.read_text() != (RESULTS / "tables" / file.name).read_text()]
+    assert not differing
+
+
+def test_the_tables_of_tweets_are_complete():
+    main_table, grid, verdicts = (
+        pd.read_csv(RESULTS / f"tables/{name}.csv") for name in ("table1", "table3", "verdicts")
+    )
+    assert main_table["row"].nunique() == 9
+    assert grid["row"].nunique() == 18
+    assert grid[grid["source"] == "published"]["row"].nunique() == 9
+    of_tweets = verdicts[verdicts["table"].isin(["table1", "table3"])]
+    assert "undecided" not in set(of_tweets["test_verdict"])
+    assert line(of_tweets, metric="sparsity", row="softmax")["test_verdict"] == "reproduces"
+
+
+def test_every_committed_figure_can_be_drawn_from_the_committed_records():
+    figures = all_figures()
+    committed = {file.name for file in (RESULTS / "figures").iterdir()}
+    assert committed == {f"{name}.{end}" for name in figures for end in ("png", "svg")}
+    kept = KeptRuns.load(RESULTS)
+    drawn = {name: draw(kept) for name, draw in figures.items()}
+    assert [axes.get_title() for axes in drawn["figure1"].axes] == [
+        panel.title for panel in kept.declaration.figures.panels
+    ]
+    assert not [name for name, figure in drawn.items() if not figure.axes]
+    assert kept.missing == {}

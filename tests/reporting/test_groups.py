@@ -1,0 +1,30 @@
+"""Labels and styles of configurations."""
+
+from reporting.groups import label_runs, style_groups
+from tests.reporting.synthetic_records import as_read, make_record
+
+
+def grouped(*experiments):
+    return style_groups([label_runs([as_read(record) for record in records]) for records in experiments])
+
+
+def test_configurations_of_one_activation_differ_in_line_and_filling_alone():
+    (groups,) = grouped([make_record("sharmix_fixed", q=q, r=1.5) for q in (1.25, 1.5, 1.75)])
+    styles = [group.style for group in groups]
+    assert {(style["color"], style["marker"]) for style in styles} == {("#009E73", "D")}
+    assert len({style["linestyle"] for style in styles}) == 3
+    assert len({style["fillstyle"] for style in styles}) == 3
+
+
+def test_a_configuration_looks_the_same_in_every_panel():
+    one = [make_record("sharmix_fixed", q=1.5, r=1.5)]
+    first, second = grouped(one, [make_record("sharmix_fixed", q=1.25, r=1.5), *one])
+    assert first[0].style == second[1].style != second[0].style
+
+
+def test_configurations_that_share_a_label_are_told_apart_by_run():
+    first, second = make_record(seed=1), make_record(seed=1)
+    second["run_id"] = "0therrun-and-more"
+    second["config"]["optimizer"] = {"learning_rate": 0.1}
+    (groups,) = grouped([first, second])
+    assert sorted(group.label for group in groups) == ["softmax [0therrun]", "softmax [softmax]"]

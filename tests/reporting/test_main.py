@@ -1,0 +1,87 @@
+"""The command line."""
+
+import subprocess
+import sys
+
+import pytest
+
+from reporting import figures, summary
+from reporting.__main__ import main
+from reporting.records import records_path
+from tests.reporting.synthetic_records import finish_runs, keep_records, make_record
+from tests.reporting.synthetic_results import RESULTS, small_records
+
+
+def test_help_lists_the_commands_and_their_options(capsys):
+    for arguments, expected in (
+        (["--help"], ["collect", "tables", "figures", "summary"]),
+        (["collect", "--help"], ["EXPERIMENT", "--outputs", "--results"]),
+        (["tables", "--help"], ["--results", "--allow-missing-seeds", "--allow-mixed-code"]),
+        (["figures", "--help"], ["--results", "--allow-missing-seeds", "--allow-mixed-code"]),
+        (["summary", "--help"], ["EXPERIMENT", "--outputs"]),
+    ):
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        text = capsys.readouterr().out
+        assert end.value.code == 0
+        assert not [word for word in expected if word not in text]
+
+
+def test_collect_writes_the_file_of_each_experiment_and_prints_it(tmp_path, capsys):
+    finish_runs(tmp_path / "outputs", [make_record(), make_record(experiment="digits")])
+    folders = ["--outputs", str(tmp_path / "outputs"), "--results", str(tmp_path / "results")]
+    main(["collect", "airline", "digits", *folders])
+    files = [str(records_path(tmp_path / "results", name)) for name in ("airline", "digits")]
+    assert capsys.readouterr().out.split() == files
+    with pytest.raises(SystemExit, match=r"error: .*no finished run of 'copy'"):
+        main(["collect", "copy", *folders])
+
+
+def test_tables_are_printed_and_an_error_is_one_line(small, capsys):
+    main(["tables", "--results", str(small)])
+    assert str(small / "tables" / "small.md") in capsys.readouterr().out
+    keep_records(small, list(small_records())[1:])
+    with pytest.raises(SystemExit, match=r"^error: these runs have no record: [^\n]*$"):
+        main(["tables", "--results", str(small)])
+    main(["tables", "--results", str(small), "--allow-missing-seeds", "--allow-mixed-code"])
+
+
+def test_figures_are_printed_with_what_is_left_out(projects, capsys, monkeypatch):
+    monkeypatch.setattr(figures, "all_figures", dict)
+    main(["figures", "--results", str(projects)])
+    assert [line.split(": ")[:2] for line in capsys.readouterr().out.splitlines() if line] == [
+        ["left out", "Airline Tweets"],
+        ["left out", "CIFAR-100-LT, long-tailed"],
+    ]
+
+
+def test_the_summary_prints_every_table_and_where_the_figure_is(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(summary, "save", lambda figure, path: [path, path.with_suffix(".svg")])
+    shots = {"many_accuracy": 0.9, "medium_accuracy": 0.7, "few_accuracy": 0.4}
+    tail = make_record("softmax", 1, "digits_lt", shots, facts={"shot_rule": "many > 100, few < 20"})
+    finish_runs(tmp_path, [make_record(experiment="digits"), tail])
+    main(["summary", "digits", "digits_lt", "--outputs", str(tmp_path)])
+    out = capsys.readouterr().out
+    titles = [out.index(title) for title in ("digits, test split", "digits_lt, test split", "digits_lt, test accuracy")]
+    assert titles == sorted(titles)
+    assert str(tmp_path / "summary" / "digits-digits_lt.png") in out.splitlines()[-1]
+    with pytest.raises(SystemExit, match="no finished run of 'airline'"):
+        main(["summary", "digits", "airline", "--outputs", str(tmp_path)])
+
+
+def test_a_process_ends_with_one_line_and_imports_nothing_that_it_does_not_need(small):
+    keep_records(small, [])
+    code = """
+import runpy, sys
+import experiments.record
+print(sorted({"torch", "lightning", "pandas", "numpy"} & set(sys.modules)))
+try:
+    runpy.run_module("reporting", run_name="__main__", alter_sys=True)
+finally:
+    print(sorted({"torch", "lightning"} & set(sys.modules)))
+"""
+    command = [sys.executable, "-W", "error", "-c", code, "tables", "--results", str(small)]
+    done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "[]\n[]\n")
+    assert done.stderr.startswith("error: these runs have no record: small: softmax, seed 1, 2, 3, 4, 5;")
+    assert done.stderr.count("\n") == 1

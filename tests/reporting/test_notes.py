@@ -1,0 +1,36 @@
+"""The notes under a table."""
+
+from reporting.kept_runs import KeptRuns
+from reporting.notes import table_notes
+from tests.reporting.synthetic_records import keep_records
+from tests.reporting.synthetic_results import small_records
+
+
+def notes_of(kept, table):
+    return "\n".join(table_notes(kept.declaration, kept.declaration.tables[table], kept.selections[table]))
+
+
+def test_the_selected_epochs_and_how_scores_are_computed_are_said(kept):
+    bleu = notes_of(kept, "translation_bleu")
+    for text in ("softmax 2", "sparsemax 3", "largest dev/bleu", "BLEU tok:13a"):
+        assert text in bleu
+    assert "while an epoch trains" not in bleu
+    assert "softmax 2; α-entmax learned 1; SharMiX learned 1." in notes_of(kept, "attention")
+    assert "largest dev/bleu" not in notes_of(kept, "thresholds")  # it shows given epochs alone
+
+
+def test_a_long_tail_says_how_its_groups_were_made(built_short):
+    text = (built_short / "tables" / "tail.md").read_text("utf-8")
+    assert "many > 100, few < 20 training examples; 3 many, 7 few" in text
+    assert "largest class has 500 training examples, the smallest 5" in text
+    assert "Seed 1 alone" in text
+
+
+def test_training_metrics_measured_while_an_epoch_trains_are_said_so(small):
+    """Their setting stands under `data`, and in old records under `trainer`."""
+    for group, value, said in (("trainer", "running", True), ("data", "running", True), ("data", "evaluated", False)):
+        records = list(small_records())
+        for record in records:
+            record["config"].setdefault(group, {})["train_metrics"] = value
+        keep_records(small, records)
+        assert ("while an epoch trains" in notes_of(KeptRuns.load(small), "small")) is said

@@ -1,0 +1,31 @@
+"""How activations look and what they are called."""
+
+import matplotlib
+
+from reporting.palette import LOOKS, label, look
+
+
+def test_looks_differ_in_colour_and_in_marker():
+    assert len({style.colour for style in LOOKS.values()}) == len(LOOKS)
+    assert len({style.marker for style in LOOKS.values()}) == len(LOOKS)
+    assert all(matplotlib.colors.is_color_like(style.colour) for style in LOOKS.values())
+
+
+def test_labels_say_what_was_configured():
+    start = {"q": 1.25, "r": 1.5}
+    cases = [
+        ({"name": "softmax"}, "softmax"),
+        ({"name": "sharmix_learned", **start}, "SharMiX learned (1.25, 1.50)"),
+        ({"name": "alpha_relu", "alpha": 1.5, "tau": 0.3}, "α-ReLU (α = 1.5, τ = 0.3)"),
+        ({"name": "sharmix_learned", **start, "objective": "brier"}, "SharMiX learned (1.25, 1.50, brier)"),
+        ({"name": "sharmix_fixed", **start, "temperature": 1.0}, "SharMiX fixed (1.25, 1.50)"),
+        ({"name": "sharmix_fixed", **start, "temperature": 0.5}, "SharMiX fixed (1.25, 1.50, T = 0.5)"),
+        ({"name": "theirs.Own", "parameters": {"width": 2}}, "Own (width = 2)"),
+    ]
+    assert [label(activation) for activation, _ in cases] == [text for _, text in cases]
+    assert all(text.startswith(look(activation["name"]).label) for activation, text in cases)
+
+
+def test_a_label_tells_the_augmentation_that_the_paper_does_not_have():
+    assert label({"name": "softmax"}, {"augmentation": "standard"}) == "softmax (standard augmentation)"
+    assert label({"name": "softmax"}, {"augmentation": "none"}) == "softmax"

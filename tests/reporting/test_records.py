@@ -1,0 +1,86 @@
+"""Collecting and keeping the records of an experiment."""
+
+import random
+
+import pytest
+
+from experiments.record import RecordError
+from reporting.records import collect, read_records, records_path
+from tests.reporting.synthetic_records import as_read, finish_runs, keep_records, make_record
+
+
+def test_collected_records_are_read_back_sorted(tmp_path):
+    records = [
+        make_record("softmax", 21),
+        make_record("softmax", 42),
+        make_record("sharmix_learned", 9998, q=1.25, r=1.5),
+        make_record("sharmix_learned", 21, q=1.5, r=1.25),
+        make_record("sharmix_learned", 21, q=1.25, r=1.75),
+    ]
+    random.Random(0).shuffle(records)
+    finish_runs(tmp_path / "outputs", [*records, make_record(experiment="digits")])
+
+    path = collect("airline", tmp_path / "outputs", tmp_path / "results")
+
+    assert path == records_path(tmp_path / "results", "airline")
+    kept = read_records(tmp_path / "results", "airline")
+    assert [(r.config["activation"]["name"], r.config["activation"]["r"], r.seed) for r in kept] == [
+        ("sharmix_learned", 1.5, 9998),
+        ("sharmix_learned", 1.75, 21),
+        ("sharmix_learned", 1.25, 21),
+        ("softmax", None, 21),
+        ("softmax", None, 42),
+    ]
+    assert sorted(record.to_json() for record in kept) == sorted(as_read(record).to_json() for record in records)
+
+    first = path.read_bytes()
+    assert collect("airline", tmp_path / "outputs", tmp_path / "results").read_bytes() == first
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_no_folder_of_the_machine_is_kept(tmp_path):
+    record = make_record()
+    record["config"]["paths"] = {"data": "/home/somebody/data", "outputs": "outputs"}
+    finish_runs(tmp_path / "outputs", [record])
+    path = collect("airline", tmp_path / "outputs", tmp_path / "results")
+    assert "somebody" not in path.read_text()
+    assert read_records(tmp_path / "results", "airline") == [as_read(make_record())]
+
+
+def test_a_malformed_record_is_named_by_its_line(tmp_path):
+    broken = make_record(seed=42)
+    del broken["code"]["digest"]
+    path = keep_records(tmp_path, [make_record(), broken])
+    with pytest.raises(RecordError) as error:
+        read_records(tmp_path, "airline")
+    assert str(error.value).startswith(f"{path}, line 2: the key code.digest is missing")
+
+
+def test_a_record_of_another_experiment_is_refused(tmp_path):
+    keep_records(tmp_path, [make_record(experiment="digits")])
+    with pytest.raises(RecordError, match="line 1: experiment='digits', allowed is 'airline'"):
+        read_records(tmp_path, "airline")
+
+
+def test_a_run_recorded_twice_is_an_error_that_names_both_places(tmp_path):
+    keep_records(tmp_path, [make_record(seed=21), make_record(seed=42), make_record(seed=21)])
+    with pytest.raises(RecordError, match=r"line 3: .*seed=21 is also recorded in .*line 1"):
+        read_records(tmp_path, "airline")
+
+
+def test_a_failed_collection_leaves_the_kept_records_as_they_were(tmp_path):
+    path = keep_records(tmp_path, [make_record()])
+    before = path.read_bytes()
+    broken = make_record(seed=42)
+    del broken["metrics"]
+    finish_runs(tmp_path / "outputs", [broken])
+    with pytest.raises(RecordError, match=r"record\.json: the key metrics is missing"):
+        collect("airline", tmp_path / "outputs", tmp_path)
+    assert path.read_bytes() == before
+
+
+def test_missing_records_are_explained(tmp_path):
+    with pytest.raises(RecordError, match=r"python -m reporting collect airline --results"):
+        read_records(tmp_path, "airline")
+    with pytest.raises(RecordError, match=r"python run\.py experiment=airline"):
+        collect("airline", tmp_path / "outputs", tmp_path)

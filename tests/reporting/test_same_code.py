@@ -1,0 +1,30 @@
+"""Whether runs are of the same code."""
+
+from reporting.same_code import list_runs_by_code, of_one_code
+from tests.reporting.synthetic_records import as_read, make_record
+
+
+def runs_with(*codes):
+    """A run of each code, by seeds 1, 2, …"""
+    records = [make_record(seed=seed) for seed in range(1, len(codes) + 1)]
+    for record, code in zip(records, codes, strict=True):
+        record["code"] |= code
+    return [as_read(record) for record in records]
+
+
+def test_code_is_the_same_where_no_file_that_two_runs_share_differs():
+    one = {"digest": "1", "files": {"run.py": "a", "digits.py": "b"}}
+    more = {"digest": "2", "files": {"run.py": "a", "digits.py": "b", "airline.py": "c"}}
+    edited = {"digest": "3", "files": {"run.py": "other"}}
+    unknown = {"digest": "2"}
+    cases = [([one, one], True), ([one, more], True), ([one, more, edited], False), ([one, unknown], False)]
+    wrong = [codes for codes, same in cases if of_one_code(runs_with(*codes)) is not same]
+    assert not wrong
+    assert of_one_code([])
+
+
+def test_runs_are_listed_after_their_code():
+    assert list_runs_by_code(runs_with({}, {}, {"digest": "0ther", "dirty": True})) == (
+        "digest 0ther, commit c0ffee, dirty: softmax seed 3; "
+        "digest d1ge57, commit c0ffee, clean: softmax seed 1, softmax seed 2"
+    )

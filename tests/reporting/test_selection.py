@@ -1,0 +1,97 @@
+"""Which runs a table takes, and which runs it refuses."""
+
+import pytest
+
+from experiments.record import RecordError
+from reporting.declaration import TableError
+from reporting.kept_runs import KeptRuns
+from reporting.notes import table_notes
+from tests.reporting.synthetic_records import keep_records, make_record
+from tests.reporting.synthetic_results import SHORT, short_records, small_records
+
+LEARNED = "SharMiX learned (1.25, 1.50)"
+
+
+def keep_changed(results, **changes):
+    """Keep the small records with `code` or `data` of one changed: SharMiX learned, seed 1."""
+    records = list(small_records())
+    records[1] |= {key: records[1][key] | value for key, value in changes.items()}
+    keep_records(results, records)
+
+
+def refusal(results):
+    with pytest.raises(TableError) as error:
+        KeptRuns.load(results)
+    return str(error.value)
+
+
+def notes_of(results, **allowed):
+    kept = KeptRuns.load(results, **allowed)
+    return "\n".join(table_notes(kept.declaration, kept.declaration.tables["small"], kept.selections["small"]))
+
+
+def test_missing_seeds_are_refused_by_name_unless_allowed(small):
+    absent = [("sharmix_learned", 2), ("sharmix_learned", 4), ("softmax", 5)]
+    keep_records(small, [r for r in small_records() if (r["config"]["activation"]["name"], r["seed"]) not in absent])
+    message = refusal(small)
+    assert f"small: {LEARNED}, seed 2, 4;" in message
+    assert "small: softmax, seed 5;" in message
+    assert "entmax" not in message
+    assert "Missing runs: softmax, seed 5; SharMiX" in notes_of(small, allow_missing_seeds=True)
+
+
+def test_mixed_or_uncommitted_code_is_refused_by_run_unless_allowed(small):
+    for code, named in (
+        ({"digest": "0ther"}, "digest 0ther, commit c0ffee, clean"),
+        ({"dirty": True}, "commit c0ffee, dirty"),
+        ({"dirty": None, "commit": None}, "commit None, state unknown"),
+    ):
+        keep_changed(small, code=code)
+        assert f"{named}: {LEARNED} seed 1;" in refusal(small)
+        assert named in notes_of(small, allow_mixed_code=True)
+
+
+def test_another_commit_of_the_same_code_is_accepted(small):
+    keep_changed(small, code={"commit": "beef"})
+    notes = notes_of(small)
+    assert "commit beef" in notes
+    assert "commit c0ffee" in notes
+
+
+def test_experiments_may_be_of_different_code_but_runs_of_one_may_not(short):
+    tail = make_record("softmax", 1, "images_lt")
+    tail["code"]["digest"] = "0ther"
+    keep_records(short, [tail], "images_lt")
+    KeptRuns.load(short)
+    records = list(short_records())
+    records[2]["code"]["digest"] = "0ther"
+    keep_records(short, records, "images")
+    assert "different code" in refusal(short)
+
+
+def test_different_splits_are_refused(small):
+    keep_changed(small, data={"split_hash": "0ther"})
+    assert "different splits, split_hash 0ther, 5p117" in refusal(small)
+
+
+def test_a_row_of_several_configurations_is_refused(small):
+    keep_records(small, [*small_records(), make_record("sharmix_learned", 1, q=1.25, r=1.5, objective="brier")])
+    assert "several configurations, run_id sharmix_learned-1.25-1.5, sharmix_learned-1.25-1.5-brier" in refusal(small)
+
+
+def test_settings_beside_the_activation_pick_runs_too(short):
+    assert "where: {data: {augmentation: none}}" in SHORT
+    (short / "tables.yaml").write_text(SHORT.replace("where: {data: {augmentation: none}}", "where: {}", 1), "utf-8")
+    assert "several configurations" in refusal(short)
+
+
+def test_other_seeds_and_activations_do_not_disturb(small):
+    before = KeptRuns.load(small)
+    keep_records(small, [*small_records(), make_record("softmax", 77), make_record("sparsemax", 1)])
+    assert KeptRuns.load(small) == before
+
+
+def test_missing_records_name_the_command_that_makes_them(small):
+    (small / "records" / "airline.jsonl").unlink()
+    with pytest.raises(RecordError, match=r"there are no records of airline; run .*python -m reporting collect"):
+        KeptRuns.load(small)

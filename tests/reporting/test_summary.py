@@ -1,0 +1,159 @@
+"""The printed summary of experiments and its figure."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from experiments.record import RecordError
+from reporting import summary
+from reporting.declaration import Bootstrap
+from reporting.groups import label_runs, style_groups
+from reporting.summary import draw, summarise, tables, verdict
+from tests.reporting.synthetic_records import as_read, finish_runs, make_record, make_translation_record
+
+BOOTSTRAP = Bootstrap(confidence=0.95, resamples=999, seed=0)
+SHOTS = {"shot_rule": "many > 100, few < 20 training examples"}
+
+
+@pytest.fixture
+def records():
+    return [
+        make_record(
+            name,
+            seed,
+            "digits",
+            test={"accuracy": 0.9 + seed / 100, "sparsity": sparsity},
+            **parameters,
+        )
+        for name, sparsity, parameters in (
+            ("sharmix_learned", 0.2, {"q": 1.25, "r": 1.5}),
+            ("softmax", 0.0, {}),
+            ("entmax", 0.25, {"alpha": 1.5}),
+        )
+        for seed in (1, 2, 3)
+    ]
+
+
+@pytest.fixture
+def long_tailed():
+    shots = {"many_accuracy": 0.9, "medium_accuracy": 0.7, "few_accuracy": 0.4}
+    return [make_record("softmax", seed, "digits_lt", {"accuracy": 0.8, **shots}, facts=SHOTS) for seed in (1, 2)]
+
+
+def grouped(records):
+    (groups,) = style_groups([label_runs([as_read(record) for record in records])])
+    return groups
+
+
+def printed(*experiments, width=140):
+    console = Console(file=io.StringIO(), width=width)
+    for records in experiments:
+        for table in tables(records[0]["experiment"], grouped(records), width):
+            console.print(table)
+    return console.file.getvalue()
+
+
+def rows_of(text):
+    return [re.split(r"\s{2,}", line.strip()) for line in text.splitlines() if re.search(r"\d\.\d{3}", line)]
+
+
+def test_the_table_holds_means_over_seeds_softmax_first(records):
+    rows = [row for row in rows_of(printed(records)) if "±" in " ".join(row)]
+    assert [row[0] for row in rows] == ["softmax", "entmax (α = 1.5)", "SharMiX learned (1.25, 1.50)"]
+    assert rows[2][1] == "0.920 ±0.010"
+    assert rows[2][3] == "0.200 ±0.000"
+    assert rows[2][-1] == "3"
+
+
+def test_a_single_seed_shows_no_deviation(records):
+    ((name, accuracy, *_),) = rows_of(printed(records[:1]))
+    assert (name, accuracy) == ("SharMiX learned (1.25, 1.50)", "0.910")
+
+
+def test_a_translation_shows_its_scores_of_the_selected_epoch():
+    text = printed([make_translation_record(bleu=(10.0, 30.0, 20.0))])
+    assert re.search(r"activation +accuracy +sparsity +support +coverage +BLEU +chrF +seeds", text)
+    assert rows_of(text)[0][-3:] == ["31.000", "50.000", "1"]
+
+
+def test_a_long_tail_has_a_table_of_its_groups_and_says_their_rule(records, long_tailed):
+    assert "Many" not in printed(records)
+    text = printed(long_tailed)
+    groups = text[text.index("digits_lt, test accuracy") :]
+    assert SHOTS["shot_rule"] in " ".join(groups.split())
+    assert "activation All Many Medium Few seeds" in " ".join(groups.split())
+    assert rows_of(groups) == [["softmax", "0.800 ±0.000", "0.900 ±0.000", "0.700 ±0.000", "0.400 ±0.000", "2"]]
+
+
+def test_a_narrow_terminal_breaks_no_number(records, long_tailed):
+    text = printed(records, long_tailed, width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    (row,) = (row for row in rows_of(text) if row[0].startswith("SharMiX learned") and row[-1] == "3")
+    assert row[1:] == ["0.920", "0.700", "0.200", "3.000", "1.000", "0.300", "3"]
+    assert text.count("±0.010") == 3
+
+
+def test_the_figure_is_written_as_png_and_svg(long_tailed, tmp_path):
+    finish_runs(tmp_path, long_tailed)
+    png = summarise(["digits_lt"], tmp_path, BOOTSTRAP, Console(file=io.StringIO()))
+    assert png == tmp_path / "summary" / "digits_lt.png"
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert ">softmax<" in png.with_suffix(".svg").read_text("utf-8")
+
+
+def test_the_figure_draws_every_seed_the_mean_curve_and_the_paths(records):
+    trade_off, learning, plane = draw({"digits": grouped(records)}).axes
+    points = [point for scatter in trade_off.collections for point in np.asarray(scatter.get_offsets()).tolist()]
+    assert [0.2, 0.93] in points
+    curves = {curve.get_label(): curve.get_ydata().tolist() for curve in learning.lines}
+    assert curves["softmax"] == pytest.approx([0.92 - 0.2 / 3, 0.92 - 0.05 / 3, 0.92])
+    assert len(curves) == 3
+    path, *others = [line for line in plane.lines if line.get_label() == "SharMiX learned: Fenchel–Young"]
+    assert path.get_xdata().tolist() == pytest.approx([1.25, 1.26, 1.27, 1.28])
+    assert path.get_ydata().tolist() == pytest.approx([1.5, 1.51, 1.52, 1.53])
+    assert len(others) == 2  # a path a seed
+
+
+def test_runs_of_different_code_are_averaged_with_a_warning(records, tmp_path, monkeypatch):
+    monkeypatch.setattr(summary, "draw", lambda groups: None)
+    monkeypatch.setattr(summary, "save", lambda figure, path: [path, path])
+
+    def said():
+        console = Console(file=io.StringIO(), width=1000)
+        summarise(["digits"], tmp_path, BOOTSTRAP, console)
+        return [line for line in console.file.getvalue().splitlines() if line.startswith("warning: ")]
+
+    finish_runs(tmp_path, records)
+    assert said() == []
+    records[4]["code"]["digest"] = "0ther"
+    finish_runs(tmp_path, records)
+    (warning,) = said()
+    assert "digits: these runs are of different code: digest 0ther, commit c0ffee, clean: softmax seed 2;" in warning
+
+
+def test_without_runs_there_is_one_clear_error(tmp_path):
+    with pytest.raises(RecordError, match=r"python run\.py experiment=digits"):
+        summarise(["digits"], tmp_path, BOOTSTRAP, Console(file=io.StringIO()))
+
+
+def test_the_verdict_says_whether_the_best_activation_beats_softmax():
+    def sentence(*gains):
+        made = [make_record("softmax", seed, "digits", {"accuracy": 0.8}) for seed in range(len(gains))]
+        made += [
+            make_record("entmax", seed, "digits", {"accuracy": 0.8 + gain}, alpha=1.5)
+            for seed, gain in enumerate(gains)
+        ]
+        return verdict("digits", grouped(made), BOOTSTRAP)
+
+    assert sentence(0.01, 0.02, 0.03).startswith(
+        "digits: entmax (α = 1.5) beats softmax (+2.00 points of accuracy from"
+    )
+    assert sentence(-0.01, -0.02, -0.03).startswith(
+        "digits: softmax beats all others (the best, entmax (α = 1.5): -2.00"
+    )
+    assert sentence(0.01, -0.01, 0.0).startswith("digits: no activation clearly beats softmax")
+    assert sentence(0.01).endswith("one seed decides nothing")
+    assert verdict("digits", grouped([make_record("softmax", 1, "digits")]), BOOTSTRAP) is None

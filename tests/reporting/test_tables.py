@@ -1,0 +1,179 @@
+"""The tables: published and measured numbers side by side."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from reporting.kept_runs import KeptRuns
+from reporting.tables import rebuild_tables
+from tests.reporting.synthetic_records import keep_records
+from tests.reporting.synthetic_results import cells_of, line, rebuild, short_records
+
+LEARNED = "SharMiX learned (1.25, 1.50)"
+
+
+def test_the_csv_holds_published_and_measured_numbers(built_small):
+    table = pd.read_csv(built_small / "tables" / "small.csv")
+    paper = line(table, row=LEARNED, source="published", metric="accuracy")
+    assert (paper["mean"], paper["std"]) == (0.910, 0.006)
+    assert math.isnan(line(table, row=LEARNED, source="published", metric="sparsity")["std"])
+
+    ours = {"row": LEARNED, "source": "ours", "kind": "level", "metric": "accuracy"}
+    test, train = (line(table, split=split, **ours) for split in ("test", "train"))
+    assert test["mean"] == pytest.approx(0.805, abs=1e-12)
+    assert test["std"] == pytest.approx(0.002 * math.sqrt(2.5), abs=1e-12)
+    assert test["seeds"] == 5
+    assert train["mean"] == pytest.approx(0.910, abs=1e-12)
+
+    difference = line(table, row=LEARNED, kind="difference to softmax")
+    # The wobble that both share cancels, so the interval is a point.
+    assert difference[["mean", "low", "high"]].tolist() == pytest.approx([0.5] * 3, abs=1e-9)
+    assert difference["unit"] == "percentage points"
+    assert "published" not in table[table["row"] == "entmax (α = 1.5)"]["source"].tolist()
+
+
+def test_the_markdown_holds_the_table_and_how_to_repeat_it(built_small):
+    rows = cells_of(built_small, "small")
+    learned = rows[LEARNED]
+    assert learned["published accuracy"] == "0.910 ± 0.006"
+    assert learned["published sparsity"] == "0.000"
+    assert learned["ours, test accuracy"] == "0.805 ± 0.003"
+    assert learned["ours, train sparsity"] == "0.210 ± 0.000"
+    assert learned["seeds"] == "5"
+    assert learned["ours, test: accuracy − softmax points [95%]"] == "+0.50 [+0.50, +0.50]"
+    assert {rows["entmax (α = 1.5)"][f"published {metric}"] for metric in ("accuracy", "sparsity")} == {"–"}
+    text = (built_small / "tables" / "small.md").read_text("utf-8")
+    for note in ("digest d1ge57, commit c0ffee, clean", "cores 2", "1, 2, 3", "make small_table"):
+        assert note in text
+
+
+def test_the_latex_is_plain_ascii_and_balanced(built_small):
+    text = (built_small / "tables" / "small.tex").read_text("utf-8")
+    body = "".join(row for row in text.splitlines(keepends=True) if not row.startswith("%"))
+    assert body.isascii()
+    assert r"0.805 $\pm$ 0.003" in body
+    assert r"entmax ($\alpha$ = 1.5)" in body
+    assert body.count(r"\begin{") == body.count(r"\end{")
+    assert "% Repeat: make small_table" in text
+
+
+def test_rebuilding_gives_the_same_bytes(built_small, small):
+    files = list(rebuild(small).iterdir())
+    assert len(files) == 5
+    assert not [file.name for file in files if file.read_bytes() != (built_small / "tables" / file.name).read_bytes()]
+
+
+# Runs that are shorter than the paper's
+
+
+def test_short_runs_are_shown_with_their_own_epoch_beside_the_papers(built_short):
+    table = pd.read_csv(built_short / "tables" / "final.csv")
+    published = line(table, row="softmax", source="published", kind="level")
+    assert (published["epoch"], published["mean"]) == (6, 0.5)
+    ours = line(table, row="softmax", source="ours", kind="level")
+    assert (ours["epoch"], ours["mean"]) == (4, pytest.approx(0.503))
+
+    row = cells_of(built_short, "final")["sparsemax"]
+    assert row["published, epoch 6 accuracy"] == "0.430"
+    assert row["published, epoch 6 accuracy − softmax points"] == "−7.0"
+    assert row["ours, test accuracy"] == "0.450 ± 0.000"
+    assert row["epoch of ours"] == "4"
+    assert row["ours, test: accuracy − softmax points [95%]"] == "−5.30 [−5.40, −5.20]"
+    text = (built_short / "tables" / "final.md").read_text("utf-8")
+    assert "numbers are of epoch 6; ours are of epoch 4, the last that all runs have reached" in text
+
+
+def test_rows_are_compared_at_one_epoch_however_long_their_runs_are(short):
+    keep_records(short, list(short_records(epochs=5)), "images")
+    table = pd.read_csv(rebuild(short) / "final.csv")
+    ours = table[(table["source"] == "ours") & (table["kind"] == "level")].set_index("row")
+    assert ours["epoch"].tolist() == [4, 4]
+    # 0.1 / 4 − 0.1 / 5 below the last epoch's.
+    assert ours.loc["softmax", "mean"] == pytest.approx(0.503 - 0.005)
+
+
+def test_an_epoch_that_no_run_has_reached_is_never_filled_from_another(built_short):
+    row = cells_of(built_short, "dynamics")["softmax"]
+    assert row["published accuracy, epoch 6"] == "0.500"
+    assert row["published, train accuracy, epoch 6"] == "0.900"
+    assert row["ours, test accuracy, epoch 2"] == "0.478 ± 0.001"
+    assert row["ours, test accuracy, epoch 6"] == row["ours, train accuracy, epoch 6"] == "not reached"
+    assert "ours, test: accuracy − softmax" not in row
+    table = pd.read_csv(built_short / "tables" / "dynamics.csv")
+    ours = table[(table["row"] == "softmax") & (table["source"] == "ours") & (table["epoch"] == 6)]
+    assert ours["mean"].isna().all()
+    assert ours["seeds"].tolist() == [0, 0]
+
+
+def test_learned_orders_are_shown_by_epoch(built_short):
+    (cells,) = cells_of(built_short, "orders").values()
+    shown = {column: cell for column, cell in cells.items() if column.startswith("ours")}
+    assert shown == {
+        "ours q, epoch 1": "1.260",
+        "ours q, epoch 3": "1.280",
+        "ours q, epoch 9": "not reached",
+        "ours r, epoch 1": "1.510",
+        "ours r, epoch 3": "1.530",
+        "ours r, epoch 9": "not reached",
+    }
+
+
+def test_a_long_tail_shows_its_groups_and_any_other_metric_by_its_name(built_short):
+    row = cells_of(built_short, "tail")["softmax"]
+    assert (row["ours, test All"], row["ours, test Few"]) == ("0.400", "0.100")
+    assert row["ours, test calibration error"] == "0.050"
+    assert not any(column.startswith("published") for column in row)
+
+
+def test_tables_without_records_are_left_out_and_said_so(short):
+    assert rebuild_tables(KeptRuns.load(short))[1] == []
+    kept = (short / "tables" / "tail.md").read_bytes()
+    (short / "records" / "images_lt.jsonl").unlink()
+    files, (notice,) = rebuild_tables(KeptRuns.load(short))
+    assert not any("tail" in file.name for file in files)
+    assert notice.startswith("left out: tail: ")
+    assert "python -m reporting collect images_lt" in notice
+    assert "still holds tail, with no records behind" in notice
+    assert (short / "tables" / "tail.md").read_bytes() == kept
+
+
+# Translation
+
+
+@pytest.fixture(scope="module")
+def translation(projects):
+    return rebuild(projects)
+
+
+def test_published_numbers_stand_beside_ours_and_never_in_one_column(translation):
+    tidy = pd.read_csv(translation / "translation_bleu.csv")
+    assert set(tidy[tidy["source"] == "published"]["split"]) == {"iwslt14", "wmt14"}
+    assert set(tidy[tidy["source"] == "ours"]["split"]) == {"dev", "test"}
+    relu = tidy[(tidy["row"] == "α-ReLU (α = 1.5)") & (tidy["metric"] == "bleu")].set_index(["source", "split"])["mean"]
+    assert relu.to_dict() == {
+        ("published", "iwslt14"): 37.3,
+        ("published", "wmt14"): 28.6,
+        ("ours", "test"): 31.0,  # of the epoch with the best dev BLEU
+        ("ours", "dev"): 30.0,
+    }
+    cells = cells_of(translation.parent, "translation_bleu")
+    titles = ["published, iwslt14 BLEU", "published, wmt14 BLEU", "ours, test BLEU", "ours, test chrF"]
+    assert list(cells["sparsemax"])[1:5] == titles
+    assert [cells["sparsemax"][title] for title in titles] == ["35.5", "26.6", "32.26", "50.00"]
+    assert [cells["SharMiX fixed (1.25, 1.50)"][title] for title in titles[:3]] == ["–", "–", "31.00"]
+
+
+def test_shares_and_thresholds_have_their_own_decimals_and_labels(translation):
+    softmax = cells_of(translation.parent, "translation_empty")["softmax"]
+    assert list(softmax.values())[1:6] == ["0.0750", "0.2980", "0.0625", "0.5000", "0.5000"]
+    tidy = pd.read_csv(translation / "thresholds.csv")
+    assert tidy[tidy["metric"] == "tau"].set_index("row")["mean"].to_dict() == {
+        "calibrated": 0.7, "τ = 0": 0.0, "τ = 0.1": 0.1, "τ = 0.2": 0.2, "τ = 0.3": 0.3, "τ = 5": 5.0, "τ = 10": 10.0
+    }  # fmt: skip
+
+
+def test_the_table_of_attention_tells_runs_apart_by_more_than_their_activation(translation):
+    tidy = pd.read_csv(translation / "attention.csv")
+    found = tidy[(tidy["metric"] == "bleu") & (tidy["split"] == "dev")].set_index("row")["mean"]
+    assert found.to_dict() == {"softmax": 30.0, "α-entmax learned": 99.0, "SharMiX learned": 55.0}

@@ -1,0 +1,92 @@
+"""Which published numbers our runs reproduce."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from reporting.statistics import Estimate
+from reporting.verdicts import Verdict, decide
+from tests.reporting.synthetic_records import keep_records
+from tests.reporting.synthetic_results import cells_of, line, rebuild, short_record, short_records, small_records
+
+LEARNED = "SharMiX learned (1.25, 1.50)"
+
+
+def verdicts_of(results):
+    return pd.read_csv(results / "tables" / "verdicts.csv")
+
+
+def test_the_rule():
+    cases = [
+        (0.50, 0.40, 0.60, False, Verdict.REPRODUCES),
+        (0.6004, 0.40, 0.60, False, Verdict.REPRODUCES),  # within the paper's rounding
+        (0.3996, 0.40, 0.60, False, Verdict.REPRODUCES),
+        (0.61, 0.40, 0.60, False, Verdict.FAILS),
+        (0.61, 0.40, 0.60, True, Verdict.DIRECTION),
+        (-0.61, -0.60, -0.40, True, Verdict.DIRECTION),
+        (-0.61, 0.40, 0.60, True, Verdict.FAILS),
+        (0.61, -0.10, 0.60, True, Verdict.FAILS),
+        (0.61, 0.0, 0.60, True, Verdict.FAILS),  # 0 is not excluded
+        (0.61, math.nan, math.nan, True, Verdict.UNDECIDED),
+    ]
+    wrong = [
+        (published, low, high, difference, found)
+        for published, low, high, difference, verdict in cases
+        if (found := decide(published, Estimate((low + high) / 2, 0.1, 5, low, high), 0.0005, difference))
+        is not verdict
+    ]
+    assert not wrong
+
+
+def test_verdicts_follow_the_rule_and_show_their_numbers(built_small):
+    verdicts = verdicts_of(built_small)
+    wins = line(verdicts, claim="SharMiX wins", row=LEARNED)
+    assert wins["published"] == pytest.approx(1.7)
+    assert wins["test_mean"] == pytest.approx(0.5)
+    assert (wins["test_verdict"], wins["train_verdict"]) == ("direction only", "reproduces")
+    assert line(verdicts, claim="SharMiX is dense", row=LEARNED)["test_verdict"] == "does not reproduce"
+    dense = line(verdicts, claim="SharMiX is dense", row="softmax")
+    assert (dense["test_verdict"], dense["nearer_split"]) == ("reproduces", "neither")
+    accurate = line(verdicts, claim="SharMiX is accurate", row=LEARNED)
+    assert (accurate["test_verdict"], accurate["train_verdict"]) == ("does not reproduce", "reproduces")
+    assert accurate["nearer_split"] == "train"
+
+    text = (built_small / "tables" / "verdicts.md").read_text("utf-8")
+    assert "+1.70 points" in text
+    assert "+0.50 [+0.50, +0.50]" in text
+
+
+def test_verdicts_wait_for_the_papers_epoch(built_short, short):
+    def decided(results):
+        return verdicts_of(results).set_index("claim")["test_verdict"].to_dict()
+
+    assert decided(built_short) == {
+        "Softmax is accurate": "not reached",
+        "Sparsemax is worse": "not reached",
+        "Softmax starts well": "does not reproduce",
+        "Softmax ends well": "not reached",
+    }
+    assert "**not reached**" in (built_short / "tables" / "verdicts.md").read_text("utf-8")
+
+    keep_records(short, list(short_records(epochs=6)), "images")
+    rebuild(short)
+    verdicts = decided(short)
+    assert verdicts["Softmax is accurate"] == verdicts["Softmax ends well"] == "does not reproduce"
+    assert verdicts["Sparsemax is worse"] == "not reached"  # its own runs have four epochs still
+
+
+def test_one_seed_that_has_reached_the_epoch_stays_undecided(short):
+    records = [short_record("softmax", 1, 6, 0.5), short_record("sparsemax", 1, 6, 0.43)]
+    keep_records(short, records, "images")
+    rebuild(short, allow_missing_seeds=True)
+    assert set(verdicts_of(short)["test_verdict"]) == {"undecided"}
+    final = cells_of(short, "final")["softmax"]
+    assert (final["ours, test accuracy"], final["epoch of ours"]) == ("0.500", "6")
+
+
+def test_a_row_without_any_run_stays_undecided_when_allowed(small):
+    keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "sharmix_learned"])
+    rebuild(small, allow_missing_seeds=True)
+    verdicts = verdicts_of(small)
+    assert set(verdicts[verdicts["row"] == LEARNED]["test_verdict"]) == {"undecided"}

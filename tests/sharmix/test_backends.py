@@ -1,0 +1,204 @@
+"""The implementations behind the library: which one is in use, and that all of them find the same."""
+
+import itertools
+import sys
+
+import pytest
+import torch
+
+import sharmix
+from sharmix import _cpu
+from tests.sharmix.cases import every_case
+
+
+def logits(rows=7, classes=50, dtype=torch.float32):
+    return 2 * torch.randn(rows, classes, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
+
+
+def test_plain_torch_for_a_while():
+    before = sharmix.backend()
+    with sharmix.plain_torch():
+        assert sharmix.backend() == "torch"
+        with sharmix.plain_torch():
+            pass
+        assert sharmix.backend() == "torch"
+    assert sharmix.backend() == before
+
+
+def test_a_device_without_a_kernel_has_plain_torch():
+    assert sharmix.backend(torch.device("meta")) == "torch"
+
+
+LONG = [pytest.param(classes, marks=pytest.mark.slow) for classes in (600, 1500, 5000)]
+
+
+@pytest.mark.parametrize("classes", [1, 3, 17, 100, *LONG])
+def test_map_and_loss_are_those_of_plain_torch(classes):
+    all_orders = [(1.25, 1.5), (1.3, 1.4), (2.0, 1.5), (1.75, 1.25), (1.0, 1.5), (1.1, 1.9)]
+    with every_case() as case:
+        for dtype, scale, (q, r) in itertools.product([torch.float32, torch.float64], [0.0, 0.02, 1.0], all_orders):
+            with case(dtype=dtype, scale=scale, q=q, r=r):
+                z = scale * logits(11, classes, dtype)
+                found = map_and_loss_with_gradients(z, q, r)
+                with sharmix.plain_torch():
+                    expected = map_and_loss_with_gradients(z, q, r)
+                digits = {"rtol": 1e-3, "atol": 3e-5} if dtype == torch.float32 else {"rtol": 1e-6, "atol": 1e-9}
+                values = {name: allowed / 100 for name, allowed in digits.items()}
+                torch.testing.assert_close(found[:2], expected[:2], **values)
+                torch.testing.assert_close(found[2:], expected[2:], **digits)
+
+
+def map_and_loss_with_gradients(z, q, r):
+    z, orders = z.detach().requires_grad_(), [torch.tensor(value, requires_grad=True) for value in (q, r)]
+    y = torch.arange(len(z)) % z.shape[1]
+    p, loss = sharmix.sharmix(z, *orders), sharmix.fenchel_young_loss(z, y, *orders, reduction="none")
+    weights = logits(*z.shape, z.dtype).flip(0)
+    of_map, of_loss = (torch.autograd.grad(total, [z, *orders]) for total in ((p * weights).sum(), loss.sum()))
+    return [p, loss, *of_map, *of_loss]
+
+
+def test_orders_of_their_own_for_each_row():
+    z, q = logits(40, 30), torch.linspace(1.01, 1.99, 40).unsqueeze(-1)
+    p = sharmix.sharmix(z, q, 1.5)
+    for row in range(40):
+        torch.testing.assert_close(p[row], sharmix.sharmix(z[row], q[row].item(), 1.5), rtol=1e-5, atol=1e-7)
+
+
+def test_rows_do_not_depend_on_their_neighbours_or_on_threads():
+    z = logits(300, 200)
+    z[5, 3], z[6], z[7, 1] = torch.nan, -torch.inf, torch.inf
+    one = sharmix.sharmix(z)
+    assert one[5:8].isnan().all()
+    assert not one[:5].isnan().any()
+    torch.set_num_threads(2)
+    try:
+        two = sharmix.sharmix(z)
+    finally:
+        torch.set_num_threads(1)
+    torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "classes", [513, *(pytest.param(n, marks=pytest.mark.slow) for n in (530, 543, 1025, 1040, 1055))]
+)
+def test_the_largest_logits_may_be_anywhere(classes):
+    with every_case() as case:
+        for rows, orders, last in itertools.product([1, 9], [(1.25, 1.5), (1.5, 4.0)], range(1, 40, 3)):
+            with case(rows=rows, orders=orders, last=last):
+                z = torch.full((rows, classes), -torch.inf)
+                z[:, -last:] = torch.linspace(0, 1.5, last)
+                z[0] = torch.randn(classes, generator=torch.Generator().manual_seed(last))
+                z[0, -last] = 12.0
+                p = sharmix.sharmix(z, *orders)
+                with sharmix.plain_torch():
+                    torch.testing.assert_close(p, sharmix.sharmix(z, *orders), rtol=1e-5, atol=1e-7)
+
+
+def test_logits_so_large_or_a_temperature_so_small_that_one_unit_of_rounding_decides():
+    with every_case() as case:
+        for dtype, classes in itertools.product([torch.float32, torch.float64], [6, 2000]):
+            z = torch.zeros(2, classes, dtype=dtype)
+            z[:, ::2], z[:, 1] = 1e9 if dtype == torch.float32 else 1e17, -1e9
+            for values, temperature in ((z, 1.0), (z / z.amax() * 5, 1e-18)):
+                with case(dtype=dtype, classes=classes, temperature=temperature):
+                    values = values.clone().requires_grad_()
+                    p = sharmix.sharmix(values, temperature=temperature)
+                    torch.testing.assert_close(p.sum(-1), torch.ones(2, dtype=dtype))
+                    loss = sharmix.fenchel_young_loss(values, torch.zeros(2).long(), temperature=temperature)
+                    gradients = torch.autograd.grad(p.square().sum() + loss, values)[0]
+                    assert loss.isfinite()
+                    assert gradients.isfinite().all()
+
+
+def test_what_lies_on_another_device_is_refused():
+    z, elsewhere = logits(3, 4), torch.zeros(3, dtype=torch.long, device="meta")
+    with pytest.raises(ValueError, match="targets are on meta, but logits on cpu"):
+        sharmix.fenchel_young_loss(z, elsewhere)
+    with pytest.raises(ValueError, match="q is on meta"):
+        sharmix.sharmix(z, torch.full((3, 1), 1.5, device="meta"))
+
+
+def test_gradients_that_are_zero_by_a_flag_alone():
+    z = logits(3, 4).requires_grad_()
+    zero = torch._efficientzerotensor((3, 4))
+    assert (torch.autograd.grad(sharmix.sharmix(z), z, zero)[0] == 0).all()
+
+
+def test_targets_of_any_integer_type():
+    z, y = logits(3, 200), torch.tensor([156, 3, 5])
+    expected = sharmix.fenchel_young_loss(z, y)
+    for dtype in (torch.uint8, torch.int16, torch.int32):
+        torch.testing.assert_close(sharmix.fenchel_young_loss(z, y.to(dtype)), expected)
+
+
+def test_a_misspelt_choice_is_refused_by_map_and_loss():
+    z = logits(3, 4)
+    for call in (sharmix.sharmix, lambda z, **given: sharmix.fenchel_young_loss(z, torch.zeros(3).long(), **given)):
+        with pytest.raises(ValueError, match="nonconcave='any'"):
+            call(z, nonconcave="any")
+
+
+def test_strided_logits_and_an_empty_batch():
+    z = logits(40, 40)
+    torch.testing.assert_close(sharmix.sharmix(z.T), sharmix.sharmix(z.T.contiguous()))
+    torch.testing.assert_close(sharmix.sharmix(z, dim=0), sharmix.sharmix(z.T).T)
+    assert sharmix.sharmix(z[:0]).shape == (0, 40)
+    assert sharmix.fenchel_young_loss(z[:0], torch.zeros(0, dtype=torch.long)) == 0
+
+
+@pytest.mark.slow
+def test_results_too_large_for_the_caches():
+    z = logits(70, 130_001).requires_grad_()
+    with torch.no_grad():
+        z[3, 5], z[4] = torch.nan, -torch.inf
+    y = torch.arange(70).where(torch.arange(70) != 7, -100)
+    p, loss = sharmix.sharmix(z), sharmix.fenchel_young_loss(z, y, reduction="none")
+    counted = torch.tensor([i not in (3, 4) for i in range(70)])
+    weights = logits(70, 130_001).flip(1)
+    by_map, by_loss = (torch.autograd.grad(out[counted].sum(), z)[0] for out in (p * weights, loss))
+    for row in (0, 3, 4, 7, 69):
+        alone = z[row].detach().requires_grad_()
+        one = sharmix.sharmix(alone)
+        torch.testing.assert_close(p[row], one, rtol=1e-6, atol=1e-9, equal_nan=True)
+        if counted[row]:
+            expected = torch.autograd.grad((one * weights[row]).sum(), alone)[0]
+            torch.testing.assert_close(by_map[row], expected, rtol=1e-5, atol=1e-7)
+            error = sharmix.fenchel_young_loss(alone, y[row], reduction="sum")
+            torch.testing.assert_close(by_loss[row], torch.autograd.grad(error, alone)[0], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.skipif(_cpu.node is None, reason="torch was not there when the kernel was built")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_plain_call_is_one_node_of_the_graph_without_python(dtype):
+    z, orders = logits(dtype=dtype).requires_grad_(), [torch.tensor(1.3, requires_grad=True), 1.5]
+    alpha_relu = sharmix.build_activation("alpha_relu", tau=0.3)
+    for output in (sharmix.sharmix(z, *orders), sharmix.fenchel_young_loss(z, torch.arange(7), *orders)):
+        assert not isinstance(output.grad_fn, torch.autograd.function.BackwardCFunction)
+        leaves = [node for node, _ in output.grad_fn.next_functions]
+        assert [leaf.variable for leaf in leaves] == [z, orders[0]]
+    for loss in (sharmix.alpha_relu_loss(z, torch.arange(7)), alpha_relu.loss(z, torch.arange(7))):
+        assert not isinstance(loss.grad_fn, torch.autograd.function.BackwardCFunction)
+        assert [node.variable for node, _ in loss.grad_fn.next_functions] == [z]
+
+
+@pytest.mark.parametrize("wanted", range(3))
+def test_each_gradient_alone_is_the_one_among_all(wanted):
+    z, q, r = logits().requires_grad_(), torch.tensor(1.3, requires_grad=True), torch.tensor(1.6, requires_grad=True)
+    for loss in (sharmix.sharmix(z, q, r).square().sum(), sharmix.fenchel_young_loss(z, torch.arange(7), q, r)):
+        expected = torch.autograd.grad(loss, (z, q, r), retain_graph=True)[wanted]
+        torch.testing.assert_close(torch.autograd.grad(loss, (z, q, r)[wanted])[0], expected, rtol=0, atol=0)
+
+
+@pytest.mark.skipif(_cpu.node is None, reason="torch was not there when the kernel was built")
+def test_built_against_another_torch_the_nodes_are_left_alone(monkeypatch):
+    assert _cpu._load_node() is _cpu.node
+    monkeypatch.setattr(torch, "__version__", "2.0.0")
+    assert _cpu._load_node() is None
+
+
+@pytest.mark.skipif(sharmix.backend() == "torch", reason="no compiler built the kernel here")
+def test_a_processor_of_no_known_kind_and_a_build_that_does_not_load(monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "another")
+    assert _cpu._load().__name__ == "sharmix._kernel_baseline"
+    monkeypatch.setitem(sys.modules, "sharmix._kernel_baseline", None)  # an import of it fails
+    assert _cpu._load() is None

@@ -1,0 +1,51 @@
+"""That tests of many cases fail where one case fails, and say which."""
+
+import math
+
+import pytest
+
+from tests.sharmix.cases import assert_errors_within, every_case
+
+
+def test_every_case_is_tried_and_those_that_fail_are_named():
+    tried = []
+
+    def some_fail():
+        with every_case() as case:
+            for q in (1.0, 1.5, 2.0, 3.0):
+                with case(q=q):
+                    tried.append(q)
+                    assert q != 1.5, "first"
+                    if q == 2.0:
+                        raise ArithmeticError("second")
+
+    with pytest.raises(AssertionError) as failure:
+        some_fail()
+    assert tried == [1.0, 1.5, 2.0, 3.0]
+    assert "2 of 4 cases failed" in str(failure.value)
+    assert "[q=1.5] AssertionError: first" in str(failure.value)
+    assert "[q=2.0] ArithmeticError: second" in str(failure.value)
+
+
+def test_an_error_that_a_case_expects_and_does_not_get_fails_it():
+    def nothing_is_raised():
+        with every_case() as case, case(q=2), pytest.raises(ValueError, match="q"):
+            pass
+
+    with pytest.raises(AssertionError, match=r"\[q=2\] Failed: DID NOT RAISE"):
+        nothing_is_raised()
+
+
+def test_no_case_at_all_fails():
+    with pytest.raises(AssertionError, match="no case"), every_case():
+        pass
+    with pytest.raises(AssertionError, match="no case"):
+        assert_errors_within({}, 1.0)
+
+
+def test_the_worst_error_is_named_and_nan_is_the_worst():
+    assert_errors_within({"a": 0.5, "b": 1.0}, 1.0)
+    with pytest.raises(AssertionError, match=r"2 of 3 cases miss 1; the worst is 3 at b"):
+        assert_errors_within({"a": 2.0, "b": 3.0, "c": 0.0}, 1.0)
+    with pytest.raises(AssertionError, match=r"the worst is nan at b"):
+        assert_errors_within({"a": 2.0, "b": math.nan, "c": 0.0}, 1.0)

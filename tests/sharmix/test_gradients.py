@@ -1,0 +1,324 @@
+"""Gradients of map and loss against fifty digits, and what autograd asks of them."""
+
+import itertools
+
+import mpmath
+import pytest
+import torch
+from mpmath import mp, mpf
+from torch.autograd import forward_ad
+
+import sharmix
+from tests.sharmix import reference
+from tests.sharmix.cases import assert_errors_within, every_case
+
+pytestmark = pytest.mark.usefixtures("each_backend")
+
+Z = [0.6, 0.1, -0.3, -1.9]
+WEIGHTS = [1.0, -2.0, 0.5, 3.0]
+STEP = mpf(10) ** -15
+
+SPECIAL = [
+    (1.0, 1.0),
+    (1.0, 1.5),
+    (1 + 1e-12, 1.5),
+    (1 + 1e-4, 1 + 1e-4),
+    (1.0001, 1.5),
+    (1.25, 1.5),
+    (1.5, 1.0),
+    (1.5, 1.5),
+    (2.0, 2.0),
+    (2.0, 1.75),
+    (2.5, 2.5),
+    (2.5, 1.75),
+]
+# Rows apart from the kinks, where an entry leaves the support.
+ROWS = [[0.6, 0.1, -0.3, -1.9], [0.05, 0.0, -0.1, 0.02], [2.0, -1.0, 0.3, 1.1]]
+
+
+def leaf(values):
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
+def _partial(function, point, i):
+    """Central difference at fifty digits, exact to about thirty."""
+    with mp.workdps(60):
+        ahead, behind = ([*point[:i], point[i] + s, *point[i + 1 :]] for s in (STEP, -STEP))
+        return [(a - b) / (2 * STEP) for a, b in zip(function(ahead), function(behind), strict=True)]
+
+
+def _exact_map(point):
+    *z, q, r, temperature = map(mpf, point)
+    return reference.sharmix(z, q, r, temperature)
+
+
+def _exact_loss(target):
+    def loss(point):
+        *z, q, r, temperature = map(mpf, point)
+        return [reference.fenchel_young_loss(z, target, q, r, temperature)]
+
+    return loss
+
+
+def _relative_error(actual, exact):
+    size = max(max(map(abs, exact)), mpf(10) ** -6)
+    return reference.worst_error(actual, exact) / float(size)
+
+
+def test_jacobian_of_the_map_against_fifty_digits():
+    errors = {}
+    for q, r in SPECIAL:
+        point = [*Z, q, r, 0.7]
+        inputs = tuple(leaf(v) for v in (Z, q, r, 0.7))
+        jacobian = torch.autograd.functional.jacobian(sharmix.sharmix, inputs)
+        columns = torch.cat([jacobian[0], *(j[:, None] for j in jacobian[1:])], dim=1)
+        for i in range(len(point)):
+            errors[q, r, i] = _relative_error(columns[:, i].tolist(), _partial(_exact_map, point, i))
+    assert_errors_within(errors, 1e-8)
+
+
+@pytest.mark.parametrize("target", [[0, 1, 0, 0], [0.5, 0.25, 0.125, 0.125]], ids=["hard", "soft"])
+def test_gradient_of_the_loss_against_fifty_digits(target):
+    of_values, of_gradients = {}, {}
+    for q, r in SPECIAL:
+        point = [*Z, q, r, 0.7]
+        inputs = [leaf(v) for v in (Z, q, r, 0.7)]
+        y = torch.tensor(target, dtype=torch.float64)
+        loss = sharmix.fenchel_young_loss(inputs[0], y, *inputs[1:])
+        gradients = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, inputs)])
+        exact = [_partial(_exact_loss(target), point, i)[0] for i in range(len(point))]
+        of_values[q, r] = reference.worst_error([loss.item()], _exact_loss(target)(point))
+        of_gradients[q, r] = _relative_error(gradients.tolist(), exact)
+    assert_errors_within(of_values, 1e-12)
+    assert_errors_within(of_gradients, 1e-8)
+
+
+@pytest.mark.slow
+def test_hessian_of_the_map_against_fifty_digits():
+    """Second order where numerical differences of float64 cannot go: at q = 1 itself."""
+    errors = {}
+    for q, r in ((1.0, 1.0), (1.0, 1.5), (1.0001, 1.5), (1.25, 1.5), (2.0, 1.75)):
+        point = [*Z, q, r, 0.7]
+        hessian = _hessian_of_the_map(point)
+        scale = max(1.0, hessian.abs().max().item())
+        for i, j in itertools.combinations_with_replacement(range(7), 2):
+            exact = _partial(lambda v, j=j, point=point: _partial(_exact_weighted, v, j), point, i)[0]
+            for found in (hessian[i, j].item(), hessian[j, i].item()):
+                error = abs(found - float(exact)) / scale
+                errors[q, r, i, j] = max(error, errors.get((q, r, i, j), 0.0))
+    assert_errors_within(errors, 1e-7)
+
+
+def _exact_weighted(point):
+    return [mpmath.fdot(WEIGHTS, _exact_map(point))]
+
+
+def _hessian_of_the_map(point):
+    *z, q, r, temperature = point
+
+    def weighted(z, q, r, temperature):
+        return sharmix.sharmix(z, q, r, temperature) @ torch.tensor(WEIGHTS, dtype=torch.float64)
+
+    blocks = torch.autograd.functional.hessian(weighted, tuple(leaf(v) for v in (z, q, r, temperature)))
+    sizes = (4, 1, 1, 1)
+    return torch.cat(
+        [
+            torch.cat([block.reshape(n, m) for block, m in zip(row, sizes, strict=True)], dim=1)
+            for row, n in zip(blocks, sizes, strict=True)
+        ]
+    )
+
+
+@pytest.mark.parametrize(("alpha", "name"), [(1.5, "entmax"), (2.0, "sparsemax")])
+def test_the_jacobian_is_that_of_entmax_where_the_orders_are_equal(alpha, name):
+    z = leaf(Z)
+    p = sharmix.entmax(z, alpha=alpha)
+    a = torch.where(p > 0, p ** (2 - alpha), 0.0)
+    expected = torch.diag(a) - torch.outer(a, a) / a.sum()
+    function = {"entmax": lambda z: sharmix.entmax(z, alpha=alpha), "sparsemax": sharmix.sparsemax}
+    jacobian = torch.autograd.functional.jacobian(function[name], z)
+    torch.testing.assert_close(jacobian, expected.detach())
+
+
+def test_the_loss_has_gradient_p_minus_y():
+    z, y = leaf(ROWS), torch.tensor([1, 0, 3])
+    errors = {}
+    for q, r in [*SPECIAL, (1.75, 1.25), (3.0, 0.5)]:
+        loss = sharmix.fenchel_young_loss(z, y, q, r, temperature=0.7, reduction="sum")
+        expected = sharmix.sharmix(z, q, r, 0.7) - torch.nn.functional.one_hot(y, 4)
+        errors[q, r] = (torch.autograd.grad(loss, z)[0] - expected).abs().max().item()
+    assert_errors_within(errors, 1e-14)
+
+
+def test_the_orders_have_the_gradient_of_the_entropy_at_the_optimum():
+    """Envelope theorem: p* may be held still. Hence the loss falls as q and r rise."""
+    temperature = 0.7
+    z, y = torch.tensor(ROWS, dtype=torch.float64), torch.tensor([1, 0, 3])
+    with every_case() as case:
+        for q, r in SPECIAL:
+            with case(q=q, r=r):
+                orders = [leaf(q), leaf(r)]
+                loss = sharmix.fenchel_young_loss(z, y, *orders, temperature, reduction="sum")
+                of_loss = torch.autograd.grad(loss, orders)
+                p = sharmix.sharmix(z, q, r, temperature)
+                held = [leaf(q), leaf(r)]
+                conjugate = temperature * (sharmix.sharma_mittal_entropy(p, *held) / held[0]).sum()
+                of_entropy = torch.autograd.grad(conjugate, held)
+                torch.testing.assert_close(of_loss, of_entropy, rtol=1e-9, atol=1e-12)
+                assert all(g < 0 for g in of_loss)
+
+
+def _saved_sizes(function, *inputs):
+    """Element counts of the distinct tensors that the forward pass keeps for the backward."""
+    saved = {}
+
+    def keep(tensor):
+        saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = function(*inputs)
+    output.sum().backward()
+    assert all(v.grad is not None for v in inputs if v.requires_grad)
+    return [nbytes // inputs[0].element_size() for nbytes in saved.values()]
+
+
+def test_at_most_one_tensor_of_the_logits_size_is_kept_for_the_backward():
+    y = torch.arange(64)
+    functions = {
+        "map": (sharmix.sharmix, (1.25, 1.5, 1.0)),
+        "loss": (lambda z, q, r, t: sharmix.fenchel_young_loss(z, y, q, r, t), (1.25, 1.5, 1.0)),
+        "entmax": (sharmix.entmax, (1.25,)),
+        "alpha_relu": (sharmix.alpha_relu, ()),
+        "alpha_relu_loss": (lambda z: sharmix.alpha_relu_loss(z, y), ()),
+    }
+    with every_case() as case:
+        for (name, (function, orders)), are_learned in itertools.product(functions.items(), [False, True]):
+            with case(function=name, are_learned=are_learned):
+                z = torch.randn(64, 1000, dtype=torch.float64, requires_grad=True)
+                orders = [leaf(order) if are_learned else torch.tensor(order) for order in orders]
+                sizes = _saved_sizes(function, z, *orders)
+                assert sum(size >= z.numel() // 2 for size in sizes) <= 1
+                assert max(sizes) <= z.numel()
+
+
+def test_half_precision_is_computed_in_float32():
+    with every_case() as case:
+        for dtype in (torch.float16, torch.bfloat16):
+            with case(dtype=dtype):
+                z = torch.tensor(ROWS, dtype=dtype, requires_grad=True)
+                full = z.detach().float().requires_grad_()
+                y = torch.tensor([1, 0, 3])
+                assert torch.equal(sharmix.sharmix(z), sharmix.sharmix(full).to(dtype))
+                loss, expected = sharmix.fenchel_young_loss(z, y), sharmix.fenchel_young_loss(full, y)
+                assert loss.dtype == torch.float32
+                assert torch.equal(loss, expected)
+                (gradient,) = torch.autograd.grad(loss, z)
+                assert gradient.dtype == dtype
+                assert torch.equal(gradient, torch.autograd.grad(expected, full)[0].to(dtype))
+
+
+def _learned(objective, name="sharmix_learned"):
+    orders = {"alpha": 1.4} if name == "entmax_learned" else {"q": 1.25, "r": 1.5}
+    return sharmix.build_activation(name, objective=objective, **orders).double()
+
+
+@pytest.mark.parametrize("name", ["sharmix_learned", "entmax_learned"])
+@pytest.mark.parametrize("objective", ["fenchel_young", "brier", "log"])
+def test_the_objective_moves_the_orders_and_never_the_logits(name, objective):
+    act, plain = _learned(objective, name), _learned("fenchel_young", name)
+    # The second label has p = 0: no finite log score, so that row is left out of its mean.
+    z = leaf([[0.6, 0.1, -0.3, -1.9], [3.0, -4.0, 0.0, 0.1], [2.0, -1.0, 0.3, 1.1]])
+    y = torch.tensor([1, 1, 3])
+    parameters = act.entropy_parameters()
+    loss = act.loss(z, y)
+    of_logits, *of_orders = torch.autograd.grad(loss, [z, *parameters])
+
+    p = act(z)
+    assert p[1, 1] == 0
+    torch.testing.assert_close(loss, plain.loss(z, y))
+    one_hot = torch.nn.functional.one_hot(y, 4)
+    torch.testing.assert_close(of_logits, ((p - one_hot) / 3).detach())
+    true = p.gather(1, y[:, None]).squeeze(1)
+    scores = {
+        "fenchel_young": lambda: plain.loss(z, y),
+        "brier": lambda: (p - one_hot).square().sum(-1).mean(),
+        "log": lambda: -true[true > 0].log().mean(),
+    }
+    owner = plain if objective == "fenchel_young" else act
+    expected = torch.autograd.grad(scores[objective](), owner.entropy_parameters())
+    for actual, exact in zip(of_orders, expected, strict=True):
+        torch.testing.assert_close(actual, exact)
+
+
+def test_the_fenchel_young_loss_pushes_both_orders_up_whatever_the_labels():
+    z = torch.tensor(ROWS, dtype=torch.float64)
+    for labels in itertools.product(range(4), repeat=3):
+        act = _learned("fenchel_young")
+        act.loss(z, torch.tensor(labels)).backward()
+        assert all(parameter.grad < 0 for parameter in act.entropy_parameters())
+
+
+def test_the_jacobian_keeps_its_digits_where_a_class_has_just_joined_the_support():
+    # entmax of order 3 and two logits: p₂ = (1 − 2(z₁ − z₂))/2
+    with every_case() as case:
+        for dtype, allowed, shares in (
+            (torch.float32, 1e-5, (1e-4, 1e-6)),
+            (torch.float64, 1e-12, (1e-4, 1e-8, 1e-12, 1e-15)),
+        ):
+            for last in shares:
+                with case(dtype=dtype, last=last):
+                    z = torch.tensor([0.0, -(1 - 2 * last) / 2], dtype=dtype)
+                    assert sharmix.entmax(z, 3.0)[1] > 0
+                    exact = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=dtype)
+                    jacobian = torch.func.jacrev(lambda logits: sharmix.entmax(logits, 3.0))(z)
+                    torch.testing.assert_close(jacobian, exact, rtol=0, atol=allowed)
+
+
+OUTPUTS = {
+    "map": lambda z, q, r: sharmix.sharmix(z, q, r).square().sum(-1),
+    "loss": lambda z, q, r: sharmix.fenchel_young_loss(z, torch.tensor([3, 1, 2]), q, r, reduction="none"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # torch's own forward mode uses it
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_forward_mode_over_a_backward_pass(output):
+    def gradients(*inputs):
+        return torch.autograd.grad(OUTPUTS[output](*inputs).sum(), inputs, create_graph=True)
+
+    point = leaf(ROWS), leaf(1.3), leaf(1.6)
+    directions = [torch.randn_like(one) for one in point]
+    expected = torch.autograd.functional.jvp(lambda *inputs: gradients(*inputs), point, tuple(directions))[1]
+    with forward_ad.dual_level():
+        duals = [forward_ad.make_dual(one, direction) for one, direction in zip(point, directions, strict=True)]
+        found = torch.autograd.grad(OUTPUTS[output](*duals).sum(), point)
+        tangents = [forward_ad.unpack_dual(gradient).tangent for gradient in found]
+    torch.testing.assert_close(tangents, list(expected))
+
+
+@pytest.mark.filterwarnings("ignore:.*performance drop because we have not yet implemented the batching rule")
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_gradients_of_many_outputs_in_one_backward_pass(output):
+    point = leaf(ROWS), leaf(1.3), leaf(1.6)
+    rows = OUTPUTS[output](*point)
+    together = torch.autograd.grad(rows, point, torch.eye(3).double(), retain_graph=True, is_grads_batched=True)
+    for i, row in enumerate(rows):
+        for found, expected in zip(together, torch.autograd.grad(row, point, retain_graph=True), strict=True):
+            torch.testing.assert_close(found[i], expected)
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_logits_changed_since_are_an_error_or_make_no_difference(output):
+    point = leaf(ROWS)
+    expected = torch.autograd.grad(OUTPUTS[output](point, 1.3, 1.6).sum(), point)[0]
+    logits = 1 * point
+    result = OUTPUTS[output](logits, 1.3, 1.6).sum()
+    logits.mul_(2)
+    try:
+        found = torch.autograd.grad(result, point)[0]
+    except RuntimeError as error:
+        if "modified by an inplace operation" not in str(error):
+            raise
+    else:
+        torch.testing.assert_close(found, expected)

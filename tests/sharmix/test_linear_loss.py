@@ -1,0 +1,198 @@
+"""The output layer fused with its loss is the loss of the layer's logits, value and gradients."""
+
+import itertools
+
+import pytest
+import torch
+from torch.nn.functional import linear
+
+import sharmix
+from sharmix import linear_loss
+from tests.sharmix.cases import every_case
+
+pytestmark = pytest.mark.usefixtures("each_backend")
+CLASSES, FEATURES = 60, 8
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(linear_loss, "_CHUNK_BYTES", 7 * CLASSES * 8)  # 7 rows of float64
+
+
+def layer(scale, tokens=30, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(tokens, FEATURES, generator=generator, dtype=dtype)
+    weight = scale * torch.randn(CLASSES, FEATURES, generator=generator, dtype=dtype)
+    bias = torch.randn(CLASSES, generator=generator, dtype=dtype) * scale
+    targets = torch.randint(CLASSES, (tokens,), generator=generator)
+    targets[3] = -100
+    return [hidden.requires_grad_(), weight.requires_grad_(), bias.requires_grad_()], targets
+
+
+SCALES = [2.0, 0.01]  # few classes in the support, or all
+
+
+def both(tensors, targets, reduction, *orders):
+    fused = sharmix.linear_fenchel_young_loss(*tensors, targets, *orders, reduction=reduction)
+    whole = sharmix.fenchel_young_loss(linear(*tensors), targets, *orders, reduction=reduction)
+    return fused, whole
+
+
+def test_value_and_gradients_are_those_of_the_whole_logits():
+    all_orders = [(1.25, 1.5), (1.3, 1.6), (2.0, 2.0), (1.75, 1.25), (2.5, 2.5), (1.0, 1.0)]
+    with every_case() as case:
+        for scale, reduction, (q, r) in itertools.product(SCALES, ["mean", "sum"], all_orders):
+            with case(scale=scale, reduction=reduction, q=q, r=r):
+                tensors, targets = layer(scale)
+                orders = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (q, r)]
+                fused, whole = both(tensors, targets, reduction, *orders)
+                torch.testing.assert_close(fused.double(), whole, rtol=1e-6, atol=1e-9)
+                mine = torch.autograd.grad(3 * fused, [*tensors, *orders])
+                theirs = torch.autograd.grad(3 * whole, [*tensors, *orders])
+                torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-9)
+
+
+def test_more_dimensions_no_bias_and_no_gradient():
+    (hidden, weight, _), targets = layer(2.0)
+    hidden, targets = hidden.reshape(5, 6, FEATURES), targets.reshape(5, 6)
+    fused, whole = both((hidden, weight, None), targets, "mean")
+    torch.testing.assert_close(fused.double(), whole, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(*[torch.autograd.grad(loss, hidden)[0] for loss in (fused, whole)])
+    with torch.no_grad():
+        assert not sharmix.linear_fenchel_young_loss(hidden, weight, None, targets).requires_grad
+
+
+def test_half_precision_is_summed_in_single():
+    tensors, targets = layer(1.0)
+    halves = [tensor.detach().bfloat16().requires_grad_() for tensor in tensors]
+    fused, whole = both(halves, targets, "mean")
+    assert fused.dtype == torch.float32
+    torch.testing.assert_close(fused, whole)
+    mine, theirs = (torch.autograd.grad(loss, halves) for loss in both(halves, targets, "mean"))
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0.05, atol=1e-3)
+
+
+def test_half_precision_keeps_its_digits_over_many_chunks():
+    tensors, targets = layer(0.05, tokens=700)
+    halves = [tensor.detach().bfloat16().requires_grad_() for tensor in tensors]
+    mine, theirs = (torch.autograd.grad(loss, halves) for loss in both(halves, targets, "mean"))
+    for one, other in zip(mine, theirs, strict=True):
+        assert (one.double() - other.double()).norm() <= 0.01 * other.double().norm()
+
+
+def test_autocast_computes_in_its_type():
+    tensors, targets = layer(1.0, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        hidden = linear(tensors[0], torch.eye(FEATURES))
+        fused = sharmix.linear_fenchel_young_loss(hidden, *tensors[1:], targets)
+        whole = sharmix.fenchel_young_loss(linear(hidden, *tensors[1:]), targets)
+    torch.testing.assert_close(fused, whole)
+    mine, theirs = (torch.autograd.grad(loss, tensors, retain_graph=True) for loss in (fused, whole))
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0.05, atol=2e-3)
+
+
+def test_orders_of_one_element_in_any_shape():
+    tensors, targets = layer(1.0)
+    expected = sharmix.linear_fenchel_young_loss(*tensors, targets, 1.3, 1.6)
+    one = torch.tensor([[1.3]], dtype=torch.float64, requires_grad=True)
+    loss = sharmix.linear_fenchel_young_loss(*tensors, targets, one, 1.6)
+    torch.testing.assert_close(loss, expected)
+    assert torch.autograd.grad(loss, one)[0].shape == (1, 1)
+
+
+def test_all_rows_ignored():
+    tensors, targets = layer(1.0)
+    fused = sharmix.linear_fenchel_young_loss(*tensors, torch.full_like(targets, -100))
+    assert fused == 0
+    assert all((gradient == 0).all() for gradient in torch.autograd.grad(fused, tensors))
+
+
+@pytest.mark.slow
+def test_a_compiler_and_function_transforms_get_the_same_loss():
+    tensors, targets = layer(2.0)
+    whole = both(tensors, targets, "mean")[1]
+
+    def loss(hidden):
+        return sharmix.linear_fenchel_young_loss(hidden, *tensors[1:], targets)
+
+    torch.testing.assert_close(torch.func.grad(loss)(tensors[0]), torch.autograd.grad(whole, tensors[0])[0])
+    torch.testing.assert_close(torch.compile(loss, fullgraph=True, backend="eager")(tensors[0]), whole)
+
+
+def test_the_backward_pass_is_not_differentiated_again():
+    tensors, targets = layer(2.0)
+    loss = sharmix.linear_fenchel_young_loss(*tensors, targets).square()
+    (gradient,) = torch.autograd.grad(loss, tensors[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+def test_what_is_not_allowed():
+    (hidden, weight, bias), targets = layer(1.0, dtype=torch.float32)
+    given = {"hidden": hidden, "weight": weight, "bias": bias, "targets": targets}
+    with every_case() as case:
+        for change, error, message in (
+            ({"reduction": "none"}, ValueError, "'mean' or 'sum'"),
+            ({"reduction": "average"}, ValueError, "'none', 'mean' or 'sum'"),
+            ({"weight": torch.zeros(CLASSES, FEATURES + 1)}, ValueError, r"weight of shape \(60, 9\)"),
+            ({"weight": torch.zeros(0, FEATURES), "bias": None}, ValueError, "at least 1 class"),
+            ({"bias": torch.zeros(CLASSES + 1)}, ValueError, r"bias of shape \(61,\)"),
+            ({"targets": torch.zeros(29, dtype=torch.long)}, ValueError, r"class indices of shape \(29,\)"),
+            ({"targets": torch.zeros(30)}, TypeError, "integer type"),
+            ({"targets": torch.full((30,), CLASSES)}, ValueError, "label 60 is out of range"),
+            ({"hidden": torch.zeros(30, FEATURES, dtype=torch.long)}, TypeError, "hidden must be a floating-point"),
+            ({"q": 0.5}, ValueError, "q=0.5"),
+            ({"q": torch.ones(30, 1)}, ValueError, "q of shape"),
+            ({"nonconcave": "any"}, ValueError, "nonconcave='any'"),
+            ({"targets": torch.zeros(30, dtype=torch.long, device="meta")}, ValueError, "targets are on meta"),
+            ({"q": 1.75, "r": 1.25, "nonconcave": "error"}, ValueError, "concave region"),
+        ):
+            with case(expected=message), pytest.raises(error, match=message):
+                sharmix.linear_fenchel_young_loss(**given | change)
+
+
+@pytest.mark.parametrize("name", sharmix.available_activations())
+def test_every_activation_has_the_loss_of_the_whole_logits(name):
+    with every_case() as case:
+        for scale, label_smoothing in itertools.product(SCALES, [0.0, 0.1]):
+            with case(scale=scale, label_smoothing=label_smoothing):
+                tensors, targets = layer(scale)
+                fused, whole = (sharmix.build_activation(name).double() for _ in range(2))
+                mine = fused.linear_loss(*tensors, targets, label_smoothing=label_smoothing)
+                theirs = whole.loss(linear(*tensors), targets, label_smoothing=label_smoothing)
+                torch.testing.assert_close(mine.double(), theirs, rtol=1e-6, atol=1e-9)
+                torch.testing.assert_close(
+                    torch.autograd.grad(mine, [*tensors, *fused.parameters()]),
+                    torch.autograd.grad(theirs, [*tensors, *whole.parameters()]),
+                    rtol=1e-6,
+                    atol=1e-9,
+                )
+
+
+@pytest.mark.parametrize("objective", ["brier", "log"])
+def test_a_proper_score_trains_the_orders_of_an_output_layer_too(objective):
+    tensors, targets = layer(2.0)
+    fused, whole = (sharmix.build_activation("sharmix_learned", objective=objective).double() for _ in range(2))
+    fused.linear_loss(*tensors, targets, reduction="sum").backward()
+    whole.loss(linear(*tensors), targets, reduction="sum").backward()
+    for one, other in zip(fused.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-6, atol=1e-9)
+
+
+def test_the_threshold_of_alpha_relu_is_calibrated_on_all_rows_that_count():
+    tensors, targets = layer(2.0)
+    fused, whole = (sharmix.build_activation("alpha_relu").double() for _ in range(2))
+    fused.linear_loss(*tensors, targets)
+    kept = targets != -100
+    whole.loss(linear(*tensors)[kept], targets[kept])
+    torch.testing.assert_close(fused.tau, whole.tau)
+    assert torch.equal(fused.state_dict()["tau"], fused.tau)
+    refused = sharmix.build_activation("alpha_relu").double()
+    with pytest.raises(ValueError, match="60"):
+        refused.linear_loss(*tensors, torch.full_like(targets, CLASSES))
+    assert refused.state_dict()["tau"].isnan()
+    before = fused.tau.clone()
+    fused.linear_loss(3 * tensors[0], *tensors[1:], targets)
+    assert torch.equal(fused.tau, before)

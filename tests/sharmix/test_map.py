@@ -1,0 +1,366 @@
+"""The map: its accuracy, its identities and the properties that hold for every input."""
+
+import itertools
+import math
+import time
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import assume, given
+
+import sharmix
+from tests.sharmix import accuracy, reference
+from tests.sharmix.cases import assert_errors_within, every_case
+
+pytestmark = pytest.mark.usefixtures("each_build")
+
+ORDERS = [
+    (1.0, 1.0),
+    (1.0, 1.5),
+    (1 + 1e-9, 1.5),
+    (1.25, 1.5),
+    (1.5, 1.5),
+    (1.5, 1.0),
+    (1.75, 1.25),
+    (2.0, 2.0),
+    (3.0, 0.5),
+    (3.0, 3.0),
+]
+QUICK = [case for size in (1, 2, 3, 10, 100) for case in accuracy.sample(size, 20)]
+LARGE = [
+    accuracy.Case(1.25, 1.5, 1000, 1.0, 0),
+    accuracy.Case(1 + 1e-12, 2.0, 1000, 10.0, 1),
+    accuracy.Case(3.0, 1.0, 1000, 1e-3, 2),
+    accuracy.Case(1.5, 1.25, 1000, 3.0, 3),
+    accuracy.Case(1.5, 1.75, 32_000, 1.0, 4),
+]
+
+orders = st.sampled_from(ORDERS)
+rows = st.lists(st.floats(-30, 30, width=32).map(lambda v: round(v * 16) / 16), min_size=1, max_size=8)
+
+
+def tensor(values, dtype=torch.float64):
+    return torch.tensor(values, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", accuracy.GOALS, ids=str)
+@pytest.mark.parametrize("cases", [QUICK, pytest.param(LARGE, marks=pytest.mark.slow)], ids=["quick", "large"])
+def test_error_against_fifty_digits(cases, dtype):
+    errors = {case: accuracy.absolute_error(case, dtype) for case in cases}
+    assert_errors_within(errors, accuracy.GOALS[dtype])
+
+
+@pytest.mark.parametrize("dtype", accuracy.HALF_PRECISION, ids=str)
+def test_half_precision_costs_its_own_rounding_only(dtype):
+    errors = {case: accuracy.rounding_error(case, dtype) for case in QUICK[::3]}
+    assert_errors_within(errors, 1)
+
+
+@pytest.mark.parametrize(("q", "r"), [(1.25, 1.5), (2.0, 2.0)])
+def test_a_class_that_has_just_joined_the_support_costs_no_digits(q, r):
+    assert_errors_within(accuracy.errors_of_small_classes(q, r), 1e-12)
+
+
+def test_temperature_against_fifty_digits():
+    errors = {}
+    for (q, r), temperature in itertools.product(ORDERS, [0.01, 0.5, 3.0, 200.0]):
+        row = accuracy.Case(q, r, 12, 1.0, 0).logits(torch.float64).tolist()
+        errors[q, r, temperature] = accuracy.error_of_row(row, q, r, temperature)
+    assert_errors_within(errors, 1e-12)
+
+
+@pytest.mark.parametrize("dtype", accuracy.GOALS, ids=str)
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_no_oracle_is_closer_to_the_truth(dtype, offset):
+    for name, theirs, ours in accuracy.oracle_errors(dtype, offset, size=30):
+        assert ours <= accuracy.GOALS[dtype], name
+        assert ours <= theirs + accuracy.GOALS[dtype] / 10, name
+
+
+def test_outside_the_concave_region_the_global_maximiser_is_returned():
+    errors = {a: accuracy.error_of_row([a] + [0.0] * 9, 1.75, 1.25) for a in (0.5, 1.3, 1.34, 1.36, 1.4, 3.0)}
+    assert_errors_within(errors, 1e-12)
+
+
+@given(
+    st.lists(st.floats(-1, 1), min_size=2, max_size=8),
+    st.floats(1.05, 6),
+    st.floats(1e-4, 0.9),
+    st.sampled_from([0.02, 1.0, 30.0]),
+)
+def test_outside_the_concave_region_nothing_on_the_path_of_all_scales_scores_higher(row, q, depth, temperature):
+    z, r = tensor(row), (2 - 1 / q) * (1 - depth)
+    p = sharmix.sharmix(z, q, r, temperature)
+    z = (z - z.max()) / temperature
+    assert (score(path(z, q, r), z, q, r) <= score(p, z, q, r) + 1e-12 * (1 - z.min())).all()
+
+
+@pytest.mark.parametrize(
+    ("q", "r"), [(1.0, 0.75), (1.25, 1.0), (1.75, 1.25), (3.0, 1.0), (1.0, 1.5), (1.25, 1.5), (3.0, 3.0)]
+)
+def test_a_confident_row_stays_so_at_any_temperature(q, r):
+    z = tensor([0.0, -3.0, -3.5])
+    errors = {}
+    for sharpness in (0.1, 1.0, 10.0):
+        exact = reference.sharmix((z * sharpness).tolist(), q, r)
+        for temperature in (1e-300, 1e-6, 0.1, 30.0, 1e300):
+            p = sharmix.sharmix(z * sharpness * temperature, q, r, temperature)
+            errors[temperature, sharpness] = reference.worst_error(p.tolist(), exact)
+    assert_errors_within(errors, 1e-12)
+
+
+def path(z, q, r):
+    """The distributions of all scales, close to each other everywhere, [scales, classes]."""
+    x, gap = z - z.max(), q - 1
+    reach = math.log(len(z))
+    beyond = torch.logspace(-6, 0.5, 300, dtype=torch.float64) ** max(gap, 1.0)
+    knots = (-gap * x[x < 0]).log()
+    even = torch.linspace(-gap * reach - 0.1, (q - r) * reach + 0.1, 1000, dtype=torch.float64)
+    scale = torch.cat([even, knots, (knots[:, None] + beyond).flatten()]).exp()
+    weight = (1 + gap * x / scale[:, None]).clamp_min(0) ** (1 / gap)
+    return weight / weight.sum(-1, keepdim=True)
+
+
+def score(p, z, q, r):
+    """What the map maximises."""
+    return p @ z + sharmix.sharma_mittal_entropy(p, q, r) / q
+
+
+def test_a_triple_root_is_found_in_bounded_time():
+    # Where the jump of Theorem 4.2 begins: g, g' and g'' are all 0 at its root.
+    z = [1.3263444, *[0.0] * 9]
+    start = time.perf_counter()
+    p = sharmix.sharmix(tensor(z), q=1.75, r=1.28594454806)
+    assert time.perf_counter() - start < 30  # without a limit it takes all memory there is
+    exact = reference.sharmix(z, 1.75, 1.28594454806)
+    assert reference.worst_error(p.tolist(), exact) <= 1e-3
+
+
+def test_the_output_jumps_between_two_neighbouring_logits_outside_the_concave_region():
+    a = tensor([1.34, 1.36])
+    z = torch.cat([a[:, None], torch.zeros(2, 9, dtype=torch.float64)], dim=1)
+    before, after = sharmix.sharmix(z, q=1.75, r=1.25)[:, 0].tolist()
+    assert 0.60 < before < 0.65
+    assert after > 0.99
+
+
+def test_non_concave_orders_can_be_refused():
+    for q, r in ((1.75, 1.25), (1.5, 1.25), (3.0, 1.6)):
+        with pytest.raises(ValueError, match=rf"\({q:g}, {r:g}\)"):
+            sharmix.sharmix(torch.zeros(3), q=q, r=r, nonconcave="error")
+
+
+def test_concave_orders_are_not_refused():
+    z = tensor([0.5, 0.25, -1.0])
+    with every_case() as case:
+        for q, r in ((1.0, 1.0), (1.75, 1.5), (2.0, 1.5), (3.0, 1.7)):
+            with case(q=q, r=r):
+                refused = sharmix.sharmix(z, q=q, r=r, nonconcave="error")
+                assert torch.equal(refused, sharmix.sharmix(z, q=q, r=r))
+
+
+def test_an_order_tensor_with_one_non_concave_entry_is_refused():
+    r = tensor([[1.5], [1.25]])
+    with pytest.raises(ValueError, match=r"1\.25"):
+        sharmix.sharmix(torch.zeros(2, 3, dtype=torch.float64), q=1.75, r=r, nonconcave="error")
+
+
+def test_an_unknown_way_with_non_concave_orders_is_named():
+    with pytest.raises(ValueError, match=r"(?s)local.*global"):
+        sharmix.sharmix(torch.zeros(3), nonconcave="local")
+
+
+def test_named_maps_are_the_limits_of_the_family():
+    z = tensor([[1.0, 0.7, -0.4, -3.0], [0.1, 0.0, 0.05, -0.2]])
+    torch.testing.assert_close(sharmix.sharmix(z, q=1, r=1), torch.softmax(z, -1))
+    torch.testing.assert_close(sharmix.sharmix(z, q=2, r=2), sharmix.sparsemax(z))
+    torch.testing.assert_close(sharmix.entmax(z, alpha=2), sharmix.sparsemax(z))
+    torch.testing.assert_close(sharmix.entmax(z, alpha=1), torch.softmax(z, -1))
+    torch.testing.assert_close(sharmix.sharmix(z, q=1.3, r=1.3), sharmix.entmax(z, alpha=1.3))
+
+
+def test_sparsemax_of_two_logits_is_the_clipped_half_difference():
+    gap = torch.linspace(-3, 3, 25, dtype=torch.float64)
+    z = torch.stack([gap, torch.zeros_like(gap)], dim=-1)
+    expected = ((1 + gap) / 2).clamp(0, 1)
+    torch.testing.assert_close(sharmix.sparsemax(z)[:, 0], expected)
+
+
+def test_sparsemax_with_three_of_four_classes_in_the_support():
+    p = sharmix.sparsemax(tensor([0.5, 0.4, 0.3, -2.0]))
+    expected = tensor([0.4 + 1 / 30, 1 / 3, 0.2 + 1 / 30, 0.0])
+    torch.testing.assert_close(p, expected)
+    assert p[3] == 0
+
+
+def test_any_dimension_may_hold_the_classes():
+    z = torch.randn(3, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with every_case() as case:
+        for dim in (0, 1, 2, -1, -3):
+            with case(dim=dim):
+                expected = sharmix.sharmix(z.movedim(dim, -1)).movedim(-1, dim)
+                assert torch.equal(sharmix.sharmix(z, dim=dim), expected)
+                torch.testing.assert_close(
+                    sharmix.sharma_mittal_entropy(expected, 1.25, 1.5, dim=dim),
+                    sharmix.sharma_mittal_entropy(expected.movedim(dim, -1), 1.25, 1.5),
+                )
+                assert sharmix.entmax(z, dim=dim).sum(dim).allclose(tensor(1.0))
+                assert sharmix.sparsemax(z, dim=dim).sum(dim).allclose(tensor(1.0))
+
+
+def test_orders_per_row_and_per_head_equal_one_call_each():
+    z = torch.randn(2, 3, 4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    q = tensor([1.0, 1.25, 3.0]).reshape(3, 1, 1)
+    r = tensor([0.5, 1.5]).reshape(2, 1, 1, 1)
+    temperature = tensor([0.5, 1.0, 2.0, 4.0]).reshape(4, 1)
+    together = sharmix.sharmix(z, q=q, r=r, temperature=temperature)
+    for b in range(2):
+        for h in range(3):
+            for t in range(4):
+                alone = sharmix.sharmix(
+                    z[b, h, t],
+                    q=q[h].item(),
+                    r=r[b].item(),
+                    temperature=temperature[t].item(),
+                )
+                torch.testing.assert_close(together[b, h, t], alone)
+
+
+def test_a_parameter_that_does_not_broadcast_is_named_with_both_shapes():
+    with every_case() as case:
+        for name, shape in itertools.product(["q", "r", "temperature"], [(3, 1), (2, 5), (1, 2, 1)]):
+            with case(name=name, shape=shape):
+                with pytest.raises(ValueError, match=rf"\b{name}\b") as error:
+                    sharmix.sharmix(torch.zeros(2, 5), **{name: torch.full(shape, 1.5)})
+                assert str(shape) in str(error.value)
+                assert "(2, 5)" in str(error.value)
+
+
+def test_a_parameter_out_of_range_is_named_with_its_value():
+    with every_case() as case:
+        for name, value, named in (
+            ("q", 0.99, "0.99"),
+            ("q", tensor([[1.5], [0.5]]), "0.5"),
+            ("q", math.nan, "nan"),
+            ("r", 0.0, "0"),
+            ("r", -0.25, "-0.25"),
+            ("r", math.inf, "inf"),
+            ("temperature", 0.0, "0"),
+            ("temperature", -2.5, "-2.5"),
+        ):
+            with case(name=name, value=value), pytest.raises(ValueError, match=rf"(?s)\b{name}\b.*{named}"):
+                sharmix.sharmix(torch.zeros(2, 3, dtype=torch.float64), **{name: value})
+
+
+def test_entmax_refuses_alpha_below_one():
+    for alpha in (0.5, -1.0):
+        with pytest.raises(ValueError, match=rf"(?s)alpha.*{alpha}"):
+            sharmix.entmax(torch.zeros(3), alpha=alpha)
+
+
+MAPS = [sharmix.sharmix, sharmix.entmax, sharmix.sparsemax, sharmix.alpha_relu]
+
+
+def test_logits_must_be_floating_point():
+    with every_case() as case:
+        for function, dtype in itertools.product(MAPS, [torch.int64, torch.bool, torch.complex64]):
+            with case(function=function.__name__, dtype=dtype), pytest.raises(TypeError, match=str(dtype)):
+                function(torch.zeros(3, dtype=dtype))
+
+
+def test_the_output_keeps_the_dtype_of_the_logits():
+    for function, dtype in itertools.product(MAPS, [torch.float16, torch.bfloat16, torch.float32, torch.float64]):
+        assert function(tensor([0.5, 0.0, -1.0], dtype)).dtype == dtype, function.__name__
+
+
+@given(rows, orders)
+def test_probabilities_are_a_distribution_in_the_order_of_the_logits(row, order):
+    z = tensor(row)
+    p = sharmix.sharmix(z, *order)
+    assert (p >= 0).all()
+    assert p.sum().item() == pytest.approx(1, abs=1e-12)
+    by_logit = p[z.argsort()]
+    assert (by_logit.diff() >= -1e-15).all()
+
+
+@given(st.data(), rows, orders)
+def test_permuted_logits_permute_the_probabilities(data, row, order):
+    permutation = torch.tensor(data.draw(st.permutations(range(len(row)))))
+    z = tensor(row)
+    torch.testing.assert_close(
+        sharmix.sharmix(z[permutation], *order),
+        sharmix.sharmix(z, *order)[permutation],
+        rtol=0,
+        atol=1e-13,
+    )
+
+
+@given(rows, orders, st.integers(-(2**20), 2**20))
+def test_a_shift_of_all_logits_changes_nothing(row, order, shift):
+    z = tensor(row)
+    assert torch.equal(sharmix.sharmix(z + shift, *order), sharmix.sharmix(z, *order))
+
+
+@given(rows, st.sampled_from([1.0, 1.1, 1.5, 2.0, 2.5]))
+def test_equal_orders_satisfy_the_threshold_equation_of_entmax(row, alpha):
+    z = tensor(row)
+    p = sharmix.entmax(z, alpha=alpha)
+    inside = p > 1e-6
+    if alpha == 1:
+        thresholds = z[inside] - p[inside].log()
+    else:
+        thresholds = (alpha - 1) * z - p ** (alpha - 1)
+        assert ((alpha - 1) * z[p == 0] <= thresholds[inside].min() + 1e-9).all()
+        thresholds = thresholds[inside]
+    assert thresholds.max() - thresholds.min() <= 1e-9
+
+
+@given(rows, orders, st.floats(0.05, 20), st.floats(0.05, 20))
+def test_a_higher_temperature_never_lowers_the_entropy(row, order, first, second):
+    cool, warm = (
+        sharmix.sharma_mittal_entropy(sharmix.sharmix(tensor(row), *order, temperature=t), *order)
+        for t in sorted((first, second))
+    )
+    assert cool <= warm + 1e-11
+
+
+@given(rows, orders, st.floats(0.05, 20))
+def test_scaling_logits_and_temperature_together_changes_nothing(row, order, factor):
+    z = tensor(row)
+    torch.testing.assert_close(
+        sharmix.sharmix(factor * z, *order, temperature=factor),
+        sharmix.sharmix(z, *order),
+        rtol=0,
+        atol=1e-11,
+    )
+
+
+@given(rows, orders, st.data())
+def test_no_other_distribution_scores_higher(row, order, data):
+    z = tensor(row)
+    weights = tensor(data.draw(st.lists(st.floats(0, 1), min_size=len(row), max_size=len(row))))
+    assume(weights.sum() > 0.1)
+    p, other = sharmix.sharmix(z, *order), weights / weights.sum()
+
+    near = 0.999 * p + 0.001 * other
+    for v in (other, near):
+        assert score(v, z, *order) <= score(p, z, *order) + 1e-10
+
+
+@pytest.mark.parametrize("dtype", accuracy.GOALS, ids=str)
+def test_no_probability_is_negative_where_logits_lie_on_the_edge_of_the_support(dtype):
+    generator = torch.Generator().manual_seed(0)
+    second_orders = torch.linspace(0.3, 2.0, 24)
+    with every_case() as case:
+        for q, classes in itertools.product([1.25, 1.3, 1.5, 1.9, 2.0], [2, 3, 7, 20]):
+            z = torch.randint(0, 4, (24, 9, classes), generator=generator).to(dtype) / (q - 1)
+            if sharmix.backend() == "torch":  # which gives every row an order of its own before it computes
+                batches = [(z, second_orders.reshape(24, 1, 1))]
+            else:
+                batches = zip(z, second_orders.tolist(), strict=True)
+            for rows, r in batches:
+                with case(q=q, r=r, classes=classes):
+                    p = sharmix.sharmix(rows, q, r)
+                    assert (p >= 0).all()
+                    torch.testing.assert_close(p.sum(-1), torch.ones(p.shape[:-1], dtype=dtype))

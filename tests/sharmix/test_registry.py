@@ -1,0 +1,185 @@
+"""The registry: names, class paths, entry points, their errors, and what learns."""
+
+import pytest
+import torch
+
+import sharmix
+
+NAMES = {
+    "softmax",
+    "sparsemax",
+    "entmax",
+    "entmax_learned",
+    "alpha_relu",
+    "sharmix_fixed",
+    "sharmix_learned",
+    "entmax_package",
+}
+LEAST, BOUND = 1.01, 2.0
+
+
+class Tempered(sharmix.Activation):
+    """A third party's activation: softmax at a temperature."""
+
+    def __init__(self, temperature: float = 2.0) -> None:
+        super().__init__()
+        self.temperature = temperature
+
+    def map(self, logits):
+        return torch.softmax(logits / self.temperature, -1)
+
+    def entropy(self, probabilities):
+        return self.temperature * torch.special.entr(probabilities).sum(-1)
+
+
+class NotAnActivation:
+    pass
+
+
+def test_the_names_of_the_library_are_available():
+    assert set(sharmix.available_activations()) >= NAMES
+    assert isinstance(sharmix.available_activations(), tuple)
+
+
+def test_an_unknown_name_lists_the_names_and_suggests_the_nearest():
+    with pytest.raises(ValueError, match=r"'sparsemx'.*did you mean sparsemax") as error:
+        sharmix.build_activation("sparsemx")
+    assert all(name in str(error.value) for name in NAMES)
+
+
+def test_an_unknown_parameter_is_named_with_those_allowed():
+    with pytest.raises(ValueError, match=r"(?s)alpah.*alpha"):
+        sharmix.build_activation("entmax", alpah=1.5)
+    with pytest.raises(ValueError, match=r"(?s)softmax.*alpha"):
+        sharmix.build_activation("softmax", alpha=1.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "named"),
+    [
+        ("entmax", {"alpha": 0.5}, r"alpha.*0\.5"),
+        ("entmax_learned", {"alpha": 2.5}, r"alpha.*2\.5"),
+        ("entmax_learned", {"alpha": 1.5, "objective": "bier"}, "objective.*bier.*brier"),
+        ("entmax_package", {"alpha": 0.5}, r"alpha.*0\.5"),
+        ("sharmix_fixed", {"q": 0.5, "r": 1.5}, r"q.*0\.5"),
+        ("sharmix_fixed", {"q": 1.5, "r": -1.0}, r"r.*-1"),
+        ("sharmix_fixed", {"q": 1.5, "r": 1.5, "temperature": 0.0}, "temperature.*0"),
+        ("sharmix_fixed", {"q": 1.75, "r": 1.25, "nonconcave": "error"}, r"1\.25"),
+        ("sharmix_fixed", {"q": 1.5, "r": 1.5, "nonconcave": "local"}, "nonconcave.*local.*global"),
+        ("sharmix_learned", {"q": 2.0, "r": 1.5}, r"q.*2"),
+        ("sharmix_learned", {"q": 1.5, "r": 1.0}, r"r.*1\b"),
+        ("sharmix_learned", {"q": 1.5, "r": 1.5, "objective": "mse"}, "objective.*mse.*log"),
+    ],
+)
+def test_a_bad_value_is_refused_when_the_activation_is_built(name, parameters, named):
+    with pytest.raises(ValueError, match=f"(?s){named}"):
+        sharmix.build_activation(name, **parameters)
+
+
+def test_a_class_path_builds_a_third_partys_activation_and_its_loss_follows():
+    act = sharmix.build_activation("tests.sharmix.test_registry.Tempered", temperature=0.5)
+    z = torch.tensor([[1.0, 0.0, -2.0]], dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([1])
+    torch.testing.assert_close(act(z), torch.softmax(2 * z, -1))
+    loss = act.loss(z, y)
+    expected = 0.5 * torch.nn.functional.cross_entropy(2 * z, y)
+    torch.testing.assert_close(loss, expected)
+    (gradient,) = torch.autograd.grad(loss, z)
+    torch.testing.assert_close(gradient, (act(z) - torch.eye(3)[1]).detach())
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("tests.sharmix.test_registry.Absent", ValueError),
+        ("no_such_package.Activation", ValueError),
+        ("tests.sharmix.test_registry.NotAnActivation", TypeError),
+        ("math.pi", TypeError),
+    ],
+)
+def test_a_class_path_that_leads_nowhere_is_named(path, error):
+    with pytest.raises(error, match=path):
+        sharmix.build_activation(path)
+
+
+def _register(monkeypatch, tmp_path, lines):
+    """An installed distribution, as far as importlib.metadata can tell."""
+    folder = tmp_path / "third_party-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: third-party\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("[sharmix.activations]\n" + lines)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def test_an_entry_point_is_available_by_its_name(monkeypatch, tmp_path):
+    _register(monkeypatch, tmp_path, "tempered = tests.sharmix.test_registry:Tempered\n")
+    assert "tempered" in sharmix.available_activations()
+    act = sharmix.build_activation("tempered", temperature=1.0)
+    z = torch.tensor([[1.0, 0.0]])
+    assert torch.equal(act(z), torch.softmax(z, -1))
+
+
+def test_an_entry_point_that_is_no_activation_is_refused(monkeypatch, tmp_path):
+    _register(monkeypatch, tmp_path, "broken = tests.sharmix.test_registry:NotAnActivation\n")
+    with pytest.raises(TypeError, match="broken"):
+        sharmix.build_activation("broken")
+
+
+def test_no_entry_point_replaces_a_name_of_the_library(monkeypatch, tmp_path):
+    _register(monkeypatch, tmp_path, "softmax = tests.sharmix.test_registry:Tempered\n")
+    assert not isinstance(sharmix.build_activation("softmax"), Tempered)
+    assert sharmix.available_activations().count("softmax") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "count"),
+    [
+        ("sharmix_learned", {"q": 1.25, "r": 1.5}, 2),
+        ("entmax_learned", {"alpha": 1.5}, 1),
+        ("sharmix_fixed", {"q": 1.25, "r": 1.5}, 0),
+        ("entmax", {"alpha": 1.5}, 0),
+        ("softmax", {}, 0),
+    ],
+)
+def test_learned_orders_are_listed_for_a_learning_rate_of_their_own(name, parameters, count):
+    act = sharmix.build_activation(name, **parameters)
+    listed = act.entropy_parameters()
+    assert len(listed) == count
+    assert all(isinstance(parameter, torch.nn.Parameter) for parameter in listed)
+    assert sorted(p.item() for p in listed) == sorted(parameters.values())[: len(listed)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("start", "inside"), [(5.0, BOUND), (-3.0, LEAST)])
+def test_projection_returns_the_learned_orders_to_their_half_open_range(dtype, start, inside):
+    act = sharmix.build_activation("sharmix_learned", q=1.25, r=1.5).to(dtype)
+    for parameter in act.entropy_parameters():
+        parameter.data.fill_(start)
+    act.project_()
+    for parameter in act.entropy_parameters():
+        assert torch.tensor(LEAST, dtype=dtype) <= parameter.detach() < BOUND
+        assert parameter.item() == pytest.approx(inside, abs=1e-6)
+    p = act(torch.tensor([[0.5, 0.0, -1.0]], dtype=dtype))
+    assert p.sum().item() == pytest.approx(1, abs=1e-6)
+
+
+def test_projection_leaves_orders_inside_their_range_alone():
+    act = sharmix.build_activation("sharmix_learned", q=1.25, r=1.5)
+    act.project_()
+    assert [parameter.item() for parameter in act.entropy_parameters()] == [1.25, 1.5]
+
+
+def test_a_learned_activation_survives_its_state_dict():
+    trained = sharmix.build_activation("sharmix_learned", q=1.75, r=1.875)
+    fresh = sharmix.build_activation("sharmix_learned", q=1.25, r=1.5)
+    z = torch.tensor([[0.5, 0.0, -1.0]])
+    assert not torch.equal(fresh(z), trained(z))
+    fresh.load_state_dict(trained.state_dict())
+    assert torch.equal(fresh(z), trained(z))
+
+
+def test_the_shape_of_softmax_s_loss_is_known_without_values():
+    z, y = torch.zeros(3, 4, device="meta"), torch.zeros(3, dtype=torch.long, device="meta")
+    act = sharmix.build_activation("softmax")
+    assert act.loss(z, y).shape == ()
+    assert act.loss(z, y, reduction="none").shape == (3,)

@@ -1,0 +1,116 @@
+"""The map for q > 2, where a class joins the support with infinite slope: plain torch solves it on every backend."""
+
+import itertools
+import time
+
+import mpmath
+import pytest
+import torch
+
+import sharmix
+from sharmix import _cpu
+from tests.sharmix import accuracy, reference
+from tests.sharmix.cases import assert_errors_within
+
+
+def tensor(values, dtype=torch.float64):
+    return torch.tensor(values, dtype=dtype)
+
+
+def test_no_kernel_takes_these_orders():
+    """So none of the tests below need be run once for each backend."""
+    beyond = 2 + 1e-9
+    for q in (beyond, 3.0, tensor([[1.5], [beyond]])):
+        assert not _cpu.takes(torch.zeros(2, 3), (q, 1.5, 1.0))
+    if _cpu.node:
+        z, y = torch.zeros(2, 3), torch.zeros(2).long()
+        assert _cpu.node.map(z, 2.0, 1.5, 1.0) is not None
+        assert _cpu.node.map(z, beyond, 1.5, 1.0) is None
+        assert _cpu.node.loss(z, beyond, 1.5, 1.0, y, -100, "mean") is None
+
+
+@pytest.mark.parametrize(("q", "r"), [(2.2, 1.6), (2.5, 2.5), (3.0, 1.7), (3.0, 3.0), (4.0, 2.0)])
+def test_a_class_that_has_just_joined_the_support_costs_no_digits(q, r):
+    assert_errors_within(accuracy.errors_of_small_classes(q, r), 1e-12)
+
+
+def test_entmax_of_order_three_is_linear_up_to_the_edge_of_the_support():
+    # α = 3 and two logits: p₁² − p₂² = 2(z₁ − z₂)
+    errors = {}
+    for gap in (0.0, 1e-16, 1e-12, 1e-6, -1e-16, -1e-12):
+        z = tensor([0.0, -(0.5 - gap / 2)])
+        exact = max(0.0, 1 + 2 * z[1].item()) / 2
+        errors[gap] = abs(sharmix.entmax(z, alpha=3.0)[1].item() - exact)
+    assert_errors_within(errors, 1e-15)
+
+
+def test_outside_the_concave_region_g_may_be_positive_below_the_root():
+    errors = {}
+    for q, r, gap in (
+        (3.0, 0.5, 0.5675),
+        (3.0, 1.0, 0.5275),
+        (3.0, 1.5, 0.5),
+        (2.5, 0.5, 0.7275),
+        (4.0, 1.0, 0.3),
+        (6.0, 1.5, 0.2),
+    ):
+        for z in ([0.0, -gap], [0.0, -gap, -gap], [0.0, -gap, -gap - 0.01, -9.0]):
+            errors[q, r, *z] = accuracy.error_of_row(z, q, r)
+    assert_errors_within(errors, 1e-12)
+
+
+def test_maxima_on_both_sides_of_a_knot_are_told_apart():
+    errors = {
+        (q, r, *z): accuracy.error_of_row(z, q, r)
+        for z, q, r in (
+            ([0.0, -0.030285197876632804, -0.20253621227597535], 4.762888755458619, 1.5292010207346218),
+            ([1 / 3 + 6.5e-14] + [0.0] * 7, 4.0, 1.704022838950601),
+            ([0.5000000000002386, 0.0, 1e-23, 1e-31], 3.0, 1.60747),
+            ([1.49, -0.984, -2.87, 1.05], 3.274, 1.6426),
+            ([0.0199, -0.2629], 4.537, 1.71835),
+        )
+    }
+    assert_errors_within(errors, 1e-12)
+
+
+def test_many_nearly_equal_logits_at_the_edge_of_the_support_are_solved_quickly():
+    z = -0.5 + torch.randn(1, 32_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 1e-10
+    z[0, 0] = 0
+    start = time.perf_counter()
+    p = sharmix.sharmix(z, q=3.0, r=3.0)
+    assert time.perf_counter() - start < 5  # one knot after the other takes 20 seconds
+    assert p.sum().item() == pytest.approx(1, abs=1e-12)
+
+
+def test_a_class_about_to_leave_the_support_costs_no_digits():
+    errors = {}
+    for order, k in itertools.product([2.25, 2.5, 3.0], range(1, 15)):
+        # The second class leaves the support where z1 - z2 = 1/(q-1).
+        z = torch.tensor([(1 - 10.0**-k) / (order - 1), 0.0], dtype=torch.float64)
+        errors[order, k] = abs(sharmix.entmax(z, order)[1].item() - lesser_of_two_classes(z[0].item(), order))
+    assert_errors_within(errors, 1e-12)
+
+
+def lesser_of_two_classes(gap: float, order: float) -> float:
+    """The root p of (1-p)^(q-1) - p^(q-1) = (q-1)(z1 - z2), by bisection at fifty digits."""
+    with mpmath.workdps(50):
+        power, low, high = mpmath.mpf(order) - 1, mpmath.mpf(0), mpmath.mpf(1) / 2
+        for _ in range(160):
+            middle = (low + high) / 2
+            outside = (1 - middle) ** power - middle**power > power * mpmath.mpf(gap)
+            low, high = (middle, high) if outside else (low, middle)
+        return float(low)
+
+
+@pytest.mark.parametrize("dtype", accuracy.GOALS, ids=str)
+def test_steep_rows_are_solved_to_the_end(dtype):
+    errors = {}
+    for row, q, r in (
+        ([0.22244947, -0.27670220], 3.0, 3.0),
+        ([1.040174126625061, 1.5400031805038452], 3.0, 2.0),
+        ([0.499995, 0.0], 3.0, 3.0),
+    ):
+        z = tensor(row, dtype)
+        exact = reference.sharmix(z.tolist(), q, r)
+        errors[q, r, *row] = reference.worst_error(sharmix.sharmix(z, q, r).tolist(), exact)
+    assert_errors_within(errors, accuracy.GOALS[dtype])

@@ -1,0 +1,77 @@
+"""The CUDA kernels without a GPU: run by Triton's interpreter, and compiled for a GPU that is not here."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+triton = pytest.importorskip("triton")
+tl = triton.language
+
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.compiler import ASTSource  # noqa: E402
+
+from sharmix import _triton, _triton_long_rows  # noqa: E402
+
+POINTERS = {
+    **dict.fromkeys(("q", "r", "temperature", "states", "sums"), "*fp64"),
+    **dict.fromkeys(("conjugates", "losses", "slopes", "grad_parameters", "largest"), "*fp32"),
+    "targets": "*i64",
+}
+
+
+def test_what_the_kernels_take():
+    """Plain torch computes the rest: float64, q > 2, several maxima, and short or many rows for `_triton_long_rows`."""
+    short, long = torch.zeros(3, 7), torch.zeros(64, 65536, device="meta")
+    for q, r, expected in ((1.25, 1.5, True), (2.0, 2.0, True), (2.1, 2.1, False), (1.75, 1.25, False)):
+        orders = (q, r, 1.0)
+        for dtype in (torch.float32, torch.bfloat16, torch.float16):
+            assert _triton.takes(short.to(dtype), orders) == expected, (q, r, dtype)
+            assert _triton_long_rows.takes(long.to(dtype), orders) == expected, (q, r, dtype)
+        assert not _triton.takes(short.double(), orders)
+        for other in (long.double(), long[:, 1:], torch.zeros(65, 65536, device="meta")):
+            assert not _triton_long_rows.takes(other, orders)
+
+
+@pytest.mark.slow
+def test_kernels_agree_with_plain_torch_in_the_interpreter():
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/sharmix/triton_interpreted.py"],
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "passed" in done.stdout
+
+
+def compile_for_hopper(kernel, logits_type, **constants):
+    """The assembly for compute capability 9.0."""
+    names = kernel.arg_names
+    pointers = POINTERS | dict.fromkeys(("logits", "probabilities", "grads", "grad_logits"), logits_type)
+    signature = {name: "constexpr" if name in constants else pointers.get(name, "i32") for name in names}
+    values = {(place,): constants[name] for place, name in enumerate(names) if name in constants}
+    source = ASTSource(fn=kernel, signature=signature, constexprs=values)
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 1})
+    return compiled.asm["ptx"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
+@pytest.mark.parametrize(("logits_type", "compute"), [("*fp32", tl.float64), ("*bf16", tl.float32)])
+def test_kernels_compile_for_a_hopper_gpu(logits_type, compute):
+    row = {"BLOCK": 128, "ONE": True, "COMPUTE": compute}
+    for kernel, constants in (
+        (_triton._solve, row),
+        (_triton._solve, row | {"classes": 1}),  # an argument of 1 becomes a constant
+        (_triton._class_loss, row | {"SLOPES": True}),
+        (_triton._map_backward, {"PARAMETERS": True, "BLOCK": 128}),
+        (_triton._class_loss_backward, {"BLOCK": 128, "COMPUTE": compute}),
+        (_triton_long_rows._partial_sums, {"BLOCK": 128, "COMPUTE": compute}),
+        (_triton_long_rows._newton_step, {"SPANS": 32, "COMPUTE": compute}),
+    ):
+        assert f".entry {kernel.fn.__name__}" in compile_for_hopper(kernel, logits_type, **constants)
