@@ -10,6 +10,15 @@ SWEEP := $(BIN)/python run.py -m hydra/launcher=joblib seed=$(SEEDS)
 FROM := $(if $(DATA),paths.data=$(DATA))
 GRID := activation.q=1.25,1.5,1.75 activation.r=1.25,1.5,1.75
 
+# uv, told what it does not read itself: pip's index and the system's certificates. Where it fails, pip.
+define INSTALL
+install() { \
+	UV_SYSTEM_CERTS=1 UV_DEFAULT_INDEX=$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null)} \
+		$(BIN)/uv pip install --python $(BIN)/python --reinstall-package sharmix "$$@" || \
+		$(BIN)/python -m pip install "$$@"; \
+}; install --constraint constraints.txt
+endef
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench overhead tables figures accuracy lint format clean
 
@@ -20,11 +29,17 @@ help:  ## list what can be made
 setup: $(VENV)/installed  ## a virtual environment with the pinned packages
 
 $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard sharmix/csrc/*)
-	$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info < (3, 14); sys.exit(0 if ok else "Python 3.11 to 3.13 is needed, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt setuptools torch  # which the build needs
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[experiments,development]'
-	touch $@
+	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info < (3, 14); sys.exit(0 if ok else "Python 3.11 to 3.13 is needed, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12")'
+	@echo '[1/4] virtual environment in $(VENV)'
+	@$(PYTHON) -m venv $(VENV)
+	@echo '[2/4] uv, which installs several times faster than pip'
+	@$(BIN)/python -m pip install --constraint constraints.txt uv || echo 'uv cannot be had: pip goes on alone, and takes some minutes'
+	@echo '[3/4] PyTorch: some GB, less where they were downloaded before'
+	@$(INSTALL) setuptools torch
+	@echo '[4/4] all else; compiles the C++ kernels, then all bytecode: a minute or two'
+	@$(INSTALL) --compile --no-build-isolation --editable '.[experiments,development]'
+	@touch $@
+	@echo 'ready'
 
 demo: setup  ## four activations, five seeds, balanced and long-tailed digits: tables and a figure in about two minutes
 	$(SWEEP) experiment=digits,digits_lt progress=none activation=softmax,sparsemax,entmax,sharmix_learned

@@ -3,7 +3,9 @@
 Where a build fails, the library installs and works without what it would have given.
 """
 
+import importlib.util
 import platform
+import runpy
 from glob import glob
 from pathlib import Path
 
@@ -30,21 +32,18 @@ def kernel(name: str, architecture: list[str]) -> Extension:
 
 def autograd() -> list[Extension]:
     """The map and the loss as nodes of the graph, for the torch that is there at the build (`--no-build-isolation`)."""
-    try:
-        import torch
-    except (ImportError, OSError):  # OSError: one of its libraries does not load
+    torch = importlib.util.find_spec("torch")
+    if torch is None:
         return []
-    home = Path(torch.__file__).parent
+    home = Path(torch.origin).parent
+    version = runpy.run_path(str(home / "version.py"))["__version__"]  # importing torch would take seconds
     headers = [home / "include", home / "include" / "torch" / "csrc" / "api" / "include"]
     return [
         Extension(
             "sharmix._autograd",
             ["sharmix/csrc/autograd.cpp"],
             depends=_HEADERS,
-            define_macros=[
-                ("BUILT_FOR_TORCH", f'"{torch.__version__}"'),
-                ("_GLIBCXX_USE_CXX11_ABI", str(int(torch.compiled_with_cxx11_abi()))),
-            ],
+            define_macros=[("BUILT_FOR_TORCH", f'"{version}"')],
             extra_compile_args=["-std=c++20", "-O2", "-fvisibility=hidden", *(f"-isystem{path}" for path in headers)],
             library_dirs=[str(home / "lib")],
             libraries=["c10", "torch", "torch_cpu", "torch_python"],
