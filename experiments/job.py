@@ -41,7 +41,8 @@ def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | N
             replay(settings, folder, record.curves)
         return record
 
-    from experiments.training import train  # seconds of imports that a finished run can do without
+    import experiments.quick_imports  # noqa: F401  # before all that imports torch, for it spares seconds
+    from experiments.training import train
 
     new = train(settings, folder, prefix)
     if new is None:  # another process of the run reports, or it was a trial

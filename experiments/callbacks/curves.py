@@ -1,12 +1,13 @@
 """One row an epoch: kept in the checkpoint, so that a resumed run neither loses nor doubles any."""
 
+import csv
+import io
 import math
 import time
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as L
-import pandas as pd
 from lightning.pytorch.callbacks import Checkpoint
 
 from experiments.data.base import SplitDataModule
@@ -80,7 +81,12 @@ class Curves(Checkpoint):
 
     def _write(self, trainer: L.Trainer) -> None:
         if self.file is not None and trainer.is_global_zero and self.rows:
-            write_atomically(self.file, pd.DataFrame(self.rows).to_csv(index=False))
+            text = io.StringIO()
+            columns = dict.fromkeys(name for row in self.rows for name in row)
+            writer = csv.DictWriter(text, list(columns), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.rows)
+            write_atomically(self.file, text.getvalue())
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self.rows, "seconds": self.seconds}
