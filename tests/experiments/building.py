@@ -1,5 +1,6 @@
 """Settings as `conf/` composes them, and small modules, data and Trainers, for the tests of the suite."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,14 @@ ADVICE = (
     "ignore:.*does not have many workers",
     "ignore:.*treespec",
     "ignore:The number of training batches",
+    "ignore:The `srun` command is available",
     "ignore:Checkpoint directory .* exists and is not empty",
 )
 
 
+@functools.cache  # composing takes a tenth of a second
 def composed(*overrides: str) -> DictConfig:
-    """The configuration that `run.py` composes, before it is checked."""
+    """The configuration that `run.py` composes, before it is checked; not to be changed."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose("config", overrides=list(overrides))
 

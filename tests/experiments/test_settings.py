@@ -12,8 +12,9 @@ from experiments.errors import ConfigurationError
 from experiments.settings import RunSettings, build, build_activation, get_class_or_function
 from experiments.trainer import check_options
 from experiments.training import build_run
-from tests.experiments.building import CONF, EXPERIMENTS, settings, stock_trainer
+from tests.experiments.building import ADVICE, CONF, EXPERIMENTS, settings, stock_trainer
 
+pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 ACTIVATIONS = sorted(file.stem for file in (CONF / "activation").glob("*.yaml"))
 
 DATA = {
