@@ -74,7 +74,8 @@ def _named(settings: Any) -> Iterator[str]:
 @functools.cache  # as the process found them: what it runs stays the same when a file is edited under it
 def _imported(modules: tuple[str, ...]) -> tuple[Path, ...]:
     """The files of modules and of all that they import, the packages of others left out; and the kernels' sources."""
-    files: set[Path] = set((ROOT / "sharmix" / "csrc").iterdir())
+    # The library is one whole: it finds some of its modules by their names, and its kernels are no Python.
+    files: set[Path] = {file for kind in ("py", "h", "cpp") for file in (ROOT / "sharmix").rglob(f"*.{kind}")}
     waiting = list(modules)
     seen: set[str] = set()
     while waiting:

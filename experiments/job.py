@@ -60,7 +60,8 @@ def check_objective(settings: RunSettings) -> None:
     """Raise a ConfigurationError where settings would be chosen on the test split, or there is nothing to choose on."""
     if settings.objective is not None and settings.objective.startswith("test/"):
         raise ConfigurationError(
-            f"objective={settings.objective} is not allowed: the test split chooses nothing; give validation/METRIC"
+            f"objective={settings.objective} is not allowed: nothing is chosen on the test split; "
+            "give validation/METRIC"
         )
     if settings.data.get("validation_fraction") == 0:
         raise ConfigurationError(

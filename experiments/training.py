@@ -29,6 +29,7 @@ from experiments.modules.classifier import Classifier
 from experiments.provenance import environment
 from experiments.record import Record, by_split
 from experiments.settings import (
+    ActivationSettings,
     Group,
     RunSettings,
     build,
@@ -105,6 +106,8 @@ def build_run(settings: RunSettings) -> tuple[OutputModule, SplitDataModule]:
     """
     L.seed_everything(settings.seed, verbose=False)  # an activation of one's own may draw its parameters
     activation = build_activation(settings.activation)
+    if "attention" in settings.model:  # a bad one is to be named before data are read
+        build_activation(ActivationSettings.model_validate(settings.model["attention"]), "model.attention")
     optimizer = build(settings.optimizer, "optimizer")
     data = build(settings.data, "data")
     if not isinstance(data, SplitDataModule):

@@ -82,7 +82,6 @@ def test_an_edit_of_the_library_changes_the_code_of_every_run(
 TRITON = tuple((ROOT / "sharmix").glob("_triton*.py"))
 
 
-@pytest.mark.xfail(strict=True, reason="the library imports these two by name, where the imports are not looked for")
 def test_an_edit_of_the_kernels_for_gpus_changes_the_code_of_every_run(
     configurations: dict[str, dict[str, Any]], edit: Callable[[str], None]
 ) -> None:

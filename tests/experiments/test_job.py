@@ -1,6 +1,6 @@
 """The value that a sweeper optimises, and those that it must not."""
 
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,14 +9,16 @@ from experiments.job import check_objective, objective
 from experiments.settings import RunSettings
 from tests.experiments.building import settings
 
-CLASSIFIED = {
-    "metrics": {
+CLASSIFIED = SimpleNamespace(
+    metrics={
         "train": {"accuracy": 0.9},
         "validation": {"accuracy": 0.7, "brier": 0.4},
         "test": {"accuracy": 0.8, "brier": 0.3},
     }
-}
-TRANSLATED = {"metrics": {"train": {"loss": 2.0}, "dev": {"bleu": 30.0, "chrf": 50.0}, "test": {"bleu": 31.0}}}
+)
+TRANSLATED = SimpleNamespace(
+    metrics={"train": {"loss": 2.0}, "dev": {"bleu": 30.0, "chrf": 50.0}, "test": {"bleu": 31.0}}
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def test_the_objective_is_the_metric_asked_for_or_the_main_one(run: RunSettings)
 
 
 def test_a_metric_that_was_not_measured_is_named_with_those_that_were(run: RunSettings) -> None:
-    records: tuple[tuple[dict[str, Any], str, list[str]], ...] = (
+    records: tuple[tuple[SimpleNamespace, str, list[str]], ...] = (
         (CLASSIFIED, "validation/luck", ["objective=validation/luck", "validation/accuracy, validation/brier"]),
         (CLASSIFIED, "dev/bleu", ["objective=dev/bleu was not measured"]),
         (CLASSIFIED, "accuracy", ["objective=accuracy/ was not measured"]),

@@ -168,7 +168,6 @@ def test_settings_of_translation_are_refused_elsewhere() -> None:
         build_run(settings("experiment=digits", "+module.average_decay=0.1"))
 
 
-@pytest.mark.xfail(strict=True, reason="the network is built after the data are loaded")
 def test_attention_that_cannot_be_is_named_before_any_data_are_read() -> None:
     asked = settings("experiment=multi30k", "attention=entmax", "model.attention.alpha=3", "paths.data=nowhere")
     with pytest.raises(ConfigurationError, match=r"model\.attention=entmax_learned: alpha=3"):
