@@ -6,7 +6,7 @@ from rich.console import Console
 
 from experiments.errors import ConfigurationError
 from experiments.identity import code_of
-from experiments.record import Record, read_record
+from experiments.record import Record, RecordError, read_record
 from experiments.settings import RunSettings
 
 RECORD, CURVES, WEIGHTS = "record.json", "metrics.csv", "weights.ckpt"
@@ -31,7 +31,10 @@ def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | N
     title = f"{settings.name} {folder.parent.name} seed {settings.seed}"
     record_file = folder / RECORD
     if record_file.exists() and not settings.force:
-        record = read_record(record_file.read_text(), str(record_file))
+        try:
+            record = read_record(record_file.read_text(), str(record_file))
+        except RecordError as error:
+            raise ConfigurationError(str(error)) from error
         same_code = record.code.digest == code_of(settings.model_dump())["digest"]
         note = "" if same_code else " [yellow](by other code; force=true repeats it)[/]"
         console.print(f"{prefix}[green]finished before[/] {title}{note}: {record_file}")

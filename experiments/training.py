@@ -4,6 +4,7 @@ import hashlib
 import inspect
 import json
 import logging
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ import lightning.pytorch as L
 import torch
 from filelock import FileLock
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint, ProgressBar
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from experiments.callbacks.checkpoints import PeriodicCheckpoint
 from experiments.callbacks.curves import Curves
 from experiments.callbacks.loggers import build_loggers, close_loggers
 from experiments.callbacks.progress import InterruptHint, progress_callbacks, say_start
 from experiments.callbacks.reproducibility import ReseedEachEpoch
-from experiments.data.base import LOCAL_DATA, SplitDataModule
+from experiments.data.base import SplitDataModule
 from experiments.errors import ConfigurationError, DataError
 from experiments.files import write_atomically
 from experiments.identity import code_of, run_id
@@ -60,6 +62,9 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
         DivergedError: the loss is no longer a number.
     """
     forget_peak_memory()
+    if settings.force and rank_zero_only.rank == 0:
+        for file in (folder / RECORD, folder / CURVES, *folder.glob("*.ckpt*")):
+            file.unlink(missing_ok=True)
     code = code_of(settings.model_dump())
     module, data = build_run(settings)
     last = folder / f"last-{code['digest'][:8]}-{data.data.split_hash[:8]}.ckpt"  # so that no other code continues it
@@ -93,8 +98,9 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
         return None
     record = _record(settings, module, data, trainer, curves, code)
     write_atomically(folder / RECORD, record.to_json(indent=1) + "\n")
-    for leftover in folder.glob("*last-*.ckpt*"):  # a killed process may have left a temporary one
-        leftover.unlink()
+    for leftover in folder.glob("*.ckpt*"):  # a killed process may have left a temporary one
+        if leftover.name != record.weights:
+            leftover.unlink()
     return record
 
 
@@ -130,8 +136,7 @@ def _load(data: SplitDataModule, group: Group) -> None:
     key = json.dumps(group | {"seed": None}, sort_keys=True)
     data.data = _loaded.get(key)
     if data.data is None:
-        LOCAL_DATA.mkdir(exist_ok=True)
-        with FileLock(LOCAL_DATA / ".lock"):  # what is fetched is fetched once
+        with FileLock(Path(tempfile.gettempdir()) / "sharmix-data.lock"):  # what is fetched is fetched once
             try:
                 data.setup()
             except OSError as error:  # of a data set of the user's own
