@@ -53,6 +53,7 @@ class OutputModule(L.LightningModule, ABC):
         self.inner_activations = {
             name.rpartition(".")[0]: module for name, module in named if isinstance(module, Activation)
         }
+        self._learning = [activation for activation in self._activations() if [*activation.entropy_parameters()]]
         self._measured: dict[str, set[str]] = {"training": set(), "evaluation": set()}
         if compile:
             network.compile()
@@ -91,7 +92,6 @@ class OutputModule(L.LightningModule, ABC):
         self.log_dict(self.entropy_values())
 
     def configure_optimizers(self) -> dict[str, Any]:
-        self._learning = [activation for activation in self._activations() if [*activation.entropy_parameters()]]
         entropy = [parameter for activation in self._learning for parameter in activation.entropy_parameters()]
         known = {id(parameter) for parameter in entropy}
         network = [parameter for parameter in self.network.parameters() if id(parameter) not in known]
