@@ -61,6 +61,8 @@ class InProcessLoader:
         sampler: chooses them; Lightning calls its `set_epoch`.
     """
 
+    batch_sampler = None  # Lightning asks for it beside the sampler
+
     def __init__(self, reader: BatchReader, sampler: Batches) -> None:
         self.reader, self.sampler = reader, sampler
 
@@ -194,15 +196,16 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     def _loader(self, examples: Examples, batches: Batches, split: str | None) -> Loader:
         reader = BatchReader(examples, split)
-        if not self.num_workers:
+        pinned = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+        if not self.num_workers and not pinned:
             return InProcessLoader(reader, batches)
         return DataLoader(
             reader,
             sampler=batches,  # type: ignore[arg-type]  # whole batches, not single examples
             batch_size=None,
             num_workers=self.num_workers,
-            persistent_workers=True,
-            pin_memory=self.trainer is not None and self.trainer.strategy.root_device.type == "cuda",
+            persistent_workers=self.num_workers > 0,
+            pin_memory=pinned,
             generator=torch.Generator(),  # without it the loader would draw from the generator of the network
         )
 

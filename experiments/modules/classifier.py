@@ -76,7 +76,7 @@ class Classifier(OutputModule):
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 output = self.network(inputs)
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        except Exception as error:  # a network of the user's own may fail with any
             raise ConfigurationError(
                 f"model: {type(self.network).__name__} cannot read inputs of shape {tuple(inputs.shape)} and type "
                 f"{inputs.dtype}: {error}"

@@ -151,9 +151,11 @@ def test_batches_can_be_read_without_a_trainer() -> None:
 
 def test_memory_is_pinned_for_a_gpu_alone() -> None:
     for device, pinned in (("cpu", False), ("cuda", True)):
-        data = small(device=device)
-        loaders = [data.train_dataloader(), *data.val_dataloader(), data.test_dataloader()]
-        assert {loader.pin_memory for loader in loaders} == {pinned}, device
+        for workers in (0, 2):
+            data = small(device=device, num_workers=workers)
+            loaders = [data.train_dataloader(), *data.val_dataloader(), data.test_dataloader()]
+            found = {getattr(loader, "pin_memory", False) for loader in loaders}
+            assert found == {pinned}, f"{device}, {workers} workers"
 
 
 def test_a_batch_moves_to_a_device_as_a_whole() -> None:
