@@ -1,22 +1,21 @@
 """The value that a sweeper optimises, and those that it must not."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from experiments.errors import ConfigurationError
 from experiments.job import check_objective, objective
+from experiments.record import Record
 from experiments.settings import RunSettings
 from tests.experiments.building import settings
 
-CLASSIFIED = SimpleNamespace(
+CLASSIFIED = Record.model_construct(
     metrics={
         "train": {"accuracy": 0.9},
         "validation": {"accuracy": 0.7, "brier": 0.4},
         "test": {"accuracy": 0.8, "brier": 0.3},
     }
 )
-TRANSLATED = SimpleNamespace(
+TRANSLATED = Record.model_construct(
     metrics={"train": {"loss": 2.0}, "dev": {"bleu": 30.0, "chrf": 50.0}, "test": {"bleu": 31.0}}
 )
 
@@ -43,7 +42,7 @@ def test_the_objective_is_the_metric_asked_for_or_the_main_one(run: RunSettings)
 
 
 def test_a_metric_that_was_not_measured_is_named_with_those_that_were(run: RunSettings) -> None:
-    records: tuple[tuple[SimpleNamespace, str, list[str]], ...] = (
+    records = (
         (CLASSIFIED, "validation/luck", ["objective=validation/luck", "validation/accuracy, validation/brier"]),
         (CLASSIFIED, "dev/bleu", ["objective=dev/bleu was not measured"]),
         (CLASSIFIED, "accuracy", ["objective=accuracy/ was not measured"]),
@@ -59,7 +58,7 @@ def test_a_metric_that_was_not_measured_is_named_with_those_that_were(run: RunSe
 
 def test_nothing_is_chosen_on_the_test_split(run: RunSettings) -> None:
     with pytest.raises(
-        ConfigurationError, match="objective=test/accuracy is not allowed: nothing is chosen on the test"
+        ConfigurationError, match="objective=test/accuracy is not allowed: the test split chooses nothing"
     ):
         check_objective(asking(run, "test/accuracy"))
 

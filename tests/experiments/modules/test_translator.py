@@ -20,8 +20,8 @@ from experiments.modules.optimizer import AdamSettings
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics
 from experiments.modules.translator import Translator, next_probabilities
 from experiments.training import build_run
+from tests.end_to_end.runner import only_record, run
 from tests.experiments.building import ADVICE, copies, settings, stock_trainer
-from tests.experiments.running import only_record, run
 
 pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 SMALL = ("experiment=copy", "data.train_size=200", "data.evaluation_size=20", "data.batch_size=100")
@@ -46,8 +46,9 @@ def batch(passes: int = 1, turn: int = 0) -> Batch:
 @pytest.mark.parametrize("activation", ["alpha_relu", "sharmix_learned"])
 def test_copying_is_learned_in_less_than_a_minute(activation: str, tmp_path: Path) -> None:
     since = time.process_time()  # of this core alone, whatever else runs on the machine
-    record = perform(settings("experiment=copy", f"activation={activation}", "progress=none"), tmp_path / "run")
+    finished = perform(settings("experiment=copy", f"activation={activation}", "progress=none"), tmp_path / "run")
     assert time.process_time() - since < 60
+    record = finished.model_dump()
     assert record["metrics"]["test"]["exact_match"] >= 0.99
     assert record["metrics"]["test"]["sparsity"] > 0.5
     best = max(record["curves"], key=lambda row: row["dev/bleu"])
@@ -67,8 +68,8 @@ def test_two_processes_train_as_one_and_a_record_tells_the_orders_of_every_head(
     status, printed = run(tmp_path / "outputs", *asked, "trainer.devices=2")
     assert status == 0, printed
     record = only_record(tmp_path / "outputs")
-    assert record["metrics"].keys() == alone["metrics"].keys()
-    for split, metrics in alone["metrics"].items():
+    assert record["metrics"].keys() == alone.metrics.keys()
+    for split, metrics in alone.metrics.items():
         assert record["metrics"][split] == pytest.approx(metrics, rel=0.01, abs=0.05)
     last = record["curves"][-1]
     places = ["encoder.{}.self_attention", "decoder.{}.self_attention", "decoder.{}.cross_attention"]
