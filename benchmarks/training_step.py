@@ -89,7 +89,12 @@ class _Turns(Callback):
 def our_loop(settings: RunSettings, steps: int) -> Block:
     """A block of steps as a run takes them: an epoch of Trainer.fit, which goes on in a thread from turn to turn."""
     module, data = build_run(settings)
-    options = {"max_epochs": -1, "limit_train_batches": steps, "limit_val_batches": 0, "enable_progress_bar": False}
+    options = {
+        "max_epochs": -1,
+        "limit_train_batches": steps,
+        "check_val_every_n_epoch": 10**6,
+        "enable_progress_bar": False,
+    }
     turns = _Turns()
     trainer = build_trainer(settings.trainer | options, settings.threads, callbacks=[turns], logger=False)
     threading.Thread(target=trainer.fit, args=(module, data)).start()

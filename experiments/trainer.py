@@ -73,6 +73,9 @@ def check_options(options: Group) -> None:
                 f"there is no setting trainer.{name} (given {value!r}).{closest(name, list(known.model_fields))} "
                 f"Allowed: {', '.join(known.model_fields)}"
             )
+    for name in ("max_epochs", "limit_val_batches", "limit_train_batches"):
+        if options.get(name) == 0 and options[name] is not False:
+            raise ConfigurationError(f"trainer.{name}=0 is not allowed, for it leaves nothing to record")
     if options.get("enable_checkpointing") is False:
         raise ConfigurationError(
             "trainer.enable_checkpointing=false is not allowed, for a run goes on from its checkpoint when it is "

@@ -374,6 +374,8 @@ def test_a_sweep_with_a_failing_run_finishes_the_others_and_names_the_failed(tmp
 WRONG = {
     ("trainer.epochz=5",): ["trainer.epochz", "Did you mean trainer.", "trainer.max_epochs"],
     ("trainer.max_epochs=ten",): ["trainer.max_epochs='ten'", "integer"],
+    ("trainer.max_epochs=0",): ["trainer.max_epochs=0", "nothing to record"],
+    ("trainer.limit_val_batches=0",): ["trainer.limit_val_batches=0", "nothing to record"],
     ("optimizer.learning_rate=-1",): ["optimizer.learning_rate=-1", "greater than 0"],
     ("optimizer.learning_rate=inf",): ["optimizer.learning_rate=inf", "finite"],
     ("data.test_fraction=1",): ["data.test_fraction=1", "less than 1"],

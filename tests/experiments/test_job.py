@@ -58,7 +58,7 @@ def test_a_metric_that_was_not_measured_is_named_with_those_that_were(run: RunSe
 
 def test_nothing_is_chosen_on_the_test_split(run: RunSettings) -> None:
     with pytest.raises(
-        ConfigurationError, match="objective=test/accuracy is not allowed: the test split chooses nothing"
+        ConfigurationError, match="objective=test/accuracy is not allowed: nothing is chosen on the test split"
     ):
         check_objective(asking(run, "test/accuracy"))
 
