@@ -299,25 +299,6 @@ def test_a_network_compiled_or_in_half_precision_ends_nearly_the_same(
     assert metrics["accuracy"] == pytest.approx(plain["accuracy"], abs=0.02)
 
 
-@pytest.mark.parametrize(
-    "launcher",
-    [
-        {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"},
-        {"SLURM_NTASKS": "2", "SLURM_JOB_NAME": "train", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"},
-    ],
-    ids=["torchrun", "slurm"],
-)
-def test_processes_that_were_not_asked_for_are_refused(
-    launcher: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in launcher.items():
-        monkeypatch.setenv(name, value)
-    status, printed = command_line(tmp_path / "outputs", "experiment=digits")
-    assert status != 0
-    assert "2 were started" in printed
-    assert "Traceback" not in printed
-
-
 def test_a_sweep_runs_jobs_side_by_side_and_again_reruns_nothing(tmp_path: Path) -> None:
     sweep = ("-m", *QUICK, "trainer.max_epochs=1", "seed=21,42", "activation.q=1.25,1.5")
     status, printed = run(tmp_path / "outputs", *sweep, "hydra/launcher=joblib")
