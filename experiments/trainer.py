@@ -22,6 +22,7 @@ from experiments.settings import Group, closest, refusal
 # Lightning's advice that does not fit here: examples lie in memory, metrics are summed over processes already, and the
 # folder of a run holds its own files.
 _ADVICE = (".*does not have many workers", ".*exists and is not empty", ".*recommended to use `self.log", ".*treespec")
+_ADVICE += (".*`srun` command is available",)  # of every run on a cluster's login node, or under a launcher
 
 
 def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
@@ -42,8 +43,13 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
         warnings.filterwarnings("ignore", message=advice)
     asked = ", ".join(f"trainer.{name}={options.get(name)}" for name in ("accelerator", "devices", "num_nodes"))
     _refuse_other_processes(options, asked)
+    plugins: list[Any] = [AtomicCheckpointIO()]
     try:
-        trainer = L.Trainer(**options, **arguments, plugins=[AtomicCheckpointIO()])
+        if SLURMEnvironment.detect():
+            # Else Lightning answers SLURM's warning of the end with a checkpoint of its own in the current folder, from
+            # which whatever run starts there next would go on. SLURM, or submitit, queues the run again by itself.
+            plugins.append(SLURMEnvironment(auto_requeue=False))
+        trainer = L.Trainer(**options, **arguments, plugins=plugins)
     except (ValueError, TypeError, RuntimeError, MisconfigurationException) as error:
         raise ConfigurationError(f"{asked}, trainer.precision={options.get('precision')}: {error}") from error
     if options.get("precision") not in (None, trainer.precision):
