@@ -20,10 +20,20 @@ from experiments.hints import hints
 from experiments.identity import run_id
 from experiments.job import check_objective, objective, perform
 from experiments.settings import checked_settings
-from experiments.sweep import is_optimising, place_in_sweep, refuse_several_processes, report_failures
+from experiments.sweep import (
+    is_optimising,
+    missing_packages,
+    place_in_sweep,
+    refuse_several_processes,
+    report_failures,
+)
 
 sys.path.append(os.getcwd())  # data sets, networks and metrics of the user's own
+# Hydra hands both to the processes of every launcher.
 OmegaConf.register_new_resolver("run_id", lambda *, _root_: run_id(_root_), replace=True)
+OmegaConf.register_new_resolver(
+    "from_here", lambda path, *, _root_: str(Path(_root_.hydra.runtime.cwd) / path), replace=True
+)
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
@@ -35,7 +45,7 @@ def main(config: DictConfig) -> float | None:
         if hydra_config.mode == RunMode.MULTIRUN:
             refuse_several_processes(settings)
         if is_optimising():
-            check_objective(settings)
+            check_objective(settings.objective, settings.data.get("validation_fraction"))
         record = perform(settings, folder, place_in_sweep())
         return objective(settings, record) if record and is_optimising() else None
     except UserError:
@@ -45,6 +55,9 @@ def main(config: DictConfig) -> float | None:
 
 
 if __name__ == "__main__":
+    if missing := missing_packages(sys.argv[1:]):
+        print(missing, file=sys.stderr)
+        sys.exit(1)
     try:
         main()
     except SystemExit as stopped:
@@ -52,4 +65,5 @@ if __name__ == "__main__":
             print(*hints(sys.argv[1:]), sep="\n", end="", file=sys.stderr)
         raise
     finally:
-        report_failures()
+        failed = report_failures()
+    sys.exit(1 if failed else 0)  # an optimising sweep goes on after a failed run

@@ -59,14 +59,18 @@ def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | N
     return new
 
 
-def check_objective(settings: RunSettings) -> None:
-    """Raise a ConfigurationError where settings would be chosen on the test split, or there is nothing to choose on."""
-    if settings.objective is not None and settings.objective.startswith("test/"):
+def check_objective(objective: str | None, validation_fraction: float | None) -> None:
+    """Raise a ConfigurationError where settings would be chosen on the test split, or there is nothing to choose on.
+
+    Args:
+        objective: what to choose by, None for the main metric.
+        validation_fraction: of the data; None where they have a part for choosing of their own.
+    """
+    if objective is not None and objective.startswith("test/"):
         raise ConfigurationError(
-            f"objective={settings.objective} is not allowed: nothing is chosen on the test split; "
-            "give validation/METRIC"
+            f"objective={objective} is not allowed: nothing is chosen on the test split; give validation/METRIC"
         )
-    if settings.data.get("validation_fraction") == 0:
+    if validation_fraction == 0:
         raise ConfigurationError(
             "data.validation_fraction=0 leaves nothing to choose settings on; give data.validation_fraction=SHARE"
         )

@@ -1,8 +1,11 @@
 """What a sweep says: which of its runs is at work, the time left, and which have failed."""
 
+import importlib.util
 import math
+import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,46 +14,92 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from experiments.errors import ConfigurationError
+from experiments.job import check_objective
 from experiments.settings import RunSettings
 
+_ENDED = "ended"
+_FAILED = "  "  # begins the line of a run that has failed, which goes on with its name and the reason
+_SLURM = ("hydra_submitit_launcher", "hydra-submitit-launcher")
+_RAY = ("hydra_ray_launcher", "hydra-ray-launcher ray 'joblib<1.6'")
+_OPTUNA = ("hydra_optuna_sweeper", "hydra-optuna-sweeper 'sqlalchemy<2' 'alembic<1.20'")
+PLUGINS = {  # the module of each choice that is not part of `make setup`, and the packages that bring it
+    "hydra/launcher=slurm": _SLURM,
+    "hydra/launcher=slurm_here": _SLURM,
+    "hydra/launcher=submitit_slurm": _SLURM,
+    "hydra/launcher=submitit_local": _SLURM,
+    "hydra/launcher=ray": _RAY,
+    "hydra/launcher=ray_cluster": _RAY,
+    "hydra/sweeper=optuna": _OPTUNA,
+    "hydra/sweeper=optuna_orders": _OPTUNA,
+}
 _report: "SweepReport | None" = None  # of the sweep that this process starts, or of the job that it runs
 
 
 class SweepReport(Callback):
-    """Hydra calls it around a sweep and its jobs; the jobs' processes have copies of it."""
+    """Hydra calls it around a sweep and its jobs; the jobs' processes have copies of it.
+
+    Each job adds a line to a file in the sweep's folder when it ends, for that is what the processes share.
+    """
 
     def __init__(self) -> None:
         self.runs: int | None = None
         self.began = time.time()
-        self.failures = Path()
+        self.ended = Path()
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.runs = _number_of_runs(config)
-        self.failures = Path(config.hydra.sweep.dir).resolve() / f".failed-{time.time_ns()}"
+        if _optimises(config.hydra):
+            _refuse_objective(config)
+        folder = Path(config.hydra.sweep.dir).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        self.ended = folder / f".ended-{time.time_ns()}"
         _set_report(self)
+        if "submitit_folder" in config.hydra.launcher:
+            logs = os.path.relpath(Path(config.hydra.launcher.submitit_folder).parent)
+            print(f"runs as jobs of their own, {self.runs or 'some'} in all; what they print: {logs}/JOB/", flush=True)
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        if "submitit_folder" in config.hydra.launcher:
+            print(f"finished runs of the sweep: {sum(line == _ENDED for line in self.lines())}")
+        if _optimises(config.hydra):
+            best = OmegaConf.load(Path(config.hydra.sweep.dir) / "optimization_results.yaml")
+            settings = " ".join(f"{key}={value}" for key, value in best.best_params.items())
+            print(f"best of the study: {settings}, objective {best.best_value:.4f}")
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         _set_report(self)
+        if self.runs is not None and not config.hydra.job.chdir:
+            os.chdir(
+                config.hydra.runtime.cwd
+            )  # a worker may have been started elsewhere, and data lie by relative paths
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        if self.runs is not None and job_return.status == JobStatus.FAILED:
+        if self.runs is None:
+            return
+        line = f"{_ENDED}\n"
+        if job_return.status == JobStatus.FAILED:
             name = " ".join(job_return.overrides or [])
             reason = str(job_return._return_value).strip().split("\n")[0]
-            self.failures.parent.mkdir(parents=True, exist_ok=True)
-            with self.failures.open("a") as file:  # one write, so that lines of several processes stay whole
-                file.write(f"  {name}: {reason}\n")
+            line = f"{_FAILED}{name}: {reason}\n"
+        with self.ended.open("a") as file:  # one write, so that lines of several processes stay whole
+            file.write(line)
 
     def place(self, number: int) -> str:
         """Which run of the sweep the job of a number is, from 0, and how long the rest may take."""
         of = f"/{self.runs}" if self.runs else ""
         left = ""
-        if self.runs and number:
-            seconds = (time.time() - self.began) / number * (self.runs - number)
+        ended = len(self.lines())
+        if self.runs and ended:
+            seconds = (time.time() - self.began) / ended * (self.runs - ended)
             left = f", {math.ceil(seconds / 60)} min left" if seconds >= 60 else f", {seconds:.0f} s left"
         return f"\\[{number + 1}{of}{left}] "  # escaped, for brackets are rich's markup
+
+    def lines(self) -> list[str]:
+        """A line for each run that has ended."""
+        return self.ended.read_text().splitlines() if self.ended.is_file() else []
 
 
 def place_in_sweep() -> str:
@@ -64,15 +113,18 @@ def place_in_sweep() -> str:
 def is_optimising() -> bool:
     """Whether a sweeper chooses settings by the objective that runs return."""
     config = HydraConfig.get()
-    return config.mode == RunMode.MULTIRUN and not config.sweeper._target_.endswith(".BasicSweeper")
+    return config.mode == RunMode.MULTIRUN and _optimises(config)
 
 
-def report_failures() -> None:
-    """Name the failed runs of the sweep that this process has started."""
-    if _report is not None and _report.failures.is_file():
-        lines = _report.failures.read_text()
-        _report.failures.unlink()
-        print(f"failed runs of the sweep, {lines.count(chr(10))} of {_report.runs}:\n{lines}", file=sys.stderr, end="")
+def report_failures() -> bool:
+    """Name the failed runs of the sweep that this process has started, and say whether there are any."""
+    if _report is None or not _report.ended.is_file():
+        return False
+    failed = [line for line in _report.lines() if line.startswith(_FAILED)]
+    _report.ended.unlink()
+    if failed:
+        print(f"failed runs of the sweep, {len(failed)} of {_report.runs}:", *failed, sep="\n", file=sys.stderr)
+    return bool(failed)
 
 
 def refuse_several_processes(settings: RunSettings) -> None:
@@ -86,6 +138,28 @@ def refuse_several_processes(settings: RunSettings) -> None:
             f"trainer.devices={devices} and trainer.num_nodes={nodes} may ask for several processes, each of which "
             "repeats the sweep; leave out -m and start one run at a time"
         )
+
+
+def missing_packages(arguments: Sequence[str]) -> str | None:
+    """What to install, if a command line chooses a launcher or sweeper whose package is not installed."""
+    for argument in arguments:
+        module, packages = PLUGINS.get(argument, (None, None))
+        if module and importlib.util.find_spec(f"hydra_plugins.{module}") is None:
+            return f"{argument} needs packages that are not installed: pip install {packages}"
+    return None
+
+
+def _optimises(hydra_config: DictConfig) -> bool:
+    return not hydra_config.sweeper._target_.endswith(".BasicSweeper")
+
+
+def _refuse_objective(config: DictConfig) -> None:
+    """Exit before the first trial where there is nothing to choose on; Hydra would make a warning of an error."""
+    try:
+        check_objective(config.objective, config.data.get("validation_fraction"))
+    except ConfigurationError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(1) from error
 
 
 def _set_report(report: SweepReport) -> None:

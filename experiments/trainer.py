@@ -45,8 +45,13 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
         warnings.filterwarnings("ignore", message=advice)
     asked = ", ".join(f"trainer.{name}={options.get(name)}" for name in ("accelerator", "devices", "num_nodes"))
     _refuse_other_processes(options, asked)
+    plugins: list[Any] = [AtomicCheckpointIO()]
     try:
-        trainer = L.Trainer(**options, **arguments, plugins=[AtomicCheckpointIO()])
+        if SLURMEnvironment.detect():
+            # Else Lightning answers SLURM's warning of the end with a checkpoint of its own in the current folder, from
+            # which whatever run starts there next would go on. SLURM, or submitit, queues the run again by itself.
+            plugins.append(SLURMEnvironment(auto_requeue=False))
+        trainer = L.Trainer(**options, **arguments, plugins=plugins)
     except (ValueError, TypeError, RuntimeError, MisconfigurationException) as error:
         raise ConfigurationError(f"{asked}, trainer.precision={options.get('precision')}: {error}") from error
     if options.get("precision") not in (None, trainer.precision):

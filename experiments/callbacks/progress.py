@@ -1,11 +1,15 @@
 """What a run tells the person at the keyboard: a first line, then a bar or a line an epoch."""
 
+import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as L
 import torch
+from lightning.fabric.plugins.environments import SLURMEnvironment
 from lightning.pytorch.callbacks import Callback, Checkpoint, RichProgressBar
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from rich.console import Console
 
 from experiments.callbacks.curves import Curves
@@ -92,10 +96,20 @@ def epoch_line(curves: Curves, epochs: int | None, headline: str) -> str:
 
 
 class InterruptHint(Callback):
-    """Says after Ctrl-C how the run goes on."""
+    """Says after Ctrl-C, or SIGTERM, how the run goes on; in a job of SLURM it trains on until SLURM kills it."""
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        # SLURM sends SIGTERM some time before it takes the machine away and queues the job again. A process that ends
+        # in that time counts as finished, and is not queued again. Lightning puts the old handlers back in the end.
+        if SLURMEnvironment.detect() and threading.current_thread() is threading.main_thread():
+            signal.signal(
+                signal.SIGTERM, lambda *_: console().print("SLURM is about to end this job; trains on until then")
+            )
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> Any:
-        if isinstance(exception, KeyboardInterrupt) and trainer.is_global_zero:
+        if isinstance(exception, SIGTERMException):  # Lightning's own, whose exit status would be that of success
+            exception.code = 128 + signal.SIGTERM
+        if isinstance(exception, KeyboardInterrupt | SIGTERMException) and trainer.is_global_zero:
             done = trainer.current_epoch
             console().print(
                 f"[yellow]interrupted after {done} epochs; the same command goes on from its last checkpoint[/]"
