@@ -97,6 +97,7 @@ def our_loop(settings: RunSettings, steps: int) -> Block:
     }
     turns = _Turns()
     trainer = build_trainer(settings.trainer | options, settings.threads, callbacks=[turns], logger=False)
+    trainer.limit_val_batches = 0  # nothing is measured between blocks
     threading.Thread(target=trainer.fit, args=(module, data)).start()
     return turns.block
 

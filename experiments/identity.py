@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -94,15 +95,26 @@ def _imported(modules: tuple[str, ...]) -> tuple[Path, ...]:
 
 def _file(module: str) -> Path | None:
     """The source of a module, None for the packages that are installed and for what is no module."""
+    top, *rest = module.split(".")
+    if (place := _place(top)) is None:
+        return None
+    inside = place.joinpath(*rest)  # not by `find_spec`, which would import the packages around the module
+    candidates = (inside, inside.with_suffix(".py"), inside / "__init__.py")
+    return next((file.resolve() for file in candidates if file.suffix == ".py" and file.is_file()), None)
+
+
+@functools.cache
+def _place(package: str) -> Path | None:
+    """The folder of a package, or the file of a module; None where it comes with Python, or was installed."""
     try:
-        spec = importlib.util.find_spec(module)
+        spec = importlib.util.find_spec(package)
     except (ImportError, ValueError, AttributeError):
         return None
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+    if spec is None or package in sys.stdlib_module_names:
         return None
-    file = Path(spec.origin).resolve()
-    installed = {"site-packages", "dist-packages"} & set(file.parts) or file.is_relative_to(Path(ast.__file__).parent)
-    return None if installed else file
+    places = [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.origin else ())]
+    installed = not places or {"site-packages", "dist-packages"} & set(Path(places[0]).parts)
+    return None if installed else Path(places[0])
 
 
 def _imports(file: Path, module: str) -> Iterator[str]:

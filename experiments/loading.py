@@ -4,7 +4,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
-from experiments.errors import ConfigurationError
+from experiments.errors import ConfigurationError, DataError
 from experiments.job import RECORD, WEIGHTS
 from experiments.record import RecordError, read_record
 from experiments.settings import checked_settings
@@ -25,7 +25,7 @@ def load_run(folder: str | Path, data_folder: str | Path | None = None) -> "tupl
 
     Raises:
         ConfigurationError: the folder holds no finished run, no weights, or weights of other code.
-        DataError: the data set cannot be loaded.
+        DataError: the data set cannot be loaded, or is not that of the run.
     """
     record_file, weights_file = Path(folder) / RECORD, Path(folder) / WEIGHTS
     if not record_file.is_file():
@@ -47,6 +47,8 @@ def load_run(folder: str | Path, data_folder: str | Path | None = None) -> "tupl
     from experiments.training import build_run
 
     module, data = build_run(settings)
+    if data.data.split_hash != record.data["split_hash"]:
+        raise DataError(f"{folder}: its data set has changed since; restore the files that the run was trained on")
     try:
         module.load_state_dict(torch.load(weights_file, map_location="cpu", weights_only=True)["state_dict"])
     except (OSError, RuntimeError, KeyError, UnpicklingError) as error:

@@ -33,7 +33,7 @@ validated = validate_call(config=_STRICT)  # decorates a constructor: each argum
 class Settings(BaseModel):
     """A group of settings: unknown keys, infinite numbers and changes are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class ActivationSettings(Settings):
@@ -115,7 +115,7 @@ def build(group: Group, key: str, **arguments: Any) -> Any:
 
     try:
         # Called here and not by Hydra, which would make configurations of the arguments that are dataclasses.
-        return instantiate(group, _partial_=True)(**arguments)
+        return instantiate(group, _partial_=True, _convert_="all")(**arguments)
     except (InstantiationException, TypeError, ValueError) as error:  # a ValidationError is a ValueError
         cause = error.__cause__ if isinstance(error, InstantiationException) else error
         if isinstance(cause, UserError):

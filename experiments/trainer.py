@@ -81,6 +81,16 @@ def check_options(options: Group) -> None:
     for name in ("max_epochs", "limit_val_batches", "limit_train_batches"):
         if options.get(name) == 0 and options[name] is not False:
             raise ConfigurationError(f"trainer.{name}=0 is not allowed, for it leaves nothing to record")
+    for name, allowed in {
+        "check_val_every_n_epoch": (1,),
+        "val_check_interval": (None, 1.0),
+        "overfit_batches": (0, 0.0),
+        "barebones": (False,),
+    }.items():
+        if name in options and options[name] not in allowed:
+            raise ConfigurationError(
+                f"trainer.{name}={options[name]} is not allowed, for every epoch is measured once, on all of its data"
+            )
     if options.get("enable_checkpointing") is False:
         raise ConfigurationError(
             "trainer.enable_checkpointing=false is not allowed, for a run goes on from its checkpoint when it is "

@@ -1,5 +1,6 @@
 """One run from its settings to its record."""
 
+import getpass
 import hashlib
 import inspect
 import json
@@ -12,10 +13,11 @@ from typing import Any
 import lightning.pytorch as L
 import torch
 from filelock import FileLock
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint, ProgressBar
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.callbacks import Callback, ProgressBar
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from experiments.callbacks.checkpoints import PeriodicCheckpoint
+from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint
 from experiments.callbacks.curves import Curves
 from experiments.callbacks.loggers import build_loggers, close_loggers
 from experiments.callbacks.progress import InterruptHint, progress_callbacks, say_start
@@ -39,7 +41,6 @@ from experiments.settings import (
     get_class_or_function,
 )
 from experiments.trainer import build_trainer
-from sharmix.activations import AlphaReLU
 
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on devices are not about the run
 
@@ -71,25 +72,19 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
     curves = Curves(folder / CURVES)
     loggers = build_loggers(settings, folder)
     progress = progress_callbacks(settings.progress, curves, sweep_place)
-    trainer = build_trainer(
-        {"enable_progress_bar": any(isinstance(callback, ProgressBar) for callback in progress)} | settings.trainer,
-        settings.threads,
-        callbacks=[
-            ReseedEachEpoch(settings.seed),
-            InterruptHint(),
-            *_callbacks(settings),
-            curves,
-            *progress,
-            *_checkpoints(settings, module, last),
-        ],
-        logger=loggers,
-    )
-    _refuse_to_calibrate_apart(module, trainer)
-    resumes = last.exists()
-    if trainer.is_global_zero:
-        say_start(settings, data, trainer, folder, last if resumes else None, sweep_place)
+    bar = any(isinstance(callback, ProgressBar) for callback in progress)
+    callbacks = [ReseedEachEpoch(settings.seed), InterruptHint(last, settings.force), *_callbacks(settings), curves]
+    callbacks += [*progress, *_checkpoints(settings, module, last)]
+    resumed = last if last.exists() and not settings.force else None
     try:
-        trainer.fit(module, datamodule=data, ckpt_path=last if resumes else None, weights_only=True)
+        options = {"enable_progress_bar": bar} | settings.trainer
+        trainer = build_trainer(options, settings.threads, callbacks=callbacks, logger=loggers)
+        _refuse_to_calibrate_apart(module, trainer)
+        if trainer.is_global_zero:
+            say_start(settings, data, trainer, folder, resumed, sweep_place)
+        trainer.fit(module, datamodule=data, ckpt_path=resumed, weights_only=True)
+    except MisconfigurationException as error:
+        raise ConfigurationError(f"trainer: {error}") from error
     finally:
         close_loggers(loggers)
     if settings.keep_weights and module.selected_by is None and not trainer.fast_dev_run:
@@ -136,11 +131,14 @@ def _load(data: SplitDataModule, group: Group) -> None:
     key = json.dumps(group | {"seed": None}, sort_keys=True)
     data.data = _loaded.get(key)
     if data.data is None:
-        with FileLock(Path(tempfile.gettempdir()) / "sharmix-data.lock"):  # what is fetched is fetched once
+        with FileLock(
+            Path(tempfile.gettempdir()) / f"sharmix-data-{getpass.getuser()}.lock"
+        ):  # what is fetched is fetched once
             try:
                 data.setup()
             except OSError as error:  # of a data set of the user's own
                 raise DataError(f"data: {type(data).__name__} cannot be loaded: {error}") from error
+        _loaded.clear()  # the runs of a sweep that differ in their data would pile them up
         _loaded[key] = data.data
 
 
@@ -173,15 +171,12 @@ def _checkpoints(settings: RunSettings, module: OutputModule, last: Path) -> lis
     """The checkpoint that the run goes on from, and the weights of the best epoch so far where one is selected."""
     callbacks: list[Callback] = []
     if settings.keep_weights and module.selected_by is not None:
-        best = {"monitor": module.selected_by, "mode": "max", "save_weights_only": True}
-        files = {"filename": Path(WEIGHTS).stem, "save_on_train_epoch_end": True, "enable_version_counter": False}
-        callbacks.append(ModelCheckpoint(last.parent, **files, **best))
+        callbacks.append(BestWeights(last.with_name(WEIGHTS), module.selected_by))
     return [*callbacks, PeriodicCheckpoint(last, settings.checkpoint_seconds)]
 
 
 def _refuse_to_calibrate_apart(module: OutputModule, trainer: L.Trainer) -> None:
-    activation = module.activation
-    if isinstance(activation, AlphaReLU) and not activation.calibrated and trainer.world_size > 1:
+    if module.lacks_threshold() and trainer.world_size > 1:
         raise ConfigurationError(
             f"activation.tau=null calibrates the threshold on the first batch, which {trainer.world_size} processes "
             "share here; give activation.tau=NUMBER, or train on one device"
@@ -209,6 +204,11 @@ def _record(
     The reported epoch is the last, or the one with the largest metric `module.selected_by`.
     """
     rows, selected_by = curves.rows, module.selected_by
+    if not rows or "test" not in by_split(rows[-1]):
+        raise ConfigurationError(
+            "the training ended in the middle of an epoch, before anything was measured; trainer.max_steps and "
+            "trainer.max_time must allow whole epochs"
+        )
     reported = rows[-1] if selected_by is None else max(rows, key=lambda row: row[selected_by])
     config = json.loads(settings.model_dump_json())
     facts = {"split_hash": data.data.split_hash, "unreadable": len(data.unreadable.names), **data.data.facts}

@@ -25,6 +25,27 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         return checkpoint
 
 
+class BestWeights(ModelCheckpoint):
+    """The weights of the best epoch so far, wherever the run's folder has been moved.
+
+    Args:
+        file: the weights.
+        monitor: the metric whose largest value is best.
+    """
+
+    def __init__(self, file: Path, monitor: str) -> None:
+        files = {"save_on_train_epoch_end": True, "enable_version_counter": False}
+        super().__init__(file.parent, file.stem, monitor=monitor, mode="max", save_weights_only=True, **files)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        def here(path: str) -> str:
+            return str(Path(self.dirpath) / Path(path).name) if path else path
+
+        paths = {name: here(state_dict[name]) for name in ("best_model_path", "kth_best_model_path", "last_model_path")}
+        models = {here(path): score for path, score in state_dict["best_k_models"].items()}
+        super().load_state_dict(state_dict | paths | {"dirpath": self.dirpath, "best_k_models": models})
+
+
 class PeriodicCheckpoint(ModelCheckpoint):
     """A checkpoint at the end of an epoch, in place of the one before.
 

@@ -58,7 +58,7 @@ def described(activation: ActivationSettings) -> str:
 
 
 class EpochLines(Checkpoint):
-    """Prints one plain line an epoch, and how to go on after Ctrl-C.
+    """Prints one plain line an epoch.
 
     It is a `Checkpoint` so that Lightning calls it after the curves have their row.
 
@@ -85,7 +85,7 @@ def epoch_line(curves: Curves, epochs: int | None, headline: str) -> str:
             shown[label] = f"{label} {row[key]:{form}}"
 
     show("loss", "train/loss", ".3g")
-    split = next(split for split in ("validation", "dev", "test") if f"{split}/{headline}" in row)
+    split = next((split for split in ("validation", "dev", "test") if f"{split}/{headline}" in row), "test")
     show(f"{split} {headline}", f"{split}/{headline}", ".3f")
     show("sparsity", f"{split}/sparsity", ".2f")
     for name in SHOWN:
@@ -96,7 +96,15 @@ def epoch_line(curves: Curves, epochs: int | None, headline: str) -> str:
 
 
 class InterruptHint(Callback):
-    """Says after Ctrl-C, or SIGTERM, how the run goes on; in a job of SLURM it trains on until SLURM kills it."""
+    """Says after Ctrl-C, or SIGTERM, how the run goes on; in a job of SLURM it trains on until SLURM kills it.
+
+    Args:
+        last: the checkpoint that the run goes on from.
+        force: whether the command of the run begins it anew.
+    """
+
+    def __init__(self, last: Path, force: bool) -> None:
+        self.last, self.force = last, force
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         # SLURM sends SIGTERM some time before it takes the machine away and queues the job again. A process that ends
@@ -110,7 +118,7 @@ class InterruptHint(Callback):
         if isinstance(exception, SIGTERMException):  # Lightning's own, whose exit status would be that of success
             exception.code = 128 + signal.SIGTERM
         if isinstance(exception, KeyboardInterrupt | SIGTERMException) and trainer.is_global_zero:
-            done = trainer.current_epoch
-            console().print(
-                f"[yellow]interrupted after {done} epochs; the same command goes on from its last checkpoint[/]"
-            )
+            how = f"the same command{' without force=true' if self.force else ''} goes on from its last checkpoint"
+            if not self.last.exists():
+                how = "the same command begins anew, for there is no checkpoint yet"
+            console().print(f"[yellow]interrupted in epoch {trainer.current_epoch + 1}; {how}[/]")

@@ -1,6 +1,8 @@
 """The handwritten digits that ship inside scikit-learn: 1,797 images, nothing to download."""
 
 import io
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,33 +58,34 @@ class DigitsDataModule(ClassificationDataModule):
 def _load(
     test_fraction: float, split_seed: int, imbalance: float, tail_seed: int, shots: ShotRule | None
 ) -> ClassificationData:
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    count = len(digits.target)
+    # The file alone: importing scikit-learn takes longer than a run.
+    home = Path(find_spec("sklearn").submodule_search_locations[0])
+    table = np.loadtxt(home / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+    pixels, labels = table[:, :-1], table[:, -1].astype(np.int64)
+    count = len(labels)
     try:
-        train, test = stratified_group_split(digits.target, np.arange(count), test_fraction, split_seed)
+        train, test = stratified_group_split(labels, np.arange(count), test_fraction, split_seed)
     except ValueError as error:
         raise ConfigurationError(f"data.test_fraction={test_fraction} is not allowed; {error}") from error
     long_tailed = imbalance > 1
-    counts = np.bincount(digits.target[train]).tolist()
+    counts = np.bincount(labels[train]).tolist()
     if long_tailed:
         profile = exponential_counts(max(counts), len(counts), imbalance)
         counts = [min(own, kept) for own, kept in zip(counts, profile, strict=True)]
-        train = train[keep_counts(digits.target[train], counts, tail_seed)]
+        train = train[keep_counts(labels[train], counts, tail_seed)]
     groups = shots.groups(counts) if shots and long_tailed else None
-    inputs = torch.from_numpy(digits.data / BRIGHTEST).float()
-    targets = torch.from_numpy(digits.target).long()
+    inputs = torch.from_numpy(pixels / BRIGHTEST).float()
+    targets = torch.from_numpy(labels)
     kept = np.sort(np.concatenate([train, test]))
     return ClassificationData(
         train=InMemory(inputs[train], targets[train]),
         test=InMemory(inputs[test], targets[test]),
-        class_names=tuple(str(name) for name in digits.target_names),
+        class_names=tuple(str(name) for name in range(10)),
         split_hash=split_hash(map(str, kept), np.searchsorted(kept, test)),
         facts={
             "records": count,
             "features": inputs.shape[1],
-            **{f"train_{name}": own for name, own in zip(digits.target_names, counts, strict=True)},
+            **{f"train_{name}": own for name, own in zip(range(10), counts, strict=True)},
             "train_size": len(train),
             "test_size": len(test),
             **(shots.facts(counts) if groups else {}),

@@ -72,7 +72,7 @@ class OutputModule(L.LightningModule, ABC):
         return output
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        if self._lacks_threshold() and self.trainer.sanity_checking:
+        if self.lacks_threshold() and self.trainer.sanity_checking:
             return  # the first batch of training calibrates it
         self._measured["evaluation"].add(batch.split)
         if len(batch.targets):
@@ -128,7 +128,8 @@ class OutputModule(L.LightningModule, ABC):
         yield self.activation
         yield from self.inner_activations.values()
 
-    def _lacks_threshold(self) -> bool:
+    def lacks_threshold(self) -> bool:
+        """Whether an α-ReLU waits for its first batch to calibrate its threshold."""
         return any(isinstance(one, AlphaReLU) and not one.calibrated for one in self._activations())
 
     def _log_metrics(self, kind: str) -> None:

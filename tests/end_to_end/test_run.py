@@ -138,9 +138,16 @@ def test_wandb_without_a_key_is_offline_with_one_run_a_job(tmp_path: Path) -> No
     assert "s left] epoch 3/3" in printed
 
 
-def test_two_passes_of_everything_are_tried_without_a_record(tmp_path: Path) -> None:
+def test_one_batch_of_everything_is_tried_without_a_record(tmp_path: Path) -> None:
     status, printed = command_line(tmp_path / "outputs", *QUICK, "trainer.fast_dev_run=true")
     assert status == 0, printed
+    assert not records(tmp_path / "outputs")
+
+
+def test_a_training_that_ends_before_anything_is_measured_is_not_recorded(tmp_path: Path) -> None:
+    status, printed = command_line(tmp_path / "outputs", *QUICK, "trainer.max_steps=30")
+    assert status != 0
+    assert "ended in the middle of an epoch" in printed
     assert not records(tmp_path / "outputs")
 
 
@@ -252,8 +259,11 @@ def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(
     assert untimed(resumed["curves"]) == untimed(whole["curves"])
     (csv,) = (tmp_path / "killed").rglob("metrics.csv")
     assert pd.read_csv(csv).to_dict("records") == [pytest.approx(row) for row in resumed["curves"]]
-    (weights,) = (tmp_path / "killed").rglob("*.ckpt")
-    assert weights.name == "weights.ckpt"
+    kept = [
+        torch.load(*(tmp_path / name).rglob("*.ckpt"), weights_only=True)["state_dict"] for name in ("whole", "killed")
+    ]
+    assert kept[0].keys() == kept[1].keys()
+    assert all(torch.equal(kept[0][key], kept[1][key]) for key in kept[0])
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
@@ -264,7 +274,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=60)
     assert process.returncode != 0
-    assert "the same command goes on from its last checkpoint" in printed
+    assert "the same command begins anew, for there is no checkpoint yet" in printed
     assert "Traceback" not in printed
 
 
@@ -356,6 +366,7 @@ WRONG = {
     ("trainer.epochz=5",): ["trainer.epochz", "Did you mean trainer.", "trainer.max_epochs"],
     ("trainer.max_epochs=ten",): ["trainer.max_epochs='ten'", "integer"],
     ("trainer.max_epochs=0",): ["trainer.max_epochs=0", "nothing to record"],
+    ("trainer.check_val_every_n_epoch=2",): ["trainer.check_val_every_n_epoch=2", "every epoch"],
     ("trainer.limit_val_batches=0",): ["trainer.limit_val_batches=0", "nothing to record"],
     ("optimizer.learning_rate=-1",): ["optimizer.learning_rate=-1", "greater than 0"],
     ("optimizer.learning_rate=inf",): ["optimizer.learning_rate=inf", "finite"],
