@@ -1,0 +1,100 @@
+"""Sweeps beyond one process: what can be tried without a cluster. docs/scale.md shows the rest on the real thing."""
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from experiments import sweep
+from experiments.errors import ConfigurationError
+from experiments.identity import ROOT
+from experiments.job import check_objective
+from tests.end_to_end.runner import QUICK, command_line, only_record, records, run, start
+
+CONFIGS = sorted((ROOT / "conf" / "hydra").glob("*/*.yaml"))
+
+
+@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
+def test_the_packages_of_every_config_are_known(file: Path) -> None:
+    plugin = OmegaConf.load(file).defaults[0]
+    if plugin != "joblib":  # part of `make setup`
+        group = f"hydra/{file.parent.name}"
+        assert {f"{group}={file.stem}", f"{group}={plugin}"} <= sweep.PLUGINS.keys()
+
+
+def test_missing_packages_are_named_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    status, printed = command_line(tmp_path / "outputs", "-m", "experiment=digits", "hydra/launcher=slurm")
+    assert status != 0
+    assert printed == (
+        "hydra/launcher=slurm needs packages that are not installed: pip install hydra-submitit-launcher\n"
+    )
+
+
+@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
+def test_every_config_composes(file: Path, tmp_path: Path) -> None:
+    choice = f"hydra/{file.parent.name}={file.stem}"
+    if sweep.missing_packages([choice]):
+        pytest.skip(f"{choice} needs packages that are not part of make setup")
+    status, printed = command_line(tmp_path / "outputs", "--cfg", "hydra", *QUICK, choice)
+    assert status == 0, printed
+
+
+@pytest.mark.parametrize(
+    ("objective", "fraction", "named"), [("test/accuracy", 0.2, "test/accuracy"), (None, 0, "validation_fraction=0")]
+)
+def test_nothing_is_chosen_on_the_test_split(objective: str | None, fraction: float, named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        check_objective(objective, fraction)
+    check_objective("validation/accuracy", 0.2)
+    check_objective(None, None)
+
+
+def test_the_time_left_follows_from_the_runs_that_have_ended(tmp_path: Path) -> None:
+    report = sweep.SweepReport()
+    report.runs, report.ended = 4, tmp_path / "ended"
+    assert report.place(1) == "\\[2/4] "  # two runs side by side: the second begins before any has ended
+    report.ended.write_text("ended\n  seed=42: it diverged\n")
+    report.began = time.time() - 30
+    assert report.place(2) == "\\[3/4, 30 s left] "
+
+
+@pytest.mark.slow
+def test_side_by_side_a_failing_run_leaves_the_others_and_is_named(tmp_path: Path) -> None:
+    grid = ("activation=softmax,sharmix_fixed", "activation.q=1.5")  # softmax has no q
+    status, printed = run(
+        tmp_path / "outputs", "-m", "experiment=digits", "trainer.max_epochs=1", *grid, "hydra/launcher=cores"
+    )
+    assert status != 0
+    assert "Traceback" not in printed
+    assert "failed runs of the sweep, 1 of 2:" in printed
+    assert "activation=softmax" in printed.partition("failed runs")[2]
+    assert only_record(tmp_path / "outputs")["config"]["activation"]["name"] == "sharmix_fixed"
+    assert not list((tmp_path / "outputs").rglob(".ended-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slurm", [False, True], ids=["alone", "in_a_job_of_slurm"])
+def test_a_run_that_is_told_to_end(slurm: bool, tmp_path: Path) -> None:
+    """Alone it ends with the status of SIGTERM; in a job of SLURM it trains on until it is killed."""
+    variables = {"SLURM_NTASKS": "1", "SLURM_JOB_NAME": "run", "SLURM_JOB_ID": "1", "SLURM_PROCID": "0"}
+    variables |= {"SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NODELIST": "localhost"}
+    epochs = 60 if slurm else 100_000
+    process = start(tmp_path / "outputs", *QUICK, f"trainer.max_epochs={epochs}", **(variables if slurm else {}))
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("epoch 2/"):
+            break
+    process.send_signal(signal.SIGTERM)
+    printed, _ = process.communicate(timeout=100)
+    if slurm:
+        assert process.returncode == 0, printed
+        assert "trains on" in printed
+        assert only_record(tmp_path / "outputs")["epoch"] == epochs
+        assert not list(tmp_path.rglob("hpc_ckpt*"))
+    else:
+        assert process.returncode == 128 + signal.SIGTERM
+        assert "interrupted after" in printed
+        assert not records(tmp_path / "outputs")
