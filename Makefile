@@ -49,7 +49,7 @@ demo: setup  ## four activations, five seeds, balanced and long-tailed digits: t
 test: setup  ## all tests; ONLY=tests/reporting or ONLY="-k resume" runs some
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ONLY)
 
-check: lint  ## the linters and the quick tests, in less than a minute
+check: lint  ## the linters and the quick tests, in about a minute
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not slow"
 
 airline: setup  ## all 115 runs behind Tables 1 and 3, their records, and the tables; finished runs are not repeated

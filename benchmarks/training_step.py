@@ -92,7 +92,6 @@ def our_loop(settings: RunSettings, steps: int) -> Block:
     options = {
         "max_epochs": -1,
         "limit_train_batches": steps,
-        "check_val_every_n_epoch": 10**6,
         "enable_progress_bar": False,
     }
     turns = _Turns()
