@@ -34,7 +34,7 @@ class EncodedImages(Protocol):
         """The image as it is stored; raises if it cannot be read."""
 
     def kept(self, indices: Indices) -> Self:
-        """These alone, in this order."""
+        """Only the images at the indices, in their order."""
 
 
 # Names are one array, and rows stay in their file: a Python object for each of a million images would be copied into

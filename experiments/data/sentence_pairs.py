@@ -40,14 +40,14 @@ class Sequences:
         return self.ends.diff(prepend=self.ends.new_zeros(1))
 
     def subset(self, indices: Tensor) -> "Sequences":
-        """Those at the indices."""
+        """The sequences at the indices."""
         lengths = self.lengths[indices]
         ends = lengths.cumsum(0)
         places = torch.arange(int(lengths.sum())) + (self.ends[indices] - ends).repeat_interleave(lengths)
         return Sequences(self.tokens[places], ends)
 
     def padded(self, indices: Tensor) -> Tensor:
-        """Those at the indices [m], padded to the longest of them: int64 [m, longest]."""
+        """The sequences at the indices [m], padded to the longest of them: int64 [m, longest]."""
         if not len(indices):
             return torch.empty(0, 0, dtype=torch.int64)
         ends, lengths = self.ends[indices].tolist(), self.lengths[indices].tolist()

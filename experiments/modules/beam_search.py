@@ -14,10 +14,10 @@ class State(Protocol):
     """What a model knows of the sequences so far, one a row."""
 
     def at(self, rows: Tensor) -> Self:
-        """That of the rows, int64 [m]."""
+        """The state of the rows, int64 [m]."""
 
     def following(self, rows: Tensor) -> Self:
-        """That of the rows, int64 [m], where row i and row rows[i] are of the same sentence."""
+        """The state of the rows, int64 [m], where row i and row rows[i] are of the same sentence."""
 
 
 S = TypeVar("S", bound=State)
@@ -50,7 +50,7 @@ class _Continuations(NamedTuple):
     tokens: Tensor
 
     def at(self, places: Tensor) -> "_Continuations":
-        """Those at the places [n, m] of each sentence."""
+        """The continuations at the places [n, m] of each sentence."""
         return _Continuations(*(part.gather(1, places) for part in self))
 
     def unfinished(self, size: int) -> "_Continuations":

@@ -18,7 +18,7 @@ class KeysValues(NamedTuple):
     values: Tensor
 
     def at(self, rows: Tensor) -> "KeysValues":
-        """Those of the rows."""
+        """The keys and values of the rows."""
         return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
     def followed_by(self, later: "KeysValues") -> "KeysValues":

@@ -25,7 +25,7 @@ class Memory(NamedTuple):
     real: Tensor
 
     def at(self, rows: Tensor) -> "Memory":
-        """That of the rows."""
+        """The memory of the rows."""
         return Memory([layer.at(rows) for layer in self.layers], self.real.index_select(0, rows))
 
 
