@@ -7,6 +7,8 @@ from pathlib import Path
 from experiments.record import RecordError
 from reporting.declaration import TableError
 
+RESULTS = Path(__file__).parent.parent / "results"
+
 
 def main(arguments: list[str] | None = None) -> None:
     """The command line `python -m reporting`.
@@ -28,20 +30,21 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m reporting", description=__doc__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    outputs, results, allowances = (ArgumentParser(add_help=False) for _ in range(3))
+    outputs, results, replace, allowances = (ArgumentParser(add_help=False) for _ in range(4))
     outputs.add_argument("experiments", metavar="EXPERIMENT", nargs="+", help="name of an experiment")
     outputs.add_argument("--outputs", type=Path, default=Path("outputs"), help="the runs' folder (default: outputs)")
     results.add_argument(
         "--results", type=Path, default=Path("results"), help="folder of records, tables and figures (default: results)"
     )
+    replace.add_argument("--replace", action="store_true", help="drop kept records of runs that are not in outputs")
     allowances.add_argument("--allow-missing-seeds", action="store_true", help="use the seeds that have records")
     allowances.add_argument("--allow-mixed-code", action="store_true", help="accept different or uncommitted code")
 
     for run, text, parents in (
-        (_collect, "keep the records of finished runs under results/records/", [outputs, results]),
+        (_collect, "keep the records of finished runs under results/records/", [outputs, results, replace]),
         (_tables, "rebuild the tables and the verdicts from the kept records", [results, allowances]),
         (_figures, "rebuild the figures from the kept records", [results, allowances]),
-        (_summary, "print tables of finished runs and draw their figure", [outputs, results]),
+        (_summary, "print tables of finished runs and draw their figure", [outputs]),
     ):
         command = commands.add_parser(run.__name__.strip("_"), help=text, description=text, parents=parents)
         command.set_defaults(run=run)
@@ -55,7 +58,7 @@ def _collect(options: Namespace) -> None:
     from reporting.records import collect
 
     for experiment in options.experiments:
-        print(collect(experiment, options.outputs, options.results))
+        print(collect(experiment, options.outputs, options.results, options.replace))
 
 
 def _tables(options: Namespace) -> None:
@@ -89,7 +92,7 @@ def _summary(options: Namespace) -> None:
     from reporting.declaration import load_declaration
     from reporting.summary import summarise
 
-    bootstrap = load_declaration(options.results).bootstrap
+    bootstrap = load_declaration(RESULTS).bootstrap  # the same intervals wherever the runs are
     path = summarise(options.experiments, options.outputs, bootstrap, Console())
     print(f"Figure: {path} (and {path.with_suffix('.svg').name})")
 

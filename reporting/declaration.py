@@ -302,7 +302,10 @@ def _published(results: Path, name: str) -> tuple[Path, dict[str, Any]]:
     path = results / "published" / f"{name}.yaml"
     if not path.is_file():
         raise TableError(f"{path}: no such file; tables.yaml asks for it as `published`")
-    return path, yaml.safe_load(path.read_text("utf-8"))
+    try:
+        return path, yaml.safe_load(path.read_text("utf-8"))
+    except yaml.YAMLError as error:
+        raise TableError(f"{path}: {error}") from error
 
 
 def _mean_and_std(numbers: Mapping[str, Any], cell: Cell, place: str) -> tuple[float, float]:
@@ -312,8 +315,12 @@ def _mean_and_std(numbers: Mapping[str, Any], cell: Cell, place: str) -> tuple[f
     if cell.epoch is not None:
         _check_names([cell.epoch], printed, "epoch", f"{place}, {name}")
         printed = printed[cell.epoch]
-    mean, std = printed if isinstance(printed, list) else (printed, nan)
-    return mean, std
+    match printed:
+        case [mean, std]:
+            return mean, std
+        case int() | float():
+            return printed, nan
+    raise TableError(f"{place}, {name}: {printed!r} is not allowed; it must be a number, or [mean, deviation]")
 
 
 def _check_table(table: Table, name: str, path: Path) -> None:
@@ -335,6 +342,13 @@ def _check_table(table: Table, name: str, path: Path) -> None:
         for row in claim.rows + claim.against:
             if table.published is None or table.rows[row].published is None:
                 raise TableError(f"{place}: row {row!r} has no published numbers to claim")
+    compared = {table.compared, *(claim.metric for claim in table.claims)}
+    for columns in table.columns:
+        if columns.unit != "fraction" and (metrics := compared & set(columns.metrics)):
+            raise TableError(
+                f"{path}: {name} compares {sorted(metrics)} in the unit {columns.unit!r}; only a fraction differs by percentage "
+                "points"
+            )
 
 
 def _check_names(names: Iterable[Any], known: Iterable[Any], kind: str, place: str) -> None:

@@ -41,7 +41,7 @@ def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None) ->
 
 
 def draw_curves(axes: Axes, groups: list[Group], column: str) -> None:
-    """Numbers by epoch: the mean over seeds, in a band from the lowest to the highest.
+    """Numbers by epoch: the mean over seeds as far as all seeds go, in a band from the lowest to the highest.
 
     Args:
         axes: where to draw.
@@ -53,9 +53,8 @@ def draw_curves(axes: Axes, groups: list[Group], column: str) -> None:
         if curves.empty:
             continue
         every = max(1, len(curves) // MARKERS)
-        axes.plot(
-            curves.index, curves.mean(axis="columns"), label=group.label, markevery=every, **_outlined(group.style)
-        )
+        mean = curves.mean(axis="columns", skipna=False)  # ends with the shortest run
+        axes.plot(curves.index, mean, label=group.label, markevery=every, **_outlined(group.style))
         lowest, highest = curves.min(axis="columns"), curves.max(axis="columns")
         axes.fill_between(curves.index, lowest, highest, color=group.style["color"], alpha=0.15, linewidth=0)
     axes.set_xlabel("epoch")

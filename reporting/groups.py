@@ -51,8 +51,8 @@ def style_groups(panels: Sequence[Mapping[str, Runs]]) -> list[list[Group]]:
     used: dict[str, int] = {}
     for text in sorted(examples, key=lambda text: _order(text, examples[text])):
         name = examples[text].config["activation"]["name"]
-        place = used.setdefault(name, 0)
-        used[name] += 1
+        place = used.setdefault(look(name).colour, 0)  # activations from outside share a colour
+        used[look(name).colour] += 1
         styles[text] = {
             "color": look(name).colour,
             "marker": look(name).marker,

@@ -48,7 +48,8 @@ def draw_paths(axes: Axes, groups: list[Group]) -> None:
     """
     for group in groups:
         activation = group.runs.activation
-        objective, line = OBJECTIVES[activation.get("objective") or "fenchel_young"]
+        name = activation.get("objective") or "fenchel_young"
+        objective, line = OBJECTIVES.get(name, (name, (0, (3, 1, 1, 1, 1, 1))))
         own = look(activation["name"])
         for path in group.runs.paths():
             axes.plot(path["q"], path["r"], color=own.colour, linestyle=line, label=f"{own.label}: {objective}")

@@ -67,7 +67,7 @@ def finished_records(outputs: Path, experiment: str) -> list[Record]:
     return sorted(records, key=_order)
 
 
-def collect(experiment: str, outputs: Path, results: Path) -> Path:
+def collect(experiment: str, outputs: Path, results: Path, replace: bool = False) -> Path:
     """Keep the records of an experiment's finished runs, in place of those kept before.
 
     Folders of the machine are not kept: they do not change the result.
@@ -76,14 +76,23 @@ def collect(experiment: str, outputs: Path, results: Path) -> Path:
         experiment: name of the experiment.
         outputs: folder that holds the runs' folders.
         results: folder that keeps the records.
+        replace: whether kept records of runs that are not in `outputs` may be dropped.
 
     Returns:
         The file written, <results>/records/<experiment>.jsonl.
 
     Raises:
-        RecordError: as `finished_records`.
+        RecordError: as `finished_records`; or kept records would be dropped without `replace`.
     """
     records = finished_records(outputs, experiment)
+    if not replace and missing_records(results, experiment) is None:
+        found = {(record.run_id, record.seed) for record in records}
+        kept = {(record.run_id, record.seed) for record in read_records(results, experiment)}
+        if dropped := len(kept - found):
+            raise RecordError(
+                f"{records_path(results, experiment)}: {dropped} of {len(kept)} kept runs are not in "
+                f"{outputs / experiment}; finish these runs, or give --replace to drop their records"
+            )
     for record in records:
         record.config.pop("paths", None)
         record.config["data"].pop("folder", None)

@@ -91,4 +91,4 @@ class Runs:
         if q.empty or r.empty:
             return []
         start = pd.DataFrame({"q": [self.activation[names[0]]], "r": [self.activation[names[1]]]}, index=[0])
-        return [pd.concat([start, pd.DataFrame({"q": q[seed], "r": r[seed]})]) for seed in q]
+        return [pd.concat([start, pd.DataFrame({"q": q[seed], "r": r[seed]}).dropna()]) for seed in q]

@@ -74,7 +74,7 @@ def _tidy(declaration: Declaration, table: Table, numbers: Numbers, selection: S
                 lines.append(start | place | {"mean": mean, "std": std})
             if not columns.measured:
                 continue
-            epoch = cell.epoch or last
+            epoch = (cell.epoch or last) if runs else None
             ours = estimate(runs.values(cell.split, cell.metric, epoch), declaration.bootstrap)
             lines.append(start | {"source": "ours", "split": cell.split, "epoch": epoch} | asdict(ours))
         if table.compared is not None:
@@ -119,6 +119,7 @@ def _wide(declaration: Declaration, table: Table, tidy: pd.DataFrame) -> pd.Data
     for source, group, plain in (("published", published, "test"), ("ours", "ours", ORDERS)):
         lines = tidy[tidy["source"] == source].set_index("row")
         levels, points = lines[lines["kind"] == "level"], lines[lines["kind"] != "level"]
+        levels = levels.assign(of=levels.groupby("row")["seeds"].max())
         for columns in table.columns:
             if not (columns.printed if source == "published" else columns.measured):
                 continue
@@ -127,7 +128,7 @@ def _wide(declaration: Declaration, table: Table, tidy: pd.DataFrame) -> pd.Data
                 shown = levels[(levels["split"] == columns.split) & (levels["column"] == title)]
                 wide[name, title] = shown.apply(_mean_and_std, axis="columns", decimals=columns.decimals)
         if source == "ours":
-            wide["", "seeds"] = levels.groupby("row")["seeds"].max()
+            wide["", "seeds"] = levels["of"].groupby("row").first()
             if table.epoch is not None:
                 wide["", "epoch of ours"] = lines.groupby("row")["epoch"].max()
         if len(points):
@@ -153,7 +154,9 @@ def _mean_and_std(line: pd.Series, decimals: int) -> str:
     if isnan(line["mean"]):
         return NOTHING if pd.isna(line.get("epoch")) else NOT_REACHED
     mean = _number(line["mean"], decimals)
-    return mean if isnan(line["std"]) else f"{mean} ± {_number(line['std'], decimals)}"
+    shown = mean if isnan(line["std"]) else f"{mean} ± {_number(line['std'], decimals)}"
+    fewer = pd.notna(line["seeds"]) and line["seeds"] < line["of"]
+    return f"{shown} ({line['seeds']} of {line['of']} seeds)" if fewer else shown
 
 
 def _with_interval(line: pd.Series, decimals: int, sign: str = "+") -> str:

@@ -19,8 +19,8 @@ not reproduce**; fewer than two seeds leave it **undecided**. The verdict is for
 the paper says of its numbers; the same rule on the training split stands beside it, and which split
 is nearer to the paper."""
 NOT_REACHED_RULE = """\
-A published number of an epoch that no run has reached yet is **not reached**, and never compared with
-ours of another epoch."""
+A published number of an epoch that some run has not reached yet is **not reached**, and never compared
+with ours of another epoch."""
 
 
 class Verdict(StrEnum):
@@ -118,7 +118,7 @@ def _decide_row(
 
 
 def _have_reached(rows: list[Runs], epoch: int) -> bool:
-    return all(any(record.last_epoch >= epoch for record in runs.records) for runs in rows if runs)
+    return all(record.last_epoch >= epoch for runs in rows for record in runs.records)
 
 
 def _values_by_seed(claim: Claim, row: str, split: str, epoch: int | None, selection: Selection) -> pd.Series:

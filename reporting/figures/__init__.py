@@ -70,4 +70,11 @@ def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
             without.setdefault(str(reason), []).append(name)
     files = [path for name, one in drawn.items() for path in save(one, kept.results / "figures" / f"{name}.png")]
     panels = [f"left out: {title}: {reason}" for title, reason in kept.missing_panels().items()]
-    return files, panels + [f"left out: {', '.join(names)}: {reason}" for reason, names in without.items()]
+    return files, panels + [_left_out(kept, names, reason) for reason, names in without.items()]
+
+
+def _left_out(kept: KeptRuns, names: list[str], reason: str) -> str:
+    folder = kept.results / "figures"
+    stale = [name for name in names if (folder / f"{name}.png").is_file()]
+    there = f"; {folder} still holds {', '.join(stale)}, with no records behind" if stale else ""
+    return f"left out: {', '.join(names)}: {reason}{there}"

@@ -17,11 +17,11 @@ HEAD = re.compile(
 
 
 class _Learned(NamedTuple):
-    """An order of all heads: where each stands, such as "encoder 1 self", its value, and where the runs start it."""
+    """An order of all heads: their places, such as "encoder 1 self", its values, its start; no place if none learns."""
 
     places: list[str]
     values: list[float]
-    start: float
+    start: float | None
 
 
 @figure("attention")
@@ -52,5 +52,5 @@ def _learned(runs: Runs, order: str) -> _Learned:
         for name, value in line.items()
         if (match := HEAD.fullmatch(str(name))) and match["order"] == order
     ]
-    start = runs.records[0].config["model"]["attention"][order]
+    start = runs.records[0].config["model"]["attention"].get(order)
     return _Learned([place for place, _ in found], [value for _, value in found], start)

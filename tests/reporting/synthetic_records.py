@@ -123,7 +123,7 @@ def make_translation_record(
         curves.append(row)
     best = max(range(len(bleu)), key=bleu.__getitem__)
     orders = {"softmax": {}, "entmax_learned": {"alpha": 1.5}, "sharmix_learned": {"q": 1.25, "r": 1.5}}[attention]
-    attended = {"name": attention, "alpha": None, "q": None, "r": None} | orders
+    attended = {"name": attention, **orders}
     record["config"] |= {"model": {"dimension": 256, "attention": attended}}
     record["run_id"] += f"-{attention}-{parameters.get('tau')}"
     return record | {

@@ -22,6 +22,11 @@ def test_a_wrong_declaration_is_one_clear_error(small):
         ),
         ("rows: [learned], against: [softmax]}", "rows: [learned], against: [], epoch: 9}", "no epoch 9"),
         ("epochs: [], printed: true", "epochs: [3], printed: true", "claim 'SharMiX wins' of small: there is no epoch"),
+        (
+            "epochs: [], printed",
+            "unit: points, epochs: [], printed",
+            "compares ['accuracy', 'sparsity'] in the unit 'points'",
+        ),
         ("panels: []", "panels: [{title: A, runs: large}]", "no table 'large'"),
         ("published: sharmix}", "published: sharmax}", "no row 'sharmax'"),
         ("published: sharmix}", "published: null}", "'learned' has no published numbers"),

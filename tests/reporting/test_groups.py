@@ -28,3 +28,9 @@ def test_configurations_that_share_a_label_are_told_apart_by_run():
     second["config"]["optimizer"] = {"learning_rate": 0.1}
     (groups,) = grouped([first, second])
     assert sorted(group.label for group in groups) == ["softmax [0therrun]", "softmax [softmax]"]
+
+
+def test_activations_from_outside_differ_in_line():
+    (groups,) = grouped([make_record("mine.First"), make_record("mine.Second")])
+    first, second = (group.style for group in groups)
+    assert (first["color"], first["linestyle"]) != (second["color"], second["linestyle"])

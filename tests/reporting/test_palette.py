@@ -2,6 +2,7 @@
 
 import matplotlib
 
+import sharmix
 from reporting.palette import LOOKS, label, look
 
 
@@ -9,6 +10,10 @@ def test_looks_differ_in_colour_and_in_marker():
     assert len({style.colour for style in LOOKS.values()}) == len(LOOKS)
     assert len({style.marker for style in LOOKS.values()}) == len(LOOKS)
     assert all(matplotlib.colors.is_color_like(style.colour) for style in LOOKS.values())
+
+
+def test_every_registered_activation_has_a_look():
+    assert set(LOOKS) == set(sharmix.available_activations())
 
 
 def test_labels_say_what_was_configured():

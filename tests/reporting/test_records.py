@@ -41,10 +41,22 @@ def test_collected_records_are_read_back_sorted(tmp_path):
 def test_no_folder_of_the_machine_is_kept(tmp_path):
     record = make_record()
     record["config"]["paths"] = {"data": "/home/somebody/data", "outputs": "outputs"}
+    record["config"]["data"]["folder"] = "/home/somebody/data"
     finish_runs(tmp_path / "outputs", [record])
     path = collect("airline", tmp_path / "outputs", tmp_path / "results")
     assert "somebody" not in path.read_text()
     assert read_records(tmp_path / "results", "airline") == [as_read(make_record())]
+
+
+def test_kept_records_are_dropped_only_when_asked(tmp_path):
+    outputs, results = tmp_path / "outputs", tmp_path / "results"
+    keep_records(results, [make_record(seed=21), make_record(seed=42)])
+    finish_runs(outputs, [make_record(seed=42)])
+    with pytest.raises(RecordError, match=r"1 of 2 kept runs are not in .* or give --replace"):
+        collect("airline", outputs, results)
+    assert len(read_records(results, "airline")) == 2
+    collect("airline", outputs, results, replace=True)
+    assert [record.seed for record in read_records(results, "airline")] == [42]
 
 
 def test_a_malformed_record_is_named_by_its_line(tmp_path):

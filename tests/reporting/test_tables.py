@@ -8,7 +8,7 @@ import pytest
 from reporting.kept_runs import KeptRuns
 from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_records import keep_records
-from tests.reporting.synthetic_results import cells_of, line, rebuild, short_records
+from tests.reporting.synthetic_results import cells_of, line, rebuild, short_record, short_records
 
 LEARNED = "SharMiX learned (1.25, 1.50)"
 
@@ -177,3 +177,24 @@ def test_the_table_of_attention_tells_runs_apart_by_more_than_their_activation(t
     tidy = pd.read_csv(translation / "attention.csv")
     found = tidy[(tidy["metric"] == "bleu") & (tidy["split"] == "dev")].set_index("row")["mean"]
     assert found.to_dict() == {"softmax": 30.0, "α-entmax learned": 99.0, "SharMiX learned": 55.0}
+
+
+def test_a_mean_over_fewer_seeds_than_its_row_says_so(short):
+    records = [
+        short_record("softmax", 1, 6, 0.5),
+        short_record("softmax", 2, 4, 0.5),
+        *(short_record("sparsemax", seed, 6, 0.4) for seed in (1, 2)),
+    ]
+    keep_records(short, records, "images")
+    rebuild(short)
+    row = cells_of(short, "dynamics")["softmax"]
+    assert row["ours, test accuracy, epoch 6"] == "0.500 (1 of 2 seeds)"
+    assert row["ours, test accuracy, epoch 2"] == "0.471 ± 0.006"
+    verdicts = pd.read_csv(short / "tables" / "verdicts.csv").set_index("claim")["test_verdict"]
+    assert verdicts["Softmax ends well"] == "not reached"
+
+
+def test_a_row_without_any_run_is_empty(short):
+    keep_records(short, [short_record("sparsemax", seed, 6, 0.4) for seed in (1, 2)], "images")
+    rebuild(short, allow_missing_seeds=True)
+    assert cells_of(short, "dynamics")["softmax"]["ours, test accuracy, epoch 2"] == "–"

@@ -82,3 +82,9 @@ def test_a_band_spans_the_seeds():
     at_the_end = {round(float(y), 6) for x, y in band.get_paths()[0].vertices if x == 3}
     assert at_the_end == {0.51, 0.53}
     assert axes.lines[0].get_ydata()[-1] == pytest.approx(0.52)
+
+
+def test_a_mean_ends_with_the_shortest_run():
+    records = [make_record("softmax", seed, "cifar100", epochs=epochs) for seed, epochs in ((1, 4), (2, 2))]
+    (axes,) = draw_learning_curves(kept(panel("A title", records))).axes
+    assert np.isfinite(axes.lines[0].get_ydata()).tolist() == [True, True, False, False]
