@@ -10,7 +10,7 @@ SWEEP := $(BIN)/python run.py -m hydra/launcher=joblib seed=$(SEEDS)
 FROM := $(if $(DATA),paths.data=$(DATA))
 GRID := activation.q=1.25,1.5,1.75 activation.r=1.25,1.5,1.75
 
-# uv, told what it does not read itself: pip's index and the system's certificates. Where it fails, pip.
+# uv needs pip's index and the system's certificates passed to it. Where uv fails, pip installs.
 define INSTALL
 install() { \
 	UV_SYSTEM_CERTS=1 UV_DEFAULT_INDEX=$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null)} \
