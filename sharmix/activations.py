@@ -166,6 +166,8 @@ class Softmax(Activation):
         check_targets(z, targets)
         if label_smoothing or targets.is_floating_point() or not are_classes(targets, z, ignore_index):
             return super().loss(logits, targets, ignore_index, label_smoothing, reduction)
+        if z.dim() == 2:  # the usual case, without views, which would be nodes of the graph
+            return cross_entropy(z, targets.long(), reduction=reduction)
         loss = cross_entropy(z.reshape(-1, z.shape[-1]), targets.long().flatten(), reduction=reduction)
         return loss.reshape(targets.shape) if reduction == "none" else loss
 
