@@ -1,7 +1,8 @@
 """A translation data set and its batches."""
 
+import hashlib
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from experiments.data.sentence_pairs import SentencePairs, Sequences
 from experiments.data.special_tokens import BEGIN, END
 from experiments.data.text import lines_of
 from experiments.data.token_batches import TokenBatchSampler
+
+Pair = tuple[str, str]  # a sentence and its translation
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class TranslationData:
     def encode(self, content: bytes) -> tuple[Tensor, list[str]]:
         """Source tokens [n, longest] of the lines of a text, and the lines."""
         lines = lines_of(content)
-        sources = Sequences.of([*self.numbers(line), END] for line in lines)
+        sources = Sequences([*self.numbers(line), END] for line in lines)
         return sources.padded(torch.arange(len(lines))), lines
 
 
@@ -65,9 +68,7 @@ class TranslationDataModule(SplitDataModule):
         """The splits; fetches what is not there."""
 
     def training_sampler(self, division: BatchDivision) -> EpochSampler:
-        pairs = self.data.train
-        lengths = pairs.sources.lengths.numpy(), pairs.predicted_tokens().numpy()
-        return TokenBatchSampler(*lengths, self.batch_size, self.seed, division)
+        return TokenBatchSampler(self.data.train, self.batch_size, self.seed, division)
 
     def network_arguments(self) -> dict[str, int]:
         return {"vocabulary_size": self.data.vocabulary_size}
@@ -77,3 +78,13 @@ class TranslationDataModule(SplitDataModule):
 
     def evaluation_order(self, split: str) -> Tensor:
         return getattr(self.data, split).sources.lengths.argsort(stable=True)  # the shortest first: less padding
+
+
+def text_hash(splits: Iterable[Iterable[Pair]]) -> str:
+    """The SHA-256 of all sentences, split by split."""
+    digest = hashlib.sha256()
+    for pairs in splits:
+        for source, target in pairs:
+            digest.update(f"{source}\t{target}\n".encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
