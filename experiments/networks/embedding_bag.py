@@ -7,13 +7,7 @@ from experiments.settings import AtLeastOne, validated
 
 
 class EmbeddingBag(nn.Module):
-    """Logits W m + b, m the mean embedding of a text's real tokens; from padded token numbers [n, length].
-
-    Args:
-        vocabulary_size: how many token numbers there are.
-        embedding_dimension: of m.
-        num_classes: number of logits.
-    """
+    """Logits W m + b, m the mean embedding of a text's real tokens; from padded token numbers [n, length]."""
 
     @validated
     def __init__(
@@ -26,5 +20,4 @@ class EmbeddingBag(nn.Module):
         self.output = nn.Linear(embedding_dimension, num_classes)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.embedding(tokens))
-        return logits
+        return self.output(self.embedding(tokens))
