@@ -1,5 +1,6 @@
 """A synthetic language whose translation is the sentence itself: what a sequence model must learn within seconds."""
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -42,13 +43,18 @@ class CopyDataModule(TranslationDataModule):
                 f"sentences; of data.words={words} words, data.shortest={shortest} to data.longest={longest} a "
                 f"sentence, there are {there_are}, of which at most half may be asked for"
             )
-        self.words, self.lengths, self.data_seed = range(FIRST, FIRST + words), (shortest, longest), data_seed
+        self.words, self.lengths, self.data_seed = range(FIRST, FIRST + words), (shortest, longest + 1), data_seed
         self.sizes = {"train": train_size, "dev": evaluation_size, "test": evaluation_size}
 
     def load(self) -> TranslationData:
-        sentences, splits = iter(self._distinct_sentences()), {}
+        generator = np.random.RandomState(self.data_seed)  # NumPy promises that its stream never changes
+        distinct: dict[tuple[int, ...], None] = {}
+        while len(distinct) < sum(self.sizes.values()):
+            length = generator.randint(*self.lengths)
+            distinct.setdefault(tuple(generator.randint(self.words.start, self.words.stop, length).tolist()))
+        sentences, splits = iter(distinct), {}
         for split, size in self.sizes.items():
-            own = [next(sentences) for _ in range(size)]
+            own = list(islice(sentences, size))
             splits[split] = SentencePairs(own, own, [text(sentence) for sentence in own])
         facts = {f"{split}_size": size for split, size in self.sizes.items()} | {"vocabulary_size": self.words.stop}
         split_hash = text_hash([(one, one) for one in pairs.references] for pairs in splits.values())
@@ -66,16 +72,6 @@ class CopyDataModule(TranslationDataModule):
         if unknown := [word for word in sentence.split() if word not in known]:
             raise ValueError(f"the word {unknown[0]!r} is not one of w{self.words[0]} to w{self.words[-1]}")
         return [known[word] for word in sentence.split()]
-
-    def _distinct_sentences(self) -> list[tuple[int, ...]]:
-        generator = np.random.RandomState(self.data_seed)  # NumPy promises that its stream never changes
-        shortest, longest = self.lengths
-        found: dict[tuple[int, ...], None] = {}
-        while len(found) < sum(self.sizes.values()):
-            length = generator.randint(shortest, longest + 1)
-            words = generator.randint(self.words.start, self.words.stop, length)
-            found.setdefault(tuple(words.tolist()))
-        return list(found)
 
 
 def text(tokens: list[int]) -> str:

@@ -103,24 +103,21 @@ class ParallelCorpusDataModule(TranslationDataModule):
 
     def _from_files(self, split: str) -> list[list[Line]]:
         paths = [self.folder / self.name / f"{self.files[split]}.{language}" for language in self.languages]
-        sources, targets = (self._lines(path) for path in paths)
+        try:
+            contents = [path.read_bytes().removesuffix(b"\n") for path in paths]
+        except OSError as error:
+            raise DataError(
+                f"{error.filename}: cannot be read ({error.strerror}); paths.data={self.folder} must be a folder that "
+                f"holds {self.name}/{Path(error.filename).name}, or null to load {self.hub} from the Hugging Face hub"
+            ) from error
+        # Only a newline ends a line: str.splitlines also cuts at characters that sentences hold.
+        sources, targets = ([_decoded(line) for line in content.split(b"\n")] for content in contents)
         if len(sources) != len(targets):
             raise DataError(
                 f"{paths[0]} has {len(sources)} lines, but {paths[1]} has {len(targets)}: line by line they must be "
                 f"translations of one another; fetch both again, from {self.hub} on the Hugging Face hub"
             )
         return [sources, targets]
-
-    def _lines(self, path: Path) -> list[Line]:
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise DataError(
-                f"{path}: cannot be read ({error.strerror}); paths.data={self.folder} must be a folder that holds "
-                f"{self.name}/{path.name}, or null to load {self.hub} from the Hugging Face hub"
-            ) from error
-        # Only a newline ends a line: str.splitlines also cuts at characters that sentences hold.
-        return [_decoded(line) for line in content.removesuffix(b"\n").split(b"\n")]
 
     def _from_hub(self, split: str) -> list[list[Line]]:
         hub_split = HUB_SPLITS[split]

@@ -1,7 +1,6 @@
 """A translation data set and its batches."""
 
 import hashlib
-from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +29,6 @@ class TranslationData:
         numbers: from a sentence of the source language to its token numbers.
         split_hash: hash of all sentences by split.
         facts: what the record of a run says about the data: sizes, what was skipped, the hash of the subwords.
-        unreadable_most: how many pairs may be unreadable: none, for all are read beforehand.
     """
 
     train: SentencePairs
@@ -41,7 +39,7 @@ class TranslationData:
     numbers: Callable[[str], list[int]]
     split_hash: str
     facts: dict[str, int | float | str]
-    unreadable_most: int = 0
+    unreadable_most = 0  # all pairs are read beforehand
 
     def types_in_use(self) -> Tensor:
         """Which token numbers occur in a training target, bool [vocabulary size]."""
@@ -62,10 +60,6 @@ class TranslationDataModule(SplitDataModule):
 
     evaluated = ("dev", "test")
     data: TranslationData | None = None
-
-    @abstractmethod
-    def load(self) -> TranslationData:
-        """The splits; fetches what is not there."""
 
     def training_sampler(self, division: BatchDivision) -> EpochSampler:
         return TokenBatchSampler(self.data.train, self.batch_size, self.seed, division)

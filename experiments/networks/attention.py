@@ -1,19 +1,12 @@
 """Multi-head attention whose weights come from any registered activation."""
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 
 import sharmix
 from experiments.settings import ActivationSettings, build_activation
 
-
-class KeysValues(NamedTuple):
-    """What is attended to: keys and values of each head, [n, heads, length, dimension of a head]."""
-
-    keys: Tensor
-    values: Tensor
+KeysValues = tuple[Tensor, Tensor]  # what is attended to, by head: [n, heads, length, dimension of a head] each
 
 
 class Attention(nn.Module):
@@ -32,14 +25,14 @@ class Attention(nn.Module):
 
     def attended(self, states: Tensor) -> KeysValues:
         """What `forward` attends to, of states [n, length, dimension]."""
-        return KeysValues(self._by_head(self.key(states)), self._by_head(self.value(states)))
+        return self._by_head(self.key(states)), self._by_head(self.value(states))
 
     def forward(self, states: Tensor, attended: KeysValues, allowed: Tensor) -> Tensor:
         """What states [n, queries, dimension] gather where allowed, bool [n or 1, 1, queries or 1, keys]."""
-        queries = self._by_head(self.query(states))
-        scores = queries @ attended.keys.mT * queries.shape[-1] ** -0.5
+        queries, (keys, values) = self._by_head(self.query(states)), attended
+        scores = queries @ keys.mT * queries.shape[-1] ** -0.5
         weights = self.dropout(self.activation(scores.masked_fill(~allowed, float("-inf"))))
-        return self.output((weights @ attended.values).transpose(1, 2).flatten(2))
+        return self.output((weights @ values).transpose(1, 2).flatten(2))
 
     def _by_head(self, states: Tensor) -> Tensor:
         return states.unflatten(-1, (self.heads, -1)).transpose(1, 2)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,17 +11,8 @@ from experiments.errors import ConfigurationError
 from experiments.networks.attention import Attention, KeysValues, attention_activation
 from experiments.settings import ActivationSettings, AtLeastOne, Share, validated
 
-
-class Memory(NamedTuple):
-    """What the decoder attends to of encoded sentences.
-
-    Attributes:
-        layers: for each decoder layer its keys and values.
-        real: which positions are no padding, bool [n, 1, 1, length].
-    """
-
-    layers: list[KeysValues]
-    real: Tensor
+# What the decoder attends to: keys and values of each layer; and which positions are real, bool [n, 1, 1, length].
+Memory = tuple[list[KeysValues], Tensor]
 
 
 class Layer(nn.Module):
@@ -64,7 +54,7 @@ class Layer(nn.Module):
         normed = self.self_norm(states)
         own = self.self_attention.attended(normed)
         if past is not None:
-            own = KeysValues(torch.cat([past.keys, own.keys], 2), torch.cat([past.values, own.values], 2))
+            own = tuple(torch.cat([before, now], 2) for before, now in zip(past, own, strict=True))
         states = states + self.dropout(self.self_attention(normed, own, allowed))
         if memory is not None:
             states = states + self.dropout(self.cross_attention(self.cross_norm(states), memory, real))
@@ -126,18 +116,19 @@ class Transformer(nn.Module):
         for layer in self.encoder:
             states, _ = layer(states, real)
         states = self.encoder_norm(states)
-        return Memory([layer.cross_attention.attended(states) for layer in self.decoder], real)
+        return [layer.cross_attention.attended(states) for layer in self.decoder], real
 
     def decode(self, tokens: Tensor, memory: Memory, past: list[KeysValues] | None) -> tuple[Tensor, list[KeysValues]]:
         """Hidden states [n, length, dimension] of target tokens [n, length], and what later tokens attend to.
 
         `past` is what this returned for the tokens before; None if there are none.
         """
-        before, length = 0 if past is None else past[0].keys.shape[2], tokens.shape[1]
+        (layers, real), length = memory, tokens.shape[1]
+        before = 0 if past is None else past[0][0].shape[2]
         earlier = tokens.new_ones(1, 1, length, before + length, dtype=torch.bool).tril(before)
         states, attended = self._embedded(tokens, before), []
-        for layer, own, encoded in zip(self.decoder, past or [None] * len(self.decoder), memory.layers, strict=True):
-            states, own = layer(states, earlier, own, encoded, memory.real)
+        for layer, own, encoded in zip(self.decoder, past or [None] * len(layers), layers, strict=True):
+            states, own = layer(states, earlier, own, encoded, real)
             attended.append(own)
         return self.decoder_norm(states), attended
 
