@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.data.examples import Batch
+from experiments.modules.metrics import DistributionMetrics
 from experiments.modules.optimizer import AdamSettings
 from sharmix import Activation
 from sharmix.activations import AlphaReLU
@@ -71,14 +72,10 @@ class OutputModule(L.LightningModule, ABC):
         if len(batch.targets):
             self.measure(batch)
 
-    def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self.validation_step(batch, batch_idx)
-
     def on_validation_epoch_end(self) -> None:
         self._log_metrics("evaluation")
 
-    def on_test_epoch_end(self) -> None:
-        self._log_metrics("evaluation")
+    test_step, on_test_epoch_end = validation_step, on_validation_epoch_end
 
     def on_train_epoch_end(self) -> None:
         self._log_metrics("training")
@@ -119,6 +116,15 @@ class OutputModule(L.LightningModule, ABC):
     def lacks_threshold(self) -> bool:
         """Whether an α-ReLU waits for its first batch to calibrate its threshold."""
         return any(isinstance(one, AlphaReLU) and not one.calibrated for one in self._activations)
+
+    def _count(
+        self, metrics: DistributionMetrics, logits: Tensor, targets: Tensor, label_smoothing: float = 0.0
+    ) -> Tensor:
+        """The loss of each example of logits [n, classes], which the metrics count."""
+        losses = self.activation.loss(logits, targets, label_smoothing=label_smoothing, reduction="none")
+        with torch.no_grad():
+            metrics.update(logits, self.activation(logits), targets, losses)
+        return losses
 
     def _log_metrics(self, kind: str) -> None:
         for split in sorted(self._measured[kind]):

@@ -82,13 +82,13 @@ class Classifier(OutputModule):
                 loss = self.activation.loss(logits, batch.targets, label_smoothing=self.label_smoothing)
             else:
                 self._measured["training"].add(batch.split)
-                loss = self._measure(batch.split, logits, batch.targets, self.label_smoothing).mean()
+                loss = self._count(self._metrics(batch.split), logits, batch.targets, self.label_smoothing).mean()
             return loss if batch.weight == 1 else loss * batch.weight
 
     def measure(self, batch: Batch) -> None:
         logits = self.network(batch.inputs)
         with self.full_precision(logits.device):
-            self._measure(batch.split, logits.float(), batch.targets)
+            self._count(self._metrics(batch.split), logits.float(), batch.targets)
 
     def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> Tensor:
         return self.probabilities(batch.inputs)
@@ -98,14 +98,9 @@ class Classifier(OutputModule):
         return self.activation(self.network(inputs).float())
 
     def take_metrics(self, split: str) -> dict[str, Any]:
-        metrics = self.metrics[f"{split}_split"]
-        values = metrics.compute()
-        metrics.reset()
+        values = self._metrics(split).compute()
+        self._metrics(split).reset()
         return values
 
-    def _measure(self, split: str, logits: Tensor, targets: Tensor, label_smoothing: float = 0.0) -> Tensor:
-        """Count a batch in the metrics of its split; the loss of each example."""
-        losses = self.activation.loss(logits, targets, label_smoothing=label_smoothing, reduction="none")
-        with torch.no_grad():
-            self.metrics[f"{split}_split"].update(logits, self.activation(logits), targets, losses)
-        return losses
+    def _metrics(self, split: str) -> OutputMetrics:
+        return self.metrics[f"{split}_split"]

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from operator import eq
 from statistics import fmean
-from typing import NamedTuple
 
 import torch
 import torch.distributed
@@ -46,13 +46,6 @@ class TokenMetrics(DistributionMetrics):
         )
 
 
-class _Sentence(NamedTuple):
-    found: Hypothesis
-    text: str
-    reference: str
-    empty: float  # log p of the empty translation
-
-
 class SentenceMetrics:
     """What the translations of a split are like.
 
@@ -71,7 +64,7 @@ class SentenceMetrics:
         self.reset()
 
     def reset(self) -> None:
-        self._found: dict[int, _Sentence] = {}
+        self._seen: dict[int, tuple[Hypothesis, str, str, float]] = {}
 
     def update(
         self,
@@ -82,25 +75,27 @@ class SentenceMetrics:
         empty: Tensor,
     ) -> None:
         """Count sentences by their index: what was found, its text, its reference, and log p of the empty one [n]."""
-        sentences = map(_Sentence, found, texts, references, empty.tolist())
-        self._found |= dict(zip(indices.tolist(), sentences, strict=True))
+        sentences = zip(found, texts, references, empty.tolist(), strict=True)
+        self._seen |= dict(zip(indices.tolist(), sentences, strict=True))
 
     def compute(self) -> dict[str, float]:
         """The metrics of everything seen since the last reset, by all processes together."""
-        everything = [self._found]
+        by_process = [self._seen]
         if torch.distributed.is_initialized():
-            everything = [{} for _ in range(torch.distributed.get_world_size())]
-            torch.distributed.all_gather_object(everything, self._found)
-        together = {index: sentence for part in everything for index, sentence in part.items()}
+            by_process = [{} for _ in range(torch.distributed.get_world_size())]
+            torch.distributed.all_gather_object(by_process, self._seen)
+        together = {index: sentence for seen in by_process for index, sentence in seen.items()}
         sentences = [together[index] for index in sorted(together)]
-        texts, references = [one.text for one in sentences], [one.reference for one in sentences]
+        found, texts, references, empty = zip(*sentences, strict=True)
         return {
             "bleu": BLEU().corpus_score(texts, [references]).score,
             "chrf": CHRF().corpus_score(texts, [references]).score,
-            "exact_match": fmean(one.text == one.reference for one in sentences),
-            "empty_preferred": fmean(bool(one.found.tokens) and one.empty > one.found.score for one in sentences),
-            "empty_possible": fmean(one.empty > -math.inf for one in sentences),
-            "unfinished": fmean(one.found.score == -math.inf for one in sentences),
+            "exact_match": fmean(map(eq, texts, references)),
+            "empty_preferred": fmean(
+                bool(one.tokens) and log_p > one.score for one, log_p in zip(found, empty, strict=True)
+            ),
+            "empty_possible": fmean(log_p > -math.inf for log_p in empty),
+            "unfinished": fmean(one.score == -math.inf for one in found),
         }
 
 

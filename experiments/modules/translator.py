@@ -97,9 +97,7 @@ class Translator(OutputModule):
         real = wanted != PADDING
         hidden = self.evaluated(batch.inputs, batch.targets[:, :-1])[real]
         for some, targets in zip(hidden.split(ROWS), wanted[real].split(ROWS), strict=True):
-            logits = self._logits(some)
-            losses = self.activation.loss(logits, targets, reduction="none")
-            self.tokens[batch.split].update(logits, self.activation(logits), targets, losses)
+            self._count(self.tokens[batch.split], self._logits(some), targets)
         since = time.perf_counter()
         found, empty = self.translate(batch.inputs)
         self.decoding_seconds += time.perf_counter() - since

@@ -39,11 +39,7 @@ class Attention(nn.Module):
 
 
 def attention_activation(settings: ActivationSettings, heads: int) -> sharmix.Activation:
-    """The activation that settings name; `entmax_learned` and `sharmix_learned` get orders of their own for each head.
-
-    Raises:
-        ConfigurationError: as `build_activation`.
-    """
+    """The activation that settings name; `entmax_learned` and `sharmix_learned` get orders of each head's own."""
     if settings.name.endswith("_learned"):
         learned = dict(build_activation(settings, "model.attention").named_parameters())
         orders = {

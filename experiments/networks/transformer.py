@@ -42,12 +42,11 @@ class Layer(nn.Module):
         memory: KeysValues | None = None,
         real: Tensor | None = None,
     ) -> tuple[Tensor, KeysValues]:
-        """New states, and what later positions attend to.
+        """New states [n, length, dimension], and what later positions attend to.
 
         Args:
-            states: [n, length, dimension].
             allowed: which positions each may attend to, past ones included, bool [n or 1, 1, length or 1, positions].
-            past: keys and values of the positions before; None if there are none.
+            past: what positions before attend to; None if there are none.
             memory: keys and values of the encoded sentences; None in an encoder.
             real: which of their positions are no padding, bool [n, 1, 1, source length].
         """
