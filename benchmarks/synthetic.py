@@ -58,5 +58,5 @@ class RandomSentences(TranslationDataModule):
         sides = (
             torch.randint(FIRST, self.vocabulary, (self.count, length), generator=generator) for length in self.lengths
         )
-        pairs = SentencePairs.of(*(side.tolist() for side in sides), references=[""] * self.count)
+        pairs = SentencePairs(*(side.tolist() for side in sides), references=[""] * self.count)
         return TranslationData(pairs, pairs, pairs, self.vocabulary, str, lambda sentence: [], "synthetic", {})

@@ -1,35 +1,27 @@
-"""A parallel corpus as translation data: subwords learned from the training split, all sentences as token numbers."""
+"""A parallel corpus: pairs of sentences from files or from the Hugging Face hub, numbered by learned subwords."""
 
-from collections.abc import Sequence
+import hashlib
+import math
+from array import array
 from pathlib import Path
 from typing import Any
 
+from sentencepiece import SentencePieceProcessor
+
 from experiments.data.base import LOCAL_DATA
-from experiments.data.parallel_text import Corpus, Pair, read_parallel_text, text_hash
 from experiments.data.sentence_pairs import SentencePairs
-from experiments.data.subwords import Subwords, learned_subwords
-from experiments.data.translation import TranslationData, TranslationDataModule
+from experiments.data.subwords import learned_subwords
+from experiments.data.translation import Pair, TranslationData, TranslationDataModule, text_hash
 from experiments.errors import DataError
 from experiments.settings import AtLeastOne, validated
 
-SPLITS = ("train", "dev", "test")
+HUB_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 CACHE = LOCAL_DATA / "subwords"
+Line = str | None  # None where it is no UTF-8
 
 
 class ParallelCorpusDataModule(TranslationDataModule):
-    """A parallel corpus, in one vocabulary of subwords for both languages.
-
-    Args:
-        name: folder of the corpus, below `folder`.
-        folder: folder that holds <name>/<file>.<language>; None loads the corpus from the hub.
-        source, target: the two languages, as the files are named.
-        train, dev, test: the file of each split, without its language.
-        hub: name of the corpus on the Hugging Face hub.
-        hub_files: pattern of the parquet files there, with {split}; None for all that the hub's own reader finds.
-        vocabulary_size: subwords of both languages together.
-        max_length: subwords on either side of a training pair; longer pairs are left out.
-        **batches: as for `TranslationDataModule`.
-    """
+    """A parallel corpus, in one vocabulary of subwords for both languages. Arguments: `conf/data/multi30k.yaml`."""
 
     @validated
     def __init__(
@@ -49,50 +41,121 @@ class ParallelCorpusDataModule(TranslationDataModule):
         **batches: Any,
     ) -> None:
         super().__init__(**batches)
-        files = {"train": train, "dev": dev, "test": test}
-        self.corpus = Corpus(name, folder, (source, target), files, hub, hub_files)
+        self.name, self.folder, self.hub, self.hub_files = name, folder, hub, hub_files
+        self.languages, self.files = (source, target), {"train": train, "dev": dev, "test": test}
         self.vocabulary_size, self.max_length = vocabulary_size, max_length
 
     def load(self) -> TranslationData:
-        texts = {split: read_parallel_text(self.corpus, split) for split in SPLITS}
-        pairs = {split: text.pairs for split, text in texts.items()}
-        facts: dict[str, int | float | str] = {f"{split}_size": len(pairs[split]) for split in ("dev", "test")}
-        facts |= {f"{split}_skipped_{why}": count for split in SPLITS for why, count in texts[split].skipped.items()}
+        pairs: dict[str, list[Pair]] = {}
+        facts: dict[str, int | float | str] = {}
+        for split in self.files:
+            pairs[split], skipped = self.read(split)
+            facts |= {f"{split}_skipped_{why}": count for why, count in skipped.items()}
         sentences = [sentence for pair in pairs["train"] for sentence in pair]
-        subwords = learned_subwords(sentences, self.vocabulary_size, CACHE)
-        numbered = {split: _numbered(subwords, pairs[split]) for split in SPLITS}
-        train = _short_enough(numbered["train"], self.max_length)
-        if not len(train.references):
+        model = learned_subwords(sentences, self.vocabulary_size, CACHE)
+        subwords = SentencePieceProcessor(model_proto=model)
+        splits = {
+            split: _numbered(pairs[split], subwords, self.max_length if split == "train" else math.inf)
+            for split in self.files
+        }
+        if not splits["train"].references:
             raise DataError(
                 f"data.max_length={self.max_length} leaves no training pair: each has a side of more subwords"
             )
-        facts |= {
-            "train_size": len(train.references),
-            "train_skipped_over_long": len(pairs["train"]) - len(train.references),
-            "train_target_tokens": int(train.predicted_tokens().sum()),
-            "vocabulary_size": len(subwords),
-            "subwords_hash": subwords.hash(),
-        }
         data = TranslationData(
-            train=train,
-            dev=numbered["dev"],
-            test=numbered["test"],
-            vocabulary_size=len(subwords),
-            text=subwords.text,
-            numbers=subwords.numbers,
+            **splits,
+            vocabulary_size=subwords.get_piece_size(),
+            text=subwords.decode,
+            numbers=subwords.encode,
             split_hash=text_hash(pairs.values()),
             facts=facts,
         )
-        facts["target_types"] = int(data.types_in_use().sum())
+        facts |= {f"{split}_size": len(numbered.references) for split, numbered in splits.items()}
+        facts |= {
+            "train_skipped_over_long": len(pairs["train"]) - len(data.train.references),
+            "train_target_tokens": int(data.train.predicted_tokens().sum()),
+            "target_types": int(data.types_in_use().sum()),
+            "vocabulary_size": data.vocabulary_size,
+            "subwords_hash": hashlib.sha256(model).hexdigest(),
+        }
         return data
 
+    def read(self, split: str) -> tuple[list[Pair], dict[str, int]]:
+        """The usable pairs of `train`, `dev` or `test`, and how many others there are, by what is wrong with them.
 
-def _numbered(subwords: Subwords, pairs: Sequence[Pair]) -> SentencePairs:
-    sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-    return SentencePairs.of(map(subwords.numbers, sources), map(subwords.numbers, targets), targets)
+        Raises:
+            DataError: files that are missing or have different numbers of lines, a hub that cannot be reached, or no
+                pair at all, naming the remedy.
+        """
+        sources, targets = self._from_hub(split) if self.folder is None else self._from_files(split)
+        pairs, skipped = [], {"empty": 0, "undecodable": 0}
+        for source, target in zip(sources, targets, strict=True):
+            if source is None or target is None:
+                skipped["undecodable"] += 1
+            elif not source.strip() or not target.strip():
+                skipped["empty"] += 1
+            else:
+                pairs.append((source.strip(), target.strip()))
+        if not pairs:
+            place = self.hub if self.folder is None else self.folder / self.name
+            raise DataError(f"{place}, {split}: no pair of sentences can be used ({skipped}); fetch the files again")
+        return pairs, skipped
+
+    def _from_files(self, split: str) -> list[list[Line]]:
+        paths = [self.folder / self.name / f"{self.files[split]}.{language}" for language in self.languages]
+        try:
+            contents = [path.read_bytes().removesuffix(b"\n") for path in paths]
+        except OSError as error:
+            raise DataError(
+                f"{error.filename}: cannot be read ({error.strerror}); paths.data={self.folder} must be a folder that "
+                f"holds {self.name}/{Path(error.filename).name}, or null to load {self.hub} from the Hugging Face hub"
+            ) from error
+        # Only a newline ends a line: str.splitlines also cuts at characters that sentences hold.
+        sources, targets = ([_decoded(line) for line in content.split(b"\n")] for content in contents)
+        if len(sources) != len(targets):
+            raise DataError(
+                f"{paths[0]} has {len(sources)} lines, but {paths[1]} has {len(targets)}: line by line they must be "
+                f"translations of one another; fetch both again, from {self.hub} on the Hugging Face hub"
+            )
+        return [sources, targets]
+
+    def _from_hub(self, split: str) -> list[list[Line]]:
+        hub_split = HUB_SPLITS[split]
+        # The hub's client fails with the errors of several libraries that share no base class.
+        try:
+            from datasets import load_dataset
+
+            if self.hub_files is None:
+                rows = load_dataset(self.hub, split=hub_split)
+            else:  # named one by one, for where a script lies beside them the client refuses the whole set
+                files = f"hf://datasets/{self.hub}/{self.hub_files.format(split=hub_split)}"
+                rows = load_dataset("parquet", data_files={hub_split: files}, split=hub_split)
+        except Exception as error:
+            raise DataError(
+                f"{self.hub} cannot be loaded from the Hugging Face hub ({error}); give paths.data=FOLDER, a folder "
+                f"that holds {self.name}/{self.files[split]}.{self.languages[0]} and .{self.languages[1]}"
+            ) from error
+        try:
+            pairs = rows["translation"] if "translation" in rows.column_names else rows
+            return [[pair[language] for pair in pairs] for language in self.languages]
+        except KeyError as error:
+            raise DataError(f"{self.hub}: no sentences in {error} among {', '.join(rows.column_names)}") from error
 
 
-def _short_enough(pairs: SentencePairs, max_length: int) -> SentencePairs:
-    """The pairs with at most `max_length` subwords on either side."""
-    source, target = pairs.sources.lengths - 1, pairs.targets.lengths - 2
-    return pairs.subset(((source <= max_length) & (target <= max_length)).nonzero().flatten())
+def _decoded(line: bytes) -> Line:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _numbered(pairs: list[Pair], subwords: SentencePieceProcessor, most: float) -> SentencePairs:
+    """The pairs with at most `most` subwords on either side."""
+    sources, targets, references = [], [], []
+    for pair in pairs:
+        source, target = (array("i", subwords.encode(sentence)) for sentence in pair)
+        if max(len(source), len(target)) <= most:
+            sources.append(source)
+            targets.append(target)
+            references.append(pair[1])
+    return SentencePairs(sources, targets, references)

@@ -2,8 +2,6 @@
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -13,38 +11,21 @@ from torch.nn.utils.rnn import pad_sequence
 from experiments.data.special_tokens import BEGIN, END, PADDING
 
 
-@dataclass(frozen=True)
 class Sequences:
-    """Sequences of token numbers of different lengths, in one tensor.
+    """Sequences of token numbers, one after the other in one tensor: four bytes a token, for millions of sentences.
 
     Attributes:
-        tokens: all of them, one after the other, int32 [total].
-        ends: where each ends, int64 [n].
+        tokens: int32 [total].
+        lengths, ends: of each sequence, int64 [n].
     """
 
-    tokens: Tensor
-    ends: Tensor
-
-    @classmethod
-    def of(cls, sequences: Iterable[Sequence[int]]) -> "Sequences":
-        """The sequences given one by one."""
-        tokens, ends = array("i"), array("q")  # four bytes a token, for corpora of millions of sentences
+    def __init__(self, sequences: Iterable[Sequence[int]]) -> None:
+        tokens, lengths = array("i"), array("q")
         for sequence in sequences:
             tokens.extend(sequence)
-            ends.append(len(tokens))
-        return cls(torch.from_numpy(np.array(tokens, dtype=np.int32)), torch.from_numpy(np.array(ends, dtype=np.int64)))
-
-    @cached_property
-    def lengths(self) -> Tensor:
-        """int64 [n]."""
-        return self.ends.diff(prepend=self.ends.new_zeros(1))
-
-    def subset(self, indices: Tensor) -> "Sequences":
-        """The sequences at the indices."""
-        lengths = self.lengths[indices]
-        ends = lengths.cumsum(0)
-        places = torch.arange(int(lengths.sum())) + (self.ends[indices] - ends).repeat_interleave(lengths)
-        return Sequences(self.tokens[places], ends)
+            lengths.append(len(sequence))
+        self.tokens, self.lengths = torch.from_numpy(np.array(tokens)), torch.from_numpy(np.array(lengths))
+        self.ends = self.lengths.cumsum(0)
 
     def padded(self, indices: Tensor) -> Tensor:
         """The sequences at the indices [m], padded to the longest of them: int64 [m, longest]."""
@@ -55,9 +36,8 @@ class Sequences:
         return pad_sequence(chosen, batch_first=True, padding_value=PADDING).long()
 
 
-@dataclass(frozen=True)
 class SentencePairs:
-    """One split: sentences and their translations.
+    """The pairs of a split, given as token numbers without BEGIN and END.
 
     Attributes:
         sources: each ends with END.
@@ -65,25 +45,12 @@ class SentencePairs:
         references: the translations as text, [n].
     """
 
-    sources: Sequences
-    targets: Sequences
-    references: Sequence[str]
-
-    @classmethod
-    def of(
-        cls, sources: Iterable[Sequence[int]], targets: Iterable[Sequence[int]], references: Sequence[str]
-    ) -> "SentencePairs":
-        """The pairs given as plain numbers, without BEGIN and END."""
-        return cls(
-            Sequences.of([*source, END] for source in sources),
-            Sequences.of([BEGIN, *target, END] for target in targets),
-            references,
-        )
-
-    def subset(self, indices: Tensor) -> "SentencePairs":
-        """The pairs at the indices."""
-        references = [self.references[index] for index in indices.tolist()]
-        return SentencePairs(self.sources.subset(indices), self.targets.subset(indices), references)
+    def __init__(
+        self, sources: Iterable[Sequence[int]], targets: Iterable[Sequence[int]], references: Sequence[str]
+    ) -> None:
+        self.sources = Sequences([*source, END] for source in sources)
+        self.targets = Sequences([BEGIN, *target, END] for target in targets)
+        self.references = references
 
     def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
         return self.sources.padded(indices), self.targets.padded(indices), []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-import sentencepiece
+from sentencepiece import SentencePieceTrainer
 
 from experiments.data.special_tokens import BEGIN, END, PADDING, UNKNOWN
 from experiments.errors import ConfigurationError
@@ -25,45 +25,11 @@ OPTIONS = {
 }
 
 
-class Subwords:
-    """Numbers sentences by subwords and back.
-
-    Args:
-        model: sentencepiece's, serialised.
-    """
-
-    def __init__(self, model: bytes) -> None:
-        self.model = model
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-
-    def __len__(self) -> int:
-        return self._processor.get_piece_size()
-
-    def numbers(self, sentence: str) -> list[int]:
-        """The token numbers of a sentence."""
-        found: list[int] = self._processor.encode(sentence)
-        return found
-
-    def text(self, numbers: list[int]) -> str:
-        """The sentence that token numbers stand for."""
-        sentence: str = self._processor.decode(numbers)
-        return sentence
-
-    def hash(self) -> str:
-        """The SHA-256 of the model."""
-        return hashlib.sha256(self.model).hexdigest()
-
-
-def learned_subwords(sentences: Sequence[str], vocabulary_size: int, cache: Path) -> Subwords:
-    """Byte-pair encoding learned from sentences, or found in the cache.
-
-    Args:
-        sentences: of both languages.
-        vocabulary_size: token numbers, the four special ones included.
-        cache: folder of models, named by what they were learned from.
+def learned_subwords(sentences: Sequence[str], vocabulary_size: int, cache: Path) -> bytes:
+    """The model of sentencepiece, learned from sentences of both languages, or found in the cache.
 
     Raises:
-        ConfigurationError: the sentences do not allow the size.
+        ConfigurationError: the sentences do not allow a vocabulary of this size.
 
     Source: Sennrich, Haddow and Birch, Neural Machine Translation of Rare Words with Subword Units, 2016.
     """
@@ -71,22 +37,14 @@ def learned_subwords(sentences: Sequence[str], vocabulary_size: int, cache: Path
     for sentence in sentences:
         digest.update(f"{sentence}\n".encode())
     file = cache / f"{digest.hexdigest()[:16]}.model"
-    if not file.exists():
-        model = _learn(sentences, vocabulary_size)
-        replace_atomically(file, lambda opened: opened.write(model))
-    return Subwords(file.read_bytes())
-
-
-def _learn(sentences: Sequence[str], vocabulary_size: int) -> bytes:
-    model = io.BytesIO()
+    if file.exists():
+        return file.read_bytes()
+    model, size = io.BytesIO(), {"vocab_size": vocabulary_size}
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences),
-            model_writer=model,
-            vocab_size=vocabulary_size,
-            minloglevel=2,
-            **OPTIONS,
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences), model_writer=model, minloglevel=2, **OPTIONS, **size
         )
     except RuntimeError as error:
         raise ConfigurationError(f"data.vocabulary_size={vocabulary_size} is not allowed: {error}") from error
+    replace_atomically(file, lambda opened: opened.write(model.getvalue()))
     return model.getvalue()

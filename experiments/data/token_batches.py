@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from experiments.data.examples import BatchIndices
 from experiments.data.randomness import sample_seeds
 from experiments.data.samplers import BatchDivision, EpochSampler
+from experiments.data.sentence_pairs import SentencePairs
 from experiments.errors import ConfigurationError
 
 
@@ -16,27 +17,15 @@ class TokenBatchSampler(EpochSampler):
     """A training epoch of sentence pairs: each once, in batches by length; this process's part of each batch.
 
     Pairs are sorted by the length of the target, then of the source; pairs of equal lengths are in an order that is a
-    function of (seed, epoch), and so are the batches.
-
-    Args:
-        source_lengths, target_lengths: tokens of each pair, int64 [n].
-        batch_tokens: the most target tokens of a batch, padding included, over all processes and passes.
-        seed: the training seed.
-        division: of each batch. The last and longest pairs are not drawn if they are too few for every pass.
+    function of (seed, epoch), and so are the batches. The last and longest pairs are not drawn if they are too few for
+    every part. `batch_tokens` is the most target tokens of a batch, padding included, over all processes and passes.
 
     Raises:
         ConfigurationError: a batch has no room for the longest target in every part, or there are too few pairs.
     """
 
-    def __init__(
-        self,
-        source_lengths: NDArray[np.int64],
-        target_lengths: NDArray[np.int64],
-        batch_tokens: int,
-        seed: int,
-        division: BatchDivision,
-    ) -> None:
-        self.source, self.target = source_lengths, target_lengths
+    def __init__(self, pairs: SentencePairs, batch_tokens: int, seed: int, division: BatchDivision) -> None:
+        self.source, self.target = pairs.sources.lengths.numpy(), pairs.predicted_tokens().numpy()
         self.seed, self.division = seed, division
         if batch_tokens < (least := int(self.target.max()) * division.parts):
             raise ConfigurationError(

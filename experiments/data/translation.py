@@ -1,7 +1,7 @@
 """A translation data set and its batches."""
 
-from abc import abstractmethod
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from experiments.data.special_tokens import BEGIN, END
 from experiments.data.text import lines_of
 from experiments.data.token_batches import TokenBatchSampler
 
+Pair = tuple[str, str]  # a sentence and its translation
+
 
 @dataclass(frozen=True)
 class TranslationData:
@@ -27,7 +29,6 @@ class TranslationData:
         numbers: from a sentence of the source language to its token numbers.
         split_hash: hash of all sentences by split.
         facts: what the record of a run says about the data: sizes, what was skipped, the hash of the subwords.
-        unreadable_most: how many pairs may be unreadable: none, for all are read beforehand.
     """
 
     train: SentencePairs
@@ -38,7 +39,7 @@ class TranslationData:
     numbers: Callable[[str], list[int]]
     split_hash: str
     facts: dict[str, int | float | str]
-    unreadable_most: int = 0
+    unreadable_most = 0  # all pairs are read beforehand
 
     def types_in_use(self) -> Tensor:
         """Which token numbers occur in a training target, bool [vocabulary size]."""
@@ -50,7 +51,7 @@ class TranslationData:
     def encode(self, content: bytes) -> tuple[Tensor, list[str]]:
         """Source tokens [n, longest] of the lines of a text, and the lines."""
         lines = lines_of(content)
-        sources = Sequences.of([*self.numbers(line), END] for line in lines)
+        sources = Sequences([*self.numbers(line), END] for line in lines)
         return sources.padded(torch.arange(len(lines))), lines
 
 
@@ -60,14 +61,8 @@ class TranslationDataModule(SplitDataModule):
     evaluated = ("dev", "test")
     data: TranslationData | None = None
 
-    @abstractmethod
-    def load(self) -> TranslationData:
-        """The splits; fetches what is not there."""
-
     def training_sampler(self, division: BatchDivision) -> EpochSampler:
-        pairs = self.data.train
-        lengths = pairs.sources.lengths.numpy(), pairs.predicted_tokens().numpy()
-        return TokenBatchSampler(*lengths, self.batch_size, self.seed, division)
+        return TokenBatchSampler(self.data.train, self.batch_size, self.seed, division)
 
     def network_arguments(self) -> dict[str, int]:
         return {"vocabulary_size": self.data.vocabulary_size}
@@ -77,3 +72,13 @@ class TranslationDataModule(SplitDataModule):
 
     def evaluation_order(self, split: str) -> Tensor:
         return getattr(self.data, split).sources.lengths.argsort(stable=True)  # the shortest first: less padding
+
+
+def text_hash(splits: Iterable[Iterable[Pair]]) -> str:
+    """The SHA-256 of all sentences, split by split."""
+    digest = hashlib.sha256()
+    for pairs in splits:
+        for source, target in pairs:
+            digest.update(f"{source}\t{target}\n".encode())
+        digest.update(b"\0")
+    return digest.hexdigest()

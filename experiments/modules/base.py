@@ -1,7 +1,7 @@
 """What every LightningModule of the suite is: a network under an output activation, trained by its loss."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.data.examples import Batch
+from experiments.modules.metrics import DistributionMetrics
 from experiments.modules.optimizer import AdamSettings
 from sharmix import Activation
 from sharmix.activations import AlphaReLU
@@ -18,15 +19,9 @@ from sharmix.activations import AlphaReLU
 class OutputModule(L.LightningModule, ABC):
     """Minimises the output activation's own loss, and measures the splits whose batches it sees.
 
-    Entropy parameters are projected into their range after each step of the optimizer. Metrics are logged at the end
-    of an epoch, as `split/metric`, and learned entropy parameters by their names.
-
-    Args:
-        network: what is trained; activations inside it, such as those of attention, learn as the output's does.
-        activation: of the output, always computed in float32.
-        optimizer: learning rates and moments.
-        label_smoothing: ε; the training loss is against (1 − ε) y + ε/classes.
-        compile: whether torch.compile compiles the network.
+    The activation is always computed in float32; activations inside the network, such as those of attention, learn as
+    it does. Entropy parameters are projected into their range after each step of the optimizer. Metrics are logged at
+    the end of an epoch, as `split/metric`, and learned entropy parameters by their names.
 
     Attributes:
         selected_by: the `split/metric` whose largest value selects the epoch that is reported; None for the last.
@@ -53,7 +48,8 @@ class OutputModule(L.LightningModule, ABC):
         self.inner_activations = {
             name.rpartition(".")[0]: module for name, module in named if isinstance(module, Activation)
         }
-        self._learning = [activation for activation in self._activations() if [*activation.entropy_parameters()]]
+        self._activations = [activation, *self.inner_activations.values()]
+        self._learning = [one for one in self._activations if [*one.entropy_parameters()]]
         self._measured: dict[str, set[str]] = {"training": set(), "evaluation": set()}
         if compile:
             network.compile()
@@ -67,9 +63,7 @@ class OutputModule(L.LightningModule, ABC):
         """The metrics of a split since they were last taken, over all processes."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The network's output."""
-        output: Tensor = self.network(inputs)
-        return output
+        return self.network(inputs)
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         if self.lacks_threshold() and self.trainer.sanity_checking:
@@ -78,14 +72,10 @@ class OutputModule(L.LightningModule, ABC):
         if len(batch.targets):
             self.measure(batch)
 
-    def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self.validation_step(batch, batch_idx)
-
     def on_validation_epoch_end(self) -> None:
         self._log_metrics("evaluation")
 
-    def on_test_epoch_end(self) -> None:
-        self._log_metrics("evaluation")
+    test_step, on_test_epoch_end = validation_step, on_validation_epoch_end
 
     def on_train_epoch_end(self) -> None:
         self._log_metrics("training")
@@ -116,21 +106,25 @@ class OutputModule(L.LightningModule, ABC):
     def entropy_values(self) -> dict[str, float]:
         """The entropy parameters by name: the output's that are one number, and the network's for each head."""
         own = [*self.activation.named_parameters(), *self.activation.named_buffers()]
-        inner = {
-            f"{place}.head_{head}.{name}": value
-            for place, activation in self.inner_activations.items()
-            for name, parameter in activation.named_parameters()
-            for head, value in enumerate(parameter.flatten().tolist())
-        }
-        return {name: value.item() for name, value in own if value.numel() == 1} | inner
-
-    def _activations(self) -> Iterator[Activation]:
-        yield self.activation
-        yield from self.inner_activations.values()
+        values = {name: value.item() for name, value in own if value.numel() == 1}
+        for place, activation in self.inner_activations.items():
+            for name, parameter in activation.named_parameters():
+                for head, value in enumerate(parameter.flatten().tolist()):
+                    values[f"{place}.head_{head}.{name}"] = value
+        return values
 
     def lacks_threshold(self) -> bool:
         """Whether an α-ReLU waits for its first batch to calibrate its threshold."""
-        return any(isinstance(one, AlphaReLU) and not one.calibrated for one in self._activations())
+        return any(isinstance(one, AlphaReLU) and not one.calibrated for one in self._activations)
+
+    def _count(
+        self, metrics: DistributionMetrics, logits: Tensor, targets: Tensor, label_smoothing: float = 0.0
+    ) -> Tensor:
+        """The loss of each example of logits [n, classes], which the metrics count."""
+        losses = self.activation.loss(logits, targets, label_smoothing=label_smoothing, reduction="none")
+        with torch.no_grad():
+            metrics.update(logits, self.activation(logits), targets, losses)
+        return losses
 
     def _log_metrics(self, kind: str) -> None:
         for split in sorted(self._measured[kind]):

@@ -15,19 +15,12 @@ from experiments.modules.optimizer import AdamSettings
 from experiments.settings import AtLeastOne, Share, validated
 from sharmix import Activation
 
-SPLITS = ("train", "validation", "test")
-
 
 class Classifier(OutputModule):
     """A network from inputs to logits [n, num_classes], under an output activation.
 
-    Args:
-        network, activation, optimizer, label_smoothing, compile: as for `OutputModule`.
-        num_classes: number of classes.
-        shots: the classes of each shot group, measured on validation and test.
-        metrics: further metrics by name; each makes a torchmetrics metric for a `num_classes`, which is updated with
-            probabilities [n, num_classes] and class indices [n].
-        channels_last: whether images and convolutions have their channels last in memory, which is faster.
+    Arguments: as for `OutputModule`, and `conf/module/classifier.yaml`. `shots` are the classes of each shot group,
+    measured on validation and test. A further metric is updated with probabilities [n, num_classes] and classes [n].
     """
 
     headline = "accuracy"
@@ -47,30 +40,20 @@ class Classifier(OutputModule):
         compile: bool = False,
     ) -> None:
         super().__init__(network, activation, optimizer, label_smoothing, compile)
-        self.num_classes = num_classes
+        self.num_classes, self.metrics = num_classes, nn.ModuleDict()
         if channels_last:
             network.to(memory_format=torch.channels_last)
-
-        def further() -> dict[str, Metric]:
-            return {name: make(num_classes=num_classes) for name, make in (metrics or {}).items()}
-
-        self.metrics = nn.ModuleDict(
-            {
-                f"{split}_split": OutputMetrics(num_classes, None if split == "train" else shots, further())
-                for split in SPLITS
-            }
-        )
+        for split, groups in {"train": None, "validation": shots, "test": shots}.items():
+            further = {name: make(num_classes=num_classes) for name, make in (metrics or {}).items()}
+            self.metrics[f"{split}_split"] = OutputMetrics(num_classes, groups, further)
 
     def check(self, inputs: Tensor) -> None:
-        """Refuse a network that does not give a logit for each class.
-
-        Args:
-            inputs: some examples, [n, ...].
+        """Refuse a network that does not give a logit for each class of some examples [n, ...].
 
         Raises:
             ConfigurationError: the network cannot read the inputs, or its output has another shape.
         """
-        wanted = (len(inputs), self.num_classes)
+        wanted, kind = (len(inputs), self.num_classes), f"model: {type(self.network).__name__}"
         training = {module: module.training for module in self.network.modules()}
         self.network.eval()
         try:
@@ -78,8 +61,7 @@ class Classifier(OutputModule):
                 output = self.network(inputs)
         except Exception as error:  # a network of the user's own may fail with any
             raise ConfigurationError(
-                f"model: {type(self.network).__name__} cannot read inputs of shape {tuple(inputs.shape)} and type "
-                f"{inputs.dtype}: {error}"
+                f"{kind} cannot read inputs of shape {tuple(inputs.shape)} and type {inputs.dtype}: {error}"
             ) from error
         finally:
             for module, mode in training.items():
@@ -88,8 +70,8 @@ class Classifier(OutputModule):
         if shape != wanted:
             found = f"a {type(output).__name__}" if shape is None else f"an output of shape {shape}"
             raise ConfigurationError(
-                f"model: {type(self.network).__name__} gives {found} for inputs of shape "
-                f"{tuple(inputs.shape)}, but {self.num_classes} classes need {wanted}"
+                f"{kind} gives {found} for inputs of shape {tuple(inputs.shape)}, but {self.num_classes} classes need "
+                f"{wanted}"
             )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
@@ -100,13 +82,13 @@ class Classifier(OutputModule):
                 loss = self.activation.loss(logits, batch.targets, label_smoothing=self.label_smoothing)
             else:
                 self._measured["training"].add(batch.split)
-                loss = self._measure(batch.split, logits, batch.targets, self.label_smoothing).mean()
+                loss = self._count(self._metrics(batch.split), logits, batch.targets, self.label_smoothing).mean()
             return loss if batch.weight == 1 else loss * batch.weight
 
     def measure(self, batch: Batch) -> None:
         logits = self.network(batch.inputs)
         with self.full_precision(logits.device):
-            self._measure(batch.split, logits.float(), batch.targets)
+            self._count(self._metrics(batch.split), logits.float(), batch.targets)
 
     def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> Tensor:
         return self.probabilities(batch.inputs)
@@ -116,19 +98,9 @@ class Classifier(OutputModule):
         return self.activation(self.network(inputs).float())
 
     def take_metrics(self, split: str) -> dict[str, Any]:
-        metrics = self._metrics(split)
-        values = metrics.compute()
-        metrics.reset()
+        values = self._metrics(split).compute()
+        self._metrics(split).reset()
         return values
 
-    def _measure(self, split: str, logits: Tensor, targets: Tensor, label_smoothing: float = 0.0) -> Tensor:
-        """Count a batch in the metrics of its split; the loss of each example."""
-        losses = self.activation.loss(logits, targets, label_smoothing=label_smoothing, reduction="none")
-        with torch.no_grad():
-            self._metrics(split).update(logits, self.activation(logits), targets, losses)
-        return losses
-
     def _metrics(self, split: str) -> OutputMetrics:
-        metrics = self.metrics[f"{split}_split"]
-        assert isinstance(metrics, OutputMetrics)
-        return metrics
+        return self.metrics[f"{split}_split"]

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from torch import nn
-from torch.optim import Adam
-from torch.optim import Optimizer as TorchOptimizer
+from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from experiments.settings import AtLeastOne, Positive, Settings, Share
@@ -17,13 +16,7 @@ Parameters = Iterable[nn.Parameter]
 class AdamSettings(Settings):
     """Adam, with the share of its learning rates in step s = 1, 2, …: 1, or min(s/w, √(w/s)) with w warm-up steps.
 
-    Attributes:
-        learning_rate: of the network; the largest of the schedule.
-        entropy_learning_rate: of learned entropy parameters.
-        beta1: decay of the mean gradient.
-        beta2: decay of the mean squared gradient.
-        schedule: `constant` or `inverse_square_root`.
-        warm_up_steps: w.
+    Arguments: `conf/optimizer/adam.yaml`.
 
     Source: Vaswani et al., Attention Is All You Need, 2017, Eq. (3), in units of its largest value.
     """
@@ -35,15 +28,10 @@ class AdamSettings(Settings):
     schedule: Literal["constant", "inverse_square_root"] = "constant"
     warm_up_steps: AtLeastOne = 1
 
-    def optimizer(
-        self, network: Parameters, entropy: Parameters, fused: bool
-    ) -> tuple[TorchOptimizer, LRScheduler | None]:
-        """Adam on the parameters, and the schedule to be stepped after each of its steps; None where it is constant.
+    def optimizer(self, network: Parameters, entropy: Parameters, fused: bool) -> tuple[Optimizer, LRScheduler | None]:
+        """Adam on the parameters of the network and of the entropies; the schedule, None where it is constant.
 
-        Args:
-            network: parameters of the network.
-            entropy: entropy parameters.
-            fused: whether one kernel updates all parameters, which a gradient scaler does not allow.
+        `fused`: one kernel updates all parameters, which a gradient scaler does not allow.
         """
         groups = [{"params": list(network), "lr": self.learning_rate}]
         if learned := list(entropy):

@@ -1,41 +1,33 @@
 """What is measured of a translation model: its next-token distribution, and the sentences it finds."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from operator import eq
+from statistics import fmean
 
 import torch
 import torch.distributed
 from sacrebleu.metrics import BLEU, CHRF
 from torch import Tensor
-from torchmetrics import MeanMetric, MetricCollection
 
 from experiments.modules.beam_search import Hypothesis
+from experiments.modules.metrics import DistributionMetrics
 
-TOKEN_MEANS = ("loss", "accuracy", "sparsity", "sparsity_in_use", "support", "coverage", "zero_true")
 
+class TokenMetrics(DistributionMetrics):
+    """The metrics of the tokens to predict, each given the right tokens before it.
 
-class TokenMetrics(MetricCollection):
-    """Means over the tokens to predict, each given the right tokens before it.
-
-    loss              the activation's own loss
     accuracy          1 where the largest logit is that of the right token
-    sparsity          share of probabilities that are exactly 0, over the vocabulary
-    sparsity_in_use   the same over the token numbers that training targets are made of
-    support           number of tokens with probability > 0
-    coverage          1 where the right token has probability > 0
-    zero_true         1 − coverage
+    sparsity_in_use   sparsity over the token numbers that training targets are made of, not over the vocabulary
     support_to_n      1 where the support is at most n, for n = 1, 2, 4, … up to the vocabulary
 
-    Args:
-        types_in_use: which token numbers training targets are made of, bool [vocabulary].
+    `types_in_use` says which token numbers training targets are made of, bool [vocabulary].
     """
 
     def __init__(self, types_in_use: Tensor) -> None:
         size = len(types_in_use)
         limits = [2**power for power in range(size.bit_length() + 1) if 2**power < 2 * size]
-        names = [*TOKEN_MEANS, *(f"support_to_{limit}" for limit in limits)]
-        super().__init__({name: MeanMetric(nan_strategy="disable") for name in names}, compute_groups=False)
+        super().__init__(["accuracy", "sparsity_in_use", *(f"support_to_{limit}" for limit in limits)])
         self.types_in_use, self.support_limits = types_in_use, limits
 
     def update(self, logits: Tensor, probabilities: Tensor, targets: Tensor, losses: Tensor) -> None:
@@ -43,26 +35,15 @@ class TokenMetrics(MetricCollection):
         self.types_in_use = self.types_in_use.to(targets.device)
         inside = probabilities > 0
         support, in_use = inside.sum(-1), (inside & self.types_in_use).sum(-1)
-        true = probabilities.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-        means = {
-            "loss": losses,
-            "accuracy": logits.argmax(-1) == targets,
-            "sparsity": 1 - support / len(self.types_in_use),
-            "sparsity_in_use": 1 - in_use / self.types_in_use.sum(),
-            "support": support,
-            "coverage": true > 0,
-            "zero_true": true == 0,
+        self.count(
+            losses,
+            probabilities.gather(-1, targets.unsqueeze(-1)).squeeze(-1),
+            accuracy=logits.argmax(-1) == targets,
+            sparsity=1 - support / len(self.types_in_use),
+            sparsity_in_use=1 - in_use / self.types_in_use.sum(),
+            support=support,
             **{f"support_to_{limit}": support <= limit for limit in self.support_limits},
-        }
-        for name, values in means.items():
-            self[name].update(values.to(losses.dtype))
-
-
-class _Sentence(NamedTuple):
-    found: Hypothesis
-    text: str
-    reference: str
-    empty: float  # log p of the empty translation
+        )
 
 
 class SentenceMetrics:
@@ -80,7 +61,10 @@ class SentenceMetrics:
     """
 
     def __init__(self) -> None:
-        self._found: dict[int, _Sentence] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        self._seen: dict[int, tuple[Hypothesis, str, str, float]] = {}
 
     def update(
         self,
@@ -91,32 +75,28 @@ class SentenceMetrics:
         empty: Tensor,
     ) -> None:
         """Count sentences by their index: what was found, its text, its reference, and log p of the empty one [n]."""
-        sentences = map(_Sentence, found, texts, references, empty.tolist())
-        self._found |= dict(zip(indices.tolist(), sentences, strict=True))
+        sentences = zip(found, texts, references, empty.tolist(), strict=True)
+        self._seen |= dict(zip(indices.tolist(), sentences, strict=True))
 
     def compute(self) -> dict[str, float]:
         """The metrics of everything seen since the last reset, by all processes together."""
-        sentences = self._gathered()
-        texts, references = [one.text for one in sentences], [one.reference for one in sentences]
+        by_process = [self._seen]
+        if torch.distributed.is_initialized():
+            by_process = [{} for _ in range(torch.distributed.get_world_size())]
+            torch.distributed.all_gather_object(by_process, self._seen)
+        together = {index: sentence for seen in by_process for index, sentence in seen.items()}
+        sentences = [together[index] for index in sorted(together)]
+        found, texts, references, empty = zip(*sentences, strict=True)
         return {
             "bleu": BLEU().corpus_score(texts, [references]).score,
             "chrf": CHRF().corpus_score(texts, [references]).score,
-            "exact_match": _share(one.text == one.reference for one in sentences),
-            "empty_preferred": _share(bool(one.found.tokens) and one.empty > one.found.score for one in sentences),
-            "empty_possible": _share(one.empty > -math.inf for one in sentences),
-            "unfinished": _share(one.found.score == -math.inf for one in sentences),
+            "exact_match": fmean(map(eq, texts, references)),
+            "empty_preferred": fmean(
+                bool(one.tokens) and log_p > one.score for one, log_p in zip(found, empty, strict=True)
+            ),
+            "empty_possible": fmean(log_p > -math.inf for log_p in empty),
+            "unfinished": fmean(one.score == -math.inf for one in found),
         }
-
-    def reset(self) -> None:
-        self._found = {}
-
-    def _gathered(self) -> list[_Sentence]:
-        everything = [self._found]
-        if torch.distributed.is_initialized():
-            everything = [{} for _ in range(torch.distributed.get_world_size())]
-            torch.distributed.all_gather_object(everything, self._found)
-        together = {index: sentence for part in everything for index, sentence in part.items()}
-        return [together[index] for index in sorted(together)]
 
 
 def signatures() -> dict[str, str]:
@@ -125,8 +105,3 @@ def signatures() -> dict[str, str]:
     for metric in (bleu, chrf):
         metric.corpus_score(["a"], [["a"]])  # a signature is complete only once it was used
     return {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
-
-
-def _share(each: Iterable[bool]) -> float:
-    values = list(each)
-    return sum(values) / len(values)

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -27,14 +27,7 @@ DECODING_SECONDS = "decoding_seconds"  # of the translations of an epoch
 
 
 class BeamSettings(Settings):
-    """How beam search translates.
-
-    Attributes:
-        size: sequences kept for each sentence.
-        limit_ratio, limit_extra: a translation has at most limit_ratio × source tokens + limit_extra tokens.
-        length_penalty: scores are divided by length^length_penalty.
-        scores: of an activation that is not normalised: p divided by its sum, or `raw`.
-    """
+    """How beam search translates: `conf/module/translator.yaml`."""
 
     size: AtLeastOne
     limit_ratio: NotNegativeNumber
@@ -43,29 +36,11 @@ class BeamSettings(Settings):
     scores: Literal["normalised", "raw"] = "normalised"
 
 
-class _Progress(NamedTuple):
-    """What the decoder knows of the translations so far, one a row."""
-
-    memory: Memory
-    past: list[KeysValues] | None
-
-    def at(self, rows: Tensor) -> Self:
-        past = None if self.past is None else [layer.at(rows) for layer in self.past]
-        return self._replace(memory=self.memory.at(rows), past=past)
-
-    def following(self, rows: Tensor) -> Self:
-        return self._replace(past=None if self.past is None else [layer.at(rows) for layer in self.past])
-
-
 class Translator(OutputModule):
     """Minimises the loss of each next token given the right ones before it; measures tokens, and translates.
 
-    Args:
-        network: from source and target tokens to hidden states, and from these to logits.
-        activation, optimizer, label_smoothing, compile: as for `OutputModule`.
-        data: gives the vocabulary, the references and the text that tokens stand for.
-        beam: how it translates.
-        average_decay: weight of the newest parameters in the average that translates; None for no average.
+    Arguments: as for `OutputModule`, and `conf/module/translator.yaml`. `data` gives the vocabulary, the references
+    and the text that tokens stand for.
     """
 
     selected_by = "dev/bleu"
@@ -99,9 +74,7 @@ class Translator(OutputModule):
     @property
     def evaluated(self) -> Transformer:
         """The network that is measured and translates: the trained one, or the average of its parameters."""
-        network = self.network if self.average is None else self.average.module
-        assert isinstance(network, Transformer)
-        return network
+        return self.network if self.average is None else self.average.module
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         given, wanted = batch.targets[:, :-1], batch.targets[:, 1:]
@@ -124,9 +97,7 @@ class Translator(OutputModule):
         real = wanted != PADDING
         hidden = self.evaluated(batch.inputs, batch.targets[:, :-1])[real]
         for some, targets in zip(hidden.split(ROWS), wanted[real].split(ROWS), strict=True):
-            logits = self._logits(some)
-            losses = self.activation.loss(logits, targets, reduction="none")
-            self.tokens[batch.split].update(logits, self.activation(logits), targets, losses)
+            self._count(self.tokens[batch.split], self._logits(some), targets)
         since = time.perf_counter()
         found, empty = self.translate(batch.inputs)
         self.decoding_seconds += time.perf_counter() - since
@@ -146,15 +117,9 @@ class Translator(OutputModule):
         """The translation found for each source [n, length], and log p of its empty translation [n]."""
         memory = self.evaluated.encode(source)
         limits = (self.beam.limit_ratio * (source != PADDING).sum(-1)).long() + self.beam.limit_extra
-        found = beam_search(
-            self._step,
-            _Progress(memory, None),
-            limits,
-            self.beam.size,
-            self.beam.length_penalty,
-            probabilities=self.activation.normalised or self.beam.scores == "normalised",
-        )
-        first, _ = self._step(torch.full_like(limits, BEGIN), _Progress(memory, None))
+        probabilities = self.activation.normalised or self.beam.scores == "normalised"
+        found = beam_search(self._step, memory, limits, self.beam.size, self.beam.length_penalty, probabilities)
+        first, _ = self._step(torch.full_like(limits, BEGIN), memory, None)
         return found, first[:, END].log()
 
     def take_metrics(self, split: str) -> dict[str, Any]:
@@ -173,10 +138,9 @@ class Translator(OutputModule):
         self.log(DECODING_SECONDS, self.decoding_seconds)
         self.decoding_seconds = 0.0
 
-    def _step(self, tokens: Tensor, progress: _Progress) -> tuple[Tensor, _Progress]:
-        hidden, past = self.evaluated.decode(tokens[:, None], progress.memory, progress.past)
-        p = next_probabilities(self.activation, self._logits(hidden[:, 0]), self.beam.scores)
-        return p, progress._replace(past=past)
+    def _step(self, tokens: Tensor, memory: Memory, past: list[KeysValues] | None) -> tuple[Tensor, list[KeysValues]]:
+        hidden, past = self.evaluated.decode(tokens[:, None], memory, past)
+        return next_probabilities(self.activation, self._logits(hidden[:, 0]), self.beam.scores), past
 
     def _logits(self, hidden: Tensor) -> Tensor:
         with self.full_precision(hidden.device):
@@ -184,13 +148,10 @@ class Translator(OutputModule):
 
 
 def next_probabilities(activation: Activation, logits: Tensor, scores: str) -> Tensor:
-    """p of each token, as beam search scores it.
+    """p of each token, as beam search scores it, from logits [rows, vocabulary].
 
-    Args:
-        activation: the map p. Where it is not normalised, PADDING and BEGIN get nothing, for they never follow, and the
-            largest logit of the others gets it all where nothing else is left.
-        logits: [rows, vocabulary].
-        scores: `normalised` divides p by its sum, `raw` takes it as it is.
+    Where the activation is not normalised, PADDING and BEGIN get nothing, for they never follow, and the largest logit
+    of the others gets it all where nothing else is left. `scores`: `normalised` divides p by its sum, `raw` does not.
     """
     p = activation(logits)
     if activation.normalised:

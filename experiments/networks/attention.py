@@ -1,39 +1,18 @@
 """Multi-head attention whose weights come from any registered activation."""
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 
 import sharmix
 from experiments.settings import ActivationSettings, build_activation
 
-ORDERS = ("alpha", "q", "r")
-
-
-class KeysValues(NamedTuple):
-    """What is attended to: keys and values of each head, [n, heads, length, dimension of a head]."""
-
-    keys: Tensor
-    values: Tensor
-
-    def at(self, rows: Tensor) -> "KeysValues":
-        """The keys and values of the rows."""
-        return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
-
-    def followed_by(self, later: "KeysValues") -> "KeysValues":
-        """These positions, then those."""
-        return KeysValues(torch.cat([self.keys, later.keys], 2), torch.cat([self.values, later.values], 2))
+KeysValues = tuple[Tensor, Tensor]  # what is attended to, by head: [n, heads, length, dimension of a head] each
 
 
 class Attention(nn.Module):
     """Σⱼ wⱼ vⱼ for each head, w = activation(q·k / √d), dropout on w; then the heads side by side through a layer.
 
-    Args:
-        dimension: of the states.
-        heads: that share it.
-        dropout: share of the weights w that training sets to 0.
-        activation: from scores [n, heads, queries, keys] to weights.
+    The activation maps scores [n, heads, queries, keys] to weights.
 
     Source: Vaswani et al., Attention Is All You Need, 2017, section 3.2.
     """
@@ -46,28 +25,25 @@ class Attention(nn.Module):
 
     def attended(self, states: Tensor) -> KeysValues:
         """What `forward` attends to, of states [n, length, dimension]."""
-        return KeysValues(self._by_head(self.key(states)), self._by_head(self.value(states)))
+        return self._by_head(self.key(states)), self._by_head(self.value(states))
 
     def forward(self, states: Tensor, attended: KeysValues, allowed: Tensor) -> Tensor:
         """What states [n, queries, dimension] gather where allowed, bool [n or 1, 1, queries or 1, keys]."""
-        queries = self._by_head(self.query(states))
-        scores = queries @ attended.keys.mT * queries.shape[-1] ** -0.5
+        queries, (keys, values) = self._by_head(self.query(states)), attended
+        scores = queries @ keys.mT * queries.shape[-1] ** -0.5
         weights = self.dropout(self.activation(scores.masked_fill(~allowed, float("-inf"))))
-        gathered: Tensor = self.output((weights @ attended.values).transpose(1, 2).flatten(2))
-        return gathered
+        return self.output((weights @ values).transpose(1, 2).flatten(2))
 
     def _by_head(self, states: Tensor) -> Tensor:
         return states.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
 def attention_activation(settings: ActivationSettings, heads: int) -> sharmix.Activation:
-    """The activation that settings name; `entmax_learned` and `sharmix_learned` get orders of their own for each head.
-
-    Raises:
-        ConfigurationError: as `build_activation`.
-    """
+    """The activation that settings name; `entmax_learned` and `sharmix_learned` get orders of each head's own."""
     if settings.name.endswith("_learned"):
         learned = dict(build_activation(settings, "model.attention").named_parameters())
-        orders = {name: torch.full((heads, 1, 1), learned[name].item()) for name in ORDERS if name in learned}
+        orders = {
+            name: torch.full((heads, 1, 1), learned[name].item()) for name in ("alpha", "q", "r") if name in learned
+        }
         settings = settings.model_copy(update={"parameters": settings.parameters | orders})
     return build_activation(settings, "model.attention")

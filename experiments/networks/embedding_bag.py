@@ -1,30 +1,19 @@
 """A bag of embeddings: the mean of a text's tokens, then a linear layer."""
 
-from torch import Tensor, nn
+from collections import OrderedDict
+
+from torch import nn
 
 from experiments.data.text import Vocabulary
 from experiments.settings import AtLeastOne, validated
 
 
-class EmbeddingBag(nn.Module):
-    """Logits W m + b, m the mean embedding of a text's real tokens; from padded token numbers [n, length].
-
-    Args:
-        vocabulary_size: how many token numbers there are.
-        embedding_dimension: of m.
-        num_classes: number of logits.
-    """
+class EmbeddingBag(nn.Sequential):
+    """Logits W m + b, m the mean embedding of a text's real tokens; from padded token numbers [n, length]."""
 
     @validated
     def __init__(
         self, *, vocabulary_size: AtLeastOne, embedding_dimension: AtLeastOne, num_classes: AtLeastOne
     ) -> None:
-        super().__init__()
-        self.embedding = nn.EmbeddingBag(
-            vocabulary_size, embedding_dimension, mode="mean", padding_idx=Vocabulary.padding
-        )
-        self.output = nn.Linear(embedding_dimension, num_classes)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.embedding(tokens))
-        return logits
+        bag = nn.EmbeddingBag(vocabulary_size, embedding_dimension, mode="mean", padding_idx=Vocabulary.padding)
+        super().__init__(OrderedDict(embedding=bag, output=nn.Linear(embedding_dimension, num_classes)))

@@ -1,4 +1,7 @@
-"""Networks for images: torchvision's ResNets and any network of the timm package, trained from scratch."""
+"""Networks for images: torchvision's ResNets and any network of the timm package, trained from scratch.
+
+Both give logits [n, num_classes] of uint8 [n, 3, height, width]. Arguments: `conf/model/resnet18.yaml` and `timm.yaml`.
+"""
 
 from typing import Literal
 
@@ -22,13 +25,7 @@ class Standardised(nn.Module):
 
 
 class ResNet(nn.Sequential):
-    """torchvision's ResNet with fresh weights, from uint8 [n, 3, height, width] to logits [n, num_classes].
-
-    Args:
-        depth: 18 or 50.
-        stem: `imagenet` as torchvision has it, or `cifar`: a 3 × 3 convolution with stride 1, and no pooling.
-        pixel_mean, pixel_std: of each channel, as for `Standardised`.
-        num_classes: number of classes.
+    """torchvision's ResNet with fresh weights.
 
     Source: He et al., Deep Residual Learning, 2016; the stem for small images is of its section 4.2.
     """
@@ -51,16 +48,7 @@ class ResNet(nn.Sequential):
 
 
 class TimmNetwork(nn.Sequential):
-    """A network of the timm package with fresh weights, from uint8 [n, 3, height, width] to logits [n, num_classes].
-
-    Args:
-        architecture: its name in timm.
-        pixel_mean, pixel_std: of each channel, as for `Standardised`.
-        num_classes: number of classes.
-
-    Raises:
-        ConfigurationError: timm is not installed or has no such network.
-    """
+    """A network of the timm package with fresh weights."""
 
     @validated
     def __init__(
@@ -69,7 +57,7 @@ class TimmNetwork(nn.Sequential):
         try:
             import timm
 
-            network: nn.Module = timm.create_model(architecture, num_classes=num_classes)
+            network = timm.create_model(architecture, num_classes=num_classes)
         except ImportError as error:
             raise ConfigurationError("model=timm needs the timm package: pip install timm") from error
         except RuntimeError as error:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,93 +11,59 @@ from experiments.errors import ConfigurationError
 from experiments.networks.attention import Attention, KeysValues, attention_activation
 from experiments.settings import ActivationSettings, AtLeastOne, Share, validated
 
+# What the decoder attends to: keys and values of each layer; and which positions are real, bool [n, 1, 1, length].
+Memory = tuple[list[KeysValues], Tensor]
 
-class Memory(NamedTuple):
-    """What the decoder attends to of encoded sentences.
 
-    Attributes:
-        layers: for each decoder layer its keys and values.
-        real: which positions are no padding, bool [n, 1, 1, length].
+class Layer(nn.Module):
+    """Self-attention, in a decoder attention to the memory, and a feed-forward network.
+
+    Each works on normalised states, and its output is added to the states.
     """
 
-    layers: list[KeysValues]
-    real: Tensor
-
-    def at(self, rows: Tensor) -> "Memory":
-        """The memory of the rows."""
-        return Memory([layer.at(rows) for layer in self.layers], self.real.index_select(0, rows))
-
-
-class _Layer(nn.Module):
-    """What the layers of both stacks share: a feed-forward network, and how a sub-layer is added to the states."""
-
-    def __init__(self, dimension: int, feedforward: int, dropout: float) -> None:
+    def __init__(
+        self, dimension: int, feedforward: int, dropout: float, attention: Callable[[], Attention], decodes: bool
+    ) -> None:
         super().__init__()
         self.feedforward = nn.Sequential(
             nn.Linear(dimension, feedforward), nn.ReLU(), nn.Dropout(dropout), nn.Linear(feedforward, dimension)
         )
         self.feedforward_norm = nn.LayerNorm(dimension)
         self.dropout = nn.Dropout(dropout)
-
-    def _feed_forward(self, states: Tensor) -> Tensor:
-        added: Tensor = self.dropout(self.feedforward(self.feedforward_norm(states)))
-        return states + added
-
-
-class EncoderLayer(_Layer):
-    """Self-attention, then a feed-forward network, each on normalised states and added to them."""
-
-    def __init__(self, dimension: int, feedforward: int, dropout: float, attention: Callable[[], Attention]) -> None:
-        super().__init__(dimension, feedforward, dropout)
         self.self_attention, self.self_norm = attention(), nn.LayerNorm(dimension)
-
-    def forward(self, states: Tensor, real: Tensor) -> Tensor:
-        """States [n, length, dimension] where `real`, bool [n, 1, 1, length], says which positions are no padding."""
-        normed = self.self_norm(states)
-        states = states + self.dropout(self.self_attention(normed, self.self_attention.attended(normed), real))
-        return self._feed_forward(states)
-
-
-class DecoderLayer(_Layer):
-    """Self-attention to earlier positions, attention to the memory, then a feed-forward network, likewise."""
-
-    def __init__(self, dimension: int, feedforward: int, dropout: float, attention: Callable[[], Attention]) -> None:
-        super().__init__(dimension, feedforward, dropout)
-        self.self_attention, self.self_norm = attention(), nn.LayerNorm(dimension)
-        self.cross_attention, self.cross_norm = attention(), nn.LayerNorm(dimension)
+        if decodes:
+            self.cross_attention, self.cross_norm = attention(), nn.LayerNorm(dimension)
 
     def forward(
-        self, states: Tensor, earlier: Tensor, past: KeysValues | None, memory: KeysValues, real: Tensor
+        self,
+        states: Tensor,
+        allowed: Tensor,
+        past: KeysValues | None = None,
+        memory: KeysValues | None = None,
+        real: Tensor | None = None,
     ) -> tuple[Tensor, KeysValues]:
-        """New states, and what later positions attend to.
+        """New states [n, length, dimension], and what later positions attend to.
 
         Args:
-            states: [n, length, dimension].
-            earlier: which positions each may attend to, past ones included, bool [1, 1, length, past + length].
-            past: keys and values of the positions before; None if there are none.
-            memory: keys and values of the encoded sentences.
+            allowed: which positions each may attend to, past ones included, bool [n or 1, 1, length or 1, positions].
+            past: what positions before attend to; None if there are none.
+            memory: keys and values of the encoded sentences; None in an encoder.
             real: which of their positions are no padding, bool [n, 1, 1, source length].
         """
         normed = self.self_norm(states)
-        attended = self.self_attention.attended(normed)
-        attended = attended if past is None else past.followed_by(attended)
-        states = states + self.dropout(self.self_attention(normed, attended, earlier))
-        states = states + self.dropout(self.cross_attention(self.cross_norm(states), memory, real))
-        return self._feed_forward(states), attended
+        own = self.self_attention.attended(normed)
+        if past is not None:
+            own = tuple(torch.cat([before, now], 2) for before, now in zip(past, own, strict=True))
+        states = states + self.dropout(self.self_attention(normed, own, allowed))
+        if memory is not None:
+            states = states + self.dropout(self.cross_attention(self.cross_norm(states), memory, real))
+        return states + self.dropout(self.feedforward(self.feedforward_norm(states))), own
 
 
 class Transformer(nn.Module):
-    """Logits of the next token of a translation, for each of its positions.
+    """Hidden states for each position of a translation, and the logits of its next token.
 
-    Args:
-        vocabulary_size: of both languages together.
-        dimension: of the states and embeddings.
-        feedforward: hidden units of the feed-forward networks.
-        heads: of each attention.
-        encoder_layers, decoder_layers: how many.
-        dropout: on embeddings, sub-layers and the hidden units of the feed-forward networks.
-        attention_dropout: on attention weights.
-        attention: the activation that gives the weights of each attention.
+    Arguments: `conf/model/transformer.yaml`; `attention` is the activation that gives the weights of each attention.
 
     Raises:
         ConfigurationError: the heads cannot share the dimension, or there is no such activation.
@@ -131,8 +96,8 @@ class Transformer(nn.Module):
             return Attention(dimension, heads, attention_dropout, attention_activation(attention, heads))
 
         sizes = (dimension, feedforward, dropout, new_attention)
-        self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(decoder_layers))
+        self.encoder = nn.ModuleList(Layer(*sizes, decodes=False) for _ in range(encoder_layers))
+        self.decoder = nn.ModuleList(Layer(*sizes, decodes=True) for _ in range(decoder_layers))
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(dimension), nn.LayerNorm(dimension)
         self.embedding = nn.Embedding(vocabulary_size, dimension, padding_idx=PADDING)
         self.output_bias = nn.Parameter(torch.zeros(vocabulary_size))
@@ -141,33 +106,28 @@ class Transformer(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Hidden states [n, length, dimension] of target tokens [n, length] given source tokens [n, source length]."""
-        hidden, _ = self.decode(target, self.encode(source), None)
-        return hidden
+        return self.decode(target, self.encode(source), None)[0]
 
     def encode(self, source: Tensor) -> Memory:
         """What the decoder attends to of source tokens [n, length]."""
         real = (source != PADDING)[:, None, None]
         states = self._embedded(source, 0)
         for layer in self.encoder:
-            states = layer(states, real)
+            states, _ = layer(states, real)
         states = self.encoder_norm(states)
-        return Memory([layer.cross_attention.attended(states) for layer in self.decoder], real)
+        return [layer.cross_attention.attended(states) for layer in self.decoder], real
 
     def decode(self, tokens: Tensor, memory: Memory, past: list[KeysValues] | None) -> tuple[Tensor, list[KeysValues]]:
         """Hidden states [n, length, dimension] of target tokens [n, length], and what later tokens attend to.
 
-        Args:
-            tokens: those that follow the past.
-            memory: of the encoded sentences.
-            past: what this returned for the tokens before; None if there are none.
+        `past` is what this returned for the tokens before; None if there are none.
         """
-        before, length = 0 if past is None else past[0].keys.shape[2], tokens.shape[1]
-        places = torch.arange(before + length, device=tokens.device)
-        earlier = (places <= places[before:, None])[None, None]
+        (layers, real), length = memory, tokens.shape[1]
+        before = 0 if past is None else past[0][0].shape[2]
+        earlier = tokens.new_ones(1, 1, length, before + length, dtype=torch.bool).tril(before)
         states, attended = self._embedded(tokens, before), []
-        for number, layer in enumerate(self.decoder):
-            own = None if past is None else past[number]
-            states, own = layer(states, earlier, own, memory.layers[number], memory.real)
+        for layer, own, encoded in zip(self.decoder, past or [None] * len(layers), layers, strict=True):
+            states, own = layer(states, earlier, own, encoded, real)
             attended.append(own)
         return self.decoder_norm(states), attended
 
@@ -178,8 +138,7 @@ class Transformer(nn.Module):
     def _embedded(self, tokens: Tensor, before: int) -> Tensor:
         scaled = self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim)
         places = torch.arange(before, before + tokens.shape[1], device=tokens.device)
-        embedded: Tensor = self.dropout(scaled + positions(places, self.embedding.embedding_dim))
-        return embedded
+        return self.dropout(scaled + positions(places, self.embedding.embedding_dim))
 
     def _initialise(self) -> None:
         for module in self.modules():

@@ -1,8 +1,10 @@
-"""A parallel corpus: subwords learned from the training split, sentences as token numbers."""
+"""A parallel corpus: pairs from files and from the hub, subwords learned from the training split, token numbers."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 import torch
 
@@ -26,8 +28,12 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+def unread(folder: Path | None, **changes: Any) -> ParallelCorpusDataModule:
+    return ParallelCorpusDataModule(folder=folder, **SETTINGS | BATCHES | changes)
+
+
 def module(folder: Path | None, **changes: Any) -> ParallelCorpusDataModule:
-    data = ParallelCorpusDataModule(folder=folder, **SETTINGS | BATCHES | changes)
+    data = unread(folder, **changes)
     data.setup()
     return data
 
@@ -108,3 +114,70 @@ def test_lines_of_a_users_file_become_source_tokens(pairs_folder: Path, tmp_path
     assert torch.equal(inputs[:2], expected)
     assert data.data.text(words(inputs[2])) == "Hund"
     assert inputs[2][inputs[2] != PADDING][-1] == END
+
+
+def test_a_line_that_cannot_be_used_is_skipped_and_counted(pairs_folder: Path) -> None:
+    broken = lines(GERMAN[:4]) + b"\n" + b"\xff\xfe kaputt\n" + lines(["  ", "letzter \x85 Satz\u2028hier"])
+    write_pairs(pairs_folder, "train", broken, lines([*ENGLISH[:4], "empty", "undecodable", "blank", "last"]))
+    pairs, skipped = unread(pairs_folder).read("train")
+    assert [source for source, _ in pairs] == [*GERMAN[:4], "letzter \x85 Satz\u2028hier"]
+    assert pairs[-1][1] == "last"
+    assert skipped == {"empty": 2, "undecodable": 1}
+
+
+def test_misaligned_files_are_refused_with_both_counts(pairs_folder: Path) -> None:
+    write_pairs(pairs_folder, "test", lines(GERMAN), lines(ENGLISH[:-1]))
+    with pytest.raises(DataError, match=r"(?s)test.de has 20 lines.*test.en has 19"):
+        unread(pairs_folder).read("test")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda folder: (folder / "pairs" / "val.en").unlink(), r"val\.en: cannot be read.*paths\.data="),
+        (lambda folder: write_pairs(folder, "train", b"\n", b"\n"), r"no pair of sentences can be used"),
+    ],
+    ids=["a missing file", "empty lines"],
+)
+def test_a_set_that_cannot_be_used_says_why(pairs_folder: Path, spoil: Callable[[Path], object], said: str) -> None:
+    spoil(pairs_folder)
+    with pytest.raises(DataError, match=said):
+        [unread(pairs_folder).read(split) for split in ("train", "dev", "test")]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_hub_gives_the_same_pairs(nested: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    pairs = [{"de": german, "en": english} for german, english in zip(GERMAN, ENGLISH, strict=True)]
+
+    def load_dataset(name: str, split: str) -> datasets.Dataset:
+        asked.append((name, split))
+        return datasets.Dataset.from_list([{"translation": pair} for pair in pairs] if nested else pairs)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    found, skipped = unread(None).read("dev")
+    assert found == list(zip(GERMAN, ENGLISH, strict=True))
+    assert skipped == {"empty": 0, "undecodable": 0}
+    assert asked == [("owner/pairs", "validation")]
+
+
+def test_files_of_the_hub_are_read_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def load_dataset(builder: str, data_files: dict[str, str], split: str) -> datasets.Dataset:
+        asked.append((builder, data_files, split))
+        return datasets.Dataset.from_list([{"de": "ja", "en": "yes"}])
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    assert unread(None, hub_files="data/{split}-*.parquet").read("dev")[0] == [("ja", "yes")]
+    files = {"validation": "hf://datasets/owner/pairs/data/validation-*.parquet"}
+    assert asked == [("parquet", files, "validation")]
+
+
+def test_a_hub_out_of_reach_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **named: object) -> None:
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(datasets, "load_dataset", refuse)
+    with pytest.raises(DataError, match=r"(?s)no network.*paths\.data=FOLDER.*pairs/train\.de"):
+        unread(None).read("train")

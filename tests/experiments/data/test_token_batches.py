@@ -7,6 +7,7 @@ import torch
 from experiments.data.copying import CopyDataModule
 from experiments.data.samplers import BatchDivision
 from experiments.data.sentence_pairs import SentencePairs
+from experiments.data.special_tokens import FIRST
 from experiments.data.token_batches import TokenBatchSampler
 from experiments.errors import ConfigurationError
 from tests.experiments.data.support import BATCHES, COPIES
@@ -22,8 +23,7 @@ def pairs() -> SentencePairs:
 def sampler_of(
     pairs: SentencePairs, seed: int = 5, epoch: int = 0, tokens: int = 60, division: BatchDivision | None = None
 ) -> TokenBatchSampler:
-    lengths = pairs.sources.lengths.numpy(), pairs.predicted_tokens().numpy()
-    found = TokenBatchSampler(*lengths, tokens, seed, division or BatchDivision())
+    found = TokenBatchSampler(pairs, tokens, seed, division or BatchDivision())
     found.set_epoch(epoch)
     return found
 
@@ -88,8 +88,8 @@ def test_a_batch_too_small_for_the_longest_sentence_is_refused(pairs: SentencePa
             sampler_of(pairs, tokens=least - 1, division=division)
 
 
-def test_fewer_pairs_than_parts_of_a_step_are_refused(pairs: SentencePairs) -> None:
-    few = pairs.subset(torch.arange(5))
+def test_fewer_pairs_than_parts_of_a_step_are_refused() -> None:
+    few = SentencePairs([[FIRST]] * 5, [[FIRST]] * 5, ["w"] * 5)
     assert len(list(sampler_of(few, tokens=600, division=BatchDivision(5)))) == 1
     with pytest.raises(ConfigurationError, match="5 training pairs are too few for 6 parts a step"):
         sampler_of(few, tokens=600, division=BatchDivision(3, 0, 2))

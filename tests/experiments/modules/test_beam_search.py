@@ -3,7 +3,6 @@
 import functools
 import itertools
 import math
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -14,18 +13,6 @@ from experiments.modules.beam_search import Hypothesis, beam_search
 
 VOCABULARY = FIRST + 3  # five tokens can follow: UNKNOWN, END, and three of its own
 WORDS = [1, *range(FIRST, VOCABULARY)]
-
-
-class Prefixes(NamedTuple):
-    """A state that remembers everything: which sentence, and its tokens so far."""
-
-    sentences: Tensor
-    tokens: Tensor
-
-    def at(self, rows: Tensor) -> "Prefixes":
-        return Prefixes(self.sentences[rows], self.tokens[rows])
-
-    following = at
 
 
 class Language:
@@ -42,12 +29,11 @@ class Language:
         weights[BEGIN] *= 2  # which must never be taken
         return self.total * weights / weights.sum().clamp_min(1e-300)
 
-    def step(self, last: Tensor, state: Prefixes) -> tuple[Tensor, Prefixes]:
-        tokens = torch.cat([state.tokens, last[:, None]], 1)
-        rows = zip(state.sentences.tolist(), tokens.tolist(), strict=True)
-        return torch.stack([self.known(sentence, tuple(prefix)) for sentence, prefix in rows]), Prefixes(
-            state.sentences, tokens
-        )
+    def step(self, last: Tensor, sentences: Tensor, past: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The memory is the number of the sentence, the past all tokens so far."""
+        prefixes = last[:, None] if past is None else torch.cat([past, last[:, None]], 1)
+        rows = zip(sentences.tolist(), prefixes.tolist(), strict=True)
+        return torch.stack([self.known(sentence, tuple(prefix)) for sentence, prefix in rows]), prefixes
 
     def score(self, sentence: int, words: tuple[int, ...]) -> float:
         score, prefix = 0.0, (BEGIN,)
@@ -61,10 +47,8 @@ class Language:
     def search(
         self, limits: list[int], size: int, length_penalty: float = 0.0, stops_early: bool = True
     ) -> list[Hypothesis]:
-        state = Prefixes(torch.arange(len(limits)), torch.zeros(len(limits), 0, dtype=torch.long))
-        return beam_search(
-            self.step, state, torch.tensor(limits), size, length_penalty, stops_early and self.total <= 1
-        )
+        sentences, probabilities = torch.arange(len(limits)), stops_early and self.total <= 1
+        return beam_search(self.step, sentences, torch.tensor(limits), size, length_penalty, probabilities)
 
 
 def brute_force(language: Language, sentence: int, limit: int, length_penalty: float) -> tuple[list[int], float]:
