@@ -46,7 +46,7 @@ class Cifar100DataModule(ClassificationDataModule):
     shots: ShotRule | None = None
 
     def load(self) -> ClassificationData:
-        (images, labels), (test_images, test_labels) = (self._side(side) for side in SIZES)
+        (images, labels), (test_images, test_labels) = (self._checked_side(side) for side in SIZES)
         kept = exponential_tail(labels, self.imbalance, self.tail_seed)
         ids = [*(f"train-{index}" for index in kept), *(f"test-{index}" for index in range(len(test_labels)))]
         return ClassificationData(
@@ -59,17 +59,17 @@ class Cifar100DataModule(ClassificationDataModule):
             encode=_encode,
         )
 
-    def _side(self, side: str) -> tuple[Images, Indices]:
-        """The images of one side and their labels, checked."""
+    def _checked_side(self, side: str) -> tuple[Images, Indices]:
+        """The images of one side and their labels."""
         if self.folder and (self.folder / FOLDER).is_dir():
-            place = str(self.folder / FOLDER / f"{side}.parquet")
-            images, labels = _decoded(_rows_of_file(place), place)
+            place = f"{self.folder / FOLDER}/{side}.parquet"
+            images, labels = _decoded(_rows(place, side), place)
         elif self.folder or self.source == "torchvision":
             place = f"{self.folder or LOCAL_DATA}/cifar-100-python"
             images, labels = _torchvision(self.folder, side)
         else:
             place = f"{HUB_NAME} on the Hugging Face hub, {side}"
-            images, labels = _decoded(_rows_of_hub(side), place)
+            images, labels = _decoded(_rows(place, side), place)
         if len(labels) != SIZES[side]:
             raise DataError(f"{place}: {len(labels)} images, {SIZES[side]} are expected; {FETCH_AGAIN}")
         classes, counts = np.unique(labels, return_counts=True)
@@ -87,27 +87,20 @@ def _in_memory(images: Images, labels: Indices) -> InMemory:
     return InMemory(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels))
 
 
-def _rows_of_file(place: str) -> list[dict]:
-    import pyarrow
-    from pyarrow import parquet
-
+def _rows(place: str, side: str) -> list[dict]:
+    """The encoded images and the labels, of a file or of the hub."""
     try:
-        return parquet.read_table(place, columns=COLUMNS).to_pylist()
-    except (OSError, pyarrow.ArrowException) as error:
-        raise DataError(
-            f"{place}: cannot be read ({error}); {FETCH_AGAIN}, or give paths.data=null to have it fetched"
-        ) from error
+        if place.endswith(".parquet"):
+            from pyarrow import parquet
 
-
-def _rows_of_hub(side: str) -> list[dict]:
-    try:
+            return parquet.read_table(place, columns=COLUMNS).to_pylist()
         from datasets import Image, load_dataset
 
         return list(load_dataset(HUB_NAME, split=side).cast_column("img", Image(decode=False)))
-    except Exception as error:  # the hub's client fails with errors of several libraries that share no base class
+    except Exception as error:  # of several libraries, which share no base class
         raise DataError(
-            f"{HUB_NAME} cannot be loaded from the Hugging Face hub ({error}); give paths.data=FOLDER, a folder that "
-            f"holds {FOLDER}/{side}.parquet, or data.source=torchvision"
+            f"{place}: cannot be read ({error}); {FETCH_AGAIN}, as {FOLDER}/{side}.parquet in the folder paths.data, "
+            "or have it fetched with paths.data=null, and where the hub cannot be reached data.source=torchvision"
         ) from error
 
 
