@@ -58,7 +58,7 @@ class AirlineDataModule(ClassificationDataModule):
 
         tokens = [tweet[: self.max_length] for tweet in tokenize(texts)]
         targets = torch.tensor([CLASS_NAMES.index(sentiment) for sentiment in sentiments])
-        remaining, _ = self.split_for_validation(targets[train].numpy(), groups[train])
+        remaining, _ = self.split_for_validation(targets[train], groups[train])
         vocabulary = Vocabulary((tokens[i] for i in train[remaining]), self.minimum_count)
         inputs = vocabulary.encode(tokens, self.max_length)
         test_tokens = inputs[test][inputs[test] != Vocabulary.padding]

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 import lightning.pytorch as L
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -208,15 +207,11 @@ class ClassificationDataModule(SplitDataModule):
         return batch._replace(inputs=self.data.augment(batch.inputs, batch.seeds))
 
     def split_for_validation(
-        self, targets: NDArray[np.int64], groups: NDArray[np.int64] | None = None
+        self, targets: Tensor | Indices, groups: Tensor | Indices | None = None
     ) -> tuple[Indices, Indices]:
-        """The training examples that remain, and those held out for validation; `load` learns from the former alone.
+        """Which training examples remain, and which are held out for validation; `load` learns from the former alone.
 
-        Each class keeps its share, and examples of one group stay together.
-
-        Args:
-            targets: class of each training example, [n].
-            groups: a number for each, equal for examples that repeat one another, [n].
+        Each class keeps its share. Examples of which `groups` has the same number stay together.
 
         Raises:
             ConfigurationError: a class would have no training example, or there would be no validation example.
@@ -238,26 +233,23 @@ class ClassificationDataModule(SplitDataModule):
         return kept, held_out
 
     def _complete(self, data: ClassificationData) -> ClassificationData:
-        for split in ("train", "test"):
-            self._check_classes(data, split)
+        for split, examples in (("train", data.train), ("test", data.test)):
+            self._check_classes(f"{type(self).__name__}: the {split}", examples.targets, len(data.class_names))
         if self.validation_fraction:
-            groups = None if data.groups is None else data.groups.numpy()
-            data = data.with_validation(*self.split_for_validation(data.train.targets.numpy(), groups))
+            data = data.with_validation(*self.split_for_validation(data.train.targets, data.groups))
         return replace(data, facts=data.facts | data.counts())
 
-    def _check_classes(self, data: ClassificationData, split: str) -> None:
-        targets, classes = getattr(data, split).targets, len(data.class_names)
-        place = f"{type(self).__name__}: the {split}"
+    def _check_classes(self, split: str, targets: Tensor, classes: int) -> None:
         if not len(targets):
-            raise DataError(f"{place} split has no example")
+            raise DataError(f"{split} split has no example")
         if targets.dtype != torch.int64 or targets.dim() != 1:
             raise DataError(
-                f"{place} targets are {targets.dtype} {list(targets.shape)}, but must be one class number for each "
+                f"{split} targets are {targets.dtype} {list(targets.shape)}, but must be one class number for each "
                 "example, torch.int64 [n]"
             )
         least, most = int(targets.min()), int(targets.max())
         if least < 0 or most >= classes:
             raise DataError(
-                f"{place} split has class numbers from {least} to {most}, but {classes} class names allow 0 to "
+                f"{split} split has class numbers from {least} to {most}, but {classes} class names allow 0 to "
                 f"{classes - 1}"
             )

@@ -5,6 +5,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ class ImagenetDataModule(ClassificationDataModule):
             repeats = torch.from_numpy(kept) if repeated else None
             tail_facts = {"train_list": source, "repeated_images": repeated}
         size, whole = len(labels), len(labels) + len(test_labels)
-        names = [*map(train.name, range(size)), *map(test.name, range(len(test_labels)))]
+        names = chain(map(train.name, range(size)), map(test.name, range(len(test_labels))))
         crop = training_transform(self.image_size, self.least_area)
         middle = measuring_transform(self.image_size, self.shorter_side)
         return ClassificationData(
@@ -116,8 +117,8 @@ class ImagenetDataModule(ClassificationDataModule):
 
 
 def _in_folders(root: Path, test_folder: str) -> tuple[tuple[str, ...], Side, Side]:
-    class_names, test_names = (_class_names(root / side) for side in (TRAIN, test_folder))
-    if differing := sorted(set(class_names) ^ set(test_names)):
+    class_names, test_names = _class_names(root / TRAIN), _class_names(root / test_folder)
+    if differing := sorted({*class_names} ^ {*test_names}):
         raise DataError(
             f"{root / test_folder}: its class folders are not those of {root / TRAIN}; only one of them has "
             f"{_first(differing)}"
@@ -207,12 +208,6 @@ def _listed(path: Path, images: ImageFiles, class_names: Sequence[str]) -> Indic
 
 def _tail_counts(home: Path) -> list[int]:
     path = home / TAIL_COUNTS
-    if not path.exists():
-        raise DataError(
-            f"{path}: is missing; ImageNet-LT needs it, the number of training images of each class as {CLASSES} "
-            f"numbers in JSON, or for images in a folder {home / TAIL_LIST}, its published list; or give "
-            "data.long_tailed=false"
-        )
     try:
         counts = json.loads(_read(path))
     except json.JSONDecodeError as error:
@@ -235,7 +230,11 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); {FETCH_LISTS}") from error
+        raise DataError(
+            f"{path}: cannot be read ({error}); ImageNet-LT needs {TAIL_COUNTS}, the number of training images of each "
+            f"class as {CLASSES} numbers in JSON, or for images in a folder {TAIL_LIST}, its published list; or give "
+            "data.long_tailed=false"
+        ) from error
 
 
 def _first(names: Sequence[str], shown: int = 5) -> str:

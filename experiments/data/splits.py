@@ -10,16 +10,12 @@ Indices = NDArray[np.int64]
 
 
 def groups_of_repeats(*keys: Sequence[str]) -> Indices:
-    """Number the groups of examples that repeat one another.
+    """The group of each example, [n]: examples that share a key of any kind, such as ids and texts, are of one group.
 
-    Two examples are of one group when any of their keys is the same, or when a chain of such
-    examples joins them: the connected components of "shares a key".
+    So are those joined by a chain of such examples: the groups are the connected components of "shares a key".
 
     Args:
-        *keys: one sequence of n keys for each kind of repeat, such as ids and texts.
-
-    Returns:
-        The group of each example, [n].
+        *keys: one sequence of n keys for each kind.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

@@ -275,7 +275,7 @@ def test_counts_that_are_no_json_are_refused(home: Path) -> None:
 
 
 def test_a_missing_list_names_both_files_that_would_do(photos: Path) -> None:
-    with pytest.raises(DataError, match=r"ImageNet_LT_train.json: is missing.*imagenet_lt/ImageNet_LT_train.txt"):
+    with pytest.raises(DataError, match=r"ImageNet_LT_train.json: cannot be read.*imagenet_lt/ImageNet_LT_train.txt"):
         load(photos, **LONG_TAILED)
 
 
@@ -323,7 +323,7 @@ def test_the_hub_gives_encoded_rows() -> None:
 
 @pytest.mark.usefixtures("hub")
 def test_the_hub_takes_the_counts_from_the_data_folder(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"data/imagenet_lt/ImageNet_LT_train.json: is missing"):
+    with pytest.raises(DataError, match=r"data/imagenet_lt/ImageNet_LT_train.json: cannot be read"):
         load(None, **LONG_TAILED)
     (tmp_path / "data").mkdir()
     write_counts(tmp_path / "data", COUNTS)
