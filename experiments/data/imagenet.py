@@ -192,18 +192,16 @@ def _listed(path: Path, images: ImageFiles, class_names: Sequence[str]) -> Indic
                 f"{path}, line {number}: {line!r} is not {TRAIN}/<wnid>/<file> and the class, from 0 in the order of "
                 f"the wnids; {FETCH_LISTS}"
             )
-        names.append(os.fsencode(name))
+        names.append(name)
         labels.append(int(label))
     _check_profile(np.bincount(np.array(labels, dtype=np.int64), minlength=CLASSES).tolist(), path)
-    listed = np.array(names)
-    order = np.argsort(images.names)
-    found: Indices = order[np.searchsorted(images.names, listed, sorter=order).clip(max=len(order) - 1)]
-    if len(missing := listed[images.names[found] != listed]):
+    positions = {os.fsdecode(name): position for position, name in enumerate(images.names)}
+    if missing := [name for name in names if name not in positions]:
         raise DataError(
-            f"{images.place}: {len(missing)} of the {len(listed)} images of {path} are missing: "
-            f"{_first([os.fsdecode(name) for name in missing])}; restore them"
+            f"{images.place}: {len(missing)} of the {len(names)} images of {path} are missing: {_first(missing)}; "
+            "restore them"
         )
-    return found
+    return np.array([positions[name] for name in names])
 
 
 def _tail_counts(home: Path) -> list[int]:
