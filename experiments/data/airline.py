@@ -4,6 +4,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -44,7 +45,7 @@ class AirlineDataModule(ClassificationDataModule):
     def load(self) -> ClassificationData:
         source = str(self.folder / FILE_NAME) if self.folder else f"{HUB_NAME} on the Hugging Face hub"
         records = [*_checked(_rows_of_file(self.folder) if self.folder else _rows_of_hub())]
-        ids, texts, sentiments = zip(*records, strict=True) if records else ((), (), ())
+        ids, texts, sentiments = ([record[column] for record in records] for column in COLUMNS)
         classes = Counter(sentiments)
         for name in CLASS_NAMES:
             if name not in classes:
@@ -63,10 +64,6 @@ class AirlineDataModule(ClassificationDataModule):
         inputs = vocabulary.encode(tokens, self.max_length)
         test_tokens = inputs[test][inputs[test] != Vocabulary.padding]
 
-        def encode(content: bytes, max_length: int = self.max_length) -> tuple[Tensor, list[str]]:
-            lines = lines_of(content)
-            return vocabulary.encode(tokenize(lines), max_length), lines
-
         return ClassificationData(
             train=InMemory(inputs[train], targets[train]),
             test=InMemory(inputs[test], targets[test]),
@@ -82,8 +79,13 @@ class AirlineDataModule(ClassificationDataModule):
             },
             sizes={"vocabulary_size": len(vocabulary)},
             groups=torch.from_numpy(groups[train]),
-            encode=encode,
+            encode=partial(_encode, vocabulary, self.max_length),
         )
+
+
+def _encode(vocabulary: Vocabulary, max_length: int, content: bytes) -> tuple[Tensor, list[str]]:
+    lines = lines_of(content)
+    return vocabulary.encode(tokenize(lines), max_length), lines
 
 
 def _rows_of_file(folder: Path) -> Iterator[Row]:
@@ -96,8 +98,6 @@ def _rows_of_file(folder: Path) -> Iterator[Row]:
             f"{path}: cannot be read ({error.strerror}); paths.data={folder} must be a folder "
             f"that holds {FILE_NAME}, or null to load {HUB_NAME} from the Hugging Face hub"
         ) from error
-    if not content.strip():
-        raise DataError(f"{path}, line 1: the file is empty; {FETCH_AGAIN}")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -106,6 +106,8 @@ def _rows_of_file(folder: Path) -> Iterator[Row]:
             f"{path}, line {line}: byte 0x{error.object[error.start]:02x} is not UTF-8; {FETCH_AGAIN}, "
             "or convert the file to UTF-8"
         ) from error
+    if not text.strip():
+        raise DataError(f"{path}, line 1: the file is empty; {FETCH_AGAIN}")
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
     try:
@@ -142,8 +144,8 @@ def _rows_of_hub() -> Iterator[Row]:
         yield f"{HUB_NAME}, record {number}", ["" if value is None else str(value) for value in values]
 
 
-def _checked(rows: Iterator[Row]) -> Iterator[list[str]]:
-    """Id, text and sentiment of each record, after the header."""
+def _checked(rows: Iterator[Row]) -> Iterator[dict[str, str]]:
+    """The records by the names of their columns, which the first row gives."""
     place, header = next(rows)
     for column in COLUMNS:
         if column not in header:
@@ -162,4 +164,4 @@ def _checked(rows: Iterator[Row]) -> Iterator[list[str]]:
                 f"{place}: airline_sentiment is {sentiment!r}, allowed are {', '.join(CLASS_NAMES)}; {FETCH_AGAIN}, or "
                 "correct the label"
             )
-        yield [record[column] for column in COLUMNS]
+        yield record
