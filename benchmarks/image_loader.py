@@ -25,7 +25,7 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 from benchmarks.settings import settings_of
 from experiments.data.base import BatchReader
 from experiments.data.examples import Batch, BatchIndices, Examples
-from experiments.data.photographs import EncodedImages, Photographs, Transform
+from experiments.data.photographs import ImageFiles, Photographs, Transform
 from experiments.data.randomness import sample_seeds
 from experiments.errors import UserError
 from experiments.settings import build
@@ -41,7 +41,7 @@ Measured = dict[tuple[str, str], list[float]]
 class BareLoop:
     """Examples as one would write them down first: no image has a seed of its own, and none may be broken."""
 
-    images: EncodedImages
+    images: ImageFiles
     targets: Tensor
     transform: Transform
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, validate_call
+from pydantic.dataclasses import dataclass
 
 from experiments.errors import ConfigurationError, UserError
 
@@ -26,8 +27,10 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Three = Annotated[tuple[float, ...], Field(min_length=3, max_length=3)]
 ThreePositive = Annotated[tuple[Positive, ...], Field(min_length=3, max_length=3)]
 
-_STRICT = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
+_STRICT = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False, extra="forbid")
 validated = validate_call(config=_STRICT)  # decorates a constructor: each argument is checked against its annotation
+# Decorates a class: each annotated attribute is an argument of its constructor, given by its name and checked likewise.
+validated_class = dataclass(config=_STRICT, kw_only=True, eq=False, repr=False)
 
 
 class Settings(BaseModel):

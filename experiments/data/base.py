@@ -1,11 +1,13 @@
 """What every data set of the suite is: a LightningDataModule that knows its splits."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as L
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -19,31 +21,16 @@ from experiments.data.samplers import (
     TrainingSampler,
     evaluation_batches,
 )
+from experiments.data.splits import Indices, stratified_group_split
 from experiments.data.unreadable import Unreadable
 from experiments.errors import ConfigurationError, DataError, UserError
-from experiments.settings import AtLeastOne, NotNegative, Seed, Share, validated
+from experiments.settings import AtLeastOne, NotNegative, Seed, Share, validated_class
 
-Batches = EpochSampler | Sequence[BatchIndices]
-Loader = Collection[Batch]
 LOCAL_DATA = Path("data")  # where a data set is fetched to; git ignores it
 
 
-class SplitData(Protocol):
-    """A data set with its splits: `ClassificationData` or `TranslationData`."""
-
-    split_hash: str
-    facts: dict[str, int | float | str]
-    sizes: dict[str, int]
-    unreadable_most: int
-
-
 class BatchReader(Dataset[Batch]):
-    """Reads the examples that a sampler chooses.
-
-    Args:
-        examples: of one split.
-        split: the split whose metrics count the batches; None for none.
-    """
+    """Reads the examples that a sampler chooses; the metrics of `split` count them, where it is not None."""
 
     def __init__(self, examples: Examples, split: str | None) -> None:
         self.examples, self.split = examples, split
@@ -53,52 +40,26 @@ class BatchReader(Dataset[Batch]):
         return Batch(inputs, targets, *chosen, unreadable, self.split)
 
 
-class InProcessLoader:
-    """Batches read in this process: what a DataLoader without workers gives, in less time.
-
-    Args:
-        reader: reads the examples.
-        sampler: chooses them; Lightning calls its `set_epoch`.
-    """
-
-    batch_sampler = None  # Lightning asks for it beside the sampler
-
-    def __init__(self, reader: BatchReader, sampler: Batches) -> None:
-        self.reader, self.sampler = reader, sampler
-
-    def __iter__(self) -> Iterator[Batch]:
-        return map(self.reader.__getitem__, self.sampler)
-
-    def __len__(self) -> int:
-        return len(self.sampler)
-
-
+@validated_class
 class SplitDataModule(L.LightningDataModule, ABC):
     """Batches of the splits of one data set, the same for the same seed and epoch whatever processes read them.
 
-    After each training epoch the splits of `evaluated` are measured. The number of a run's epoch reaches the training
-    sampler through Lightning's `set_epoch`.
+    `setup` puts the splits into `data`. After each training epoch the splits of `evaluated` are measured. The number of
+    a run's epoch reaches the training sampler through Lightning's `set_epoch`.
 
-    Args:
-        seed: the training seed, which decides the order of the examples.
-        batch_size: examples, or target tokens, of one optimizer step, over all devices and passes.
-        evaluation_batch_size: examples at a time when measuring.
-        num_workers: processes that read and decode ahead; they change no result.
-
-    Attributes:
-        data: the splits, once `setup` has run.
+    Arguments: `conf/data/base/translation.yaml`.
     """
 
-    evaluated: tuple[str, ...]
-    data: Any = None
+    seed: Seed
+    batch_size: AtLeastOne
+    evaluation_batch_size: AtLeastOne
+    num_workers: NotNegative = 0
 
-    @validated
-    def __init__(
-        self, *, seed: Seed, batch_size: AtLeastOne, evaluation_batch_size: AtLeastOne, num_workers: NotNegative = 0
-    ) -> None:
+    evaluated: ClassVar[tuple[str, ...]]
+    data = None
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.seed, self.num_workers = seed, num_workers
-        self.batch_size, self.evaluation_batch_size = batch_size, evaluation_batch_size
         self.unreadable = Unreadable(0)
 
     @abstractmethod
@@ -139,33 +100,32 @@ class SplitDataModule(L.LightningDataModule, ABC):
         except OSError as error:
             raise DataError(f"{file}: cannot be read ({error.strerror})") from error
         try:
-            inputs, names = self.data.encode(content)
+            return self.data.encode(content)
         except Exception as error:  # the decoders of text and images fail with errors that share no base class
             raise DataError(f"{file}: cannot be read as input of {type(self).__name__} ({error})") from error
-        return inputs, names
 
     def prepare_data(self) -> None:
         self.setup()
 
     def setup(self, stage: str | None = None) -> None:
         if self.data is None:
-            self.data = self._checked(self.load())
+            self.data = self._complete(self.load())
         self.unreadable.most = self.data.unreadable_most
 
-    def train_dataloader(self) -> Loader:
+    def train_dataloader(self) -> DataLoader[Batch]:
         split = None if "train" in self.evaluated else "train"
         sampler = self.training_sampler(self._division())
         if self.trainer is not None:  # Lightning reads the first batch of a resumed run before it calls `set_epoch`
             sampler.set_epoch(self.trainer.fit_loop.epoch_progress.current.processed)
         return self._loader(self.data.train, sampler, split)
 
-    def val_dataloader(self) -> list[Loader]:
+    def val_dataloader(self) -> list[DataLoader[Batch]]:
         return [self._evaluation_loader(split) for split in self.evaluated]
 
-    def test_dataloader(self) -> Loader:
+    def test_dataloader(self) -> DataLoader[Batch]:
         return self._evaluation_loader("test")
 
-    def predict_dataloader(self) -> Loader:
+    def predict_dataloader(self) -> DataLoader[Batch]:
         return self._evaluation_loader("test")
 
     def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
@@ -181,7 +141,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
     def load_state_dict(self, state: dict[str, list[str]]) -> None:
         self.unreadable.names = set(state["unreadable"])
 
-    def _checked(self, data: Any) -> Any:
+    def _complete(self, data: Any) -> Any:
         """The loaded data as they are used; raises where they cannot be."""
         return data
 
@@ -190,54 +150,37 @@ class SplitDataModule(L.LightningDataModule, ABC):
             return BatchDivision()
         return BatchDivision(trainer.world_size, trainer.global_rank, trainer.accumulate_grad_batches)
 
-    def _evaluation_loader(self, split: str) -> Loader:
+    def _evaluation_loader(self, split: str) -> DataLoader[Batch]:
         batches = evaluation_batches(self.evaluation_order(split), self.evaluation_batch_size, self._division())
         return self._loader(getattr(self.data, split), batches, split)
 
-    def _loader(self, examples: Examples, batches: Batches, split: str | None) -> Loader:
-        reader = BatchReader(examples, split)
-        pinned = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-        if not self.num_workers and not pinned:
-            return InProcessLoader(reader, batches)
+    def _loader(
+        self, examples: Examples, batches: EpochSampler | Sequence[BatchIndices], split: str | None
+    ) -> DataLoader[Batch]:
         return DataLoader(
-            reader,
+            BatchReader(examples, split),
             sampler=batches,  # type: ignore[arg-type]  # whole batches, not single examples
             batch_size=None,
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,
-            pin_memory=pinned,
+            pin_memory=self.trainer is not None and self.trainer.strategy.root_device.type == "cuda",
             generator=torch.Generator(),  # without it the loader would draw from the generator of the network
         )
 
 
+@validated_class
 class ClassificationDataModule(SplitDataModule):
-    """A data set for classification; a subclass gives `load`.
+    """A data set for classification; a subclass gives `load`. Arguments: `conf/data/base/classification.yaml`."""
 
-    Args:
-        sampler: shares of the classes in training: `instance`, `square_root`, `class_balanced` or `progressive`.
-        train_metrics: `evaluated` measures the training split after each epoch, `running` while it trains.
-        validation_fraction: share of the training examples taken out for validation, on which settings may be chosen.
-        validation_seed: seed of that choice, apart from the training seed.
-        **batches: as for `SplitDataModule`.
-    """
+    sampler: ClassSampler = "instance"
+    train_metrics: Literal["evaluated", "running"] = "evaluated"
+    validation_fraction: Share = 0.0
+    validation_seed: Seed = 0
 
-    data: ClassificationData | None = None
-
-    @validated
-    def __init__(
-        self,
-        *,
-        sampler: ClassSampler = "instance",
-        train_metrics: Literal["evaluated", "running"] = "evaluated",
-        validation_fraction: Share = 0.0,
-        validation_seed: Seed = 0,
-        **batches: Any,
-    ) -> None:
-        super().__init__(**batches)
-        self.sampler = sampler
-        self.validation_fraction, self.validation_seed = validation_fraction, validation_seed
-        validation = ("validation",) if validation_fraction else ()
-        self.evaluated = (*(("train",) if train_metrics == "evaluated" else ()), *validation, "test")
+    @property
+    def evaluated(self) -> tuple[str, ...]:
+        asked = {"train": self.train_metrics == "evaluated", "validation": self.validation_fraction > 0, "test": True}
+        return tuple(split for split, measured in asked.items() if measured)
 
     @abstractmethod
     def load(self) -> ClassificationData:
@@ -263,25 +206,50 @@ class ClassificationDataModule(SplitDataModule):
             return batch
         return batch._replace(inputs=self.data.augment(batch.inputs, batch.seeds))
 
-    def _checked(self, data: ClassificationData) -> ClassificationData:
-        for split in ("train", "test"):
-            self._check_classes(data, split)
-        try:
-            return data.with_validation(self.validation_fraction, self.validation_seed)
-        except ValueError as error:
-            raise ConfigurationError(f"data.validation_fraction={self.validation_fraction}: {error}") from error
+    def split_for_validation(
+        self, targets: Tensor | Indices, groups: Tensor | Indices | None = None
+    ) -> tuple[Indices, Indices]:
+        """Which training examples remain, and which are held out for validation; `load` learns from the former alone.
 
-    def _check_classes(self, data: ClassificationData, split: str) -> None:
-        targets, classes = getattr(data, split).targets, len(data.class_names)
+        Each class keeps its share. Examples of which `groups` has the same number stay together.
+
+        Raises:
+            ConfigurationError: a class would have no training example, or there would be no validation example.
+        """
+        count = len(targets)
+        if not self.validation_fraction:
+            return np.arange(count), np.arange(0)
+        fraction, seed = self.validation_fraction, self.validation_seed
+        groups = np.arange(count) if groups is None else groups
+        try:
+            kept, held_out = stratified_group_split(targets, groups, fraction, seed, classes_in_both=False)
+        except ValueError as error:
+            raise ConfigurationError(f"data.validation_fraction={fraction}: {error}") from error
+        if not len(held_out):
+            raise ConfigurationError(
+                f"data.validation_fraction={fraction}: this leaves no validation example: give more examples or a "
+                "larger share"
+            )
+        return kept, held_out
+
+    def _complete(self, data: ClassificationData) -> ClassificationData:
+        for split, examples in (("train", data.train), ("test", data.test)):
+            self._check_classes(f"{type(self).__name__}: the {split}", examples.targets, len(data.class_names))
+        if self.validation_fraction:
+            data = data.with_validation(*self.split_for_validation(data.train.targets, data.groups))
+        return replace(data, facts=data.facts | data.counts())
+
+    def _check_classes(self, split: str, targets: Tensor, classes: int) -> None:
         if not len(targets):
-            raise DataError(f"{type(self).__name__}: the {split} split has no example")
+            raise DataError(f"{split} split has no example")
         if targets.dtype != torch.int64 or targets.dim() != 1:
             raise DataError(
-                f"{type(self).__name__}: the {split} targets are {targets.dtype} {list(targets.shape)}, but must be "
-                "one class number for each example, torch.int64 [n]"
+                f"{split} targets are {targets.dtype} {list(targets.shape)}, but must be one class number for each "
+                "example, torch.int64 [n]"
             )
-        if int(targets.min()) < 0 or int(targets.max()) >= classes:
+        least, most = int(targets.min()), int(targets.max())
+        if least < 0 or most >= classes:
             raise DataError(
-                f"{type(self).__name__}: the {split} split has class numbers from {int(targets.min())} to "
-                f"{int(targets.max())}, but {classes} class names allow 0 to {classes - 1}"
+                f"{split} split has class numbers from {least} to {most}, but {classes} class names allow 0 to "
+                f"{classes - 1}"
             )

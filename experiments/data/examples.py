@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from experiments.data.long_tail import ShotRule
+from experiments.data.splits import Indices, split_hash, stratified_group_split
 from experiments.errors import DataError
 
 
@@ -26,14 +28,11 @@ class BatchIndices(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The examples of a batch.
+    """The examples of a batch; indices, seeds and weight are those that the sampler chose.
 
     Attributes:
         inputs: one example a row, [n, ...].
         targets: class indices, int64 [n], or tokens of translations, int64 [n, length].
-        indices: numbers of the examples that the sampler chose, int64 [m], m ≥ n.
-        seeds: a random seed for each of them, int64 [m].
-        weight: factor of the mean loss in the gradient of the step.
         unreadable: names of chosen examples that could not be read, and why; these have no row.
         split: the split whose metrics count the batch; None where no metric counts it.
     """
@@ -55,16 +54,12 @@ class Batch(NamedTuple):
 
 
 class Examples(Protocol):
-    """The examples of one split."""
+    """The examples of one split; for classification `targets` are their class indices, int64 [n]."""
+
+    targets: Any
 
     def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
         """Inputs and targets of the examples that can be read, and the names of the others."""
-
-
-class LabelledExamples(Examples, Protocol):
-    """The examples of one split, each of one class."""
-
-    targets: Tensor  # class indices, int64 [n]
 
 
 @dataclass(frozen=True)
@@ -78,21 +73,11 @@ class InMemory:
         return self.inputs.index_select(0, indices), self.targets.index_select(0, indices), []
 
 
-@dataclass(frozen=True)
 class Subset:
-    """Some of the examples of a split.
+    """Some of the examples of a split, by their numbers, int64 [n]."""
 
-    Args:
-        examples: the split.
-        indices: numbers of the chosen examples in the split, int64 [n].
-    """
-
-    examples: LabelledExamples
-    indices: Tensor
-    targets: Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "targets", self.examples.targets[self.indices])
+    def __init__(self, examples: Examples, indices: Tensor) -> None:
+        self.examples, self.indices, self.targets = examples, indices, examples.targets[indices]
 
     def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
         return self.examples.read(self.indices[indices], seeds)
@@ -103,14 +88,13 @@ class ClassificationData:
     """A classification data set, split and encoded.
 
     Attributes:
-        train: the training examples.
-        test: the held-out examples.
+        train, test: the training and the held-out examples.
         class_names: the name of each class index.
         split_hash: hash of which example lies in which split, see `splits.split_hash`.
-        facts: what the record of a run says about the data: sizes, counts per class, repeats.
+        facts: what the record of a run says about the data; the data module adds `counts`.
         sizes: sizes that a network may need, by the name of the argument: `features`, `vocabulary_size`.
         augment: changes training inputs, given a seed for each; None for no augmentation.
-        shots: the classes of each shot group, by the name of the group; None where the classes are balanced.
+        shot_rule: what groups the classes by their training examples; None where the classes are balanced.
         unreadable_most: how many examples may be unreadable.
         groups: a number for each training example, equal for examples that repeat one another, [n]; None where
             no example repeats another.
@@ -120,18 +104,18 @@ class ClassificationData:
             that says what is wrong with the content. None where the data set has no such form.
     """
 
-    train: LabelledExamples
-    test: LabelledExamples
+    train: Examples
+    test: Examples
     class_names: tuple[str, ...]
     split_hash: str
-    facts: dict[str, int | float | str]
+    facts: dict[str, int | float | str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     augment: Callable[[Tensor, Tensor], Tensor] | None = None
-    shots: dict[str, Tensor] | None = None
+    shot_rule: ShotRule | None = None
     unreadable_most: int = 0
     groups: Tensor | None = None
-    train_as_measured: LabelledExamples | None = None
-    validation: LabelledExamples | None = None
+    train_as_measured: Examples | None = None
+    validation: Examples | None = None
     encode: Callable[[bytes], tuple[Tensor, list[str]]] | None = None
 
     @classmethod
@@ -157,8 +141,6 @@ class ClassificationData:
         Raises:
             DataError: the numbers of inputs and targets differ, or a class is too small to be split.
         """
-        from experiments.data.splits import stratified_group_split
-
         if len(inputs) != len(targets):
             raise DataError(
                 f"there are {len(inputs)} inputs, but {len(targets)} targets; give one target for each input"
@@ -168,48 +150,40 @@ class ClassificationData:
         except ValueError as error:
             raise DataError(str(error)) from error
         train, test = (InMemory(inputs[side], targets[side]) for side in sides)
-        tensors = (train.inputs, train.targets, test.inputs, test.targets)
-        return cls(train, test, tuple(map(str, class_names)), **described(train, test, tensors, inputs[0]) | more)
+        found = described((train.inputs, train.targets, test.inputs, test.targets), inputs[0])
+        return cls(train, test, tuple(map(str, class_names)), **found | more)
 
-    def with_validation(self, fraction: float, seed: int) -> "ClassificationData":
-        """The same data with a share of the training examples taken out for validation.
+    @property
+    def shots(self) -> dict[str, Tensor] | None:
+        """The classes of each shot group, by the name of the group; None where the classes are balanced."""
+        return self.shot_rule.groups(self._class_counts()) if self.shot_rule else None
 
-        Each class keeps its share, and examples that repeat one another stay together.
+    def counts(self) -> dict[str, int | str]:
+        """The number of examples of each split, and the shot groups."""
+        splits = {"train": self.train, "test": self.test, "validation": self.validation}
+        sizes = {f"{name}_size": len(split.targets) for name, split in splits.items() if split is not None}
+        return sizes | (self.shot_rule.facts(self._class_counts()) if self.shot_rule else {})
 
-        Args:
-            fraction: share of the training examples, 0 to below 1.
-            seed: seed of the split.
-
-        Raises:
-            ValueError: a class would have no training example, or there would be no validation example.
-        """
-        if fraction == 0:
-            return self
-        from experiments.data.splits import split_hash, stratified_group_split
-
-        targets = self.train.targets.numpy()
-        groups = range(len(targets)) if self.groups is None else self.groups.numpy()
-        kept, held_out = stratified_group_split(targets, groups, fraction, seed, classes_in_both=False)
-        if not len(held_out):
-            raise ValueError("this leaves no validation example: give more examples or a larger share")
+    def with_validation(self, kept: Indices, held_out: Indices) -> "ClassificationData":
+        """The same data, with the training examples `held_out` for validation and those `kept` for training."""
+        numbers = map(str, range(len(kept) + len(held_out)))
         return replace(
             self,
             train=Subset(self.train, torch.from_numpy(kept)),
             train_as_measured=None,
             validation=Subset(self.train_as_measured or self.train, torch.from_numpy(held_out)),
-            split_hash=split_hash([self.split_hash, *map(str, range(len(targets)))], held_out + 1),
-            facts=self.facts | {"train_size": len(kept), "validation_size": len(held_out)},
+            split_hash=split_hash([self.split_hash, *numbers], held_out + 1),
             groups=None,
         )
 
+    def _class_counts(self) -> list[int]:
+        return self.train.targets.bincount(minlength=len(self.class_names)).tolist()
 
-def described(
-    train: LabelledExamples, test: LabelledExamples, hashed: Sequence[Tensor], example: Tensor
-) -> dict[str, Any]:
-    """The split hash, facts and sizes of a data set that has no others.
+
+def described(hashed: Sequence[Tensor], example: Tensor) -> dict[str, Any]:
+    """The split hash and sizes of a data set that has no others.
 
     Args:
-        train, test: the two sides.
         hashed: what the split hash is of.
         example: one input, which gives the size `features` if it is a row, and `channels` if it is an image.
     """
@@ -217,8 +191,4 @@ def described(
     for tensor in hashed:
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode() + tensor.contiguous().numpy().tobytes())
     name = {1: "features", 3: "channels"}.get(example.dim())
-    return {
-        "split_hash": digest.hexdigest(),
-        "facts": {"train_size": len(train.targets), "test_size": len(test.targets)},
-        "sizes": {name: example.shape[0]} if name else {},
-    }
+    return {"split_hash": digest.hexdigest(), "sizes": {name: example.shape[0]} if name else {}}

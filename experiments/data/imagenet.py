@@ -5,19 +5,18 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from experiments.data.base import LOCAL_DATA, ClassificationDataModule
 from experiments.data.examples import ClassificationData
 from experiments.data.long_tail import ShotRule, keep_counts
 from experiments.data.photographs import (
-    EncodedImages,
     ImageFiles,
     ImageRows,
     Photographs,
@@ -25,140 +24,101 @@ from experiments.data.photographs import (
     measuring_transform,
     training_transform,
 )
-from experiments.data.splits import split_hash
+from experiments.data.splits import Indices, split_hash
 from experiments.errors import ConfigurationError, DataError
-from experiments.settings import AtLeastOne, OpenShare, Seed, Share, validated
+from experiments.settings import AtLeastOne, OpenShare, Seed, Share, validated_class
 
 HUB_NAME = "ILSVRC/imagenet-1k"
 CLASSES = 1000
-WORDNET_ID = re.compile(r"n\d{8}")
 TRAIN = "train"
 
 TAIL_LIST = "imagenet_lt/ImageNet_LT_train.txt"
 TAIL_COUNTS = "imagenet_lt/ImageNet_LT_train.json"
 TAIL_SIZE, TAIL_LARGEST, TAIL_SMALLEST = 115_846, 1280, 5
 FETCH_LISTS = "take it from the lists of ImageNet-LT, facebookresearch/classifier-balancing on GitHub"
-SHOWN = 5  # of the names in a message
 
-Labels = NDArray[np.int64]
-Indices = NDArray[np.int64]
-
-
-class Side(NamedTuple):
-    """The images of one side of the split, and the class of each, [n]."""
-
-    images: EncodedImages
-    labels: Labels
-
-    def kept(self, indices: Indices) -> "Side":
-        return Side(self.images.kept(indices), self.labels[indices])
+Images = ImageFiles | ImageRows
+Side = tuple[Images, Indices]  # the images of one side of the split, and the class of each, [n]
 
 
+@validated_class
 class ImagenetDataModule(ClassificationDataModule):
-    """ImageNet-1k, all of it or the long-tailed training images of ImageNet-LT.
+    """ImageNet-1k, all of it or the long-tailed training images of ImageNet-LT: uint8 [n, 3, image_size, image_size].
 
-    Inputs are pixel values, uint8 [n, 3, image_size, image_size]; the classes are in the order of their WordNet ids.
+    The classes are in the order of their WordNet ids. The folder `imagenet_lt` of `folder`, or of `data` where the
+    images come from the hub, holds the published list of the long tail, ImageNet_LT_train.txt, or the number of images
+    of each class, ImageNet_LT_train.json, by which a sample is drawn.
 
-    Args:
-        folder: folder that holds <images>/train/<wnid>/*.JPEG and <images>/<test_folder>/<wnid>/*.JPEG, and for a long
-            tail imagenet_lt/ImageNet_LT_train.txt, the published list, or ImageNet_LT_train.json, its number of images
-            of each class, by which a sample is drawn. None loads the images from the hub, and takes the numbers from
-            the folder `data`.
-        images: folder of the photographs, below `folder`.
-        test_folder: the side of it that is tested on.
-        long_tailed: whether to keep only the training images of ImageNet-LT.
-        repeat_images: whether a class with too few images for its count repeats them.
-        tail_seed: seed of the choice by counts.
-        image_size: pixels each way that the network gets.
-        least_area: share of a training image that its random crop has at least.
-        shorter_side: pixels that the shorter side of a test image is resized to, before its middle is cut out.
-        unreadable_share: share of all images that may be unreadable.
-        shots: groups of classes by their training images, for a long tail.
-        **batches: as for `ClassificationDataModule`.
-
+    Arguments: `conf/data/imagenet.yaml`.
     Source: Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, 2015. Long-tailed: Liu et al.,
         Large-Scale Long-Tailed Recognition in an Open World, 2019.
     """
 
-    @validated
-    def __init__(
-        self,
-        *,
-        folder: Path | None = None,
-        images: str,
-        test_folder: str,
-        long_tailed: bool = False,
-        repeat_images: bool = False,
-        tail_seed: Seed = 0,
-        image_size: AtLeastOne,
-        least_area: OpenShare,
-        shorter_side: AtLeastOne,
-        unreadable_share: Share = 0.0,
-        shots: ShotRule | None = None,
-        **batches: Any,
-    ) -> None:
-        super().__init__(**batches)
-        if shorter_side < image_size:
-            raise ConfigurationError(
-                f"data.shorter_side={shorter_side} is not allowed; it must be at least data.image_size={image_size}, "
-                "which is cut out of it"
-            )
-        self.folder, self.images, self.test_folder = folder, images, test_folder
-        self.long_tailed, self.repeat_images, self.tail_seed = long_tailed, repeat_images, tail_seed
-        self.crop = training_transform(image_size, least_area)
-        self.middle = measuring_transform(image_size, shorter_side)
-        self.unreadable_share, self.shots = unreadable_share, shots
+    folder: Path | None = None
+    images: str
+    test_folder: str
+    long_tailed: bool = False
+    repeat_images: bool = False
+    tail_seed: Seed = 0
+    image_size: AtLeastOne
+    least_area: OpenShare
+    shorter_side: AtLeastOne
+    unreadable_share: Share = 0.0
+    shots: ShotRule | None = None
 
     def load(self) -> ClassificationData:
+        if self.shorter_side < self.image_size:
+            raise ConfigurationError(
+                f"data.shorter_side={self.shorter_side} is not allowed; it must be at least "
+                f"data.image_size={self.image_size}, which is cut out of it"
+            )
         if self.folder is None:
-            class_names, train, test = _on_hub()
+            class_names, (train, labels), (test, test_labels) = _on_hub()
         else:
-            class_names, train, test = _in_folders(self.folder / self.images, self.test_folder)
-        tail_facts: dict[str, int | float | str] = {}
-        shots, repeats, repeated = None, None, 0
+            class_names, (train, labels), (test, test_labels) = _in_folders(self.folder / self.images, self.test_folder)
+        tail_facts: dict[str, int | str] = {}
+        repeats, repeated = None, 0
         if self.long_tailed:
-            kept, source = self._long_tail(train, class_names)
-            train = train.kept(kept)
+            kept, source = self._long_tail(train, labels, class_names)
+            train, labels = train.kept(kept), labels[kept]
             repeated = len(kept) - len(np.unique(kept))
             repeats = torch.from_numpy(kept) if repeated else None
             tail_facts = {"train_list": source, "repeated_images": repeated}
-            if self.shots:
-                counts = np.bincount(train.labels, minlength=CLASSES).tolist()
-                shots = self.shots.groups(counts)
-                tail_facts |= self.shots.facts(counts)
-        sizes = len(train.labels), len(test.labels)
-        names = (side.images.name(index) for side in (train, test) for index in range(len(side.labels)))
+        size, whole = len(labels), len(labels) + len(test_labels)
+        names = chain(map(train.name, range(size)), map(test.name, range(len(test_labels))))
+        crop = training_transform(self.image_size, self.least_area)
+        middle = measuring_transform(self.image_size, self.shorter_side)
         return ClassificationData(
-            train=Photographs(train.images, torch.from_numpy(train.labels), self.crop),
-            train_as_measured=Photographs(train.images, torch.from_numpy(train.labels), self.middle),
-            test=Photographs(test.images, torch.from_numpy(test.labels), self.middle),
+            train=Photographs(train, torch.from_numpy(labels), crop),
+            train_as_measured=Photographs(train, torch.from_numpy(labels), middle),
+            test=Photographs(test, torch.from_numpy(test_labels), middle),
             class_names=class_names,
-            split_hash=split_hash(names, range(sizes[0], sum(sizes))),
-            facts={"train_size": sizes[0], "test_size": sizes[1], **tail_facts},
-            shots=shots,
+            split_hash=split_hash(names, range(size, whole)),
+            facts=tail_facts,
+            shot_rule=self.shots if self.long_tailed else None,
             groups=repeats,
-            unreadable_most=math.floor(self.unreadable_share * (sum(sizes) - repeated)),
-            encode=lambda content: (self.middle(decoded(content))[None], [""]),
+            unreadable_most=math.floor(self.unreadable_share * (whole - repeated)),
+            encode=lambda content: (middle(decoded(content))[None], [""]),
         )
 
-    def _long_tail(self, train: Side, class_names: Sequence[str]) -> tuple[Indices, str]:
+    def _long_tail(self, train: Images, labels: Indices, class_names: Sequence[str]) -> tuple[Indices, str]:
         """Which training images ImageNet-LT keeps, and how they were chosen."""
         home = self.folder or LOCAL_DATA
-        if isinstance(train.images, ImageFiles) and (home / TAIL_LIST).exists():
-            return _listed(home / TAIL_LIST, train.images, class_names), "published list"
+        if isinstance(train, ImageFiles) and (home / TAIL_LIST).exists():
+            return _listed(home / TAIL_LIST, train, class_names), "published list"
         counts = _tail_counts(home)
         try:
-            return keep_counts(train.labels, counts, self.tail_seed, self.repeat_images), "sampled by counts"
+            return keep_counts(labels, counts, self.tail_seed, self.repeat_images), "sampled by counts"
         except ValueError as error:
             raise DataError(
-                f"{train.images.place}: {error}, by {home / TAIL_COUNTS}; restore its images, or give "
+                f"{train.place}: {error}, by {home / TAIL_COUNTS}; restore its images, or give "
                 "data.repeat_images=true to try a small sample"
             ) from error
 
 
 def _in_folders(root: Path, test_folder: str) -> tuple[tuple[str, ...], Side, Side]:
-    class_names, test_names = (_class_names(root / side) for side in (TRAIN, test_folder))
-    if differing := sorted(set(class_names) ^ set(test_names)):
+    class_names, test_names = _class_names(root / TRAIN), _class_names(root / test_folder)
+    if differing := sorted({*class_names} ^ {*test_names}):
         raise DataError(
             f"{root / test_folder}: its class folders are not those of {root / TRAIN}; only one of them has "
             f"{_first(differing)}"
@@ -175,7 +135,7 @@ def _class_names(folder: Path) -> tuple[str, ...]:
             f"paths.data, data.images and data.test_folder, or give paths.data=null to load {HUB_NAME} from the "
             "Hugging Face hub"
         ) from error
-    names = tuple(name for name in found if WORDNET_ID.fullmatch(name) and (folder / name).is_dir())
+    names = tuple(name for name in found if re.fullmatch(r"n\d{8}", name) and (folder / name).is_dir())
     if len(names) != CLASSES:
         raise DataError(
             f"{folder}: {len(names)} class folders, {CLASSES} are expected, each named by its WordNet id as n01440764; "
@@ -185,35 +145,32 @@ def _class_names(folder: Path) -> tuple[str, ...]:
 
 
 def _scanned(root: Path, side: str, class_names: Sequence[str]) -> Side:
-    names, labels = [], []
-    for label, wnid in enumerate(class_names):
+    names, counts = [], []
+    for wnid in class_names:
         own = sorted(file for file in os.listdir(root / side / wnid) if file.lower().endswith(IMG_EXTENSIONS))
         if not own:
             raise DataError(f"{root / side / wnid}: holds no image; restore the images of this class")
         names.append(np.array([os.fsencode(f"{side}/{wnid}/{file}") for file in own]))
-        labels.append(np.full(len(own), label))
-    return Side(ImageFiles(str(root), np.concatenate(names)), np.concatenate(labels))
+        counts.append(len(own))
+    return ImageFiles(str(root), np.concatenate(names)), np.repeat(np.arange(len(counts)), counts)
 
 
 def _on_hub() -> tuple[tuple[str, ...], Side, Side]:
-    # The hub's client fails with the errors of several libraries that share no base class.
     try:
         from datasets import Image, load_dataset
 
-        tables = {
-            split: load_dataset(HUB_NAME, split=split).cast_column("image", Image(decode=False))
-            for split in (TRAIN, "validation")
-        }
-    except Exception as error:
+        splits = (TRAIN, "validation")
+        tables = [load_dataset(HUB_NAME, split=split).cast_column("image", Image(decode=False)) for split in splits]
+    except Exception as error:  # the hub's client fails with errors of several libraries that share no base class
         raise DataError(
             f"{HUB_NAME} cannot be loaded from the Hugging Face hub ({error}); ask for access on its page and log in "
             f"with `hf auth login`, or give paths.data=FOLDER, a folder that holds {TRAIN}/<wnid>/*.JPEG in data.images"
         ) from error
-    train, test = (_of_table(table, split) for split, table in tables.items())
-    return tuple(tables[TRAIN].features["label"].names), train, test
+    train, test = map(_side_of_table, tables, splits)
+    return tuple(tables[0].features["label"].names), train, test
 
 
-def _of_table(table: Any, split: str) -> Side:
+def _side_of_table(table: Any, split: str) -> Side:
     labels = table.select_columns("label").with_format("numpy")[:]["label"].astype(np.int64)
     found = np.unique(labels)
     if not np.array_equal(found, np.arange(CLASSES)):
@@ -221,43 +178,34 @@ def _of_table(table: Any, split: str) -> Side:
             f"{HUB_NAME}, {split}: {len(found)} classes from {found.min()} to {found.max()}, {CLASSES} from 0 are "
             "expected; remove it from the cache of the Hugging Face hub and load it again"
         )
-    return Side(ImageRows(HUB_NAME, split, table, np.arange(len(labels))), labels)
+    return ImageRows(HUB_NAME, split, table, np.arange(len(labels))), labels
 
 
 def _listed(path: Path, images: ImageFiles, class_names: Sequence[str]) -> Indices:
     """Where the images of the published list, lines "train/n01440764/n01440764_10026.JPEG 0", lie among all."""
-    listed, labels = [], []
+    classes = {f"{TRAIN}/{wnid}": str(label) for label, wnid in enumerate(class_names)}
+    names, labels = [], []
     for number, line in enumerate(_read(path).splitlines(), 1):
         name, _, label = line.rpartition(" ")
-        known = label.isdecimal() and int(label) < CLASSES
-        if not (known and name.startswith(f"{TRAIN}/{class_names[int(label)]}/")):
+        if classes.get(name.rpartition("/")[0]) != label:
             raise DataError(
                 f"{path}, line {number}: {line!r} is not {TRAIN}/<wnid>/<file> and the class, from 0 in the order of "
                 f"the wnids; {FETCH_LISTS}"
             )
-        listed.append(os.fsencode(name))
+        names.append(name)
         labels.append(int(label))
     _check_profile(np.bincount(np.array(labels, dtype=np.int64), minlength=CLASSES).tolist(), path)
-    wanted = np.array(listed)
-    order = np.argsort(images.names)
-    position = np.searchsorted(images.names, wanted, sorter=order).clip(max=len(order) - 1)
-    found: Indices = order[position]
-    if len(missing := wanted[images.names[found] != wanted]):
+    positions = {os.fsdecode(name): position for position, name in enumerate(images.names)}
+    if missing := [name for name in names if name not in positions]:
         raise DataError(
-            f"{images.place}: {len(missing)} of the {len(wanted)} images of {path} are missing: "
-            f"{_first([os.fsdecode(name) for name in missing])}; restore them"
+            f"{images.place}: {len(missing)} of the {len(names)} images of {path} are missing: {_first(missing)}; "
+            "restore them"
         )
-    return found
+    return np.array([positions[name] for name in names])
 
 
 def _tail_counts(home: Path) -> list[int]:
     path = home / TAIL_COUNTS
-    if not path.exists():
-        raise DataError(
-            f"{path}: is missing; ImageNet-LT needs it, the number of training images of each class as {CLASSES} "
-            f"numbers in JSON, or for images in a folder {home / TAIL_LIST}, its published list; or give "
-            "data.long_tailed=false"
-        )
     try:
         counts = json.loads(_read(path))
     except json.JSONDecodeError as error:
@@ -270,20 +218,22 @@ def _tail_counts(home: Path) -> list[int]:
 
 def _check_profile(counts: Sequence[int], path: Path) -> None:
     found = len(counts), min(counts), max(counts), sum(counts)
-    if found != (CLASSES, TAIL_SMALLEST, TAIL_LARGEST, TAIL_SIZE):
-        raise DataError(
-            "{}: {} classes of {} to {} images, {} in all; ImageNet-LT has {} of {} to {}, {} in all; {}".format(
-                path, *found, CLASSES, TAIL_SMALLEST, TAIL_LARGEST, TAIL_SIZE, FETCH_LISTS
-            )
-        )
+    expected = CLASSES, TAIL_SMALLEST, TAIL_LARGEST, TAIL_SIZE
+    if found != expected:
+        profile = "{} classes of {} to {} images, {} in all"
+        raise DataError(f"{path}: {profile.format(*found)}; ImageNet-LT has {profile.format(*expected)}; {FETCH_LISTS}")
 
 
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); {FETCH_LISTS}") from error
+        raise DataError(
+            f"{path}: cannot be read ({error}); ImageNet-LT needs {TAIL_COUNTS}, the number of training images of each "
+            f"class as {CLASSES} numbers in JSON, or for images in a folder {TAIL_LIST}, its published list; or give "
+            "data.long_tailed=false"
+        ) from error
 
 
-def _first(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
+def _first(names: Sequence[str], shown: int = 5) -> str:
+    return ", ".join(names[:shown]) + (", …" if len(names) > shown else "")

@@ -4,13 +4,19 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import model_validator
 from torch import Tensor
 
+from experiments.data.splits import Indices
 from experiments.settings import NotNegative, Settings
 
-Indices = NDArray[np.int64]
+
+def exponential_tail(labels: Indices, imbalance: float, seed: int) -> Indices:
+    """The examples that remain of a training set: `exponential_counts` of each class, at most all; its indices [m]."""
+    counts = np.bincount(labels)
+    if imbalance == 1:
+        return np.arange(len(labels))
+    return keep_counts(labels, np.minimum(counts, exponential_counts(counts.max(), len(counts), imbalance)), seed)
 
 
 def exponential_counts(largest: int, classes: int, imbalance: float) -> list[int]:
@@ -27,16 +33,13 @@ def exponential_counts(largest: int, classes: int, imbalance: float) -> list[int
 
 
 def keep_counts(labels: Sequence[int] | Indices, counts: Sequence[int], seed: int, repeat: bool = False) -> Indices:
-    """A random choice of `counts[c]` examples of each class c.
+    """A random choice of `counts[c]` examples of each class c; their indices, ascending.
 
     Args:
         labels: class of each example, 0 to classes − 1, [n].
         counts: how many of each class to keep, [classes].
         seed: of the choice; apart from the training seed.
         repeat: where a class has fewer examples, take some several times instead of raising.
-
-    Returns:
-        Their indices, ascending.
 
     Raises:
         ValueError: a class has fewer examples than are to be kept.
@@ -53,13 +56,7 @@ def keep_counts(labels: Sequence[int] | Indices, counts: Sequence[int], seed: in
 
 
 class ShotRule(Settings):
-    """Groups of classes by their number of training examples: `many`, `medium` and `few`.
-
-    Attributes:
-        rule: what the rule is called.
-        many_above: a class with more examples is in `many`.
-        few_below: a class with fewer examples is in `few`; the others are in `medium`.
-    """
+    """Groups of classes by their number of training examples: `conf/data/shots/`."""
 
     rule: str
     many_above: NotNegative
@@ -75,7 +72,7 @@ class ShotRule(Settings):
         return self
 
     def groups(self, counts: Sequence[int]) -> dict[str, Tensor]:
-        """The class indices of each group that has any, for the number of training examples of each class."""
+        """The class indices of `many`, `medium` and `few` where any, for the training examples of each class."""
         by_class = torch.tensor(counts)
         many, few = by_class > self.many_above, by_class < self.few_below
         groups = {"many": many, "medium": ~many & ~few, "few": few}
@@ -84,9 +81,5 @@ class ShotRule(Settings):
     def facts(self, counts: Sequence[int]) -> dict[str, int | str]:
         """What a record says about a long tail: its largest and smallest class, the rule, the sizes of the groups."""
         rule = f"many > {self.many_above}, few < {self.few_below} training examples ({self.rule})"
-        return {
-            "largest_class": max(counts),
-            "smallest_class": min(counts),
-            "shot_rule": rule,
-            **{f"{name}_classes": len(members) for name, members in self.groups(counts).items()},
-        }
+        sizes = {f"{name}_classes": len(members) for name, members in self.groups(counts).items()}
+        return {"largest_class": max(counts), "smallest_class": min(counts), "shot_rule": rule, **sizes}

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,26 +16,9 @@ from torch.utils.data import default_collate
 from torchvision.transforms import v2
 from torchvision.transforms.v2.functional import pil_to_tensor
 
-Indices = NDArray[np.int64]
+from experiments.data.splits import Indices
+
 Transform = Callable[[Tensor], Tensor]
-
-
-class EncodedImages(Protocol):
-    """Where encoded images lie, by index from 0."""
-
-    @property
-    def place(self) -> str:
-        """What holds them all."""
-
-    def name(self, index: int) -> str:
-        """What tells an image from the others of its place."""
-
-    def encoded(self, index: int) -> bytes:
-        """The image as it is stored; raises if it cannot be read."""
-
-    def kept(self, indices: Indices) -> Self:
-        """Only the images at the indices, in their order."""
-
 
 # Names are one array, and rows stay in their file: a Python object for each of a million images would be copied into
 # the memory of every worker as soon as it is looked at.
@@ -43,12 +26,7 @@ class EncodedImages(Protocol):
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Images in files.
-
-    Attributes:
-        place: a folder.
-        names: paths below it, bytes [n].
-    """
+    """Images in files of the folder `place`: their paths below it, bytes [n]."""
 
     place: str
     names: NDArray[np.bytes_]
@@ -59,20 +37,13 @@ class ImageFiles:
     def encoded(self, index: int) -> bytes:
         return Path(self.place, self.name(index)).read_bytes()
 
-    def kept(self, indices: Indices) -> Self:
+    def kept(self, indices: Indices) -> "ImageFiles":
         return replace(self, names=self.names[indices])
 
 
 @dataclass(frozen=True)
 class ImageRows:
-    """Images in a table of the `datasets` package, in its column `image`, left encoded.
-
-    Attributes:
-        place: the table's name on the Hugging Face hub.
-        split: of the table.
-        table: the split's rows.
-        numbers: those that are meant, [n].
-    """
+    """Images in some rows [n] of a table of the `datasets` package: a split of the data set `place`, left encoded."""
 
     place: str
     split: str
@@ -85,7 +56,7 @@ class ImageRows:
     def encoded(self, index: int) -> bytes:
         return self.table[int(self.numbers[index])]["image"]["bytes"]
 
-    def kept(self, indices: Indices) -> Self:
+    def kept(self, indices: Indices) -> "ImageRows":
         return replace(self, numbers=self.numbers[indices])
 
 
@@ -100,7 +71,7 @@ class Photographs:
             default generator, which has the image's own seed then and its old state afterwards.
     """
 
-    images: EncodedImages
+    images: ImageFiles | ImageRows
     targets: Tensor
     transform: Transform
 
@@ -124,9 +95,7 @@ class Photographs:
 def training_transform(size: int, least_area: float) -> Transform:
     """A random part of the image, resized to `size` pixels each way, and a mirror image every other time.
 
-    Args:
-        size: pixels.
-        least_area: share of the image's area that the part has at least, in (0, 1); its sides are as 3:4 to 4:3.
+    The part has at least the share `least_area` of the image's area; its sides are as 3:4 to 4:3.
 
     Source: Szegedy et al., Going Deeper with Convolutions, 2015, section 6.
     """
@@ -162,6 +131,4 @@ def decoded(encoded: bytes) -> Tensor:
 def _reason(error: Exception) -> str:
     if isinstance(error, UnidentifiedImageError):
         return "no image of a known format"  # Pillow's own words hold a memory address
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -2,7 +2,6 @@
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 # SplitMix64 (Steele, Lea and Flood, 2014), in 64-bit integers that wrap around.
@@ -22,28 +21,19 @@ def sample_seeds(seed: int, epoch: int, indices: Tensor) -> Tensor:
     Returns:
         int64 [n], over the whole range.
     """
+    numbers = indices.numpy()
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    times_before = np.empty_like(numbers)
+    times_before[order] = np.arange(len(numbers)) - np.searchsorted(ordered, ordered)
     state = _mixed(_mixed(torch.tensor([seed])) ^ epoch)
-    return _mixed(_mixed(state ^ indices) ^ torch.from_numpy(_times_before(indices.numpy())))
+    return _mixed(_mixed(state ^ indices) ^ torch.from_numpy(times_before))
 
 
 def uniform(seeds: Tensor, stream: int) -> Tensor:
-    """One number in [0, 1) for each seed, float64; each stream gives others.
-
-    Args:
-        seeds: int64 [n], of `sample_seeds`.
-        stream: which of a seed's numbers, ≥ 0.
-    """
+    """One number in [0, 1) for each of the `sample_seeds`, float64 [n]; each stream ≥ 0 gives others."""
     increment = torch.tensor(stream + 1, device=seeds.device) * _INCREMENT  # as a tensor it wraps around
     return _shifted(_mixed(seeds + increment), 11).double() * 2.0**-53
-
-
-def _times_before(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How often each number came up before in the sequence."""
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    times = np.empty_like(numbers)
-    times[order] = np.arange(len(numbers)) - np.searchsorted(ordered, ordered)
-    return times
 
 
 def _mixed(state: Tensor) -> Tensor:

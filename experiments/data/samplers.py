@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,6 @@ from experiments.data.randomness import sample_seeds
 from experiments.errors import ConfigurationError
 
 ClassSampler = Literal["instance", "square_root", "class_balanced", "progressive"]
-SAMPLERS = get_args(ClassSampler)
 FEWEST_EXAMPLES = 2  # in one forward pass of training: batch normalisation needs a spread
 
 # The share of a class of n examples is proportional to n^exponent (Kang et al., Decoupling, 2020, Eq. 1).
@@ -40,18 +39,14 @@ def class_shares(sampler: str, counts: NDArray[np.int64], progress: float) -> ND
         first, last = (class_shares(name, counts, progress) for name in ("instance", "class_balanced"))
         return (1 - progress) * first + progress * last
     powers = counts ** _EXPONENTS[sampler]
-    shares: NDArray[np.float64] = powers / powers.sum()
-    return shares
+    return powers / powers.sum()
 
 
 @dataclass(frozen=True)
 class BatchDivision:
-    """How the examples of one optimizer step are divided.
+    """How the examples of one optimizer step are divided: among processes, and the forward passes of each.
 
-    Attributes:
-        processes: processes that train together.
-        process: number of this process.
-        passes: forward passes of a process for one step, one after the other.
+    `process` is the number of this one.
     """
 
     processes: int = 1
@@ -77,13 +72,14 @@ class EpochSampler(Sampler[BatchIndices]):
         self.epoch = epoch
 
 
+@dataclass(eq=False)
 class TrainingSampler(EpochSampler):
     """A training epoch: as many examples as there are, in batches; this process's part of each batch.
 
     The instance sampler takes each example once, in an order that is a function of (seed, epoch); the others draw with
     replacement, likewise. Between them, the processes draw each batch once.
 
-    Args:
+    Attributes:
         targets: class of each example, int64 [n].
         sampler: as for `class_shares`.
         batch_size: examples of a step, over all processes and passes.
@@ -95,28 +91,25 @@ class TrainingSampler(EpochSampler):
         ConfigurationError: the batch size cannot be divided.
     """
 
-    def __init__(
-        self,
-        targets: NDArray[np.int64],
-        sampler: str,
-        batch_size: int,
-        seed: int,
-        epochs: int,
-        division: BatchDivision,
-    ) -> None:
-        self.targets, self.sampler, self.batch_size, self.seed = targets, sampler, batch_size, seed
-        self.epochs, self.division = epochs, division
-        enough = FEWEST_EXAMPLES * division.parts
-        if batch_size % division.parts or batch_size < enough:
+    targets: NDArray[np.int64]
+    sampler: str
+    batch_size: int
+    seed: int
+    epochs: int
+    division: BatchDivision
+
+    def __post_init__(self) -> None:
+        parts, enough = self.division.parts, FEWEST_EXAMPLES * self.division.parts
+        if self.batch_size % parts or self.batch_size < enough:
             raise ConfigurationError(
-                f"data.batch_size={batch_size} is not allowed; it counts the examples of a step over all devices, "
+                f"data.batch_size={self.batch_size} is not allowed; it counts the examples of a step over all devices, "
                 "nodes and passes, and must be divisible by trainer.devices * trainer.num_nodes * "
-                f"trainer.accumulate_grad_batches = {division.parts}, with at least {FEWEST_EXAMPLES} examples for each"
+                f"trainer.accumulate_grad_batches = {parts}, with at least {FEWEST_EXAMPLES} examples for each"
             )
-        whole, rest = divmod(len(targets), batch_size)
+        whole, rest = divmod(len(self.targets), self.batch_size)
         self.steps = whole + (rest >= enough)
         if not self.steps:
-            raise ConfigurationError(f"{len(targets)} training examples are too few for {division.parts} parts a step")
+            raise ConfigurationError(f"{len(self.targets)} training examples are too few for {parts} parts a step")
 
     def __iter__(self) -> Iterator[BatchIndices]:
         order = self._order()
@@ -145,12 +138,6 @@ class TrainingSampler(EpochSampler):
 
 
 def evaluation_batches(order: Tensor, batch_size: int, division: BatchDivision) -> list[BatchIndices]:
-    """Each example once: this process's part, `batch_size` at a time.
-
-    Args:
-        order: numbers of the examples, in the order of reading, int64 [n].
-        batch_size: examples of a batch.
-        division: among processes; passes do not count.
-    """
+    """This process's part of the examples in the given order, each once, `batch_size` at a time."""
     own = order[division.process :: division.processes]
     return [BatchIndices(chunk.clone(), torch.zeros_like(chunk), 1.0) for chunk in own.split(batch_size)]

@@ -10,16 +10,12 @@ Indices = NDArray[np.int64]
 
 
 def groups_of_repeats(*keys: Sequence[str]) -> Indices:
-    """Number the groups of examples that repeat one another.
+    """The group of each example, [n]: examples that share a key of any kind, such as ids and texts, are of one group.
 
-    Two examples are of one group when any of their keys is the same, or when a chain of such
-    examples joins them: the connected components of "shares a key".
+    So are those joined by a chain of such examples: the groups are the connected components of "shares a key".
 
     Args:
-        *keys: one sequence of n keys for each kind of repeat, such as ids and texts.
-
-    Returns:
-        The group of each example, [n].
+        *keys: one sequence of n keys for each kind.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -31,8 +27,7 @@ def groups_of_repeats(*keys: Sequence[str]) -> Indices:
     key_nodes = np.concatenate([c + start for c, start in zip(numbered, starts[:-1], strict=True)])
     examples = np.tile(np.arange(count), len(keys))
     graph = coo_array((np.ones(len(examples)), (examples, key_nodes)), shape=(starts[-1],) * 2)
-    component_of_node: Indices = connected_components(graph, directed=False)[1].astype(np.int64)
-    return component_of_node[:count]
+    return connected_components(graph, directed=False)[1].astype(np.int64)[:count]
 
 
 def stratified_group_split(
@@ -62,41 +57,38 @@ def stratified_group_split(
     Raises:
         ValueError: where lengths differ, or a class has no example on a side that needs one.
     """
-    from scipy.sparse import coo_array
-
     if len(labels) != len(groups):
         raise ValueError(f"{len(labels)} labels, but {len(groups)} groups: one each is needed")
     classes, class_of = np.unique(labels, return_inverse=True)
     group_names, group_of = np.unique(groups, return_inverse=True)
-    # By rows, each with the classes of its group alone: a full table of ImageNet's images would hold 10 GB.
-    shape = len(group_names), len(classes)
-    counts = coo_array((np.ones(len(labels), dtype=np.int64), (group_of, class_of)), shape=shape).tocsr()
+    # How often each class comes up in each group, without the zeros: for ImageNet's images they would take 10 GB.
+    pairs, counts = np.unique(group_of * len(classes) + class_of, return_counts=True)
+    groups_of_pairs, classes_of_pairs = np.divmod(pairs, len(classes))
+    starts = np.searchsorted(groups_of_pairs, np.arange(len(group_names) + 1))
 
     wanting = np.rint(test_fraction * np.bincount(class_of)).astype(np.int64)
     in_test = np.zeros(len(group_names), dtype=bool)
     # RandomState, not default_rng: NumPy promises that its stream never changes.
     for group in np.random.RandomState(seed).permutation(len(group_names)):
-        own = slice(counts.indptr[group], counts.indptr[group + 1])
-        own_classes, count = counts.indices[own], counts.data[own]
+        own = slice(starts[group], starts[group + 1])
+        own_classes, count = classes_of_pairs[own], counts[own]
         if 2 * wanting[own_classes] @ count > count @ count:
             wanting[own_classes] -= count
             in_test[group] = True
 
     example_in_test = in_test[group_of]
     for side, chosen in (("training", ~example_in_test), ("test", example_in_test))[: 1 + classes_in_both]:
-        for name, left in zip(classes, np.bincount(class_of[chosen], minlength=len(classes)), strict=True):
-            if left == 0:
-                raise ValueError(
-                    f"no example of class {str(name)!r} on the {side} side where a share of {test_fraction} is held "
-                    "out: give more examples or another share"
-                )
+        absent = np.setdiff1d(np.arange(len(classes)), class_of[chosen])
+        if len(absent):
+            raise ValueError(
+                f"no example of class {str(classes[absent[0]])!r} on the {side} side where a share of {test_fraction} "
+                "is held out: give more examples or another share"
+            )
     return np.flatnonzero(~example_in_test), np.flatnonzero(example_in_test)
 
 
 def split_hash(ids: Iterable[str], test_index: Iterable[int]) -> str:
-    """Return the SHA-256 over the sorted lines "id side", side being train or test.
-
-    Equal for equal splits, in whatever order the examples come.
+    """The SHA-256 over the sorted lines "id side", side being train or test; no matter the order of the examples.
 
     Args:
         ids: id of each example; one that repeats has a line each time.

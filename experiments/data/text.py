@@ -18,17 +18,11 @@ def lines_of(content: bytes) -> list[str]:
 
 
 def tokenize(texts: Sequence[str]) -> list[list[str]]:
-    """Cut tweets into lower-case lemmas.
+    """The lower-case lemmas of tweets, which may hold HTML entities.
 
     Tokens are those of NLTK's `TweetTokenizer` (handles, hashtags, links and emoticons stay whole), lemmas those of
     `simplemma`; neither downloads anything. Only plain words have their lemma taken: that of "didn't" would be "do",
     which loses the negation.
-
-    Args:
-        texts: the tweets, HTML entities allowed.
-
-    Returns:
-        The tokens of each tweet.
     """
     import simplemma
     from nltk.tokenize.casual import TweetTokenizer
@@ -46,41 +40,26 @@ def tokenize(texts: Sequence[str]) -> list[list[str]]:
 
 
 class Vocabulary:
-    """A numbering of tokens: 0 pads, 1 is any unknown token, the others follow from 2.
+    """A numbering of the tokens that occur at least `minimum_count` times: 0 pads, 1 is any unknown token.
 
-    Known tokens are ordered by frequency, the most frequent first, then by alphabet, so the
-    numbering does not depend on the order of the tweets.
+    The others follow from 2, the most frequent first, then by alphabet, so the numbering does not depend on the order
+    of the tweets.
     """
 
     padding = 0
     unknown = 1
 
     def __init__(self, tweets: Iterable[Sequence[str]], minimum_count: int) -> None:
-        """Number the tokens of the training tweets.
-
-        Args:
-            tweets: tokens of the training tweets.
-            minimum_count: occurrences a token needs to be known.
-        """
         counts = Counter(token for tweet in tweets for token in tweet)
         known = [token for token, count in counts.items() if count >= minimum_count]
         known.sort(key=lambda token: (-counts[token], token))
         self._numbers = {token: number for number, token in enumerate(known, self.unknown + 1)}
 
     def __len__(self) -> int:
-        """Return how many numbers there are, those for padding and unknown tokens included."""
         return len(self._numbers) + 2
 
     def encode(self, tweets: Sequence[Sequence[str]], max_length: int) -> Tensor:
-        """Number the first `max_length` tokens of each tweet, padded on the right.
-
-        Args:
-            tweets: tokens of n tweets.
-            max_length: tokens kept of each.
-
-        Returns:
-            int64 [n, max_length].
-        """
+        """The numbers of the first `max_length` tokens of each tweet, padded on the right, int64 [n, max_length]."""
         rows = torch.full((len(tweets), max_length), self.padding, dtype=torch.int64)
         for row, tweet in zip(rows.numpy(), tweets, strict=True):
             numbers = [self._numbers.get(token, self.unknown) for token in tweet[:max_length]]

@@ -12,57 +12,45 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, described
 from experiments.errors import DataError
-from experiments.settings import validated
+from experiments.settings import validated_class
 
 
+@validated_class
 class TorchDatasetModule(ClassificationDataModule):
     """Two torch Datasets that give pairs of an input and a class number.
 
     An input is a tensor, an array, or a PIL image, which becomes uint8 [channels, height, width]. Random transforms get
-    a seed for each example and epoch: a run repeats itself whatever the number of workers.
-
-    Args:
-        train, test: the datasets.
-        class_names: the name of each class; None takes `train.classes`, or else numbers.
-        **batches: as for `ClassificationDataModule`.
+    a seed for each example and epoch: a run repeats itself whatever the number of workers. Without `class_names` the
+    names are `train.classes`, or else numbers.
     """
 
-    @validated
-    def __init__(
-        self, *, train: Dataset[Any], test: Dataset[Any], class_names: list[str] | None = None, **batches: Any
-    ) -> None:
-        super().__init__(**batches)
-        self.datasets, self.class_names = (train, test), class_names
+    train: Dataset[Any]
+    test: Dataset[Any]
+    class_names: list[str] | None = None
 
     def load(self) -> ClassificationData:
-        train, test = (DatasetExamples(dataset, class_numbers(dataset)) for dataset in self.datasets)
-        names = self.class_names or getattr(self.datasets[0], "classes", None) or range(int(train.targets.max()) + 1)
+        train, test = (DatasetExamples(dataset, class_numbers(dataset)) for dataset in (self.train, self.test))
+        names = self.class_names or getattr(self.train, "classes", None) or range(int(train.targets.max()) + 1)
         first, _, _ = train.read(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
-        described_by = described(train, test, (train.targets, test.targets), first[0])
-        return ClassificationData(train, test, tuple(map(str, names)), **described_by)
+        found = described((train.targets, test.targets), first[0])
+        return ClassificationData(train, test, tuple(map(str, names)), **found)
 
 
 @dataclass(frozen=True)
 class DatasetExamples:
-    """The examples of a torch Dataset.
-
-    Args:
-        dataset: gives pairs of an input and a class number.
-        targets: the class numbers, int64 [n].
-    """
+    """The examples of a torch Dataset, whose class numbers are `targets`, int64 [n]."""
 
     dataset: Any
     targets: Tensor
 
     def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
-        numbered = zip(indices.tolist(), seeds.tolist(), strict=True)
         with torch.random.fork_rng(devices=[]):
-            inputs = [self._input(index, seed) for index, seed in numbered]
+            inputs = [self._input(*one) for one in zip(indices.tolist(), seeds.tolist(), strict=True)]
         if len(shapes := {tuple(one.shape) for one in inputs}) > 1:
             some = " and ".join(map(str, [*shapes][:2]))
             raise DataError(
-                f"{_name(self.dataset)}: inputs have different shapes, such as {some}; give the dataset a transform "
-                "that resizes them"
+                f"{type(self.dataset).__name__}: inputs have different shapes, such as {some}; give the dataset a "
+                "transform that resizes them"
             )
         return torch.stack(inputs) if inputs else torch.empty(0), self.targets[indices], []
 
@@ -75,8 +63,8 @@ class DatasetExamples:
             return torch.as_tensor(value)
         except (TypeError, ValueError, RuntimeError) as error:
             raise DataError(
-                f"{_name(self.dataset)}: example {index} is a {type(value).__name__}; give the dataset a transform "
-                "that makes tensors"
+                f"{type(self.dataset).__name__}: example {index} is a {type(value).__name__}; give the dataset a "
+                "transform that makes tensors"
             ) from error
 
 
@@ -91,9 +79,5 @@ def class_numbers(dataset: Any) -> Tensor:
         found = [dataset[index][1] for index in range(len(dataset))]
     numbers = torch.as_tensor(found)
     if numbers.is_floating_point() or numbers.dim() != 1:
-        raise DataError(f"{_name(dataset)}: each example must be a pair of an input and a class number")
+        raise DataError(f"{type(dataset).__name__}: each example must be a pair of an input and a class number")
     return numbers.long()
-
-
-def _name(dataset: Any) -> str:
-    return type(dataset).__name__

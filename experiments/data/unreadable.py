@@ -11,18 +11,14 @@ _log = logging.getLogger(__name__)
 
 
 class Unreadable:
-    """The examples of a run that could not be read so far.
-
-    Args:
-        most: how many there may be.
-    """
+    """The names of the examples of a run that could not be read so far, of which there may be `most`."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.names: set[str] = set()
 
     def add(self, names: Iterable[str]) -> None:
-        """Count names of examples; a name counts once.
+        """Count names of examples, each once.
 
         Raises:
             DataError: there are more than there may be.
@@ -32,7 +28,11 @@ class Unreadable:
                 self.names.add(name)
                 _log.warning("left out, as number %d that cannot be read: %s", len(self.names), name)
         if len(self.names) > self.most:
-            raise DataError(f"{self}; restore these files, or allow more with data.unreadable_share")
+            shown = "\n  ".join(sorted(self.names)[:10])
+            raise DataError(
+                f"{len(self.names)} examples cannot be read, {self.most} are allowed:\n  {shown}; restore these files, "
+                "or allow more with data.unreadable_share"
+            )
 
     def gather(self) -> None:
         """Count the names of all processes together; every process calls it, and raises as `add` does."""
@@ -41,7 +41,3 @@ class Unreadable:
             torch.distributed.all_gather_object(gathered, self.names)
             self.names = set().union(*gathered)
             self.add(())
-
-    def __str__(self) -> str:
-        shown = "\n  ".join(sorted(self.names)[:10])
-        return f"{len(self.names)} examples cannot be read, {self.most} are allowed:\n  {shown}"

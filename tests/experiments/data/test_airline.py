@@ -99,6 +99,7 @@ def append(content: bytes) -> Callable[[bytes], bytes]:
 
 BAD_FILES = {
     "empty": (lambda file: b"", ["line 1: the file is empty"]),
+    "byte order mark alone": (lambda file: b"\xef\xbb\xbf", ["line 1: the file is empty"]),
     "header alone": (lambda file: file[: file.index(b"\n") + 1], ["labelled 'negative'"]),
     "missing column": (
         lambda file: file.replace(b"airline_sentiment", b"label", 1),

@@ -12,9 +12,10 @@ from experiments.data.airline import AirlineDataModule
 from experiments.data.base import ClassificationDataModule
 from experiments.data.cifar100 import Cifar100DataModule
 from experiments.data.digits import DigitsDataModule
-from experiments.data.examples import ClassificationData, InMemory, LabelledExamples
+from experiments.data.examples import ClassificationData, Examples, InMemory
 from experiments.data.imagenet import ImagenetDataModule
 from experiments.data.photographs import decoded, measuring_transform
+from experiments.data.text import Vocabulary
 from experiments.errors import ConfigurationError
 from tests.experiments.data.generated import WNIDS, repeating_tweets, write_tweets
 from tests.experiments.data.support import BATCHES, SHOTS, SmallDataModule, small, small_data, trainer
@@ -60,7 +61,7 @@ def load(name: str, request: pytest.FixtureRequest) -> Load:
     return lambda **changes: set_up(ImagenetDataModule(folder=folder, **IMAGENET | BATCHES | changes))
 
 
-def rows(examples: LabelledExamples, indices: Tensor | None = None) -> list[tuple]:
+def rows(examples: Examples, indices: Tensor | None = None) -> list[tuple]:
     """The inputs and the target of each example."""
     chosen = torch.arange(len(examples.targets)) if indices is None else indices
     inputs, targets, unreadable = examples.read(chosen, torch.zeros_like(chosen))
@@ -99,11 +100,40 @@ def test_each_class_keeps_its_share(name: str, load: Load) -> None:
 
 def test_every_example_is_in_one_part_with_its_own_target(name: str, load: Load) -> None:
     whole, data = load(), load(validation_fraction=0.3)
+    compared = lengths if name == "airline" else rows  # without a part of the tweets the numbers of tokens are others
     if name == "imagenet":  # whose images here are all alike
         assert sorted([*data.train.targets, *data.validation.targets]) == sorted(whole.train.targets)
     else:
-        assert sorted([*rows(data.train), *rows(data.validation)]) == sorted(rows(whole.train))
-    assert rows(data.test, torch.arange(5)) == rows(whole.test, torch.arange(5))
+        assert sorted([*compared(data.train), *compared(data.validation)]) == sorted(compared(whole.train))
+    assert compared(data.test, torch.arange(5)) == compared(whole.test, torch.arange(5))
+
+
+def lengths(examples: Examples, indices: Tensor | None = None) -> list[tuple[int, int]]:
+    """The number of tokens and the target of each tweet."""
+    found = rows(examples, indices)
+    return [(sum(number != Vocabulary.padding for number in numbers), target) for *numbers, target in found]
+
+
+def test_the_vocabulary_is_that_of_the_tweets_that_remain(tweets_folder: Path) -> None:
+    options = {"max_length": 6, "minimum_count": 1, "test_fraction": 0.2, "split_seed": 21, **BATCHES}
+    whole = set_up(AirlineDataModule(folder=tweets_folder, **options))
+    data = set_up(AirlineDataModule(folder=tweets_folder, **options, validation_fraction=0.3))
+    numbers = {number for row in rows(data.train) for number in row[:-1]} - {Vocabulary.padding}
+    assert max(numbers) + 1 == data.facts["vocabulary_size"] == data.sizes["vocabulary_size"]
+    assert Vocabulary.unknown not in numbers  # each word of a tweet that remains is known
+    assert any(Vocabulary.unknown in row for row in rows(data.validation))
+    assert data.facts["vocabulary_size"] < whole.facts["vocabulary_size"]
+
+
+def test_shot_groups_and_counts_are_those_of_the_examples_that_remain() -> None:
+    options = {"test_fraction": 0.2, "split_seed": 21, "imbalance": 20, "shots": SHOTS, **BATCHES}
+    data = set_up(DigitsDataModule(**options, validation_fraction=0.4))
+    counts = data.train.targets.bincount().tolist()
+    assert [data.facts[f"train_{name}"] for name in range(10)] == counts
+    assert (data.facts["largest_class"], data.facts["smallest_class"]) == (max(counts), min(counts))
+    assert data.shots["few"].tolist() == [name for name, count in enumerate(counts) if count < 20]
+    whole = set_up(DigitsDataModule(**options))
+    assert data.facts["few_classes"] == len(data.shots["few"]) > whole.facts["few_classes"]
 
 
 def test_the_hash_tells_the_choice_apart(load: Load) -> None:

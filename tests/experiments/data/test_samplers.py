@@ -1,5 +1,7 @@
 """Which examples are drawn, in what shares, and how a batch is divided among processes and passes."""
 
+from typing import get_args
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -7,9 +9,10 @@ import torch
 from hypothesis import given
 
 from experiments.data.examples import BatchIndices
-from experiments.data.samplers import SAMPLERS, BatchDivision, TrainingSampler, class_shares, evaluation_batches
+from experiments.data.samplers import BatchDivision, ClassSampler, TrainingSampler, class_shares, evaluation_batches
 from experiments.errors import ConfigurationError
 
+SAMPLERS = get_args(ClassSampler)
 COUNTS = np.array([1000, 100, 10])
 TARGETS = np.repeat(np.arange(3), COUNTS)
 

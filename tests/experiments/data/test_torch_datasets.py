@@ -122,7 +122,7 @@ def test_tensors_are_split_by_class_the_same_for_the_same_seed() -> None:
         return ClassificationData.from_tensors(inputs, targets, np.array(["a", "b"]), **arguments)
 
     data = split(test_fraction=0.3)
-    assert data.facts == {"train_size": 14, "test_size": 6}
+    assert data.counts() == {"train_size": 14, "test_size": 6}
     assert data.test.targets.bincount().tolist() == [3, 3]
     assert data.class_names == ("a", "b")
     assert data.sizes == {"features": 2}
