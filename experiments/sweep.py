@@ -3,12 +3,14 @@
 import importlib.util
 import math
 import os
+import socket
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
@@ -55,7 +57,12 @@ class SweepReport(Callback):
             _refuse_objective(config)
         folder = Path(config.hydra.sweep.dir).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        self.ended = folder / f".ended-{time.time_ns()}"
+        mine = f".ended-{socket.gethostname()}-"
+        for file in folder.glob(f"{mine}*"):  # of sweeps of this machine, some of which were killed
+            if not psutil.pid_exists(int(file.name.removeprefix(mine))):
+                file.unlink(missing_ok=True)
+        self.ended = folder / f"{mine}{os.getpid()}"
+        self.ended.unlink(missing_ok=True)
         _set_report(self)
         if "submitit_folder" in config.hydra.launcher:
             logs = os.path.relpath(Path(config.hydra.launcher.submitit_folder).parent)
@@ -72,9 +79,7 @@ class SweepReport(Callback):
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         _set_report(self)
         if self.runs is not None and not config.hydra.job.chdir:
-            os.chdir(
-                config.hydra.runtime.cwd
-            )  # a worker may have been started elsewhere, and data lie by relative paths
+            os.chdir(config.hydra.runtime.cwd)  # data lie by relative paths, and a worker may have started elsewhere
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         if self.runs is None:
@@ -89,9 +94,7 @@ class SweepReport(Callback):
 
     def place(self, number: int) -> str:
         """Which run of the sweep the job of a number is, from 0, and how long the rest may take."""
-        of = f"/{self.runs}" if self.runs else ""
-        left = ""
-        ended = len(self.lines())
+        ended, of, left = len(self.lines()), f"/{self.runs}" if self.runs else "", ""
         if self.runs and ended:
             seconds = (time.time() - self.began) / ended * (self.runs - ended)
             left = f", {math.ceil(seconds / 60)} min left" if seconds >= 60 else f", {seconds:.0f} s left"
