@@ -18,16 +18,7 @@ _PROCESS = ("RANK", "SLURM_PROCID")  # torchrun and SLURM number the processes t
 def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | None:
     """Bring the run in `folder` to its record: skip it if it is there, else train on from the last checkpoint.
 
-    Args:
-        settings: what to run; `force` repeats a finished run from its start.
-        folder: the run's own folder, named by what it computes.
-        prefix: of each line printed.
-
-    Returns:
-        The record; None in all but the first of several processes, and where nothing is recorded.
-
-    Raises:
-        ConfigurationError, DataError, DivergedError: as `training.train`.
+    Returns and raises as `training.train`; a `prefix` begins each line that is printed.
     """
     console = Console(highlight=False, soft_wrap=True)
     title = f"{settings.name} {folder.parent.name} seed {settings.seed}"
@@ -68,9 +59,7 @@ def record_of(folder: Path) -> Record:
 def check_objective(objective: str | None, validation_fraction: float | None) -> None:
     """Raise a ConfigurationError where settings would be chosen on the test split, or there is nothing to choose on.
 
-    Args:
-        objective: what to choose by, None for the main metric.
-        validation_fraction: of the data; None where they have a part for choosing of their own.
+    The objective is None for the main metric, the fraction where the data have a part for choosing of their own.
     """
     if objective is not None and objective.startswith("test/"):
         raise ConfigurationError(

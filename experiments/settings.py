@@ -89,11 +89,7 @@ class RunSettings(Settings):
 
 
 def checked_settings(config: Mapping[str, Any]) -> RunSettings:
-    """The settings of a composed and resolved configuration.
-
-    Raises:
-        ConfigurationError: for the first value that is not allowed, naming its key.
-    """
+    """The settings of a composed configuration; a ConfigurationError names the first that is not allowed."""
     try:
         return RunSettings.model_validate(config)
     except ValidationError as error:
@@ -101,12 +97,9 @@ def checked_settings(config: Mapping[str, Any]) -> RunSettings:
 
 
 def build(group: Group, key: str, **arguments: Any) -> Any:
-    """The object that a group of settings names in `_target_`, built from its other settings.
+    """The object that a group of settings names in `_target_`, built from its other settings and further arguments.
 
-    Args:
-        group: the settings; groups inside it that have a `_target_` are built first.
-        key: the group's name in the configuration, for messages.
-        **arguments: further arguments, beside the settings.
+    Groups inside it that have a `_target_` are built first. Messages name the group by its `key` in the configuration.
 
     Raises:
         ConfigurationError: there is no such class, or a value is not allowed, naming the key and the value.
@@ -140,11 +133,7 @@ def check_values(group: Group, key: str) -> None:
 
 
 def get_class_or_function(group: Group, key: str) -> Callable[..., Any]:
-    """The class or function that a group of settings names in `_target_`.
-
-    Raises:
-        ConfigurationError: it cannot be imported.
-    """
+    """The class or function that a group of settings names in `_target_`; a ConfigurationError where there is none."""
     from hydra.utils import get_object
 
     target = group.get("_target_")
@@ -155,11 +144,7 @@ def get_class_or_function(group: Group, key: str) -> Callable[..., Any]:
 
 
 def build_activation(settings: ActivationSettings, group: str = "activation") -> "sharmix.Activation":
-    """The activation that settings name.
-
-    Raises:
-        ConfigurationError: the activation does not exist, or a parameter is not allowed.
-    """
+    """The activation that settings name; a ConfigurationError where there is none, or it does not allow a parameter."""
     import sharmix  # imports torch, which a finished run can do without
 
     try:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 from hydra.core.hydra_config import HydraConfig
@@ -37,7 +37,6 @@ PLUGINS = {  # the module of each choice that is not part of `make setup`, and t
     "hydra/sweeper=optuna": _OPTUNA,
     "hydra/sweeper=optuna_orders": _OPTUNA,
 }
-_report: "SweepReport | None" = None  # of the sweep that this process starts, or of the job that it runs
 
 
 class SweepReport(Callback):
@@ -45,6 +44,8 @@ class SweepReport(Callback):
 
     Each job adds a line to a file in the sweep's folder when it ends, for that is what the processes share.
     """
+
+    at_work: "ClassVar[SweepReport | None]" = None  # of the sweep that this process starts, or of the job that it runs
 
     def __init__(self) -> None:
         self.runs: int | None = None
@@ -63,7 +64,7 @@ class SweepReport(Callback):
                 file.unlink(missing_ok=True)
         self.ended = folder / f"{mine}{os.getpid()}"
         self.ended.unlink(missing_ok=True)
-        _set_report(self)
+        SweepReport.at_work = self
         if "submitit_folder" in config.hydra.launcher:
             logs = os.path.relpath(Path(config.hydra.launcher.submitit_folder).parent)
             print(f"runs as jobs of their own, {self.runs or 'some'} in all; what they print: {logs}/JOB/", flush=True)
@@ -77,7 +78,7 @@ class SweepReport(Callback):
             print(f"best of the study: {settings}, objective {best.best_value:.4f}")
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
-        _set_report(self)
+        SweepReport.at_work = self
         if self.runs is not None and not config.hydra.job.chdir:
             os.chdir(config.hydra.runtime.cwd)  # data lie by relative paths, and a worker may have started elsewhere
 
@@ -107,10 +108,9 @@ class SweepReport(Callback):
 
 def place_in_sweep() -> str:
     """The beginning of every line that a job of a sweep prints; empty for a run on its own."""
-    config = HydraConfig.get()
-    if config.mode != RunMode.MULTIRUN or _report is None:
-        return ""
-    return _report.place(int(config.job.num))
+    config, report = HydraConfig.get(), SweepReport.at_work
+    in_sweep = config.mode == RunMode.MULTIRUN and report is not None
+    return report.place(int(config.job.num)) if in_sweep else ""
 
 
 def is_optimising() -> bool:
@@ -121,12 +121,13 @@ def is_optimising() -> bool:
 
 def report_failures() -> bool:
     """Name the failed runs of the sweep that this process has started, and say whether there are any."""
-    if _report is None or not _report.ended.is_file():
+    report = SweepReport.at_work
+    if report is None or not report.ended.is_file():
         return False
-    failed = [line for line in _report.lines() if line.startswith(_FAILED)]
-    _report.ended.unlink()
+    failed = [line for line in report.lines() if line.startswith(_FAILED)]
+    report.ended.unlink()
     if failed:
-        print(f"failed runs of the sweep, {len(failed)} of {_report.runs}:", *failed, sep="\n", file=sys.stderr)
+        print(f"failed runs of the sweep, {len(failed)} of {report.runs}:", *failed, sep="\n", file=sys.stderr)
     return bool(failed)
 
 
@@ -163,11 +164,6 @@ def _refuse_objective(config: DictConfig) -> None:
     except ConfigurationError as error:
         print(error, file=sys.stderr)
         raise SystemExit(1) from error
-
-
-def _set_report(report: SweepReport) -> None:
-    global _report
-    _report = report
 
 
 def _number_of_runs(config: DictConfig) -> int | None:

@@ -74,8 +74,8 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
     resumed = last if last.exists() and not settings.force else None
     curves = Curves(folder / CURVES)
     progress = progress_callbacks(settings.progress, curves, sweep_place)
-    callbacks = [ReseedEachEpoch(settings.seed), InterruptHint(last, settings.force), *_callbacks(settings), curves]
-    callbacks += progress
+    callbacks = [ReseedEachEpoch(settings.seed), InterruptHint(last, settings.force), *_callbacks(settings)]
+    callbacks += [curves, *progress]
     if settings.keep_weights and module.selected_by is not None:
         callbacks.append(BestWeights(folder / WEIGHTS, module.selected_by))
     callbacks.append(PeriodicCheckpoint(last, settings.checkpoint_seconds))
@@ -98,7 +98,7 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
         trainer.save_checkpoint(folder / WEIGHTS, weights_only=True)
     if not trainer.is_global_zero or trainer.fast_dev_run:
         return None
-    record = _record(settings, module, data, trainer, curves, code)
+    record = _record(settings, trainer, curves, code)
     write_atomically(folder / RECORD, record.to_json(indent=1) + "\n")
     for checkpoint in folder.glob("*.ckpt"):
         if checkpoint.name != record.weights:
@@ -154,17 +154,17 @@ def _load(data: SplitDataModule, group: Group) -> None:
 def _sizes(model: Group, data: SplitDataModule) -> dict[str, int]:
     """The sizes that a network takes, of those that the data have."""
     network, sizes = get_class_or_function(model, "model"), data.network_arguments()
-    parameters = inspect.signature(network).parameters.values()
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    wanted = {parameter.name for parameter in parameters} | ({"num_classes"} if takes_any else set())
-    for parameter in parameters:
-        given = parameter.name in model or parameter.name in sizes or parameter.default is not parameter.empty
-        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD) and not given:
+    parameters = inspect.signature(network).parameters
+    named = {name for name, one in parameters.items() if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)}
+    for name in parameters:
+        if name in named - model.keys() - sizes.keys() and parameters[name].default is inspect.Parameter.empty:
             raise ConfigurationError(
-                f"model: {network.__name__} needs {parameter.name}, which {type(data).__name__} does not give; "
+                f"model: {network.__name__} needs {name}, which {type(data).__name__} does not give; "
                 f"it gives {', '.join(sizes)}"
             )
-    return {name: size for name, size in sizes.items() if name in wanted}
+    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        named.add("num_classes")
+    return {name: size for name, size in sizes.items() if name in named}
 
 
 def _callbacks(settings: RunSettings) -> list[Callback]:
@@ -183,16 +183,10 @@ def weights_hash(module: OutputModule) -> str:
     return digest.hexdigest()
 
 
-def _record(
-    settings: RunSettings,
-    module: OutputModule,
-    data: SplitDataModule,
-    trainer: L.Trainer,
-    curves: Curves,
-    code: dict[str, Any],
-) -> Record:
+def _record(settings: RunSettings, trainer: L.Trainer, curves: Curves, code: dict[str, Any]) -> Record:
     """What was run, on what data, on what machine, and what was measured."""
-    rows, selected_by = curves.rows, module.selected_by
+    module, data, rows = trainer.lightning_module, trainer.datamodule, curves.rows
+    selected_by = module.selected_by
     if not rows or "test" not in by_split(rows[-1]):
         raise ConfigurationError(
             "the training ended in the middle of an epoch, before anything was measured; trainer.max_steps and "

@@ -11,7 +11,7 @@ from experiments import sweep
 
 
 def test_a_sweep_removes_what_killed_sweeps_have_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "_report", None)
+    monkeypatch.setattr(sweep.SweepReport, "at_work", None)
     processes = {"killed": 2**30, "running": os.getppid(), "mine": os.getpid()}
     files = {name: tmp_path / f".ended-{socket.gethostname()}-{number}" for name, number in processes.items()}
     files["elsewhere"] = tmp_path / ".ended-elsewhere-1"
