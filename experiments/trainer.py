@@ -95,7 +95,7 @@ def check_options(options: Group) -> None:
     for name in ("max_epochs", "limit_val_batches", "limit_train_batches"):
         if options.get(name) == 0:
             refuse(name, "for it leaves nothing to record")
-        if repr(options.get(name)) == "1.0":
+        if options.get(name) == 1 and isinstance(options[name], float):
             refuse(name, "for it would be the same run as 1, a single batch; null is all batches")
     for name, allowed in _ONCE.items():
         if options.get(name, allowed) != allowed:

@@ -164,7 +164,7 @@ def _sizes(model: Group, data: SplitDataModule) -> dict[str, int]:
             )
     if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
         named.add("num_classes")
-    return {name: size for name, size in sizes.items() if name in named}
+    return {name: int(size) for name, size in sizes.items() if name in named}
 
 
 def _callbacks(settings: RunSettings) -> list[Callback]:
