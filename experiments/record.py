@@ -158,7 +158,7 @@ def first_problem(error: ValidationError) -> str:
     # A misspelt key is reported before the key that is missing because of it.
     problem = min(error.errors(include_url=False), key=lambda problem: problem["type"] != "extra_forbidden")
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).removeprefix(".")
-    if problem["type"] in (kinds := {"missing": "missing", "extra_forbidden": "not known"}):
-        return f"the key {key} is {kinds[problem['type']]}"
+    if amiss := {"missing": "missing", "extra_forbidden": "not known"}.get(problem["type"]):
+        return f"the key {key} is {amiss}"
     message = problem["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
     return f"{key}={reprlib.repr(problem['input'])}: {message}" if key else message
