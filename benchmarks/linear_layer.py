@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, linear
 from torch.utils.benchmark import Timer
 
 import sharmix
-from experiments.memory import forget_peak_memory, peak_memory_mib
+from experiments.machine import forget_peak_memory, peak_memory_mib
 
 LAYERS = {
     "linear + cross-entropy": lambda hidden, weight, targets: cross_entropy(linear(hidden, weight), targets),

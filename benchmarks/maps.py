@@ -23,8 +23,7 @@ from benchmarks.linear_layer import measure_linear
 from benchmarks.maps_report import report
 from experiments.files import write_atomically
 from experiments.identity import code_of
-from experiments.memory import keep_freed_memory
-from experiments.provenance import environment
+from experiments.machine import environment, keep_freed_memory
 
 SETTINGS = Path(__file__).with_suffix(".yaml")
 

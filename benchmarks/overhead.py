@@ -20,7 +20,7 @@ from benchmarks.maps import provenance, write_csv
 from benchmarks.settings import on_random_data, settings_of
 from benchmarks.training_step import our_loop, our_translations, seconds_per_step
 from experiments.files import write_atomically
-from experiments.memory import forget_peak_memory, keep_freed_memory, peak_memory_mib
+from experiments.machine import forget_peak_memory, keep_freed_memory, peak_memory_mib
 
 SETTINGS = Path(__file__).with_suffix(".yaml")
 BESIDES = {

@@ -2,22 +2,20 @@
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
+
+_UNFINISHED = ".unfinished"
 
 
 def replace_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then rename it to `path`.
 
-    A process killed at any moment leaves either the old file or the new one.
-
-    Args:
-        path: the file to create or replace; missing parent folders are made.
-        write: receives the temporary file, open for binary writing.
+    A process killed at any moment leaves either the old file or the new one. Missing folders are made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    descriptor, temporary = tempfile.mkstemp(_UNFINISHED, f".{path.name}.", path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             write(file)
@@ -33,3 +31,8 @@ def replace_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None
 def write_atomically(path: Path, text: str) -> None:
     """Replace the file at `path` by `text` in UTF-8, all or nothing."""
     replace_atomically(path, lambda file: file.write(text.encode()))
+
+
+def unfinished_files(folder: Path) -> Iterator[Path]:
+    """The temporary files that killed processes have left in a folder."""
+    return folder.glob(f".*{_UNFINISHED}")

@@ -14,11 +14,7 @@ from experiments.settings import closest
 
 
 def hints(arguments: Sequence[str]) -> Iterator[str]:
-    """A line for each override such as `trainer.epochz=5` whose key no setting has.
-
-    Args:
-        arguments: of the command line.
-    """
+    """A line for each override of a command line, such as `trainer.epochz=5`, whose key no setting has."""
     options = ArgumentParser(add_help=False, exit_on_error=False)
     options.add_argument("--config-dir", "-cd")
     overrides = [argument.split("=", 1) for argument in arguments if "=" in argument and argument[0] not in "-+~"]
@@ -34,11 +30,10 @@ def hints(arguments: Sequence[str]) -> Iterator[str]:
     except Exception:  # what Hydra refuses, it has explained
         return
     for key, value in overrides:
-        group = key.rpartition(".")[0]
-        siblings = [other for other in known if other.rpartition(".")[0] == group]
         if key not in known and "/" not in key and not key.startswith("hydra."):
-            allowed = ", ".join(siblings)
-            yield f"there is no setting {key!r} (given {key}={value}).{closest(key, known)} Allowed: {allowed}"
+            group = key.rpartition(".")[0]
+            siblings = ", ".join(other for other in known if other.rpartition(".")[0] == group)
+            yield f"there is no setting {key!r} (given {key}={value}).{closest(key, known)} Allowed: {siblings}"
 
 
 def _keys(settings: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,7 @@ def _plain(value: Any, left_out: tuple[str, ...] = ()) -> Any:
 def code_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The commit, whether the files that a run imports differed from it, and the hash of these files.
 
-    Args:
-        config: the run's settings; the classes that they name, and what these import, are the run's code.
+    The run's code are the classes that its settings name, and what these import, without the packages installed.
     """
     files = _imported((RUNNER, *sorted(_named(config))))
     digest = hashlib.sha256()
@@ -58,43 +58,48 @@ def code_of(config: Mapping[str, Any]) -> dict[str, Any]:
         digest.update(name.encode() + b"\0" + _content(file) + b"\0")
     own = [str(file) for file in files if file.is_relative_to(ROOT)]
     commit, status = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", *own)
-    dirty = None if status is None else bool(status)
-    return {"commit": commit, "dirty": dirty, "digest": digest.hexdigest()}
+    return {"commit": commit, "dirty": None if status is None else bool(status), "digest": digest.hexdigest()}
 
 
 def _named(settings: Any) -> Iterator[str]:
-    """The modules of the classes that settings name by their paths."""
+    """The modules of the classes that settings name: by their paths, or as activations that a package registers."""
     if isinstance(settings, Mapping):
         for key, value in settings.items():
-            if key in ("_target_", "name") and isinstance(value, str) and "." in value:
-                yield value.rpartition(".")[0]
-            else:
+            if key not in ("_target_", "name") or not isinstance(value, str):
                 yield from _named(value)
+            elif module := value.rpartition(".")[0] or _registered().get(value):
+                yield module
+
+
+@functools.cache
+def _registered() -> dict[str, str]:
+    """The modules of the activations that packages register, by the names of the activations."""
+    return {point.name: point.module for point in entry_points(group="sharmix.activations")}
 
 
 @functools.cache  # as the process found them: what it runs stays the same when a file is edited under it
 def _imported(modules: tuple[str, ...]) -> tuple[Path, ...]:
     """The files of modules and of all that they import, the packages of others left out; and the kernels' sources."""
     # The library is one whole: it finds some of its modules by their names, and its kernels are no Python.
-    files: set[Path] = {file for kind in ("py", "h", "cpp") for file in (ROOT / "sharmix").rglob(f"*.{kind}")}
-    waiting = list(modules)
-    seen: set[str] = set()
+    files = {file for kind in ("py", "h", "cpp") for file in (ROOT / "sharmix").rglob(f"*.{kind}")}
+    waiting, seen = list(modules), set()
     while waiting:
         module = waiting.pop()
         if module in seen:
             continue
         seen.add(module)
-        if module.count("."):
-            waiting.append(module.rpartition(".")[0])  # importing a module imports its packages
+        package = module.rpartition(".")[0]
+        if package:
+            waiting.append(package)  # importing a module imports its packages
         file = _file(module)
         if file is not None and file not in files:
             files.add(file)
-            waiting += _imports(file, module)
+            waiting += _imports(file, module if file.name == "__init__.py" else package)
     return tuple(sorted(files))
 
 
 def _file(module: str) -> Path | None:
-    """The source of a module, None for the packages that are installed and for what is no module."""
+    """The source of a module; None for what is installed, and for what is no module."""
     top, *rest = module.split(".")
     if (place := _place(top)) is None:
         return None
@@ -110,27 +115,21 @@ def _place(package: str) -> Path | None:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError, AttributeError):
         return None
-    if spec is None or package in sys.stdlib_module_names:
+    places = [*(spec.submodule_search_locations or ()), spec.origin] if spec else []
+    if not places or places[0] is None or package in sys.stdlib_module_names:
         return None
-    places = [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.origin else ())]
-    installed = not places or {"site-packages", "dist-packages"} & set(Path(places[0]).parts)
-    return None if installed else Path(places[0])
+    place = Path(places[0])
+    return None if {"site-packages", "dist-packages"} & set(place.parts) else place
 
 
-def _imports(file: Path, module: str) -> Iterator[str]:
+def _imports(file: Path, package: str) -> Iterator[str]:
     """The modules that a file's import statements name, wherever they stand in it."""
     for node in ast.walk(ast.parse(_content(file))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-            base = (
-                importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-                if node.level
-                else node.module
-            )
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            yield from (base, *(f"{base}.{alias.name}" for alias in node.names))
 
 
 @functools.cache
@@ -141,7 +140,6 @@ def _content(file: Path) -> bytes:
 @functools.cache
 def _git(*arguments: str) -> str | None:
     try:
-        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None  # an installed copy, or no git
-    return done.stdout.strip()

@@ -1,5 +1,6 @@
 """One job of the runner: recognise a finished run, or finish it."""
 
+import os
 from pathlib import Path
 
 from rich.console import Console
@@ -11,30 +12,21 @@ from experiments.settings import RunSettings
 
 RECORD, CURVES, WEIGHTS = "record.json", "metrics.csv", "weights.ckpt"
 HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.4f}", "sparsity": "sparsity {:.3f}"}
+_PROCESS = ("RANK", "SLURM_PROCID")  # torchrun and SLURM number the processes that they start
 
 
 def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | None:
     """Bring the run in `folder` to its record: skip it if it is there, else train on from the last checkpoint.
 
-    Args:
-        settings: what to run; `force` repeats a finished run from its start.
-        folder: the run's own folder, named by what it computes.
-        prefix: of each line printed.
-
-    Returns:
-        The record; None in all but the first of several processes, and where nothing is recorded.
-
-    Raises:
-        ConfigurationError, DataError, DivergedError: as `training.train`.
+    Returns and raises as `training.train`; a `prefix` begins each line that is printed.
     """
     console = Console(highlight=False, soft_wrap=True)
     title = f"{settings.name} {folder.parent.name} seed {settings.seed}"
     record_file = folder / RECORD
     if record_file.exists() and not settings.force:
-        try:
-            record = read_record(record_file.read_text(), str(record_file))
-        except RecordError as error:
-            raise ConfigurationError(str(error)) from error
+        if any(os.environ.get(number, "0") != "0" for number in _PROCESS):
+            return None
+        record = record_of(folder)
         same_code = record.code.digest == code_of(settings.model_dump())["digest"]
         note = "" if same_code else " [yellow](by other code; force=true repeats it)[/]"
         console.print(f"{prefix}[green]finished before[/] {title}{note}: {record_file}")
@@ -48,23 +40,26 @@ def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | N
     from experiments.training import train
 
     new = train(settings, folder, prefix)
-    if new is None:  # another process of the run reports, or it was a trial
-        return None
-    test = new.metrics.get("test", {})
-    shown = [text.format(test[name]) for name, text in HEADLINES.items() if name in test]
-    console.print(
-        f"{prefix}[bold green]finished[/] {title}: test {', '.join(shown)}, {new.wall_time_seconds:.1f} s, "
-        f"{record_file}"
-    )
+    if new is not None:
+        test = new.metrics.get("test", {})
+        shown = ", ".join(text.format(test[name]) for name, text in HEADLINES.items() if name in test)
+        seconds = f"{new.wall_time_seconds:.1f} s"
+        console.print(f"{prefix}[bold green]finished[/] {title}: test {shown}, {seconds}, {record_file}")
     return new
+
+
+def record_of(folder: Path) -> Record:
+    """The record of a finished run; a ConfigurationError names what is wrong with it."""
+    try:
+        return read_record((folder / RECORD).read_text(), str(folder / RECORD))
+    except RecordError as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def check_objective(objective: str | None, validation_fraction: float | None) -> None:
     """Raise a ConfigurationError where settings would be chosen on the test split, or there is nothing to choose on.
 
-    Args:
-        objective: what to choose by, None for the main metric.
-        validation_fraction: of the data; None where they have a part for choosing of their own.
+    The objective is None for the main metric, the fraction where the data have a part for choosing of their own.
     """
     if objective is not None and objective.startswith("test/"):
         raise ConfigurationError(
@@ -83,11 +78,9 @@ def objective(settings: RunSettings, record: Record) -> float:
         ConfigurationError: the run has not measured it.
     """
     metrics = record.metrics
-    split, _, metric = (settings.objective or ("dev/bleu" if "dev" in metrics else "validation/accuracy")).partition(
-        "/"
-    )
+    wanted = settings.objective or ("dev/bleu" if "dev" in metrics else "validation/accuracy")
+    split, _, metric = wanted.partition("/")
     if metric not in metrics.get(split, {}):
         measured = ", ".join(f"{name}/{metric}" for name in metrics if name != "test" for metric in metrics[name])
         raise ConfigurationError(f"objective={split}/{metric} was not measured; there are {measured}")
-    value: float = metrics[split][metric]
-    return value
+    return metrics[split][metric]

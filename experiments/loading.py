@@ -5,8 +5,7 @@ from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
 from experiments.errors import ConfigurationError, DataError
-from experiments.job import RECORD, WEIGHTS
-from experiments.record import RecordError, read_record
+from experiments.job import RECORD, WEIGHTS, record_of
 from experiments.settings import checked_settings
 
 if TYPE_CHECKING:
@@ -27,13 +26,9 @@ def load_run(folder: str | Path, data_folder: str | Path | None = None) -> "tupl
         ConfigurationError: the folder holds no finished run, no weights, or weights of other code.
         DataError: the data set cannot be loaded, or is not that of the run.
     """
-    record_file, weights_file = Path(folder) / RECORD, Path(folder) / WEIGHTS
-    if not record_file.is_file():
+    if not (Path(folder) / RECORD).is_file():
         raise ConfigurationError(f"{folder}: there is no {RECORD}; give the folder of a finished run")
-    try:
-        record = read_record(record_file.read_text(), str(record_file))
-    except RecordError as error:
-        raise ConfigurationError(str(error)) from error
+    record, weights_file = record_of(Path(folder)), Path(folder) / WEIGHTS
     if record.weights is None or not weights_file.is_file():
         raise ConfigurationError(f"{folder}: there is no {WEIGHTS}; repeat the run with keep_weights=true force=true")
     settings = checked_settings(record.config)

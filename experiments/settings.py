@@ -16,15 +16,17 @@ from experiments.errors import ConfigurationError, UserError
 if TYPE_CHECKING:
     import sharmix
 
-AtLeastOne = Annotated[int, Field(ge=1)]
-NotNegative = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegativeNumber = Annotated[float, Field(ge=0)]
-Ratio = Annotated[float, Field(ge=1)]
-OpenShare = Annotated[float, Field(gt=0, lt=1)]
-Share = Annotated[float, Field(ge=0, lt=1)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
-Three = Annotated[tuple[float, ...], Field(min_length=3, max_length=3)]
+_Whole = Annotated[int, Field(strict=True)]  # strict: a text such as '3' would name another folder than the number
+_Number = Annotated[float, Field(strict=True)]
+AtLeastOne = Annotated[_Whole, Field(ge=1)]
+NotNegative = Annotated[_Whole, Field(ge=0)]
+Seed = Annotated[_Whole, Field(ge=0, lt=2**32)]
+Positive = Annotated[_Number, Field(gt=0)]
+NotNegativeNumber = Annotated[_Number, Field(ge=0)]
+Ratio = Annotated[_Number, Field(ge=1)]
+OpenShare = Annotated[_Number, Field(gt=0, lt=1)]
+Share = Annotated[_Number, Field(ge=0, lt=1)]
+Three = Annotated[tuple[_Number, ...], Field(min_length=3, max_length=3)]
 ThreePositive = Annotated[tuple[Positive, ...], Field(min_length=3, max_length=3)]
 
 _STRICT = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False, extra="forbid")
@@ -90,11 +92,7 @@ class RunSettings(Settings):
 
 
 def checked_settings(config: Mapping[str, Any]) -> RunSettings:
-    """The settings of a composed and resolved configuration.
-
-    Raises:
-        ConfigurationError: for the first value that is not allowed, naming its key.
-    """
+    """The settings of a composed configuration; a ConfigurationError names the first that is not allowed."""
     try:
         return RunSettings.model_validate(config)
     except ValidationError as error:
@@ -102,12 +100,9 @@ def checked_settings(config: Mapping[str, Any]) -> RunSettings:
 
 
 def build(group: Group, key: str, **arguments: Any) -> Any:
-    """The object that a group of settings names in `_target_`, built from its other settings.
+    """The object that a group of settings names in `_target_`, built from its other settings and further arguments.
 
-    Args:
-        group: the settings; groups inside it that have a `_target_` are built first.
-        key: the group's name in the configuration, for messages.
-        **arguments: further arguments, beside the settings.
+    Groups inside it that have a `_target_` are built first. Messages name the group by its `key` in the configuration.
 
     Raises:
         ConfigurationError: there is no such class, or a value is not allowed, naming the key and the value.
@@ -125,16 +120,23 @@ def build(group: Group, key: str, **arguments: Any) -> Any:
             raise cause from None
         if isinstance(cause, ValidationError):
             inside = re.findall(r"full_key: (\S+)", str(error))  # Hydra's place of a group inside this one
-            raise refusal(cause, ".".join([key, *inside])) from error
+            raise refusal(cause, ".".join([key, *inside])) from cause
         raise ConfigurationError(f"{key}: {group.get('_target_')} cannot be built: {cause or error}") from error
 
 
-def get_class_or_function(group: Group, key: str) -> Callable[..., Any]:
-    """The class or function that a group of settings names in `_target_`.
+def check_values(group: Group, key: str) -> None:
+    """Raise as `build` for a value that the class refuses by itself, before its other arguments are known."""
+    if not hasattr(getattr(get_class_or_function(group, key), "__init__", None), "raw_function"):
+        return  # not `validated`: only the class itself knows what it allows
+    try:
+        build(group, key)
+    except ConfigurationError as error:
+        if not isinstance(error.__cause__, ValidationError) or not all(map(_is_missing, error.__cause__.errors())):
+            raise
 
-    Raises:
-        ConfigurationError: it cannot be imported.
-    """
+
+def get_class_or_function(group: Group, key: str) -> Callable[..., Any]:
+    """The class or function that a group of settings names in `_target_`; a ConfigurationError where there is none."""
     from hydra.utils import get_object
 
     target = group.get("_target_")
@@ -145,15 +147,7 @@ def get_class_or_function(group: Group, key: str) -> Callable[..., Any]:
 
 
 def build_activation(settings: ActivationSettings, group: str = "activation") -> "sharmix.Activation":
-    """The activation that settings name.
-
-    Args:
-        settings: its name and parameters.
-        group: the group's name in the configuration, for messages.
-
-    Raises:
-        ConfigurationError: the activation does not exist, or a parameter is not allowed.
-    """
+    """The activation that settings name; a ConfigurationError where there is none, or it does not allow a parameter."""
     import sharmix  # imports torch, which a finished run can do without
 
     try:
@@ -164,16 +158,20 @@ def build_activation(settings: ActivationSettings, group: str = "activation") ->
 
 def refusal(error: ValidationError, group: str | None = None) -> ConfigurationError:
     """The error that names the first refused setting, its value and what is allowed."""
-    errors = error.errors(include_url=False)
+    errors = sorted(error.errors(include_url=False), key=_is_missing)  # a wrong value rather than a missing one
     first, place = errors[0], _setting(errors[0]["loc"])
     key = ".".join([*([group] if group else []), *place])
-    if first["type"].startswith("missing"):
+    if _is_missing(first):
         return ConfigurationError(f"{key} is missing; give {key}=VALUE")
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return ConfigurationError(f"there is no setting {key} (given {key}={first['input']!r})")
     messages = (one["msg"] for one in errors if _setting(one["loc"]) == place)
     allowed = dict.fromkeys(re.sub(r"^(Value error, |Input |\w+ (?=should ))", "", message) for message in messages)
     return ConfigurationError(f"{key}={first['input']!r} is not allowed; it {', or '.join(allowed)}")
+
+
+def _is_missing(problem: Mapping[str, Any]) -> bool:
+    return str(problem["type"]).startswith("missing")
 
 
 def _setting(place: tuple[int | str, ...]) -> list[str]:

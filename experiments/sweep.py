@@ -3,12 +3,14 @@
 import importlib.util
 import math
 import os
+import socket
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import psutil
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
@@ -35,7 +37,6 @@ PLUGINS = {  # the module of each choice that is not part of `make setup`, and t
     "hydra/sweeper=optuna": _OPTUNA,
     "hydra/sweeper=optuna_orders": _OPTUNA,
 }
-_report: "SweepReport | None" = None  # of the sweep that this process starts, or of the job that it runs
 
 
 class SweepReport(Callback):
@@ -43,6 +44,8 @@ class SweepReport(Callback):
 
     Each job adds a line to a file in the sweep's folder when it ends, for that is what the processes share.
     """
+
+    at_work: "ClassVar[SweepReport | None]" = None  # of the sweep that this process starts, or of the job that it runs
 
     def __init__(self) -> None:
         self.runs: int | None = None
@@ -55,8 +58,13 @@ class SweepReport(Callback):
             _refuse_objective(config)
         folder = Path(config.hydra.sweep.dir).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        self.ended = folder / f".ended-{time.time_ns()}"
-        _set_report(self)
+        mine = f".ended-{socket.gethostname()}-"
+        for file in folder.glob(f"{mine}*"):  # of sweeps of this machine, some of which were killed
+            if not psutil.pid_exists(int(file.name.removeprefix(mine))):
+                file.unlink(missing_ok=True)
+        self.ended = folder / f"{mine}{os.getpid()}"
+        self.ended.unlink(missing_ok=True)
+        SweepReport.at_work = self
         if "submitit_folder" in config.hydra.launcher:
             logs = os.path.relpath(Path(config.hydra.launcher.submitit_folder).parent)
             print(f"runs as jobs of their own, {self.runs or 'some'} in all; what they print: {logs}/JOB/", flush=True)
@@ -70,11 +78,9 @@ class SweepReport(Callback):
             print(f"best of the study: {settings}, objective {best.best_value:.4f}")
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
-        _set_report(self)
+        SweepReport.at_work = self
         if self.runs is not None and not config.hydra.job.chdir:
-            os.chdir(
-                config.hydra.runtime.cwd
-            )  # a worker may have been started elsewhere, and data lie by relative paths
+            os.chdir(config.hydra.runtime.cwd)  # data lie by relative paths, and a worker may have started elsewhere
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         if self.runs is None:
@@ -89,9 +95,7 @@ class SweepReport(Callback):
 
     def place(self, number: int) -> str:
         """Which run of the sweep the job of a number is, from 0, and how long the rest may take."""
-        of = f"/{self.runs}" if self.runs else ""
-        left = ""
-        ended = len(self.lines())
+        ended, of, left = len(self.lines()), f"/{self.runs}" if self.runs else "", ""
         if self.runs and ended:
             seconds = (time.time() - self.began) / ended * (self.runs - ended)
             left = f", {math.ceil(seconds / 60)} min left" if seconds >= 60 else f", {seconds:.0f} s left"
@@ -104,10 +108,9 @@ class SweepReport(Callback):
 
 def place_in_sweep() -> str:
     """The beginning of every line that a job of a sweep prints; empty for a run on its own."""
-    config = HydraConfig.get()
-    if config.mode != RunMode.MULTIRUN or _report is None:
-        return ""
-    return _report.place(int(config.job.num))
+    config, report = HydraConfig.get(), SweepReport.at_work
+    in_sweep = config.mode == RunMode.MULTIRUN and report is not None
+    return report.place(int(config.job.num)) if in_sweep else ""
 
 
 def is_optimising() -> bool:
@@ -118,12 +121,13 @@ def is_optimising() -> bool:
 
 def report_failures() -> bool:
     """Name the failed runs of the sweep that this process has started, and say whether there are any."""
-    if _report is None or not _report.ended.is_file():
+    report = SweepReport.at_work
+    if report is None or not report.ended.is_file():
         return False
-    failed = [line for line in _report.lines() if line.startswith(_FAILED)]
-    _report.ended.unlink()
+    failed = [line for line in report.lines() if line.startswith(_FAILED)]
+    report.ended.unlink()
     if failed:
-        print(f"failed runs of the sweep, {len(failed)} of {_report.runs}:", *failed, sep="\n", file=sys.stderr)
+        print(f"failed runs of the sweep, {len(failed)} of {report.runs}:", *failed, sep="\n", file=sys.stderr)
     return bool(failed)
 
 
@@ -160,11 +164,6 @@ def _refuse_objective(config: DictConfig) -> None:
     except ConfigurationError as error:
         print(error, file=sys.stderr)
         raise SystemExit(1) from error
-
-
-def _set_report(report: SweepReport) -> None:
-    global _report
-    _report = report
 
 
 def _number_of_runs(config: DictConfig) -> int | None:

@@ -5,7 +5,7 @@ import os
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 import lightning.pytorch as L
 import torch
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from experiments.callbacks.checkpoints import AtomicCheckpointIO
 from experiments.errors import ConfigurationError
-from experiments.memory import keep_freed_memory
+from experiments.machine import keep_freed_memory
 from experiments.settings import Group, closest, refusal
 
 # Lightning's advice that does not fit here: examples lie in memory, metrics are summed over processes already, the
@@ -25,6 +25,8 @@ _ADVICE = (
     *(".*does not have many workers", ".*exists and is not empty", ".*recommended to use `self.log", ".*treespec"),
     ".*`srun` command is available",
 )
+
+_ONCE = {"check_val_every_n_epoch": 1, "val_check_interval": None, "overfit_batches": 0, "barebones": False}
 
 
 def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
@@ -44,20 +46,23 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
     for advice in _ADVICE:
         warnings.filterwarnings("ignore", message=advice)
     asked = ", ".join(f"trainer.{name}={options.get(name)}" for name in ("accelerator", "devices", "num_nodes"))
-    _refuse_other_processes(options, asked)
-    plugins: list[Any] = [AtomicCheckpointIO()]
+    slurm, precision = SLURMEnvironment.detect(), options.get("precision")
+    started, devices = os.environ.get("SLURM_NTASKS" if slurm else "WORLD_SIZE"), options.get("devices")
+    if started and isinstance(devices, int) and int(started) != (wanted := devices * options.get("num_nodes", 1)):
+        raise ConfigurationError(
+            f"{asked} ask for {wanted} processes, but {started} were started; they must be as many"
+        )
+    # Else Lightning answers SLURM's warning of the end with a checkpoint of its own in the current folder, from which
+    # whatever run starts there next would go on. SLURM, or submitit, queues the run again by itself.
+    plugins = [AtomicCheckpointIO(), *([SLURMEnvironment(auto_requeue=False)] if slurm else [])]
     try:
-        if SLURMEnvironment.detect():
-            # Else Lightning answers SLURM's warning of the end with a checkpoint of its own in the current folder, from
-            # which whatever run starts there next would go on. SLURM, or submitit, queues the run again by itself.
-            plugins.append(SLURMEnvironment(auto_requeue=False))
         trainer = L.Trainer(**options, **arguments, plugins=plugins)
     except (ValueError, TypeError, RuntimeError, MisconfigurationException) as error:
-        raise ConfigurationError(f"{asked}, trainer.precision={options.get('precision')}: {error}") from error
-    if options.get("precision") not in (None, trainer.precision):
+        raise ConfigurationError(f"{asked}, trainer.precision={precision}: {error}") from error
+    if precision not in (None, trainer.precision):
         device = trainer.strategy.root_device.type
         raise ConfigurationError(
-            f"trainer.precision={options['precision']} cannot be had on {device}, which offers {trainer.precision}"
+            f"trainer.precision={precision} cannot be had on {device}, which offers {trainer.precision}"
         )
     if not torch.cuda.is_available():
         # Lightning sets it so that torch asks the driver for devices in a way that allows forks. Each step of an
@@ -70,7 +75,7 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
 
 
 def check_options(options: Group) -> None:
-    """Raise a ConfigurationError for an option that the Trainer does not have, or a value of a wrong type."""
+    """Raise a ConfigurationError for an option that the Trainer does not have, or a value that cannot be."""
     known = _options_model()
     for name, value in options.items():
         if name not in known.model_fields:
@@ -78,28 +83,34 @@ def check_options(options: Group) -> None:
                 f"there is no setting trainer.{name} (given {value!r}).{closest(name, list(known.model_fields))} "
                 f"Allowed: {', '.join(known.model_fields)}"
             )
-    for name in ("max_epochs", "limit_val_batches", "limit_train_batches"):
-        if options.get(name) == 0 and options[name] is not False:
-            raise ConfigurationError(f"trainer.{name}=0 is not allowed, for it leaves nothing to record")
-    for name, allowed in {
-        "check_val_every_n_epoch": (1,),
-        "val_check_interval": (None, 1.0),
-        "overfit_batches": (0, 0.0),
-        "barebones": (False,),
-    }.items():
-        if name in options and options[name] not in allowed:
-            raise ConfigurationError(
-                f"trainer.{name}={options[name]} is not allowed, for every epoch is measured once, on all of its data"
-            )
-    if options.get("enable_checkpointing") is False:
-        raise ConfigurationError(
-            "trainer.enable_checkpointing=false is not allowed, for a run goes on from its checkpoint when it is "
-            "killed; keep_weights=false keeps no weights of a finished run"
-        )
     try:
         known.model_validate(options)
     except ValidationError as error:
         raise refusal(error, "trainer") from error
+
+    def refuse(name: str, reason: str) -> NoReturn:
+        value = "false" if options[name] is False else repr(options[name])
+        raise ConfigurationError(f"trainer.{name}={value} is not allowed, {reason}")
+
+    for name in ("max_epochs", "limit_val_batches", "limit_train_batches"):
+        if options.get(name) == 0:
+            refuse(name, "for it leaves nothing to record")
+        if options.get(name) == 1 and isinstance(options[name], float):
+            refuse(name, "for it would be the same run as 1, a single batch; null is all batches")
+    for name, allowed in _ONCE.items():
+        if options.get(name, allowed) != allowed:
+            refuse(name, "for every epoch is measured once, on all of its data")
+    if str(options.get("devices")).isdecimal() and not isinstance(options["devices"], int):
+        refuse("devices", "for it is a text; give the number without quotes")
+    if options.get("enable_checkpointing") is False:
+        refuse(
+            "enable_checkpointing",
+            "for a run goes on from its checkpoint when it is killed; keep_weights=false keeps no weights afterwards",
+        )
+    passes = options.get("accumulate_grad_batches", 1)
+    if passes > 1 and (options.get("limit_train_batches") or 0) % passes:
+        reason = f"for it counts passes, of which trainer.accumulate_grad_batches={passes} make a step; give a multiple"
+        refuse("limit_train_batches", reason)
 
 
 class _NoProfiler(PassThroughProfiler):
@@ -120,13 +131,5 @@ def _options_model() -> type[BaseModel]:
         for name, parameter in parameters.items()
         if name not in ("self", "logger", "callbacks", "plugins")
     }
-    return create_model("TrainerOptions", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
-
-
-def _refuse_other_processes(options: Group, asked: str) -> None:
-    devices, nodes = options.get("devices"), options.get("num_nodes", 1)
-    started = os.environ.get("SLURM_NTASKS") if SLURMEnvironment.detect() else os.environ.get("WORLD_SIZE")
-    if started is not None and isinstance(devices, int) and int(started) != devices * nodes:
-        raise ConfigurationError(
-            f"{asked} ask for {devices * nodes} processes, but {started} were started; they must be as many"
-        )
+    strict = ConfigDict(arbitrary_types_allowed=True, strict=True)  # '3' and 3 would be runs of their own
+    return create_model("TrainerOptions", __config__=strict, **fields)

@@ -19,18 +19,17 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint
 from experiments.callbacks.curves import Curves
-from experiments.callbacks.loggers import build_loggers, close_loggers
+from experiments.callbacks.loggers import open_loggers
 from experiments.callbacks.progress import InterruptHint, progress_callbacks, say_start
 from experiments.callbacks.reproducibility import ReseedEachEpoch
 from experiments.data.base import SplitDataModule
 from experiments.errors import ConfigurationError, DataError
-from experiments.files import write_atomically
+from experiments.files import unfinished_files, write_atomically
 from experiments.identity import code_of, run_id
 from experiments.job import CURVES, RECORD, WEIGHTS
-from experiments.memory import forget_peak_memory, peak_memory_mib
+from experiments.machine import environment, forget_peak_memory, peak_memory_mib
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
-from experiments.provenance import environment
 from experiments.record import Record, by_split
 from experiments.settings import (
     ActivationSettings,
@@ -38,9 +37,10 @@ from experiments.settings import (
     RunSettings,
     build,
     build_activation,
+    check_values,
     get_class_or_function,
 )
-from experiments.trainer import build_trainer
+from experiments.trainer import build_trainer, check_options
 
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on devices are not about the run
 
@@ -63,39 +63,46 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
         DivergedError: the loss is no longer a number.
     """
     forget_peak_memory()
-    if settings.force and rank_zero_only.rank == 0:
-        for file in (folder / RECORD, folder / CURVES, *folder.glob("*.ckpt*")):
+    check_options(settings.trainer)
+    if rank_zero_only.rank == 0:
+        begun = (folder / RECORD, folder / CURVES, *folder.glob("*.ckpt")) if settings.force else ()
+        for file in (*begun, *unfinished_files(folder)):
             file.unlink(missing_ok=True)
     code = code_of(settings.model_dump())
     module, data = build_run(settings)
     last = folder / f"last-{code['digest'][:8]}-{data.data.split_hash[:8]}.ckpt"  # so that no other code continues it
-    curves = Curves(folder / CURVES)
-    loggers = build_loggers(settings, folder)
-    progress = progress_callbacks(settings.progress, curves, sweep_place)
-    bar = any(isinstance(callback, ProgressBar) for callback in progress)
-    callbacks = [ReseedEachEpoch(settings.seed), InterruptHint(last, settings.force), *_callbacks(settings), curves]
-    callbacks += [*progress, *_checkpoints(settings, module, last)]
     resumed = last if last.exists() and not settings.force else None
-    try:
-        options = {"enable_progress_bar": bar} | settings.trainer
-        trainer = build_trainer(options, settings.threads, callbacks=callbacks, logger=loggers)
-        _refuse_to_calibrate_apart(module, trainer)
-        if trainer.is_global_zero:
-            say_start(settings, data, trainer, folder, resumed, sweep_place)
-        trainer.fit(module, datamodule=data, ckpt_path=resumed, weights_only=True)
-    except MisconfigurationException as error:
-        raise ConfigurationError(f"trainer: {error}") from error
-    finally:
-        close_loggers(loggers)
+    curves = Curves(folder / CURVES)
+    progress = progress_callbacks(settings.progress, curves, sweep_place)
+    callbacks = [ReseedEachEpoch(settings.seed), InterruptHint(last, settings.force), *_callbacks(settings)]
+    callbacks += [curves, *progress]
+    if settings.keep_weights and module.selected_by is not None:
+        callbacks.append(BestWeights(folder / WEIGHTS, module.selected_by))
+    callbacks.append(PeriodicCheckpoint(last, settings.checkpoint_seconds))
+    bar = any(isinstance(callback, ProgressBar) for callback in progress)
+    options = {"enable_progress_bar": bar} | settings.trainer
+    with open_loggers(settings, folder) as loggers:
+        try:
+            trainer = build_trainer(options, settings.threads, callbacks=callbacks, logger=loggers)
+            if module.lacks_threshold() and trainer.world_size > 1:
+                raise ConfigurationError(
+                    f"activation.tau=null calibrates the threshold on the first batch, which {trainer.world_size} "
+                    "processes share here; give activation.tau=NUMBER, or train on one device"
+                )
+            if trainer.is_global_zero:
+                say_start(settings, data, trainer, folder, resumed, sweep_place)
+            trainer.fit(module, datamodule=data, ckpt_path=resumed, weights_only=True)
+        except MisconfigurationException as error:
+            raise ConfigurationError(f"trainer: {error}") from error
     if settings.keep_weights and module.selected_by is None and not trainer.fast_dev_run:
         trainer.save_checkpoint(folder / WEIGHTS, weights_only=True)
     if not trainer.is_global_zero or trainer.fast_dev_run:
         return None
-    record = _record(settings, module, data, trainer, curves, code)
+    record = _record(settings, trainer, curves, code)
     write_atomically(folder / RECORD, record.to_json(indent=1) + "\n")
-    for leftover in folder.glob("*.ckpt*"):  # a killed process may have left a temporary one
-        if leftover.name != record.weights:
-            leftover.unlink()
+    for checkpoint in folder.glob("*.ckpt"):
+        if checkpoint.name != record.weights:
+            checkpoint.unlink()
     return record
 
 
@@ -107,7 +114,10 @@ def build_run(settings: RunSettings) -> tuple[OutputModule, SplitDataModule]:
     """
     L.seed_everything(settings.seed, verbose=False)  # an activation of one's own may draw its parameters
     activation = build_activation(settings.activation)
-    if "attention" in settings.model:  # a bad one is to be named before data are read
+    # What is wrong by itself is to be named before data are read.
+    check_values(settings.model, "model")
+    check_values(settings.module, "module")
+    if "attention" in settings.model:
         build_activation(ActivationSettings.model_validate(settings.model["attention"]), "model.attention")
     optimizer = build(settings.optimizer, "optimizer")
     data = build(settings.data, "data")
@@ -131,13 +141,12 @@ def _load(data: SplitDataModule, group: Group) -> None:
     key = json.dumps(group | {"seed": None}, sort_keys=True)
     data.data = _loaded.get(key)
     if data.data is None:
-        with FileLock(
-            Path(tempfile.gettempdir()) / f"sharmix-data-{getpass.getuser()}.lock"
-        ):  # what is fetched is fetched once
-            try:
+        lock = Path(tempfile.gettempdir(), f"sharmix-data-{getpass.getuser()}.lock")  # what is fetched is fetched once
+        try:
+            with FileLock(lock):
                 data.setup()
-            except OSError as error:  # of a data set of the user's own
-                raise DataError(f"data: {type(data).__name__} cannot be loaded: {error}") from error
+        except OSError as error:  # of a data set of the user's own
+            raise DataError(f"data: {type(data).__name__} cannot be loaded: {error}") from error
         _loaded.clear()  # the runs of a sweep that differ in their data would pile them up
         _loaded[key] = data.data
 
@@ -145,42 +154,25 @@ def _load(data: SplitDataModule, group: Group) -> None:
 def _sizes(model: Group, data: SplitDataModule) -> dict[str, int]:
     """The sizes that a network takes, of those that the data have."""
     network, sizes = get_class_or_function(model, "model"), data.network_arguments()
-    parameters = inspect.signature(network).parameters.values()
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    wanted = {parameter.name for parameter in parameters} | ({"num_classes"} if takes_any else set())
-    for parameter in parameters:
-        given = parameter.name in model or parameter.name in sizes or parameter.default is not parameter.empty
-        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD) and not given:
+    parameters = inspect.signature(network).parameters
+    named = {name for name, one in parameters.items() if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)}
+    for name in parameters:
+        if name in named - model.keys() - sizes.keys() and parameters[name].default is inspect.Parameter.empty:
             raise ConfigurationError(
-                f"model: {network.__name__} needs {parameter.name}, which {type(data).__name__} does not give; "
+                f"model: {network.__name__} needs {name}, which {type(data).__name__} does not give; "
                 f"it gives {', '.join(sizes)}"
             )
-    return {name: size for name, size in sizes.items() if name in wanted}
+    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        named.add("num_classes")
+    return {name: int(size) for name, size in sizes.items() if name in named}
 
 
 def _callbacks(settings: RunSettings) -> list[Callback]:
-    """The callbacks that settings name."""
     callbacks = {name: build(group, f"callbacks.{name}") for name, group in settings.callbacks.items() if group}
     for name, callback in callbacks.items():
         if not isinstance(callback, Callback):
             raise ConfigurationError(f"callbacks.{name}: {type(callback).__name__} must be a Callback of Lightning")
     return [*callbacks.values()]
-
-
-def _checkpoints(settings: RunSettings, module: OutputModule, last: Path) -> list[Callback]:
-    """The checkpoint that the run goes on from, and the weights of the best epoch so far where one is selected."""
-    callbacks: list[Callback] = []
-    if settings.keep_weights and module.selected_by is not None:
-        callbacks.append(BestWeights(last.with_name(WEIGHTS), module.selected_by))
-    return [*callbacks, PeriodicCheckpoint(last, settings.checkpoint_seconds)]
-
-
-def _refuse_to_calibrate_apart(module: OutputModule, trainer: L.Trainer) -> None:
-    if module.lacks_threshold() and trainer.world_size > 1:
-        raise ConfigurationError(
-            f"activation.tau=null calibrates the threshold on the first batch, which {trainer.world_size} processes "
-            "share here; give activation.tau=NUMBER, or train on one device"
-        )
 
 
 def weights_hash(module: OutputModule) -> str:
@@ -191,19 +183,10 @@ def weights_hash(module: OutputModule) -> str:
     return digest.hexdigest()
 
 
-def _record(
-    settings: RunSettings,
-    module: OutputModule,
-    data: SplitDataModule,
-    trainer: L.Trainer,
-    curves: Curves,
-    code: dict[str, Any],
-) -> Record:
-    """What was run, on what data, on what machine, and what was measured.
-
-    The reported epoch is the last, or the one with the largest metric `module.selected_by`.
-    """
-    rows, selected_by = curves.rows, module.selected_by
+def _record(settings: RunSettings, trainer: L.Trainer, curves: Curves, code: dict[str, Any]) -> Record:
+    """What was run, on what data, on what machine, and what was measured."""
+    module, data, rows = trainer.lightning_module, trainer.datamodule, curves.rows
+    selected_by = module.selected_by
     if not rows or "test" not in by_split(rows[-1]):
         raise ConfigurationError(
             "the training ended in the middle of an epoch, before anything was measured; trainer.max_steps and "
@@ -211,7 +194,6 @@ def _record(
         )
     reported = rows[-1] if selected_by is None else max(rows, key=lambda row: row[selected_by])
     config = json.loads(settings.model_dump_json())
-    facts = {"split_hash": data.data.split_hash, "unreadable": len(data.unreadable.names), **data.data.facts}
     return Record(
         experiment=settings.name,
         run_id=run_id(config),
@@ -219,7 +201,7 @@ def _record(
         config=config,
         code=code,
         environment=environment(trainer.strategy.root_device),
-        data=facts,
+        data={"split_hash": data.data.split_hash, "unreadable": len(data.unreadable.names), **data.data.facts},
         curves=rows,
         metrics=by_split(reported),
         measured_by=dict(module.measured_by),

@@ -26,32 +26,25 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 class BestWeights(ModelCheckpoint):
-    """The weights of the best epoch so far, wherever the run's folder has been moved.
-
-    Args:
-        file: the weights.
-        monitor: the metric whose largest value is best.
-    """
+    """The weights in `file` are those of the epoch with the largest value of the metric `monitor` so far."""
 
     def __init__(self, file: Path, monitor: str) -> None:
         files = {"save_on_train_epoch_end": True, "enable_version_counter": False}
         super().__init__(file.parent, file.stem, monitor=monitor, mode="max", save_weights_only=True, **files)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        def here(path: str) -> str:
-            return str(Path(self.dirpath) / Path(path).name) if path else path
+        def here(path: str) -> str:  # the run's folder may have been moved
+            return str(Path(self.dirpath, Path(path).name)) if path else path
 
-        paths = {name: here(state_dict[name]) for name in ("best_model_path", "kth_best_model_path", "last_model_path")}
+        paths = {name: here(path) for name, path in state_dict.items() if name.endswith("_path")}
         models = {here(path): score for path, score in state_dict["best_k_models"].items()}
         super().load_state_dict(state_dict | paths | {"dirpath": self.dirpath, "best_k_models": models})
 
 
 class PeriodicCheckpoint(ModelCheckpoint):
-    """A checkpoint at the end of an epoch, in place of the one before.
+    """A checkpoint in `file` at the end of an epoch, in place of the one before.
 
-    Args:
-        file: the checkpoint.
-        seconds: how long to wait at least after a checkpoint, for writing takes longer than a short epoch.
+    It waits at least some `seconds` after a checkpoint, for writing takes longer than a short epoch.
     """
 
     def __init__(self, file: Path, seconds: float) -> None:
@@ -63,3 +56,9 @@ class PeriodicCheckpoint(ModelCheckpoint):
         if trainer.strategy.broadcast(time.monotonic() - self._saved_at >= self.seconds):
             super().on_train_epoch_end(trainer, pl_module)
             self._saved_at = time.monotonic()
+
+    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        checkpoint["stopped"] = trainer.should_stop  # early: Lightning itself would train another epoch
+
+    def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        trainer.should_stop = checkpoint["stopped"]

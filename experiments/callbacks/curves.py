@@ -4,11 +4,13 @@ import csv
 import io
 import math
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as L
 from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.loggers import Logger
 
 from experiments.data.base import SplitDataModule
 from experiments.data.examples import Batch
@@ -21,29 +23,23 @@ TRAINING_SECONDS = "training_seconds"  # so far, without measuring
 
 
 class Curves(Checkpoint):
-    """Collects a row at the end of each epoch from what was logged, and keeps a CSV file of the rows.
+    """Collects a row at the end of each epoch: its number, steps, learning rate, speed and all values logged.
 
-    It is a `Checkpoint` so that Lightning calls it after the module has logged its metrics.
-
-    Args:
-        file: the CSV file, rewritten whole with each checkpoint and at the end; None keeps none.
-
-    Attributes:
-        rows: for each finished epoch its number, steps, learning rate, speed and all values logged.
-        seconds: time spent training and measuring, over all processes that the run was resumed in.
+    It is a `Checkpoint` so that Lightning calls it after the module has logged its metrics. The rows are written to a
+    CSV `file`, if one is given, with each checkpoint and at the end.
     """
 
     def __init__(self, file: Path | None = None) -> None:
         self.file = file
         self.rows: list[dict[str, float]] = []
-        self.seconds = 0.0
+        self.seconds = 0.0  # training and measuring, over all processes that the run was resumed in
         self._examples = 0
         self._measured_at = -1  # step of the last measuring
         self._epoch_began = self._training_ended = 0.0
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         for row in self.rows:  # a logger starts anew with each process
-            log_row(trainer, row)
+            log_row(trainer.loggers, row)
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._examples = 0
@@ -77,7 +73,7 @@ class Curves(Checkpoint):
         _refuse_lost_numbers(row)
         self.rows.append(row)
         self.seconds += time.perf_counter() - self._epoch_began
-        log_row(trainer, {name: value for name, value in row.items() if name not in measured})
+        log_row(trainer.loggers, {name: value for name, value in row.items() if name not in measured})
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         self._write(trainer)
@@ -88,8 +84,8 @@ class Curves(Checkpoint):
     def _write(self, trainer: L.Trainer) -> None:
         if self.file is not None and trainer.is_global_zero and self.rows:
             text = io.StringIO()
-            columns = dict.fromkeys(name for row in self.rows for name in row)
-            writer = csv.DictWriter(text, list(columns), lineterminator="\n")
+            columns = list(dict.fromkeys(name for row in self.rows for name in row))
+            writer = csv.DictWriter(text, columns, lineterminator="\n")
             writer.writeheader()
             writer.writerows(self.rows)
             write_atomically(self.file, text.getvalue())
@@ -101,21 +97,18 @@ class Curves(Checkpoint):
         self.rows, self.seconds = state["rows"], state["seconds"]
 
 
-def log_row(trainer: L.Trainer, row: dict[str, float]) -> None:
-    """Give a row to all loggers of the trainer."""
-    values = {name: value for name, value in row.items() if name != STEPS}
-    for logger in trainer.loggers:
-        logger.log_metrics(values, step=int(row[STEPS]))
+def log_row(loggers: Iterable[Logger], row: dict[str, float]) -> None:
+    """Give a row to loggers as Lightning does, which counts epochs and steps from 0."""
+    values = {name: value for name, value in row.items() if name != STEPS} | {"epoch": row["epoch"] - 1}
+    for logger in loggers:
+        logger.log_metrics(values, step=int(row.get(STEPS, row["epoch"])) - 1)
 
 
 def _refuse_lost_numbers(row: dict[str, float]) -> None:
     lost = [name for name, value in row.items() if not math.isfinite(value)]
-    if not lost:
-        return
-    name = next((name for name in lost if name.endswith("/loss")), lost[0])
-    reason = (
-        "the training has diverged; a lower optimizer.learning_rate may help"
-        if name.endswith("/loss")
-        else "a metric must be a finite number"
-    )
-    raise DivergedError(f"after epoch {row['epoch']}, {name} is {row[name]}: {reason}")
+    losses = [name for name in lost if name.endswith("/loss")]
+    if lost:
+        name = [*losses, *lost][0]
+        diverged = "the training has diverged; a lower optimizer.learning_rate may help"
+        reason = diverged if losses else "a metric must be a finite number"
+        raise DivergedError(f"after epoch {row['epoch']}, {name} is {row[name]}: {reason}")

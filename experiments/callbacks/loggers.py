@@ -1,14 +1,15 @@
 """Loggers beside the CSV file of a run: built as configured, given the settings, closed at the end."""
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from experiments.callbacks.curves import STEPS
+from experiments.callbacks.curves import log_row
 from experiments.settings import RunSettings, build
 
 
@@ -22,36 +23,30 @@ def wandb_logger(folder: str, **options: Any) -> WandbLogger:
     """A Weights & Biases run named after the folder; offline where no key is configured."""
     import wandb
 
-    path = Path(folder)
-    return WandbLogger(
-        name=f"{path.parent.name}-{path.name}", save_dir=folder, offline=not wandb.login(prompt=False), **options
-    )
+    name, offline = "-".join(Path(folder).parts[-2:]), not wandb.login(prompt=False)
+    return WandbLogger(name=name, save_dir=folder, offline=offline, **options)
 
 
-def build_loggers(settings: RunSettings, folder: Path) -> list[Logger]:
+@contextmanager
+def open_loggers(settings: RunSettings, folder: Path) -> Iterator[list[Logger]]:
     """The configured loggers, given the settings of the run; none in all but the first of several processes."""
-    if rank_zero_only.rank != 0:
-        return []
-    groups = settings.logger.items()
+    groups = settings.logger.items() if rank_zero_only.rank == 0 else ()
     loggers = [build(group, f"logger.{name}", folder=str(folder)) for name, group in groups if group]
     for logger in loggers:
         logger.log_hyperparams(settings.model_dump(exclude={"paths", "logger"}))
-    return loggers
-
-
-def close_loggers(loggers: Iterable[Logger]) -> None:
-    """Write what is held back, and end what outlives a run: two runs of one process would share a W&B run."""
-    for logger in loggers:
-        logger.finalize("finished")
-        if isinstance(logger, WandbLogger):
-            logger.experiment.finish()
+    status = "failed"
+    try:
+        yield loggers
+        status = "success"
+    finally:
+        for logger in loggers:
+            logger.finalize(status)
+            if isinstance(logger, WandbLogger):  # two runs of one process would share it
+                logger.experiment.finish(exit_code=int(status == "failed"))
 
 
 def replay(settings: RunSettings, folder: Path, rows: Iterable[dict[str, float]]) -> None:
     """Give the epochs of a finished run to the configured loggers."""
-    loggers = build_loggers(settings, folder)
-    for row in rows:
-        for logger in loggers:
-            values = {name: value for name, value in row.items() if name != STEPS}
-            logger.log_metrics(values, step=int(row.get(STEPS, row["epoch"])))
-    close_loggers(loggers)
+    with open_loggers(settings, folder) as loggers:
+        for row in rows:
+            log_row(loggers, row)

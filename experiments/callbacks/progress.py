@@ -17,7 +17,8 @@ from experiments.data.base import SplitDataModule
 from experiments.modules.base import OutputModule
 from experiments.settings import ActivationSettings, RunSettings
 
-SHOWN = ("alpha", "q", "r", "tau")  # entropy parameters of the output in an epoch's line
+SIZES = ("train_size", "validation_size", "dev_size", "test_size")
+ENTROPY_PARAMETERS = ("alpha", "q", "r", "tau")
 
 
 def console() -> Console:
@@ -37,35 +38,24 @@ def say_start(
     settings: RunSettings, data: SplitDataModule, trainer: L.Trainer, folder: Path, last: Path | None, prefix: str
 ) -> None:
     """Print what is about to run."""
-    facts = data.data.facts
-    sizes = ", ".join(f"{name.removesuffix('_size')} {facts[name]:,}" for name in facts if name in _SIZES)
-    device = trainer.strategy.root_device.type
+    facts, device = data.data.facts, trainer.strategy.root_device.type
+    sizes = [f"{name.removesuffix('_size')} {facts[name]:,}" for name in facts if name in SIZES]
     devices = device if trainer.world_size == 1 else f"{trainer.world_size} × {device}"
-    parts = [f"{settings.name}, {described(settings.activation)}, seed {settings.seed}", sizes, devices, str(folder)]
+    title = f"{settings.name}, {described(settings.activation)}, seed {settings.seed}"
+    parts = [f"{prefix}[bold]{title}[/]", ", ".join(sizes), devices, str(folder)]
     if last is not None:
         epoch = torch.load(last, map_location="cpu", weights_only=True)["epoch"]
         parts.append(f"[yellow]goes on from epoch {epoch + 2}[/]")
-    console().print(f"{prefix}[bold]{parts[0]}[/]; {'; '.join(parts[1:])}")
-
-
-_SIZES = ("train_size", "validation_size", "dev_size", "test_size")
+    console().print("; ".join(parts))
 
 
 def described(activation: ActivationSettings) -> str:
     """The activation's name and parameters."""
-    given = [f"{name}={value}" for name, value in activation.arguments().items()]
-    return " ".join([activation.name, *given])
+    return " ".join([activation.name, *(f"{name}={value}" for name, value in activation.arguments().items())])
 
 
 class EpochLines(Checkpoint):
-    """Prints one plain line an epoch.
-
-    It is a `Checkpoint` so that Lightning calls it after the curves have their row.
-
-    Args:
-        curves: has the rows.
-        prefix: of each line.
-    """
+    """Prints one plain line an epoch; a `Checkpoint`, so that Lightning calls it after the curves have their row."""
 
     def __init__(self, curves: Curves, prefix: str = "") -> None:
         self.curves, self.prefix = curves, prefix
@@ -78,33 +68,24 @@ class EpochLines(Checkpoint):
 def epoch_line(curves: Curves, epochs: int | None, headline: str) -> str:
     """The last epoch in a line, as "epoch 3/50  loss 2.31  test accuracy 0.312  sparsity 0.72  q 1.41  1:42"."""
     row = curves.rows[-1]
-    shown: dict[str, str] = {}
-
-    def show(label: str, key: str, form: str) -> None:
-        if key in row:
-            shown[label] = f"{label} {row[key]:{form}}"
-
-    show("loss", "train/loss", ".3g")
-    split = next((split for split in ("validation", "dev", "test") if f"{split}/{headline}" in row), "test")
-    show(f"{split} {headline}", f"{split}/{headline}", ".3f")
-    show("sparsity", f"{split}/sparsity", ".2f")
-    for name in SHOWN:
-        show(name, name, ".2f")
+    split = next((split for split in ("validation", "dev") if f"{split}/{headline}" in row), "test")
+    shown = [
+        ("loss", "train/loss", ".3g"),
+        (f"{split} {headline}", f"{split}/{headline}", ".3f"),
+        ("sparsity", f"{split}/sparsity", ".2f"),
+        *((name, name, ".2f") for name in ENTROPY_PARAMETERS),
+    ]
+    numbers = [f"{label} {row[key]:{form}}" for label, key, form in shown if key in row]
     minutes, seconds = divmod(round(curves.seconds), 60)
     of = f"/{epochs}" if epochs else ""
-    return "  ".join([f"epoch {row['epoch']}{of}", *shown.values(), f"{minutes}:{seconds:02d}"])
+    return "  ".join([f"epoch {row['epoch']}{of}", *numbers, f"{minutes}:{seconds:02d}"])
 
 
 class InterruptHint(Callback):
-    """Says after Ctrl-C, or SIGTERM, how the run goes on; in a job of SLURM it trains on until SLURM kills it.
-
-    Args:
-        last: the checkpoint that the run goes on from.
-        force: whether the command of the run begins it anew.
-    """
+    """Says after Ctrl-C, or SIGTERM, how the run goes on; in a job of SLURM it trains on until SLURM kills it."""
 
     def __init__(self, last: Path, force: bool) -> None:
-        self.last, self.force = last, force
+        self.last, self.force = last, force  # the checkpoint, and whether the run's command begins it anew
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         # SLURM sends SIGTERM some time before it takes the machine away and queues the job again. A process that ends

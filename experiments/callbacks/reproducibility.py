@@ -8,11 +8,7 @@ from experiments.data.randomness import sample_seeds
 
 
 class ReseedEachEpoch(Callback):
-    """Seeds torch, NumPy and Python at the start of an epoch, by (seed, epoch, process).
-
-    Args:
-        seed: the training seed.
-    """
+    """Seeds torch, NumPy and Python at the start of an epoch, by (seed, epoch, process)."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

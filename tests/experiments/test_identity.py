@@ -115,6 +115,25 @@ def test_an_activation_of_the_users_own_is_part_of_the_code(tmp_path: Path, monk
     assert code_of(config)["digest"] != before
 
 
+def test_an_activation_that_a_package_registers_is_part_of_the_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "registered.py").write_text("value = 1\n")
+    (tmp_path / "registered-1.dist-info").mkdir()
+    (tmp_path / "registered-1.dist-info" / "METADATA").write_text("Name: registered\nVersion: 1\n")
+    (tmp_path / "registered-1.dist-info" / "entry_points.txt").write_text(
+        "[sharmix.activations]\nmine=registered:Mine\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    config = settings("experiment=digits", "activation=custom", "activation.name=mine").model_dump()
+    identity._registered.cache_clear()
+    before = code_of(config)["digest"]
+    identity._content.cache_clear()
+    (tmp_path / "registered.py").write_text("value = 2\n")
+    assert code_of(config)["digest"] != before
+    identity._registered.cache_clear()
+
+
 def test_the_code_of_a_run_says_its_commit() -> None:
     code = code_of(settings("experiment=digits").model_dump())
     assert set(code) == {"commit", "dirty", "digest"}
@@ -136,7 +155,7 @@ def test_a_run_is_named_by_the_settings_that_decide_its_result() -> None:
         *("seed=42", "force=true", "progress=none", "keep_weights=false", "paths.outputs=elsewhere", "tags=[a]"),
         *("paths.data=elsewhere", "data.num_workers=2", "logger=tensorboard", "objective=validation/brier"),
         *("trainer.profiler=simple", "trainer.enable_model_summary=true", "trainer.default_root_dir=elsewhere"),
-        *("activation.q=1.250", "data.imbalance=1.0", "trainer.gradient_clip_val=1"),
+        *("activation.q=1.250", "data.imbalance=1.0", "trainer.gradient_clip_val=1", "data.validation_fraction=0"),
     ):
         assert changed(override) == plain, override
     found = {plain: ""}

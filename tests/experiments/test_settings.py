@@ -84,6 +84,8 @@ def test_a_value_out_of_range_is_named_with_what_is_allowed(airline: RunSettings
         ("data", "max_length", 0, "data.max_length=0 is not allowed; it should be greater than or equal to 1"),
         ("data", "minimum_count", 0, "data.minimum_count=0 is not allowed; it should be greater than or equal to 1"),
         ("data", "test_fraction", 1.5, "data.test_fraction=1.5 is not allowed; it should be less than 1"),
+        ("data", "test_fraction", "0.2", "data.test_fraction='0.2' is not allowed; it should be a valid number"),
+        ("data", "batch_size", "64", "data.batch_size='64' is not allowed; it should be a valid integer"),
         ("data", "test_fraction", 0.0, "data.test_fraction=0.0 is not allowed; it should be greater than 0"),
         ("data", "split_seed", -1, "data.split_seed=-1 is not allowed"),
         ("data", "split_seed", 4294967296, "data.split_seed=4294967296 is not allowed"),
@@ -166,6 +168,16 @@ def test_a_batch_too_small_for_a_sentence_is_named() -> None:
 def test_settings_of_translation_are_refused_elsewhere() -> None:
     with pytest.raises(ConfigurationError, match=r"there is no setting module\.average_decay"):
         build_run(settings("experiment=digits", "+module.average_decay=0.1"))
+
+
+def test_a_model_or_module_that_cannot_be_is_named_before_any_data_are_read() -> None:
+    for override, said in (
+        ("model.embedding_dimension=0", "model.embedding_dimension=0 is not allowed; it should be greater than"),
+        ("+model.width=3", "there is no setting model.width (given model.width=3)"),
+        ("module.label_smoothing=1", "module.label_smoothing=1 is not allowed; it should be less than 1"),
+    ):
+        with pytest.raises(ConfigurationError, match=re.escape(said)):
+            build_run(settings("experiment=airline", "paths.data=nowhere", override))
 
 
 def test_attention_that_cannot_be_is_named_before_any_data_are_read() -> None:

@@ -56,12 +56,25 @@ def test_an_option_that_cannot_be_is_named(options: Group) -> None:
         ("precision", "17-mixed", ["trainer.precision='17-mixed' is not allowed", "'bf16-mixed'"]),
         ("devices", [0, "x"], ["trainer.devices.1='x' is not allowed"]),
         ("inference_mode", "perhaps", ["trainer.inference_mode='perhaps' is not allowed", "boolean"]),
+        ("max_epochs", "3", ["trainer.max_epochs='3' is not allowed", "integer"]),
+        ("max_epochs", 3.0, ["trainer.max_epochs=3.0 is not allowed", "integer"]),
+        ("devices", "2", ["trainer.devices='2' is not allowed", "without quotes"]),
+        ("limit_train_batches", 1.0, ["trainer.limit_train_batches=1.0 is not allowed", "null is all batches"]),
+        ("val_check_interval", 1, ["trainer.val_check_interval=1 is not allowed", "every epoch is measured once"]),
         ("enable_checkpointing", False, ["trainer.enable_checkpointing=false is not allowed", "keep_weights=false"]),
     ):
         with pytest.raises(ConfigurationError) as error:
             check_options(options | {name: value})
         for words in said:
             assert words in str(error.value), f"{name}={value}"
+
+
+def test_a_limit_that_would_end_an_epoch_within_a_step_is_refused(options: Group) -> None:
+    for passes, limit in ((1, 3), (1, 0.5), (2, 4), (2, None)):
+        check_options(options | {"accumulate_grad_batches": passes, "limit_train_batches": limit})
+    for passes, limit in ((2, 3), (4, 2), (2, 0.5)):
+        with pytest.raises(ConfigurationError, match=rf"limit_train_batches={limit} is not .* counts passes, of which"):
+            check_options(options | {"accumulate_grad_batches": passes, "limit_train_batches": limit})
 
 
 def test_what_lightning_refuses_is_named(options: Group) -> None:

@@ -1,0 +1,24 @@
+"""The file that the processes of a sweep share."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from experiments import sweep
+
+
+def test_a_sweep_removes_what_killed_sweeps_have_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep.SweepReport, "at_work", None)
+    processes = {"killed": 2**30, "running": os.getppid(), "mine": os.getpid()}
+    files = {name: tmp_path / f".ended-{socket.gethostname()}-{number}" for name, number in processes.items()}
+    files["elsewhere"] = tmp_path / ".ended-elsewhere-1"
+    for file in files.values():
+        file.write_text("ended\n")
+    hydra = {"sweeper": {"_target_": "a.BasicSweeper", "params": {"seed": "1,2"}}, "overrides": {"task": []}}
+    report = sweep.SweepReport()
+    report.on_multirun_start(OmegaConf.create({"hydra": hydra | {"launcher": {}, "sweep": {"dir": str(tmp_path)}}}))
+    assert set(tmp_path.iterdir()) == {files["running"], files["elsewhere"]}
+    assert report.place(0) == "\\[1/2] "

@@ -1,0 +1,126 @@
+"""A run in this process: what it leaves, what loggers are given, and how it goes on after it was stopped."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import lightning.pytorch as L
+import pytest
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers.logger import DummyLogger
+
+from experiments.files import replace_atomically
+from experiments.job import perform
+from experiments.settings import RunSettings
+from tests.experiments.building import ADVICE, settings
+
+pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
+HERE = "tests.experiments.test_training"
+QUICK = ("experiment=digits", "model.hidden_units=4", "progress=none", "checkpoint_seconds=0", "trainer.max_epochs=2")
+
+
+class Kept(DummyLogger):
+    """Keeps what it is given, by name and step."""
+
+    values: ClassVar[dict[tuple[str, int], float]] = {}
+    statuses: ClassVar[list[str]] = []
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+
+    def log_metrics(self, metrics: dict[str, float], step: int) -> None:
+        for name, value in metrics.items():
+            assert self.values.setdefault((name, step), value) == value
+
+    def finalize(self, status: str) -> None:
+        self.statuses.append(status)
+
+
+class Fails(Callback):
+    """Ends a run by an error where `at` says."""
+
+    at: ClassVar[str | None] = None
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self.at == f"epoch {trainer.current_epoch + 1}":
+            raise RuntimeError("killed")
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self.at == "end":
+            raise RuntimeError("killed")
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    Kept.values.clear()
+    Kept.statuses.clear()
+    yield
+    Fails.at = None
+
+
+def killed(run: RunSettings, folder: Path, at: str) -> None:
+    Kept.values.clear()
+    Fails.at = at
+    with pytest.raises(RuntimeError, match="killed"):
+        perform(run, folder)
+    Fails.at = None
+    Kept.values.clear()
+    assert not (folder / "record.json").exists()
+
+
+def test_a_logger_is_given_the_same_live_resumed_and_replayed(tmp_path: Path) -> None:
+    run = settings(*QUICK, f"+logger.kept._target_={HERE}.Kept", f"+callbacks.fails._target_={HERE}.Fails")
+    record = perform(run, tmp_path / "whole")
+    live = dict(Kept.values)
+    steps = [row["steps"] - 1 for row in record.curves]  # Lightning counts from 0
+    assert [live["epoch", step] for step in steps] == [0, 1]
+    assert [live["test/accuracy", step] for step in steps] == [row["test/accuracy"] for row in record.curves]
+    assert {name for name, _ in live} == set(record.curves[0]) - {"steps"}
+    assert set(Kept.statuses) == {"success"}
+
+    Kept.values.clear()
+    assert perform(run, tmp_path / "whole") == record
+    assert Kept.values == live
+
+    killed(run, tmp_path / "killed", "epoch 2")
+    assert Kept.statuses[-1] == "failed"
+    perform(run, tmp_path / "killed")
+    assert Kept.values.keys() == live.keys()
+    for name, step in live:
+        if name not in ("training_seconds", "examples_per_second"):
+            assert Kept.values[name, step] == live[name, step], name
+
+
+@pytest.mark.parametrize("ending", [("trainer.max_epochs=1",), ("+callbacks.early_stopping.stopping_threshold=99",)])
+def test_a_run_killed_before_its_record_trains_no_further_epoch(ending: tuple[str, ...], tmp_path: Path) -> None:
+    stopping = ("callbacks=early_stopping", "data.validation_fraction=0.2")
+    named = (f"+callbacks.fails._target_={HERE}.Fails", f"+logger.kept._target_={HERE}.Kept")
+    run = settings(*QUICK, *stopping, *named, *ending)
+    whole = perform(run, tmp_path / "whole")
+    killed(run, tmp_path / "killed", "end")
+    resumed = perform(run, tmp_path / "killed")
+    assert [row["epoch"] for row in resumed.curves] == [row["epoch"] for row in whole.curves] == [1]
+    assert resumed.weights_hash == whole.weights_hash
+    assert resumed.metrics == whole.metrics
+    assert Kept.values["epoch", int(resumed.curves[0]["steps"]) - 1] == 0
+
+
+def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
+    left: list[Path] = []
+    for name in ("record.json", "metrics.csv", "last-0.ckpt"):
+        replace_atomically(tmp_path / name, lambda _: left.extend(tmp_path.iterdir()))
+        (tmp_path / name).unlink()
+    for file in left:  # as a process leaves it that is killed while it writes
+        file.touch()
+    perform(settings(*QUICK, "trainer.max_epochs=1"), tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {"record.json", "metrics.csv", "weights.ckpt"}
+
+
+@pytest.mark.parametrize("number", ["RANK", "SLURM_PROCID"])
+def test_one_of_several_processes_says_that_the_run_has_finished(
+    number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "record.json").touch()
+    monkeypatch.setenv(number, "1")
+    assert perform(settings(*QUICK), tmp_path) is None
+    assert capsys.readouterr().out == ""
