@@ -4,10 +4,12 @@ python -m benchmarks.training_step
 """
 
 import argparse
+import math
 import statistics
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import lightning.pytorch as L
 import torch
@@ -17,6 +19,7 @@ from rich.table import Table
 from torch.nn.functional import cross_entropy
 
 from benchmarks.settings import on_random_data, settings_of
+from experiments.callbacks.checkpoints import PeriodicCheckpoint
 from experiments.data.special_tokens import FIRST
 from experiments.modules.translator import Translator
 from experiments.settings import RunSettings
@@ -94,8 +97,8 @@ def our_loop(settings: RunSettings, steps: int) -> Block:
         "limit_train_batches": steps,
         "enable_progress_bar": False,
     }
-    turns = _Turns()
-    trainer = build_trainer(settings.trainer | options, settings.threads, callbacks=[turns], logger=False)
+    turns, checkpoint = _Turns(), PeriodicCheckpoint(Path("never.ckpt"), math.inf)
+    trainer = build_trainer(settings.trainer | options, settings.threads, callbacks=[turns, checkpoint], logger=False)
     trainer.limit_val_batches = 0  # nothing is measured between blocks
     threading.Thread(target=trainer.fit, args=(module, data)).start()
     return turns.block

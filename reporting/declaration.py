@@ -346,8 +346,8 @@ def _check_table(table: Table, name: str, path: Path) -> None:
     for columns in table.columns:
         if columns.unit != "fraction" and (metrics := compared & set(columns.metrics)):
             raise TableError(
-                f"{path}: {name} compares {sorted(metrics)} in the unit {columns.unit!r}; only a fraction differs by percentage "
-                "points"
+                f"{path}: {name} compares {sorted(metrics)} in the unit {columns.unit!r}; only a fraction differs by "
+                "percentage points"
             )
 
 

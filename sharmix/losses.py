@@ -169,7 +169,7 @@ def are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
     if watched((logits, targets)) or targets.is_meta or targets.numel() == 0 or 0 <= ignore_index < classes:
         return False
     lowest, highest = targets.long().aminmax()  # torch compares no unsigned integers of more than eight bits
-    return 0 <= lowest.item() and highest.item() < classes
+    return lowest.item() >= 0 and highest.item() < classes
 
 
 def reduced(rows: Tensor, counted: Tensor | None, reduction: Reduction) -> Tensor:

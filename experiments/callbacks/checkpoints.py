@@ -28,6 +28,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 class BestWeights(ModelCheckpoint):
     """The weights in `file` are those of the epoch with the largest value of the metric `monitor` so far."""
 
+    state_key = "BestWeights"  # Lightning asks for it several times a step; ModelCheckpoint's takes time to build
+
     def __init__(self, file: Path, monitor: str) -> None:
         files = {"save_on_train_epoch_end": True, "enable_version_counter": False}
         super().__init__(file.parent, file.stem, monitor=monitor, mode="max", save_weights_only=True, **files)
@@ -46,6 +48,8 @@ class PeriodicCheckpoint(ModelCheckpoint):
 
     It waits at least some `seconds` after a checkpoint, for writing takes longer than a short epoch.
     """
+
+    state_key = "PeriodicCheckpoint"  # as for BestWeights
 
     def __init__(self, file: Path, seconds: float) -> None:
         super().__init__(file.parent, file.stem, save_on_train_epoch_end=True, enable_version_counter=False)

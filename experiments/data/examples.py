@@ -47,6 +47,8 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device, non_blocking: bool = True) -> "Batch":
         """The same batch with its tensors on the device; Lightning calls it."""
+        if device == self.inputs.device:
+            return self
         inputs, targets, seeds = (
             tensor.to(device, non_blocking=non_blocking) for tensor in (self.inputs, self.targets, self.seeds)
         )

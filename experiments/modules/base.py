@@ -54,6 +54,12 @@ class OutputModule(L.LightningModule, ABC):
         if compile:
             network.compile()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "_current_fx_name":  # Lightning sets it forty times a step, and torch looks at every attribute
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
     @abstractmethod
     def measure(self, batch: Batch) -> None:
         """Count an evaluation batch in the metrics of its split."""
