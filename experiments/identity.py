@@ -47,18 +47,20 @@ def _plain(value: Any, left_out: tuple[str, ...] = ()) -> Any:
 
 
 def code_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The commit, whether the files that a run imports differed from it, and the hash of these files.
+    """The commit, whether the files that a run imports differed from it, and the hash of these files, and of each.
 
     The run's code are the classes that its settings name, and what these import, without the packages installed.
     """
     files = _imported((RUNNER, *sorted(_named(config))))
-    digest = hashlib.sha256()
+    digest, hashes = hashlib.sha256(), {}
     for file in files:
         name = file.relative_to(ROOT).as_posix() if file.is_relative_to(ROOT) else file.name
         digest.update(name.encode() + b"\0" + _content(file) + b"\0")
+        hashes[name] = hashlib.sha256(_content(file)).hexdigest()[:12]
     own = [str(file) for file in files if file.is_relative_to(ROOT)]
     commit, status = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", *own)
-    return {"commit": commit, "dirty": None if status is None else bool(status), "digest": digest.hexdigest()}
+    dirty = None if status is None else bool(status)
+    return {"commit": commit, "dirty": dirty, "digest": digest.hexdigest(), "files": hashes}
 
 
 def _named(settings: Any) -> Iterator[str]:

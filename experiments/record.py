@@ -36,7 +36,7 @@ class Code(_Open):
     commit: str | None
     dirty: bool | None  # whether the code differed from the commit
     digest: str  # a hash of all source files of the run
-    files: dict[str, str] | None = None  # a hash of each source file, by its path
+    files: dict[str, str] | None = None  # a hash of each source file, by its path; None in older records
 
 
 class Environment(_Open):

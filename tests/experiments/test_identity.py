@@ -136,7 +136,8 @@ def test_an_activation_that_a_package_registers_is_part_of_the_code(
 
 def test_the_code_of_a_run_says_its_commit() -> None:
     code = code_of(settings("experiment=digits").model_dump())
-    assert set(code) == {"commit", "dirty", "digest"}
+    assert set(code) == {"commit", "dirty", "digest", "files"}
+    assert "experiments/networks/perceptron.py" in code["files"]
     assert len(code["digest"]) == 64
 
 
