@@ -12,7 +12,7 @@ from PIL import Image
 
 from experiments import load_run
 from experiments.errors import UserError
-from tests.end_to_end.runner import QUICK, command_line, only_record, records, run, start, untimed
+from tests.end_to_end.runner import QUICK, Started, command_line, only_record, records, run, torchrun, untimed
 
 pytestmark = pytest.mark.slow
 
@@ -128,7 +128,7 @@ def tensorboard_scalars(folder: Path) -> dict[str, list[float]]:
 
 
 def test_wandb_without_a_key_is_offline_with_one_run_a_job(tmp_path: Path) -> None:
-    status, printed = run(tmp_path / "outputs", "-m", *QUICK, "logger=wandb", "seed=21,42", "tags=[mine]")
+    status, printed = command_line(tmp_path / "outputs", "-m", *QUICK, "logger=wandb", "seed=21,42", "tags=[mine]")
     assert status == 0, printed
     assert len(records(tmp_path / "outputs")) == 2
     runs = list((tmp_path / "outputs").rglob("offline-run-*"))
@@ -243,8 +243,7 @@ def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(
     whole = only_record(tmp_path / "whole")
 
     overrides = (*overrides, "data.num_workers=2")  # who reads must not matter
-    path = {"PYTHONPATH": str(tmp_path)}
-    status, printed = run(tmp_path / "killed", *overrides, **path, DIES_AT=str(dies_at))
+    status, printed = Started(tmp_path / "killed", *overrides, DIES_AT=str(dies_at)).end()
     assert status == -signal.SIGKILL, printed
     assert not records(tmp_path / "killed")
     (checkpoint,) = (tmp_path / "killed").rglob("last*.ckpt")
@@ -267,13 +266,11 @@ def test_killed_in_mid_epoch_a_run_resumes_to_the_same_bits(
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
-    process = start(tmp_path / "outputs", *QUICK, "trainer.max_epochs=100000")
-    for line in process.stdout:
-        if line.startswith("epoch 2/"):
-            break
-    process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=60)
-    assert process.returncode != 0
+    started = Started(tmp_path / "outputs", *QUICK, "trainer.max_epochs=100000")
+    started.wait_for("epoch 2/")
+    started.send(signal.SIGINT)
+    status, printed = started.end()
+    assert status != 0
     assert "the same command begins anew, for there is no checkpoint yet" in printed
     assert "Traceback" not in printed
 
@@ -309,33 +306,18 @@ def test_a_network_compiled_or_in_half_precision_ends_nearly_the_same(
     assert metrics["accuracy"] == pytest.approx(plain["accuracy"], abs=0.02)
 
 
-def test_a_sweep_runs_jobs_side_by_side_and_again_reruns_nothing(tmp_path: Path) -> None:
-    sweep = ("-m", *QUICK, "trainer.max_epochs=1", "seed=21,42", "activation.q=1.25,1.5")
-    status, printed = run(tmp_path / "outputs", *sweep, "hydra/launcher=joblib")
-    assert status == 0, printed
-    found = [json.loads(file.read_text()) for file in records(tmp_path / "outputs")]
-    assert {(record["seed"], record["config"]["activation"]["q"]) for record in found} == {
-        (seed, q) for seed in (21, 42) for q in (1.25, 1.5)
-    }
-    assert "[4/4, " in printed
-    status, printed = command_line(tmp_path / "outputs", *sweep)
-    assert status == 0, printed
-    assert printed.count("finished before") == 4
-
-
 def test_two_processes_and_two_passes_train_as_one(tmp_path: Path) -> None:
     common = ("experiment=digits_lt", *QUICK[1:], "data.sampler=square_root")
     status, printed = command_line(tmp_path / "one", *common)
     assert status == 0, printed
     one = only_record(tmp_path / "one")
-    divisions = {
-        "two_processes": ("trainer.devices=2",),
-        "two_of_each": ("trainer.devices=2", "trainer.accumulate_grad_batches=2"),
-    }
-    for name, division in divisions.items():
-        status, printed = run(tmp_path / name, *common, *division)
-        assert status == 0, printed
-        assert printed.count("finished") == 1
+    two = (*common, "trainer.devices=2")
+    status, printed = run(tmp_path / "two_of_each", *two, "trainer.accumulate_grad_batches=2")
+    assert (status, printed.count("finished")) == (0, 1), printed
+    ranks = [Started(tmp_path / "torchrun", *two, **variables) for variables in torchrun(processes=2)]
+    (status, printed), (second, silent) = (rank.end() for rank in ranks)
+    assert (status, second, printed.count("finished")) == (0, 0, 1), printed + silent
+    for name in ("two_of_each", "torchrun"):
         record = only_record(tmp_path / name)
         for row, expected in zip(untimed(record["curves"]), untimed(one["curves"]), strict=True):
             assert row == pytest.approx(expected, rel=1e-3, abs=3e-3)  # of 359 images one may fall to the other side
@@ -401,7 +383,8 @@ def test_a_wrong_setting_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_a_threshold_is_not_calibrated_by_several_processes(tmp_path: Path) -> None:
-    status, printed = run(tmp_path / "outputs", "experiment=digits", "activation=alpha_relu", "trainer.devices=2")
+    alone = ("experiment=digits", "activation=alpha_relu", "trainer.devices=2")
+    status, printed = command_line(tmp_path / "outputs", *alone)
     assert status != 0
     assert "activation.tau" in printed
     assert "Traceback" not in printed

@@ -1,5 +1,6 @@
 """Sweeps beyond one process: what can be tried without a cluster. docs/scale.md shows the rest on the real thing."""
 
+import json
 import signal
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ from experiments import sweep
 from experiments.errors import ConfigurationError
 from experiments.identity import ROOT
 from experiments.job import check_objective
-from tests.end_to_end.runner import QUICK, command_line, only_record, records, run, start
+from tests.end_to_end.runner import QUICK, Started, command_line, only_record, records, run
 
 CONFIGS = sorted((ROOT / "conf" / "hydra").glob("*/*.yaml"))
 
@@ -63,16 +64,21 @@ def test_the_time_left_follows_from_the_runs_that_have_ended(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_side_by_side_a_failing_run_leaves_the_others_and_is_named(tmp_path: Path) -> None:
-    grid = ("activation=softmax,sharmix_fixed", "activation.q=1.5")  # softmax has no q
-    status, printed = run(
-        tmp_path / "outputs", "-m", "experiment=digits", "trainer.max_epochs=1", *grid, "hydra/launcher=cores"
-    )
-    assert status != 0
-    assert "Traceback" not in printed
-    assert "failed runs of the sweep, 1 of 2:" in printed
-    assert "activation=softmax" in printed.partition("failed runs")[2]
-    assert only_record(tmp_path / "outputs")["config"]["activation"]["name"] == "sharmix_fixed"
+def test_side_by_side_a_failing_run_leaves_the_others_and_is_named_and_no_run_is_repeated(tmp_path: Path) -> None:
+    sweep = ("-m", "experiment=digits", "trainer.max_epochs=1", "activation=softmax,sharmix_fixed", "activation.q=1.5")
+    sweep += ("seed=21,42",)
+    first = run(tmp_path / "outputs", *sweep, "hydra/launcher=cores")
+    again = command_line(tmp_path / "outputs", *sweep)
+    for status, printed in (first, again):
+        assert status != 0
+        assert "Traceback" not in printed
+        assert "failed runs of the sweep, 2 of 4:" in printed
+        assert printed.partition("failed runs")[2].count("has no parameter q") == 2
+        assert "[4/4, " in printed
+    assert again[1].count("finished before") == 2
+    found = [json.loads(file.read_text()) for file in records(tmp_path / "outputs")]
+    assert [record["config"]["activation"]["name"] for record in found] == ["sharmix_fixed"] * 2
+    assert {record["seed"] for record in found} == {21, 42}
     assert not list((tmp_path / "outputs").rglob(".ended-*"))
 
 
@@ -82,20 +88,17 @@ def test_a_run_that_is_told_to_end(slurm: bool, tmp_path: Path) -> None:
     """Alone it ends with the status of SIGTERM; in a job of SLURM it trains on until it is killed."""
     variables = {"SLURM_NTASKS": "1", "SLURM_JOB_NAME": "run", "SLURM_JOB_ID": "1", "SLURM_PROCID": "0"}
     variables |= {"SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NODELIST": "localhost"}
-    epochs = 60 if slurm else 100_000
-    process = start(tmp_path / "outputs", *QUICK, f"trainer.max_epochs={epochs}", **(variables if slurm else {}))
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("epoch 2/"):
-            break
-    process.send_signal(signal.SIGTERM)
-    printed, _ = process.communicate(timeout=100)
+    epochs = 30 if slurm else 100_000
+    started = Started(tmp_path / "outputs", *QUICK, f"trainer.max_epochs={epochs}", **(variables if slurm else {}))
+    started.wait_for("epoch 2/")
+    started.send(signal.SIGTERM)
+    status, printed = started.end()
     if slurm:
-        assert process.returncode == 0, printed
+        assert status == 0, printed
         assert "trains on" in printed
         assert only_record(tmp_path / "outputs")["epoch"] == epochs
         assert not list(tmp_path.rglob("hpc_ckpt*"))
     else:
-        assert process.returncode == 128 + signal.SIGTERM
+        assert status == 128 + signal.SIGTERM
         assert "interrupted in epoch" in printed
         assert not records(tmp_path / "outputs")

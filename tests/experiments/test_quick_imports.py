@@ -4,6 +4,8 @@ import importlib
 import subprocess
 import sys
 
+import pytest
+
 from experiments.quick_imports import _import_without
 
 AFTERWARDS = """
@@ -22,6 +24,7 @@ matplotlib.pyplot.figure()
 """
 
 
+@pytest.mark.slow
 def test_afterwards_all_work():
     subprocess.run([sys.executable, "-c", AFTERWARDS], check=True)
 

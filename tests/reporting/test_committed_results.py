@@ -3,6 +3,7 @@
 import shutil
 
 import pandas as pd
+import pytest
 
 from reporting.figures import all_figures
 from reporting.kept_runs import KeptRuns
@@ -10,6 +11,7 @@ from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_results import RESULTS, line
 
 
+@pytest.mark.slow
 def test_the_committed_tables_are_those_of_the_committed_records(tmp_path):
     for part in ("records", "published"):
         shutil.copytree(RESULTS / part, tmp_path / part)

@@ -109,6 +109,7 @@ def _value_and_gradients(function, z, q, r):
     return value, torch.autograd.grad(value, inputs, allow_unused=True, materialize_grads=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", COMPILED)
 def test_the_compiled_door_equals_the_plain_one_forward_and_backward(door):
     torch.compiler.reset()
@@ -118,6 +119,7 @@ def test_the_compiled_door_equals_the_plain_one_forward_and_backward(door):
     torch.testing.assert_close(actual, _value_and_gradients(COMPILED[door], *arguments))
 
 
+@pytest.mark.slow
 def test_the_search_outside_the_concave_region_compiles():
     torch.compiler.reset()
 
@@ -130,6 +132,7 @@ def test_the_search_outside_the_concave_region_compiles():
     torch.testing.assert_close(torch.autograd.grad(actual, z), torch.autograd.grad(loss(z), z))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["softmax", "alpha_relu", "sharmix_fixed"])
 @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
 def test_a_loss_of_as_many_rows_as_the_data_say_compiles(name):
@@ -144,6 +147,7 @@ def test_a_loss_of_as_many_rows_as_the_data_say_compiles(name):
     torch.testing.assert_close(torch.compile(loss, fullgraph=True, backend="eager")(z, LABELS), loss(z, LABELS))
 
 
+@pytest.mark.slow
 def test_a_learned_activation_compiles_as_a_module():
     torch.compiler.reset()
     act = sharmix.build_activation("sharmix_learned", q=1.25, r=1.5)
