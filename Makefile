@@ -34,9 +34,9 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard sharmix/cs
 	@$(PYTHON) -m venv $(VENV)
 	@echo '[2/4] uv, which installs several times faster than pip'
 	@$(BIN)/python -m pip install --constraint constraints.txt uv || echo 'uv cannot be had: pip goes on alone, and takes some minutes'
-	@echo '[3/4] PyTorch: some GB, less where they were downloaded before'
-	@$(INSTALL) setuptools torch
-	@echo '[4/4] all else; compiles the C++ kernels, then all bytecode: a minute or two'
+	@echo '[3/4] PyTorch: some GB, less where they were downloaded before; compiles its bytecode'
+	@$(INSTALL) --compile setuptools torch
+	@echo '[4/4] all else; compiles the C++ kernels, then bytecode: a minute or two'
 	@$(INSTALL) --compile --no-build-isolation --editable '.[experiments,development]'
 	@touch $@
 	@echo 'ready'

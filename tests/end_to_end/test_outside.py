@@ -51,6 +51,7 @@ def test_a_recipe_has_at_most_25_lines(name: str) -> None:
     assert 0 < sum(len(text.splitlines()) for file, text in files.items() if file.endswith(CODE)) <= 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALONE)
 def test_a_recipe_runs_by_its_own_files_and_prints_what_it_says(name: str, tmp_path: Path) -> None:
     recipe = RECIPES[name]
@@ -107,6 +108,7 @@ class Even(Linear):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -159,6 +161,7 @@ def test_a_part_that_does_not_fit_is_one_clear_error(outside: Path, overrides: l
     assert refusal(*command_line(outside / "outputs", *command)).startswith(message)
 
 
+@pytest.mark.slow
 def test_the_hint_at_a_misspelt_setting_knows_an_experiment_outside(
     outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_file_longer_than_a_batch_is_predicted_whole(sparse: Path, tmp_path: P
     assert len(whole) == 10
 
 
+@pytest.mark.slow
 def test_shares_of_an_unnormalised_activation_sum_to_one(tmp_path: Path) -> None:
     run = finished(tmp_path, "activation=alpha_relu", "trainer.max_epochs=3")
     np.savetxt(tmp_path / "digits.txt", DIGITS.data[:10])

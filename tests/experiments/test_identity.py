@@ -82,6 +82,7 @@ def test_an_edit_of_the_library_changes_the_code_of_every_run(
 TRITON = tuple((ROOT / "sharmix").glob("_triton*.py"))
 
 
+@pytest.mark.slow
 def test_an_edit_of_the_kernels_for_gpus_changes_the_code_of_every_run(
     configurations: dict[str, dict[str, Any]], edit: Callable[[str], None]
 ) -> None:

@@ -159,6 +159,7 @@ def test_the_learning_rates_follow_their_schedule_step_by_step() -> None:
         assert found == pytest.approx([0.02 * share, 0.01 * share]), f"step {step}"
 
 
+@pytest.mark.slow
 def test_the_average_of_the_parameters_is_what_is_measured() -> None:
     data = copies()
     module = translator(data, average_decay=0.3)

@@ -68,6 +68,7 @@ def killed(run: RunSettings, folder: Path, at: str) -> None:
     assert not (folder / "record.json").exists()
 
 
+@pytest.mark.slow
 def test_a_logger_is_given_the_same_live_resumed_and_replayed(tmp_path: Path) -> None:
     run = settings(*QUICK, f"+logger.kept._target_={HERE}.Kept", f"+callbacks.fails._target_={HERE}.Fails")
     record = perform(run, tmp_path / "whole")

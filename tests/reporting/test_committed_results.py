@@ -35,6 +35,7 @@ def test_the_tables_of_tweets_are_complete():
     assert line(of_tweets, metric="sparsity", row="softmax")["test_verdict"] == "reproduces"
 
 
+@pytest.mark.slow
 def test_every_committed_figure_can_be_drawn_from_the_committed_records():
     figures = all_figures()
     committed = {file.name for file in (RESULTS / "figures").iterdir()}
