@@ -11,6 +11,7 @@ import pytest
 
 from experiments.hints import hints
 from experiments.identity import ROOT
+from reporting.__main__ import main as reporting
 from tests.end_to_end.recipes import recipes, refusal, without_numbers
 from tests.end_to_end.runner import command_line, only_record
 
@@ -83,6 +84,11 @@ def test_the_recipes_make_one_experiment_whose_run_can_be_loaded(
     monkeypatch.syspath_prepend(outside)
     runpy.run_path("use.py")
     assert without_numbers(capsys.readouterr().out, outside) == without_numbers(RECIPES[LOADED].printed, outside)
+
+    reporting(["summary", "mine"])
+    summary = capsys.readouterr().out
+    assert "TemperedSparse" in summary
+    assert (outside / "outputs" / "summary" / "mine.png").is_file()
 
 
 OWN = """

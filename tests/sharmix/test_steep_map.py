@@ -76,9 +76,9 @@ def test_maxima_on_both_sides_of_a_knot_are_told_apart():
 def test_many_nearly_equal_logits_at_the_edge_of_the_support_are_solved_quickly():
     z = -0.5 + torch.randn(1, 32_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 1e-10
     z[0, 0] = 0
-    start = time.perf_counter()
+    start = time.process_time()
     p = sharmix.sharmix(z, q=3.0, r=3.0)
-    assert time.perf_counter() - start < 5  # one knot after the other takes 20 seconds
+    assert time.process_time() - start < 5  # one knot after the other takes 20 seconds
     assert p.sum().item() == pytest.approx(1, abs=1e-12)
 
 
