@@ -1,10 +1,13 @@
 """Writing files so that a reader never sees half of one."""
 
 import os
+import socket
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
+
+import psutil
 
 _UNFINISHED = ".unfinished"
 
@@ -15,7 +18,7 @@ def replace_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None
     A process killed at any moment leaves either the old file or the new one. Missing folders are made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(_UNFINISHED, f".{path.name}.", path.parent)
+    descriptor, temporary = tempfile.mkstemp(f"@{this_process()}{_UNFINISHED}", f".{path.name}.", path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             write(file)
@@ -24,7 +27,7 @@ def replace_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None
         os.chmod(temporary, 0o644)  # mkstemp makes private files; results are for sharing
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        Path(temporary).unlink(missing_ok=True)
         raise
 
 
@@ -33,6 +36,19 @@ def write_atomically(path: Path, text: str) -> None:
     replace_atomically(path, lambda file: file.write(text.encode()))
 
 
-def unfinished_files(folder: Path) -> Iterator[Path]:
-    """The temporary files that killed processes have left in a folder."""
-    return folder.glob(f".*{_UNFINISHED}")
+def remove_unfinished(folder: Path) -> None:
+    """Remove the temporary files that killed processes of this machine have left in a folder."""
+    for file in folder.glob(f".*{_UNFINISHED}"):
+        if has_ended(file.name.removesuffix(_UNFINISHED).rpartition("@")[2]):
+            file.unlink(missing_ok=True)
+
+
+def this_process() -> str:
+    """The name of the machine and the number of the process."""
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+def has_ended(process: str) -> bool:
+    """Whether `this_process` was said by a process of this machine that is no more; of other machines nobody knows."""
+    machine, _, number = process.rpartition("-")
+    return machine == socket.gethostname() and number.isdecimal() and not psutil.pid_exists(int(number))

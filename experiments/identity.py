@@ -54,13 +54,19 @@ def code_of(config: Mapping[str, Any]) -> dict[str, Any]:
     files = _imported((RUNNER, *sorted(_named(config))))
     digest, hashes = hashlib.sha256(), {}
     for file in files:
-        name = file.relative_to(ROOT).as_posix() if file.is_relative_to(ROOT) else file.name
+        name = _name(file)
         digest.update(name.encode() + b"\0" + _content(file) + b"\0")
         hashes[name] = hashlib.sha256(_content(file)).hexdigest()[:12]
     own = [str(file) for file in files if file.is_relative_to(ROOT)]
     commit, status = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", *own)
     dirty = None if status is None else bool(status)
     return {"commit": commit, "dirty": dirty, "digest": digest.hexdigest(), "files": hashes}
+
+
+def _name(file: Path) -> str:
+    """The path of a file below the project, or below the folder that Python imports it from."""
+    folders = [ROOT, *sorted(map(Path, sys.path), key=lambda folder: -len(folder.parts))]
+    return next((file.relative_to(one).as_posix() for one in folders if file.is_relative_to(one)), file.name)
 
 
 def _named(settings: Any) -> Iterator[str]:
@@ -71,6 +77,9 @@ def _named(settings: Any) -> Iterator[str]:
                 yield from _named(value)
             elif module := value.rpartition(".")[0] or _registered().get(value):
                 yield module
+    elif isinstance(settings, list):
+        for value in settings:
+            yield from _named(value)
 
 
 @functools.cache

@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.errors import ConfigurationError
+from experiments.files import remove_unfinished
 from experiments.identity import code_of
 from experiments.record import Record, RecordError, read_record
 from experiments.settings import RunSettings
@@ -27,6 +28,8 @@ def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | N
         if any(os.environ.get(number, "0") != "0" for number in _PROCESS):
             return None
         record = record_of(folder)
+        remove_checkpoints(folder, record)  # of a process that was killed after it had written the record
+        remove_unfinished(folder)
         same_code = record.code.digest == code_of(settings.model_dump())["digest"]
         note = "" if same_code else " [yellow](by other code; force=true repeats it)[/]"
         console.print(f"{prefix}[green]finished before[/] {title}{note}: {record_file}")
@@ -54,6 +57,13 @@ def record_of(folder: Path) -> Record:
         return read_record((folder / RECORD).read_text(), str(folder / RECORD))
     except RecordError as error:
         raise ConfigurationError(str(error)) from error
+
+
+def remove_checkpoints(folder: Path, record: Record) -> None:
+    """Remove the checkpoints of a finished run, but for the weights that its record names."""
+    for checkpoint in folder.glob("*.ckpt"):
+        if checkpoint.name != record.weights:
+            checkpoint.unlink(missing_ok=True)
 
 
 def check_objective(objective: str | None, validation_fraction: float | None) -> None:

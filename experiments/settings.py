@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _Whole = Annotated[int, Field(strict=True)]  # strict: a text such as '3' would name another folder than the number
 _Number = Annotated[float, Field(strict=True)]
+YesNo = Annotated[bool, Field(strict=True)]
 AtLeastOne = Annotated[_Whole, Field(ge=1)]
 NotNegative = Annotated[_Whole, Field(ge=0)]
 Seed = Annotated[_Whole, Field(ge=0, lt=2**32)]
@@ -125,7 +126,10 @@ def build(group: Group, key: str, **arguments: Any) -> Any:
 
 
 def check_values(group: Group, key: str) -> None:
-    """Raise as `build` for a value that the class refuses by itself, before its other arguments are known."""
+    """Raise as `build` for a value that the class refuses by itself, before its other arguments are known.
+
+    A class whose other arguments are all known is built here once more than needed.
+    """
     if not hasattr(getattr(get_class_or_function(group, key), "__init__", None), "raw_function"):
         return  # not `validated`: only the class itself knows what it allows
     try:

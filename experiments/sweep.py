@@ -3,14 +3,12 @@
 import importlib.util
 import math
 import os
-import socket
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import psutil
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
@@ -19,9 +17,11 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.errors import ConfigurationError
+from experiments.files import has_ended, this_process
 from experiments.job import check_objective
 from experiments.settings import RunSettings
 
+_REPORT = ".ended-"  # begins the name of a sweep's file
 _ENDED = "ended"
 _FAILED = "  "  # begins the line of a run that has failed, which goes on with its name and the reason
 _SLURM = ("hydra_submitit_launcher", "hydra-submitit-launcher")
@@ -58,11 +58,10 @@ class SweepReport(Callback):
             _refuse_objective(config)
         folder = Path(config.hydra.sweep.dir).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        mine = f".ended-{socket.gethostname()}-"
-        for file in folder.glob(f"{mine}*"):  # of sweeps of this machine, some of which were killed
-            if not psutil.pid_exists(int(file.name.removeprefix(mine))):
+        for file in folder.glob(f"{_REPORT}*"):
+            if has_ended(file.name.removeprefix(_REPORT)):  # its sweep was killed
                 file.unlink(missing_ok=True)
-        self.ended = folder / f"{mine}{os.getpid()}"
+        self.ended = folder / f"{_REPORT}{this_process()}"
         self.ended.unlink(missing_ok=True)
         SweepReport.at_work = self
         if "submitit_folder" in config.hydra.launcher:

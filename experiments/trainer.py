@@ -26,7 +26,7 @@ _ADVICE = (
     ".*`srun` command is available",
 )
 
-_ONCE = {"check_val_every_n_epoch": 1, "val_check_interval": None, "overfit_batches": 0, "barebones": False}
+_FIXED = {"check_val_every_n_epoch": 1, "val_check_interval": None, "overfit_batches": 0, "barebones": False}
 
 
 def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
@@ -61,9 +61,7 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
         raise ConfigurationError(f"{asked}, trainer.precision={precision}: {error}") from error
     if precision not in (None, trainer.precision):
         device = trainer.strategy.root_device.type
-        raise ConfigurationError(
-            f"trainer.precision={precision} cannot be had on {device}, which offers {trainer.precision}"
-        )
+        raise ConfigurationError(f"trainer.precision={precision} cannot be had on {device}; give {trainer.precision}")
     if not torch.cuda.is_available():
         # Lightning sets it so that torch asks the driver for devices in a way that allows forks. Each step of an
         # optimizer asks, which takes a tenth of a millisecond where there is no driver.
@@ -97,9 +95,9 @@ def check_options(options: Group) -> None:
             refuse(name, "for it leaves nothing to record")
         if options.get(name) == 1 and isinstance(options[name], float):
             refuse(name, "for it would be the same run as 1, a single batch; null is all batches")
-    for name, allowed in _ONCE.items():
+    for name, allowed in _FIXED.items():
         if options.get(name, allowed) != allowed:
-            refuse(name, "for every epoch is measured once, on all of its data")
+            refuse(name, f"for every epoch is measured once; leave it {'null' if allowed is None else allowed}")
     if str(options.get("devices")).isdecimal() and not isinstance(options["devices"], int):
         refuse("devices", "for it is a text; give the number without quotes")
     if options.get("enable_checkpointing") is False:
@@ -107,10 +105,14 @@ def check_options(options: Group) -> None:
             "enable_checkpointing",
             "for a run goes on from its checkpoint when it is killed; keep_weights=false keeps no weights afterwards",
         )
-    passes = options.get("accumulate_grad_batches", 1)
+    if (passes := options.get("accumulate_grad_batches", 1)) < 1:
+        refuse("accumulate_grad_batches", "it must be at least 1")
     if passes > 1 and (options.get("limit_train_batches") or 0) % passes:
-        reason = f"for it counts passes, of which trainer.accumulate_grad_batches={passes} make a step; give a multiple"
-        refuse("limit_train_batches", reason)
+        refuse(
+            "limit_train_batches",
+            f"for it counts the parts of batches, trainer.accumulate_grad_batches={passes} to a step; give null or a "
+            "multiple of these, not a share",
+        )
 
 
 class _NoProfiler(PassThroughProfiler):

@@ -24,9 +24,9 @@ from experiments.callbacks.progress import InterruptHint, progress_callbacks, sa
 from experiments.callbacks.reproducibility import ReseedEachEpoch
 from experiments.data.base import SplitDataModule
 from experiments.errors import ConfigurationError, DataError
-from experiments.files import unfinished_files, write_atomically
+from experiments.files import remove_unfinished, write_atomically
 from experiments.identity import code_of, run_id
-from experiments.job import CURVES, RECORD, WEIGHTS
+from experiments.job import CURVES, RECORD, WEIGHTS, remove_checkpoints
 from experiments.machine import environment, forget_peak_memory, peak_memory_mib
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
@@ -65,16 +65,20 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
     forget_peak_memory()
     check_options(settings.trainer)
     if rank_zero_only.rank == 0:
-        begun = (folder / RECORD, folder / CURVES, *folder.glob("*.ckpt")) if settings.force else ()
-        for file in (*begun, *unfinished_files(folder)):
+        for file in (folder / RECORD, folder / CURVES, *folder.glob("*.ckpt")) if settings.force else ():
             file.unlink(missing_ok=True)
+        remove_unfinished(folder)
+    own_callbacks = _callbacks(settings)  # before any data are read, which takes longer
+    for name, group in settings.logger.items():
+        if group:
+            get_class_or_function(group, f"logger.{name}")
     code = code_of(settings.model_dump())
     module, data = build_run(settings)
     last = folder / f"last-{code['digest'][:8]}-{data.data.split_hash[:8]}.ckpt"  # so that no other code continues it
     resumed = last if last.exists() and not settings.force else None
     curves = Curves(folder / CURVES)
     progress = progress_callbacks(settings.progress, curves, sweep_place)
-    callbacks = [ReseedEachEpoch(settings.seed), InterruptHint(last, settings.force), *_callbacks(settings)]
+    callbacks = [ReseedEachEpoch(settings.seed), InterruptHint(last, settings.force), *own_callbacks]
     callbacks += [curves, *progress]
     if settings.keep_weights and module.selected_by is not None:
         callbacks.append(BestWeights(folder / WEIGHTS, module.selected_by))
@@ -100,9 +104,7 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
         return None
     record = _record(settings, trainer, curves, code)
     write_atomically(folder / RECORD, record.to_json(indent=1) + "\n")
-    for checkpoint in folder.glob("*.ckpt"):
-        if checkpoint.name != record.weights:
-            checkpoint.unlink()
+    remove_checkpoints(folder, record)
     return record
 
 

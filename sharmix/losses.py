@@ -168,8 +168,9 @@ def are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
     classes = logits.shape[-1]
     if watched((logits, targets)) or targets.is_meta or targets.numel() == 0 or 0 <= ignore_index < classes:
         return False
-    lowest, highest = targets.long().aminmax()  # torch compares no unsigned integers of more than eight bits
-    return lowest.item() >= 0 and highest.item() < classes
+    # As int64: torch compares no unsigned integers of more than eight bits. As one list: a GPU is waited for once.
+    lowest, highest = torch.stack(targets.long().aminmax()).tolist()
+    return lowest >= 0 and highest < classes
 
 
 def reduced(rows: Tensor, counted: Tensor | None, reduction: Reduction) -> Tensor:

@@ -62,7 +62,8 @@ class PeriodicCheckpoint(ModelCheckpoint):
             self._saved_at = time.monotonic()
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        checkpoint["stopped"] = trainer.should_stop  # early: Lightning itself would train another epoch
+        # A run that is killed after it has stopped early would else train another epoch.
+        checkpoint["stopped"] = trainer.should_stop
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         trainer.should_stop = checkpoint["stopped"]

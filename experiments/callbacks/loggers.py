@@ -31,11 +31,13 @@ def wandb_logger(folder: str, **options: Any) -> WandbLogger:
 def open_loggers(settings: RunSettings, folder: Path) -> Iterator[list[Logger]]:
     """The configured loggers, given the settings of the run; none in all but the first of several processes."""
     groups = settings.logger.items() if rank_zero_only.rank == 0 else ()
-    loggers = [build(group, f"logger.{name}", folder=str(folder)) for name, group in groups if group]
-    for logger in loggers:
-        logger.log_hyperparams(settings.model_dump(exclude={"paths", "logger"}))
+    loggers: list[Logger] = []
     status = "failed"
     try:
+        for name, group in groups:
+            if group:
+                loggers.append(build(group, f"logger.{name}", folder=str(folder)))
+                loggers[-1].log_hyperparams(settings.model_dump(exclude={"paths", "logger"}))
         yield loggers
         status = "success"
     finally:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
+from experiments.data.hub import load_from_hub
 from experiments.data.splits import groups_of_repeats, split_hash, stratified_group_split
 from experiments.data.text import Vocabulary, lines_of, tokenize
 from experiments.errors import DataError
@@ -129,15 +130,7 @@ def _rows_of_file(folder: Path) -> Iterator[Row]:
 
 def _rows_of_hub() -> Iterator[Row]:
     """The names of the columns and the records, each with its number."""
-    try:
-        from datasets import load_dataset
-
-        table = load_dataset(HUB_NAME, split="train")
-    except Exception as error:  # the hub's client fails with errors of several libraries that share no base class
-        raise DataError(
-            f"{HUB_NAME} cannot be loaded from the Hugging Face hub ({error}); give "
-            f"paths.data=FOLDER, a folder that holds {FILE_NAME}"
-        ) from error
+    table = load_from_hub(HUB_NAME, "train", f"give paths.data=FOLDER, a folder that holds {FILE_NAME}")
     yield HUB_NAME, table.column_names
     columns = ([*table[name]] for name in table.column_names)
     for number, values in enumerate(zip(*columns, strict=True), 1):

@@ -64,7 +64,8 @@ class SplitDataModule(L.LightningDataModule, ABC):
     `setup` puts the splits into `data`. After each training epoch the splits of `evaluated` are measured. The number of
     a run's epoch reaches the training sampler through Lightning's `set_epoch`.
 
-    Arguments: `conf/data/base/translation.yaml`.
+    Arguments: `conf/data/base/`. `batch_size` counts examples in `classification.yaml`, target tokens in
+    `translation.yaml`.
     """
 
     seed: Seed

@@ -15,6 +15,7 @@ from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from experiments.data.base import LOCAL_DATA, ClassificationDataModule
 from experiments.data.examples import ClassificationData
+from experiments.data.hub import load_from_hub
 from experiments.data.long_tail import ShotRule, keep_counts
 from experiments.data.photographs import (
     ImageFiles,
@@ -26,7 +27,7 @@ from experiments.data.photographs import (
 )
 from experiments.data.splits import Indices, split_hash
 from experiments.errors import ConfigurationError, DataError
-from experiments.settings import AtLeastOne, OpenShare, Seed, Share, validated_class
+from experiments.settings import AtLeastOne, OpenShare, Seed, Share, YesNo, validated_class
 
 HUB_NAME = "ILSVRC/imagenet-1k"
 CLASSES = 1000
@@ -57,8 +58,8 @@ class ImagenetDataModule(ClassificationDataModule):
     folder: Path | None = None
     images: str
     test_folder: str
-    long_tailed: bool = False
-    repeat_images: bool = False
+    long_tailed: YesNo = False
+    repeat_images: YesNo = False
     tail_seed: Seed = 0
     image_size: AtLeastOne
     least_area: OpenShare
@@ -156,21 +157,20 @@ def _scanned(root: Path, side: str, class_names: Sequence[str]) -> Side:
 
 
 def _on_hub() -> tuple[tuple[str, ...], Side, Side]:
-    try:
-        from datasets import Image, load_dataset
-
-        splits = (TRAIN, "validation")
-        tables = [load_dataset(HUB_NAME, split=split).cast_column("image", Image(decode=False)) for split in splits]
-    except Exception as error:  # the hub's client fails with errors of several libraries that share no base class
-        raise DataError(
-            f"{HUB_NAME} cannot be loaded from the Hugging Face hub ({error}); ask for access on its page and log in "
-            f"with `hf auth login`, or give paths.data=FOLDER, a folder that holds {TRAIN}/<wnid>/*.JPEG in data.images"
-        ) from error
+    remedy = (
+        "ask for access on its page and log in with `hf auth login`, or give paths.data=FOLDER, a folder that holds "
+        f"{TRAIN}/<wnid>/*.JPEG in data.images"
+    )
+    splits = (TRAIN, "validation")
+    tables = [load_from_hub(HUB_NAME, split, remedy) for split in splits]
     train, test = map(_side_of_table, tables, splits)
     return tuple(tables[0].features["label"].names), train, test
 
 
 def _side_of_table(table: Any, split: str) -> Side:
+    from datasets import Image
+
+    table = table.cast_column("image", Image(decode=False))
     labels = table.select_columns("label").with_format("numpy")[:]["label"].astype(np.int64)
     found = np.unique(labels)
     if not np.array_equal(found, np.arange(CLASSES)):

@@ -12,7 +12,7 @@ from experiments.settings import NotNegative, Settings
 
 
 def exponential_tail(labels: Indices, imbalance: float, seed: int) -> Indices:
-    """The examples that remain of a training set: `exponential_counts` of each class, at most all; its indices [m]."""
+    """Indices [m] of the examples kept: of class i at most `exponential_counts(...)[i]`, chosen at random by `seed`."""
     counts = np.bincount(labels)
     if imbalance == 1:
         return np.arange(len(labels))

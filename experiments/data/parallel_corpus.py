@@ -9,6 +9,7 @@ from typing import Any
 from sentencepiece import SentencePieceProcessor
 
 from experiments.data.base import LOCAL_DATA
+from experiments.data.hub import load_from_hub
 from experiments.data.sentence_pairs import SentencePairs
 from experiments.data.subwords import learned_subwords
 from experiments.data.translation import Pair, TranslationData, TranslationDataModule, text_hash
@@ -120,21 +121,13 @@ class ParallelCorpusDataModule(TranslationDataModule):
         return [sources, targets]
 
     def _from_hub(self, split: str) -> list[list[Line]]:
-        hub_split = HUB_SPLITS[split]
-        # The hub's client fails with the errors of several libraries that share no base class.
-        try:
-            from datasets import load_dataset
-
-            if self.hub_files is None:
-                rows = load_dataset(self.hub, split=hub_split)
-            else:  # named one by one, for where a script lies beside them the client refuses the whole set
-                files = f"hf://datasets/{self.hub}/{self.hub_files.format(split=hub_split)}"
-                rows = load_dataset("parquet", data_files={hub_split: files}, split=hub_split)
-        except Exception as error:
-            raise DataError(
-                f"{self.hub} cannot be loaded from the Hugging Face hub ({error}); give paths.data=FOLDER, a folder "
-                f"that holds {self.name}/{self.files[split]}.{self.languages[0]} and .{self.languages[1]}"
-            ) from error
+        hub_split, file = HUB_SPLITS[split], f"{self.name}/{self.files[split]}"
+        remedy = f"give paths.data=FOLDER, a folder that holds {file}.{self.languages[0]} and .{self.languages[1]}"
+        if self.hub_files is None:
+            rows = load_from_hub(self.hub, hub_split, remedy)
+        else:  # named one by one, for where a script lies beside them the client refuses the whole set
+            files = f"hf://datasets/{self.hub}/{self.hub_files.format(split=hub_split)}"
+            rows = load_from_hub("parquet", hub_split, remedy, data_files={hub_split: files})
         try:
             pairs = rows["translation"] if "translation" in rows.column_names else rows
             return [[pair[language] for pair in pairs] for language in self.languages]

@@ -24,6 +24,13 @@ class OutputModule(L.LightningModule, ABC):
     it does. Entropy parameters are projected into their range after each step of the optimizer. Metrics are logged at
     the end of an epoch, as `split/metric`, and learned entropy parameters by their names.
 
+    Args:
+        network: what is trained, under the output activation.
+        activation: the output activation, which maps logits to probabilities and has the loss.
+        optimizer: learning rates, moments and schedule.
+        label_smoothing: ε; the training loss is against (1 − ε) y + ε/classes.
+        compile: whether torch.compile compiles the network.
+
     Attributes:
         selected_by: the `split/metric` whose largest value selects the epoch that is reported; None for the last.
         headline: the metric that a progress bar shows.
@@ -58,7 +65,8 @@ class OutputModule(L.LightningModule, ABC):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         # Lightning asks for the signature in every step; a kept one is found in a quarter of the time.
-        cls.training_step.__signature__ = inspect.signature(cls.training_step)
+        if "training_step" in vars(cls):
+            cls.training_step.__signature__ = inspect.signature(cls.training_step)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "_current_fx_name":  # Lightning sets it forty times a step, and torch looks at every attribute
@@ -84,10 +92,14 @@ class OutputModule(L.LightningModule, ABC):
         if len(batch.targets):
             self.measure(batch)
 
+    def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self.validation_step(batch, batch_idx, dataloader_idx)
+
     def on_validation_epoch_end(self) -> None:
         self._log_metrics("evaluation")
 
-    test_step, on_test_epoch_end = validation_step, on_validation_epoch_end
+    def on_test_epoch_end(self) -> None:
+        self.on_validation_epoch_end()
 
     def on_train_epoch_end(self) -> None:
         self._log_metrics("training")

@@ -58,8 +58,10 @@ def beam_search(
     for length in range(int(limits.max()) + 1):
         p, past = step(tokens[..., -1].flatten(), memory, past)
         at_limit = limits[sentences] == length
+        # Each [sentences, 2 · size], the best first: scores, the row of the sentence that is continued, and its token.
         scores, parents, following = _best_continuations(scores, p.unflatten(0, (-1, size)), at_limit)
 
+        # What ends among the first `size` is kept where it is better than the best before.
         ended = following == END
         values, places = (scores.where(ended, -math.inf)[:, :size] / (length + 1) ** length_penalty).max(1)
         for row in (values > best[sentences]).nonzero().flatten().tolist():
@@ -67,6 +69,7 @@ def beam_search(
             found[sentences[row]] = Hypothesis(tokens[row, parents[row, place], 1:].tolist(), scores[row, place].item())
         best[sentences] = torch.maximum(best[sentences], values)
 
+        # The first `size` that have not ended go on, [sentences, size], where they can still become better.
         unfinished = ended.long().argsort(dim=1, stable=True)[:, :size]
         scores = scores.where(~ended, -math.inf).gather(1, unfinished)
         parents, following = parents.gather(1, unfinished), following.gather(1, unfinished)
@@ -79,6 +82,7 @@ def beam_search(
         if not searching.any():
             break
 
+        # Rows of a sentence change places; the memory does not, for they share it.
         rows = parents + size * torch.arange(len(parents), device=device)[:, None]
         tokens = torch.cat([tokens.flatten(0, 1)[rows], following[..., None]], 2)
         past = _rows(past, rows.flatten())

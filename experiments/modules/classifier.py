@@ -12,7 +12,7 @@ from experiments.errors import ConfigurationError
 from experiments.modules.base import OutputModule
 from experiments.modules.metrics import OutputMetrics
 from experiments.modules.optimizer import AdamSettings
-from experiments.settings import AtLeastOne, Share, validated
+from experiments.settings import AtLeastOne, Share, YesNo, validated
 from sharmix import Activation
 
 
@@ -36,8 +36,8 @@ class Classifier(OutputModule):
         shots: dict[str, Tensor] | None = None,
         metrics: dict[str, Callable[..., Metric]] | None = None,
         label_smoothing: Share = 0.0,
-        channels_last: bool = False,
-        compile: bool = False,
+        channels_last: YesNo = False,
+        compile: YesNo = False,
     ) -> None:
         super().__init__(network, activation, optimizer, label_smoothing, compile)
         self.num_classes, self.metrics = num_classes, nn.ModuleDict()

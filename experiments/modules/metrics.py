@@ -21,9 +21,10 @@ class DistributionMetrics(MetricCollection):
     zero_true  1 − coverage
     """
 
+    means = ("loss", "sparsity", "support", "coverage", "zero_true")
+
     def __init__(self, means: Iterable[str], others: Mapping[str, Metric] | None = None) -> None:
-        names = ("loss", "sparsity", "support", "coverage", "zero_true", *means)
-        metrics = {name: MeanMetric(nan_strategy="disable") for name in names}
+        metrics = {name: MeanMetric(nan_strategy="disable") for name in (*self.means, *means)}
         super().__init__({**metrics, **(others or {})}, compute_groups=False)
 
     def count(self, losses: Tensor, true: Tensor, **means: Tensor) -> None:
@@ -54,12 +55,17 @@ class OutputMetrics(DistributionMetrics):
         self.of_shots = [f"{group}_{mean}" for group in self.members for mean in ("accuracy", "sparsity")]
         accuracy, macro_f1 = MulticlassAccuracy(classes, average="micro"), MulticlassF1Score(classes, average="macro")
         self.further = dict(further or {})
+        for name in self.further:
+            if name in (taken := ("accuracy", "macro_f1", *self.means, "brier", *self.of_shots)):
+                raise ConfigurationError(
+                    f"module.metrics.{name} is not allowed, for these metrics are measured already: {', '.join(taken)}"
+                )
         super().__init__(["brier", *self.of_shots], {"accuracy": accuracy, "macro_f1": macro_f1, **self.further})
 
     def update(self, logits: Tensor, probabilities: Tensor, targets: Tensor, losses: Tensor) -> None:
         """Count logits and probabilities [n, classes], class indices and losses [n]."""
         predicted, classes = logits.argmax(-1), probabilities.shape[-1]
-        with _counting():
+        with _nondeterministic():
             self["accuracy"].update(predicted, targets)
             self["macro_f1"].update(predicted, targets)
             for name in self.further:
@@ -86,7 +92,7 @@ class OutputMetrics(DistributionMetrics):
 
 
 @contextmanager
-def _counting() -> Iterator[None]:
+def _nondeterministic() -> Iterator[None]:
     """Without torch's deterministic mode, in which torchmetrics counts a hundred times slower, to the same integers."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(False)

@@ -19,7 +19,16 @@ from experiments.modules.optimizer import AdamSettings
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics, signatures
 from experiments.networks.attention import KeysValues
 from experiments.networks.transformer import Memory, Transformer
-from experiments.settings import AtLeastOne, NotNegative, NotNegativeNumber, OpenShare, Settings, Share, validated
+from experiments.settings import (
+    AtLeastOne,
+    NotNegative,
+    NotNegativeNumber,
+    OpenShare,
+    Settings,
+    Share,
+    YesNo,
+    validated,
+)
 from sharmix import Activation
 
 ROWS = 512  # of logits at a time when measuring
@@ -57,7 +66,7 @@ class Translator(OutputModule):
         beam: BeamSettings,
         label_smoothing: Share = 0.0,
         average_decay: OpenShare | None = None,
-        compile: bool = False,
+        compile: YesNo = False,
     ) -> None:
         super().__init__(network, activation, optimizer, label_smoothing, compile)
         self.beam, self.measured_by = beam, signatures()

@@ -17,6 +17,7 @@ from unittest.mock import patch
 from uuid import uuid4
 
 from lightning.fabric.plugins.environments.lightning import find_free_network_port
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from experiments.callbacks.curves import EXAMPLES_PER_SECOND, TRAINING_SECONDS
 from experiments.identity import ROOT
@@ -83,6 +84,7 @@ def _run_here(arguments: list[str], printed: Path, variables: dict[str, str]) ->
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
         os.environ.update(variables)
+        rank_zero_only.rank = int(variables.get("RANK", 0))  # which Lightning has read when it was imported
         os.chdir(printed.parent)
         sys.argv = arguments
         sys.path.insert(0, str(ROOT))

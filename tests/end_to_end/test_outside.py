@@ -155,6 +155,11 @@ class Even(Linear):
             "callbacks.mine: Linear must be a Callback of Lightning",
         ),
         (
+            ["+module.metrics.accuracy={_target_: own.Recalls, _partial_: true}"],
+            "module.metrics.accuracy is not allowed, for these metrics are measured already: accuracy, macro_f1, loss, "
+            "sparsity, support, coverage, zero_true, brier",
+        ),
+        (
             ["+module.metrics.recalls={_target_: own.Recalls, _partial_: true}"],
             "module.metrics.recalls must give one number; choose a mean, such as average=macro",
         ),

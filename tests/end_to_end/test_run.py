@@ -317,6 +317,7 @@ def test_two_processes_and_two_passes_train_as_one(tmp_path: Path) -> None:
     ranks = [Started(tmp_path / "torchrun", *two, **variables) for variables in torchrun(processes=2)]
     (status, printed), (second, silent) = (rank.end() for rank in ranks)
     assert (status, second, printed.count("finished")) == (0, 0, 1), printed + silent
+    assert not [line for line in silent.splitlines() if "digits_lt" in line or line.startswith("epoch")]
     for name in ("two_of_each", "torchrun"):
         record = only_record(tmp_path / name)
         for row, expected in zip(untimed(record["curves"]), untimed(one["curves"]), strict=True):

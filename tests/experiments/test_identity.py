@@ -135,6 +135,18 @@ def test_an_activation_that_a_package_registers_is_part_of_the_code(
     identity._registered.cache_clear()
 
 
+def test_files_of_one_name_in_two_packages_count_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for package in ("first_package", "second_package"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+        (tmp_path / package / "parts.py").write_text(f"name = {package!r}\n")
+    config = settings("experiment=digits").model_dump()
+    groups = [{"_target_": f"{package}.parts.Part"} for package in ("first_package", "second_package")]  # in a list
+    files = code_of(config | {"callbacks": {"mine": {"parts": groups}}})["files"]
+    assert files["first_package/parts.py"] != files["second_package/parts.py"]
+
+
 def test_the_code_of_a_run_says_its_commit() -> None:
     code = code_of(settings("experiment=digits").model_dump())
     assert set(code) == {"commit", "dirty", "digest", "files"}

@@ -147,6 +147,7 @@ def test_a_batch_that_cannot_be_divided_is_named() -> None:
         (["data.words=2"], "data.words=2 words, data.shortest=3 to data.longest=8 a sentence, there are 504"),
         (["module.beam.size=0"], "module.beam.size=0 is not allowed; it should be greater than or equal to 1"),
         (["module.beam.scores=best"], "module.beam.scores='best' is not allowed; it should be 'normalised' or 'raw'"),
+        (["module.compile=1"], "module.compile=1 is not allowed; it should be a valid boolean"),
         (["module.label_smoothing=1"], "module.label_smoothing=1 is not allowed; it should be less than 1"),
         (["+data.sampler=class_balanced"], "there is no setting data.sampler (given data.sampler='class_balanced')"),
         (["+data.train_metrics=evaluated"], "there is no setting data.train_metrics"),

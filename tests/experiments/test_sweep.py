@@ -14,7 +14,7 @@ def test_a_sweep_removes_what_killed_sweeps_have_left(tmp_path: Path, monkeypatc
     monkeypatch.setattr(sweep.SweepReport, "at_work", None)
     processes = {"killed": 2**30, "running": os.getppid(), "mine": os.getpid()}
     files = {name: tmp_path / f".ended-{socket.gethostname()}-{number}" for name, number in processes.items()}
-    files["elsewhere"] = tmp_path / ".ended-elsewhere-1"
+    files["elsewhere"] = tmp_path / f".ended-{socket.gethostname()}-and-more-{2**30}"
     for file in files.values():
         file.write_text("ended\n")
     hydra = {"sweeper": {"_target_": "a.BasicSweeper", "params": {"seed": "1,2"}}, "overrides": {"task": []}}

@@ -1,5 +1,6 @@
 """A run in this process: what it leaves, what loggers are given, and how it goes on after it was stopped."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
@@ -9,6 +10,7 @@ import pytest
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers.logger import DummyLogger
 
+from experiments import files
 from experiments.files import replace_atomically
 from experiments.job import perform
 from experiments.settings import RunSettings
@@ -106,15 +108,19 @@ def test_a_run_killed_before_its_record_trains_no_further_epoch(ending: tuple[st
     assert Kept.values["epoch", int(resumed.curves[0]["steps"]) - 1] == 0
 
 
-def test_what_a_killed_process_has_left_is_removed(tmp_path: Path) -> None:
-    left: list[Path] = []
-    for name in ("record.json", "metrics.csv", "last-0.ckpt"):
-        replace_atomically(tmp_path / name, lambda _: left.extend(tmp_path.iterdir()))
-        (tmp_path / name).unlink()
-    for file in left:  # as a process leaves it that is killed while it writes
-        file.touch()
-    perform(settings(*QUICK, "trainer.max_epochs=1"), tmp_path)
-    assert {file.name for file in tmp_path.iterdir()} == {"record.json", "metrics.csv", "weights.ckpt"}
+def test_what_a_killed_process_has_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = settings(*QUICK, "trainer.max_epochs=1")
+    ended = f"{socket.gethostname()}-{2**22 + 1}"  # Linux has no process of this number
+    for _ in range(2):  # before the run, and beside its record
+        for name in ("record.json", "metrics.csv", "last-0.ckpt"):
+            with monkeypatch.context() as patched:
+                patched.setattr(files, "this_process", lambda: ended)
+                patched.setattr(files.os, "replace", lambda old, new: None)
+                replace_atomically(tmp_path / name, lambda file: None)
+        (tmp_path / "last-0.ckpt").touch()
+        assert len([*tmp_path.glob(".*")]) == 3
+        perform(run, tmp_path)
+        assert {file.name for file in tmp_path.iterdir()} == {"record.json", "metrics.csv", "weights.ckpt"}
 
 
 @pytest.mark.parametrize("number", ["RANK", "SLURM_PROCID"])
@@ -125,3 +131,12 @@ def test_one_of_several_processes_says_that_the_run_has_finished(
     monkeypatch.setenv(number, "1")
     assert perform(settings(*QUICK), tmp_path) is None
     assert capsys.readouterr().out == ""
+
+
+def test_what_a_live_process_writes_stays(tmp_path: Path) -> None:
+    def meanwhile(_: object) -> None:
+        perform(settings(*QUICK, "trainer.max_epochs=1"), tmp_path)
+        assert len([*tmp_path.glob(".live.txt.*")]) == 1
+
+    replace_atomically(tmp_path / "live.txt", meanwhile)
+    assert (tmp_path / "live.txt").exists()
