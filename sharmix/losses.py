@@ -170,7 +170,7 @@ def are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
         return False
     # As int64: torch compares no unsigned integers of more than eight bits. As one list: a GPU is waited for once.
     lowest, highest = torch.stack(targets.long().aminmax()).tolist()
-    return lowest >= 0 and highest < classes
+    return bool(lowest >= 0 and highest < classes)
 
 
 def reduced(rows: Tensor, counted: Tensor | None, reduction: Reduction) -> Tensor:
