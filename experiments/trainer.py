@@ -20,10 +20,11 @@ from experiments.machine import keep_freed_memory
 from experiments.settings import Group, closest, refusal
 
 # Lightning's advice that does not fit here: examples lie in memory, metrics are summed over processes already, the
-# folder of a run holds its own files, and a machine of a cluster also runs what was not submitted to it.
+# folder of a run holds its own files, a machine of a cluster also runs what was not submitted to it, and nothing is
+# logged within an epoch.
 _ADVICE = (
     *(".*does not have many workers", ".*exists and is not empty", ".*recommended to use `self.log", ".*treespec"),
-    ".*`srun` command is available",
+    *(".*`srun` command is available", ".*smaller than the logging interval"),
 )
 
 _FIXED = {"check_val_every_n_epoch": 1, "val_check_interval": None, "overfit_batches": 0, "barebones": False}

@@ -23,8 +23,13 @@ def wandb_logger(folder: str, **options: Any) -> WandbLogger:
     """A Weights & Biases run named after the folder; offline where no key is configured."""
     import wandb
 
-    name, offline = "-".join(Path(folder).parts[-2:]), not wandb.login(prompt=False)
-    return WandbLogger(name=name, save_dir=folder, offline=offline, **options)
+    name = "-".join(Path(folder).parts[-2:])
+    if not wandb.login(prompt=False):
+        options |= {
+            "offline": True,
+            "mode": "offline",
+        }  # what Lightning makes of `offline` alone comes too late for W&B
+    return WandbLogger(name=name, save_dir=folder, **options)
 
 
 @contextmanager

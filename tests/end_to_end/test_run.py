@@ -12,7 +12,17 @@ from PIL import Image
 
 from experiments import load_run
 from experiments.errors import UserError
-from tests.end_to_end.runner import QUICK, Started, command_line, only_record, records, run, torchrun, untimed
+from tests.end_to_end.runner import (
+    QUICK,
+    VARIABLES,
+    Started,
+    command_line,
+    only_record,
+    records,
+    run,
+    torchrun,
+    untimed,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -127,7 +137,10 @@ def tensorboard_scalars(folder: Path) -> dict[str, list[float]]:
     return {name: [event.value for event in events.Scalars(name)] for name in events.Tags()["scalars"]}
 
 
-def test_wandb_without_a_key_is_offline_with_one_run_a_job(tmp_path: Path) -> None:
+def test_wandb_without_a_key_is_offline_with_one_run_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(VARIABLES, "WANDB_MODE")  # which would be offline whatever the key
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "no_netrc"))
     status, printed = command_line(tmp_path / "outputs", "-m", *QUICK, "logger=wandb", "seed=21,42", "tags=[mine]")
     assert status == 0, printed
     assert len(records(tmp_path / "outputs")) == 2
@@ -136,6 +149,7 @@ def test_wandb_without_a_key_is_offline_with_one_run_a_job(tmp_path: Path) -> No
     assert "[1/2] " in printed
     assert "[2/2, " in printed
     assert "s left] epoch 3/3" in printed
+    assert "logging interval" not in printed
 
 
 def test_one_batch_of_everything_is_tried_without_a_record(tmp_path: Path) -> None:
