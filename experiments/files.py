@@ -37,14 +37,18 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove the temporary files that killed processes of this machine have left in a folder."""
+    """Remove the temporary files that killed processes of this machine have left in a folder.
+
+    What a process of another machine has left stays, for it may be at work. Containers that share a folder need names
+    of their own.
+    """
     for file in folder.glob(f".*{_UNFINISHED}"):
         if has_ended(file.name.removesuffix(_UNFINISHED).rpartition("@")[2]):
             file.unlink(missing_ok=True)
 
 
 def this_process() -> str:
-    """The name of the machine and the number of the process."""
+    """The name of the machine, or of the container, and the number of the process."""
     return f"{socket.gethostname()}-{os.getpid()}"
 
 

@@ -53,20 +53,13 @@ def code_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     files = _imported((RUNNER, *sorted(_named(config))))
     digest, hashes = hashlib.sha256(), {}
-    for file in files:
-        name = _name(file)
+    for file, name in files.items():
         digest.update(name.encode() + b"\0" + _content(file) + b"\0")
         hashes[name] = hashlib.sha256(_content(file)).hexdigest()[:12]
     own = [str(file) for file in files if file.is_relative_to(ROOT)]
     commit, status = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", *own)
     dirty = None if status is None else bool(status)
     return {"commit": commit, "dirty": dirty, "digest": digest.hexdigest(), "files": hashes}
-
-
-def _name(file: Path) -> str:
-    """The path of a file below the project, or below the folder that Python imports it from."""
-    folders = [ROOT, *sorted(map(Path, sys.path), key=lambda folder: -len(folder.parts))]
-    return next((file.relative_to(one).as_posix() for one in folders if file.is_relative_to(one)), file.name)
 
 
 def _named(settings: Any) -> Iterator[str]:
@@ -89,10 +82,14 @@ def _registered() -> dict[str, str]:
 
 
 @functools.cache  # as the process found them: what it runs stays the same when a file is edited under it
-def _imported(modules: tuple[str, ...]) -> tuple[Path, ...]:
-    """The files of modules and of all that they import, the packages of others left out; and the kernels' sources."""
+def _imported(modules: tuple[str, ...]) -> dict[Path, str]:
+    """The files of modules and of all that they import, with their names; and the kernels' sources.
+
+    The packages of others are left out. A file outside the project is named by its module, wherever it lies.
+    """
     # The library is one whole: it finds some of its modules by their names, and its kernels are no Python.
-    files = {file for kind in ("py", "h", "cpp") for file in (ROOT / "sharmix").rglob(f"*.{kind}")}
+    library = [file for kind in ("py", "h", "cpp") for file in (ROOT / "sharmix").rglob(f"*.{kind}")]
+    files = {file: file.relative_to(ROOT).as_posix() for file in library}
     waiting, seen = list(modules), set()
     while waiting:
         module = waiting.pop()
@@ -104,9 +101,10 @@ def _imported(modules: tuple[str, ...]) -> tuple[Path, ...]:
             waiting.append(package)  # importing a module imports its packages
         file = _file(module)
         if file is not None and file not in files:
-            files.add(file)
+            outside = f"{module.replace('.', '/')}{'/__init__' if file.name == '__init__.py' else ''}.py"
+            files[file] = file.relative_to(ROOT).as_posix() if file.is_relative_to(ROOT) else outside
             waiting += _imports(file, module if file.name == "__init__.py" else package)
-    return tuple(sorted(files))
+    return dict(sorted(files.items()))
 
 
 def _file(module: str) -> Path | None:

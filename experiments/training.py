@@ -64,16 +64,17 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
     """
     forget_peak_memory()
     check_options(settings.trainer)
-    if rank_zero_only.rank == 0:
-        for file in (folder / RECORD, folder / CURVES, *folder.glob("*.ckpt")) if settings.force else ():
-            file.unlink(missing_ok=True)
-        remove_unfinished(folder)
+    L.seed_everything(settings.seed, verbose=False)  # callbacks of one's own may draw numbers
     own_callbacks = _callbacks(settings)  # before any data are read, which takes longer
     for name, group in settings.logger.items():
         if group:
             get_class_or_function(group, f"logger.{name}")
     code = code_of(settings.model_dump())
     module, data = build_run(settings)
+    if rank_zero_only.rank == 0:
+        for file in (folder / RECORD, folder / CURVES, *folder.glob("*.ckpt")) if settings.force else ():
+            file.unlink(missing_ok=True)
+        remove_unfinished(folder)
     last = folder / f"last-{code['digest'][:8]}-{data.data.split_hash[:8]}.ckpt"  # so that no other code continues it
     resumed = last if last.exists() and not settings.force else None
     curves = Curves(folder / CURVES)

@@ -48,7 +48,8 @@ def open_loggers(settings: RunSettings, folder: Path) -> Iterator[list[Logger]]:
     finally:
         for logger in loggers:
             logger.finalize(status)
-            if isinstance(logger, WandbLogger):  # two runs of one process would share it
+            # Two runs of one process would share it; one that could not start is not started again.
+            if isinstance(logger, WandbLogger) and logger._experiment is not None:
                 logger.experiment.finish(exit_code=int(status == "failed"))
 
 

@@ -92,8 +92,8 @@ class OutputModule(L.LightningModule, ABC):
         if len(batch.targets):
             self.measure(batch)
 
-    def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self.validation_step(batch, batch_idx, dataloader_idx)
+    def test_step(self, batch: Batch, batch_idx: int) -> None:
+        self.validation_step(batch, batch_idx)
 
     def on_validation_epoch_end(self) -> None:
         self._log_metrics("evaluation")

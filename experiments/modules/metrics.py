@@ -56,9 +56,11 @@ class OutputMetrics(DistributionMetrics):
         accuracy, macro_f1 = MulticlassAccuracy(classes, average="micro"), MulticlassF1Score(classes, average="macro")
         self.further = dict(further or {})
         for name in self.further:
-            if name in (taken := ("accuracy", "macro_f1", *self.means, "brier", *self.of_shots)):
+            taken = ("accuracy", "macro_f1", *self.means, "brier", *self.of_shots)
+            if name in taken or not name.isidentifier() or hasattr(self, name):
                 raise ConfigurationError(
-                    f"module.metrics.{name} is not allowed, for these metrics are measured already: {', '.join(taken)}"
+                    f"module.metrics.{name} is not allowed; give a plain name that is neither measured already "
+                    f"({', '.join(taken)}) nor an attribute of a MetricCollection"
                 )
         super().__init__(["brier", *self.of_shots], {"accuracy": accuracy, "macro_f1": macro_f1, **self.further})
 

@@ -156,8 +156,8 @@ class Even(Linear):
         ),
         (
             ["+module.metrics.accuracy={_target_: own.Recalls, _partial_: true}"],
-            "module.metrics.accuracy is not allowed, for these metrics are measured already: accuracy, macro_f1, loss, "
-            "sparsity, support, coverage, zero_true, brier",
+            "module.metrics.accuracy is not allowed; give a plain name that is neither measured already (accuracy, "
+            "macro_f1, loss, sparsity, support, coverage, zero_true, brier) nor an attribute of a MetricCollection",
         ),
         (
             ["+module.metrics.recalls={_target_: own.Recalls, _partial_: true}"],

@@ -7,10 +7,12 @@ from typing import ClassVar
 
 import lightning.pytorch as L
 import pytest
+import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers.logger import DummyLogger
 
 from experiments import files
+from experiments.errors import ConfigurationError
 from experiments.files import replace_atomically
 from experiments.job import perform
 from experiments.settings import RunSettings
@@ -140,3 +142,29 @@ def test_what_a_live_process_writes_stays(tmp_path: Path) -> None:
 
     replace_atomically(tmp_path / "live.txt", meanwhile)
     assert (tmp_path / "live.txt").exists()
+
+
+class Draws(Callback):
+    """Draws a number when it is built."""
+
+    drawn: ClassVar[list[float]] = []
+
+    def __init__(self) -> None:
+        self.drawn.append(torch.rand(()).item())
+
+
+def test_a_callback_that_draws_numbers_draws_the_same_ones(tmp_path: Path) -> None:
+    run = settings(*QUICK, "trainer.max_epochs=1", f"+callbacks.draws._target_={HERE}.Draws")
+    for name in ("first", "second"):
+        perform(run, tmp_path / name)
+    assert len(Draws.drawn) == 2
+    assert len(set(Draws.drawn)) == 1
+
+
+def test_a_run_that_cannot_begin_leaves_the_finished_one(tmp_path: Path) -> None:
+    perform(settings(*QUICK, "trainer.max_epochs=1"), tmp_path)
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    for wrong in (f"+callbacks.wrong._target_={HERE}.Missing", "data.test_fraction=0.0001"):
+        with pytest.raises(ConfigurationError):
+            perform(settings(*QUICK, "force=true", wrong), tmp_path)
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
