@@ -104,8 +104,8 @@ template <class S> struct Sums {
     S total, base_u, base_uu, power_u;
 };
 
-// Those of u = scale (z - maximum) unit over `count` values, or every `stride`-th vector of them; w^(beta-1) of each is
-// left in `base`, if there is one.
+// The sums for u = scale (z - maximum) unit over `count` logits z, or over every `stride`-th vector of logits. Where
+// `base` is not null, w^(beta-1) of each logit is written to it.
 template <class Layout, class T, class S>
 Sums<S> sums_over(const T* values, int64_t count, S maximum, double unit, S scale, const Shape& shape, double* base,
                   int64_t stride = 1) {
