@@ -25,10 +25,8 @@ def wandb_logger(folder: str, **options: Any) -> WandbLogger:
 
     name = "-".join(Path(folder).parts[-2:])
     if not wandb.login(prompt=False):
-        options |= {
-            "offline": True,
-            "mode": "offline",
-        }  # what Lightning makes of `offline` alone comes too late for W&B
+        # Of `offline` alone Lightning makes a variable of the environment, which W&B has read before.
+        options |= {"offline": True, "mode": "offline"}
     return WandbLogger(name=name, save_dir=folder, **options)
 
 
