@@ -1,28 +1,50 @@
 """Sparse, learnable output activations: SharMiX and the maps it contains, their losses and their exact derivatives."""
 
-from sharmix._backend import backend, plain_torch
-from sharmix.activations import Activation
-from sharmix.alpha_relu import alpha_relu, alpha_relu_loss
-from sharmix.entropy import sharma_mittal_entropy
-from sharmix.linear_loss import linear_fenchel_young_loss
-from sharmix.losses import fenchel_young_loss
-from sharmix.maps import entmax, sharmix, sparsemax
-from sharmix.registry import available_activations, build_activation
+from sharmix._linear_loss import linear_fenchel_young_loss
+from sharmix._operators.backend import backend, plain_torch
+from sharmix.activations import Activation, AlphaReLU, Entmax, Normmax, SharMiX, Softmax, Sparsemax
+from sharmix.functional import (
+    alpha_relu,
+    alpha_relu_loss,
+    entmax,
+    entmax_loss,
+    fenchel_young_loss,
+    normmax,
+    normmax_loss,
+    sharma_mittal_entropy,
+    sharmix,
+    sparsemax,
+    sparsemax_loss,
+    support_size,
+)
+from sharmix.registry import available_activations, build_activation, register
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Activation",
+    "AlphaReLU",
+    "Entmax",
+    "Normmax",
+    "SharMiX",
+    "Softmax",
+    "Sparsemax",
     "alpha_relu",
     "alpha_relu_loss",
     "available_activations",
     "backend",
     "build_activation",
     "entmax",
+    "entmax_loss",
     "fenchel_young_loss",
     "linear_fenchel_young_loss",
+    "normmax",
+    "normmax_loss",
     "plain_torch",
+    "register",
     "sharma_mittal_entropy",
     "sharmix",
     "sparsemax",
+    "sparsemax_loss",
+    "support_size",
 ]

@@ -2,36 +2,47 @@
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from numbers import Real
 
 import torch
 from torch import Tensor
 
-Parameter = float | Tensor
+from sharmix._private_torch import dispatch_modes_active
 
-# What each entropy parameter may be: its least value, and whether that value itself is allowed.
+Order = float | Tensor
+
+# What each order may be: its least value, and whether that value itself is allowed.
 _ALLOWED = {
     "q": (1.0, True),
     "alpha": (1.0, True),
     "r": (0.0, False),
     "temperature": (0.0, False),
     "alpha of alpha-ReLU": (1.0, False),
+    "alpha of normmax": (1.0, False),
     "tau": (-math.inf, False),
 }
 
-
-def float_tensor(values: Tensor, name: str, dim: int) -> Tensor:
-    """`values` as float32 or float64 with at least one entry along `dim`; half precision is widened to float32.
-
-    Raises:
-        TypeError, IndexError, ValueError: as for `checked_floats`.
-    """
-    checked_floats(values, name, dim)
-    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+_ROUNDED = 2**-8  # a sum of numbers that were rounded to bfloat16 is at most half of this from what it was
 
 
-def checked_floats(values: Tensor, name: str, dim: int) -> Tensor:
-    """`values` themselves.
+def boxed(order: Order) -> Tensor:
+    """A number as a tensor; float64, so that 1 + 1e-9 stays apart from 1."""
+    if isinstance(order, Tensor):
+        return order
+    if torch.compiler.is_compiling() or dispatch_modes_active():
+        return torch.scalar_tensor(order, dtype=torch.float64, device="cpu")
+    return _constant(order)
+
+
+@lru_cache(maxsize=256)
+def _constant(number: float) -> Tensor:
+    with torch.inference_mode(False):  # what is made in that mode can never be saved for a backward pass
+        return torch.tensor(number, dtype=torch.float64, device="cpu")
+
+
+def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
+    """`values` with `dim` moved last, float32 at least but for half precision on CUDA, whose kernels read it.
 
     Raises:
         TypeError: not a tensor of real floating-point numbers.
@@ -41,74 +52,75 @@ def checked_floats(values: Tensor, name: str, dim: int) -> Tensor:
     if not isinstance(values, Tensor) or not values.is_floating_point():
         kind = values.dtype if isinstance(values, Tensor) else type(values).__name__
         raise TypeError(f"{name} must be a floating-point tensor, got {kind}; convert it with .float()")
-    if not -values.dim() <= dim < values.dim():
+    dims = values.dim()
+    if not -dims <= dim < dims:
         raise IndexError(f"dim={dim} is out of range for {name} of shape {tuple(values.shape)}")
     if values.shape[dim] == 0:
         raise ValueError(f"{name} of shape {tuple(values.shape)} has no classes along dim={dim}; at least 1 is needed")
-    return values
+    last = values if dim in (-1, dims - 1) else values.movedim(dim, -1)
+    return widened(last) if values.device.type != "cuda" else last
 
 
-def entropy_parameters(values: Tensor, dim: int, **parameters: Parameter) -> list[Parameter]:
-    """Entropy parameters, checked, one for each row of `values`.
+def widened(values: Tensor) -> Tensor:
+    """Half precision as float32."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def per_row(values: Tensor, dim: int, order: Order, name: str) -> Order:
+    """An order, one value for all rows of `values` or one for each; its values are checked by the operators.
 
     Args:
-        values: the logits or probabilities they go with.
+        values: the logits or probabilities it goes with.
         dim: the dimension of `values` that holds the classes.
-        parameters: numbers, or tensors that broadcast against `values` with size 1 along `dim`.
+        order: a number, or a tensor that broadcasts against `values` with size 1 along `dim`.
+        name: what it is called.
 
     Returns:
-        For each parameter, in the order given, a number, a tensor of no dimension, or one that broadcasts to the shape
-        of `values` with `dim` moved last and of size 1.
+        A number, a tensor of no dimension, or one that broadcasts to the shape of `values` with `dim` moved last and of
+        size 1.
 
     Raises:
-        TypeError: a parameter is neither a number nor a floating-point tensor.
-        ValueError: a parameter's shape is not allowed; values are left to `checked_orders`.
+        TypeError: the order is neither a number nor a floating-point tensor.
+        ValueError: its shape is not allowed.
     """
-    return [_per_row(values, dim, name, value) for name, value in parameters.items()]
-
-
-def _per_row(values: Tensor, dim: int, name: str, parameter: Parameter) -> Parameter:
-    if not isinstance(parameter, Tensor):
-        return number(parameter, name)
-    if not parameter.is_floating_point():
-        raise TypeError(f"{name} must be a number or a floating-point tensor, got {parameter.dtype}")
-    if parameter.dim() == 0:
-        return parameter
-    if parameter.device != values.device:
-        raise ValueError(f"{name} is on {parameter.device}, but what it goes with on {values.device}; move one of them")
+    if not isinstance(order, Tensor):
+        return number(order, name)
+    if not order.is_floating_point():
+        raise TypeError(f"{name} must be a number or a floating-point tensor, got {order.dtype}")
+    if order.dim() == 0:
+        return order
+    if order.device != values.device:
+        raise ValueError(f"{name} is on {order.device}, but what it goes with on {values.device}; move one of them")
     rows = list(values.shape)
     rows[dim] = 1
     try:
-        expanded = parameter.expand(rows)
+        expanded = order.expand(rows)
     except RuntimeError as error:
         raise ValueError(
-            f"{name} of shape {tuple(parameter.shape)} does not broadcast against shape {tuple(values.shape)} "
+            f"{name} of shape {tuple(order.shape)} does not broadcast against shape {tuple(values.shape)} "
             f"with size 1 along dim={dim}; reshape it to broadcast to {tuple(rows)}"
         ) from error
     return expanded.movedim(dim, -1)
 
 
-def is_learned(parameter: Parameter) -> bool:
-    """Whether it wants a gradient."""
-    return isinstance(parameter, Tensor) and parameter.requires_grad
-
-
-def typed(parameter: Parameter, like: Tensor) -> Tensor:
-    """A parameter as a tensor of the dtype of `like`."""
-    if isinstance(parameter, Tensor):
-        return parameter.to(like.dtype)
-    return torch.scalar_tensor(parameter, dtype=like.dtype, device=like.device)
+def typed(order: Order, like: Tensor) -> Tensor:
+    """An order as a tensor of the dtype of `like`."""
+    if isinstance(order, Tensor):
+        return order.to(like.dtype)
+    return torch.scalar_tensor(order, dtype=like.dtype, device=like.device)
 
 
 def number(value: float, name: str) -> float:
     """`value` as a float; TypeError if it is no number."""
+    if type(value) is float:
+        return value
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number or a floating-point tensor, got {type(value).__name__}")
     return float(value)
 
 
 def checked_number(value: float, name: str) -> float:
-    """`value` as a float; TypeError if it is no number, ValueError if it is out of the range of parameter `name`."""
+    """`value` as a float; TypeError if it is no number, ValueError if it is out of the range of order `name`."""
     value = number(value, name)
     least, included = _ALLOWED[name]
     if not (math.isfinite(value) and (value > least or (included and value == least))):
@@ -117,7 +129,7 @@ def checked_number(value: float, name: str) -> float:
 
 
 def checked_values(values: Tensor, name: str) -> Tensor:
-    """`values`, all in the range of parameter `name`; ValueError if one is not."""
+    """`values`, all in the range of order `name`; ValueError if one is not."""
     least, included = _ALLOWED[name]
     allowed = (values >= least if included else values > least) & values.isfinite()
     if not allowed.all():
@@ -125,20 +137,21 @@ def checked_values(values: Tensor, name: str) -> Tensor:
     return values
 
 
-def checked(parameter: Parameter, name: str) -> Parameter:
-    """A number or tensor in the range of parameter `name`, also where values are traced or batched."""
-    if not isinstance(parameter, Tensor):
-        return checked_number(parameter, name)
-    if not parameter.is_floating_point():
-        raise TypeError(f"{name} must be a number or a floating-point tensor, got {parameter.dtype}")
-    allowed: Tensor = _ones_if_allowed(parameter.detach(), name)
-    return parameter * allowed
+def checked(order: Order, name: str) -> Order:
+    """A number or tensor in the range of order `name`, also where values are traced or batched."""
+    if not isinstance(order, Tensor) and not torch.compiler.is_compiling():
+        return checked_number(order, name)
+    order = boxed(order)
+    if not order.is_floating_point():
+        raise TypeError(f"{name} must be a number or a floating-point tensor, got {order.dtype}")
+    allowed: Tensor = _ones_if_allowed(order.detach(), name)
+    return order * allowed
 
 
 def checked_distribution(targets: Tensor) -> Tensor:
-    """1 for each row of soft targets [..., classes]; ValueError if a row is no distribution."""
-    valid: Tensor = _ones_if_distribution(targets.detach())
-    return valid
+    """1/Σ yᵢ for each row of soft targets [..., classes]; ValueError if a row is no distribution."""
+    inverse: Tensor = _inverse_totals(targets.detach())
+    return inverse
 
 
 def checked_classes(targets: Tensor, classes: int, ignore_index: int) -> Tensor:
@@ -170,15 +183,15 @@ def _ones_if_allowed(values: Tensor, name: str) -> Tensor:
     return torch.ones_like(checked_values(values, name))
 
 
-@torch.library.custom_op("sharmix::ones_if_distribution", mutates_args=())
-def _ones_if_distribution(targets: Tensor) -> Tensor:
+@torch.library.custom_op("sharmix::inverse_totals", mutates_args=())
+def _inverse_totals(targets: Tensor) -> Tensor:
     if (targets < 0).any():
         raise ValueError(f"soft targets must be >= 0, got {targets[targets < 0][0].item()!r}")
-    totals = targets.sum(-1)
-    wrong = (totals - 1).abs() > 1e-3
+    totals = targets.sum(-1, dtype=torch.promote_types(targets.dtype, torch.float32))
+    wrong = ~((totals - 1).abs() <= _ROUNDED)
     if wrong.any():
         raise ValueError(f"soft targets must sum to 1 over the classes, got a sum of {totals[wrong][0].item()!r}")
-    return torch.ones_like(totals)
+    return 1 / totals
 
 
 @torch.library.custom_op("sharmix::class_indices", mutates_args=())
@@ -196,9 +209,9 @@ def _(values: Tensor, name: str) -> Tensor:
     return torch.ones_like(values)
 
 
-@_ones_if_distribution.register_fake
+@_inverse_totals.register_fake
 def _(targets: Tensor) -> Tensor:
-    return targets.new_ones(targets.shape[:-1])
+    return targets.new_empty(targets.shape[:-1], dtype=torch.promote_types(targets.dtype, torch.float32))
 
 
 @_class_indices.register_fake
@@ -213,5 +226,5 @@ def _batch_is_one_more_row_dimension(operator: Callable[..., Tensor]) -> Callabl
     return rule
 
 
-for _operator in (_ones_if_allowed, _ones_if_distribution, _class_indices):
+for _operator in (_ones_if_allowed, _inverse_totals, _class_indices):
     _operator.register_vmap(_batch_is_one_more_row_dimension(_operator))

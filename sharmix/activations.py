@@ -2,34 +2,26 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, Literal, get_args
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Literal, Self, Unpack, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from sharmix._arguments import Parameter, entropy_parameters, float_tensor, number
-from sharmix.alpha_relu import (
-    alpha_relu,
-    alpha_relu_entropy,
-    alpha_relu_loss,
-    thresholds,
-)
-from sharmix.entropy import sharma_mittal_entropy
-from sharmix.linear_loss import check_layer, linear_loss, logits_in_parts
-from sharmix.losses import (
-    Reduction,
-    are_classes,
-    at_class,
-    check_reduction,
-    check_targets,
-    fenchel_young,
+from sharmix import _linear_loss, functional
+from sharmix._arguments import Order, classes_last, number, widened
+from sharmix._fenchel_young import LossOptions, Reduction, UnweightedLossOptions, composed_class_loss, fenchel_young
+from sharmix._private_torch import dispatch_modes_active, function_transforms_active
+from sharmix._scores import proper_score
+from sharmix.functional import (
+    AlphaReLURegulariser,
+    MaskedRows,
+    Nonconcave,
+    SharmaMittalRegulariser,
     fenchel_young_loss,
-    map_entropy,
 )
-from sharmix.maps import Nonconcave, entmax, map_and_conjugate, sharmix, shifted
-from sharmix.scores import proper_score
+from sharmix.registry import register
 
 Objective = Literal["fenchel_young", "brier", "log"]
 
@@ -39,15 +31,22 @@ LEARNED_RANGE = (1.01, 2.0)  # half-open: the paper's appendix E.4
 class Activation(nn.Module, ABC):
     """A map from logits to probabilities, with the Fenchel–Young loss of its entropy.
 
-    A subclass gives `map` and `entropy`, where the map is argmax_p p·z + entropy(p); `forward` and `loss` follow. Its
-    parameters, if any, are entropy parameters: trained at their own learning rate, and projected after each step.
+    A subclass gives `probabilities` and `entropy`, where probabilities(z) = argmax_p p·z + entropy(p); `forward` and
+    `loss` follow. Its parameters, if any, are entropy parameters: trained at their own learning rate.
+
+    Args:
+        dim: the dimension that holds the classes, of logits and of probabilities as targets.
     """
 
     normalised = True  # whether outputs lie on the simplex, and a constant added to the logits changes nothing
 
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__()
+        self.dim = dim
+
     @abstractmethod
-    def map(self, logits: Tensor) -> Tensor:
-        """Probabilities [..., classes] of float32 or float64 logits [..., classes]."""
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Probabilities [..., classes] of logits [..., classes], float32 at least."""
 
     @abstractmethod
     def entropy(self, probabilities: Tensor) -> Tensor:
@@ -58,44 +57,34 @@ class Activation(nn.Module, ABC):
         """
 
     def conjugate(self, logits: Tensor) -> Tensor:
-        """max_p p·z + entropy(p), [...]; its gradient with respect to the logits is the map."""
-        probabilities = self.map(logits)
-        return (probabilities * torch.where(probabilities > 0, logits, 0)).sum(-1) + self.entropy(probabilities)
+        """max_p p·z + entropy(p) of logits [..., classes], [...]; its gradient is the map."""
+        p = self.probabilities(logits)
+        return (p * torch.where(p > 0, logits, 0)).sum(-1) + self.entropy(p)
 
-    def class_loss(self, logits: Tensor, classes: Tensor) -> Tensor:
-        """The loss [...] of logits [..., classes] whose target is one class, int64 [...]."""
-        loss = self.conjugate(logits) - at_class(logits, classes)
-        return loss if self.normalised else loss - self.entropy(logits.new_ones(1))
+    def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
+        """The reduced loss of logits [..., classes] whose target is one class a row, int64 [...]."""
+        return composed_class_loss(self, logits, targets, ignore_index, reduction)
 
     def forward(self, logits: Tensor) -> Tensor:
-        """Probabilities, shaped and typed like the logits [..., classes]; computed in float32 at least.
+        """Probabilities, shaped and typed like the logits, classes along `dim`; computed in float32 at least.
 
         Raises:
             TypeError: the logits are not floating-point numbers.
             ValueError: there are no classes.
         """
-        return self.map(float_tensor(logits, "logits", -1)).to(logits.dtype)
+        p = self.probabilities(widened(classes_last(logits, "logits", self.dim)))
+        last = self.dim in (-1, logits.dim() - 1)
+        return (p if last else p.movedim(-1, self.dim).contiguous()).to(logits.dtype)
 
-    def loss(
-        self,
-        logits: Tensor,
-        targets: Tensor,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        reduction: Reduction = "mean",
-    ) -> Tensor:
+    def loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         """The Fenchel–Young loss Ω*(z) − z·y + Ω(y), Ω = −entropy; arguments as for `fenchel_young_loss`."""
-        z = float_tensor(logits, "logits", -1)
-        return fenchel_young(
-            shifted(z) if self.normalised else z,
-            targets,
-            self.class_loss,
-            self.conjugate,
-            self.entropy,
-            ignore_index,
-            label_smoothing,
-            reduction,
-        )
+        z = classes_last(logits, "logits", self.dim)
+        if self.dim != -1 and isinstance(targets, Tensor) and targets.shape == logits.shape:
+            targets = targets.movedim(self.dim, -1)
+        return self._loss(z, targets, **options)
+
+    def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
+        return fenchel_young(self, widened(logits), targets, **options)
 
     def linear_loss(
         self,
@@ -103,9 +92,7 @@ class Activation(nn.Module, ABC):
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        reduction: Reduction = "mean",
+        **options: Unpack[UnweightedLossOptions],
     ) -> Tensor:
         """`loss` of the logits hidden · weightᵀ + bias, without ever holding all of them: for large vocabularies.
 
@@ -114,205 +101,287 @@ class Activation(nn.Module, ABC):
             weight: [classes, features].
             bias: [classes], or None.
             targets: class indices [...] of an integer type.
-            ignore_index, label_smoothing: as for `fenchel_young_loss`.
-            reduction: `mean` over the rows not ignored, or `sum`.
+            **options: as for `linear_fenchel_young_loss`.
 
         Returns, Raises: as `linear_fenchel_young_loss`.
         """
-
-        def loss(logits: Tensor, classes: Tensor, reduction: Reduction) -> Tensor:
-            return self.loss(logits, classes, ignore_index, label_smoothing, reduction)
-
-        return linear_loss(loss, list(self.parameters()), hidden, weight, bias, targets, ignore_index, reduction)
+        return _linear_loss.linear_loss(self._loss, list(self.parameters()), hidden, weight, bias, targets, options)
 
     def entropy_parameters(self) -> list[nn.Parameter]:
         """The learned parameters, for a learning rate of their own."""
         return list(self.parameters())
 
-    @torch.no_grad()
     def project_(self) -> None:
-        """Put every learned parameter back into [1.01, 2); call it after each optimiser step."""
-        for parameter in self.entropy_parameters():
-            least, bound = (parameter.new_tensor(value) for value in LEARNED_RANGE)
-            parameter.clamp_(least, torch.nextafter(bound, least))
+        """Put every learned parameter back into its range: the paper's rule, after each optimiser step."""
+
+    def extra_repr(self) -> str:
+        return "" if self.dim == -1 else f"dim={self.dim}"
 
 
+@register("softmax")
 class Softmax(Activation):
-    """Softmax, with the Shannon entropy; its loss is cross-entropy."""
+    """Softmax, with the Shannon entropy; its loss is cross-entropy.
 
-    def map(self, logits: Tensor) -> Tensor:
+    Args:
+        dim: the dimension that holds the classes.
+
+    Example:
+        >>> sharmix.Softmax()(torch.tensor([1.0, 0.0])).sum()
+        tensor(1.)
+    """
+
+    def probabilities(self, logits: Tensor) -> Tensor:
         return logits.softmax(-1)
 
     def entropy(self, probabilities: Tensor) -> Tensor:
-        return sharma_mittal_entropy(probabilities, 1.0, 1.0)
+        return functional.sharma_mittal_entropy(probabilities, 1.0, 1.0)
 
     def conjugate(self, logits: Tensor) -> Tensor:
         return logits.logsumexp(-1)
 
-    def class_loss(self, logits: Tensor, classes: Tensor) -> Tensor:
-        rows = logits.reshape(-1, logits.shape[-1])
-        return cross_entropy(rows, classes.flatten(), reduction="none").reshape(classes.shape)
-
-    def loss(
-        self,
-        logits: Tensor,
-        targets: Tensor,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        reduction: Reduction = "mean",
-    ) -> Tensor:
-        z = float_tensor(logits, "logits", -1)
-        check_reduction(reduction)
-        check_targets(z, targets)
-        if label_smoothing or targets.is_floating_point() or not are_classes(targets, z, ignore_index):
-            return super().loss(logits, targets, ignore_index, label_smoothing, reduction)
-        if z.dim() == 2:  # the usual case, without views, which would be nodes of the graph
-            return cross_entropy(z, targets.long(), reduction=reduction)
-        loss = cross_entropy(z.reshape(-1, z.shape[-1]), targets.long().flatten(), reduction=reduction)
+    def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
+        if not _are_classes(targets, logits, ignore_index):
+            return super().class_loss(logits, targets, ignore_index, reduction)
+        if logits.dim() == 2:  # the usual case, without views, which would be nodes of the graph
+            return cross_entropy(logits, targets, reduction=reduction)
+        loss = cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.flatten(), reduction=reduction)
         return loss.reshape(targets.shape) if reduction == "none" else loss
 
 
+def _are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
+    """Whether there are targets, each is one of the classes, none is ignored, and it can be told."""
+    classes = logits.shape[-1]
+    unreadable = torch.compiler.is_compiling() or function_transforms_active() or dispatch_modes_active()
+    if unreadable or targets.is_meta or targets.numel() == 0 or 0 <= ignore_index < classes:
+        return False
+    lowest, highest = torch.stack(targets.aminmax()).tolist()  # one list: a GPU is waited for once
+    return bool(lowest >= 0 and highest < classes)
+
+
 class SharmaMittal(Activation):
-    """What all maps of the Sharma–Mittal family share; a subclass names its orders (q, r)."""
+    """What all maps of the Sharma–Mittal family share; a subclass names its orders (q, r, T₀).
 
-    def __init__(self, temperature: float = 1.0, nonconcave: Nonconcave = "global") -> None:
-        super().__init__()
-        self.temperature = temperature
-        self.nonconcave = nonconcave
-
-    @abstractmethod
-    def orders(self) -> tuple[Parameter, Parameter]:
-        """(q, r): numbers, or tensors that broadcast against the logits with size 1 in the last dimension."""
-
-    def _check(self) -> None:
-        """Raise at construction, not at the first batch, if an argument is not allowed."""
-        shapes = [order.shape for order in self.orders() if isinstance(order, Tensor)]
-        self(torch.zeros(torch.broadcast_shapes((1, 1), *shapes)))  # type: ignore[no-untyped-call]
-
-    def map(self, logits: Tensor) -> Tensor:
-        q, r = self.orders()
-        return sharmix(logits, q, r, self.temperature, nonconcave=self.nonconcave)
-
-    def entropy(self, probabilities: Tensor) -> Tensor:
-        return map_entropy(probabilities, *self.orders(), self.temperature)
-
-    def conjugate(self, logits: Tensor) -> Tensor:
-        q, r = self.orders()
-        parameters = entropy_parameters(logits, -1, q=q, r=r, temperature=self.temperature)
-        return map_and_conjugate(logits, parameters, self.nonconcave)[1] + logits.detach().amax(-1)
-
-    def loss(
-        self,
-        logits: Tensor,
-        targets: Tensor,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        reduction: Reduction = "mean",
-    ) -> Tensor:
-        return fenchel_young_loss(
-            logits, targets, *self.orders(), self.temperature, ignore_index, label_smoothing, reduction, self.nonconcave
-        )
-
-
-class Sparsemax(SharmaMittal):
-    """Sparsemax: q = r = 2."""
-
-    def orders(self) -> tuple[Parameter, Parameter]:
-        return 2.0, 2.0
-
-
-class Entmax(SharmaMittal):
-    """α-entmax with a fixed α ≥ 1: q = r = α."""
-
-    def __init__(self, alpha: float = 1.5) -> None:
-        super().__init__()
-        self.alpha = alpha
-        entmax(torch.zeros(1, 1), alpha)  # raises here, not at the first batch, if alpha is not allowed
-
-    def orders(self) -> tuple[Parameter, Parameter]:
-        return self.alpha, self.alpha
-
-
-class SharMiX(SharmaMittal):
-    """The Sharma–Mittal map with fixed (q, r); arguments as for `sharmix.sharmix`."""
-
-    def __init__(
-        self, q: float = 1.25, r: float = 1.5, temperature: float = 1.0, nonconcave: Nonconcave = "global"
-    ) -> None:
-        super().__init__(temperature, nonconcave)
-        self.q, self.r = q, r
-        self._check()
-
-    def orders(self) -> tuple[Parameter, Parameter]:
-        return self.q, self.r
-
-
-class LearnedSharmaMittal(SharmaMittal):
-    """A Sharma–Mittal map whose orders are trained.
-
-    `objective` says by what. Under `fenchel_young`, the paper's choice, the loss itself trains them, and they rise
-    whatever the data (`math` section 5). Under `brier` or `log` they get the gradient of that proper score of p,
-    through the map's Jacobians, against the targets as given, without label smoothing; the loss keeps its value, and
-    the logits their gradient p − y. The mean of the log score is over the rows that it counts, which `linear_loss` does
-    not know beforehand: there it is over all rows not ignored.
+    Under the Fenchel–Young loss learned orders rise, and a learned temperature falls, whatever the data (`math` section
+    5): the loss falls that way. `objective="brier"` or `"log"` trains them by that proper score of p instead, through
+    the map's Jacobians, against the targets as given, without label smoothing and class weights; the loss keeps its
+    value, and the logits their gradient p − y. The mean of the log score is over the rows that it counts, which
+    `linear_loss` does not know beforehand: there it is over all rows not ignored.
     """
 
-    def __init__(self, temperature: float, nonconcave: Nonconcave, objective: Objective) -> None:
-        super().__init__(temperature, nonconcave)
-        if objective not in get_args(Objective):
-            allowed = ", ".join(get_args(Objective))
-            raise ValueError(f"objective={objective!r} is not allowed; it must be one of {allowed}")
-        self.objective: Objective = objective
-
-    def loss(
-        self,
-        logits: Tensor,
-        targets: Tensor,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        reduction: Reduction = "mean",
-    ) -> Tensor:
-        if self.objective == "fenchel_young":
-            return super().loss(logits, targets, ignore_index, label_smoothing, reduction)
-        q, r = (order.detach() if isinstance(order, Tensor) else order for order in self.orders())
-        loss = fenchel_young_loss(
-            logits, targets, q, r, self.temperature, ignore_index, label_smoothing, reduction, self.nonconcave
-        )
-        score = proper_score(self.objective, self.map, logits.detach(), targets, ignore_index, reduction)
-        return loss + score - score.detach()
-
-
-class LearnedEntmax(LearnedSharmaMittal):
-    """α-entmax with a learned α that starts at `alpha`; one value, or a tensor of them that broadcasts."""
-
-    def __init__(self, alpha: Parameter = 1.5, objective: Objective = "fenchel_young") -> None:
-        super().__init__(1.0, "global", objective)
-        self.alpha = _learned("alpha", alpha)
-        self._check()
-
-    def orders(self) -> tuple[Parameter, Parameter]:
-        return self.alpha, self.alpha
-
-
-class LearnedSharMiX(LearnedSharmaMittal):
-    """SharMiX with learned (q, r) that start at the values given; each one value, or a tensor that broadcasts."""
+    _starts: ClassVar[tuple[str, ...]] = ()  # the arguments that can be learned
+    _usual: ClassVar[tuple[str, ...]] = ()  # those that learned=True learns
 
     def __init__(
         self,
-        q: Parameter = 1.25,
-        r: Parameter = 1.5,
-        temperature: float = 1.0,
+        dim: int,
+        learned: bool | Sequence[str],
+        objective: Objective,
+        nonconcave: Nonconcave = "global",
+        masked_rows: MaskedRows = "nan",
+        **starts: Order,
+    ) -> None:
+        super().__init__(dim)
+        names = (learned,) if isinstance(learned, str) else learned
+        self.learned = (self._usual if learned else ()) if isinstance(names, bool) else tuple(names)
+        if not set(self.learned) <= set(self._starts):
+            raise ValueError(f"learned={learned!r} is not allowed; it must be a bool or names among {self._starts}")
+        if objective not in get_args(Objective) or (objective != "fenchel_young" and not self.learned):
+            allowed = ", ".join(get_args(Objective)) if self.learned else "fenchel_young where nothing is learned"
+            raise ValueError(f"objective={objective!r} is not allowed; it must be one of {allowed}")
+        self.objective: Objective = objective
+        self.nonconcave, self.masked_rows = nonconcave, masked_rows
+        for name, start in starts.items():
+            self._set(name, start)
+        self._check(starts)
+
+    def _set(self, name: str, start: Order) -> None:
+        if name in self.learned:
+            setattr(self, name, _learned(name, start))
+        elif isinstance(start, Tensor):
+            self.register_buffer(name, start)
+        else:
+            setattr(self, name, start)
+
+    def _check(self, starts: dict[str, Order]) -> None:
+        """Raise at construction, not at the first batch, if an argument is not allowed."""
+        shapes = [start.shape for start in starts.values() if isinstance(start, Tensor)]
+        devices = [start.device for start in starts.values() if isinstance(start, Tensor)]
+        shape = torch.broadcast_shapes((1, 1), *shapes)  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            zeros = torch.zeros(shape, device=devices[0] if devices else "cpu")
+            functional.sharmix(zeros, *self._orders(**starts), nonconcave=self.nonconcave, masked_rows=self.masked_rows)
+
+    @abstractmethod
+    def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
+        """(q, r, T₀) from the values of the arguments that can be learned."""
+
+    def orders(self) -> tuple[Order, Order, Order]:
+        """(q, r, T₀): numbers, or tensors that broadcast against the logits with size 1 in the last dimension."""
+        return self._orders(**{name: getattr(self, name) for name in self._starts})
+
+    def _regulariser(self) -> SharmaMittalRegulariser:
+        return SharmaMittalRegulariser(*self.orders(), self.nonconcave)
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        return functional.sharmix(logits, *self.orders(), nonconcave=self.nonconcave, masked_rows=self.masked_rows)
+
+    def entropy(self, probabilities: Tensor) -> Tensor:
+        return self._regulariser().entropy(probabilities)
+
+    def conjugate(self, logits: Tensor) -> Tensor:
+        return self._regulariser().conjugate(logits) + logits.detach().amax(-1)
+
+    def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
+        if self.objective == "fenchel_young":
+            return fenchel_young_loss(logits, targets, *self.orders(), nonconcave=self.nonconcave, **options)
+        orders = [order.detach() if isinstance(order, Tensor) else order for order in self.orders()]
+        loss = fenchel_young_loss(logits, targets, *orders, nonconcave=self.nonconcave, **options)
+        ignore_index, reduction = options.get("ignore_index", -100), options.get("reduction", "mean")
+        z = widened(logits.detach())
+        score = proper_score(self.objective, self.probabilities, z, targets, ignore_index, reduction)
+        return loss + score - score.detach()
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        for parameter in self.parameters():
+            least, bound = (parameter.new_tensor(value) for value in LEARNED_RANGE)
+            parameter.clamp_(least, torch.nextafter(bound, least))
+
+    def extra_repr(self) -> str:
+        described = [f"{name}={_described(getattr(self, name))}" for name in self._starts]
+        options = {"learned": self.learned, "objective": self.objective, "dim": self.dim}
+        usual = {"learned": (), "objective": "fenchel_young", "dim": -1}
+        return ", ".join([*described, *(f"{key}={value!r}" for key, value in options.items() if value != usual[key])])
+
+
+def _described(order: Order) -> str:
+    if isinstance(order, Tensor) and (order.numel() > 1 or order.is_meta):
+        return f"<{tuple(order.shape)}>"
+    return f"{order.item() if isinstance(order, Tensor) else order:.6}"
+
+
+def _learned(name: str, start: Order) -> nn.Parameter:
+    values = start if isinstance(start, Tensor) else torch.tensor(number(start, name))
+    least, bound = LEARNED_RANGE
+    given = values if isinstance(start, Tensor) else torch.tensor(start, device="cpu")  # the default device may be meta
+    outside = torch.zeros(()) if given.is_meta else ~((given >= least) & (given < bound))
+    if outside.any():
+        value = given[outside].flatten()[0].item()
+        raise ValueError(f"{name}={value:g} is not allowed as a start; it must lie in [{least}, {bound})")
+    return nn.Parameter(values.detach().to(torch.get_default_dtype(), copy=True))
+
+
+@register("sparsemax")
+class Sparsemax(SharmaMittal):
+    """Sparsemax, q = r = 2; arguments as for `sharmix.sparsemax`.
+
+    Example:
+        >>> sharmix.Sparsemax()(torch.tensor([1.0, 0.5, -1.0]))
+        tensor([0.7500, 0.2500, 0.0000])
+    """
+
+    def __init__(self, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> None:
+        super().__init__(dim, False, "fenchel_young", masked_rows=masked_rows)
+
+    def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
+        return 2.0, 2.0, 1.0
+
+
+@register("entmax")
+@register("entmax_learned", learned=True)
+class Entmax(SharmaMittal):
+    """α-entmax, q = r = α.
+
+    Args:
+        alpha: α ≥ 1, one number, or a tensor that broadcasts against the logits with the classes moved last and size 1 there.
+        dim: the dimension that holds the classes.
+        learned: whether α is trained, from `alpha` on; it stays in [1.01, 2).
+        objective: what trains it: `fenchel_young`, under which it rises whatever the data, `brier` or `log`.
+        masked_rows: as for `sharmix.sharmix`.
+
+    Example:
+        >>> sharmix.Entmax(alpha=1.5, learned=True)
+        Entmax(alpha=1.5, learned=('alpha',))
+    """
+
+    _starts = _usual = ("alpha",)
+
+    def __init__(
+        self,
+        alpha: Order = 1.5,
+        dim: int = -1,
+        *,
+        learned: bool | Sequence[str] = False,
+        objective: Objective = "fenchel_young",
+        masked_rows: MaskedRows = "nan",
+    ) -> None:
+        super().__init__(dim, learned, objective, masked_rows=masked_rows, alpha=alpha)
+
+    def _check(self, starts: dict[str, Order]) -> None:
+        if not isinstance(starts["alpha"], Tensor):
+            functional.checked(starts["alpha"], "alpha")
+        super()._check(starts)
+
+    def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
+        return values["alpha"], values["alpha"], 1.0
+
+
+@register("normmax")
+class Normmax(Entmax):
+    """α-normmax, q = α, r = 2 − 1/α, T₀ = α − 1; arguments as for `Entmax`, with α > 1.
+
+    Example:
+        >>> sharmix.Normmax(alpha=2.0)(torch.tensor([1.0, 0.5, -1.0]))
+        tensor([0.7768, 0.2232, 0.0000])
+    """
+
+    def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
+        alpha = values["alpha"]
+        return alpha, 2 - 1 / alpha, alpha - 1
+
+
+@register("sharmix_fixed")
+@register("sharmix_learned", learned=True)
+class SharMiX(SharmaMittal):
+    """The Sharma–Mittal map, with fixed or learned orders.
+
+    Args:
+        q, r, temperature: as for `sharmix.sharmix`, each one number, or a tensor that broadcasts against the logits with
+            the classes moved last and size 1 there, such as one for each head.
+        dim: the dimension that holds the classes.
+        learned: False; True, for q and r; or names among q, r and temperature. They are trained from the values given
+            on; q and r stay in [1.01, 2), the temperature in [0.01, 100].
+        objective: what trains them: `fenchel_young` (the paper's choice, under which q and r rise whatever the data),
+            `brier` or `log`.
+        nonconcave, masked_rows: as for `sharmix.sharmix`.
+
+    Example:
+        >>> sharmix.SharMiX(q=1.25, r=1.5, learned=("q",))
+        SharMiX(q=1.25, r=1.5, temperature=1.0, learned=('q',))
+    """
+
+    _starts = ("q", "r", "temperature")
+    _usual = ("q", "r")
+
+    def __init__(
+        self,
+        q: Order = 1.25,
+        r: Order = 1.5,
+        temperature: Order = 1.0,
+        dim: int = -1,
+        *,
+        learned: bool | Sequence[str] = False,
         objective: Objective = "fenchel_young",
         nonconcave: Nonconcave = "global",
+        masked_rows: MaskedRows = "nan",
     ) -> None:
-        super().__init__(temperature, nonconcave, objective)
-        self.q, self.r = _learned("q", q), _learned("r", r)
-        self._check()
+        super().__init__(dim, learned, objective, nonconcave, masked_rows, q=q, r=r, temperature=temperature)
 
-    def orders(self) -> tuple[Parameter, Parameter]:
-        return self.q, self.r
+    def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
+        return values["q"], values["r"], values["temperature"]
 
 
+@register("alpha_relu")
 class AlphaReLU(Activation):
     """α-ReLU, unnormalised, with a constant threshold τ.
 
@@ -320,40 +389,39 @@ class AlphaReLU(Activation):
         alpha: α > 1.
         tau: τ; None calibrates it on the first batch seen in training, to that batch's mean α-entmax threshold in the
             logits' own coordinates. From then on it is frozen; it is part of the state dict.
+        dim: the dimension that holds the classes.
+
+    Example:
+        >>> sharmix.AlphaReLU(alpha=1.5, tau=0.3)(torch.tensor([2.0, 1.0, -1.0]))
+        tensor([0.4900, 0.0400, 0.0000])
     """
 
     normalised = False
 
-    def __init__(self, alpha: float = 1.5, tau: float | None = None) -> None:
-        super().__init__()
+    def __init__(self, alpha: float = 1.5, tau: float | None = None, dim: int = -1) -> None:
+        super().__init__(dim)
+        AlphaReLURegulariser(alpha, 0.0 if tau is None else tau)  # raises here, not at the first batch
         self.alpha = alpha
         self.calibrated = tau is not None
         self.tau: Tensor
         self.register_buffer("tau", torch.tensor(math.nan if tau is None else tau))
-        alpha_relu(torch.zeros(1, 1), alpha)  # raises here, not at the first batch, if alpha is not allowed
 
-    def map(self, logits: Tensor) -> Tensor:
+    def probabilities(self, logits: Tensor) -> Tensor:
         self._calibrate([logits])
-        return alpha_relu(logits, self.alpha, self.tau)
+        return functional.alpha_relu(logits, self.alpha, self.tau)
 
     def entropy(self, probabilities: Tensor) -> Tensor:
-        return alpha_relu_entropy(probabilities, self.alpha, self.tau)
+        return AlphaReLURegulariser(self.alpha, self.tau).entropy(probabilities)
 
-    def loss(
-        self,
-        logits: Tensor,
-        targets: Tensor,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        reduction: Reduction = "mean",
-    ) -> Tensor:
+    def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         """The loss of `alpha_relu_loss`; rows ignored take no part in the calibration either."""
+        z = widened(logits)
         if not self.calibrated:
-            z = float_tensor(logits, "logits", -1)
-            alpha_relu_loss(z, targets, self.alpha, 0.0, ignore_index, label_smoothing, reduction)  # raises first
-            soft = targets.is_floating_point()
-            self._calibrate([z if soft else torch.where((targets == ignore_index).unsqueeze(-1), math.nan, z)])
-        return alpha_relu_loss(logits, targets, self.alpha, self.tau, ignore_index, label_smoothing, reduction)
+            functional.alpha_relu_loss(z.detach(), targets, self.alpha, 0.0, **options)  # raises before it calibrates
+            ignored = targets.is_floating_point() or targets == options.get("ignore_index", -100)
+            some = z if ignored is True else torch.where(ignored.unsqueeze(-1), math.nan, z)
+            self._calibrate([some])
+        return functional.alpha_relu_loss(z, targets, self.alpha, self.tau, **options)
 
     def linear_loss(
         self,
@@ -361,18 +429,16 @@ class AlphaReLU(Activation):
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        reduction: Reduction = "mean",
+        **options: Unpack[UnweightedLossOptions],
     ) -> Tensor:
         first = not self.calibrated
         if first:
-            check_layer(hidden, weight, bias, targets)
+            _linear_loss.check_layer(hidden, weight, bias, targets)
             with torch.no_grad():
-                parts = logits_in_parts(hidden[targets != ignore_index], weight, bias)
-                self._calibrate(logits for _, logits in parts)
+                some = hidden[targets != options.get("ignore_index", -100)]
+                self._calibrate(logits for _, logits in _linear_loss.logits_in_parts(some, weight, bias))
         try:
-            return super().linear_loss(hidden, weight, bias, targets, ignore_index, label_smoothing, reduction)
+            return super().linear_loss(hidden, weight, bias, targets, **options)
         except (TypeError, ValueError):
             if first:  # what is refused calibrates nothing
                 self.tau.fill_(math.nan)
@@ -386,23 +452,28 @@ class AlphaReLU(Activation):
             return
         if not self.training:
             raise RuntimeError("alpha-ReLU has no threshold yet; run one batch in training mode, or give tau")
-        of_rows = torch.cat([self.tau.new_empty(0), *(thresholds(part, self.alpha).flatten() for part in logits)])
+        parts = (functional.alpha_relu_thresholds(part, self.alpha).flatten() for part in logits)
+        of_rows = torch.cat([self.tau.new_empty(0), *parts])
         self.tau.copy_(of_rows[of_rows.isfinite()].mean())
         self.calibrated = bool(self.tau.isfinite())
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *arguments)
-        self.calibrated = bool(self.tau.isfinite())
+        self.calibrated = self.tau.is_meta or bool(self.tau.isfinite())
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}, tau={_described(self.tau) if self.calibrated else None}"
 
 
+@register("entmax_package")
 class EntmaxPackage(Activation):
     """α-entmax by the bisection of the `entmax` package, as an outside baseline, with its map as it is.
 
     Logits are shifted by their maximum first, which the package does not do: at an offset of 1e6 it is 3e-2 off.
     """
 
-    def __init__(self, alpha: float = 1.5) -> None:
-        super().__init__()
+    def __init__(self, alpha: float = 1.5, dim: int = -1) -> None:
+        super().__init__(dim)
         try:
             from entmax import entmax_bisect
         except ImportError as error:
@@ -412,20 +483,10 @@ class EntmaxPackage(Activation):
         self.alpha = alpha
         self._bisect = entmax_bisect
 
-    def map(self, logits: Tensor) -> Tensor:
-        probabilities: Tensor = self._bisect(shifted(logits), self.alpha, dim=-1)
+    def probabilities(self, logits: Tensor) -> Tensor:
+        shifted = logits - logits.detach().amax(-1, keepdim=True)
+        probabilities: Tensor = self._bisect(shifted, self.alpha, dim=-1)
         return probabilities
 
     def entropy(self, probabilities: Tensor) -> Tensor:
-        return sharma_mittal_entropy(probabilities, self.alpha, self.alpha) / self.alpha
-
-
-def _learned(name: str, start: Parameter) -> nn.Parameter:
-    start = start if isinstance(start, Tensor) else torch.tensor(number(start, name))
-    values = start.detach().to(torch.get_default_dtype(), copy=True)
-    least, bound = LEARNED_RANGE
-    outside = ~((values >= least) & (values < bound))
-    if outside.any():
-        value = values[outside][0].item()
-        raise ValueError(f"{name}={value:g} is not allowed as a start; it must lie in [{least}, {bound})")
-    return nn.Parameter(values)
+        return functional.sharma_mittal_entropy(probabilities, self.alpha, self.alpha) / self.alpha

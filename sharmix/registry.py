@@ -3,42 +3,66 @@
 import difflib
 import importlib
 import inspect
+from collections.abc import Callable
+from functools import partial
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from sharmix.activations import (
-    Activation,
-    AlphaReLU,
-    Entmax,
-    EntmaxPackage,
-    LearnedEntmax,
-    LearnedSharMiX,
-    SharMiX,
-    Softmax,
-    Sparsemax,
-)
+if TYPE_CHECKING:
+    from sharmix.activations import Activation
 
 ENTRY_POINT_GROUP = "sharmix.activations"
 
-_ACTIVATIONS: dict[str, type[Activation]] = {
-    "softmax": Softmax,
-    "sparsemax": Sparsemax,
-    "entmax": Entmax,
-    "entmax_learned": LearnedEntmax,
-    "alpha_relu": AlphaReLU,
-    "sharmix_fixed": SharMiX,
-    "sharmix_learned": LearnedSharMiX,
-    "entmax_package": EntmaxPackage,
-}
+_ACTIVATIONS: dict[str, tuple[type["Activation"], dict[str, Any]]] = {}
+
+Class = TypeVar("Class", bound="type[Activation]")
+
+
+def register(name: str, **preset: Any) -> Callable[[Class], Class]:
+    """A class decorator that gives an activation a name for `build_activation`.
+
+    Args:
+        name: the name; one class may have several.
+        preset: arguments of its constructor that the name stands for.
+
+    Returns:
+        The decorator, which returns the class as it is.
+
+    Raises:
+        ValueError: another class has the name.
+        TypeError: what is decorated is no subclass of `Activation`.
+
+    Example:
+        >>> @sharmix.register("half_entmax")
+        ... class HalfEntmax(sharmix.Entmax):
+        ...     pass
+        >>> sharmix.build_activation("half_entmax", alpha=1.75)
+        HalfEntmax(alpha=1.75)
+    """
+
+    def decorator(found: Class) -> Class:
+        _checked(name, found)
+        holder = _ACTIVATIONS.get(name, (found,))[0]
+        if (holder.__module__, holder.__qualname__) != (found.__module__, found.__qualname__):
+            raise ValueError(f"activation {name!r} is {holder.__qualname__} already; choose another name")
+        _ACTIVATIONS[name] = found, preset
+        return found
+
+    return decorator
 
 
 def available_activations() -> tuple[str, ...]:
-    """The names `build_activation` knows: this library's, then those other packages registered as entry points."""
+    """The names `build_activation` knows: the registered ones, then those other packages have as entry points.
+
+    Example:
+        >>> "sharmix_learned" in sharmix.available_activations()
+        True
+    """
     others = sorted({point.name for point in entry_points(group=ENTRY_POINT_GROUP)} - set(_ACTIVATIONS))
     return (*_ACTIVATIONS, *others)
 
 
-def build_activation(name: str, **parameters: Any) -> Activation:
+def build_activation(name: str, **parameters: Any) -> "Activation":
     """An activation module: `act(z)` gives probabilities, `act.loss(z, y)` its Fenchel–Young loss.
 
     Args:
@@ -51,28 +75,33 @@ def build_activation(name: str, **parameters: Any) -> Activation:
     Raises:
         ValueError: no such activation, or a parameter it does not take or allow.
         TypeError: the path does not lead to an `Activation`.
+
+    Example:
+        >>> sharmix.build_activation("sharmix_learned", q=1.25, r=1.5)
+        SharMiX(q=1.25, r=1.5, temperature=1.0, learned=('q', 'r'))
     """
-    activation = _find(name)
+    activation, preset = _find(name)
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    allowed = [name for name, found in inspect.signature(activation).parameters.items() if found.kind not in variadic]
+    signature = inspect.signature(activation)
+    allowed = [key for key, found in signature.parameters.items() if found.kind not in variadic and key not in preset]
     unknown = [parameter for parameter in parameters if parameter not in allowed]
     if unknown:
         raise ValueError(
             f"activation {name} has no parameter {', '.join(unknown)}; it takes {', '.join(allowed) or 'none'}"
         )
-    return activation(**parameters)
+    return partial(activation, **preset)(**parameters)
 
 
-def _find(name: str) -> type[Activation]:
+def _find(name: str) -> tuple[type["Activation"], dict[str, Any]]:
     if name in _ACTIVATIONS:
         return _ACTIVATIONS[name]
     registered = entry_points(group=ENTRY_POINT_GROUP, name=name)
     if registered:
-        return _checked(name, next(iter(registered)).load())
+        return _checked(name, next(iter(registered)).load()), {}
     if "." in name:
-        return _checked(name, _import(name))
-    close = difflib.get_close_matches(name, available_activations(), n=1)
-    hint = f"; did you mean {close[0]}?" if close else "."
+        return _checked(name, _import(name)), {}
+    close = difflib.get_close_matches(name.lower(), available_activations(), n=2)
+    hint = f"; did you mean {' or '.join(close)}?" if close else "."
     raise ValueError(
         f"there is no activation {name!r}{hint} Available: {', '.join(available_activations())}, "
         "or a class path package.module.Class"
@@ -87,7 +116,9 @@ def _import(path: str) -> Any:
         raise ValueError(f"cannot import activation {path!r}: {error}") from error
 
 
-def _checked(name: str, found: Any) -> type[Activation]:
+def _checked(name: str, found: Any) -> type["Activation"]:
+    from sharmix.activations import Activation
+
     if not (inspect.isclass(found) and issubclass(found, Activation)):
         raise TypeError(f"activation {name!r} must be a subclass of sharmix.Activation, got {found!r}")
     return found

@@ -25,36 +25,36 @@ INLINE Doubles clipped(Doubles z, const Threshold& threshold) {
     return base < 0 ? Doubles{} : base;
 }
 
-// See kernel.h.
+// The loss [rows], 0 where a row is left out.
 template <class T>
-void alpha_relu_loss(const T* logits, const int64_t* targets, int64_t ignored, T* loss, int64_t rows, int64_t classes,
+void alpha_relu_loss(const T* logits, const Targets& targets, T* loss, int64_t rows, int64_t classes,
                      const Threshold& threshold) {
     const double alpha = threshold.alpha, at_target = (threshold.tau + 1 / alpha) / threshold.slope();
     const int beta = beta_of<T>(alpha);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
             loss[row] = 0;
-            if (targets[row] == ignored) continue;
+            if (!targets.counts(row)) continue;
             const T* z = logits + row * classes;
             Doubles powers = {};
             for_vectors(z, classes, [&](int64_t, int64_t, Doubles part) {
                 powers += power<ANY_INTEGER>(clipped(part, threshold), beta + 1);
             });
-            loss[row] = loss_of(sum<double>(powers) / alpha + at_target, z[targets[row]], 0.0);
+            loss[row] = loss_of(sum<double>(powers) / alpha + at_target, z[targets.classes[row]], 0.0);
         }
     });
 }
 
-// See kernel.h.
+// grad (p - y) for each row.
 template <class T>
-void alpha_relu_loss_backward(const T* logits, const int64_t* targets, int64_t ignored, const T* grad, int64_t grad_step,
-                              T* grad_logits, int64_t rows, int64_t classes, const Threshold& threshold) {
+void alpha_relu_loss_backward(const T* logits, const Targets& targets, const RowGradient<T>& grad, T* grad_logits,
+                              int64_t rows, int64_t classes, const Threshold& threshold) {
     const int beta = beta_of<T>(threshold.alpha);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
             T* out = grad_logits + row * classes;
-            const double factor = grad[row * grad_step];
-            if (targets[row] == ignored || factor == 0) {
+            const double factor = targets.counts(row) ? grad[row] : 0;
+            if (factor == 0) {
                 std::fill_n(out, classes, T(0));
                 continue;
             }
@@ -65,7 +65,7 @@ void alpha_relu_loss_backward(const T* logits, const int64_t* targets, int64_t i
                 store_as<T>(last, weighted);
                 std::copy_n(last, count, out + start);
             });
-            out[targets[row]] -= T(factor);
+            out[targets.classes[row]] -= T(factor);
         }
     });
 }

@@ -1,4 +1,4 @@
-// What a build of the kernel is asked, in plain types: numbers, and addresses of contiguous memory.
+// What the functions behind the door to Python are given: plain numbers, and addresses of contiguous memory.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +25,34 @@ struct OrderColumns {
     bool shared() const { return !q.values && !r.values && !temperature.values; }
 };
 
-// Rows of classes, in numbers of 4 or 8 bytes; what `void*` stands for below.
+// Rows of classes, in numbers of 4 or 8 bytes.
 struct Matrix {
     int64_t bytes, rows, classes;
+};
+
+// The class of each row, but for rows to be left out.
+struct Targets {
+    const int64_t* classes;
+    int64_t ignored;
+
+    bool counts(int64_t row) const { return classes[row] != ignored; }
+
+    int64_t counted(int64_t rows) const { return rows - std::count(classes, classes + rows, ignored); }
+
+    // The first row whose class is none of so many, or -1.
+    int64_t first_outside(int64_t rows, int64_t count) const {
+        for (int64_t row = 0; row < rows; ++row)
+            if (counts(row) && (classes[row] < 0 || classes[row] >= count)) return row;
+        return -1;
+    }
+};
+
+// The gradient of each row's loss, or with a step of 0 one for all rows, to be divided by a number.
+template <class T> struct RowGradient {
+    const T* values;
+    int64_t step;
+    double divisor;
+    T operator[](int64_t row) const { return T(values[row * step] / divisor); }
 };
 
 // body(T()) for numbers of 4 or 8 bytes.
@@ -42,35 +67,9 @@ struct Threshold {
     double slope() const { return alpha - 1; }
 };
 
-// What the backward pass of the loss needs of a row.
+// What the backward pass of the loss needs of a row; total is 0 where plain torch solved it.
 struct State {
     double maximum, unit, scale, total;
 };
-
-// The functions of a build; each may throw std::bad_alloc, and nothing else.
-struct Kernel {
-    // p [rows, classes] and, where there is room for it, the conjugate [rows] of logits.
-    void (*solve)(Matrix, const void* logits, OrderColumns, void* probabilities, void* conjugate);
-    // (dp/dz) grad, and where there is room for them, (dp/dq).grad, (dp/dr).grad and (dp/dtemperature).grad [rows, 3].
-    void (*map_backward)(Matrix, const void* probabilities, const void* grad, OrderColumns, void* grad_logits,
-                         void* grad_parameters);
-    // The first row whose target is none of the classes and not `ignored`, or -1.
-    int64_t (*first_outside)(const int64_t* targets, int64_t ignored, int64_t rows, int64_t classes);
-    // The loss [rows] of logits whose targets are classes, 0 where that is `ignored`; the states [rows]; and where there
-    // is room for them, the loss' derivatives by q, r and temperature [rows, 3].
-    void (*class_loss)(Matrix, const void* logits, const int64_t* targets, int64_t ignored, OrderColumns, void* loss,
-                       State* states, void* slopes);
-    // grad (p - y), with grad [rows] or, if `grad_step` is 0, one for all.
-    void (*class_loss_backward)(Matrix, const void* logits, const int64_t* targets, int64_t ignored, const State* states,
-                                const void* grad, int64_t grad_step, Column q, void* grad_logits);
-    // Whether the two below take this alpha, for numbers of so many bytes.
-    bool (*takes_alpha)(int64_t bytes, double alpha);
-    // As class_loss and its backward pass, of alpha-ReLU.
-    void (*alpha_relu_loss)(Matrix, const void* logits, const int64_t* targets, int64_t ignored, Threshold, void* loss);
-    void (*alpha_relu_loss_backward)(Matrix, const void* logits, const int64_t* targets, int64_t ignored, Threshold,
-                                     const void* grad, int64_t grad_step, void* grad_logits);
-};
-
-constexpr const char* KERNEL = "sharmix.kernel";  // the name of the capsule that holds one
 
 }  // namespace sharmix

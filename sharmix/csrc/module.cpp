@@ -1,192 +1,379 @@
-// The door to Python: numbers and addresses of contiguous memory in.
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+// The kernel's functions on tensors. Orders are floats, or tensors of float64 [rows, 1].
+#include "tensors.h"
+
+#include <array>
+#include <numeric>
+#include <vector>
 
 #include "alpha_relu.h"
 
 namespace {
 
 using namespace sharmix;
+using Given = PyObject* const*;
 
-// Reads positional arguments one after another.
-class Arguments {
-  public:
-    Arguments(PyObject* const* given, Py_ssize_t count) : next_(given), end_(given + count) {}
+template <class... Objects> Object packed(const Objects&... objects) {
+    return Object(PyTuple_Pack(sizeof...(objects), objects.get()...));
+}
 
-    int64_t integer() { return ready() ? PyLong_AsLongLong(*next_++) : 0; }
-    double number() { return ready() ? PyFloat_AsDouble(*next_++) : 0; }
-    void* address() { return ready() ? PyLong_AsVoidPtr(*next_++) : nullptr; }
+Object none() { return Object(Py_NewRef(Py_None)); }
 
-    Column column() {
-        void* values = address();
-        return {static_cast<const double*>(values), number()};
+OrderColumns orders_at(Given given, int64_t rows) {
+    return {column(given[0], rows), column(given[1], rows), column(given[2], rows)};
+}
+
+// How the numbers [rows, 3] by q, r and temperature are handed over: not at all, one for each row, or summed.
+enum class By { none, row, sum };
+
+// Room for them.
+struct ByOrders {
+    ByOrders(By by, const Rows& rows) : by(by), rows(rows.of.rows) {
+        if (by == By::row) tensor = rows.empty_rows(3);
+        if (by == By::row) data = memory(tensor.get(), this->rows);
     }
 
-    Matrix matrix() {
-        const int64_t bytes = integer(), rows = integer(), classes = integer();
-        return {bytes, rows, classes};
+    template <class T> T* room() {
+        if (by == By::sum) own.reset(new double[3 * rows]());
+        return by == By::sum ? reinterpret_cast<T*>(own.get()) : static_cast<T*>(data);
     }
 
-    OrderColumns orders() {
-        const Column q = column(), r = column(), temperature = column();
-        return {q, r, temperature};
+    template <class T> void add_up() {
+        const T* numbers = reinterpret_cast<const T*>(own.get());
+        for (int64_t i = 0; by == By::sum && i < 3 * rows; ++i) sums[i % 3] += numbers[i];
     }
 
-    // Whether all were there, and what they were asked as.
-    bool complete() {
-        if (!PyErr_Occurred() && (missing_ || next_ != end_)) PyErr_SetString(PyExc_TypeError, "wrong number of arguments");
-        return !PyErr_Occurred();
+    Object handed_over() const {
+        if (by == By::sum) return Object(Py_BuildValue("ddd", sums[0], sums[1], sums[2]));
+        return by == By::row ? Object(Py_NewRef(tensor.get())) : none();
     }
 
-  private:
-    bool ready() {
-        missing_ |= next_ == end_;
-        return !missing_;
-    }
-
-    PyObject* const* next_;
-    PyObject* const* end_;
-    bool missing_ = false;
+    By by;
+    int64_t rows;
+    Object tensor;
+    void* data = nullptr;
+    std::unique_ptr<double[]> own;
+    std::array<double, 3> sums = {};
 };
 
-const Kernel kernel = {
-    [](Matrix of, const void* logits, OrderColumns orders, void* probabilities, void* conjugate) {
-        with_type(of.bytes, [&](auto kind) {
-            using T = decltype(kind);
-            sharmix::solve((const T*)logits, (T*)probabilities, (T*)conjugate, of.rows, of.classes, orders);
-        });
-    },
-    [](Matrix of, const void* probabilities, const void* grad, OrderColumns orders, void* grad_logits,
-       void* grad_parameters) {
-        with_type(of.bytes, [&](auto kind) {
-            using T = decltype(kind);
-            sharmix::map_backward((const T*)probabilities, (const T*)grad, (T*)grad_logits, (T*)grad_parameters, of.rows,
-                                  of.classes, orders);
-        });
-    },
-    first_outside,
-    [](Matrix of, const void* logits, const int64_t* targets, int64_t ignored, OrderColumns orders, void* loss,
-       State* states, void* slopes) {
-        with_type(of.bytes, [&](auto kind) {
-            using T = decltype(kind);
-            sharmix::class_loss(
-                ClassLoss<T>{(const T*)logits, targets, ignored, (T*)loss, states, (T*)slopes, of.classes}, of.rows, orders);
-        });
-    },
-    [](Matrix of, const void* logits, const int64_t* targets, int64_t ignored, const State* states, const void* grad,
-       int64_t grad_step, Column q, void* grad_logits) {
-        with_type(of.bytes, [&](auto kind) {
-            using T = decltype(kind);
-            sharmix::class_loss_backward((const T*)logits, targets, ignored, states, (const T*)grad, grad_step,
-                                         (T*)grad_logits, of.rows, of.classes, q);
-        });
-    },
-    [](int64_t bytes, double alpha) {
-        bool taken = false;
-        with_type(bytes, [&](auto kind) { taken = alpha > 1 && beta_of<decltype(kind)>(alpha) > 0; });
-        return taken;
-    },
-    [](Matrix of, const void* logits, const int64_t* targets, int64_t ignored, Threshold threshold, void* loss) {
-        with_type(of.bytes, [&](auto kind) {
-            using T = decltype(kind);
-            sharmix::alpha_relu_loss((const T*)logits, targets, ignored, (T*)loss, of.rows, of.classes, threshold);
-        });
-    },
-    [](Matrix of, const void* logits, const int64_t* targets, int64_t ignored, Threshold threshold, const void* grad,
-       int64_t grad_step, void* grad_logits) {
-        with_type(of.bytes, [&](auto kind) {
-            using T = decltype(kind);
-            sharmix::alpha_relu_loss_backward((const T*)logits, targets, ignored, (const T*)grad, grad_step,
-                                              (T*)grad_logits, of.rows, of.classes, threshold);
-        });
-    },
+// (logits, q, r, temperature, wants_conjugate) -> p, or p and the conjugate [...]
+Object solve(Given given) {
+    const Rows logits(given[0]);
+    const OrderColumns orders = orders_at(given + 1, logits.of.rows);
+    Object p = logits.empty_like(), conjugate;
+    if (given[4] == Py_True) conjugate = logits.empty_rows();
+    void *to = memory(p.get(), 0), *conjugate_to = conjugate.get() ? memory(conjugate.get(), 0) : nullptr;
+    run(logits.of.bytes, [&](auto kind) {
+        using T = decltype(kind);
+        sharmix::solve((const T*)logits.data, (T*)to, (T*)conjugate_to, logits.of.rows, logits.of.classes, orders);
+    });
+    return conjugate.get() ? packed(p, conjugate) : std::move(p);
+}
+
+Object pulled_back(const Rows& p, const Rows& grad, const OrderColumns& orders, ByOrders& along) {
+    Object by_logits = p.empty_like();
+    void* to = memory(by_logits.get(), 0);
+    run(p.of.bytes, [&](auto kind) {
+        using T = decltype(kind);
+        sharmix::map_backward((const T*)p.data, (const T*)grad.data, (T*)to, along.room<T>(), p.of.rows, p.of.classes, orders);
+        along.add_up<T>();
+    });
+    return by_logits;
+}
+
+// (p, grad, q, r, temperature, by row) -> (dp/dz) grad, and (dp/dorder).grad
+Object map_backward(Given given) {
+    const Rows p(given[0]), grad(given[1]);
+    ByOrders along(given[5] == Py_True ? By::row : By::none, p);
+    const Object by_logits = pulled_back(p, grad, orders_at(given + 2, p.of.rows), along);
+    return packed(by_logits, along.handed_over());
+}
+
+// A number as a tensor of no dimension, like another.
+Object scalar(double value, const Rows& like) {
+    const Object shape(PyTuple_New(0)), number(PyFloat_FromDouble(value));
+    return call(like.object.get(), new_full, shape.get(), number.get());
+}
+
+// Where grad can be pulled back at once, and nobody will differentiate that again. One that is all zero has no memory.
+bool is_common_gradient(PyObject* grad, const Rows& like) {
+    const Object enabled(PyObject_CallNoArgs(torch_objects.grad_enabled));
+    if (is_true(enabled) || !is_tensor(grad) || !is_alone()) return false;
+    const Object dtype = attribute(grad, dtype_name), own = attribute(like.object.get(), dtype_name);
+    return dtype.get() == own.get() && is_plain(grad);
+}
+
+// The orders of a node: their values, and which of them are tensors.
+struct NodeOrders {
+    explicit NodeOrders(PyObject* orders) {
+        for (Py_ssize_t i = 0; i < 3; ++i) values[i] = number(PyTuple_GetItem(orders, i));
+        PyObject* of_tensors = PyTuple_GetItem(orders, 3);
+        for (Py_ssize_t i = 0; i < PyTuple_Size(of_tensors); ++i) tensors.push_back(integer(PyTuple_GetItem(of_tensors, i)));
+    }
+
+    By by() const { return tensors.empty() ? By::none : By::sum; }
+    OrderColumns columns() const { return {{nullptr, values[0]}, {nullptr, values[1]}, {nullptr, values[2]}}; }
+
+    // What a backward pass returns: the logits' gradient, so many times None, and factor times the sums of the tensors.
+    Object gradients(Object by_logits, Py_ssize_t nones, const double* sums, double factor, const Rows& like) const {
+        Object all(PyTuple_New(1 + nones + Py_ssize_t(tensors.size())));
+        PyTuple_SetItem(all.get(), 0, by_logits.release());
+        for (Py_ssize_t i = 0; i < nones; ++i) PyTuple_SetItem(all.get(), 1 + i, none().release());
+        Py_ssize_t place = 1 + nones;
+        for (int64_t i : tensors) PyTuple_SetItem(all.get(), place++, scalar(factor * sums[i], like).release());
+        return all;
+    }
+
+    std::array<double, 3> values;
+    std::vector<int64_t> tensors;
 };
 
-// Runs the body outside the interpreter's lock.
-template <class Body> PyObject* run(Body body) {
-    bool enough_memory = true;
-    Py_BEGIN_ALLOW_THREADS;
-    try {
-        body();
-    } catch (const std::bad_alloc&) {
-        enough_memory = false;
+// (p, grad, orders) -> the gradients by logits, orders and those of them that are tensors, or None where more is asked for
+Object map_gradients(Given given) {
+    const Rows p(given[0]);
+    if (!is_common_gradient(given[1], p)) return none();
+    const Rows grad(given[1]);
+    const NodeOrders orders(given[2]);
+    ByOrders along(orders.by(), p);
+    Object by_logits = pulled_back(p, grad, orders.columns(), along);
+    return orders.gradients(std::move(by_logits), 1, along.sums.data(), 1, p);
+}
+
+// The classes [...] int64 of rows, one of which is left out.
+struct TargetRows {
+    TargetRows(PyObject* tensor, PyObject* ignored, const Rows& logits)
+        : object(call(tensor, contiguous)),
+          targets{static_cast<const int64_t*>(memory(object.get(), logits.of.rows)), integer(ignored)} {
+        const int64_t outside = targets.first_outside(logits.of.rows, logits.of.classes);
+        if (outside < 0) return;
+        const Object row(PyLong_FromLongLong(outside));
+        PyErr_SetObject(PyExc_LookupError, row.get());  // Python names the label
+        throw PythonError();
     }
-    Py_END_ALLOW_THREADS;
-    if (!enough_memory) return PyErr_NoMemory();
-    Py_RETURN_NONE;
+
+    Object counted(const Rows& logits) const { return Object(PyLong_FromLongLong(targets.counted(logits.of.rows))); }
+
+    Object object;
+    Targets targets;
+};
+
+// The gradient of each row's loss, or one for all.
+struct RowGradients {
+    RowGradients(PyObject* grad, PyObject* divisor, const Rows& logits)
+        : object(call(grad, contiguous)), data(memory(object.get(), logits.of.rows)), divisor(number(divisor)) {
+        const Object shape = attribute(object.get(), shape_name);
+        step = PyTuple_Size(shape.get()) > 0;
+    }
+
+    template <class T> RowGradient<T> as() const { return {static_cast<const T*>(data), step, divisor}; }
+
+    Object object;
+    void* data;
+    double divisor;
+    int64_t step = 0;
+};
+
+
+// The losses of rows, each by itself or summed.
+struct Losses {
+    Losses(bool by_row, const Rows& logits) : rows(logits.of.rows) {
+        if (!by_row) return;
+        tensor = logits.empty_rows();
+        data = memory(tensor.get(), rows);
+    }
+
+    // losses(room) fills room for them.
+    template <class T, class Fill> void take(Fill losses) {
+        std::unique_ptr<T[]> own(data ? nullptr : new T[rows]);
+        T* room = data ? static_cast<T*>(data) : own.get();
+        losses(room);
+        if (!data) sum = std::accumulate(room, room + rows, 0.0);
+    }
+
+    Object handed_over() const { return tensor.get() ? Object(Py_NewRef(tensor.get())) : Object(PyFloat_FromDouble(sum)); }
+
+    int64_t rows;
+    Object tensor;
+    void* data = nullptr;
+    double sum = 0;
+};
+
+// What the loss of each row's class, and its backward pass, need: states, or if `scale` is not 0 the gradient itself times that.
+struct ClassLosses {
+    ClassLosses(const Rows& logits, const TargetRows& classes, const OrderColumns& orders, bool by_row, By by, double scale)
+        : losses(by_row, logits), slopes(by, logits),
+          kept(scale ? logits.empty_like() : logits.empty_rows(4, torch_objects.doubles)) {
+        void* to = memory(kept.get(), logits.of.rows);
+        run(logits.of.bytes, [&](auto kind) {
+            using T = decltype(kind);
+            losses.take<T>([&](T* room) {
+                const ClassLoss<T> asked{(const T*)logits.data, classes.targets, room, scale ? nullptr : (State*)to,
+                                         slopes.room<T>(), scale ? (T*)to : nullptr, scale, logits.of.classes};
+                sharmix::class_loss(asked, logits.of.rows, orders);
+            });
+            slopes.add_up<T>();
+        });
+    }
+
+    Losses losses;
+    ByOrders slopes;
+    Object kept;
+};
+
+// (logits, targets, q, r, temperature, ignored, losses by row, slopes by row)
+// -> losses or their sum, how many count, states [..., 4], slopes by q, r and temperature
+Object class_loss(Given given) {
+    const Rows logits(given[0]);
+    const TargetRows classes(given[1], given[5], logits);
+    const ClassLosses found(logits, classes, orders_at(given + 2, logits.of.rows), given[6] == Py_True,
+                            given[7] == Py_True ? By::row : By::none, 0);
+    return packed(found.losses.handed_over(), classes.counted(logits), found.kept, found.slopes.handed_over());
 }
 
-PyObject* use_threads(PyObject*, PyObject* parallel_for) {
-    torch_parallel_for = reinterpret_cast<ParallelFor>(PyLong_AsVoidPtr(parallel_for));
-    if (PyErr_Occurred()) return nullptr;
-    Py_RETURN_NONE;
+constexpr int64_t SMALL = 1 << 16;  // logits, up to which a gradient is worth keeping from the forward pass
+
+// (orders, logits, targets, ignored, whether it is a mean, whether the logits want a gradient) -> loss, the gradient or the
+// states, what its sum was divided by, sums of slopes
+Object class_loss_of_node(Given given) {
+    const Rows logits(given[1]);
+    const NodeOrders orders(given[0]);
+    const TargetRows classes(given[2], given[3], logits);
+    const double count = double(classes.targets.counted(logits.of.rows)), divisor = given[4] == Py_True ? count : 1;
+    const bool small = given[5] == Py_True && logits.of.rows * logits.of.classes <= SMALL;
+    const ClassLosses found(logits, classes, orders.columns(), false, orders.by(), small ? 1 / (divisor ? divisor : 1) : 0);
+    const Object loss = scalar(found.losses.sum / divisor, logits), divided(PyFloat_FromDouble(divisor ? divisor : 1));
+    return packed(loss, found.kept, Object(PyBool_FromLong(small)), divided, found.slopes.handed_over());
 }
 
-PyObject* solve(PyObject*, PyObject* const* given, Py_ssize_t count) {
-    Arguments arguments(given, count);
-    const Matrix of = arguments.matrix();
-    const OrderColumns orders = arguments.orders();
-    void *logits = arguments.address(), *probabilities = arguments.address(), *conjugate = arguments.address();
-    if (!arguments.complete()) return nullptr;
-    return run([&] { kernel.solve(of, logits, orders, probabilities, conjugate); });
-}
-
-PyObject* map_backward(PyObject*, PyObject* const* given, Py_ssize_t count) {
-    Arguments arguments(given, count);
-    const Matrix of = arguments.matrix();
-    const OrderColumns orders = arguments.orders();
-    void *probabilities = arguments.address(), *grad = arguments.address();
-    void *grad_logits = arguments.address(), *grad_parameters = arguments.address();
-    if (!arguments.complete()) return nullptr;
-    return run([&] { kernel.map_backward(of, probabilities, grad, orders, grad_logits, grad_parameters); });
-}
-
-PyObject* first_outside_of(PyObject*, PyObject* const* given, Py_ssize_t count) {
-    Arguments arguments(given, count);
-    const void* targets = arguments.address();
-    const int64_t ignored = arguments.integer(), rows = arguments.integer(), classes = arguments.integer();
-    if (!arguments.complete()) return nullptr;
-    return PyLong_FromLongLong(kernel.first_outside((const int64_t*)targets, ignored, rows, classes));
-}
-
-PyObject* class_loss(PyObject*, PyObject* const* given, Py_ssize_t count) {
-    Arguments arguments(given, count);
-    const Matrix of = arguments.matrix();
-    const OrderColumns orders = arguments.orders();
-    const int64_t ignored = arguments.integer();
-    void *logits = arguments.address(), *targets = arguments.address();
-    void *loss = arguments.address(), *states = arguments.address(), *slopes = arguments.address();
-    if (!arguments.complete()) return nullptr;
-    return run([&] {
-        kernel.class_loss(of, logits, (const int64_t*)targets, ignored, orders, loss, (State*)states, slopes);
+// (logits, targets, states, grad, q, ignored, divisor) -> grad (p - y)/divisor, for grad [...] or one for all rows
+Object class_loss_backward(Given given) {
+    const Rows logits(given[0]);
+    const TargetRows classes(given[1], given[5], logits);
+    const RowGradients grad(given[3], given[6], logits);
+    const Column q = column(given[4], logits.of.rows);
+    const void* states = memory(given[2], logits.of.rows);
+    Object by_logits = logits.empty_like();
+    void* to = memory(by_logits.get(), 0);
+    run(logits.of.bytes, [&](auto kind) {
+        using T = decltype(kind);
+        sharmix::class_loss_backward((const T*)logits.data, classes.targets, (const State*)states, grad.as<T>(), (T*)to,
+                                     logits.of.rows, logits.of.classes, q);
     });
+    return by_logits;
 }
 
-PyObject* class_loss_backward(PyObject*, PyObject* const* given, Py_ssize_t count) {
-    Arguments arguments(given, count);
-    const Matrix of = arguments.matrix();
-    const Column q = arguments.column();
-    const int64_t ignored = arguments.integer();
-    void *logits = arguments.address(), *targets = arguments.address(), *states = arguments.address();
-    void* grad = arguments.address();
-    const int64_t grad_step = arguments.integer();
-    void* grad_logits = arguments.address();
-    if (!arguments.complete()) return nullptr;
-    return run([&] {
-        kernel.class_loss_backward(of, logits, (const int64_t*)targets, ignored, (const State*)states, grad, grad_step, q,
-                                   grad_logits);
+// (logits, targets, states or the gradient, grad, q, ignored, divisor, which of them, orders, sums of slopes) -> the gradients by
+// logits, four times None, and by the orders that are tensors, or None where more is asked for
+Object class_loss_gradients(Given given) {
+    const Rows logits(given[0]);
+    if (!is_common_gradient(given[3], logits)) return none();
+    const RowGradients grad(given[3], given[6], logits);
+    double factor = 0;
+    with_type(logits.of.bytes, [&](auto kind) { factor = *(const decltype(kind)*)grad.data; });
+    Object by_logits;
+    if (given[7] != Py_True) by_logits = class_loss_backward(given);
+    else by_logits = factor == 1 ? Object(Py_NewRef(given[2])) : Object(PyNumber_Multiply(given[2], given[3]));
+    const NodeOrders orders(given[8]);
+    std::array<double, 3> sums = {};
+    if (!orders.tensors.empty())
+        for (Py_ssize_t i = 0; i < 3; ++i) sums[i] = number(PyTuple_GetItem(given[9], i)) / grad.divisor;
+    return orders.gradients(std::move(by_logits), 4, sums.data(), factor, logits);
+}
+
+// Whether the two functions below take this alpha, (bytes of a number, alpha).
+Object takes_alpha(Given given) {
+    bool taken = false;
+    const double alpha = number(given[1]);
+    with_type(integer(given[0]), [&](auto kind) { taken = alpha > 1 && beta_of<decltype(kind)>(alpha) > 0; });
+    return Object(PyBool_FromLong(taken));
+}
+
+// (logits, targets, alpha, tau, ignored, losses by row) -> losses or their sum, how many count
+Object alpha_relu_loss(Given given) {
+    const Rows logits(given[0]);
+    const TargetRows classes(given[1], given[4], logits);
+    const Threshold threshold{number(given[2]), number(given[3])};
+    Losses losses(given[5] == Py_True, logits);
+    run(logits.of.bytes, [&](auto kind) {
+        using T = decltype(kind);
+        losses.take<T>([&](T* room) {
+            sharmix::alpha_relu_loss((const T*)logits.data, classes.targets, room, logits.of.rows, logits.of.classes, threshold);
+        });
     });
+    return packed(losses.handed_over(), classes.counted(logits));
 }
 
-template <class Function> PyCFunction fast(Function function) { return (PyCFunction)(void (*)())function; }
+// (logits, targets, grad, alpha, tau, ignored, divisor) -> as class_loss_backward
+Object alpha_relu_loss_backward(Given given) {
+    const Rows logits(given[0]);
+    const TargetRows classes(given[1], given[5], logits);
+    const RowGradients grad(given[2], given[6], logits);
+    const Threshold threshold{number(given[3]), number(given[4])};
+    Object by_logits = logits.empty_like();
+    void* to = memory(by_logits.get(), 0);
+    run(logits.of.bytes, [&](auto kind) {
+        using T = decltype(kind);
+        sharmix::alpha_relu_loss_backward((const T*)logits.data, classes.targets, grad.as<T>(), (T*)to, logits.of.rows,
+                                          logits.of.classes, threshold);
+    });
+    return by_logits;
+}
+
+// The same, or None where more is asked for
+Object alpha_relu_gradient(Given given) {
+    return is_common_gradient(given[2], Rows(given[0])) ? alpha_relu_loss_backward(given) : none();
+}
+
+// Whether targets are plain int64, one for each row of logits.
+bool are_common_targets(PyObject* targets, PyObject* logits) {
+    if (!is_plain(targets) || attribute(targets, dtype_name).get() != torch_objects.int64) return false;
+    const Object own = attribute(targets, shape_name), shape = attribute(logits, shape_name);
+    const Object rows(PySequence_GetSlice(shape.get(), 0, PyTuple_Size(shape.get()) - 1));
+    return PyObject_RichCompareBool(own.get(), rows.get(), Py_EQ) == 1;
+}
+
+// (logits, targets or None, q, r, temperature) -> ((the orders' values, which of them are tensors), these) if the kernel is to be
+// called at once, past torch's dispatcher, or None; for q > 2 plain torch measures better
+Object node_orders(Given given) {
+    if (!is_plain(given[0]) || !is_real(given[0]) || !integer(call(given[0], dim).get()) || !is_alone()) return none();
+    if (given[1] != Py_None && !are_common_targets(given[1], given[0])) return none();
+    const double q = value_of(given[2]), r = value_of(given[3]), temperature = value_of(given[4]);
+    if (!(1 <= q && q <= 2 && 0 < r && std::isfinite(r) && 0 < temperature && std::isfinite(temperature))) return none();
+    const Py_ssize_t count = std::count_if(given + 2, given + 5, is_tensor);
+    Object places(PyTuple_New(count)), tensors(PyTuple_New(count));
+    for (Py_ssize_t i = 0, next = 0; i < 3; ++i)
+        if (is_tensor(given[2 + i])) {
+            PyTuple_SetItem(places.get(), next, PyLong_FromSsize_t(i));
+            PyTuple_SetItem(tensors.get(), next++, Py_NewRef(given[2 + i]));
+        }
+    return Object(Py_BuildValue("(dddN)N", q, r, temperature, places.release(), tensors.release()));
+}
+
+// (address of torch's parallel loop, then the members of Torch)
+Object use_torch(Given given) {
+    torch_parallel_for = reinterpret_cast<ParallelFor>(PyLong_AsVoidPtr(given[0]));
+    PyObject** objects = reinterpret_cast<PyObject**>(&torch_objects);
+    for (size_t i = 0; i < sizeof(Torch) / sizeof(PyObject*); ++i) objects[i] = Py_NewRef(given[1 + i]);
+    return none();
+}
+
+template <auto Function, Py_ssize_t Count> constexpr PyMethodDef method(const char* name) {
+    return {name, (PyCFunction)(void (*)())door<Function, Count>, METH_FASTCALL, nullptr};
+}
 
 PyMethodDef methods[] = {
-    {"use_threads", use_threads, METH_O, nullptr},
-    {"solve", fast(solve), METH_FASTCALL, nullptr},
-    {"map_backward", fast(map_backward), METH_FASTCALL, nullptr},
-    {"first_outside", fast(first_outside_of), METH_FASTCALL, nullptr},
-    {"class_loss", fast(class_loss), METH_FASTCALL, nullptr},
-    {"class_loss_backward", fast(class_loss_backward), METH_FASTCALL, nullptr},
+    method<use_torch, 1 + sizeof(Torch) / sizeof(PyObject*)>("use_torch"),
+    method<node_orders, 5>("node_orders"),
+    method<map_gradients, 3>("map_gradients"),
+    method<class_loss_gradients, 10>("class_loss_gradients"),
+    method<alpha_relu_gradient, 7>("alpha_relu_gradient"),
+    method<solve, 5>("solve"),
+    method<map_backward, 6>("map_backward"),
+    method<class_loss, 8>("class_loss"),
+    method<class_loss_of_node, 6>("class_loss_of_node"),
+    method<class_loss_backward, 7>("class_loss_backward"),
+    method<takes_alpha, 2>("takes_alpha"),
+    method<alpha_relu_loss, 6>("alpha_relu_loss"),
+    method<alpha_relu_loss_backward, 7>("alpha_relu_loss_backward"),
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -199,10 +386,4 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "sharmix." QUOTED(MODULE), null
 
 #define INITIALISE_NAMED(name) PyInit_##name
 #define INITIALISE(name) INITIALISE_NAMED(name)
-PyMODINIT_FUNC INITIALISE(MODULE)(void) {
-    PyObject* module = PyModule_Create(&definition);
-    PyObject* capsule = module ? PyCapsule_New(const_cast<sharmix::Kernel*>(&kernel), sharmix::KERNEL, nullptr) : nullptr;
-    if (module && PyModule_AddObjectRef(module, "kernel", capsule) < 0) Py_CLEAR(module);
-    Py_XDECREF(capsule);
-    return module;
-}
+PyMODINIT_FUNC INITIALISE(MODULE)(void) { return PyModule_Create(&definition); }

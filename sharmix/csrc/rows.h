@@ -124,6 +124,7 @@ void solve_groups(const T* logits, T* probabilities, T* conjugate, int64_t begin
     });
 }
 
+// p [rows, classes] and the conjugate [rows] of logits.
 template <class T>
 void solve(const T* logits, T* probabilities, T* conjugate, int64_t rows, int64_t classes, OrderColumns orders) {
     const bool in_groups = grouped(orders, rows, classes);
@@ -163,7 +164,7 @@ void map_backward_group(const Group<T>& support, const T* grad, T* grad_logits, 
             grad_logits[lane * classes + support.lists[lane].place[j]] = T(direction[j * GROUP + lane]);
 }
 
-// See kernel.h.
+// (dp/dz) grad, and where there is room for them, (dp/dq).grad, (dp/dr).grad and (dp/dtemperature).grad [rows, 3].
 template <class T>
 void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t rows,
                   int64_t classes, OrderColumns orders) {
@@ -196,13 +197,6 @@ void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad
     });
 }
 
-// See kernel.h.
-inline int64_t first_outside(const int64_t* targets, int64_t ignored, int64_t rows, int64_t classes) {
-    for (int64_t row = 0; row < rows; ++row)
-        if (targets[row] != ignored && (targets[row] < 0 || targets[row] >= classes)) return row;
-    return -1;
-}
-
 // The loss of one row, from its conjugate, the logit of its target, and its largest.
 template <class T> T loss_of(double conjugate, T target, double maximum) {
     const double value = conjugate - (double(target) - maximum);
@@ -212,21 +206,31 @@ template <class T> T loss_of(double conjugate, T target, double maximum) {
 // What is asked of `class_loss`, and where its answers go.
 template <class T> struct ClassLoss {
     const T* logits;
-    const int64_t* targets;
-    int64_t ignored;
+    Targets targets;
     T* loss;
-    State* states;
-    T* slopes;  // or null
+    State* states;  // or null
+    T* slopes;    // or null
+    T* gradient;  // (p - y) scale, or null
+    double scale;
     int64_t classes;
 
     void none(int64_t row) const {
         loss[row] = 0;
         if (slopes) write(slopes + 3 * row, 0, 0, 0);
+        if (gradient) std::fill_n(gradient + row * classes, classes, T(0));
+    }
+
+    // The gradient of a row that is not left out, from p(j) of its candidates.
+    template <class Probability> void put_gradient(int64_t row, bool defined, const List<T>& candidates, Probability p) const {
+        T* out = gradient + row * classes;
+        std::fill_n(out, classes, defined ? T(0) : UNDEFINED<T>);
+        for (int64_t j = 0; j < candidates.count; ++j) out[candidates.place[j]] = T(p(j) * scale);
+        out[targets.classes[row]] -= T(scale);
     }
 
     void put(int64_t row, double conjugate, const State& state) const {
-        states[row] = state;
-        loss[row] = loss_of(conjugate, logits[row * classes + targets[row]], state.maximum);
+        if (states) states[row] = state;
+        loss[row] = loss_of(conjugate, logits[row * classes + targets.classes[row]], state.maximum);
     }
 };
 
@@ -235,13 +239,15 @@ void class_loss_rows(const ClassLoss<T>& asked, int64_t begin, int64_t end, cons
     RowSolver<T> solver(asked.classes);
     for (int64_t row = begin; row < end; ++row) {
         asked.none(row);
-        if (asked.targets[row] == asked.ignored) continue;
+        if (!asked.targets.counts(row)) continue;
         const Solution<double>& solved = solver.solve(asked.logits + row * asked.classes, orders[row]);
         asked.put(row, solved.conjugate, {solved.maximum, 1 / orders[row].temperature, solved.scale, solved.total});
-        if (!asked.slopes) continue;
+        if (!asked.slopes && !asked.gradient) continue;
         const T* p = solver.probabilities();
-        write(asked.slopes + 3 * row,
-              conjugate_gradients<OneRow<T>>(p, padded(solver.candidates().count), solved.renyi, orders[row]));
+        const List<T>& candidates = solver.candidates();
+        if (asked.gradient) asked.put_gradient(row, !std::isnan(solved.total), candidates, [&](int64_t j) { return double(p[j]); });
+        if (asked.slopes)
+            write(asked.slopes + 3 * row, conjugate_gradients<OneRow<T>>(p, padded(candidates.count), solved.renyi, orders[row]));
     }
 }
 
@@ -259,15 +265,23 @@ void class_loss_groups(const ClassLoss<T>& asked, int64_t begin, int64_t end, co
         }
         for (int64_t lane = 0; lane < count; ++lane) {
             const State state = {solved.maximum[lane], 1 / shared.temperature, solved.scale[lane], solved.total[lane]};
-            if (asked.targets[start + lane] == asked.ignored) asked.none(start + lane);
-            else asked.put(start + lane, solved.conjugate[lane], state);
+            const int64_t row = start + lane;
+            if (!asked.targets.counts(row)) {
+                asked.none(row);
+                continue;
+            }
+            asked.put(row, solved.conjugate[lane], state);
+            if (asked.gradient)
+                asked.put_gradient(row, !std::isnan(solved.maximum[lane]), solver.candidates(lane),
+                                   [&](int64_t j) { return p[j * GROUP + lane]; });
         }
         return true;
     };
     for_groups(begin, end, together, [&](int64_t start, int64_t stop) { class_loss_rows(asked, start, stop, orders); });
 }
 
-// See kernel.h.
+// The loss [rows], 0 where a row is left out, its states, and where there is room for them, its derivatives by q, r and
+// temperature [rows, 3].
 template <class T> void class_loss(const ClassLoss<T>& asked, int64_t rows, OrderColumns orders) {
     const bool in_groups = grouped(orders, rows, asked.classes);
     for_rows(rows, asked.classes, [&](int64_t begin, int64_t end) {
@@ -305,25 +319,24 @@ void class_loss_gradient(const T* z, int64_t target, T* grad, const State& state
     grad[target] -= T(factor);
 }
 
-// See kernel.h.
+// grad (p - y) for each row.
 template <class T>
-void class_loss_backward(const T* logits, const int64_t* targets, int64_t ignored, const State* states,
-                         const T* grad, int64_t grad_step, T* grad_logits, int64_t rows, int64_t classes,
-                         Column q) {
+void class_loss_backward(const T* logits, const Targets& targets, const State* states, const RowGradient<T>& grad,
+                         T* grad_logits, int64_t rows, int64_t classes, Column q) {
     const Fill<T> fill(rows, classes);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
         std::vector<int32_t> active(classes / LANES<T> + 1);
         for (int64_t row = begin; row < end; ++row) {
             T* out = grad_logits + row * classes;
-            const double scale = grad[row * grad_step];
-            if (targets[row] == ignored || scale == 0) {
+            const double scale = targets.counts(row) ? grad[row] : 0;
+            if (scale == 0) {
                 fill(out, T(0));
             } else if (std::isnan(states[row].total)) {
                 fill(out, UNDEFINED<T>);
             } else {
                 const Shape shape = shape_of<T>(Orders{q[row], 1, 1});
                 with_exponent(shape.integer, [&](auto exponent) {
-                    class_loss_gradient<T, exponent>(logits + row * classes, targets[row], out, states[row], shape,
+                    class_loss_gradient<T, exponent>(logits + row * classes, targets.classes[row], out, states[row], shape,
                                                      scale, classes, fill, active.data());
                 });
             }

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sharmix._series import expm1_ratio
+from sharmix._mathematics.series import expm1_ratio
 
 _TOLERANCE = 1e-12  # of the last step and residual: g has kinks, at which Newton need not double the digits
 _MAXIMUM_STEPS = 100  # bisection alone needs about 60

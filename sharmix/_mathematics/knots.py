@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sharmix._equation import Equation, Solution, newton
+from sharmix._mathematics.equation import Equation, Solution, newton
 
 _NEIGHBOURHOOD = 1e-11  # of a root, wider than its error: the knots in it are tried for their side of the root
 _LEAST_GUESS = 1e-20  # of m: at 0 itself the slope is 0 · ∞

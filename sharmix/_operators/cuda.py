@@ -1,4 +1,4 @@
-"""The map and its loss on CUDA in Triton, one program a row; the notation is that of `_equation` and `_sensitivity`.
+"""The map and its loss on CUDA in Triton, one program a row; the notation is that of `_mathematics`.
 
 A row that fits one block is read once and stays in registers; a longer one is read anew, block by block, for each sum.
 For float32 logits the root is found in float32 and settled in float64; for half precision float32 is enough. What is
@@ -11,7 +11,8 @@ import triton.language as tl
 from torch import Tensor
 
 from sharmix._arguments import checked_classes
-from sharmix._orders import Orders, is_concave, largest
+from sharmix._operators import plain
+from sharmix._operators.orders import Orders, is_concave, largest
 
 _LARGEST_BLOCK = 32768
 _LEAST_DELTA = tl.constexpr(1e-15)  # whose square float32 still holds
@@ -372,8 +373,8 @@ def takes(logits: Tensor, orders: Orders) -> bool:
     return logits.dtype != torch.float64 and largest(orders[0]) <= 2 and bool(is_concave(*orders[:2]).all())
 
 
-def solve(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
-    """See `_backend.Code`."""
+def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:
+    """See `backend.Implementation`."""
     logits = logits.contiguous()
     probabilities = torch.empty_like(logits)
     conjugate = torch.empty(logits.shape[:-1], dtype=torch.float32, device=logits.device)
@@ -383,26 +384,26 @@ def solve(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
     return probabilities, conjugate
 
 
-def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_parameters: bool) -> tuple[Tensor, Tensor]:
-    """See `_backend.Code`."""
+def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orders: bool) -> tuple[Tensor, Tensor]:
+    """See `backend.Implementation`."""
     probabilities, grad = probabilities.contiguous(), grad.contiguous()
     grad_logits = torch.empty_like(probabilities)
-    shape = (*probabilities.shape[:-1], 3 if wants_parameters else 0)
+    shape = (*probabilities.shape[:-1], 3 if wants_orders else 0)
     grad_parameters = torch.empty(shape, dtype=torch.float32, device=grad.device)
     rows, classes = _shape(probabilities)
     blocks = _blocks(probabilities)
     with torch.cuda.device_of(grad):
         _map_backward[(rows,)](
             probabilities, grad, grad_logits, grad_parameters, classes, *_columns(grad.device, *orders),
-            wants_parameters, blocks["BLOCK"], num_warps=blocks["num_warps"],
+            wants_orders, blocks["BLOCK"], num_warps=blocks["num_warps"],
         )  # fmt: skip
     return grad_logits, grad_parameters
 
 
 def class_loss(
-    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, wants_slopes: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """See `_backend.Code`."""
+    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, wants_slopes: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """See `backend.Implementation`."""
     checked_classes(targets, logits.shape[-1], ignore_index)
     logits, targets = logits.contiguous(), targets.contiguous()
     loss = torch.empty(targets.shape, dtype=torch.float32, device=logits.device)
@@ -422,13 +423,13 @@ def class_loss(
             wants_slopes,
             **_blocks(logits),
         )
-    return loss, states, slopes
+    return plain.reduced_loss(loss, states, slopes if wants_slopes else None, targets != ignore_index, reduction)
 
 
 def class_loss_backward(
     logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: Orders, ignore_index: int
 ) -> Tensor:
-    """See `_backend.Code`."""
+    """See `backend.Implementation`."""
     logits, targets, grad = logits.contiguous(), targets.contiguous(), grad.contiguous()
     grad_logits = torch.empty_like(logits)
     rows, classes = _shape(logits)

@@ -1,39 +1,42 @@
-"""q, r and T₀ as the code that solves takes them: one number for all rows, or one for each."""
+"""q, r and T₀ as implementations take them: one number for all rows, or one for each."""
+
+import math
 
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Parameter, checked_number, checked_values
+from sharmix._arguments import Order, checked_number, checked_values
 
 Orders = tuple[float | Tensor, float | Tensor, float | Tensor]  # q, r, T₀: a number, or float64 [rows, 1]
 
 _CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
 
 
-def checked_orders(rows: torch.Size, q: Parameter, r: Parameter, temperature: Parameter, nonconcave: str) -> Orders:
-    """Numbers, or tensors that broadcast to [*rows, 1], as orders.
+def checked_orders(logits: Tensor, q: Order, r: Order, temperature: Order, nonconcave: str = "global") -> Orders:
+    """Numbers, or tensors that broadcast to [..., 1] for logits [..., classes], as orders.
 
     Raises:
         ValueError: a value is out of its range, or `nonconcave` is neither `global` nor `error`, or is `error` and
             r < 2 − 1/q.
     """
-    if nonconcave not in ("global", "error"):
-        raise ValueError(f"nonconcave={nonconcave!r} is not allowed; it must be 'global' or 'error'")
-    orders = _checked(q, "q", rows), _checked(r, "r", rows), _checked(temperature, "temperature", rows)
-    if nonconcave == "error":
-        _refuse_nonconcave(*orders[:2])
+    orders = _order(q, "q", logits), _order(r, "r", logits), _order(temperature, "temperature", logits)
+    if nonconcave != "global":
+        _refuse_nonconcave(*orders[:2], nonconcave)
     return orders
 
 
-def _checked(parameter: Parameter, name: str, rows: torch.Size) -> float | Tensor:
-    if not isinstance(parameter, Tensor):
-        return checked_number(parameter, name)
-    if parameter.numel() == 1:
-        return checked_number(parameter.item(), name)
-    return checked_values(parameter, name).double().expand(*rows, 1).reshape(-1, 1).contiguous()
+def _order(order: Order, name: str, logits: Tensor) -> float | Tensor:
+    if isinstance(order, Tensor):
+        if order.numel() > 1:
+            rows = *logits.shape[:-1], 1
+            return checked_values(order, name).double().expand(rows).reshape(-1, 1).contiguous()
+        order = order.item()
+    return order if 1 <= order < math.inf else checked_number(order, name)  # what every order may be, first
 
 
-def _refuse_nonconcave(q: float | Tensor, r: float | Tensor) -> None:
+def _refuse_nonconcave(q: float | Tensor, r: float | Tensor, nonconcave: str) -> None:
+    if nonconcave != "error":
+        raise ValueError(f"nonconcave={nonconcave!r} is not allowed; it must be 'global' or 'error'")
     outside = ~is_concave(q, r)
     if outside.any():
         q_value, r_value = (torch.as_tensor(order).expand(outside.shape)[outside][0].item() for order in (q, r))

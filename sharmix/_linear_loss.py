@@ -1,17 +1,18 @@
 """An output layer and its Fenchel–Young loss together, without ever holding all logits: for large vocabularies."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding_bag, linear
 
-from sharmix._arguments import Parameter, entropy_parameters, float_tensor
-from sharmix._operators import function_transforms_active
-from sharmix.losses import Reduction, check_reduction, check_targets, fenchel_young_loss
-from sharmix.maps import Nonconcave
+from sharmix._arguments import Order, classes_last, per_row, widened
+from sharmix._fenchel_young import UnweightedLossOptions, check_reduction, check_targets
+from sharmix._private_torch import function_transforms_active
+from sharmix.functional import Nonconcave, fenchel_young_loss
 
 _CHUNK_BYTES = 1 << 24  # of logits: well under 32 MB, from which on a C library maps and unmaps memory at each use
 _DENSE = 0.1  # the share of classes with an error from which on a matrix product is faster than picking them
@@ -22,12 +23,12 @@ def linear_fenchel_young_loss(
     weight: Tensor,
     bias: Tensor | None,
     targets: Tensor,
-    q: Parameter = 1.25,
-    r: Parameter = 1.5,
-    temperature: Parameter = 1.0,
-    ignore_index: int = -100,
-    reduction: Reduction = "mean",
+    q: Order = 1.25,
+    r: Order = 1.5,
+    temperature: Order = 1.0,
+    *,
     nonconcave: Nonconcave = "global",
+    **options: Unpack[UnweightedLossOptions],
 ) -> Tensor:
     """The Fenchel–Young loss of the logits hidden · weightᵀ + bias, a few rows of them at a time.
 
@@ -41,8 +42,8 @@ def linear_fenchel_young_loss(
         bias: [classes], or None.
         targets: class indices [...] of an integer type.
         q, r, temperature: numbers or tensors of one element.
-        ignore_index, nonconcave: as for `fenchel_young_loss`.
-        reduction: `mean` over the rows not ignored, or `sum`.
+        nonconcave: as for `sharmix`.
+        **options: `ignore_index`, `label_smoothing` and `reduction` as for `fenchel_young_loss`, but not `none`.
 
     Returns:
         The loss, a scalar; float32 for half precision.
@@ -53,43 +54,42 @@ def linear_fenchel_young_loss(
 
     Source: `math` section 5.
     """
-    float_tensor(hidden, "hidden", -1)
-    q, r = _single("q", q, hidden), _single("r", r, hidden)
-    temperature = _single("temperature", temperature, hidden)
+    classes_last(hidden, "hidden", -1)
+    orders = [_single(name, order, hidden) for name, order in (("q", q), ("r", r), ("temperature", temperature))]
 
-    def loss(logits: Tensor, classes: Tensor, reduction: Reduction) -> Tensor:
-        return fenchel_young_loss(logits, classes, q, r, temperature, ignore_index, 0.0, reduction, nonconcave)
+    def loss(logits: Tensor, classes: Tensor, **options: Unpack[UnweightedLossOptions]) -> Tensor:
+        return fenchel_young_loss(logits, classes, *orders, nonconcave=nonconcave, **options)
 
-    orders = [order for order in (q, r, temperature) if isinstance(order, Tensor)]
-    return linear_loss(loss, orders, hidden, weight, bias, targets, ignore_index, reduction)
+    learned = [order for order in orders if isinstance(order, Tensor)]
+    return linear_loss(loss, learned, hidden, weight, bias, targets, options)
 
 
 def linear_loss(
-    loss: Callable[[Tensor, Tensor, Reduction], Tensor],
+    loss: Callable[..., Tensor],
     parameters: Sequence[Tensor],
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor | None,
     targets: Tensor,
-    ignore_index: int,
-    reduction: Reduction,
+    options: UnweightedLossOptions,
 ) -> Tensor:
     """Any loss of the logits hidden · weightᵀ + bias, a few rows of them at a time.
 
     Args:
-        loss: of logits [rows, classes], class indices [rows] and a reduction.
+        loss: of logits [rows, classes], class indices [rows] and options.
         parameters: tensors that it depends on beside its arguments.
-        hidden, weight, bias, targets, ignore_index, reduction: as for `linear_fenchel_young_loss`.
+        hidden, weight, bias, targets, options: as for `linear_fenchel_young_loss`.
 
     Returns, Raises: as `linear_fenchel_young_loss`.
     """
+    reduction, ignore_index = options.get("reduction", "mean"), options.get("ignore_index", -100)
     check_reduction(reduction)
     if reduction == "none":
         raise ValueError("reduction='none' is not allowed here: gradients are summed at once; use 'mean' or 'sum'")
-    float_tensor(hidden, "hidden", -1)
+    classes_last(hidden, "hidden", -1)
     check_layer(hidden, weight, bias, targets)
     if function_transforms_active() or torch.compiler.is_compiling():
-        return loss(linear(hidden, weight, bias), targets, reduction)
+        return loss(linear(hidden, weight, bias), targets, **options)
     kind = hidden.device.type
     if torch.is_autocast_enabled(kind):
         half = torch.get_autocast_dtype(kind)
@@ -98,9 +98,11 @@ def linear_loss(
     learned = [parameter for parameter in parameters if torch.is_grad_enabled() and parameter.requires_grad]
     layer = [part for part in (hidden, weight, bias) if part is not None]
     layer_learns = torch.is_grad_enabled() and any(part.requires_grad for part in layer)
-    count = (classes != ignore_index).sum().clamp_min(1) if reduction == "mean" else classes.new_ones(())
+    count = (classes != ignore_index).sum() if reduction == "mean" else classes.new_ones(())
     with torch.autocast(kind, enabled=False):
-        value: Tensor = _LinearLoss.apply(loss, rows, weight, bias, classes, count, layer_learns, *learned)
+        value: Tensor = _LinearLoss.apply(
+            partial(loss, **{**options, "reduction": "sum"}), rows, weight, bias, classes, count, layer_learns, *learned
+        )
     return value
 
 
@@ -109,17 +111,15 @@ def logits_in_parts(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Iter
     length = max(1, _CHUNK_BYTES // (max(4, hidden.element_size()) * len(weight)))
     for start in range(0, len(hidden), length):
         some = slice(start, min(start + length, len(hidden)))
-        yield some, float_tensor(linear(hidden[some], weight, bias), "logits", -1)
+        yield some, widened(linear(hidden[some], weight, bias))
 
 
-def _single(name: str, order: Parameter, hidden: Tensor) -> Parameter:
+def _single(name: str, order: Order, hidden: Tensor) -> Order:
     if isinstance(order, Tensor) and order.numel() != 1:
         raise ValueError(
             f"{name} of shape {tuple(order.shape)} is not allowed; it must be a number or hold one element"
         )
-    order = order.reshape(()) if isinstance(order, Tensor) else order
-    (checked,) = entropy_parameters(hidden, -1, **{name: order})
-    return checked
+    return per_row(hidden, -1, order.reshape(()) if isinstance(order, Tensor) else order, name)
 
 
 def check_layer(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> None:
@@ -140,7 +140,7 @@ class _LinearLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        loss: Callable[[Tensor, Tensor, Reduction], Tensor],
+        loss: Callable[[Tensor, Tensor], Tensor],
         hidden: Tensor,
         weight: Tensor,
         bias: Tensor | None,
@@ -149,14 +149,14 @@ class _LinearLoss(torch.autograd.Function):
         layer_learns: bool,
         *parameters: Tensor,
     ) -> Tensor:
-        value = torch.zeros((), device=hidden.device)
+        value = torch.zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
         by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
         gradients = _LayerGradients(hidden, weight) if layer_learns else None
         for some, logits in logits_in_parts(hidden, weight, bias):
             logits.requires_grad_(layer_learns)
             with torch.enable_grad():
-                part = loss(logits, targets[some], "sum")
-            value = value + part.detach() / count
+                part = loss(logits, targets[some])
+            value = value + part.detach()
             if part.requires_grad:
                 slopes = list(torch.autograd.grad(part, [*parameters, *[logits] * layer_learns]))
                 if gradients is not None:
@@ -165,13 +165,13 @@ class _LinearLoss(torch.autograd.Function):
         ctx.dtypes = (hidden.dtype, weight.dtype, weight.dtype)
         layer = (None, None, None) if gradients is None else gradients.collected()
         ctx.save_for_backward(count, *layer, *by_parameters)
-        return value
+        return value / count
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         count, *gradients = ctx.saved_tensors
-        grad = grad / count
+        grad = grad / count.clamp_min(1)  # of no rows, the gradients are 0
         by_layer = [
             (part * grad).to(dtype) if want else None
             for part, dtype, want in zip(gradients[:3], ctx.dtypes, ctx.needs_input_grad[1:4], strict=True)

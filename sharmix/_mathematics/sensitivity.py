@@ -12,9 +12,9 @@ none of which loses digits as q → 1. They are ordinary differentiable operatio
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Parameter, typed
-from sharmix._series import expm1_ratio, expm1_ratio_slope, expm1_remainder
-from sharmix.entropy import renyi_entropy, sharma_mittal_of_renyi
+from sharmix._arguments import Order, typed
+from sharmix._mathematics.series import expm1_ratio, expm1_ratio_slope, expm1_remainder
+from sharmix._mathematics.entropy import renyi_entropy, sharma_mittal_of_renyi
 
 
 class ConjugateSensitivity:
@@ -25,7 +25,7 @@ class ConjugateSensitivity:
         q, r, temperature: the parameters that gave it, numbers or [..., 1].
     """
 
-    def __init__(self, p: Tensor, q: Parameter, r: Parameter, temperature: Parameter) -> None:
+    def __init__(self, p: Tensor, q: Order, r: Order, temperature: Order) -> None:
         self.p = p = p.to(torch.promote_types(p.dtype, torch.float32))
         self.delta = typed(q - 1, p)  # before rounding q itself, which would lose 1 + 1e-9
         self.q, self.r, self.temperature = typed(q, p), typed(r, p), typed(temperature, p)
@@ -61,7 +61,7 @@ class ConjugateSensitivity:
 class MapSensitivity(ConjugateSensitivity):
     """Derivatives of p as well."""
 
-    def __init__(self, p: Tensor, q: Parameter, r: Parameter, temperature: Parameter) -> None:
+    def __init__(self, p: Tensor, q: Order, r: Order, temperature: Order) -> None:
         super().__init__(p, q, r, temperature)
         self.escort_log = self.log_p + renyi_entropy(p, self.log_p, -self.delta)
         self.spread = p * self.escort_log * expm1_ratio(-self.delta * self.escort_log)

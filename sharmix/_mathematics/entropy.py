@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Parameter, checked, entropy_parameters, float_tensor, typed
-from sharmix._series import expm1_ratio, log1p_ratio
+from sharmix._arguments import Order, checked, classes_last, per_row, typed, widened
+from sharmix._mathematics.series import expm1_ratio, log1p_ratio
 
 
-def sharma_mittal_entropy(probabilities: Tensor, q: Parameter, r: Parameter, dim: int = -1) -> Tensor:
+def sharma_mittal_entropy(probabilities: Tensor, q: Order, r: Order, dim: int = -1) -> Tensor:
     """The Sharma–Mittal entropy of probability vectors.
 
         H_{q,r}(p) = expm1((1 − r) R_q(p)) / (1 − r),      R_q(p) = log(Σᵢ pᵢ^q) / (1 − q)
@@ -30,9 +30,8 @@ def sharma_mittal_entropy(probabilities: Tensor, q: Parameter, r: Parameter, dim
 
     Source: `math` section 1; the paper's Eq. (3) misprints the exponent.
     """
-    p = float_tensor(probabilities, "probabilities", dim)
-    q, r = entropy_parameters(p, dim, q=checked(q, "q"), r=checked(r, "r"))
-    p = p.movedim(dim, -1)
+    p = widened(classes_last(probabilities, "probabilities", dim))
+    q, r = per_row(probabilities, dim, checked(q, "q"), "q"), per_row(probabilities, dim, checked(r, "r"), "r")
     # A floor far below every probability keeps the logarithm, and its slope at an exact zero, finite.
     log_p = p.clamp_min(torch.finfo(p.dtype).tiny).log()
     renyi = renyi_entropy(p, log_p, typed(q - 1, p))

@@ -11,11 +11,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sharmix import _torch, _triton
 from sharmix._arguments import checked_classes
-from sharmix._orders import Orders, columns
-from sharmix._sensitivity import ConjugateSensitivity
-from sharmix._series import expm1_ratio
+from sharmix._mathematics.sensitivity import ConjugateSensitivity
+from sharmix._mathematics.series import expm1_ratio
+from sharmix._operators import cuda, plain
+from sharmix._operators.orders import Orders, columns
 
 _FEW = 64  # rows, which would leave most of a GPU idle
 _LONG = 65536  # classes, from which on launches cost less than they save
@@ -35,10 +35,10 @@ def _partial_sums(
     index, span = tl.program_id(0).to(tl.int64), tl.program_id(1)
     state = states + index * _COLUMNS
     if tl.load(state + _DONE) == 0:
-        delta = tl.maximum(tl.load(q + index) - 1, _triton._LEAST_DELTA)
+        delta = tl.maximum(tl.load(q + index) - 1, cuda._LEAST_DELTA)
         top, unit = tl.load(largest + index).to(tl.float64), 1 / tl.load(temperature + index)
         scale, start = delta * tl.exp(-tl.load(state + _Y)), span * BLOCK
-        total, base_u, base_uu, power_u = _triton._sums(
+        total, base_u, base_uu, power_u = cuda._sums(
             logits + index * classes + start, top, tl.minimum(classes - start, BLOCK), top, unit, scale, 1 / delta - 1,
             BLOCK, False, COMPUTE,
         )  # fmt: skip
@@ -59,11 +59,11 @@ def _newton_step(sums, states, spans, rounds, q, r, SPANS: tl.constexpr, COMPUTE
         own, some = sums + (index * spans + place) * 4, place < spans
         total, base_u = tl.sum(tl.load(own, some, 0.0), 0), tl.sum(tl.load(own + 1, some, 0.0), 0)
         base_uu, power_u = tl.sum(tl.load(own + 2, some, 0.0), 0), tl.sum(tl.load(own + 3, some, 0.0), 0)
-        delta = tl.maximum(q - 1, _triton._LEAST_DELTA)
+        delta = tl.maximum(q - 1, cuda._LEAST_DELTA)
         y, low, high = tl.load(state + _Y), tl.load(state + _LOW), tl.load(state + _HIGH)
-        mean, renyi, residual, step = _triton._point(y, q, r, delta, total, base_u, base_uu, power_u)
-        goes_on = tl.abs(step) > _triton._last_step(delta, COMPUTE)
-        low, high, following = _triton._following(y, step, residual, low, high, rounds)
+        mean, renyi, residual, step = cuda._point(y, q, r, delta, total, base_u, base_uu, power_u)
+        goes_on = tl.abs(step) > cuda._last_step(delta, COMPUTE)
+        low, high, following = cuda._following(y, step, residual, low, high, rounds)
         tl.store(state + _Y, tl.where(goes_on, following, y))
         tl.store(state + _LOW, low)
         tl.store(state + _HIGH, high)
@@ -79,35 +79,34 @@ def takes(logits: Tensor, orders: Orders) -> bool:
     """Few long rows, of those that `_triton` takes; not into a CUDA graph, since the host has to wait for them."""
     long = logits.shape[-1] >= _LONG and logits.numel() <= _FEW * logits.shape[-1]
     recorded = logits.is_cuda and torch.cuda.is_current_stream_capturing()
-    return long and not recorded and _triton.takes(logits, orders)
+    return long and not recorded and cuda.takes(logits, orders)
 
 
-def solve(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
-    """See `_backend.Code`."""
+def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:
+    """See `backend.Implementation`."""
     logits = logits.contiguous()
     states, conjugate = _solved(logits, orders)
     return _probabilities(logits, states, orders), conjugate
 
 
 def class_loss(
-    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, wants_slopes: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """See `_backend.Code`."""
+    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, wants_slopes: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """See `backend.Implementation`."""
     indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
     logits = logits.contiguous()
     states, conjugate = _solved(logits, orders)
     of_target = logits.gather(-1, indices.unsqueeze(-1)).squeeze(-1).double()
-    loss = (conjugate.double() - (of_target - states[..., 0])).float()
-    loss = torch.where(counted, loss - loss.clamp_max(0), 0)  # rounding can leave −1e-17 at p = y
-    if not wants_slopes:
-        return loss, states, loss.new_empty(*loss.shape, 0)
-    shaped = [order.reshape(*logits.shape[:-1], 1) for order in columns(orders, _matrix(logits))]
-    slopes = ConjugateSensitivity(_probabilities(logits, states, orders), *shaped).conjugate_slopes()
-    return loss, states, torch.where(counted.unsqueeze(-1), slopes, 0)
+    rows = (conjugate.double() - (of_target - states[..., 0])).float()
+    slopes = None
+    if wants_slopes:
+        at = ConjugateSensitivity(_probabilities(logits, states, orders), *plain.shaped(orders, logits))
+        slopes = torch.where(counted.unsqueeze(-1), at.conjugate_slopes(), 0)
+    return plain.reduced_loss(rows, states, slopes, counted, reduction)
 
 
-map_backward = _torch.map_backward
-class_loss_backward = _triton.class_loss_backward
+map_backward = plain.map_backward
+class_loss_backward = cuda.class_loss_backward
 
 
 def _matrix(logits: Tensor) -> Tensor:
@@ -118,16 +117,16 @@ def _probabilities(logits: Tensor, states: Tensor, orders: Orders) -> Tensor:
     """p is p − y, the gradient of the loss, where no class is y."""
     no_class = torch.full(logits.shape[:-1], -1, device=logits.device)
     one = torch.ones((), dtype=torch.float32, device=logits.device)
-    return _triton.class_loss_backward(logits, no_class, states, one, orders, ignore_index=-2)
+    return cuda.class_loss_backward(logits, no_class, states, one, orders, ignore_index=-2)
 
 
 def _solved(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
-    """The states of `_backend.Code.class_loss` and the conjugate of each row."""
+    """The states of `backend.Implementation.class_loss` and the conjugate of each row."""
     rows = _matrix(logits)
     q, r, temperature = (order.contiguous() for order in columns(orders, rows))
     largest = rows.amax(-1, keepdim=True).float()
     y, step, total, base_u, mean, renyi = _roots(rows, largest, q, r, temperature)
-    delta = (q - 1).clamp_min(_triton._LEAST_DELTA.value)
+    delta = (q - 1).clamp_min(cuda._LEAST_DELTA.value)
     objective = mean / delta * y.exp() + renyi * expm1_ratio((1 - r) * renyi) / q
     total = total - step / delta * base_u  # at the end of the last step, by d(w^β)/dy = −β w^(β−1) u
     conjugate = torch.where(total > 0, objective.clamp_min(0) * temperature, math.nan)
@@ -139,16 +138,16 @@ def _roots(rows: Tensor, largest: Tensor, q: Tensor, r: Tensor, temperature: Ten
     """y, its last step, and at y the total, Σ w^(β−1) u, the mean and R_q, each float64 [rows, 1]."""
     count, classes = rows.shape
     spans = triton.cdiv(classes, _SPAN)
-    most, margin = math.log(classes), _triton._MARGIN.value
+    most, margin = math.log(classes), cuda._MARGIN.value
     low = -(r - 1).clamp_min(0) * most - margin
     high = (2 - 1 / q - r).clamp_min(0) * most + margin
     states = rows.new_zeros((count, _COLUMNS.value), dtype=torch.float64)
     sums = rows.new_empty((count, spans, 4), dtype=torch.float64)
     for column, start in ((_Y, high), (_LOW, low), (_HIGH, high)):
         states[:, column.value] = start.squeeze(-1)
-    compute = _triton._compute(rows)
+    compute = cuda._compute(rows)
     with torch.cuda.device_of(rows):
-        for rounds in range(_triton._MOST_STEPS.value):
+        for rounds in range(cuda._MOST_STEPS.value):
             _partial_sums[(count, spans)](
                 rows, largest, states, sums, classes, spans, q, temperature, _SPAN, compute, num_warps=8
             )

@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from sharmix._equation import Equation
+from sharmix._mathematics.equation import Equation
 
 _PARTS = 8  # a cell is cut into: more are fewer rounds, of more evaluations together
 # Cells of one row: next to a triple root, or where r is within 1e-6 of 2 − 1/q and q > 2, there would be far more.

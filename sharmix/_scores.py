@@ -7,22 +7,22 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import checked_classes
-from sharmix.losses import Reduction, reduced
+from sharmix._fenchel_young import Reduction
 
 
 def proper_score(
     kind: Literal["brier", "log"],
-    map: Callable[[Tensor], Tensor],
+    probabilities: Callable[[Tensor], Tensor],
     logits: Tensor,
     targets: Tensor,
     ignore_index: int,
     reduction: Reduction,
 ) -> Tensor:
-    """The Brier score Σ (pᵢ − yᵢ)², or the log score −Σ yᵢ log pᵢ, of p = map(logits).
+    """The Brier score Σ (pᵢ − yᵢ)², or the log score −Σ yᵢ log pᵢ, of p = probabilities(logits).
 
     Args:
         kind: `brier`, or `log`, which leaves out the rows that give a target class probability 0.
-        map: from [..., classes] to [..., classes].
+        probabilities: from [..., classes] to [..., classes].
         logits: [..., classes].
         targets: class indices [...] or probabilities [..., classes].
         ignore_index: class index of rows that count for nothing.
@@ -32,13 +32,16 @@ def proper_score(
         A scalar or [...].
     """
     y, counted = _probability_targets(logits, targets, ignore_index)
-    p = map(torch.where(counted.unsqueeze(-1), logits, 0))
+    p = probabilities(torch.where(counted.unsqueeze(-1), logits, 0))
     if kind == "brier":
         rows = (p - y).square().sum(-1)
     else:
         counted = counted & ((p > 0) | (y == 0)).all(-1)
         rows = -(y * torch.where(p > 0, p, 1).log()).sum(-1)
-    return reduced(torch.where(counted, rows, 0), counted, reduction)
+    rows = torch.where(counted, rows, 0)
+    if reduction == "none":
+        return rows
+    return rows.sum() / counted.sum().clamp_min(1) if reduction == "mean" else rows.sum()
 
 
 def _probability_targets(logits: Tensor, targets: Tensor, ignore_index: int) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,181 @@
+"""The Fenchel–Young loss of any regulariser, against class indices or probabilities."""
+
+from typing import Literal, Protocol, TypedDict
+
+import torch
+from torch import Tensor
+
+from sharmix._arguments import checked_classes, checked_distribution
+
+Reduction = Literal["none", "mean", "sum"]
+
+
+class UnweightedLossOptions(TypedDict, total=False):
+    """What every loss takes after its targets, by keyword, as `torch.nn.CrossEntropyLoss` does.
+
+    ignore_index: class index of rows that count for nothing, neither in the loss nor in the mean; −100.
+    label_smoothing: ε in [0, 1]; y becomes (1 − ε) y + ε/classes; 0.
+    reduction: `none` (a loss a row), `mean` (the default; NaN over no rows, as torch has it), or `sum`.
+    """
+
+    ignore_index: int
+    label_smoothing: float
+    reduction: Reduction
+
+
+class LossOptions(UnweightedLossOptions, total=False):
+    """The same, and a weight.
+
+    weight: of each class, [classes]; a row counts as much as its target's weight does, in the mean as well.
+    """
+
+    weight: Tensor | None
+
+
+class Regulariser(Protocol):
+    """−Ω and what belongs to it, of logits and probabilities with classes last."""
+
+    normalised: bool
+
+    def entropy(self, probabilities: Tensor) -> Tensor:
+        """−Ω(p), [...]; it does not depend on the order of the classes."""
+
+    def conjugate(self, logits: Tensor) -> Tensor:
+        """Ω*(z), [...]; its gradient is the map."""
+
+    def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
+        """The reduced loss where the target is one class a row, int64 [...]."""
+
+
+def fenchel_young(
+    regulariser: Regulariser,
+    logits: Tensor,
+    targets: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: Reduction = "mean",
+) -> Tensor:
+    """L(z, y) = Ω*(z) − z·y + Ω(y), of logits [..., classes], float32 at least.
+
+    With class weights w, s = Σ wᵢyᵢ and ỹ = w∘y/s, it is s L(z, ỹ), which at softmax is the weighted cross-entropy less
+    s times the entropy of ỹ. The mean divides by Σ w_y over class indices, by the number of rows over probabilities.
+
+    Raises:
+        TypeError: targets of the wrong kind.
+        ValueError: a value, label or shape that is not allowed.
+    """
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"label_smoothing={label_smoothing!r} is not allowed; it must be between 0 and 1")
+    check_reduction(reduction)
+    check_targets(logits, targets)
+    if weight is not None:
+        _check_weight(logits, weight)
+    if targets.is_floating_point():
+        y = targets.to(logits.dtype) * checked_distribution(targets).to(logits.dtype).unsqueeze(-1)
+        y = (1 - label_smoothing) * y + label_smoothing / logits.shape[-1] if label_smoothing else y
+        return _reduced(_soft_loss(regulariser, logits, y, weight), None, reduction)
+    targets = targets.long()
+    if not label_smoothing and weight is None:
+        return regulariser.class_loss(logits, targets, ignore_index, reduction)
+    indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
+    if label_smoothing:
+        finite = torch.where(counted.unsqueeze(-1), logits, 0)
+        rows = torch.where(counted, _smoothed_loss(regulariser, finite, indices, label_smoothing, weight), 0)
+    else:
+        rows = regulariser.class_loss(logits, targets, ignore_index, "none")
+    shares = counted.to(rows.dtype) if weight is None else weight.to(rows.dtype)[indices] * counted
+    return _reduced(rows if label_smoothing or weight is None else rows * shares, shares, reduction)
+
+
+def composed_class_loss(
+    regulariser: Regulariser, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction
+) -> Tensor:
+    """The loss against one class a row, from conjugate and entropy, by operations that torch differentiates itself."""
+    indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
+    x = _measured(regulariser, torch.where(counted.unsqueeze(-1), logits, 0))  # an ignored row may hold anything
+    rows = regulariser.conjugate(x) - at_class(x, indices)
+    rows = rows if regulariser.normalised else rows - regulariser.entropy(logits.new_ones(1))
+    return _reduced(torch.where(counted, rows, 0), counted.to(rows.dtype), reduction)
+
+
+def _soft_loss(regulariser: Regulariser, logits: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
+    share = None
+    if weight is not None:
+        y = y * weight.to(y.dtype)
+        share = y.sum(-1)
+        y = torch.where(y > 0, y / share.unsqueeze(-1), 0)
+    x = _measured(regulariser, logits)
+    agreement = (torch.where(y > 0, x, 0) * y).sum(-1)  # −∞ is harmless on a class that is no target
+    rows = regulariser.conjugate(x) - agreement - regulariser.entropy(y)
+    return rows if share is None else torch.where(share > 0, rows, 0) * share
+
+
+def _smoothed_loss(
+    regulariser: Regulariser, logits: Tensor, indices: Tensor, smoothing: float, weight: Tensor | None
+) -> Tensor:
+    classes = logits.shape[-1]
+    if weight is not None:
+        y = torch.full_like(logits, smoothing / classes)
+        y = y.scatter_add(-1, indices.unsqueeze(-1), torch.full_like(y[..., :1], 1 - smoothing))
+        return _soft_loss(regulariser, logits, y, weight)
+    x = _measured(regulariser, logits)
+    agreement = (1 - smoothing) * at_class(x, indices) + smoothing * x.mean(-1)
+    smoothed = logits.new_full((classes,), smoothing / classes)
+    smoothed[0] += 1 - smoothing
+    return regulariser.conjugate(x) - agreement - regulariser.entropy(smoothed)
+
+
+def _measured(regulariser: Regulariser, logits: Tensor) -> Tensor:
+    """Logits measured from their row's largest, where no output depends on it."""
+    return logits - logits.detach().amax(-1, keepdim=True) if regulariser.normalised else logits
+
+
+def _reduced(rows: Tensor, shares: Tensor | None, reduction: Reduction) -> Tensor:
+    """The rows, their sum, or their sum over that of their shares, None for 1 each."""
+    rows = rows - rows.detach().clamp_max(0)  # rounding can leave −1e-17 at p = y; its value is 0 there
+    if reduction == "none":
+        return rows
+    if reduction == "sum":
+        return rows.sum()
+    return rows.mean() if shares is None else rows.sum() / shares.sum()
+
+
+def at_class(x: Tensor, classes: Tensor) -> Tensor:
+    """x_y: the entry of each row [..., classes] at its class index, int64 [...]."""
+    # Indexing keeps the indices alone for the backward pass; gathering would keep the logits.
+    starts = torch.arange(0, x.numel(), x.shape[-1], device=x.device)
+    return x.flatten().index_select(0, starts + classes.flatten()).reshape(classes.shape)
+
+
+def check_reduction(reduction: str) -> None:
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"reduction={reduction!r} is not allowed; it must be 'none', 'mean' or 'sum'")
+
+
+def check_targets(logits: Tensor, targets: Tensor, name: str = "logits") -> None:
+    """Raise TypeError or ValueError if the targets are of a kind, shape or device that does not go with the logits."""
+    if not isinstance(targets, Tensor):
+        raise TypeError(f"targets must be a tensor of class indices or probabilities, got {type(targets).__name__}")
+    if targets.dtype == torch.bool or targets.is_complex():
+        raise TypeError(f"targets must be class indices of an integer type or probabilities, got {targets.dtype}")
+    if targets.device != logits.device:
+        raise ValueError(f"targets are on {targets.device}, but {name} on {logits.device}; move one of them")
+    if targets.is_floating_point() and targets.shape != logits.shape:
+        raise ValueError(
+            f"soft targets of shape {tuple(targets.shape)} do not match logits of shape {tuple(logits.shape)}; "
+            "they must be equal (class indices are of an integer type)"
+        )
+    if not targets.is_floating_point() and targets.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"class indices of shape {tuple(targets.shape)} do not match {name} of shape {tuple(logits.shape)}; "
+            f"they must be of shape {tuple(logits.shape[:-1])}"
+        )
+
+
+def _check_weight(logits: Tensor, weight: Tensor) -> None:
+    if weight.shape != logits.shape[-1:] or not weight.is_floating_point() or weight.device != logits.device:
+        raise ValueError(
+            f"weight of shape {tuple(weight.shape)}, {weight.dtype} on {weight.device} is not allowed; it must be "
+            f"floating-point of shape ({logits.shape[-1]},) on {logits.device}, one number for each class"
+        )

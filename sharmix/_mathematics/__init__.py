@@ -1,0 +1,1 @@
+"""The mathematics of the maps, in plain torch, one concept a module."""

@@ -1,0 +1,131 @@
+"""Which implementation computes: a kernel made for the device, or plain torch."""
+
+import importlib
+import importlib.util
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from sharmix._operators import cpu, plain
+from sharmix._operators.orders import Orders
+
+Backend = Literal["c++", "triton", "torch"]
+
+
+class Implementation(Protocol):
+    """What each of them has; logits are [..., classes], and losses and slopes come in float32 at least."""
+
+    def solve(self, logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:
+        """p* and its conjugate [...] of logits measured from their row's largest, or anything if it is not wanted."""
+
+    def map_backward(
+        self, probabilities: Tensor, grad: Tensor, orders: Orders, wants_orders: bool
+    ) -> tuple[Tensor, Tensor]:
+        """(∂p/∂z) grad, and (∂p/∂θ)·grad by q, r and T₀ [..., 3], or [0] if it is not wanted."""
+
+    def class_loss(
+        self, logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, wants_slopes: bool
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Against targets [...], 0 where they are `ignore_index`: the reduced loss, four numbers of each row's solution
+        for the backward pass [..., 4], each row's slopes by q, r and T₀ [..., 3], or [0] if not wanted, and what
+        the sum was divided by."""
+
+    def class_loss_backward(
+        self, logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: Orders, ignore_index: int
+    ) -> Tensor:
+        """grad (p − y), for grad [...] or one for all rows."""
+
+
+class Kernel(Implementation, Protocol):
+    """One made for a kind of device."""
+
+    def takes(self, logits: Tensor, orders: Orders) -> bool:
+        """Whether it computes logits of this dtype with these orders, faster than plain torch."""
+
+
+is_plain_torch = False
+_warned = False
+
+
+def backend(device: str | torch.device = "cpu") -> Backend:
+    """The implementation in use for tensors on a device.
+
+    Args:
+        device: a torch device, such as `cpu` or `cuda`.
+
+    Returns:
+        `c++`, the compiled CPU kernel; `triton`, the CUDA kernels; or `torch`, plain torch operations: the same
+        results, slower.
+
+    Example:
+        >>> with sharmix.plain_torch():
+        ...     sharmix.backend("cpu")
+        'torch'
+    """
+    kind = torch.device(device).type
+    if is_plain_torch:
+        return "torch"
+    if kind == "cpu":
+        return "c++" if cpu.is_present() else "torch"
+    return "triton" if kind == "cuda" and importlib.util.find_spec("triton") else "torch"
+
+
+@contextmanager
+def plain_torch() -> Iterator[None]:
+    """Within this context plain torch computes on every device, as where there is no kernel.
+
+    Example:
+        >>> with sharmix.plain_torch():
+        ...     sharmix.sparsemax(torch.tensor([1.0, 0.5, -1.0]))
+        tensor([0.7500, 0.2500, 0.0000])
+    """
+    global is_plain_torch
+    before, is_plain_torch = is_plain_torch, True
+    try:
+        yield
+    finally:
+        is_plain_torch = before
+
+
+def select(logits: Tensor, orders: Orders) -> Implementation:
+    """The implementation for these logits."""
+    name = backend(logits.device)
+    if name == "c++":
+        return cpu if logits.numel() and cpu.takes(logits, orders) else plain
+    if name == "torch":
+        _warn_once(logits.device)
+    elif logits.numel():
+        for kernel in cuda_kernels():
+            if kernel.takes(logits, orders):
+                return kernel
+    return plain
+
+
+def select_alpha_relu(logits: Tensor, alpha: float) -> ModuleType:
+    """The implementation of α-ReLU's loss: the CPU kernel or plain torch."""
+    kernel = backend(logits.device) == "c++" and logits.numel() and cpu.takes_alpha(logits, alpha)
+    return cpu if kernel else plain
+
+
+def cuda_kernels() -> tuple[Kernel, ...]:
+    """The one to be asked first before the other; they import Triton."""
+    return tuple(importlib.import_module(f"sharmix._operators.{module}") for module in ("cuda_long_rows", "cuda"))
+
+
+def _warn_once(device: torch.device) -> None:
+    """Warn, once, that plain torch computes on the CPU for want of a kernel."""
+    global _warned
+    if device.type == "cpu" and not is_plain_torch and not _warned:
+        _warned = True
+        warnings.warn(
+            "sharmix has no compiled kernel that loads here, as when it is installed without a C++ compiler: plain "
+            "torch computes on the CPU, with the same results, several times slower. Install it again where there is "
+            "a compiler (gcc or clang) and Python's headers; python -m sharmix says what is missing.",
+            RuntimeWarning,
+            stacklevel=2,
+        )

@@ -1,0 +1,301 @@
+"""The derivatives of map and losses with respect to logits, q, r, T₀ and τ, as torch's autograd takes them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sharmix._arguments import Order, boxed
+from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
+from sharmix._operators import register
+from sharmix._private_torch import forward_mode_active, forward_mode_depth, function_transforms_active
+
+Orders = tuple[Order, Order, Order]  # q, r and T₀: numbers, or tensors of one element or broadcasting to [..., 1]
+Gradients = list[Tensor | None]
+
+
+def map_and_conjugate(
+    logits: Tensor, orders: Orders, nonconcave: str, wants_conjugate: bool = True
+) -> tuple[Tensor, Tensor]:
+    """p* and Ω*(x) = max_p p·x + (T₀/q) H_{q,r}(p), for logits x [..., classes] measured from their row's largest.
+
+    Differentiable to any order; one tensor as large as the logits, p*, is kept for the backward pass.
+    """
+    if torch.jit.is_tracing():  # a trace with a function of Python in it cannot be saved
+        return register.solve(logits, *orders, nonconcave, wants_conjugate)  # type: ignore[no-any-return]
+    transformed = function_transforms_active() or forward_mode_active()
+    function = _TransformedMap if transformed else _Map
+    probabilities, conjugate = function.apply(logits, *_traceable(orders), nonconcave, wants_conjugate)
+    return probabilities, conjugate
+
+
+def class_loss(
+    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, nonconcave: str
+) -> Tensor:
+    """L(z, y) = Ω*(z) − z_y against one class a row, int64 [...], value and gradient each in one pass over the logits.
+
+    Nothing as large as the logits is kept for the backward pass but the logits themselves: a row's distribution is
+    known from its root, four numbers.
+    """
+    loss: Tensor = _ClassLoss.apply(logits, targets, *_traceable(orders), ignore_index, reduction, nonconcave)
+    return loss
+
+
+def alpha_relu_class_loss(
+    logits: Tensor, targets: Tensor, alpha: float, tau: Order, ignore_index: int, reduction: str
+) -> Tensor:
+    """The loss of α-ReLU against one class a row, int64 [...], value and gradient each in one pass over the logits."""
+    loss: Tensor = _AlphaReLULoss.apply(logits, targets, alpha, tau, ignore_index, reduction)
+    return loss
+
+
+def _traceable(orders: Orders) -> Orders:
+    """A compiler takes neither numbers that change nor one tensor in two places of a function."""
+    if not torch.compiler.is_compiling():
+        return orders
+    q, r, temperature = map(boxed, orders)
+    return q, r.clone() if q is r else r, temperature
+
+
+def _differentiated_again() -> bool:
+    """Whether what a backward pass computes may be differentiated itself, in reverse or in forward mode."""
+    return torch.is_grad_enabled() or forward_mode_active()
+
+
+def save(ctx: Any, tensors: Sequence[Tensor], q: Order, r: Order, temperature: Order) -> None:
+    """Keep tensors, and orders that are tensors or numbers, for the backward pass."""
+    if isinstance(q, float) and isinstance(r, float) and isinstance(temperature, float):
+        ctx.orders = q, r, temperature
+        ctx.save_for_backward(*tensors)
+        return
+    orders = q, r, temperature
+    ctx.orders = [None if isinstance(order, Tensor) else order for order in orders]
+    ctx.save_for_backward(*tensors, *[order for order in orders if isinstance(order, Tensor)])
+
+
+def saved(ctx: Any) -> tuple[Sequence[Tensor], Sequence[Order]]:
+    """The tensors, and the orders as they were given."""
+    tensors, orders = ctx.saved_tensors, ctx.orders
+    if None not in orders:
+        return tensors, orders
+    tensors = list(tensors)
+    given = [tensors.pop() if order is None else order for order in reversed(orders)]
+    return tensors, given[::-1]
+
+
+class _Map(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        outputs: tuple[Tensor, Tensor] = register.solve(*inputs)
+        save(ctx, outputs[:1], *inputs[1:4])
+        ctx.set_materialize_grads(False)
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, grad_p: Tensor | None, grad_conjugate: Tensor | None) -> tuple[Tensor | None, ...]:
+        (p,), orders = saved(ctx)
+        gradients: Gradients = [None] * 4
+        if grad_p is not None:
+            gradients = through_map(grad_p, p, orders, ctx.needs_input_grad[1:4])
+        if grad_conjugate is not None:
+            others = _through_conjugate(grad_conjugate, p, orders, ctx.needs_input_grad[1:4])
+            gradients = [_sum(one, other) for one, other in zip(gradients, others, strict=True)]
+        return *gradients, None, None
+
+
+class _TransformedMap(_Map):
+    """With what transforms and forward mode need; a compiler refuses it, and a small batch pays for it."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*inputs: Any) -> tuple[Tensor, Tensor]:
+        outputs: tuple[Tensor, Tensor] = register.solve(*inputs)
+        return outputs
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        save(ctx, output[:1], *inputs[1:4])
+        ctx.save_for_forward(output[0], *[order for order in inputs[1:4] if isinstance(order, Tensor)])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def jvp(ctx: Any, x: Tensor | None, *tangents: Tensor | None) -> tuple[Tensor, Tensor]:
+        if forward_mode_depth() > 1:
+            raise NotImplementedError(
+                "forward mode within forward mode is not to be had: torch drops the outer tangent of every custom "
+                "function; take one of the two derivatives in reverse, as in jacfwd(jacrev(f)) or torch.func.hessian"
+            )
+        (p,), orders = saved(ctx)
+        at, dtype = MapSensitivity(p, *orders), p.dtype
+        p, conjugate = torch.zeros_like(at.p), torch.zeros_like(at.p[..., :1])
+        if x is not None:
+            p, conjugate = at.logit_product(x), (at.p * x).sum(-1, keepdim=True)
+        slopes = zip(_map_slopes(at), _conjugate_slopes(at), strict=True)
+        for tangent, (slope, conjugate_slope) in zip(tangents, slopes, strict=False):  # the last inputs are no tensors
+            if tangent is not None:
+                tangent = tangent.to(at.p.dtype)
+                p, conjugate = p + slope() * tangent, conjugate + conjugate_slope() * tangent
+        return p.to(dtype), conjugate.squeeze(-1)
+
+
+def _map_slopes(at: MapSensitivity) -> tuple[Any, ...]:
+    return at.wrt_q, at.wrt_r, at.wrt_temperature
+
+
+def _conjugate_slopes(at: ConjugateSensitivity) -> tuple[Any, ...]:
+    return at.conjugate_wrt_q, at.conjugate_wrt_r, at.conjugate_wrt_temperature
+
+
+def through_map(grad: Tensor, p: Tensor, orders: Sequence[Order], wanted: Sequence[bool]) -> Gradients:
+    """The gradients by logits, q, r and T₀ for that of p; `wanted` says which of the last three are."""
+    if not _differentiated_again():
+        by_logits, along = register.map_backward(p, grad, *orders, any(wanted))
+        return [by_logits, *_by_order(along, orders, wanted)]
+    at = MapSensitivity(p, *orders)
+    slopes = [slope() if want else None for slope, want in zip(_map_slopes(at), wanted, strict=True)]
+    return [at.logit_product(grad), *_summed(grad, slopes, orders)]
+
+
+def _through_conjugate(grad: Tensor, p: Tensor, orders: Sequence[Order], wanted: Sequence[bool]) -> Gradients:
+    grad = grad.unsqueeze(-1)
+    if not any(wanted):
+        return [grad * p, None, None, None]
+    at = ConjugateSensitivity(p, *orders)
+    slopes = [slope() if want else None for slope, want in zip(_conjugate_slopes(at), wanted, strict=True)]
+    return [grad * p, *_summed(grad, slopes, orders)]
+
+
+def _summed(grad: Tensor, slopes: Sequence[Tensor | None], orders: Sequence[Order]) -> Gradients:
+    """Σ grad · slope, each summed to the shape of its order."""
+    return [
+        None if slope is None else _like((grad * slope).sum(-1, keepdim=True), order)
+        for slope, order in zip(slopes, orders, strict=True)
+    ]
+
+
+def _by_order(along: Tensor, orders: Sequence[Order], wanted: Sequence[bool]) -> Gradients:
+    """The gradients of each row [..., 3], summed to the shapes of their orders."""
+    if not any(wanted):
+        return [None] * 3
+    rows = along.unsqueeze(-2).unbind(-1)
+    return [_like(row, order) if want else None for row, order, want in zip(rows, orders, wanted, strict=True)]
+
+
+def _like(gradient: Tensor, order: Order) -> Tensor | None:
+    return gradient.sum_to_size(order.shape) if isinstance(order, Tensor) else None
+
+
+def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return one + other
+
+
+class _ClassLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        logits: Tensor,
+        targets: Tensor,
+        q: Order,
+        r: Order,
+        temperature: Order,
+        ignore_index: int,
+        reduction: str,
+        nonconcave: str,
+    ) -> Tensor:
+        learned = any(ctx.needs_input_grad[2:5])
+        loss, states, slopes, divisor = register.class_loss(
+            logits, targets, q, r, temperature, ignore_index, reduction, nonconcave, learned
+        )
+        save(ctx, (logits, targets, states, slopes, divisor), q, r, temperature)
+        ctx.ignore_index, ctx.nonconcave = ignore_index, nonconcave
+        return loss  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (logits, targets, states, slopes, divisor), orders = saved(ctx)
+        grad, wanted = grad / divisor, ctx.needs_input_grad[2:5]
+        if _differentiated_again():
+            settings = targets, orders, ctx.ignore_index, ctx.nonconcave
+            by_logits, *by_orders = through_class_loss(grad, logits, *settings, wanted)
+        else:
+            by_logits = register.class_loss_backward(logits, targets, states, grad, *orders, ctx.ignore_index)
+            by_orders = _by_order(grad.unsqueeze(-1) * slopes, orders, wanted) if any(wanted) else [None] * 3
+        return by_logits, None, *by_orders, None, None, None
+
+
+def through_class_loss(
+    grad: Tensor,
+    logits: Tensor,
+    targets: Tensor,
+    orders: Sequence[Order],
+    ignore_index: int,
+    nonconcave: str,
+    wanted: Sequence[bool],
+) -> Gradients:
+    """The gradients by logits, q, r and T₀ for that of each row's loss or one for all, differentiable again."""
+    error, slopes = _class_loss_slopes(logits, targets, orders, ignore_index, nonconcave)
+    grad = grad.unsqueeze(-1)
+    return [grad * error, *_by_order(grad * slopes, orders, wanted)]
+
+
+def _class_loss_slopes(
+    logits: Tensor, targets: Tensor, orders: Sequence[Order], ignore_index: int, nonconcave: str
+) -> tuple[Tensor, Tensor]:
+    """p − y and the slopes by q, r and T₀ [..., 3] of each row's loss, differentiable themselves."""
+    q, r, temperature = orders
+    counted = (targets != ignore_index).unsqueeze(-1)
+    p, _ = map_and_conjugate(torch.where(counted, logits, 0), (q, r, temperature), nonconcave)
+    slopes = ConjugateSensitivity(p, *orders).conjugate_slopes()
+    return _less_one_hot(p, targets, ignore_index), slopes * counted
+
+
+def _less_one_hot(p: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
+    """p − y, 0 in rows that are left out."""
+    counted = (targets != ignore_index).unsqueeze(-1)
+    classes = torch.where(counted, targets.unsqueeze(-1), 0)
+    return p.scatter_add(-1, classes, -torch.ones_like(p[..., :1])) * counted
+
+
+class _AlphaReLULoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, targets: Tensor, alpha: float, tau: Order, ignore_index: int, reduction: str
+    ) -> Tensor:
+        loss, divisor = register.alpha_relu_loss(logits, targets, alpha, tau, ignore_index, reduction)
+        save(ctx, (logits, targets, divisor), tau, 0.0, 0.0)
+        ctx.alpha, ctx.ignore_index = alpha, ignore_index
+        return loss  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (logits, targets, divisor), (tau, *_) = saved(ctx)
+        alpha, grad = ctx.alpha, grad / divisor
+        if _differentiated_again():
+            by_logits = through_alpha_relu_loss(grad, logits, targets, alpha, tau, ctx.ignore_index)
+        else:
+            by_logits = register.alpha_relu_loss_backward(logits, targets, grad, alpha, tau, ctx.ignore_index)
+        by_tau = by_logits.sum() / (1 - alpha) if ctx.needs_input_grad[3] else None
+        return by_logits, None, None, by_tau, None, None
+
+
+def through_alpha_relu_loss(
+    grad: Tensor, logits: Tensor, targets: Tensor, alpha: float, tau: Order, ignore_index: int
+) -> Tensor:
+    """The gradient by the logits for that of each row's loss or one for all, differentiable again."""
+    finite = torch.where((targets != ignore_index).unsqueeze(-1), logits, 0)
+    return grad.unsqueeze(-1) * _less_one_hot(alpha_relu_weights(finite, alpha, tau), targets, ignore_index)
+
+
+def alpha_relu_weights(logits: Tensor, alpha: float, tau: Order) -> Tensor:
+    """[(α − 1) z − τ]₊^{1/(α−1)}, by operations that torch differentiates itself."""
+    return power((alpha - 1) * logits - tau, 1 / (alpha - 1))
+
+
+def power(base: Tensor, exponent: float) -> Tensor:
+    """[base]₊^exponent, with slope 0 wherever it is 0 and NaN kept."""
+    outside = base <= 0
+    return torch.where(outside, 0, torch.where(outside, 1, base) ** exponent)

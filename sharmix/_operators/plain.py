@@ -1,0 +1,124 @@
+"""The map and its loss in plain torch, on any device: used where no kernel is, and the kernels' reference."""
+
+import torch
+from torch import Tensor
+
+from sharmix._arguments import checked_classes
+from sharmix._mathematics.equation import Equation
+from sharmix._mathematics.global_maximum import global_maximum
+from sharmix._mathematics.knots import from_last_knot
+from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
+from sharmix._operators.orders import Orders, columns, is_concave
+
+
+def solve(logits: Tensor, orders: Orders, wants_conjugate: bool = True) -> tuple[Tensor, Tensor]:
+    """See `backend.Implementation`."""
+    rows = logits.reshape(-1, logits.shape[-1])
+    p, conjugate = _solve_rows(rows.double(), *columns(orders, rows))
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    conjugate = conjugate.to(wide).reshape(logits.shape[:-1]) if wants_conjugate else conjugate.new_empty(0)
+    return p.to(logits.dtype).reshape(logits.shape).contiguous(), conjugate
+
+
+def _solve_rows(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+    equation = Equation((x - x.amax(-1, keepdim=True)) / temperature, q, r)
+    concave = is_concave(q, r).squeeze(-1)
+    if concave.all():
+        y = equation.root(*equation.bracket())
+    else:
+        y = torch.zeros_like(q)
+        some = equation.select(concave)
+        y[concave] = some.root(*some.bracket())
+        y[~concave] = global_maximum(equation.select(~concave))
+    solution = equation.at(y)
+    p, conjugate = solution.probabilities, solution.objective()
+    steep = (equation.delta > 1).squeeze(-1)
+    if steep.any():
+        solution = from_last_knot(equation.select(steep), y[steep])
+        p[steep], conjugate[steep] = solution.probabilities, solution.objective()
+    return p, conjugate * temperature
+
+
+def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orders: bool) -> tuple[Tensor, Tensor]:
+    """See `backend.Implementation`."""
+    at = MapSensitivity(probabilities, *shaped(orders, probabilities))
+    grad_logits = at.logit_product(grad).to(probabilities.dtype).contiguous()
+    if not wants_orders:
+        return grad_logits, at.p.new_empty(0)
+    along = [(grad * slope).sum(-1) for slope in (at.wrt_q(), at.wrt_r(), at.wrt_temperature())]
+    return grad_logits, torch.stack(along, -1)
+
+
+def class_loss(
+    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, wants_slopes: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """See `backend.Implementation`; the backward pass solves again."""
+    counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
+    logits = torch.where(counted.unsqueeze(-1), logits, 0)
+    p, conjugate = solve(logits, orders)
+    agreement = (logits.gather(-1, indices.unsqueeze(-1)) - logits.amax(-1, keepdim=True)).squeeze(-1)
+    states = logits.new_zeros((*conjugate.shape, 4), dtype=torch.float64)
+    slopes = ConjugateSensitivity(p, *shaped(orders, p)).conjugate_slopes() if wants_slopes else None
+    return reduced_loss(conjugate - agreement, states, slopes, counted, reduction)
+
+
+def reduced_loss(
+    rows: Tensor, states: Tensor, slopes: Tensor | None, counted: Tensor, reduction: str
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What `class_loss` returns, from the loss [...] of each row and its slopes by q, r and T₀ [..., 3]."""
+    loss, divisor = _reduced(rows, counted, reduction)
+    return loss, states, rows.new_empty(0) if slopes is None else slopes * counted.unsqueeze(-1), divisor
+
+
+def _reduced(rows: Tensor, counted: Tensor, reduction: str) -> tuple[Tensor, Tensor]:
+    """The reduced loss, and what a mean divides by."""
+    rows = torch.where(counted, rows - rows.clamp_max(0), 0)  # rounding can leave −1e-17 at p = y
+    divisor = counted.sum().to(rows.dtype) if reduction == "mean" else rows.new_ones(())
+    return rows if reduction == "none" else rows.sum() / divisor, divisor
+
+
+def class_loss_backward(
+    logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: Orders, ignore_index: int
+) -> Tensor:
+    """See `backend.Implementation`."""
+    counted = targets != ignore_index
+    p, _ = solve(torch.where(counted.unsqueeze(-1), logits, 0), orders)
+    return _error(p, logits, targets, grad, ignore_index)
+
+
+def _error(p: Tensor, logits: Tensor, targets: Tensor, grad: Tensor, ignore_index: int) -> Tensor:
+    """grad (p − y)."""
+    indices = checked_classes(targets, logits.shape[-1], ignore_index).unsqueeze(-1)
+    error = p.scatter_add(-1, indices, -torch.ones_like(p[..., :1]))
+    grad = torch.where(targets != ignore_index, grad, 0).unsqueeze(-1)
+    return (grad * error).to(logits.dtype)
+
+
+def alpha_relu_loss(
+    logits: Tensor, targets: Tensor, alpha: float, tau: float, ignore_index: int, reduction: str
+) -> tuple[Tensor, Tensor]:
+    """See `backend.Implementation`."""
+    counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
+    base = _base(logits, counted, alpha, tau)
+    of_target = logits.gather(-1, indices.unsqueeze(-1)).squeeze(-1)
+    rows = (base ** (alpha / (alpha - 1))).sum(-1) / alpha - of_target + (tau + 1 / alpha) / (alpha - 1)
+    return _reduced(rows, counted, reduction)
+
+
+def alpha_relu_loss_backward(
+    logits: Tensor, targets: Tensor, grad: Tensor, alpha: float, tau: float, ignore_index: int
+) -> Tensor:
+    """See `backend.Implementation`."""
+    p = _base(logits, targets != ignore_index, alpha, tau) ** (1 / (alpha - 1))
+    return _error(p, logits, targets, grad, ignore_index)
+
+
+def _base(logits: Tensor, counted: Tensor, alpha: float, tau: float) -> Tensor:
+    """[(α − 1) z − τ]₊, 0 in rows that are left out."""
+    return torch.where(counted.unsqueeze(-1), ((alpha - 1) * logits - tau).relu(), 0)
+
+
+def shaped(orders: Orders, values: Tensor) -> list[Tensor]:
+    """Each order as [..., 1] for values [..., classes]."""
+    rows = values.reshape(-1, values.shape[-1])
+    return [order.reshape(*values.shape[:-1], 1) for order in columns(orders, rows)]

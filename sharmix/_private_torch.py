@@ -1,0 +1,44 @@
+"""Every private name of torch that this package uses: what a new torch can break, in one place."""
+
+import ctypes
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
+
+def kernel_doors() -> tuple[object, ...] | None:
+    """What the CPU kernel needs of torch, in the order of `use_torch` in csrc/module.cpp; None where it is not there.
+
+    The address of torch's parallel loop, in its stable C interface; then the members of Torch in csrc/tensors.h.
+    """
+    try:
+        parallel_for = ctypes.cast(ctypes.CDLL(torch._C.__file__).torch_parallel_for, ctypes.c_void_p).value
+    except (OSError, AttributeError):
+        return None
+    types = Tensor, nn.Parameter, torch.float32, torch.float64, torch.int64
+    doubles = torch.empty(0, dtype=torch.float64, device="cpu")
+    looks_on = torch._C._are_functorch_transforms_active, torch._C._len_torch_dispatch_stack
+    return parallel_for, *types, torch.empty_like, doubles, torch.strided, *looks_on, torch.is_grad_enabled, forward_ad
+
+
+def function_transforms_active() -> bool:
+    """Whether the caller is inside a transform of `torch.func`."""
+    return bool(torch._C._are_functorch_transforms_active())
+
+
+def forward_mode_active() -> bool:
+    """Whether tangents can be under way, by `torch.func` or by `forward_ad.dual_level`."""
+    return bool(forward_ad._current_level >= 0)
+
+
+def dispatch_modes_active() -> bool:
+    """Whether a mode such as FakeTensorMode sees every operator."""
+    return bool(is_in_torch_dispatch_mode())
+
+
+def forward_mode_depth() -> int:
+    """How many forward-mode transforms of `torch.func` the caller is inside."""
+    stack = torch._C._functorch.get_interpreter_stack() or []
+    return sum(interpreter.key() == torch._C._functorch.TransformType.Jvp for interpreter in stack)

@@ -1,0 +1,423 @@
+"""The maps, their losses and their entropy as functions."""
+
+from typing import Literal, Unpack
+
+import torch
+from torch import Tensor
+
+from sharmix._arguments import Order, checked, checked_number, classes_last, per_row, widened
+from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young
+from sharmix._mathematics.entropy import sharma_mittal_entropy
+from sharmix._operators import derivatives, fast
+from sharmix._operators.backend import backend
+from sharmix._private_torch import forward_mode_active, function_transforms_active
+
+Nonconcave = Literal["global", "error"]
+MaskedRows = Literal["nan", "zeros"]
+
+
+def sharmix(
+    logits: Tensor,
+    q: Order = 1.25,
+    r: Order = 1.5,
+    temperature: Order = 1.0,
+    dim: int = -1,
+    *,
+    nonconcave: Nonconcave = "global",
+    masked_rows: MaskedRows = "nan",
+) -> Tensor:
+    """The Sharma–Mittal map.
+
+        p* = argmax over the simplex of  p·z + (T₀/q) H_{q,r}(p)
+
+    It is α-entmax with α = q whose temperature is set by its own output's entropy, T = T₀ exp((q − r) R_q(p*)).
+    r = q is α-entmax, (2, 2) sparsemax, (1, 1) softmax, all exactly.
+
+    Args:
+        logits: z, floating point, of any shape. −inf gets probability 0; a row with a NaN is NaN. Half precision is
+            computed in float32.
+        q: q ≥ 1, sparser as it grows; a number or a tensor that broadcasts with size 1 along `dim`.
+        r: r > 0, sharper as it grows; likewise.
+        temperature: T₀ > 0, in units of the logits; likewise.
+        dim: the dimension that holds the classes.
+        nonconcave: for r < 2 − 1/q, where the objective can have several maxima and the map can jump: `global`
+            returns the highest of them, found by branch and bound; `error` raises. For q > 2 and r within 1e-6 of
+            2 − 1/q, of maxima whose objectives are within 1e-10 T₀ it may return another.
+        masked_rows: what a row of nothing but −inf gives, `nan` as softmax does, or `zeros`.
+
+    Returns:
+        p*, shaped like `logits`, of their dtype, and contiguous. Its error is about that of rounding the arguments; p*
+        answers even such changes strongly where r is within 1e-6 of 2 − 1/q, or q > 2 and two nearly equal logits are
+        about to join the support. Derivatives with respect to logits, q, r and temperature are exact functions of p*,
+        and differentiable again, but not in forward mode within forward mode, which raises NotImplementedError.
+
+    Raises:
+        TypeError: the logits are not floating-point numbers.
+        ValueError: an order's value or shape is not allowed, or `nonconcave="error"` and r < 2 − 1/q.
+
+    Source: the SharMiX paper's Eq. (2); solved in `math` section 2.
+
+    Example:
+        >>> sharmix.sharmix(torch.tensor([2.0, 1.0, -1.0]), q=1.5, r=2.0)
+        tensor([0.9219, 0.0781, 0.0000])
+    """
+    if dim == -1 and nonconcave == "global" and masked_rows == "nan":
+        fast_p = fast.sharmix(logits, q, r, temperature)
+        if fast_p is not None:
+            return fast_p
+    z = classes_last(logits, "logits", dim)
+    masked = None
+    if masked_rows == "zeros":
+        masked = (z == -torch.inf).all(-1, keepdim=True)
+        z = torch.where(masked, 0, z)
+    elif masked_rows != "nan":
+        raise ValueError(f"masked_rows={masked_rows!r} is not allowed; it must be 'nan' or 'zeros'")
+    p, _ = derivatives.map_and_conjugate(z, orders_of(logits, dim, q, r, temperature), nonconcave, False)
+    p = p if masked is None else torch.where(masked, 0, p)
+    p = p if dim in (-1, logits.dim() - 1) else p.movedim(-1, dim).contiguous()
+    return p if p.dtype == logits.dtype else p.to(logits.dtype)
+
+
+def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
+    """α-entmax: argmax over the simplex of p·z + (1 − Σ pᵢ^α)/(α(α − 1)), softmax at α = 1.
+
+    Args:
+        logits: as for `sharmix`.
+        alpha: α ≥ 1, a number or a tensor that broadcasts with size 1 along `dim`.
+        dim: the dimension that holds the classes.
+        masked_rows: as for `sharmix`.
+
+    Returns:
+        Probabilities, shaped like `logits`.
+
+    Raises:
+        TypeError, ValueError: as for `sharmix`.
+
+    Source: Peters, Niculae and Martins (2019); SharMiX at q = r = α.
+
+    Example:
+        >>> sharmix.entmax(torch.tensor([2.0, 1.0, -1.0]))
+        tensor([0.8307, 0.1693, 0.0000])
+    """
+    order = checked(alpha, "alpha")
+    return sharmix(logits, order, order, dim=dim, masked_rows=masked_rows)
+
+
+def sparsemax(logits: Tensor, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
+    """Sparsemax: the point of the simplex nearest to the logits, argmin of ‖p − z‖².
+
+    Args:
+        logits: as for `sharmix`.
+        dim: the dimension that holds the classes.
+        masked_rows: as for `sharmix`.
+
+    Returns:
+        Probabilities, shaped like `logits`.
+
+    Raises:
+        TypeError, ValueError: as for `sharmix`.
+
+    Source: Martins and Astudillo (2016); SharMiX at q = r = 2.
+
+    Example:
+        >>> sharmix.sparsemax(torch.tensor([1.0, 0.5, -1.0]))
+        tensor([0.7500, 0.2500, 0.0000])
+    """
+    return sharmix(logits, 2.0, 2.0, dim=dim, masked_rows=masked_rows)
+
+
+def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
+    """α-normmax: argmax over the simplex of p·z + 1 − ‖p‖_α.
+
+    Args:
+        logits: as for `sharmix`.
+        alpha: α > 1, a number or a tensor that broadcasts with size 1 along `dim`.
+        dim: the dimension that holds the classes.
+        masked_rows: as for `sharmix`.
+
+    Returns:
+        Probabilities, shaped like `logits`.
+
+    Raises:
+        TypeError, ValueError: as for `sharmix`.
+
+    Source: Blondel, Martins and Niculae (2020), section 4.3; SharMiX at q = α, r = 2 − 1/α, T₀ = α − 1, on the border of
+    the concave region (`math` section 7).
+
+    Example:
+        >>> sharmix.normmax(torch.tensor([1.0, 0.5, -1.0]))
+        tensor([0.7768, 0.2232, 0.0000])
+    """
+    return sharmix(logits, *normmax_orders(alpha), dim=dim, masked_rows=masked_rows)
+
+
+def normmax_orders(alpha: Order) -> tuple[Order, Order, Order]:
+    """(q, r, T₀) of α-normmax."""
+    order = checked(alpha, "alpha of normmax")
+    return order, 2 - 1 / order, order - 1
+
+
+def support_size(probabilities: Tensor, dim: int = -1) -> Tensor:
+    """How many classes have a probability above 0: |{i : pᵢ > 0}|.
+
+    Args:
+        probabilities: of any shape.
+        dim: the dimension that holds the classes.
+
+    Returns:
+        int64, shaped like `probabilities` without `dim`.
+
+    Example:
+        >>> sharmix.support_size(sharmix.sparsemax(torch.tensor([1.0, 0.5, -1.0])))
+        tensor(2)
+    """
+    return (probabilities > 0).sum(dim)
+
+
+def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:
+    """The α-ReLU map, elementwise: pᵢ = [(α − 1) zᵢ − τ]₊^{1/(α−1)}.
+
+    Args:
+        logits: z, floating point, of any shape; half precision is computed in float32.
+        alpha: α > 1.
+        tau: τ, the threshold; a number or a tensor of one element.
+
+    Returns:
+        Non-negative weights, shaped like `logits`, that need not sum to 1.
+
+    Raises:
+        TypeError: the logits are not floating-point numbers.
+        ValueError: α or τ is not allowed.
+
+    Source: Tezekbayev et al., Speeding Up Entmax, Eq. (1).
+
+    Example:
+        >>> sharmix.alpha_relu(torch.tensor([2.0, 1.0, -1.0]))
+        tensor([0.4900, 0.0400, 0.0000])
+    """
+    alpha, tau = _threshold(alpha, tau)
+    z = widened(classes_last(logits, "logits", -1))
+    tau = tau.to(z.dtype) if isinstance(tau, Tensor) else tau
+    return derivatives.alpha_relu_weights(z, alpha, tau).to(logits.dtype)
+
+
+def _threshold(alpha: float, tau: Order) -> tuple[float, Order]:
+    if not torch.compiler.is_compiling():
+        alpha = checked_number(alpha, "alpha of alpha-ReLU")
+        tau = tau if isinstance(tau, Tensor) else checked_number(tau, "tau")
+    if isinstance(tau, Tensor) and tau.numel() != 1:
+        raise ValueError(f"tau of shape {tuple(tau.shape)} is not allowed; it must be a number or hold one element")
+    return alpha, tau.reshape(()) if isinstance(tau, Tensor) else tau
+
+
+def orders_of(values: Tensor, dim: int, q: Order, r: Order, temperature: Order) -> derivatives.Orders:
+    """q, r and T₀ as the operators take them."""
+    return per_row(values, dim, q, "q"), per_row(values, dim, r, "r"), per_row(values, dim, temperature, "temperature")
+
+
+class SharmaMittalRegulariser:
+    """Ω(p) = −(T₀/q) H_{q,r}(p) over the simplex; arguments as for `fenchel_young_loss`."""
+
+    normalised = True
+
+    def __init__(self, q: Order, r: Order, temperature: Order, nonconcave: Nonconcave) -> None:
+        self.orders = q, r, temperature
+        self.nonconcave = nonconcave
+
+    def entropy(self, probabilities: Tensor) -> Tensor:
+        """(T₀/q) H_{q,r}(p) of probabilities [..., classes], or of fewer rows that stand for all that the orders have."""
+        q, r, temperature = self.orders
+        shapes = [order.shape for order in self.orders if isinstance(order, Tensor)]
+        rows = torch.broadcast_shapes((*probabilities.shape[:-1], 1), *shapes)[:-1]  # type: ignore[no-untyped-call]
+        weight = temperature / q
+        weight = weight.squeeze(-1) if isinstance(weight, Tensor) and weight.dim() else weight
+        return weight * sharma_mittal_entropy(probabilities.expand(*rows, -1), q, r)
+
+    def conjugate(self, logits: Tensor) -> Tensor:
+        """Of logits measured from their row's largest."""
+        return derivatives.map_and_conjugate(logits, orders_of(logits, -1, *self.orders), self.nonconcave)[1]
+
+    def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
+        if backend(logits.device) == "torch" or _is_transformed():
+            return composed_class_loss(self, widened(logits), targets, ignore_index, reduction)
+        orders = orders_of(logits, -1, *self.orders)
+        return derivatives.class_loss(logits, targets, orders, ignore_index, reduction, self.nonconcave)
+
+
+class AlphaReLURegulariser:
+    """Ω(p) = Σ pⱼ^α/(α(α−1)) + τ Σ pⱼ/(α−1) over non-negative p."""
+
+    normalised = False
+
+    def __init__(self, alpha: float, tau: Order) -> None:
+        self.alpha, self.tau = _threshold(alpha, tau)
+
+    def entropy(self, probabilities: Tensor) -> Tensor:
+        alpha, tau = self.alpha, self.tau
+        powers = derivatives.power(probabilities, alpha).sum(-1)
+        return -(powers / (alpha * (alpha - 1)) + tau / (alpha - 1) * probabilities.sum(-1))
+
+    def conjugate(self, logits: Tensor) -> Tensor:
+        alpha = self.alpha
+        tau = self.tau.to(logits.dtype) if isinstance(self.tau, Tensor) else self.tau
+        return derivatives.power((alpha - 1) * logits - tau, alpha / (alpha - 1)).sum(-1) / alpha
+
+    def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
+        if _is_transformed() or torch.compiler.is_compiling() or logits.is_meta:
+            return composed_class_loss(self, logits, targets, ignore_index, reduction)
+        return derivatives.alpha_relu_class_loss(logits, targets, self.alpha, self.tau, ignore_index, reduction)
+
+
+def _is_transformed() -> bool:
+    """Whether a loss must be made of what torch differentiates and batches itself."""
+    return function_transforms_active() or forward_mode_active()
+
+
+def fenchel_young_loss(
+    logits: Tensor,
+    targets: Tensor,
+    q: Order = 1.25,
+    r: Order = 1.5,
+    temperature: Order = 1.0,
+    *,
+    nonconcave: Nonconcave = "global",
+    **options: Unpack[LossOptions],
+) -> Tensor:
+    """The Fenchel–Young loss of the Sharma–Mittal map.
+
+        L(z, y) = p*·z + (T₀/q) H_{q,r}(p*) − z·y − (T₀/q) H_{q,r}(y),     p* = sharmix(z, q, r, T₀)
+
+    L ≥ 0, and L = 0 exactly where p* = y. Its gradient with respect to the logits is p* − y, and with respect to q, r
+    and T₀ that of T₀ H_{q,r}/q at p* less that at y (envelope theorem). (1, 1) is cross-entropy less the entropy of y.
+
+    Args:
+        logits: z, [..., classes], floating point; half precision is computed, and the loss returned, in float32.
+        targets: y, class indices [...] of an integer type, or probabilities shaped like the logits. A row of these is
+            divided by its sum, which may be 2⁻⁸ from 1, as after rounding to bfloat16.
+        q, r, temperature: numbers or tensors that broadcast against the logits with size 1 in the last dimension.
+        nonconcave: as for `sharmix`.
+        **options: `weight` of each class, `ignore_index` (−100), `label_smoothing` (0) and `reduction` (`mean`, `sum` or
+            `none`), as for `torch.nn.CrossEntropyLoss`; see `LossOptions`.
+
+    Returns:
+        The loss, a scalar or [...].
+
+    Raises:
+        TypeError: logits or targets of the wrong kind.
+        ValueError: a value, label or shape that is not allowed.
+
+    Source: Blondel, Martins and Niculae (2020); `math` section 5. The SharMiX paper's appendix B.1 misses −z·y.
+
+    Example:
+        >>> z, y = torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0])
+        >>> sharmix.fenchel_young_loss(z, y, q=1.5, r=2.0)
+        tensor(0.0370)
+    """
+    if nonconcave == "global":
+        loss = fast.class_loss(logits, targets, q, r, temperature, **options)
+        if loss is not None:
+            return loss
+    z = classes_last(logits, "logits", -1)
+    return fenchel_young(SharmaMittalRegulariser(q, r, temperature, nonconcave), z, targets, **options)
+
+
+def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: Unpack[LossOptions]) -> Tensor:
+    """The Fenchel–Young loss of α-entmax, p*·z + H_α(p*) − z·y − H_α(y) with H_α(p) = (1 − Σ pᵢ^α)/(α(α − 1)).
+
+    Args:
+        logits, targets, **options: as for `fenchel_young_loss`.
+        alpha: α ≥ 1, as for `entmax`.
+
+    Returns, Raises: as `fenchel_young_loss`.
+
+    Source: Peters, Niculae and Martins (2019).
+
+    Example:
+        >>> sharmix.entmax_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
+        tensor(0.0937)
+    """
+    order = checked(alpha, "alpha")
+    return fenchel_young_loss(logits, targets, order, order, **options)
+
+
+def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
+    """The Fenchel–Young loss of sparsemax, ½‖y − z‖² − ½‖p* − z‖².
+
+    Args:
+        logits, targets, **options: as for `fenchel_young_loss`.
+
+    Returns, Raises: as `fenchel_young_loss`.
+
+    Source: Martins and Astudillo (2016).
+
+    Example:
+        >>> sharmix.sparsemax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
+        tensor(0.0625)
+    """
+    return fenchel_young_loss(logits, targets, 2.0, 2.0, **options)
+
+
+def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options: Unpack[LossOptions]) -> Tensor:
+    """The Fenchel–Young loss of α-normmax, p*·z − ‖p*‖_α − z·y + ‖y‖_α.
+
+    Args:
+        logits, targets, **options: as for `fenchel_young_loss`.
+        alpha: α > 1, as for `normmax`.
+
+    Returns, Raises: as `fenchel_young_loss`.
+
+    Source: Blondel, Martins and Niculae (2020), section 4.3.
+
+    Example:
+        >>> sharmix.normmax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
+        tensor(0.0802)
+    """
+    return fenchel_young_loss(logits, targets, *normmax_orders(alpha), **options)
+
+
+def alpha_relu_loss(
+    logits: Tensor, targets: Tensor, alpha: float = 1.5, tau: Order = 0.3, **options: Unpack[LossOptions]
+) -> Tensor:
+    """The loss of α-ReLU whose gradient is p − y.
+
+        ℓ(z, y) = Σ uⱼ^{α/(α−1)}/α − z·y + τ Σ yⱼ/(α−1) + Σ yⱼ^α/(α(α−1)),      u = [(α−1) z − τ]₊
+
+    ℓ ≥ 0, and ℓ = 0 exactly where α-ReLU(z) = y. It is the Fenchel–Young loss of
+    Ω(p) = Σ pⱼ^α/(α(α−1)) + τ Σ pⱼ/(α−1) over non-negative p.
+
+    Args:
+        logits, targets, **options: as for `fenchel_young_loss`.
+        alpha: α > 1.
+        tau: τ, a number or a tensor of one element.
+
+    Returns, Raises: as `fenchel_young_loss`.
+
+    Source: `math` section 6. The paper's Eq. (2) has another entropy, and not this gradient.
+
+    Example:
+        >>> sharmix.alpha_relu_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
+        tensor(0.1673)
+    """
+    loss = fast.alpha_relu_loss(logits, targets, alpha, tau, **options)
+    if loss is not None:
+        return loss
+    z = widened(classes_last(logits, "logits", -1))
+    return fenchel_young(AlphaReLURegulariser(alpha, tau), z, targets, **options)
+
+
+def alpha_relu_thresholds(logits: Tensor, alpha: float) -> Tensor:
+    """The α-entmax threshold τ(z) of each row of logits, in the logits' own coordinates.
+
+        τ(z) = (α − 1) max z − (max p)^{α−1},      p = entmax(z, α)
+
+    Args:
+        logits: [..., classes].
+        alpha: α > 1.
+
+    Returns:
+        [...], NaN or infinite where the row's entmax is not defined.
+
+    Source: Speeding Up Entmax, section 3.1.
+    """
+    z = widened(classes_last(logits, "logits", -1))
+    return (alpha - 1) * z.amax(-1) - entmax(z, alpha).amax(-1) ** (alpha - 1)
