@@ -30,19 +30,7 @@ def _load() -> ModuleType | None:
 _kernel: Any = _load()
 
 
-def _load_node() -> ModuleType | None:
-    """Map and loss as nodes of the autograd graph in C++, if they were built against this very torch."""
-    try:
-        node = importlib.import_module("sharmix._autograd")
-    except ImportError:
-        return None
-    if _kernel is None or node.torch_version != torch.__version__:
-        return None
-    node.use(_kernel.kernel)
-    return node
-
-
-node: Any = _load_node()
+node: Any = None  # a graph node in C++; the build has none
 
 
 def is_present() -> bool:
