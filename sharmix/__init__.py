@@ -1,6 +1,7 @@
 """Sparse, learnable output activations: SharMiX and the maps it contains, their losses and their exact derivatives."""
 
 from sharmix._backend import backend, plain_torch
+from sharmix._configuration import show_config
 from sharmix.activations import Activation
 from sharmix.alpha_relu import alpha_relu, alpha_relu_loss
 from sharmix.entropy import sharma_mittal_entropy
@@ -24,5 +25,6 @@ __all__ = [
     "plain_torch",
     "sharma_mittal_entropy",
     "sharmix",
+    "show_config",
     "sparsemax",
 ]
