@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from sharmix._arguments import label_error
 from sharmix._orders import Orders, largest
 
+_TORCH = "torch_cpu.dll" if sys.platform == "win32" else torch._C.__file__  # elsewhere it finds what it links to
 _BUILDS = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",)}  # by what torch says of the processor; then any other
 
 
@@ -19,7 +21,7 @@ def _load() -> ModuleType | None:
     for name in (*_BUILDS.get(torch.backends.cpu.get_cpu_capability(), ()), "baseline"):
         try:
             kernel = importlib.import_module(f"sharmix._kernel_{name}")
-            parallel_for = ctypes.CDLL(torch._C.__file__).torch_parallel_for
+            parallel_for = ctypes.CDLL(_TORCH).torch_parallel_for
         except (ImportError, OSError, AttributeError):
             continue
         kernel.use_threads(ctypes.cast(parallel_for, ctypes.c_void_p).value)
