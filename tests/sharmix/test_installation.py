@@ -25,7 +25,12 @@ from sharmix._configuration import _INSTRUCTION_SETS as KERNELS
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {path.name for path in (ROOT / "sharmix").glob("*.py")}
-COMPILER = '#!/bin/sh\ncase "$*" in *march={failing}*) exit 1;; esac\nwhile [ "$1" != -o ]; do shift; done\n: > "$2"\n'
+COMPILER = """#!/bin/sh
+case "$*" in *march={failing}*) exit 1;; esac
+command="$*"
+while [ "$1" != -o ]; do shift; done
+echo "$command" > "$2"
+"""
 needs_sources = pytest.mark.skipif(not (ROOT / "setup.py").exists(), reason="the sources are not beside the tests")
 needs_shell = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for a compiler is a shell script")
 
@@ -109,7 +114,7 @@ def source(sdist, tmp_path):
 
 @pytest.fixture
 def compiler(tmp_path):
-    """Makes the environment of a compiler that leaves empty files, and fails for one kind of processor."""
+    """Makes the environment of a compiler that leaves its command in place of a result, and fails for one processor."""
 
     def environment(failing="none"):
         path = tmp_path / "compiler"
@@ -141,9 +146,9 @@ def test_the_tests_of_the_sdist_run(source):
     for kernel in Path(sharmix.__file__).parent.glob("_kernel_*.so"):
         shutil.copy(kernel, source / "sharmix")
     options = ("-q", "-p", "no:cacheprovider", "-n", "0", "-m", "not slow")
-    printed = run(sys.executable, "-m", "pytest", *options, "tests", cwd=source)
+    printed = run(sys.executable, "-m", "pytest", *options, "tests", cwd=source, PYTHONPATH="")
     assert " passed" in printed
-    where = run(sys.executable, "-c", "import sharmix; print(sharmix.__file__)", cwd=source)
+    where = run(sys.executable, "-c", "import sharmix; print(sharmix.__file__)", cwd=source, PYTHONPATH="")
     assert Path(where.strip()) == source / "sharmix" / "__init__.py"
 
 
@@ -157,6 +162,7 @@ def test_the_wheel_holds_the_library_alone_and_serves_every_python(source, compi
     with zipfile.ZipFile(path) as wheel:
         names = set(wheel.namelist())
         metadata = Parser().parsestr(wheel.read(f"sharmix-{version}.dist-info/METADATA").decode())
+        links = [wheel.read(name).decode() for name in names if "_kernel_" in name]
     assert {name.split("/")[0] for name in names} == {"sharmix", f"sharmix-{version}.dist-info"}
     kernels = {f"sharmix/_kernel_{name}.abi3.so" for name in KERNELS}
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "sharmix").rglob("*.py")}
@@ -166,6 +172,8 @@ def test_the_wheel_holds_the_library_alone_and_serves_every_python(source, compi
     assert [need for need in metadata.get_all("Requires-Dist") if "extra ==" not in need] == ["torch>=2.10"]
     assert printed.count("building the CPU kernel for ") == len(KERNELS)
     assert "no CPU kernel" not in printed
+    objects = {word for link in links for word in link.split() if word.endswith(".o")}
+    assert len(objects) == len(KERNELS)  # none overwrites another's, though all compile at the same time
 
 
 @needs_sources
@@ -201,8 +209,7 @@ with warnings.catch_warnings(record=True) as told:
     sharmix.sharmix(torch.zeros(2, 3))
 print(json.dumps([sharmix.__file__, sharmix.backend(), [str(w.message) for w in told], p.tolist()]))
 """
-    # without site, whose editable installation would find this checkout
-    python = (sys.executable, "-S")
+    python = (sys.executable, "-S")  # without site, whose editable installation would find this checkout
     paths = {"PYTHONPATH": os.pathsep.join([str(target), sysconfig.get_path("purelib")])}
     file, backend, told, p = json.loads(run(*python, "-c", script, cwd=tmp_path, **paths))
     assert file.startswith(str(target))
