@@ -37,6 +37,7 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard sharmix/cs
 	@echo '[3/4] PyTorch: some GB, less where they were downloaded before; compiles its bytecode'
 	@$(INSTALL) --compile setuptools torch
 	@echo '[4/4] all else; compiles the C++ kernels, then bytecode: a minute or two'
+	@rm -f sharmix/*.cpython-*.so  # kernels of older checkouts, which Python would prefer to the new ones
 	@$(INSTALL) --compile --no-build-isolation --editable '.[experiments,development]'
 	@touch $@
 	@echo 'ready'

@@ -1,5 +1,6 @@
 """Sparse, learnable output activations: SharMiX and the maps it contains, their losses and their exact derivatives."""
 
+from sharmix._configuration import show_config
 from sharmix._linear_loss import linear_fenchel_young_loss
 from sharmix._operators.backend import backend, plain_torch
 from sharmix.activations import Activation, AlphaReLU, Entmax, Normmax, SharMiX, Softmax, Sparsemax
@@ -44,6 +45,7 @@ __all__ = [
     "register",
     "sharma_mittal_entropy",
     "sharmix",
+    "show_config",
     "sparsemax",
     "sparsemax_loss",
     "support_size",

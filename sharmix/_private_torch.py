@@ -1,11 +1,15 @@
 """Every private name of torch that this package uses: what a new torch can break, in one place."""
 
 import ctypes
+import sys
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
+
+_LIBRARY = "torch_cpu.dll" if sys.platform == "win32" else torch._C.__file__  # elsewhere it finds what it links to
 
 
 def kernel_doors() -> tuple[object, ...] | None:
@@ -14,7 +18,7 @@ def kernel_doors() -> tuple[object, ...] | None:
     The address of torch's parallel loop, in its stable C interface; then the members of Torch in csrc/tensors.h.
     """
     try:
-        parallel_for = ctypes.cast(ctypes.CDLL(torch._C.__file__).torch_parallel_for, ctypes.c_void_p).value
+        parallel_for = ctypes.cast(ctypes.CDLL(_LIBRARY).torch_parallel_for, ctypes.c_void_p).value
     except (OSError, AttributeError):
         return None
     types = Tensor, nn.Parameter, torch.float32, torch.float64, torch.int64

@@ -13,13 +13,13 @@ from sharmix._operators.orders import Orders, largest
 from sharmix._private_torch import kernel_doors
 
 DTYPES = (torch.float32, torch.float64)
-_BUILDS = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",)}  # by what torch says of the processor; then any other
+BUILDS = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",)}  # by what torch says of the processor; then any other
 
 
 def _load() -> ModuleType | None:
     """The build for this processor, or None if there is none: there was no compiler at installation."""
     doors = kernel_doors()
-    for name in (*_BUILDS.get(torch.backends.cpu.get_cpu_capability(), ()), "baseline"):
+    for name in (*BUILDS.get(torch.backends.cpu.get_cpu_capability(), ()), "baseline"):
         try:
             kernel = importlib.import_module(f"sharmix._kernel_{name}")
         except ImportError:

@@ -1,4 +1,9 @@
-"""The library in processes of its own: what a first import loads, and what an installation without a compiler gives."""
+"""The library in processes of its own: what is built of it, what an installation without a compiler gives, and what a
+first import loads.
+
+`SHARMIX_PYTHONS` names interpreters beside which torch is installed, separated as in PATH: a wheel is then compiled
+here and has to work in each of them.
+"""
 
 import json
 import os
@@ -6,7 +11,9 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
@@ -14,11 +21,29 @@ import torch
 
 import sharmix
 from sharmix import _cpu
+from sharmix._configuration import _INSTRUCTION_SETS as KERNELS
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.slow
+SOURCES = {path.name for path in (ROOT / "sharmix").glob("*.py")}
+COMPILER = """#!/bin/sh
+case "$*" in *march={failing}*) exit 1;; esac
+command="$*"
+while [ "$1" != -o ]; do shift; done
+echo "$command" > "$2"
+"""
+needs_sources = pytest.mark.skipif(not (ROOT / "setup.py").exists(), reason="the sources are not beside the tests")
+needs_shell = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for a compiler is a shell script")
 
 
+@pytest.mark.skipif(sharmix.backend() == "torch", reason="no compiler built the kernel here")
+def test_the_kernels_are_small_and_of_no_one_python():
+    kernels = [path for path in Path(_cpu._kernel.__file__).parent.glob("_kernel_*") if path.suffix in (".so", ".pyd")]
+    suffix = ".pyd" if sys.platform == "win32" else ".abi3.so"
+    assert {path.name for path in kernels} == {f"_kernel_{name}{suffix}" for name in KERNELS}
+    assert sum(path.stat().st_size for path in kernels) < 1e6
+
+
+@pytest.mark.slow
 def test_a_first_import_and_a_first_call():
     """With torch's own word for the plainest of processors, for which the baseline build is loaded."""
     script = """
@@ -29,54 +54,198 @@ loaded = sorted({"lightning", "hydra", "sklearn", "pandas", "scipy", "entmax", "
 with torch.inference_mode():
     sharmix.sharmix(torch.zeros(2, 3))
 p = sharmix.sharmix(torch.zeros(2, 3, requires_grad=True))
-in_python = isinstance(p.grad_fn, torch.autograd.function.BackwardCFunction)
-print(json.dumps([loaded, _cpu._kernel and _cpu._kernel.__name__, in_python]))
+print(json.dumps([loaded, _cpu._kernel and _cpu._kernel.__name__, p.requires_grad]))
 """
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script],
         cwd=ROOT, env=os.environ | {"ATEN_CPU_CAPABILITY": "default"}, check=True, capture_output=True, text=True,
     )  # fmt: skip
-    unwanted, kernel, in_python = json.loads(done.stdout)
+    unwanted, kernel, is_differentiable = json.loads(done.stdout)
     assert unwanted == []
     assert kernel == ("sharmix._kernel_baseline" if _cpu._kernel else None)
-    assert in_python == (_cpu.node is None)  # a first call in inference mode changes nothing for later ones
+    assert is_differentiable  # a first call in inference mode changes nothing for later ones
 
 
-def test_an_installation_without_a_compiler(tmp_path):
-    source, target = tmp_path / "source", tmp_path / "installed"
-    source.mkdir()
-    for name in ("pyproject.toml", "setup.py", "README.md"):
-        shutil.copy(ROOT / name, source)
-    shutil.copytree(ROOT / "sharmix", source / "sharmix", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    for folder in ("experiments", "reporting"):
-        (source / folder).mkdir()
-    hidden = {"PATH": str(tmp_path), "CC": "no-compiler", "CXX": "no-compiler"}
-    build = "from setuptools import build_meta; print(build_meta.build_wheel('.'))"  # which is what pip calls
+def run(*command, cwd, **environment):
+    """What a process printed, both streams together."""
     done = subprocess.run(
-        [sys.executable, "-c", build], cwd=source, env=os.environ | hidden, check=True, capture_output=True, text=True
+        command, cwd=cwd, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    with zipfile.ZipFile(source / done.stdout.split()[-1]) as wheel:
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def build(kind, source, **environment):
+    """A wheel or an sdist, by what pip and build call; its path, and what was printed."""
+    printed = run(
+        sys.executable, "-c", f"from setuptools import build_meta; print(build_meta.build_{kind}('.'))",
+        cwd=source, **environment,
+    )  # fmt: skip
+    return source / printed.split()[-1], printed
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    """Unpacked, and built in a checkout in which an older version, which packed more, was built before."""
+    checkout = tmp_path_factory.mktemp("checkout") / "sharmix"
+    left_out = (".*", "*.so", "*.pyd", "*.egg-info", "__pycache__", "build", "data", "outputs", "results", "wandb")
+    shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(*left_out))
+    for folder in ("lib", f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"):
+        leave_package(checkout / "build" / folder / "experiments")
+    leave_package(checkout / "experiments")
+    unpacked = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(build("sdist", checkout)[0]) as archive:
+        archive.extractall(unpacked, filter="data")
+    (folder,) = unpacked.iterdir()
+    shutil.copytree(checkout / "build", folder / "build")
+    return folder
+
+
+def leave_package(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "__init__.py").touch()
+
+
+@pytest.fixture
+def source(sdist, tmp_path):
+    """The sdist's content, a copy for each build."""
+    return shutil.copytree(sdist, tmp_path / "source")
+
+
+@pytest.fixture
+def compiler(tmp_path):
+    """Makes the environment of a compiler that leaves its command in place of a result, and fails for one processor."""
+
+    def environment(failing="none"):
+        path = tmp_path / "compiler"
+        path.write_text(COMPILER.format(failing=failing))
+        path.chmod(0o755)
+        return {"CC": str(path), "CXX": str(path)}
+
+    return environment
+
+
+@needs_sources
+@pytest.mark.slow
+def test_the_sdist_has_the_library_with_its_own_tests(sdist):
+    files = {path.relative_to(sdist).as_posix() for path in sdist.rglob("*") if path.is_file()}
+    files = {file for file in files if not file.startswith(("build/", "sharmix.egg-info/"))}
+    top = {"LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "MANIFEST.in", "PKG-INFO"}
+    assert {file for file in files if "/" not in file} == top | {"pyproject.toml", "setup.cfg", "setup.py"}
+    assert {file.split("/")[0] for file in files if "/" in file} == {"sharmix", "tests"}
+    tests = {file for file in files if file.startswith("tests/") and not file.startswith("tests/sharmix/")}
+    assert tests == {"tests/__init__.py", "tests/conftest.py"}
+    expected = {path for path in (ROOT / "sharmix").rglob("*") if path.suffix in (".py", ".h", ".cpp")}
+    assert {path.relative_to(ROOT).as_posix() for path in expected} <= files
+
+
+@needs_sources
+@pytest.mark.slow
+def test_the_tests_of_the_sdist_run(source):
+    """With the kernels that are here, as an installation in place would compile them."""
+    for kernel in Path(sharmix.__file__).parent.glob("_kernel_*.so"):
+        shutil.copy(kernel, source / "sharmix")
+    options = ("-q", "-p", "no:cacheprovider", "-n", "0", "-m", "not slow")
+    printed = run(sys.executable, "-m", "pytest", *options, "tests", cwd=source, PYTHONPATH="")
+    assert " passed" in printed
+    where = run(sys.executable, "-c", "import sharmix; print(sharmix.__file__)", cwd=source, PYTHONPATH="")
+    assert Path(where.strip()) == source / "sharmix" / "__init__.py"
+
+
+@needs_sources
+@needs_shell
+@pytest.mark.slow
+def test_the_wheel_holds_the_library_alone_and_serves_every_python(source, compiler):
+    path, printed = build("wheel", source, **compiler())
+    version = sharmix.__version__
+    assert path.name.startswith(f"sharmix-{version}-cp311-abi3-")
+    with zipfile.ZipFile(path) as wheel:
+        names = set(wheel.namelist())
+        metadata = Parser().parsestr(wheel.read(f"sharmix-{version}.dist-info/METADATA").decode())
+        links = [wheel.read(name).decode() for name in names if "_kernel_" in name]
+    assert {name.split("/")[0] for name in names} == {"sharmix", f"sharmix-{version}.dist-info"}
+    kernels = {f"sharmix/_kernel_{name}.abi3.so" for name in KERNELS}
+    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "sharmix").rglob("*.py")}
+    assert {name for name in names if name.startswith("sharmix/")} == kernels | modules | {"sharmix/py.typed"}
+    assert f"sharmix-{version}.dist-info/licenses/LICENSE" in names
+    assert metadata["License-Expression"] == "MIT"
+    assert [need for need in metadata.get_all("Requires-Dist") if "extra ==" not in need] == ["torch>=2.10"]
+    assert printed.count("building the CPU kernel for ") == len(KERNELS)
+    assert "no CPU kernel" not in printed
+    objects = {word for link in links for word in link.split() if word.endswith(".o")}
+    assert len(objects) == len(KERNELS)  # none overwrites another's, though all compile at the same time
+
+
+@needs_sources
+@needs_shell
+@pytest.mark.skipif(len(KERNELS) == 1, reason="there is one kernel for this kind of processor")
+@pytest.mark.slow
+def test_a_compiler_that_does_not_know_avx512(source, compiler):
+    path, printed = build("wheel", source, **compiler(failing="x86-64-v4"))
+    with zipfile.ZipFile(path) as wheel:
+        built = {Path(name).name for name in wheel.namelist() if "_kernel_" in name}
+    assert built == {"_kernel_avx2.abi3.so", "_kernel_baseline.abi3.so"}
+    assert printed.count("no CPU kernel for") == 1
+    assert "no CPU kernel for AVX-512: " in printed
+
+
+@needs_sources
+@pytest.mark.slow
+def test_an_installation_without_a_compiler(source, tmp_path):
+    target = tmp_path / "installed"
+    path, printed = build("wheel", source, PATH=str(tmp_path), CC="no-compiler", CXX="no-compiler")
+    assert printed.count("no CPU kernel for") == 1
+    assert "plain torch computes instead" in printed
+    with zipfile.ZipFile(path) as wheel:
         wheel.extractall(target)
-    assert not list((target / "sharmix").glob("*.so"))
-    script = """
+    assert not list((target / "sharmix").glob("_kernel_*"))
+    z = 2 * torch.randn(7, 50, generator=torch.Generator().manual_seed(0), dtype=torch.float64).float()
+    script = f"""
 import json, warnings
 import torch, sharmix
-z = 2 * torch.randn(7, 50, generator=torch.Generator().manual_seed(0), dtype=torch.float64).float()
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
-    p = sharmix.sharmix(z)
-    sharmix.sharmix(z)
+    p = sharmix.sharmix(torch.tensor({z.tolist()}))
+    sharmix.sharmix(torch.zeros(2, 3))
 print(json.dumps([sharmix.__file__, sharmix.backend(), [str(w.message) for w in told], p.tolist()]))
 """
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", script],  # without site, whose editable installation would find this checkout
-        cwd=tmp_path, env=os.environ | {"PYTHONPATH": os.pathsep.join([str(target), sysconfig.get_path("purelib")])},
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    file, backend, told, p = json.loads(done.stdout)
+    python = (sys.executable, "-S")  # without site, whose editable installation would find this checkout
+    paths = {"PYTHONPATH": os.pathsep.join([str(target), sysconfig.get_path("purelib")])}
+    file, backend, told, p = json.loads(run(*python, "-c", script, cwd=tmp_path, **paths))
     assert file.startswith(str(target))
     assert backend == "torch"
     assert len(told) == 1
     assert "without a C++ compiler" in told[0]
-    z = 2 * torch.randn(7, 50, generator=torch.Generator().manual_seed(0), dtype=torch.float64).float()
     torch.testing.assert_close(torch.tensor(p), sharmix.sharmix(z), rtol=1e-6, atol=1e-7)
+
+    (target / "sharmix" / f"_kernel_baseline{sysconfig.get_config_var('EXT_SUFFIX')}").write_bytes(b"not a library")
+    printed = run(*python, "-m", "sharmix", cwd=tmp_path, **paths)
+    assert "implementation: torch" in printed
+    assert "which every processor has: its kernel does not load: " in printed
+    assert "_kernel_baseline" in printed  # as the ImportError says
+
+
+@needs_sources
+@pytest.mark.skipif("SHARMIX_PYTHONS" not in os.environ, reason="SHARMIX_PYTHONS names no other interpreters")
+@pytest.mark.slow
+def test_one_wheel_in_other_environments(source, tmp_path):
+    target = tmp_path / "installed"
+    with zipfile.ZipFile(build("wheel", source)[0]) as wheel:
+        wheel.extractall(target)
+    script = """
+import json, sys
+import torch, sharmix
+z = torch.linspace(-3, 3, 350, dtype=torch.float64).mul(7).sin().reshape(7, 50).mul(3).requires_grad_()
+p, loss = sharmix.sharmix(z), sharmix.fenchel_young_loss(z, torch.arange(7))
+grads = torch.autograd.grad(p.square().sum(), z)[0], torch.autograd.grad(loss, z)[0]
+print(json.dumps([sharmix.__file__, sharmix.backend(), [x.tolist() for x in (p, loss, *grads)]]))
+"""
+    *_, expected = json.loads(run(sys.executable, "-c", script, cwd=ROOT))
+    for python in os.environ["SHARMIX_PYTHONS"].split(os.pathsep):
+        paths = {"PYTHONPATH": str(target)}
+        print(python, run(python, "-m", "sharmix", cwd=tmp_path, **paths), sep="\n")
+        file, backend, values = json.loads(run(python, "-W", "ignore", "-c", script, cwd=tmp_path, **paths))
+        assert file.startswith(str(target))
+        assert backend == "c++", python
+        for value, same in zip(values, expected, strict=True):
+            torch.testing.assert_close(torch.tensor(value), torch.tensor(same), rtol=1e-12, atol=1e-14)

@@ -1,0 +1,77 @@
+"""What computes here, and why nothing faster does: the one place that asks the implementations about themselves."""
+
+import importlib
+import importlib.util
+import platform
+
+import torch
+
+import sharmix
+from sharmix._operators import backend, cpu
+
+_PLAIN_TORCH = "sharmix.plain_torch() is active"
+_ANY = {"baseline": "baseline, which every processor has"}
+_X86 = {"avx512": "AVX-512", "avx2": "AVX2"} | _ANY  # the fastest first
+_INSTRUCTION_SETS = _X86 if platform.machine().lower() in ("x86_64", "amd64") else _ANY
+
+
+def show_config() -> None:
+    """Print which implementation computes on each device, and why a faster one does not.
+
+    The versions of sharmix, torch and Python come first. For the CPU follow the implementation (see `backend`), the
+    instruction set of the loaded kernel, and torch's number of threads; for CUDA, the implementation. A line `not ...`
+    names something faster that is not in use, and the reason. `python -m sharmix` prints the same.
+    """
+    for name, fact in configuration().items():
+        if isinstance(fact, str):
+            print(f"{name}: {fact}")
+        else:
+            print(f"{name}:", *(f"  {key}: {value}" for key, value in fact.items()), sep="\n")
+
+
+def configuration() -> dict[str, str | dict[str, str]]:
+    """The facts that `show_config` prints, by name."""
+    return {
+        "sharmix": sharmix.__version__,
+        "torch": torch.__version__,
+        "Python": platform.python_version(),
+        "CPU": _cpu_facts() | {"threads": str(torch.get_num_threads())},
+        "CUDA": _cuda_facts(),
+    }
+
+
+def _cpu_facts() -> dict[str, str]:
+    if backend.is_plain_torch:
+        return {"implementation": "torch", "not c++": _PLAIN_TORCH}
+    facts: dict[str, str] = {"implementation": backend.backend("cpu")}
+    loaded = cpu.kernel.__name__.removeprefix("sharmix._kernel_") if cpu.kernel else None
+    for kernel, instructions in _INSTRUCTION_SETS.items():
+        if kernel == loaded:
+            return facts | {"instruction set": instructions}
+        facts[f"not {instructions}"] = _why_not(kernel)
+    return facts
+
+
+def _why_not(kernel: str) -> str:
+    capability = torch.backends.cpu.get_cpu_capability()
+    if kernel != "baseline" and kernel not in cpu.BUILDS.get(capability, ()):
+        return f"this processor lacks it (torch reports {capability})"
+    if importlib.util.find_spec(f"sharmix._kernel_{kernel}") is None:
+        return "its kernel was not compiled at installation; that takes a C++ compiler and Python's headers"
+    try:
+        importlib.import_module(f"sharmix._kernel_{kernel}")
+    except ImportError as error:
+        return f"its kernel does not load: {error}"
+    return "this torch has no torch_parallel_for, which the kernel's threads need"
+
+
+def _cuda_facts() -> dict[str, str]:
+    if not torch.cuda.is_available():
+        built = torch.version.cuda or torch.version.hip
+        why = "torch finds no CUDA device" if built else "this torch is built without CUDA"
+        return {"implementation": "none", "not triton": why}
+    implementation = backend.backend("cuda")
+    if implementation == "triton":
+        return {"implementation": implementation}
+    why = _PLAIN_TORCH if backend.is_plain_torch else "the package triton is not installed"
+    return {"implementation": implementation, "not triton": why}

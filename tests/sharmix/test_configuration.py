@@ -1,0 +1,91 @@
+"""`show_config()`: what computes here, and why nothing faster does."""
+
+import importlib.util
+import sys
+
+import pytest
+import torch
+
+import sharmix
+from sharmix import _cpu
+from sharmix._configuration import _INSTRUCTION_SETS
+
+has_kernel = pytest.mark.skipif(sharmix.backend() == "torch", reason="no compiler built the kernel here")
+on_x86 = pytest.mark.skipif(len(_INSTRUCTION_SETS) == 1, reason="another kind of processor")
+
+
+@pytest.fixture
+def printed(capsys):
+    """Calls show_config, and returns the lines of a part of what it prints."""
+
+    def lines(part):
+        assert sharmix.show_config() is None
+        parts, name = {}, ""
+        for line in capsys.readouterr().out.splitlines():
+            if line.startswith("  "):
+                parts[name].append(line.strip())
+            else:
+                name = line.split(":")[0]
+                parts[name] = [line]
+        return parts[part]
+
+    return lines
+
+
+def test_versions_implementation_and_threads(printed):
+    assert printed("sharmix") == [f"sharmix: {sharmix.__version__}"]
+    assert printed("torch") == [f"torch: {torch.__version__}"]
+    cpu = printed("CPU")
+    assert cpu[1] == f"implementation: {sharmix.backend()}"
+    assert cpu[-1] == f"threads: {torch.get_num_threads()}"
+    assert any(line.startswith("instruction set: ") for line in cpu) == (sharmix.backend() == "c++")
+
+
+def test_plain_torch_by_request(printed):
+    with sharmix.plain_torch():
+        assert printed("CPU")[1:3] == ["implementation: torch", "not c++: sharmix.plain_torch() is active"]
+
+
+@has_kernel
+@on_x86
+def test_a_processor_without_avx512(printed, monkeypatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    monkeypatch.setattr(_cpu, "_kernel", _cpu._load())
+    assert printed("CPU")[1:4] == [
+        "implementation: c++",
+        "not AVX-512: this processor lacks it (torch reports AVX2)",
+        "instruction set: AVX2",
+    ]
+
+
+def test_no_kernel_or_a_torch_that_cannot_run_it(printed, monkeypatch):
+    monkeypatch.setattr(_cpu, "_kernel", None)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    if _is_built("baseline"):
+        assert printed("CPU")[-2].endswith("this torch has no torch_parallel_for, which the kernel's threads need")
+    for kernel in _INSTRUCTION_SETS:
+        monkeypatch.setitem(sys.modules, f"sharmix._kernel_{kernel}", None)  # an import of it fails
+    cpu = printed("CPU")
+    assert cpu[1] == "implementation: torch"
+    assert [line.split(": ")[0] for line in cpu[2:-1]] == [f"not {name}" for name in _INSTRUCTION_SETS.values()]
+    assert all("was not compiled at installation" in line for line in cpu[2:-1])
+
+
+def test_cuda(printed, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", "13.2")
+    assert printed("CUDA")[1:] == ["implementation: none", "not triton: torch finds no CUDA device"]
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert printed("CUDA")[1:] == ["implementation: none", "not triton: this torch is built without CUDA"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with sharmix.plain_torch():
+        assert printed("CUDA")[1:] == ["implementation: torch", "not triton: sharmix.plain_torch() is active"]
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: sys if name == "triton" else find(name))
+    assert printed("CUDA")[1:] == ["implementation: triton"]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "triton" else find(name))
+    assert printed("CUDA")[1:] == ["implementation: torch", "not triton: the package triton is not installed"]
+
+
+def _is_built(kernel):
+    return importlib.util.find_spec(f"sharmix._kernel_{kernel}") is not None
