@@ -11,15 +11,16 @@ class FullSort(sharmix.Activation):
 
     largest: int | None = None  # of a row, sorted first; None sorts all of it
 
-    def map(self, logits: Tensor) -> Tensor:
+    def probabilities(self, logits: Tensor) -> Tensor:
         probabilities: Tensor = entmax.entmax15(logits, dim=-1, k=self.largest)
         return probabilities
 
     def entropy(self, probabilities: Tensor) -> Tensor:
         return sharmix.sharma_mittal_entropy(probabilities, 1.5, 1.5) / 1.5
 
-    def class_loss(self, logits: Tensor, classes: Tensor) -> Tensor:
-        loss: Tensor = entmax.Entmax15Loss(k=self.largest, reduction="none")(logits, classes)
+    def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: str) -> Tensor:
+        reduction = "elementwise_mean" if reduction == "mean" else reduction
+        loss: Tensor = entmax.Entmax15Loss(k=self.largest, ignore_index=ignore_index, reduction=reduction)(logits, targets)
         return loss
 
 

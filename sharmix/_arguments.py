@@ -42,7 +42,7 @@ def _constant(number: float) -> Tensor:
 
 
 def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
-    """`values` with `dim` moved last, float32 at least but for half precision on CUDA, whose kernels read it.
+    """`values` with `dim` moved last.
 
     Raises:
         TypeError: not a tensor of real floating-point numbers.
@@ -57,8 +57,7 @@ def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
         raise IndexError(f"dim={dim} is out of range for {name} of shape {tuple(values.shape)}")
     if values.shape[dim] == 0:
         raise ValueError(f"{name} of shape {tuple(values.shape)} has no classes along dim={dim}; at least 1 is needed")
-    last = values if dim in (-1, dims - 1) else values.movedim(dim, -1)
-    return widened(last) if values.device.type != "cuda" else last
+    return values if dim in (-1, dims - 1) else values.movedim(dim, -1)
 
 
 def widened(values: Tensor) -> Tensor:

@@ -74,7 +74,7 @@ def fenchel_young(
     if targets.is_floating_point():
         y = targets.to(logits.dtype) * checked_distribution(targets).to(logits.dtype).unsqueeze(-1)
         y = (1 - label_smoothing) * y + label_smoothing / logits.shape[-1] if label_smoothing else y
-        return _reduced(_soft_loss(regulariser, logits, y, weight), None, reduction)
+        return reduced(_soft_loss(regulariser, logits, y, weight), None, reduction)
     targets = targets.long()
     if not label_smoothing and weight is None:
         return regulariser.class_loss(logits, targets, ignore_index, reduction)
@@ -85,7 +85,7 @@ def fenchel_young(
     else:
         rows = regulariser.class_loss(logits, targets, ignore_index, "none")
     shares = counted.to(rows.dtype) if weight is None else weight.to(rows.dtype)[indices] * counted
-    return _reduced(rows if label_smoothing or weight is None else rows * shares, shares, reduction)
+    return reduced(rows if label_smoothing or weight is None else rows * shares, shares, reduction)
 
 
 def composed_class_loss(
@@ -96,7 +96,7 @@ def composed_class_loss(
     x = _measured(regulariser, torch.where(counted.unsqueeze(-1), logits, 0))  # an ignored row may hold anything
     rows = regulariser.conjugate(x) - at_class(x, indices)
     rows = rows if regulariser.normalised else rows - regulariser.entropy(logits.new_ones(1))
-    return _reduced(torch.where(counted, rows, 0), counted.to(rows.dtype), reduction)
+    return reduced(torch.where(counted, rows, 0), counted.to(rows.dtype), reduction)
 
 
 def _soft_loss(regulariser: Regulariser, logits: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
@@ -131,7 +131,7 @@ def _measured(regulariser: Regulariser, logits: Tensor) -> Tensor:
     return logits - logits.detach().amax(-1, keepdim=True) if regulariser.normalised else logits
 
 
-def _reduced(rows: Tensor, shares: Tensor | None, reduction: Reduction) -> Tensor:
+def reduced(rows: Tensor, shares: Tensor | None, reduction: Reduction) -> Tensor:
     """The rows, their sum, or their sum over that of their shares, None for 1 each."""
     rows = rows - rows.detach().clamp_max(0)  # rounding can leave −1e-17 at p = y; its value is 0 there
     if reduction == "none":

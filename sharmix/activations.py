@@ -10,8 +10,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from sharmix import _linear_loss, functional
-from sharmix._arguments import Order, classes_last, number, widened
-from sharmix._fenchel_young import LossOptions, Reduction, UnweightedLossOptions, composed_class_loss, fenchel_young
+from sharmix._arguments import Order, checked_classes, classes_last, number, widened
+from sharmix._fenchel_young import (
+    LossOptions,
+    Reduction,
+    UnweightedLossOptions,
+    composed_class_loss,
+    fenchel_young,
+    reduced,
+)
 from sharmix._private_torch import dispatch_modes_active, function_transforms_active
 from sharmix._scores import proper_score
 from sharmix.functional import (
@@ -141,11 +148,20 @@ class Softmax(Activation):
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         if not _are_classes(targets, logits, ignore_index):
-            return super().class_loss(logits, targets, ignore_index, reduction)
+            return self._unread_class_loss(logits, targets, ignore_index, reduction)
         if logits.dim() == 2:  # the usual case, without views, which would be nodes of the graph
             return cross_entropy(logits, targets, reduction=reduction)
         loss = cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.flatten(), reduction=reduction)
         return loss.reshape(targets.shape) if reduction == "none" else loss
+
+    def _unread_class_loss(
+        self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction
+    ) -> Tensor:
+        """Where a row may be ignored; it may hold anything."""
+        indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
+        finite = torch.where(counted.unsqueeze(-1), logits, 0).reshape(-1, logits.shape[-1])
+        rows = cross_entropy(finite, indices.flatten(), reduction="none").reshape(targets.shape)
+        return reduced(torch.where(counted, rows, 0), counted.to(rows.dtype), reduction)
 
 
 def _are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:

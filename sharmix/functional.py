@@ -65,14 +65,14 @@ def sharmix(
         fast_p = fast.sharmix(logits, q, r, temperature)
         if fast_p is not None:
             return fast_p
-    z = classes_last(logits, "logits", dim)
+    z = _readable(classes_last(logits, "logits", dim))
     masked = None
     if masked_rows == "zeros":
         masked = (z == -torch.inf).all(-1, keepdim=True)
         z = torch.where(masked, 0, z)
     elif masked_rows != "nan":
         raise ValueError(f"masked_rows={masked_rows!r} is not allowed; it must be 'nan' or 'zeros'")
-    p, _ = derivatives.map_and_conjugate(z, orders_of(logits, dim, q, r, temperature), nonconcave, False)
+    p = derivatives.probabilities(z, orders_of(logits, dim, q, r, temperature), nonconcave)
     p = p if masked is None else torch.where(masked, 0, p)
     p = p if dim in (-1, logits.dim() - 1) else p.movedim(-1, dim).contiguous()
     return p if p.dtype == logits.dtype else p.to(logits.dtype)
@@ -210,6 +210,11 @@ def _threshold(alpha: float, tau: Order) -> tuple[float, Order]:
     return alpha, tau.reshape(()) if isinstance(tau, Tensor) else tau
 
 
+def _readable(logits: Tensor) -> Tensor:
+    """Triton reads half precision itself; the others have it widened."""
+    return logits if backend(logits.device) == "triton" else widened(logits)
+
+
 def orders_of(values: Tensor, dim: int, q: Order, r: Order, temperature: Order) -> derivatives.Orders:
     """q, r and T₀ as the operators take them."""
     return per_row(values, dim, q, "q"), per_row(values, dim, r, "r"), per_row(values, dim, temperature, "temperature")
@@ -317,7 +322,7 @@ def fenchel_young_loss(
         loss = fast.class_loss(logits, targets, q, r, temperature, **options)
         if loss is not None:
             return loss
-    z = classes_last(logits, "logits", -1)
+    z = _readable(classes_last(logits, "logits", -1))
     return fenchel_young(SharmaMittalRegulariser(q, r, temperature, nonconcave), z, targets, **options)
 
 

@@ -15,19 +15,24 @@ Orders = tuple[Order, Order, Order]  # q, r and T₀: numbers, or tensors of one
 Gradients = list[Tensor | None]
 
 
-def map_and_conjugate(
-    logits: Tensor, orders: Orders, nonconcave: str, wants_conjugate: bool = True
-) -> tuple[Tensor, Tensor]:
-    """p* and Ω*(x) = max_p p·x + (T₀/q) H_{q,r}(p), for logits x [..., classes] measured from their row's largest.
+def probabilities(logits: Tensor, orders: Orders, nonconcave: str) -> Tensor:
+    """p* of logits [..., classes]. Differentiable to any order; p* alone is kept for the backward pass."""
+    p: Tensor = _solved(logits, orders, nonconcave, False)
+    return p
 
-    Differentiable to any order; one tensor as large as the logits, p*, is kept for the backward pass.
-    """
+
+def map_and_conjugate(logits: Tensor, orders: Orders, nonconcave: str) -> tuple[Tensor, Tensor]:
+    """The same, and Ω*(x) = max_p p·x + (T₀/q) H_{q,r}(p) of logits x measured from their row's largest, [...]."""
+    p, conjugate = _solved(logits, orders, nonconcave, True)
+    return p, conjugate
+
+
+def _solved(logits: Tensor, orders: Orders, nonconcave: str, wants_conjugate: bool) -> Any:
     if torch.jit.is_tracing():  # a trace with a function of Python in it cannot be saved
-        return register.solve(logits, *orders, nonconcave, wants_conjugate)  # type: ignore[no-any-return]
+        return _Map.computed(logits, *orders, nonconcave, wants_conjugate)
     transformed = function_transforms_active() or forward_mode_active()
     function = _TransformedMap if transformed else _Map
-    probabilities, conjugate = function.apply(logits, *_traceable(orders), nonconcave, wants_conjugate)
-    return probabilities, conjugate
+    return function.apply(logits, *_traceable(orders), nonconcave, wants_conjugate)
 
 
 def class_loss(
@@ -86,14 +91,25 @@ def saved(ctx: Any) -> tuple[Sequence[Tensor], Sequence[Order]]:
 
 class _Map(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        outputs: tuple[Tensor, Tensor] = register.solve(*inputs)
-        save(ctx, outputs[:1], *inputs[1:4])
-        ctx.set_materialize_grads(False)
-        return outputs
+    def computed(*inputs: Any) -> Any:
+        """p*, or with its conjugate if the last input asks for it."""
+        outputs = register.solve(*inputs)
+        return outputs if inputs[-1] else outputs[0]
 
     @staticmethod
-    def backward(ctx: Any, grad_p: Tensor | None, grad_conjugate: Tensor | None) -> tuple[Tensor | None, ...]:
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        output = _Map.computed(*inputs)
+        _Map.keep(ctx, inputs, output)
+        return output
+
+    @staticmethod
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """What the backward pass needs."""
+        save(ctx, (output[0] if inputs[-1] else output,), *inputs[1:4])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, grad_p: Tensor | None, grad_conjugate: Tensor | None = None) -> tuple[Tensor | None, ...]:
         (p,), orders = saved(ctx)
         gradients: Gradients = [None] * 4
         if grad_p is not None:
@@ -110,18 +126,18 @@ class _TransformedMap(_Map):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, Tensor]:
-        outputs: tuple[Tensor, Tensor] = register.solve(*inputs)
-        return outputs
+    def forward(*inputs: Any) -> Any:
+        return _Map.computed(*inputs)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        save(ctx, output[:1], *inputs[1:4])
-        ctx.save_for_forward(output[0], *[order for order in inputs[1:4] if isinstance(order, Tensor)])
-        ctx.set_materialize_grads(False)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        _Map.keep(ctx, inputs, output)
+        p = output[0] if inputs[-1] else output
+        ctx.save_for_forward(p, *[order for order in inputs[1:4] if isinstance(order, Tensor)])
+        ctx.wants_conjugate = inputs[-1]
 
     @staticmethod
-    def jvp(ctx: Any, x: Tensor | None, *tangents: Tensor | None) -> tuple[Tensor, Tensor]:
+    def jvp(ctx: Any, x: Tensor | None, *tangents: Tensor | None) -> Any:
         if forward_mode_depth() > 1:
             raise NotImplementedError(
                 "forward mode within forward mode is not to be had: torch drops the outer tangent of every custom "
@@ -137,7 +153,7 @@ class _TransformedMap(_Map):
             if tangent is not None:
                 tangent = tangent.to(at.p.dtype)
                 p, conjugate = p + slope() * tangent, conjugate + conjugate_slope() * tangent
-        return p.to(dtype), conjugate.squeeze(-1)
+        return (p.to(dtype), conjugate.squeeze(-1)) if ctx.wants_conjugate else p.to(dtype)
 
 
 def _map_slopes(at: MapSensitivity) -> tuple[Any, ...]:
@@ -248,7 +264,7 @@ def _class_loss_slopes(
     """p − y and the slopes by q, r and T₀ [..., 3] of each row's loss, differentiable themselves."""
     q, r, temperature = orders
     counted = (targets != ignore_index).unsqueeze(-1)
-    p, _ = map_and_conjugate(torch.where(counted, logits, 0), (q, r, temperature), nonconcave)
+    p = probabilities(torch.where(counted, logits, 0), (q, r, temperature), nonconcave)
     slopes = ConjugateSensitivity(p, *orders).conjugate_slopes()
     return _less_one_hot(p, targets, ignore_index), slopes * counted
 

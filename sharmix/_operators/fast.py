@@ -67,7 +67,7 @@ def alpha_relu_loss(
     reduction: str = "mean",
 ) -> Tensor | None:
     """The same of α-ReLU's loss, where its powers are products."""
-    if weight is not None or label_smoothing or reduction not in ("mean", "sum") or is_learned(tau) or _is_closed():
+    if weight is not None or label_smoothing or reduction not in ("mean", "sum") or not _is_number(tau) or _is_closed():
         return None
     found = cpu.kernel.node_orders(logits, targets, 1.0, 1.0, 1.0)
     if found is None or type(ignore_index) is not int or not cpu.takes_alpha(logits, alpha):
@@ -79,9 +79,8 @@ def alpha_relu_loss(
     return loss
 
 
-def is_learned(order: Order) -> bool:
-    """Whether it wants a gradient."""
-    return isinstance(order, Tensor) and order.requires_grad
+def _is_number(tau: Order) -> bool:
+    return not isinstance(tau, Tensor) or (tau.numel() == 1 and tau.is_cpu and not tau.requires_grad)
 
 
 def _is_closed() -> bool:

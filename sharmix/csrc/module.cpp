@@ -229,7 +229,7 @@ Object class_loss(Given given) {
     return packed(found.losses.handed_over(), classes.counted(logits), found.kept, found.slopes.handed_over());
 }
 
-constexpr int64_t SMALL = 1 << 16;  // logits, up to which a gradient is worth keeping from the forward pass
+constexpr int64_t SMALL = 1 << 15;  // logits, up to which a gradient is worth keeping from the forward pass
 
 // (orders, logits, targets, ignored, whether it is a mean, whether the logits want a gradient) -> loss, the gradient or the
 // states, what its sum was divided by, sums of slopes
@@ -334,7 +334,7 @@ bool are_common_targets(PyObject* targets, PyObject* logits) {
 // (logits, targets or None, q, r, temperature) -> ((the orders' values, which of them are tensors), these) if the kernel is to be
 // called at once, past torch's dispatcher, or None; for q > 2 plain torch measures better
 Object node_orders(Given given) {
-    if (!is_plain(given[0]) || !is_real(given[0]) || !integer(call(given[0], dim).get()) || !is_alone()) return none();
+    if (!is_alone() || !is_plain(given[0]) || !is_real(given[0]) || !integer(call(given[0], dim).get())) return none();
     if (given[1] != Py_None && !are_common_targets(given[1], given[0])) return none();
     const double q = value_of(given[2]), r = value_of(given[3]), temperature = value_of(given[4]);
     if (!(1 <= q && q <= 2 && 0 < r && std::isfinite(r) && 0 < temperature && std::isfinite(temperature))) return none();

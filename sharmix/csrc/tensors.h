@@ -78,7 +78,12 @@ struct Torch {
 inline Torch torch_objects;
 
 // Null for a tensor without memory.
-inline void* address(PyObject* tensor) { return PyLong_AsVoidPtr(call(tensor, data_ptr).get()); }
+inline void* address(PyObject* tensor) {
+    PyObject* found = PyObject_CallMethodObjArgs(tensor, data_ptr.get(), nullptr);
+    if (found) return PyLong_AsVoidPtr(Object(found).get());
+    PyErr_Clear();
+    return nullptr;
+}
 
 // The memory of a contiguous tensor; null if there are no entries.
 inline void* memory(PyObject* tensor, int64_t entries) {

@@ -420,7 +420,7 @@ def test_an_activation_of_ones_own_runs_by_its_class_path(tmp_path: Path, monkey
         "        super().__init__()\n"
         "        self.temperature = temperature\n"
         "        self.drawn = torch.nn.Parameter(torch.rand(()))\n"
-        "    def map(self, logits):\n"
+        "    def probabilities(self, logits):\n"
         "        return (logits / self.temperature).softmax(-1)\n"
         "    def entropy(self, p):\n"
         "        return self.temperature * sharmix.sharma_mittal_entropy(p, 1.0, 1.0)\n"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import sharmix
-from sharmix import _cpu
+from sharmix._operators import cpu
 from sharmix._configuration import _INSTRUCTION_SETS
 
 has_kernel = pytest.mark.skipif(sharmix.backend() == "torch", reason="no compiler built the kernel here")
@@ -35,8 +35,8 @@ def printed(capsys):
 def test_versions_implementation_and_threads(printed):
     assert printed("sharmix") == [f"sharmix: {sharmix.__version__}"]
     assert printed("torch") == [f"torch: {torch.__version__}"]
-    cpu = printed("CPU")
-    assert cpu[1] == f"implementation: {sharmix.backend()}"
+    lines = printed("CPU")
+    assert lines[1] == f"implementation: {sharmix.backend()}"
     assert cpu[-1] == f"threads: {torch.get_num_threads()}"
     assert any(line.startswith("instruction set: ") for line in cpu) == (sharmix.backend() == "c++")
 
@@ -50,7 +50,7 @@ def test_plain_torch_by_request(printed):
 @on_x86
 def test_a_processor_without_avx512(printed, monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
-    monkeypatch.setattr(_cpu, "_kernel", _cpu._load())
+    monkeypatch.setattr(cpu, "kernel", cpu._load())
     assert printed("CPU")[1:4] == [
         "implementation: c++",
         "not AVX-512: this processor lacks it (torch reports AVX2)",
@@ -59,16 +59,16 @@ def test_a_processor_without_avx512(printed, monkeypatch):
 
 
 def test_no_kernel_or_a_torch_that_cannot_run_it(printed, monkeypatch):
-    monkeypatch.setattr(_cpu, "_kernel", None)
+    monkeypatch.setattr(cpu, "kernel", None)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     if _is_built("baseline"):
         assert printed("CPU")[-2].endswith("this torch has no torch_parallel_for, which the kernel's threads need")
     for kernel in _INSTRUCTION_SETS:
         monkeypatch.setitem(sys.modules, f"sharmix._kernel_{kernel}", None)  # an import of it fails
-    cpu = printed("CPU")
-    assert cpu[1] == "implementation: torch"
-    assert [line.split(": ")[0] for line in cpu[2:-1]] == [f"not {name}" for name in _INSTRUCTION_SETS.values()]
-    assert all("was not compiled at installation" in line for line in cpu[2:-1])
+    lines = printed("CPU")
+    assert lines[1] == "implementation: torch"
+    assert [line.split(": ")[0] for line in lines[2:-1]] == [f"not {name}" for name in _INSTRUCTION_SETS.values()]
+    assert all("was not compiled at installation" in line for line in lines[2:-1])
 
 
 def test_cuda(printed, monkeypatch):

@@ -20,7 +20,7 @@ import pytest
 import torch
 
 import sharmix
-from sharmix import _cpu
+from sharmix._operators import cpu
 from sharmix._configuration import _INSTRUCTION_SETS as KERNELS
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ needs_shell = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in f
 
 @pytest.mark.skipif(sharmix.backend() == "torch", reason="no compiler built the kernel here")
 def test_the_kernels_are_small_and_of_no_one_python():
-    kernels = [path for path in Path(_cpu._kernel.__file__).parent.glob("_kernel_*") if path.suffix in (".so", ".pyd")]
+    kernels = [path for path in Path(cpu.kernel.__file__).parent.glob("_kernel_*") if path.suffix in (".so", ".pyd")]
     suffix = ".pyd" if sys.platform == "win32" else ".abi3.so"
     assert {path.name for path in kernels} == {f"_kernel_{name}{suffix}" for name in KERNELS}
     assert sum(path.stat().st_size for path in kernels) < 1e6
@@ -49,12 +49,12 @@ def test_a_first_import_and_a_first_call():
     script = """
 import json, sys
 import torch, sharmix
-from sharmix import _cpu
+from sharmix._operators import cpu
 loaded = sorted({"lightning", "hydra", "sklearn", "pandas", "scipy", "entmax", "torchmetrics"} & set(sys.modules))
 with torch.inference_mode():
     sharmix.sharmix(torch.zeros(2, 3))
 p = sharmix.sharmix(torch.zeros(2, 3, requires_grad=True))
-print(json.dumps([loaded, _cpu._kernel and _cpu._kernel.__name__, p.requires_grad]))
+print(json.dumps([loaded, cpu.kernel and cpu.kernel.__name__, p.requires_grad]))
 """
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script],
@@ -62,7 +62,7 @@ print(json.dumps([loaded, _cpu._kernel and _cpu._kernel.__name__, p.requires_gra
     )  # fmt: skip
     unwanted, kernel, is_differentiable = json.loads(done.stdout)
     assert unwanted == []
-    assert kernel == ("sharmix._kernel_baseline" if _cpu._kernel else None)
+    assert kernel == ("sharmix._kernel_baseline" if cpu.kernel else None)
     assert is_differentiable  # a first call in inference mode changes nothing for later ones
 
 

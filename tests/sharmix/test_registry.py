@@ -25,7 +25,7 @@ class Tempered(sharmix.Activation):
         super().__init__()
         self.temperature = temperature
 
-    def map(self, logits):
+    def probabilities(self, logits):
         return torch.softmax(logits / self.temperature, -1)
 
     def entropy(self, probabilities):

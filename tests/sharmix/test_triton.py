@@ -13,7 +13,7 @@ tl = triton.language
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from sharmix import _triton, _triton_long_rows  # noqa: E402
+from sharmix._operators import cuda, cuda_long_rows  # noqa: E402
 
 POINTERS = {
     **dict.fromkeys(("q", "r", "temperature", "states", "sums"), "*fp64"),
@@ -23,16 +23,16 @@ POINTERS = {
 
 
 def test_what_the_kernels_take():
-    """Plain torch computes the rest: float64, q > 2, several maxima, and short or many rows for `_triton_long_rows`."""
+    """Plain torch computes the rest: float64, q > 2, several maxima, and short or many rows for `cuda_long_rows`."""
     short, long = torch.zeros(3, 7), torch.zeros(64, 65536, device="meta")
     for q, r, expected in ((1.25, 1.5, True), (2.0, 2.0, True), (2.1, 2.1, False), (1.75, 1.25, False)):
         orders = (q, r, 1.0)
         for dtype in (torch.float32, torch.bfloat16, torch.float16):
-            assert _triton.takes(short.to(dtype), orders) == expected, (q, r, dtype)
-            assert _triton_long_rows.takes(long.to(dtype), orders) == expected, (q, r, dtype)
-        assert not _triton.takes(short.double(), orders)
+            assert cuda.takes(short.to(dtype), orders) == expected, (q, r, dtype)
+            assert cuda_long_rows.takes(long.to(dtype), orders) == expected, (q, r, dtype)
+        assert not cuda.takes(short.double(), orders)
         for other in (long.double(), long[:, 1:], torch.zeros(65, 65536, device="meta")):
-            assert not _triton_long_rows.takes(other, orders)
+            assert not cuda_long_rows.takes(other, orders)
 
 
 @pytest.mark.slow
@@ -66,12 +66,12 @@ def compile_for_hopper(kernel, logits_type, **constants):
 def test_kernels_compile_for_a_hopper_gpu(logits_type, compute):
     row = {"BLOCK": 128, "ONE": True, "COMPUTE": compute}
     for kernel, constants in (
-        (_triton._solve, row),
-        (_triton._solve, row | {"classes": 1}),  # an argument of 1 becomes a constant
-        (_triton._class_loss, row | {"SLOPES": True}),
-        (_triton._map_backward, {"PARAMETERS": True, "BLOCK": 128}),
-        (_triton._class_loss_backward, {"BLOCK": 128, "COMPUTE": compute}),
-        (_triton_long_rows._partial_sums, {"BLOCK": 128, "COMPUTE": compute}),
-        (_triton_long_rows._newton_step, {"SPANS": 32, "COMPUTE": compute}),
+        (cuda._solve, row),
+        (cuda._solve, row | {"classes": 1}),  # an argument of 1 becomes a constant
+        (cuda._class_loss, row | {"SLOPES": True}),
+        (cuda._map_backward, {"PARAMETERS": True, "BLOCK": 128}),
+        (cuda._class_loss_backward, {"BLOCK": 128, "COMPUTE": compute}),
+        (cuda_long_rows._partial_sums, {"BLOCK": 128, "COMPUTE": compute}),
+        (cuda_long_rows._newton_step, {"SPANS": 32, "COMPUTE": compute}),
     ):
         assert f".entry {kernel.fn.__name__}" in compile_for_hopper(kernel, logits_type, **constants)

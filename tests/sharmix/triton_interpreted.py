@@ -1,6 +1,6 @@
 """The CUDA kernels on the CPU, by Triton's interpreter.
 
-Triton reads `TRITON_INTERPRET` when it is imported, so `test_triton.py` runs this file in a process of its own:
+Triton reads `TRITON_INTERPRET` when it is imported, so `testcuda.py` runs this file in a process of its own:
 `TRITON_INTERPRET=1 python -m pytest tests/sharmix/triton_interpreted.py`.
 """
 
@@ -12,7 +12,8 @@ from triton.language import core
 from triton.runtime import interpreter
 
 import sharmix
-from sharmix import _backend, _class_loss, _operators, _triton, _triton_long_rows
+from sharmix import functional
+from sharmix._operators import backend, cuda, cuda_long_rows, fast
 from tests.sharmix.cases import every_case
 
 ORDERS = [(1.25, 1.5), (1.3, 1.4), (2.0, 2.0), (1.0, 1.7), (1.1, 1.9)]
@@ -34,14 +35,15 @@ def patch_the_language_once_a_launch():
 
 
 def select_backend(monkeypatch, name):
-    for module in (_backend, _operators, _class_loss):
+    for module in (backend, functional):
         monkeypatch.setattr(module, "backend", lambda device="cpu": name)
 
 
 @pytest.fixture(autouse=True)
 def select_triton(monkeypatch):
     select_backend(monkeypatch, "triton")
-    monkeypatch.setattr(_backend, "_tell", lambda device: None)
+    monkeypatch.setattr(backend, "_warn_once", lambda device: None)
+    monkeypatch.setattr(fast, "_is_closed", lambda: True)
 
 
 def computed(z, y, q, r):
@@ -64,7 +66,7 @@ def assert_agrees_with_plain_torch(classes, dtype, q, r):
     torch.testing.assert_close(found, expected, **digits)
 
 
-@pytest.mark.parametrize("module", [_triton, _triton_long_rows])
+@pytest.mark.parametrize("module", [cuda, cuda_long_rows])
 def test_the_triton_kernels_are_called(monkeypatch, module):
     class Answered(Exception):
         pass
@@ -72,7 +74,7 @@ def test_the_triton_kernels_are_called(monkeypatch, module):
     def answer(*_):
         raise Answered
 
-    monkeypatch.setattr(_triton_long_rows, "_LONG", 2 if module is _triton_long_rows else 10**9)
+    monkeypatch.setattr(cuda_long_rows, "_LONG", 2 if module is cuda_long_rows else 10**9)
     for name in ("solve", "class_loss"):
         monkeypatch.setattr(module, name, answer)
     z = torch.zeros(2, 3)
@@ -83,8 +85,8 @@ def test_the_triton_kernels_are_called(monkeypatch, module):
 
 
 def test_many_programs_for_a_row_find_the_same(monkeypatch):
-    monkeypatch.setattr(_triton_long_rows, "_LONG", 2)
-    monkeypatch.setattr(_triton_long_rows, "_SPAN", 16)
+    monkeypatch.setattr(cuda_long_rows, "_LONG", 2)
+    monkeypatch.setattr(cuda_long_rows, "_SPAN", 16)
     with every_case() as case:
         for dtype, (q, r) in itertools.product([torch.float32, torch.bfloat16], ORDERS[:4]):
             with case(dtype=dtype, q=q, r=r):
@@ -93,7 +95,7 @@ def test_many_programs_for_a_row_find_the_same(monkeypatch):
 
 @pytest.mark.parametrize("long", [10**9, 2])
 def test_an_ignored_row_may_hold_anything_and_one_row_needs_no_batch(monkeypatch, long):
-    monkeypatch.setattr(_triton_long_rows, "_LONG", long)
+    monkeypatch.setattr(cuda_long_rows, "_LONG", long)
     z, q = torch.tensor([[1.0, 0.5, -1.0], [torch.nan, 0.0, 1.0]]), torch.tensor(1.3, requires_grad=True)
     of_both = sharmix.fenchel_young_loss(z, torch.tensor([1, -100]), q)
     of_one = sharmix.fenchel_young_loss(z[0], torch.tensor(1), q)
@@ -107,10 +109,10 @@ def test_map_and_loss_are_those_of_plain_torch(monkeypatch, dtype):
         for classes, (q, r) in itertools.product([1, 5, 100], ORDERS):
             with case(block="a row in one", classes=classes, q=q, r=r):
                 assert_agrees_with_plain_torch(classes, dtype, q, r)
-        in_one_block = [_triton._blocks(torch.zeros(1, classes, dtype=dtype)) for classes in (1, 5)]
-        monkeypatch.setattr(_triton, "_LARGEST_BLOCK", 64)
+        in_one_block = [cuda._blocks(torch.zeros(1, classes, dtype=dtype)) for classes in (1, 5)]
+        monkeypatch.setattr(cuda, "_LARGEST_BLOCK", 64)
         # Rows of 1 and 5 classes have the same launch under the lower limit.
-        assert [_triton._blocks(torch.zeros(1, classes, dtype=dtype)) for classes in (1, 5)] == in_one_block
+        assert [cuda._blocks(torch.zeros(1, classes, dtype=dtype)) for classes in (1, 5)] == in_one_block
         for q, r in ORDERS:
             with case(block="a row in several", classes=100, q=q, r=r):
                 assert_agrees_with_plain_torch(100, dtype, q, r)
@@ -118,7 +120,7 @@ def test_map_and_loss_are_those_of_plain_torch(monkeypatch, dtype):
 
 @pytest.mark.parametrize("long", [10**9, 2])
 def test_rows_that_are_undefined_spread_to_no_other(monkeypatch, long):
-    monkeypatch.setattr(_triton_long_rows, "_LONG", long)
+    monkeypatch.setattr(cuda_long_rows, "_LONG", long)
     z = torch.tensor(
         [[1.0, 2.0, 3.0], [1.0, torch.nan, 0.0], [-torch.inf] * 3, [-torch.inf, 1.0, 0.5], [torch.inf, 0, 0]]
     )

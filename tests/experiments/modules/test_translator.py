@@ -165,7 +165,7 @@ class Zeros(sharmix.Activation):
 
     normalised = False
 
-    def map(self, logits: Tensor) -> Tensor:
+    def probabilities(self, logits: Tensor) -> Tensor:
         return 2 * logits.clamp_min(0)
 
     def entropy(self, probabilities: Tensor) -> Tensor:
