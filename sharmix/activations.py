@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from sharmix._arguments import Parameter, entropy_parameters, float_tensor, number
+from sharmix._arguments import Parameter, entropy_parameters, float_tensor
+from sharmix._learned_range import Learning, limits
 from sharmix.alpha_relu import (
     alpha_relu,
     alpha_relu_entropy,
@@ -32,8 +33,6 @@ from sharmix.maps import Nonconcave, entmax, map_and_conjugate, sharmix, shifted
 from sharmix.scores import proper_score
 
 Objective = Literal["fenchel_young", "brier", "log"]
-
-LEARNED_RANGE = (1.01, 2.0)  # half-open: the paper's appendix E.4
 
 
 class Activation(nn.Module, ABC):
@@ -131,10 +130,12 @@ class Activation(nn.Module, ABC):
 
     @torch.no_grad()
     def project_(self) -> None:
-        """Put every learned parameter back into [1.01, 2); call it after each optimiser step."""
+        """Put every learned parameter back into [1.01, 2), the paper's rule after each step.
+
+        The library's own activations keep their ranges without it.
+        """
         for parameter in self.entropy_parameters():
-            least, bound = (parameter.new_tensor(value) for value in LEARNED_RANGE)
-            parameter.clamp_(least, torch.nextafter(bound, least))
+            parameter.clamp_(*limits("q", parameter.dtype))
 
 
 class Softmax(Activation):
@@ -247,7 +248,7 @@ class SharMiX(SharmaMittal):
         return self.q, self.r
 
 
-class LearnedSharmaMittal(SharmaMittal):
+class LearnedSharmaMittal(SharmaMittal, Learning):
     """A Sharma–Mittal map whose orders are trained.
 
     `objective` says by what. Under `fenchel_young`, the paper's choice, the loss itself trains them, and they rise
@@ -287,7 +288,7 @@ class LearnedEntmax(LearnedSharmaMittal):
 
     def __init__(self, alpha: Parameter = 1.5, objective: Objective = "fenchel_young") -> None:
         super().__init__(1.0, "global", objective)
-        self.alpha = _learned("alpha", alpha)
+        self.alpha = self._learn("alpha", alpha)
         self._check()
 
     def orders(self) -> tuple[Parameter, Parameter]:
@@ -306,7 +307,7 @@ class LearnedSharMiX(LearnedSharmaMittal):
         nonconcave: Nonconcave = "global",
     ) -> None:
         super().__init__(temperature, nonconcave, objective)
-        self.q, self.r = _learned("q", q), _learned("r", r)
+        self.q, self.r = self._learn("q", q), self._learn("r", r)
         self._check()
 
     def orders(self) -> tuple[Parameter, Parameter]:
@@ -418,14 +419,3 @@ class EntmaxPackage(Activation):
 
     def entropy(self, probabilities: Tensor) -> Tensor:
         return sharma_mittal_entropy(probabilities, self.alpha, self.alpha) / self.alpha
-
-
-def _learned(name: str, start: Parameter) -> nn.Parameter:
-    start = start if isinstance(start, Tensor) else torch.tensor(number(start, name))
-    values = start.detach().to(torch.get_default_dtype(), copy=True)
-    least, bound = LEARNED_RANGE
-    outside = ~((values >= least) & (values < bound))
-    if outside.any():
-        value = values[outside][0].item()
-        raise ValueError(f"{name}={value:g} is not allowed as a start; it must lie in [{least}, {bound})")
-    return nn.Parameter(values)
