@@ -8,11 +8,7 @@ from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
-from torch.optim.optimizer import (
-    Optimizer,
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from sharmix._arguments import Parameter, number
 
@@ -24,22 +20,17 @@ _learning: WeakSet[nn.Module] = WeakSet()
 
 
 class Learning(nn.Module):
-    """A module that keeps its learned parameters, those whose names are in `RANGES`, in their ranges.
+    """A module that keeps those of its parameters whose names are in `RANGES` in their ranges.
 
-    When an optimizer has made a step, it puts the parameters that it trains back into their ranges. Values loaded from
-    a state dict go to the nearest allowed value, with a warning.
+    When an optimizer has made a step, the parameters that it trains go back into their ranges. A value out of range
+    that is loaded or assigned goes to the nearest inside, with a warning.
     """
 
-    def _learn(self, name: str, start: Parameter) -> nn.Parameter:
-        """The parameter to assign to the attribute `name`; it starts at a number, or at a tensor of numbers.
-
-        Raises:
-            TypeError: the start is neither a number nor a tensor.
-            ValueError: the start is out of range.
-        """
-        parameter = nn.Parameter(_checked_start(name, start))
-        _keep_in_range(self)
-        return parameter
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        super().register_parameter(name, param)
+        if param is not None and name in RANGES:
+            _correct(param, name, name)
+            _keep_in_range(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
@@ -49,7 +40,25 @@ class Learning(nn.Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *arguments)
         for name, parameter in _learned_parameters(self):
-            _correct_loaded(parameter, name, prefix + name)
+            _correct(parameter, name, prefix + name)
+
+
+def learned(name: str, start: Parameter) -> nn.Parameter:
+    """A parameter `name` that starts at a number, or at a tensor of numbers.
+
+    Raises:
+        TypeError: the start is neither a number nor a tensor.
+        ValueError: the start is out of range.
+    """
+    least, bound = RANGES[name]
+    values = start.detach() if isinstance(start, Tensor) else torch.tensor(number(start, name), device="cpu")
+    outside = ~((values >= least) & (values < bound))
+    if not values.is_meta and outside.any():
+        value = values[outside][0].item()
+        raise ValueError(f"{name}={value:g} is not allowed as a start; it must lie in [{least}, {bound})")
+    device = values.device if isinstance(start, Tensor) else torch.get_default_device()
+    dtype = torch.get_default_dtype()
+    return nn.Parameter(values.to(device, dtype, copy=True).clamp_(*limits(name, dtype)))
 
 
 def limits(name: str, dtype: torch.dtype) -> tuple[float, float]:
@@ -62,21 +71,9 @@ def _learned_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]
     return ((name, parameter) for name, parameter in module.named_parameters(recurse=False) if name in RANGES)
 
 
-def _checked_start(name: str, start: Parameter) -> Tensor:
-    least, bound = RANGES[name]
-    values = start.detach() if isinstance(start, Tensor) else torch.tensor(number(start, name), device="cpu")
-    outside = ~((values >= least) & (values < bound))
-    if not values.is_meta and outside.any():
-        value = values[outside][0].item()
-        raise ValueError(f"{name}={value:g} is not allowed as a start; it must lie in [{least}, {bound})")
-    device = values.device if isinstance(start, Tensor) else torch.get_default_device()
-    dtype = torch.get_default_dtype()
-    return values.to(device, dtype, copy=True).clamp_(*limits(name, dtype))
-
-
 @torch.no_grad()
-def _correct_loaded(parameter: nn.Parameter, name: str, key: str) -> None:
-    """Put a parameter that was loaded into its range; where it is out by more than rounding, warn."""
+def _correct(parameter: nn.Parameter, name: str, key: str) -> None:
+    """Put a parameter into its range; where it is out by more than rounding, warn."""
     values = parameter.detach()
     if type(values) is not Tensor or values.is_meta:  # sharded or fake: no values to look at
         parameter.clamp_(*limits(name, values.dtype))
@@ -86,9 +83,9 @@ def _correct_loaded(parameter: nn.Parameter, name: str, key: str) -> None:
     if lowest < least or highest >= bound:  # not in place: after load_state_dict(assign=True) it is the caller's tensor
         parameter.data = values.clamp(*limits(name, values.dtype))
     if lowest < least * (1 - _ROUNDING) or highest > bound:
-        loaded = f"{lowest:g}" if lowest == highest else f"{lowest:g} to {highest:g}"
+        found = f"{lowest:g}" if lowest == highest else f"{lowest:g} to {highest:g}"
         warnings.warn(
-            f"{key}={loaded} was loaded, but a learned {name} lies in [{least}, {bound}); it is now the nearest inside",
+            f"{key}={found} is out of the range [{least}, {bound}) of a learned {name}; the nearest inside replaces it",
             stacklevel=2,
         )
 
@@ -122,17 +119,14 @@ def _project_in_closure(
     optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Have a closure evaluate the loss inside the ranges: LBFGS calls it between moves, before its step has ended."""
-
-    def inside(argument: Any) -> Any:
-        if not callable(argument):
-            return argument
-
-        def closure() -> Any:
-            _project_owned(optimizer)
-            return argument()
-
-        return closure
-
-    if len(args) == 1 and not kwargs:
+    given = kwargs.get("closure", args[1] if len(args) > 1 else None)
+    if not callable(given):
         return None
-    return (args[0], *map(inside, args[1:])), {key: inside(value) for key, value in kwargs.items()}
+
+    def closure() -> Any:
+        _project_owned(optimizer)
+        return given()
+
+    if "closure" in kwargs:
+        return args, kwargs | {"closure": closure}
+    return (args[0], closure, *args[2:]), kwargs

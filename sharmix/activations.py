@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from sharmix._arguments import Parameter, entropy_parameters, float_tensor
-from sharmix._learned_range import Learning, limits
+from sharmix._learned_range import Learning, learned, limits
 from sharmix.alpha_relu import (
     alpha_relu,
     alpha_relu_entropy,
@@ -288,7 +288,7 @@ class LearnedEntmax(LearnedSharmaMittal):
 
     def __init__(self, alpha: Parameter = 1.5, objective: Objective = "fenchel_young") -> None:
         super().__init__(1.0, "global", objective)
-        self.alpha = self._learn("alpha", alpha)
+        self.alpha = learned("alpha", alpha)
         self._check()
 
     def orders(self) -> tuple[Parameter, Parameter]:
@@ -307,7 +307,7 @@ class LearnedSharMiX(LearnedSharmaMittal):
         nonconcave: Nonconcave = "global",
     ) -> None:
         super().__init__(temperature, nonconcave, objective)
-        self.q, self.r = self._learn("q", q), self._learn("r", r)
+        self.q, self.r = learned("q", q), learned("r", r)
         self._check()
 
     def orders(self) -> tuple[Parameter, Parameter]:
