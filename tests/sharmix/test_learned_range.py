@@ -176,7 +176,7 @@ def test_a_step_leaves_the_parameters_of_other_optimizers_alone():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch's tracer reads it
+@pytest.mark.filterwarnings("ignore")  # torch's own, of its tracer
 def test_compiled_modules_and_losses_keep_their_orders_in_range():
     for compiled in ("map", "loss", "step"):
         network = Network()
@@ -198,7 +198,7 @@ def test_compiled_modules_and_losses_keep_their_orders_in_range():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # as errors they keep torch from compiling what it can
+@pytest.mark.filterwarnings("ignore")  # as errors they keep torch's tracer from compiling what it can
 def test_a_compiled_step_is_compiled_once_whichever_modules_come_and_go():
     network = Network()
     optimizer = adamw(network)
