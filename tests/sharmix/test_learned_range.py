@@ -61,7 +61,8 @@ class Network(nn.Module):
         return self.act.loss(self.layer(self.inputs), self.targets)
 
     def see(self):
-        self.seen.append([value for order in self.act.parameters() for value in order.flatten().tolist()])
+        orders = (getattr(order, "full_tensor", order.detach)() for order in self.act.parameters())
+        self.seen.append([value for order in orders for value in order.flatten().tolist()])
 
     def orders_moved_inside(self):
         self.see()
@@ -90,7 +91,7 @@ def test_orders_at_learning_rate_1_move_and_never_leave_their_range():
             with case(activation=activation, optimizer=optimizer):
                 network = Network(ACTIVATIONS[activation]())
                 of = network.act if "LBFGS" in optimizer else network  # its layer diverges, whatever the orders
-                train(network, OPTIMIZERS[optimizer](of.parameters()))
+                train(network, OPTIMIZERS[optimizer](of.parameters()), steps=5)
                 network.orders_moved_inside()
 
 
@@ -368,13 +369,26 @@ def test_a_stock_lightning_trainer_keeps_orders_in_range(automatic, tmp_path):
 
 
 def one_of_two_processes(rank, meeting):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
     torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
-    network = Network(seed=rank)  # other examples in each process
-    train(nn.parallel.DistributedDataParallel(network), adamw(network))
+    for zero in (False, True):
+        network = Network(seed=rank)  # other examples in each process
+        parallel = nn.parallel.DistributedDataParallel(network)
+        settings = {"lr": 1.0, "weight_decay": 0.1}
+        redundant = ZeroRedundancyOptimizer(network.parameters(), torch.optim.AdamW, **settings) if zero else None
+        train(parallel, redundant or torch.optim.AdamW(network.parameters(), **settings))
+        network.orders_moved_inside()
+        both = [torch.zeros(2) for _ in range(2)]
+        torch.distributed.all_gather(both, torch.tensor(network.seen[-1]))
+        assert torch.equal(*both)
+
+    network = Network(sharmix.build_activation("sharmix_learned", q=torch.tensor([1.25]), r=torch.tensor([1.5])))
+    fully_shard(network, mesh=init_device_mesh("cpu", (2,)))
+    train(network, adamw(network))
     network.orders_moved_inside()
-    both = [torch.zeros(2) for _ in range(2)]
-    torch.distributed.all_gather(both, torch.tensor(network.seen[-1]))
-    assert torch.equal(*both)
     torch.distributed.destroy_process_group()
 
 
