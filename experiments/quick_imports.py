@@ -1,8 +1,9 @@
 """Imports torch, torchmetrics and Lightning in two thirds of the processor time; to be imported before any of them.
 
-torchmetrics imports matplotlib, scipy and torchvision wherever they are installed, for plots, sounds and images. While
-it is imported here they look absent. Afterwards they import as ever; only torchmetrics goes on without them, and says
-so where asked for what needs them. And the garbage collector, which finds nothing among modules, leaves them alone.
+torchmetrics imports matplotlib, scipy, torchvision and transformers wherever they are installed, for plots, sounds,
+images and language models. While it is imported here they look absent. Afterwards they import as ever; only
+torchmetrics goes on without them, and says so where asked for what needs them. And the garbage collector, which finds
+nothing among modules, leaves them alone.
 """
 
 import atexit
@@ -35,7 +36,7 @@ def _import_without(package: str, spared: set[str]) -> None:
 
 gc.disable()
 import_module("torch")
-_import_without("torchmetrics", {"matplotlib", "scipy", "torchvision"})
+_import_without("torchmetrics", {"matplotlib", "scipy", "torchvision", "transformers"})
 import_module("lightning.pytorch")
 gc.freeze()
 gc.enable()

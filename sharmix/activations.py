@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from sharmix import _linear_loss, functional
-from sharmix._arguments import Order, checked_classes, classes_last, number, widened
+from sharmix._arguments import Order, checked_classes, classes_last, widened
 from sharmix._fenchel_young import (
     LossOptions,
     Reduction,
@@ -19,6 +19,7 @@ from sharmix._fenchel_young import (
     fenchel_young,
     reduced,
 )
+from sharmix._learned_range import Learning, learned
 from sharmix._private_torch import dispatch_modes_active, function_transforms_active
 from sharmix._scores import proper_score
 from sharmix.functional import (
@@ -31,8 +32,6 @@ from sharmix.functional import (
 from sharmix.registry import register
 
 Objective = Literal["fenchel_young", "brier", "log"]
-
-LEARNED_RANGE = (1.01, 2.0)  # half-open: the paper's appendix E.4
 
 
 class Activation(nn.Module, ABC):
@@ -119,7 +118,10 @@ class Activation(nn.Module, ABC):
         return list(self.parameters())
 
     def project_(self) -> None:
-        """Put every learned parameter back into its range: the paper's rule, after each optimiser step."""
+        """Put every learned parameter back into its range, the paper's rule after each step.
+
+        The library's own parameters stay there without it; a subclass with others overrides it.
+        """
 
     def extra_repr(self) -> str:
         return "" if self.dim == -1 else f"dim={self.dim}"
@@ -174,7 +176,7 @@ def _are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
     return bool(lowest >= 0 and highest < classes)
 
 
-class SharmaMittal(Activation):
+class SharmaMittal(Learning, Activation):
     """What all maps of the Sharma–Mittal family share; a subclass names its orders (q, r, T₀).
 
     Under the Fenchel–Young loss learned orders rise, and a learned temperature falls, whatever the data (`math` section
@@ -212,7 +214,7 @@ class SharmaMittal(Activation):
 
     def _set(self, name: str, start: Order) -> None:
         if name in self.learned:
-            setattr(self, name, _learned(name, start))
+            setattr(self, name, learned(name, start))
         elif isinstance(start, Tensor):
             self.register_buffer(name, start)
         else:
@@ -257,12 +259,6 @@ class SharmaMittal(Activation):
         score = proper_score(self.objective, self.probabilities, z, targets, ignore_index, reduction)
         return loss + score - score.detach()
 
-    @torch.no_grad()
-    def project_(self) -> None:
-        for parameter in self.parameters():
-            least, bound = (parameter.new_tensor(value) for value in LEARNED_RANGE)
-            parameter.clamp_(least, torch.nextafter(bound, least))
-
     def extra_repr(self) -> str:
         described = [f"{name}={_described(getattr(self, name))}" for name in self._starts]
         options = {"learned": self.learned, "objective": self.objective, "dim": self.dim}
@@ -274,17 +270,6 @@ def _described(order: Order) -> str:
     if isinstance(order, Tensor) and (order.numel() > 1 or order.is_meta):
         return f"<{tuple(order.shape)}>"
     return f"{order.item() if isinstance(order, Tensor) else order:.6}"
-
-
-def _learned(name: str, start: Order) -> nn.Parameter:
-    values = start if isinstance(start, Tensor) else torch.tensor(number(start, name))
-    least, bound = LEARNED_RANGE
-    given = values if isinstance(start, Tensor) else torch.tensor(start, device="cpu")  # the default device may be meta
-    outside = torch.zeros(()) if given.is_meta else ~((given >= least) & (given < bound))
-    if outside.any():
-        value = given[outside].flatten()[0].item()
-        raise ValueError(f"{name}={value:g} is not allowed as a start; it must lie in [{least}, {bound})")
-    return nn.Parameter(values.detach().to(torch.get_default_dtype(), copy=True))
 
 
 @register("sparsemax")
@@ -366,7 +351,7 @@ class SharMiX(SharmaMittal):
             the classes moved last and size 1 there, such as one for each head.
         dim: the dimension that holds the classes.
         learned: False; True, for q and r; or names among q, r and temperature. They are trained from the values given
-            on; q and r stay in [1.01, 2), the temperature in [0.01, 100].
+            on; q and r stay in [1.01, 2), the temperature in [0.1, 10), under any optimizer.
         objective: what trains them: `fenchel_young` (the paper's choice, under which q and r rise whatever the data),
             `brier` or `log`.
         nonconcave, masked_rows: as for `sharmix.sharmix`.

@@ -1,0 +1,138 @@
+"""Learned entropy parameters: each stays in its range, whichever optimizer trains it and whatever is loaded into it."""
+
+import functools
+import warnings
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from sharmix._arguments import Order, number
+
+ORDERS = (1.01, 2.0)  # the paper's appendix E.4
+RANGES = {"q": ORDERS, "r": ORDERS, "alpha": ORDERS, "temperature": (0.1, 10.0)}  # half-open
+
+_ROUNDING = torch.finfo(torch.bfloat16).eps / 2  # relative, of a checkpoint in the coarsest dtype
+_learning: WeakSet[nn.Module] = WeakSet()
+
+
+class Learning(nn.Module):
+    """A module that keeps those of its parameters whose names are in `RANGES` in their ranges.
+
+    When an optimizer has made a step, the parameters that it trains go back into their ranges. A value out of range
+    that is loaded or assigned goes to the nearest inside, with a warning.
+    """
+
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        super().register_parameter(name, param)
+        if param is not None and name in RANGES:
+            _correct(param, name, name)
+            _keep_in_range(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        if next(_learned_parameters(self), None):
+            _keep_in_range(self)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+        for name, parameter in _learned_parameters(self):
+            _correct(parameter, name, prefix + name)
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        """Put every learned parameter back into its range, the paper's rule after each step; they stay there without it."""
+        for name, parameter in _learned_parameters(self):
+            parameter.clamp_(*limits(name, parameter.dtype))
+
+
+def learned(name: str, start: Order) -> nn.Parameter:
+    """A parameter `name` that starts at a number, or at a tensor of numbers.
+
+    Raises:
+        TypeError: the start is neither a number nor a tensor.
+        ValueError: the start is out of range.
+    """
+    least, bound = RANGES[name]
+    values = start.detach() if isinstance(start, Tensor) else torch.tensor(number(start, name), device="cpu")
+    outside = ~((values >= least) & (values < bound))
+    if not values.is_meta and outside.any():
+        value = values[outside][0].item()
+        raise ValueError(f"{name}={value:g} is not allowed as a start; it must lie in [{least}, {bound})")
+    device = values.device if isinstance(start, Tensor) else torch.get_default_device()
+    dtype = torch.get_default_dtype()
+    return nn.Parameter(values.to(device, dtype, copy=True).clamp_(*limits(name, dtype)))
+
+
+def limits(name: str, dtype: torch.dtype) -> tuple[float, float]:
+    """The smallest and the largest allowed number of a dtype, for the parameter `name`."""
+    least, bound = RANGES[name]
+    return least, bound * (1 - torch.finfo(dtype).eps / 2)
+
+
+def _learned_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    return ((name, parameter) for name, parameter in module.named_parameters(recurse=False) if name in RANGES)
+
+
+@torch.no_grad()
+def _correct(parameter: nn.Parameter, name: str, key: str) -> None:
+    """Put a parameter into its range; where it is out by more than rounding, warn."""
+    values = parameter.detach()
+    if type(values) is not Tensor or values.is_meta:  # sharded or fake: no values to look at
+        parameter.clamp_(*limits(name, values.dtype))
+        return
+    lowest, highest = values.min().item(), values.max().item()
+    least, bound = RANGES[name]
+    if lowest < least or highest >= bound:  # not in place: after load_state_dict(assign=True) it is the caller's tensor
+        parameter.data = values.clamp(*limits(name, values.dtype))
+    if lowest < least * (1 - _ROUNDING) or highest > bound:
+        found = f"{lowest:g}" if lowest == highest else f"{lowest:g} to {highest:g}"
+        warnings.warn(
+            f"{key}={found} is out of the range [{least}, {bound}) of a learned {name}; the nearest inside replaces it",
+            stacklevel=2,
+        )
+
+
+def _keep_in_range(module: nn.Module) -> None:
+    _learning.add(module)
+    _watch_optimizers()
+
+
+@functools.cache
+def _watch_optimizers() -> None:
+    # Not traced by torch.compile: modules come and go, and each change would compile the optimizer's step again.
+    register_optimizer_step_pre_hook(torch.compiler.disable(_project_in_closure))  # type: ignore[no-untyped-call]
+    register_optimizer_step_post_hook(torch.compiler.disable(_project_owned))  # type: ignore[no-untyped-call]
+
+
+@torch.no_grad()
+def _project_owned(optimizer: Optimizer, *_: object) -> None:
+    """Put the parameters of an optimizer into their ranges.
+
+    Those of other optimizers are left alone, since a graph that is still to be differentiated may hold them.
+    """
+    owned = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    for module in list(_learning):
+        for name, parameter in _learned_parameters(module):
+            if id(parameter) in owned:
+                parameter.clamp_(*limits(name, parameter.dtype))
+
+
+def _project_in_closure(
+    optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Have a closure evaluate the loss inside the ranges: LBFGS calls it between moves, before its step has ended."""
+    given = kwargs.get("closure", args[1] if len(args) > 1 else None)
+    if not callable(given):
+        return None
+
+    def closure() -> Any:
+        _project_owned(optimizer)
+        return given()
+
+    if "closure" in kwargs:
+        return args, kwargs | {"closure": closure}
+    return (args[0], closure, *args[2:]), kwargs

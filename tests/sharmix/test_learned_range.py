@@ -1,0 +1,444 @@
+"""Learned parameters, however they are trained, copied or loaded: they move, and never leave their range."""
+
+import copy
+import gc
+import importlib.util
+import itertools
+import math
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
+from torch.utils.checkpoint import checkpoint
+
+import sharmix
+from sharmix._learned_range import RANGES, Learning, learned
+from tests.sharmix.cases import every_case
+
+LEAST, BOUND = torch.tensor(1.01).item(), 2.0
+ROOT = Path(__file__).parents[2]
+
+ACTIVATIONS = {
+    "sharmix": lambda: sharmix.build_activation("sharmix_learned", q=1.25, r=1.5),
+    "entmax": lambda: sharmix.build_activation("entmax_learned", alpha=1.5),
+    "one order a head": lambda: sharmix.build_activation(
+        "sharmix_learned", q=torch.linspace(1.1, 1.9, 4).reshape(4, 1), r=1.5, objective="brier"
+    ),
+}
+OPTIMIZERS = {
+    "SGD": lambda of: torch.optim.SGD(of, lr=1.0),
+    "SGD, momentum and decay": lambda of: torch.optim.SGD(of, lr=1.0, momentum=0.9, weight_decay=0.1),
+    "AdamW": lambda of: torch.optim.AdamW(of, lr=1.0, weight_decay=0.1),
+    "AdamW foreach": lambda of: torch.optim.AdamW(of, lr=1.0, weight_decay=0.1, foreach=True),
+    "AdamW fused": lambda of: torch.optim.AdamW(of, lr=1.0, weight_decay=0.1, fused=True),
+    "RMSprop": lambda of: torch.optim.RMSprop(of, lr=1.0),
+    "Adagrad": lambda of: torch.optim.Adagrad(of, lr=1.0),
+    "LBFGS": lambda of: torch.optim.LBFGS(of, lr=1.0, max_iter=5),
+    "LBFGS, line search": lambda of: torch.optim.LBFGS(of, lr=1.0, max_iter=5, line_search_fn="strong_wolfe"),
+}
+
+
+class Network(nn.Module):
+    """A linear layer under the loss of learned orders, on fixed examples [16, 4 heads, 5 classes]."""
+
+    def __init__(self, act=None, seed=0):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.layer, self.act = nn.Linear(8, 5), act or ACTIVATIONS["sharmix"]()
+        self.inputs, self.targets = torch.randn(16, 4, 8), torch.randint(5, (16, 4))
+        self.seen = []
+
+    def forward(self):
+        self.see()
+        return self.act.loss(self.layer(self.inputs), self.targets)
+
+    def see(self):
+        orders = (getattr(order, "full_tensor", order.detach)() for order in self.act.parameters())
+        self.seen.append([value for order in orders for value in order.flatten().tolist()])
+
+    def orders_moved_inside(self):
+        self.see()
+        assert all(LEAST <= value < BOUND for values in self.seen for value in values), self.seen
+        assert any(values != self.seen[0] for values in self.seen), self.seen
+
+
+def train(network, optimizer, steps=8):
+    def closure():
+        optimizer.zero_grad()
+        loss = network()
+        loss.backward()
+        return loss
+
+    for _ in range(steps):
+        optimizer.step(closure)
+
+
+def adamw(network):
+    return torch.optim.AdamW(network.parameters(), lr=1.0, weight_decay=0.1)
+
+
+def test_orders_at_learning_rate_1_move_and_never_leave_their_range():
+    with every_case() as case:
+        for activation, optimizer in itertools.product(ACTIVATIONS, OPTIMIZERS):
+            with case(activation=activation, optimizer=optimizer):
+                network = Network(ACTIVATIONS[activation]())
+                of = network.act if "LBFGS" in optimizer else network  # its layer diverges, whatever the orders
+                train(network, OPTIMIZERS[optimizer](of.parameters()), steps=5)
+                network.orders_moved_inside()
+
+
+def test_orders_come_back_from_the_bound_with_the_first_gradient_inwards():
+    act = ACTIVATIONS["sharmix"]()
+    optimizer = torch.optim.SGD(act.parameters(), lr=0.1)
+    for sign in [-1] * 20 + [1]:
+        optimizer.zero_grad()
+        (sign * (act.q + act.r)).backward()
+        optimizer.step()
+    assert [order.item() for order in act.parameters()] == pytest.approx([1.9, 1.9])
+
+
+def test_a_temperature_stays_in_its_own_range():
+    class Tempered(Learning):
+        def __init__(self):
+            super().__init__()
+            self.temperature = learned("temperature", 1.0)
+
+    for sign, end in ((1, 0.1), (-1, 10.0)):
+        module = Tempered()
+        optimizer = torch.optim.SGD(module.parameters(), lr=30.0)
+        (sign * module.temperature).backward()
+        optimizer.step()
+        assert module.temperature.item() == pytest.approx(end)
+        assert module.temperature.item() < RANGES["temperature"][1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_the_range_is_half_open_in_every_dtype(dtype):
+    act = ACTIVATIONS["sharmix"]().to(dtype)
+    optimizer = torch.optim.SGD(act.parameters(), lr=10.0)
+    (act.r - act.q).backward()
+    optimizer.step()
+    assert act.q.item() == torch.nextafter(torch.tensor(2, dtype=dtype), torch.tensor(0, dtype=dtype)).item()
+    assert act.r.item() == torch.tensor(1.01, dtype=dtype).item()
+
+
+def test_several_forward_passes_before_a_step_keep_their_graph():
+    network = Network()
+    optimizer = adamw(network)
+    for _ in range(4):
+        first, second = network(), network()
+        network().backward()
+        (first + second).backward()
+        optimizer.step()
+    network.orders_moved_inside()
+
+
+def test_activation_checkpointing_goes_with_learned_orders():
+    network = Network()
+    optimizer = adamw(network)
+    for _ in range(4):
+        optimizer.zero_grad()
+        checkpoint(network, use_reentrant=False).backward()
+        optimizer.step()
+    network.orders_moved_inside()
+
+
+def test_a_gradient_scaler_makes_steps_or_leaves_them_out():
+    network, scaler = Network(), torch.amp.GradScaler("cpu", init_scale=4.0)
+    optimizer = adamw(network)
+    for factor in (math.inf, 1.0, 1.0):
+        optimizer.zero_grad()
+        scaler.scale(network() * factor).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    assert network.seen[0] == network.seen[1] != network.seen[2]
+    network.orders_moved_inside()
+
+
+def test_a_step_leaves_the_parameters_of_other_optimizers_alone():
+    network = Network()
+    optimizer = torch.optim.SGD(network.layer.parameters(), lr=1.0)
+    loss = network.act.loss(network.layer(network.inputs).detach(), network.targets)
+    network.layer(network.inputs).sum().backward()
+    optimizer.step()
+    loss.backward()  # an error if an order had been written to
+
+    network.act.q.data.fill_(3.0)
+    optimizer.step()
+    assert network.act.q.item() == 3.0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # torch's own, of its tracer
+def test_compiled_modules_and_losses_keep_their_orders_in_range():
+    for compiled in ("map", "loss", "step"):
+        network = Network()
+        optimizer = adamw(network)
+        if compiled == "map":
+            network.act.compile(fullgraph=True, backend="aot_eager")
+        loss = torch.compile(network.act.loss, fullgraph=True, backend="aot_eager")
+        step = torch.compile(optimizer.step, backend="aot_eager") if compiled == "step" else optimizer.step
+        for _ in range(4):
+            network.see()
+            optimizer.zero_grad()
+            logits = network.layer(network.inputs)
+            if compiled == "map":
+                nn.functional.nll_loss(network.act(logits).reshape(-1, 5), network.targets.flatten()).backward()
+            else:
+                loss(logits, network.targets).backward()
+            step()
+        network.orders_moved_inside()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # as errors they keep torch's tracer from compiling what it can
+def test_a_compiled_step_is_compiled_once_whichever_modules_come_and_go():
+    network = Network()
+    optimizer = adamw(network)
+    compilations = 0
+
+    def backend(graph, examples):
+        nonlocal compilations
+        compilations += 1
+        return graph
+
+    step = torch.compile(optimizer.step, backend=backend)
+    others, counts = [], []
+    for _ in range(4):
+        optimizer.zero_grad()
+        network().backward()
+        step()
+        counts.append(compilations)
+        others.append(copy.deepcopy(network))
+    assert counts[-1] == counts[1] > 0  # in the second step the optimizer has its state
+    network.orders_moved_inside()
+
+
+COPIES = {"deepcopy": copy.deepcopy, "pickle": lambda module: pickle.loads(pickle.dumps(module))}
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_a_copy_keeps_its_own_orders_in_range(way):
+    network = Network()
+    copied = COPIES[way](network)
+    train(copied, adamw(copied))
+    copied.orders_moved_inside()
+    assert [order.item() for order in network.act.parameters()] == [1.25, 1.5]
+
+
+def test_an_average_of_parameters_is_their_average():
+    network = Network()
+    average, optimizer = AveragedModel(network), torch.optim.AdamW(network.parameters(), lr=0.01)
+    for _ in range(3):
+        train(network, optimizer, steps=1)
+        network.see()
+        average.update_parameters(network)
+    expected = torch.tensor(network.seen[1::2]).mean(0)
+    torch.testing.assert_close(torch.stack([order.detach() for order in average.module.act.parameters()]), expected)
+
+
+def test_modules_are_not_kept_alive():
+    act = ACTIVATIONS["sharmix"]()
+    reference = weakref.ref(act)
+    del act
+    gc.collect()
+    assert reference() is None
+
+
+def loaded_in_place(network, state):
+    network.load_state_dict(state)
+
+
+def loaded_by_assignment(network, state):
+    network.load_state_dict(state, assign=True)
+
+
+def loaded_onto_meta(network, state):
+    network.to("meta").load_state_dict(state, assign=True)
+
+
+def assigned(network, state):
+    """As transformers loads weights."""
+    for key, values in state.items():
+        name, _, last = key.rpartition(".")
+        setattr(network.get_submodule(name), last, nn.Parameter(values))
+
+
+LOADS = [loaded_in_place, loaded_by_assignment, loaded_onto_meta, assigned]
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_a_value_out_of_range_is_loaded_as_the_nearest_inside_with_a_warning(load):
+    network, state = Network(), Network(seed=1).state_dict()
+    state["act.q"], state["act.r"] = torch.tensor(3.08), torch.tensor(0.5)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        load(network, state)
+    messages = sorted(str(warning.message) for warning in caught)
+    assert len(messages) == 2
+    assert "q=3.08" in messages[0]
+    assert "r=0.5" in messages[1]
+    assert all("[1.01, 2.0)" in message for message in messages)
+    assert [order.item() for order in network.act.parameters()] == [
+        torch.tensor(2.0).nextafter(LEAST * torch.ones(())).item(),
+        LEAST,
+    ]
+    assert [state["act.q"].item(), state["act.r"].item()] == [torch.tensor(3.08).item(), 0.5]
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_loaded_orders_are_trained_in_their_range(load):
+    network, state = Network(), Network(seed=1).state_dict()
+    state["act.q"] = torch.tensor(1.75)
+    load(network, state)
+    network.seen.clear()
+    train(network, adamw(network))
+    assert network.seen[0] == [1.75, 1.5]
+    network.orders_moved_inside()
+
+
+def test_a_value_that_a_coarser_dtype_rounded_is_loaded_without_a_warning():
+    saved = Network()
+    saved.act.q.data.fill_(1.9999)
+    saved.act.r.data.fill_(1.01)
+    state = {key: values.bfloat16() for key, values in saved.state_dict().items()}
+    assert [state["act.q"].item(), state["act.r"].item()] == [2.0, 1.0078125]
+    network = Network()
+    network.load_state_dict(state)
+    train(network, adamw(network), steps=1)
+    network.orders_moved_inside()
+
+
+def test_orders_can_be_made_on_the_meta_device():
+    class Ordered(Learning):
+        def __init__(self, start):
+            super().__init__()
+            self.q = learned("q", start)
+
+    with torch.device("meta"):
+        module = Ordered(1.25)
+        assert module.q.is_meta
+        with pytest.raises(ValueError, match=r"q=2 .*\[1.01, 2.0\)"):
+            Ordered(2.0)
+    module.load_state_dict({"q": torch.tensor(1.5)}, assign=True)
+    optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
+    module.q.backward()
+    optimizer.step()
+    assert module.q.item() == LEAST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("automatic", [True, False])
+@pytest.mark.filterwarnings("ignore")  # Lightning's advice
+def test_a_stock_lightning_trainer_keeps_orders_in_range(automatic, tmp_path):
+    L = pytest.importorskip("lightning.pytorch")
+
+    class Module(L.LightningModule):
+        automatic_optimization = automatic
+
+        def __init__(self):
+            super().__init__()
+            self.network = Network()
+
+        def configure_optimizers(self):
+            return adamw(self)
+
+        def training_step(self, batch, batch_idx):
+            loss = self.network()
+            if not automatic:
+                self.optimizers().zero_grad()
+                self.manual_backward(loss)
+                self.optimizers().step()
+            return loss
+
+    module = Module()
+    trainer = L.Trainer(
+        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, default_root_dir=tmp_path
+    )
+    trainer.fit(module, torch.utils.data.DataLoader(range(8)))
+    assert len(module.network.seen) == 8
+    module.network.orders_moved_inside()
+
+
+def one_of_two_processes(rank, meeting):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    for zero in (False, True):
+        network = Network(seed=rank)  # other examples in each process
+        parallel = nn.parallel.DistributedDataParallel(network)
+        settings = {"lr": 1.0, "weight_decay": 0.1}
+        redundant = ZeroRedundancyOptimizer(network.parameters(), torch.optim.AdamW, **settings) if zero else None
+        train(parallel, redundant or torch.optim.AdamW(network.parameters(), **settings))
+        network.orders_moved_inside()
+        both = [torch.zeros(2) for _ in range(2)]
+        torch.distributed.all_gather(both, torch.tensor(network.seen[-1]))
+        assert torch.equal(*both)
+
+    network = Network(sharmix.build_activation("sharmix_learned", q=torch.tensor([1.25]), r=torch.tensor([1.5])))
+    fully_shard(network, mesh=init_device_mesh("cpu", (2,)))
+    train(network, adamw(network))
+    network.orders_moved_inside()
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_two_processes_keep_the_same_orders_in_range(tmp_path):
+    torch.multiprocessing.spawn(one_of_two_processes, (tmp_path / "meeting",), nprocs=2)
+
+
+# Transformers takes seconds to import: it has a process of its own.
+HUGGING_FACE = """
+import sys
+
+import torch
+from accelerate import Accelerator
+from transformers import Trainer, TrainingArguments
+
+from tests.sharmix.test_learned_range import Network, adamw
+
+
+class Model(Network):
+    def forward(self, example=None):
+        return {"loss": super().forward()}
+
+
+model = Model()
+arguments = TrainingArguments(
+    sys.argv[1], learning_rate=1.0, weight_decay=0.1, max_steps=8, use_cpu=True, save_strategy="no", report_to=[],
+    disable_tqdm=True,
+)
+trainer = Trainer(model, arguments, train_dataset=[{"example": torch.zeros(1)}] * 64)
+trainer.train()
+assert type(trainer.optimizer.optimizer) is torch.optim.AdamW
+assert len(model.seen) == 8
+model.orders_moved_inside()
+
+accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+model, optimizer = accelerator.prepare(model := Model(), adamw(model))
+for _ in range(8):
+    with accelerator.accumulate(model):
+        accelerator.backward(model()["loss"])
+        optimizer.step()
+        optimizer.zero_grad()
+model.orders_moved_inside()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not importlib.util.find_spec("transformers"), reason="transformers is not installed")
+def test_hugging_face_s_trainer_and_accelerate_keep_orders_in_range(tmp_path):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-W", "ignore", "-c", HUGGING_FACE, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
