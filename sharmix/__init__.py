@@ -4,6 +4,7 @@ from sharmix._configuration import show_config
 from sharmix._linear_loss import linear_fenchel_young_loss
 from sharmix._operators.backend import backend, plain_torch
 from sharmix.activations import Activation, AlphaReLU, Entmax, Normmax, SharMiX, Softmax, Sparsemax
+from sharmix.criteria import AlphaReLULoss, EntmaxLoss, FenchelYoungLoss, SharMiXLoss, SparsemaxLoss
 from sharmix.functional import (
     alpha_relu,
     alpha_relu_loss,
@@ -25,11 +26,16 @@ __version__ = "0.1.0"
 __all__ = [
     "Activation",
     "AlphaReLU",
+    "AlphaReLULoss",
     "Entmax",
+    "EntmaxLoss",
+    "FenchelYoungLoss",
     "Normmax",
     "SharMiX",
+    "SharMiXLoss",
     "Softmax",
     "Sparsemax",
+    "SparsemaxLoss",
     "alpha_relu",
     "alpha_relu_loss",
     "available_activations",

@@ -21,6 +21,11 @@ def show_config() -> None:
     The versions of sharmix, torch and Python come first. For the CPU follow the implementation (see `backend`), the
     instruction set of the loaded kernel, and torch's number of threads; for CUDA, the implementation. A line `not ...`
     names something faster that is not in use, and the reason. `python -m sharmix` prints the same.
+
+    Example:
+        >>> sharmix.show_config()
+        sharmix: ...
+        torch: ...
     """
     for name, fact in configuration().items():
         if isinstance(fact, str):

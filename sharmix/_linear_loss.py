@@ -53,6 +53,11 @@ def linear_fenchel_young_loss(
         ValueError: a value, label or shape that is not allowed.
 
     Source: `math` section 5.
+
+    Example:
+        >>> hidden, weight = torch.ones(4, 2), torch.zeros(1000, 2, requires_grad=True)
+        >>> sharmix.linear_fenchel_young_loss(hidden, weight, None, torch.zeros(4).long(), q=2.0, r=2.0)
+        tensor(0.4995, grad_fn=<_LinearLossBackward>)
     """
     classes_last(hidden, "hidden", -1)
     orders = [_single(name, order, hidden) for name, order in (("q", q), ("r", r), ("temperature", temperature))]

@@ -306,6 +306,7 @@ class Entmax(SharmaMittal):
     """
 
     _starts = _usual = ("alpha",)
+    _alpha = "alpha"  # what errors call it
 
     def __init__(
         self,
@@ -320,7 +321,7 @@ class Entmax(SharmaMittal):
 
     def _check(self, starts: dict[str, Order]) -> None:
         if not isinstance(starts["alpha"], Tensor):
-            functional.checked(starts["alpha"], "alpha")
+            functional.checked(starts["alpha"], self._alpha)
         super()._check(starts)
 
     def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
@@ -333,8 +334,10 @@ class Normmax(Entmax):
 
     Example:
         >>> sharmix.Normmax(alpha=2.0)(torch.tensor([1.0, 0.5, -1.0]))
-        tensor([0.7768, 0.2232, 0.0000])
+        tensor([0.6890, 0.3110, 0.0000])
     """
+
+    _alpha = "alpha of normmax"
 
     def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
         alpha = values["alpha"]

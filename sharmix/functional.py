@@ -59,7 +59,7 @@ def sharmix(
 
     Example:
         >>> sharmix.sharmix(torch.tensor([2.0, 1.0, -1.0]), q=1.5, r=2.0)
-        tensor([0.9219, 0.0781, 0.0000])
+        tensor([0.8741, 0.1259, 0.0000])
     """
     if dim == -1 and nonconcave == "global" and masked_rows == "nan":
         fast_p = fast.sharmix(logits, q, r, temperature)
@@ -126,7 +126,7 @@ def sparsemax(logits: Tensor, dim: int = -1, *, masked_rows: MaskedRows = "nan")
     return sharmix(logits, 2.0, 2.0, dim=dim, masked_rows=masked_rows)
 
 
-def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
+def normmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
     """α-normmax: argmax over the simplex of p·z + 1 − ‖p‖_α.
 
     Args:
@@ -145,8 +145,8 @@ def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: M
     the concave region (`math` section 7).
 
     Example:
-        >>> sharmix.normmax(torch.tensor([1.0, 0.5, -1.0]))
-        tensor([0.7768, 0.2232, 0.0000])
+        >>> sharmix.normmax(torch.tensor([1.0, 0.5, -1.0]), alpha=2)
+        tensor([0.6890, 0.3110, 0.0000])
     """
     return sharmix(logits, *normmax_orders(alpha), dim=dim, masked_rows=masked_rows)
 
@@ -316,7 +316,7 @@ def fenchel_young_loss(
     Example:
         >>> z, y = torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0])
         >>> sharmix.fenchel_young_loss(z, y, q=1.5, r=2.0)
-        tensor(0.0370)
+        tensor(0.0455)
     """
     if nonconcave == "global":
         loss = fast.class_loss(logits, targets, q, r, temperature, **options)
@@ -339,7 +339,7 @@ def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: 
 
     Example:
         >>> sharmix.entmax_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
-        tensor(0.0937)
+        tensor(0.0617)
     """
     order = checked(alpha, "alpha")
     return fenchel_young_loss(logits, targets, order, order, **options)
@@ -362,7 +362,7 @@ def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOption
     return fenchel_young_loss(logits, targets, 2.0, 2.0, **options)
 
 
-def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options: Unpack[LossOptions]) -> Tensor:
+def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: Unpack[LossOptions]) -> Tensor:
     """The Fenchel–Young loss of α-normmax, p*·z − ‖p*‖_α − z·y + ‖y‖_α.
 
     Args:
@@ -374,8 +374,8 @@ def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options:
     Source: Blondel, Martins and Niculae (2020), section 4.3.
 
     Example:
-        >>> sharmix.normmax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
-        tensor(0.0802)
+        >>> sharmix.normmax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]), alpha=2)
+        tensor(0.0886)
     """
     return fenchel_young_loss(logits, targets, *normmax_orders(alpha), **options)
 

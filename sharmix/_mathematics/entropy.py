@@ -29,6 +29,10 @@ def sharma_mittal_entropy(probabilities: Tensor, q: Order, r: Order, dim: int = 
         ValueError: q, r or a shape is not allowed.
 
     Source: `math` section 1; the paper's Eq. (3) misprints the exponent.
+
+    Example:
+        >>> sharmix.sharma_mittal_entropy(torch.tensor([0.5, 0.5]), q=1.0, r=1.0)
+        tensor(0.6931)
     """
     p = widened(classes_last(probabilities, "probabilities", dim))
     q, r = per_row(probabilities, dim, checked(q, "q"), "q"), per_row(probabilities, dim, checked(r, "r"), "r")

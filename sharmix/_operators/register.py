@@ -66,7 +66,7 @@ def _class_loss_backward(
 def _alpha_relu_loss(
     logits: Tensor, targets: Tensor, alpha: Order, tau: Order, ignore_index: int, reduction: str
 ) -> tuple[Tensor, Tensor]:
-    order, threshold = checked_number(_number(alpha), "alpha of alpha-ReLU"), checked_number(_number(tau), "tau")
+    order, threshold = checked_number(_number(alpha), "alpha of alpha-ReLU"), _number(tau)
     implementation = select_alpha_relu(logits, order)
     return implementation.alpha_relu_loss(logits, targets, order, threshold, ignore_index, reduction)
 

@@ -37,8 +37,8 @@ def test_versions_implementation_and_threads(printed):
     assert printed("torch") == [f"torch: {torch.__version__}"]
     lines = printed("CPU")
     assert lines[1] == f"implementation: {sharmix.backend()}"
-    assert cpu[-1] == f"threads: {torch.get_num_threads()}"
-    assert any(line.startswith("instruction set: ") for line in cpu) == (sharmix.backend() == "c++")
+    assert lines[-1] == f"threads: {torch.get_num_threads()}"
+    assert any(line.startswith("instruction set: ") for line in lines) == (sharmix.backend() == "c++")
 
 
 def test_plain_torch_by_request(printed):

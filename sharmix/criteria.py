@@ -1,0 +1,176 @@
+"""The losses as modules, with the arguments of `torch.nn.CrossEntropyLoss`."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+import torch
+from torch import Tensor, nn
+
+from sharmix._arguments import Order
+from sharmix._fenchel_young import LossOptions
+from sharmix._private_torch import dispatch_modes_active, function_transforms_active
+from sharmix.activations import Activation, AlphaReLU, Entmax, Objective, SharMiX, Sparsemax
+from sharmix.functional import Nonconcave
+from sharmix.registry import build_activation
+
+
+class FenchelYoungLoss(nn.Module):
+    """The Fenchel–Young loss of an activation, with the arguments and layouts of `torch.nn.CrossEntropyLoss`.
+
+        L(z, y) = Ω*(z) − z·y + Ω(y),      with class weights w:  s L(z, w∘y/s),  s = Σ wᵢyᵢ
+
+    Args:
+        activation: a module, or the name of one, as for `build_activation`.
+        weight: w, one number for each class, [classes]; None for 1 each.
+        ignore_index: class index of targets that count for nothing.
+        reduction: `mean`, over the targets not ignored, by their weights; `sum`; or `none`.
+        label_smoothing: ε in [0, 1]; y becomes (1 − ε) y + ε/classes.
+
+    Shape:
+        logits (N, C), (C) or (N, C, d₁, …), C classes; targets class indices (N), () or (N, d₁, …), or probabilities
+        shaped like the logits. The loss is a scalar, or for `none` shaped like class indices.
+
+    Raises:
+        TypeError, ValueError: as for `fenchel_young_loss`.
+
+    Warns:
+        UserWarning: once, if the logits of its first call are probabilities.
+
+    Example:
+        >>> criterion = sharmix.FenchelYoungLoss("sparsemax", label_smoothing=0.1)
+        >>> criterion(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0])).shape
+        torch.Size([])
+    """
+
+    def __init__(
+        self,
+        activation: Activation | str,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.activation = build_activation(activation) if isinstance(activation, str) else activation
+        self.weight: Tensor | None
+        self.register_buffer("weight", weight)
+        self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
+        self._may_warn = True
+
+    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The loss."""
+        if self._may_warn:
+            self._warn_of_probabilities(logits)
+        if logits.dim() > 1:  # (N, C, d₁, …)
+            soft = isinstance(targets, Tensor) and targets.is_floating_point() and targets.dim() == logits.dim()
+            logits, targets = logits.movedim(1, -1), targets.movedim(1, -1) if soft else targets
+        options: dict[str, Any] = {
+            "weight": self.weight,
+            "ignore_index": self.ignore_index,
+            "reduction": self.reduction,
+            "label_smoothing": self.label_smoothing,
+        }
+        return self.activation.loss(logits, targets, **options)
+
+    def _warn_of_probabilities(self, logits: Tensor) -> None:
+        if torch.compiler.is_compiling() or function_transforms_active() or dispatch_modes_active() or logits.is_meta:
+            return
+        self._may_warn = False
+        rows = logits.detach().float().movedim(1 if logits.dim() > 1 else 0, -1)
+        if rows.numel() and rows.shape[-1] > 1 and (rows >= 0).all() and ((rows.sum(-1) - 1).abs() < 1e-2).all():
+            warnings.warn(
+                f"the logits given to {type(self).__name__} are probabilities: none is negative, and each row sums to 1. "
+                "It takes the logits themselves; leave out the softmax or other activation before it",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def extra_repr(self) -> str:
+        usual = {"ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in usual if getattr(self, name) != usual[name])
+
+
+class SharMiXLoss(FenchelYoungLoss):
+    """The loss of SharMiX.
+
+    Under it learned q and r rise, whatever the data (`math` section 5); `objective="brier"` or `"log"` trains them by
+    that proper score of p.
+
+    Args:
+        q, r, temperature, learned, objective, nonconcave: as for `SharMiX`.
+        **options: `weight`, `ignore_index`, `reduction` and `label_smoothing`, as for `FenchelYoungLoss`.
+
+    Example:
+        >>> criterion = sharmix.SharMiXLoss(q=1.5, r=2.0)
+        >>> criterion(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
+        tensor(0.0455)
+    """
+
+    def __init__(
+        self,
+        q: Order = 1.25,
+        r: Order = 1.5,
+        temperature: Order = 1.0,
+        *,
+        learned: bool | Sequence[str] = False,
+        objective: Objective = "fenchel_young",
+        nonconcave: Nonconcave = "global",
+        **options: Unpack[LossOptions],
+    ) -> None:
+        activation = SharMiX(q, r, temperature, learned=learned, objective=objective, nonconcave=nonconcave)
+        super().__init__(activation, **options)
+
+
+class EntmaxLoss(FenchelYoungLoss):
+    """The loss of α-entmax; under it a learned α rises, whatever the data (`math` section 5).
+
+    Args:
+        alpha, learned, objective: as for `Entmax`.
+        **options: `weight`, `ignore_index`, `reduction` and `label_smoothing`, as for `FenchelYoungLoss`.
+
+    Example:
+        >>> sharmix.EntmaxLoss(alpha=1.5)(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
+        tensor(0.0617)
+    """
+
+    def __init__(
+        self,
+        alpha: Order = 1.5,
+        *,
+        learned: bool | Sequence[str] = False,
+        objective: Objective = "fenchel_young",
+        **options: Unpack[LossOptions],
+    ) -> None:
+        super().__init__(Entmax(alpha, learned=learned, objective=objective), **options)
+
+
+class SparsemaxLoss(FenchelYoungLoss):
+    """The loss of sparsemax.
+
+    Args:
+        **options: `weight`, `ignore_index`, `reduction` and `label_smoothing`, as for `FenchelYoungLoss`.
+
+    Example:
+        >>> sharmix.SparsemaxLoss()(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
+        tensor(0.0625)
+    """
+
+    def __init__(self, **options: Unpack[LossOptions]) -> None:
+        super().__init__(Sparsemax(), **options)
+
+
+class AlphaReLULoss(FenchelYoungLoss):
+    """The loss of α-ReLU.
+
+    Args:
+        alpha, tau: as for `AlphaReLU`.
+        **options: `weight`, `ignore_index`, `reduction` and `label_smoothing`, as for `FenchelYoungLoss`.
+
+    Example:
+        >>> sharmix.AlphaReLULoss(tau=0.3)(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
+        tensor(0.1673)
+    """
+
+    def __init__(self, alpha: float = 1.5, tau: float | None = None, **options: Unpack[LossOptions]) -> None:
+        super().__init__(AlphaReLU(alpha, tau), **options)

@@ -1,0 +1,131 @@
+"""The losses as modules: arguments, layouts and class weights of `torch.nn.CrossEntropyLoss`."""
+
+import itertools
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import one_hot
+
+import sharmix
+from tests.sharmix.cases import every_case
+
+pytestmark = pytest.mark.usefixtures("each_solver")
+
+CRITERIA = {
+    "softmax": lambda **options: sharmix.FenchelYoungLoss("softmax", **options),
+    "SharMiXLoss": sharmix.SharMiXLoss,
+    "learned": lambda **options: sharmix.SharMiXLoss(learned=True, **options),
+    "EntmaxLoss": sharmix.EntmaxLoss,
+    "SparsemaxLoss": sharmix.SparsemaxLoss,
+    "AlphaReLULoss": lambda **options: sharmix.AlphaReLULoss(tau=0.3, **options),
+    "normmax": lambda **options: sharmix.FenchelYoungLoss(sharmix.Normmax(1.5), **options),
+}
+WEIGHT = torch.tensor([1.0, 0.5, 2.0, 0.25], dtype=torch.float64)
+
+
+def batch(*shape):
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(*shape[:1], 4, *shape[1:], dtype=torch.float64, generator=generator)
+    return z.requires_grad_(), torch.randint(4, shape, generator=generator)
+
+
+def soft(y):
+    return (0.7 * one_hot(y, 4) + 0.3 * one_hot((y + 1) % 4, 4)).double().movedim(-1, 1)
+
+
+def entropy(y):
+    return torch.special.entr(y).sum(1)
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 3, 2)])
+@pytest.mark.parametrize("weight", [None, WEIGHT])
+def test_at_softmax_it_is_torch_s_cross_entropy(shape, weight):
+    """But for the entropy of soft targets, which a divergence leaves out."""
+    z, y = batch(*shape)
+    y.view(-1)[0] = -100
+    with every_case() as case:
+        for reduction, smoothing in itertools.product(["mean", "sum", "none"], [0.0, 0.1]):
+            with case(reduction=reduction, smoothing=smoothing):
+                options = {"weight": weight, "reduction": reduction, "label_smoothing": smoothing}
+                ours, theirs = sharmix.FenchelYoungLoss("softmax", **options), nn.CrossEntropyLoss(**options)
+                loss, expected = ours(z, y), theirs(z, y)
+                if not smoothing:
+                    torch.testing.assert_close(loss, expected)
+                by_us, by_torch = (torch.autograd.grad(one.sum(), z)[0] for one in (loss, expected))
+                torch.testing.assert_close(by_us, by_torch)
+        for reduction in ("mean", "sum", "none"):
+            with case(reduction=reduction, targets="soft"):
+                options = {"weight": weight, "reduction": reduction}
+                target = soft(y.clamp_min(0))
+                loss = sharmix.FenchelYoungLoss("softmax", **options)(z, target)
+                expected = nn.CrossEntropyLoss(**options)(z, target)
+                by_us, by_torch = (torch.autograd.grad(one.sum(), z)[0] for one in (loss, expected))
+                torch.testing.assert_close(by_us, by_torch)
+                if weight is None and reduction == "none":
+                    torch.testing.assert_close(loss, expected - entropy(target))
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_layouts_and_reductions(name):
+    z, y = batch(5, 3)
+    flat, classes = z.detach().movedim(1, -1).reshape(-1, 4), y.flatten()
+    for targets, rows in ((y, classes), (soft(y), soft(y).movedim(1, -1).reshape(-1, 4))):
+        each = CRITERIA[name](reduction="none").double()
+        losses = each(z, targets)
+        assert losses.shape == (5, 3)
+        torch.testing.assert_close(losses.flatten(), each(flat, rows))
+        torch.testing.assert_close(losses.flatten()[0], each(flat[0], rows[0]))  # one example, (C)
+        for reduction in ("mean", "sum"):
+            loss = CRITERIA[name](reduction=reduction).double()(z, targets)
+            torch.testing.assert_close(loss, getattr(losses, reduction)())
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_a_class_s_weight_counts_its_rows(name):
+    z, y = batch(6)
+    y[2] = -100
+    plain, counted = CRITERIA[name](reduction="none").double()(z, y), y != -100
+    shares = WEIGHT[y.clamp_min(0)] * counted
+    torch.testing.assert_close(CRITERIA[name](weight=WEIGHT, reduction="none").double()(z, y), plain * shares)
+    mean = CRITERIA[name](weight=WEIGHT).double()(z, y)
+    torch.testing.assert_close(mean, (plain * shares).sum() / shares.sum())
+    of_ones = CRITERIA[name](weight=torch.ones(4).double()).double()(z, y)
+    torch.testing.assert_close(of_ones, plain.sum() / counted.sum())
+
+
+def test_no_target_of_a_weight_above_zero_costs_nothing():
+    z, y = batch(3)
+    loss = sharmix.SharMiXLoss(weight=torch.zeros(4).double(), reduction="sum")
+    assert loss(z, y) == 0
+    assert loss(z, soft(y)) == 0
+    assert sharmix.SharMiXLoss(weight=torch.zeros(4).double())(z, y).isnan()  # as torch's
+
+
+def test_a_weight_that_does_not_fit_is_named():
+    z, y = batch(3)
+    with pytest.raises(ValueError, match=r"weight of shape \(3,\).*\(4,\)"):
+        sharmix.SharMiXLoss(weight=torch.ones(3))(z, y)
+
+
+def test_probabilities_in_place_of_logits_are_warned_of_once():
+    y = torch.tensor([0, 1])
+    for rows in (torch.tensor([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]]), torch.rand(2, 3).softmax(-1).bfloat16()):
+        criterion = sharmix.SharMiXLoss()
+        with pytest.warns(UserWarning, match=r"SharMiXLoss are probabilities.*softmax"):
+            criterion(rows, y)
+        criterion(rows, y)
+    for rows in (torch.tensor([[0.5, 0.75, -0.25], [1.0, 0.0, 0.0]]), torch.tensor([[2.0, 1.0, 0.0]] * 2)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            sharmix.SharMiXLoss()(rows, y)
+
+
+def test_learned_orders_of_a_criterion_get_gradients_and_a_description():
+    z, y = batch(5)
+    criterion = sharmix.SharMiXLoss(learned=True, label_smoothing=0.1)
+    criterion(z, y).backward()
+    assert all(parameter.grad != 0 for parameter in criterion.parameters())
+    assert "label_smoothing=0.1" in repr(criterion)
+    assert "learned=('q', 'r')" in repr(criterion)
