@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
-
 _LIBRARY = "torch_cpu.dll" if sys.platform == "win32" else torch._C.__file__  # elsewhere it finds what it links to
 
 
@@ -35,6 +34,11 @@ def function_transforms_active() -> bool:
 def forward_mode_active() -> bool:
     """Whether tangents can be under way, by `torch.func` or by `forward_ad.dual_level`."""
     return bool(forward_ad._current_level >= 0)
+
+
+def is_traced() -> bool:
+    """Whether `torch.jit.trace` looks on."""
+    return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]
 
 
 def dispatch_modes_active() -> bool:

@@ -3,14 +3,14 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Literal, Self, Unpack, get_args
+from typing import Any, ClassVar, Literal, Unpack, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from sharmix import _linear_loss, functional
-from sharmix._arguments import Order, checked_classes, classes_last, widened
+from sharmix._arguments import Order, checked, checked_classes, classes_last, widened
 from sharmix._fenchel_young import (
     LossOptions,
     Reduction,
@@ -156,9 +156,7 @@ class Softmax(Activation):
         loss = cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.flatten(), reduction=reduction)
         return loss.reshape(targets.shape) if reduction == "none" else loss
 
-    def _unread_class_loss(
-        self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction
-    ) -> Tensor:
+    def _unread_class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         """Where a row may be ignored; it may hold anything."""
         indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
         finite = torch.where(counted.unsqueeze(-1), logits, 0).reshape(-1, logits.shape[-1])
@@ -294,7 +292,7 @@ class Entmax(SharmaMittal):
     """α-entmax, q = r = α.
 
     Args:
-        alpha: α ≥ 1, one number, or a tensor that broadcasts against the logits with the classes moved last and size 1 there.
+        alpha: α ≥ 1, one number, or a tensor that broadcasts against logits whose classes are last, with size 1 there.
         dim: the dimension that holds the classes.
         learned: whether α is trained, from `alpha` on; it stays in [1.01, 2).
         objective: what trains it: `fenchel_young`, under which it rises whatever the data, `brier` or `log`.
@@ -321,7 +319,7 @@ class Entmax(SharmaMittal):
 
     def _check(self, starts: dict[str, Order]) -> None:
         if not isinstance(starts["alpha"], Tensor):
-            functional.checked(starts["alpha"], self._alpha)
+            checked(starts["alpha"], self._alpha)
         super()._check(starts)
 
     def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
@@ -350,8 +348,8 @@ class SharMiX(SharmaMittal):
     """The Sharma–Mittal map, with fixed or learned orders.
 
     Args:
-        q, r, temperature: as for `sharmix.sharmix`, each one number, or a tensor that broadcasts against the logits with
-            the classes moved last and size 1 there, such as one for each head.
+        q, r, temperature: as for `sharmix.sharmix`; each one number, or a tensor that broadcasts against logits whose
+            classes are last, with size 1 there, such as one number for each head.
         dim: the dimension that holds the classes.
         learned: False; True, for q and r; or names among q, r and temperature. They are trained from the values given
             on; q and r stay in [1.01, 2), the temperature in [0.1, 10), under any optimizer.

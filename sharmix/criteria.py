@@ -80,8 +80,8 @@ class FenchelYoungLoss(nn.Module):
         rows = logits.detach().float().movedim(1 if logits.dim() > 1 else 0, -1)
         if rows.numel() and rows.shape[-1] > 1 and (rows >= 0).all() and ((rows.sum(-1) - 1).abs() < 1e-2).all():
             warnings.warn(
-                f"the logits given to {type(self).__name__} are probabilities: none is negative, and each row sums to 1. "
-                "It takes the logits themselves; leave out the softmax or other activation before it",
+                f"the logits given to {type(self).__name__} are probabilities: each row is >= 0 and sums to 1. It "
+                "takes the logits themselves; leave out the softmax or other activation before it",
                 UserWarning,
                 stacklevel=3,
             )

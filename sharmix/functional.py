@@ -7,7 +7,7 @@ from torch import Tensor
 
 from sharmix._arguments import Order, checked, checked_number, classes_last, per_row, widened
 from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young
-from sharmix._mathematics.entropy import sharma_mittal_entropy
+from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
 from sharmix._operators import derivatives, fast
 from sharmix._operators.backend import backend
 from sharmix._private_torch import forward_mode_active, function_transforms_active
@@ -141,8 +141,8 @@ def normmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: M
     Raises:
         TypeError, ValueError: as for `sharmix`.
 
-    Source: Blondel, Martins and Niculae (2020), section 4.3; SharMiX at q = α, r = 2 − 1/α, T₀ = α − 1, on the border of
-    the concave region (`math` section 7).
+    Source: Blondel, Martins and Niculae (2020), section 4.3; SharMiX at q = α, r = 2 − 1/α, T₀ = α − 1, on the border
+    of the concave region (`math` section 7).
 
     Example:
         >>> sharmix.normmax(torch.tensor([1.0, 0.5, -1.0]), alpha=2)
@@ -230,7 +230,7 @@ class SharmaMittalRegulariser:
         self.nonconcave = nonconcave
 
     def entropy(self, probabilities: Tensor) -> Tensor:
-        """(T₀/q) H_{q,r}(p) of probabilities [..., classes], or of fewer rows that stand for all that the orders have."""
+        """(T₀/q) H_{q,r}(p) of probabilities [..., classes], or of fewer rows that stand for all of the orders' rows."""
         q, r, temperature = self.orders
         shapes = [order.shape for order in self.orders if isinstance(order, Tensor)]
         rows = torch.broadcast_shapes((*probabilities.shape[:-1], 1), *shapes)[:-1]  # type: ignore[no-untyped-call]
@@ -301,8 +301,8 @@ def fenchel_young_loss(
             divided by its sum, which may be 2⁻⁸ from 1, as after rounding to bfloat16.
         q, r, temperature: numbers or tensors that broadcast against the logits with size 1 in the last dimension.
         nonconcave: as for `sharmix`.
-        **options: `weight` of each class, `ignore_index` (−100), `label_smoothing` (0) and `reduction` (`mean`, `sum` or
-            `none`), as for `torch.nn.CrossEntropyLoss`; see `LossOptions`.
+        **options: `weight` of each class, `ignore_index` (−100), `label_smoothing` (0) and `reduction` (`mean`, `sum`
+            or `none`), as for `torch.nn.CrossEntropyLoss`; see `LossOptions`.
 
     Returns:
         The loss, a scalar or [...].

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import Order, typed
-from sharmix._mathematics.series import expm1_ratio, expm1_ratio_slope, expm1_remainder
 from sharmix._mathematics.entropy import renyi_entropy, sharma_mittal_of_renyi
+from sharmix._mathematics.series import expm1_ratio, expm1_ratio_slope, expm1_remainder
 
 
 class ConjugateSensitivity:

@@ -5,8 +5,7 @@ import importlib.util
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -106,7 +105,7 @@ def select(logits: Tensor, orders: Orders) -> Implementation:
     return plain
 
 
-def select_alpha_relu(logits: Tensor, alpha: float) -> ModuleType:
+def select_alpha_relu(logits: Tensor, alpha: float) -> Any:
     """The implementation of α-ReLU's loss: the CPU kernel or plain torch."""
     kernel = backend(logits.device) == "c++" and logits.numel() and cpu.takes_alpha(logits, alpha)
     return cpu if kernel else plain

@@ -9,7 +9,7 @@ from torch import Tensor
 from sharmix._arguments import Order, boxed
 from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
 from sharmix._operators import register
-from sharmix._private_torch import forward_mode_active, forward_mode_depth, function_transforms_active
+from sharmix._private_torch import forward_mode_active, forward_mode_depth, function_transforms_active, is_traced
 
 Orders = tuple[Order, Order, Order]  # q, r and T₀: numbers, or tensors of one element or broadcasting to [..., 1]
 Gradients = list[Tensor | None]
@@ -28,7 +28,7 @@ def map_and_conjugate(logits: Tensor, orders: Orders, nonconcave: str) -> tuple[
 
 
 def _solved(logits: Tensor, orders: Orders, nonconcave: str, wants_conjugate: bool) -> Any:
-    if torch.jit.is_tracing():  # a trace with a function of Python in it cannot be saved
+    if is_traced():  # a trace with a function of Python in it cannot be saved
         return _Map.computed(logits, *orders, nonconcave, wants_conjugate)
     transformed = function_transforms_active() or forward_mode_active()
     function = _TransformedMap if transformed else _Map

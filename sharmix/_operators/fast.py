@@ -14,7 +14,9 @@ from torch import Tensor
 
 from sharmix._arguments import Order
 from sharmix._operators import backend, cpu, derivatives
+
 _Orders = tuple[float, float, float, tuple[int, ...]]  # the values of q, r and T₀, and which of them are tensors
+
 
 def sharmix(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor | None:
     """The map of logits [..., classes]."""
@@ -111,9 +113,7 @@ class _ClassLoss(torch.autograd.Function):
         ctx: Any, logits: Tensor, targets: Tensor, orders: _Orders, ignore_index: int, mean: bool, *tensors: Tensor
     ) -> Tensor:
         try:
-            found = cpu.kernel.class_loss_of_node(
-                orders, logits, targets, ignore_index, mean, ctx.needs_input_grad[0]
-            )
+            found = cpu.kernel.class_loss_of_node(orders, logits, targets, ignore_index, mean, ctx.needs_input_grad[0])
         except LookupError as row:
             raise cpu.label_error_at(row, targets, logits, ignore_index) from None
         loss, found_for_backward, *ctx.more = found

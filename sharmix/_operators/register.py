@@ -67,16 +67,20 @@ def _alpha_relu_loss(
     logits: Tensor, targets: Tensor, alpha: Order, tau: Order, ignore_index: int, reduction: str
 ) -> tuple[Tensor, Tensor]:
     order, threshold = checked_number(_number(alpha), "alpha of alpha-ReLU"), _number(tau)
-    implementation = select_alpha_relu(logits, order)
-    return implementation.alpha_relu_loss(logits, targets, order, threshold, ignore_index, reduction)
+    loss: tuple[Tensor, Tensor] = select_alpha_relu(logits, order).alpha_relu_loss(
+        logits, targets, order, threshold, ignore_index, reduction
+    )
+    return loss
 
 
 def _alpha_relu_loss_backward(
     logits: Tensor, targets: Tensor, grad: Tensor, alpha: Order, tau: Order, ignore_index: int
 ) -> Tensor:
     order, threshold = _number(alpha), _number(tau)
-    implementation = select_alpha_relu(logits, order)
-    return implementation.alpha_relu_loss_backward(logits, targets, grad, order, threshold, ignore_index)
+    by_logits: Tensor = select_alpha_relu(logits, order).alpha_relu_loss_backward(
+        logits, targets, grad, order, threshold, ignore_index
+    )
+    return by_logits
 
 
 def _number(order: Order) -> float:
@@ -155,7 +159,7 @@ def _operator(name: str, schema: str, compute: Callable[..., Any], shapes: Calla
     dispatched = getattr(torch.ops.sharmix, name).default
 
     def call(*inputs: Any) -> Any:
-        return dispatched(*[boxed(one) if isinstance(one, float | torch.SymFloat) else one for one in inputs])
+        return dispatched(*[boxed(one) if isinstance(one, float) else one for one in inputs])
 
     return call
 

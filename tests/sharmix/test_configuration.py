@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import sharmix
-from sharmix._operators import cpu
 from sharmix._configuration import _INSTRUCTION_SETS
+from sharmix._operators import cpu
 
 has_kernel = pytest.mark.skipif(sharmix.backend() == "torch", reason="no compiler built the kernel here")
 on_x86 = pytest.mark.skipif(len(_INSTRUCTION_SETS) == 1, reason="another kind of processor")

@@ -20,8 +20,8 @@ import pytest
 import torch
 
 import sharmix
-from sharmix._operators import cpu
 from sharmix._configuration import _INSTRUCTION_SETS as KERNELS
+from sharmix._operators import cpu
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {path.name for path in (ROOT / "sharmix").glob("*.py")}
