@@ -230,7 +230,7 @@ class SharmaMittalRegulariser:
         self.nonconcave = nonconcave
 
     def entropy(self, probabilities: Tensor) -> Tensor:
-        """(T₀/q) H_{q,r}(p) of probabilities [..., classes], or of fewer rows that stand for all of the orders' rows."""
+        """(T₀/q) H_{q,r}(p) of probabilities [..., classes]; fewer rows than the orders have stand for all."""
         q, r, temperature = self.orders
         shapes = [order.shape for order in self.orders if isinstance(order, Tensor)]
         rows = torch.broadcast_shapes((*probabilities.shape[:-1], 1), *shapes)[:-1]  # type: ignore[no-untyped-call]
