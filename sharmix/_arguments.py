@@ -30,7 +30,9 @@ def boxed(order: Order) -> Tensor:
     """A number as a tensor; float64, so that 1 + 1e-9 stays apart from 1."""
     if isinstance(order, Tensor):
         return order
-    if torch.compiler.is_compiling() or dispatch_modes_active():
+    if torch.compiler.is_compiling():  # a compiler makes a number that changes an input of the graph where it multiplies
+        return torch.ones((), dtype=torch.float64, device="cpu") * order
+    if dispatch_modes_active():
         return torch.scalar_tensor(order, dtype=torch.float64, device="cpu")
     return _constant(order)
 
@@ -47,7 +49,6 @@ def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
     Raises:
         TypeError: not a tensor of real floating-point numbers.
         IndexError: there is no dimension `dim`.
-        ValueError: there is no class along `dim`.
     """
     if not isinstance(values, Tensor) or not values.is_floating_point():
         kind = values.dtype if isinstance(values, Tensor) else type(values).__name__
@@ -55,8 +56,6 @@ def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
     dims = values.dim()
     if not -dims <= dim < dims:
         raise IndexError(f"dim={dim} is out of range for {name} of shape {tuple(values.shape)}")
-    if values.shape[dim] == 0:
-        raise ValueError(f"{name} of shape {tuple(values.shape)} has no classes along dim={dim}; at least 1 is needed")
     return values if dim in (-1, dims - 1) else values.movedim(dim, -1)
 
 

@@ -67,6 +67,8 @@ def fenchel_young(
     """
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing={label_smoothing!r} is not allowed; it must be between 0 and 1")
+    if logits.shape[-1] == 0:
+        raise ValueError(f"logits of shape {tuple(logits.shape)} have no classes; a loss needs at least 1")
     check_reduction(reduction)
     check_targets(logits, targets)
     if weight is not None:

@@ -44,7 +44,7 @@ class Learning(nn.Module):
 
     @torch.no_grad()
     def project_(self) -> None:
-        """Put every learned parameter back into its range, where it stays by itself: the paper's rule after each step."""
+        """Put every learned parameter back into its range, where it stays by itself: the paper's rule."""
         for name, parameter in _learned_parameters(self):
             parameter.clamp_(*limits(name, parameter.dtype))
 

@@ -22,8 +22,12 @@ def kernel_doors() -> tuple[object, ...] | None:
         return None
     types = Tensor, nn.Parameter, torch.float32, torch.float64, torch.int64
     doubles = torch.empty(0, dtype=torch.float64, device="cpu")
-    looks_on = torch._C._are_functorch_transforms_active, torch._C._len_torch_dispatch_stack
-    return parallel_for, *types, torch.empty_like, doubles, torch.strided, *looks_on, torch.is_grad_enabled, forward_ad
+    transforms, modes, tracing = (
+        torch._C._are_functorch_transforms_active,
+        torch._C._len_torch_dispatch_stack,
+        torch._C._get_tracing_state,
+    )
+    return parallel_for, *types, torch.empty_like, doubles, torch.strided, transforms, modes, tracing, torch.is_grad_enabled, forward_ad
 
 
 def function_transforms_active() -> bool:

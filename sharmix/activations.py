@@ -76,8 +76,10 @@ class Activation(nn.Module, ABC):
 
         Raises:
             TypeError: the logits are not floating-point numbers.
-            ValueError: there are no classes.
+            IndexError: there is no dimension `dim`.
         """
+        if isinstance(logits, Tensor) and logits.dim() == 0:  # one class, as torch has it
+            return self(logits[None])[0]
         p = self.probabilities(widened(classes_last(logits, "logits", self.dim)))
         last = self.dim in (-1, logits.dim() - 1)
         return (p if last else p.movedim(-1, self.dim).contiguous()).to(logits.dtype)

@@ -1,11 +1,11 @@
 """The maps, their losses and their entropy as functions."""
 
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, checked, checked_number, classes_last, per_row, widened
+from sharmix._arguments import Order, boxed, checked, checked_number, classes_last, per_row, widened
 from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
 from sharmix._operators import derivatives, fast
@@ -65,7 +65,11 @@ def sharmix(
         fast_p = fast.sharmix(logits, q, r, temperature)
         if fast_p is not None:
             return fast_p
+    if isinstance(logits, Tensor) and logits.dim() == 0:  # one class, as torch has it
+        return sharmix(logits[None], q, r, temperature, dim, nonconcave=nonconcave, masked_rows=masked_rows)[0]
     z = _readable(classes_last(logits, "logits", dim))
+    if z.shape[-1] == 0:
+        return logits.clone()
     masked = None
     if masked_rows == "zeros":
         masked = (z == -torch.inf).all(-1, keepdim=True)
@@ -201,8 +205,10 @@ def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:
     return derivatives.alpha_relu_weights(z, alpha, tau).to(logits.dtype)
 
 
-def _threshold(alpha: float, tau: Order) -> tuple[float, Order]:
-    if not torch.compiler.is_compiling():
+def _threshold(alpha: Order, tau: Order) -> tuple[Any, Order]:
+    if torch.compiler.is_compiling():
+        alpha = boxed(alpha)
+    else:
         alpha = checked_number(alpha, "alpha of alpha-ReLU")
         tau = tau if isinstance(tau, Tensor) else checked_number(tau, "tau")
     if isinstance(tau, Tensor) and tau.numel() != 1:

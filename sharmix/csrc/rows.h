@@ -20,7 +20,7 @@ template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
         _mm_sfence();  // other threads are to see what went past the caches
 #endif
     };
-    const bool failed = torch_parallel_for(0, rows, std::max<int64_t>(1, GRAIN / classes), call, &body);
+    const bool failed = torch_parallel_for(0, rows, std::max<int64_t>(1, GRAIN / std::max<int64_t>(1, classes)), call, &body);
     if (failed) throw std::bad_alloc();  // nothing else can fail in a body
 }
 

@@ -73,7 +73,7 @@ inline double number(PyObject* object) {
 // What of torch is needed beside the methods of its tensors.
 struct Torch {
     PyObject *tensor, *parameter, *float32, *float64, *int64, *empty_like, *doubles;
-    PyObject *strided, *transforms_active, *modes_active, *grad_enabled, *forward_ad;
+    PyObject *strided, *transforms_active, *modes_active, *tracing_state, *grad_enabled, *forward_ad;
 };
 inline Torch torch_objects;
 
@@ -182,6 +182,7 @@ inline bool is_real(PyObject* tensor) {
 inline bool is_alone() {
     return !is_true(Object(PyObject_CallNoArgs(torch_objects.transforms_active))) &&
            !integer(Object(PyObject_CallNoArgs(torch_objects.modes_active)).get()) &&
+           Object(PyObject_CallNoArgs(torch_objects.tracing_state)).get() == Py_None &&
            integer(attribute(torch_objects.forward_ad, current_level).get()) < 0;
 }
 
