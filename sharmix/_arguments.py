@@ -30,7 +30,7 @@ def boxed(order: Order) -> Tensor:
     """A number as a tensor; float64, so that 1 + 1e-9 stays apart from 1."""
     if isinstance(order, Tensor):
         return order
-    if torch.compiler.is_compiling():  # a compiler makes a number that changes an input of the graph where it multiplies
+    if torch.compiler.is_compiling():  # which makes a number that multiplies an input of its graph
         return torch.ones((), dtype=torch.float64, device="cpu") * order
     if dispatch_modes_active():
         return torch.scalar_tensor(order, dtype=torch.float64, device="cpu")

@@ -27,7 +27,8 @@ def kernel_doors() -> tuple[object, ...] | None:
         torch._C._len_torch_dispatch_stack,
         torch._C._get_tracing_state,
     )
-    return parallel_for, *types, torch.empty_like, doubles, torch.strided, transforms, modes, tracing, torch.is_grad_enabled, forward_ad
+    looks_on = transforms, modes, tracing, torch.is_grad_enabled, forward_ad
+    return parallel_for, *types, torch.empty_like, doubles, torch.strided, *looks_on
 
 
 def function_transforms_active() -> bool:

@@ -79,7 +79,8 @@ class Activation(nn.Module, ABC):
             IndexError: there is no dimension `dim`.
         """
         if isinstance(logits, Tensor) and logits.dim() == 0:  # one class, as torch has it
-            return self(logits[None])[0]
+            alone: Tensor = self(logits[None])[0]
+            return alone
         p = self.probabilities(widened(classes_last(logits, "logits", self.dim)))
         last = self.dim in (-1, logits.dim() - 1)
         return (p if last else p.movedim(-1, self.dim).contiguous()).to(logits.dtype)

@@ -5,7 +5,7 @@ from typing import Any, Literal, Unpack
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, boxed, checked, checked_number, classes_last, per_row, widened
+from sharmix._arguments import Order, checked, classes_last, per_row, widened
 from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
 from sharmix._operators import derivatives, fast
@@ -206,11 +206,8 @@ def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:
 
 
 def _threshold(alpha: Order, tau: Order) -> tuple[Any, Order]:
-    if torch.compiler.is_compiling():
-        alpha = boxed(alpha)
-    else:
-        alpha = checked_number(alpha, "alpha of alpha-ReLU")
-        tau = tau if isinstance(tau, Tensor) else checked_number(tau, "tau")
+    alpha = checked(alpha, "alpha of alpha-ReLU")
+    tau = tau if isinstance(tau, Tensor) else checked(tau, "tau")
     if isinstance(tau, Tensor) and tau.numel() != 1:
         raise ValueError(f"tau of shape {tuple(tau.shape)} is not allowed; it must be a number or hold one element")
     return alpha, tau.reshape(()) if isinstance(tau, Tensor) else tau
@@ -271,7 +268,8 @@ class AlphaReLURegulariser:
     def conjugate(self, logits: Tensor) -> Tensor:
         alpha = self.alpha
         tau = self.tau.to(logits.dtype) if isinstance(self.tau, Tensor) else self.tau
-        return derivatives.power((alpha - 1) * logits - tau, alpha / (alpha - 1)).sum(-1) / alpha
+        conjugate: Tensor = derivatives.power((alpha - 1) * logits - tau, alpha / (alpha - 1)).sum(-1) / alpha
+        return conjugate
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         if _is_transformed() or torch.compiler.is_compiling() or logits.is_meta:
