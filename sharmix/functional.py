@@ -263,7 +263,8 @@ class AlphaReLURegulariser:
     def entropy(self, probabilities: Tensor) -> Tensor:
         alpha, tau = self.alpha, self.tau
         powers = derivatives.power(probabilities, alpha).sum(-1)
-        return -(powers / (alpha * (alpha - 1)) + tau / (alpha - 1) * probabilities.sum(-1))
+        negative: Tensor = powers / (alpha * (alpha - 1)) + tau / (alpha - 1) * probabilities.sum(-1)
+        return -negative
 
     def conjugate(self, logits: Tensor) -> Tensor:
         alpha = self.alpha
