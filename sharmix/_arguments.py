@@ -8,7 +8,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from sharmix._private_torch import dispatch_modes_active
+from sharmix._private_torch import dispatch_modes_active, in_onnx_export, is_traced
 
 Order = float | Tensor
 
@@ -32,7 +32,7 @@ def boxed(order: Order) -> Tensor:
         return order
     if torch.compiler.is_compiling():  # which makes a number that multiplies an input of its graph
         return torch.ones((), dtype=torch.float64, device="cpu") * order
-    if dispatch_modes_active():
+    if dispatch_modes_active() or is_traced():
         return torch.scalar_tensor(order, dtype=torch.float64, device="cpu")
     return _constant(order)
 
@@ -137,11 +137,13 @@ def checked_values(values: Tensor, name: str) -> Tensor:
 
 def checked(order: Order, name: str) -> Order:
     """A number or tensor in the range of order `name`, also where values are traced or batched."""
-    if not isinstance(order, Tensor) and not torch.compiler.is_compiling():
+    if not isinstance(order, Tensor) and (torch.compiler.is_exporting() or not torch.compiler.is_compiling()):
         return checked_number(order, name)
     order = boxed(order)
     if not order.is_floating_point():
         raise TypeError(f"{name} must be a number or a floating-point tensor, got {order.dtype}")
+    if in_onnx_export():  # which knows no operator of this library; `_onnx` looks at the values
+        return order
     allowed: Tensor = _ones_if_allowed(order.detach(), name)
     return order * allowed
 

@@ -6,7 +6,10 @@ import sys
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _disable_current_modes as outside_of_trace
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
+__all__ = ["outside_of_trace"]
 
 _LIBRARY = "torch_cpu.dll" if sys.platform == "win32" else torch._C.__file__  # elsewhere it finds what it links to
 
@@ -39,6 +42,25 @@ def function_transforms_active() -> bool:
 def forward_mode_active() -> bool:
     """Whether tangents can be under way, by `torch.func` or by `forward_ad.dual_level`."""
     return bool(forward_ad._current_level >= 0)
+
+
+def in_onnx_export() -> bool:
+    """Whether `torch.onnx.export` traces the caller; of dynamo's trace too, to which torch's own function is False."""
+    if not torch.compiler.is_exporting():
+        return False
+    from torch.onnx._internal.exporter import _flags
+
+    return _flags._is_onnx_exporting
+
+
+def traced_tensor(fake: Tensor) -> Tensor | None:
+    """The parameter that a tensor stands for while `torch.export` traces; None for what the trace has computed."""
+    converter = getattr(getattr(fake, "fake_mode", None), "fake_tensor_converter", None)
+    if converter is None:
+        return None
+    memo = converter.meta_converter.tensor_memo
+    traced = converter.meta_converter.describer.lookup_tensor.items()
+    return next((tensor for tensor, number in traced if memo.get(number) is fake), None)
 
 
 def is_traced() -> bool:

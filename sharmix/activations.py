@@ -412,7 +412,8 @@ class AlphaReLU(Activation):
         self.register_buffer("tau", torch.tensor(math.nan if tau is None else tau))
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        self._calibrate([logits])
+        if not self.calibrated:
+            self._calibrate([logits])
         return functional.alpha_relu(logits, self.alpha, self.tau)
 
     def entropy(self, probabilities: Tensor) -> Tensor:
@@ -453,9 +454,7 @@ class AlphaReLU(Activation):
     @torch.no_grad()
     def _calibrate(self, logits: Iterable[Tensor]) -> None:
         """Set the threshold to the mean over all rows of logits, which come in parts."""
-        if self.calibrated:
-            return
-        if not self.training:
+        if not self.training or torch.compiler.is_exporting():
             raise RuntimeError("alpha-ReLU has no threshold yet; run one batch in training mode, or give tau")
         parts = (functional.alpha_relu_thresholds(part, self.alpha).flatten() for part in logits)
         of_rows = torch.cat([self.tau.new_empty(0), *parts])

@@ -8,9 +8,10 @@ from torch import Tensor
 from sharmix._arguments import Order, checked, classes_last, per_row, widened
 from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
+from sharmix._onnx import check_exportable, exportable_map
 from sharmix._operators import derivatives, fast
 from sharmix._operators.backend import backend
-from sharmix._private_torch import forward_mode_active, function_transforms_active
+from sharmix._private_torch import forward_mode_active, function_transforms_active, in_onnx_export
 
 Nonconcave = Literal["global", "error"]
 MaskedRows = Literal["nan", "zeros"]
@@ -68,15 +69,18 @@ def sharmix(
     if isinstance(logits, Tensor) and logits.dim() == 0:  # one class, as torch has it
         return sharmix(logits[None], q, r, temperature, dim, nonconcave=nonconcave, masked_rows=masked_rows)[0]
     z = _readable(classes_last(logits, "logits", dim))
-    if z.shape[-1] == 0:
-        return logits.clone()
     masked = None
     if masked_rows == "zeros":
         masked = (z == -torch.inf).all(-1, keepdim=True)
         z = torch.where(masked, 0, z)
     elif masked_rows != "nan":
         raise ValueError(f"masked_rows={masked_rows!r} is not allowed; it must be 'nan' or 'zeros'")
-    p = derivatives.probabilities(z, orders_of(logits, dim, q, r, temperature), nonconcave)
+    orders = orders_of(logits, dim, q, r, temperature)
+    if torch.compiler.is_compiling() and in_onnx_export():
+        check_exportable(q, r, temperature)
+        p = exportable_map(z, *orders)
+    else:
+        p = derivatives.probabilities(z, orders, nonconcave)
     p = p if masked is None else torch.where(masked, 0, p)
     p = p if dim in (-1, logits.dim() - 1) else p.movedim(-1, dim).contiguous()
     return p if p.dtype == logits.dtype else p.to(logits.dtype)

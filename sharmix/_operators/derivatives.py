@@ -105,7 +105,7 @@ class _Map(torch.autograd.Function):
     @staticmethod
     def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         """What the backward pass needs."""
-        save(ctx, (output[0] if inputs[-1] else output,), *inputs[1:4])
+        save(ctx, (output[0] if isinstance(output, tuple) else output,), *inputs[1:4])
         ctx.set_materialize_grads(False)
 
     @staticmethod
@@ -118,6 +118,10 @@ class _Map(torch.autograd.Function):
             others = _through_conjugate(grad_conjugate, p, orders, ctx.needs_input_grad[1:4])
             gradients = [_sum(one, other) for one, other in zip(gradients, others, strict=True)]
         return *gradients, None, None
+
+
+# For the operator in an exported program or a trace, which calls it without the function above.
+torch.library.register_autograd("sharmix::solve", _Map.backward, setup_context=_Map.keep)
 
 
 class _TransformedMap(_Map):

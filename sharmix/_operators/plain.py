@@ -13,6 +13,8 @@ from sharmix._operators.orders import Orders, columns, is_concave
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool = True) -> tuple[Tensor, Tensor]:
     """See `backend.Implementation`."""
+    if logits.shape[-1] == 0:
+        return torch.empty_like(logits), logits.new_zeros(logits.shape[:-1] if wants_conjugate else 0)
     rows = logits.reshape(-1, logits.shape[-1])
     p, conjugate = _solve_rows(rows.double(), *columns(orders, rows))
     wide = torch.promote_types(logits.dtype, torch.float32)
@@ -41,6 +43,8 @@ def _solve_rows(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[T
 
 def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orders: bool) -> tuple[Tensor, Tensor]:
     """See `backend.Implementation`."""
+    if probabilities.shape[-1] == 0:
+        return torch.empty_like(grad), grad.new_zeros((*grad.shape[:-1], 3) if wants_orders else 0)
     at = MapSensitivity(probabilities, *shaped(orders, probabilities))
     grad_logits = at.logit_product(grad).to(probabilities.dtype).contiguous()
     if not wants_orders:

@@ -1,0 +1,53 @@
+"""The map within `torch.onnx.export`, which knows no operator of this library."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from sharmix._arguments import Order, checked_number, checked_values
+from sharmix._mathematics.bisection import map_by_bisection
+from sharmix._private_torch import outside_of_trace, traced_tensor
+
+_TOLERANCE = 1e-6  # orders on r = 2 − 1/q that were rounded to float32 count as concave
+
+
+def check_exportable(q: Order, r: Order, temperature: Order) -> None:
+    """Look at what is known while the model is traced: numbers, and the parameters and buffers of modules.
+
+    Raises:
+        ValueError: a value is out of its range, or the map cannot be exported with it.
+    """
+    with outside_of_trace():
+        q, r, _ = _known(q, "q"), _known(r, "r"), _known(temperature, "temperature")
+        refused = _cannot_be_exported(q, r)
+        if refused.any():
+            q_value, r_value = (order.expand(refused.shape)[refused][0].item() for order in (q, r))
+            raise ValueError(
+                f"(q, r) = ({q_value:g}, {r_value:g}) cannot be exported to ONNX: the exported map needs q <= 2 and "
+                f"r >= 2 - 1/q = {2 - 1 / q_value:g}; choose such orders, or run the model in torch"
+            )
+
+
+def exportable_map(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor:
+    """p* of logits [..., classes] by operations that ONNX has; q, r and T₀ are numbers or broadcast to [..., 1].
+
+    Where tensors among them hold what is not allowed, which can happen after the export, p* is NaN.
+    """
+    p = map_by_bisection(logits, q, r, temperature)
+    if not any(isinstance(order, Tensor) for order in (q, r, temperature)):
+        return p
+    allowed = torch.as_tensor((q >= 1) & (temperature > 0)) & ~_cannot_be_exported(q, r)
+    return torch.where(allowed, p, math.nan)
+
+
+def _known(order: Order, name: str) -> Tensor:
+    """The order's values, checked; NaN if the trace computes them."""
+    if not isinstance(order, Tensor):
+        return torch.tensor(checked_number(order, name), dtype=torch.float64)
+    values = traced_tensor(order)
+    return torch.tensor(math.nan) if values is None else checked_values(values.detach(), name).double()
+
+
+def _cannot_be_exported(q: Order, r: Order) -> Tensor:
+    return torch.as_tensor((r < 2 - 1 / q - _TOLERANCE) | (q > 2))

@@ -1,0 +1,215 @@
+"""Maps and modules outside of Python: ONNX, exported and compiled programs, traces."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import sharmix
+from sharmix import _private_torch
+from tests.sharmix import reference
+from tests.sharmix.cases import assert_errors_within, every_case
+from tests.sharmix.exported import GOAL, KINDS, Exported, exported_map, logits, second_orders, worst_error
+
+BATCH_AND_CLASSES = ({0: Dim("batch"), 1: Dim("classes")},)
+NAMES = [name for name in sharmix.available_activations() if name != "entmax_package"]
+INF = float("inf")
+
+
+def activation(name):
+    return sharmix.build_activation(name, **({"tau": 0.3} if name == "alpha_relu" else {}))
+
+
+def every_activation():
+    alpha_relu = sharmix.build_activation("alpha_relu")
+    alpha_relu(torch.randn(20, 5))  # calibrates it
+    return {name: activation(name) for name in NAMES} | {"alpha_relu, calibrated": alpha_relu}
+
+
+def file_of(save, program):
+    file = io.BytesIO()
+    save(program, file)
+    file.seek(0)
+    return file
+
+
+@pytest.fixture(scope="module")
+def map_of_rows():
+    return exported_map()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_activation_in_onnxruntime(name):
+    act = activation(name)
+    exported = Exported(act, torch.randn(3, 5))
+    rows = torch.randn(6, 40) * torch.tensor([0.01, 0.1, 1.0, 3.0, 10.0, 100.0]).unsqueeze(-1)
+    masked = rows.masked_fill(torch.rand(6, 40) < 0.5, -INF)
+    masked[:, 0] = 0
+    exact = activation(name).double()
+    with every_case() as case:
+        for label, z in {"other sizes": rows, "masked": masked, "one class": rows[:1, :1]}.items():
+            with case(logits=label):
+                torch.testing.assert_close(exported(z).double(), exact(z.double()), rtol=GOAL, atol=GOAL)
+
+
+@pytest.mark.slow
+def test_the_exported_map_is_exact(map_of_rows):
+    generator, errors = torch.Generator().manual_seed(0), {}
+    for q in (torch.tensor(q).item() for q in (1.0, 1 + 1e-6, 1.01, 1.1, 1.5, 2.0)):
+        for r in second_orders(q):
+            for kind in KINDS:
+                for classes, scale in ((2, 1.0), (3, 0.1), (100, 1.0), (100, 10.0), (1_000, 0.1), (1_000, 1.0)):
+                    z = logits(kind, classes, scale, generator)
+                    errors[q, r, kind, classes, scale] = worst_error(map_of_rows, q, r, z)
+    for q, r in ((1.0, 1.0), (1.5, 1.5), (2.0, 2.0), (2.0, 3.0)):
+        for kind in KINDS:
+            errors[q, r, kind, 32_000] = worst_error(map_of_rows, q, r, logits(kind, 32_000, 0.1, generator)[::4])
+    assert_errors_within(errors, GOAL)
+
+
+@pytest.mark.slow
+def test_the_exported_map_against_fifty_digits(map_of_rows):
+    generator, errors = torch.Generator().manual_seed(0), {}
+    normmax = (1.5, 2 - 1 / 1.5 + 1e-7, 0.5)
+    for case in ((1.0, 1.0, 1.0), (1.0, 1.5, 2.0), (1.25, 1.5, 0.1), (2.0, 2.0, 1.0), normmax):
+        orders = torch.tensor(case)
+        for kind in KINDS:
+            z = logits(kind, 12, 1.0, generator)[:2]
+            found = map_of_rows(z, *orders.repeat(2, 1).split(1, dim=-1))
+            for row, p in zip(z.tolist(), found.tolist(), strict=True):
+                errors[case, kind, tuple(row)] = reference.worst_error(p, reference.sharmix(row, *orders.tolist()))
+    assert_errors_within(errors, GOAL)
+
+
+@pytest.mark.slow
+def test_orders_that_come_with_the_input_give_nan_where_they_are_not_allowed(map_of_rows):
+    orders = [(1.5, 1.5, 1), (1.5, 1.25, 1), (2.5, 2.5, 1), (0.9, 1.5, 1), (1.5, float("nan"), 1), (1.5, 1.5, 0)]
+    allowed, *refused = map_of_rows(torch.randn(6, 4), *torch.tensor(orders).split(1, dim=-1))
+    assert allowed.isfinite().all()
+    assert all(p.isnan().all() for p in refused)
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.alpha = nn.Parameter(torch.tensor(1.3))
+
+    def forward(self, z):
+        return self.function(z, self.alpha)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda z, _: sharmix.sparsemax(z, dim=0),
+        lambda z, alpha: sharmix.entmax(z, alpha, dim=1),
+        lambda z, _: sharmix.alpha_relu(z, tau=0.1),
+    ],
+    ids=["sparsemax", "entmax", "alpha_relu"],
+)
+def test_functions_in_onnxruntime(function):
+    model, z = Function(function), 3 * torch.randn(4, 9, 7)
+    exported = Exported(model, torch.randn(2, 3, 5), shapes=({0: Dim("a"), 1: Dim("b"), 2: Dim("c")},))
+    exact = function(z.double(), model.alpha.detach().double())
+    torch.testing.assert_close(exported(z).double(), exact, rtol=GOAL, atol=GOAL)
+
+
+@pytest.mark.slow
+def test_the_example_of_the_documentation(tmp_path, monkeypatch):
+    torch.manual_seed(0)
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "export.md").read_text()
+    names = {"__name__": "example"}
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], names)
+    output, weights = names["model"].double()(torch.from_numpy(names["x"]).double())
+    assert (weights == 0).any()
+    assert weights.shape == (3, 17, 17)
+    torch.testing.assert_close(torch.from_numpy(names["weights"]).double(), weights, rtol=0, atol=1e-6)
+    torch.testing.assert_close(torch.from_numpy(names["output"]).double(), output, rtol=0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_what_cannot_be_exported_is_refused():
+    per_head = torch.tensor([1.25, 1.5, 1.75]).reshape(3, 1, 1)
+    refused = {
+        r"\(q, r\) = \(1.5, 1.25\) cannot be exported": sharmix.build_activation("sharmix_fixed", q=1.5, r=1.25),
+        r"\(q, r\) = \(2.5, 2.5\) cannot be exported": sharmix.build_activation("entmax", alpha=2.5),
+        r"\(q, r\) = \(1.75, 1.25\) cannot be exported": sharmix.build_activation("sharmix_learned", q=1.75, r=1.25),
+        r"\(q, r\) = \(1.75, 1.4\) cannot be exported": sharmix.build_activation("sharmix_learned", q=per_head, r=1.4),
+        "has no threshold yet": sharmix.build_activation("alpha_relu"),
+    }
+    with every_case() as case:
+        for message, act in refused.items():
+            with case(message=message), pytest.raises(torch.onnx.OnnxExporterError, match=message) as raised:
+                torch.onnx.export(act.eval(), (torch.randn(3, 2, 4),), dynamo=True, verbose=False)
+            with case(cause_of=message):
+                assert isinstance(raised.value.__cause__, RuntimeError if "threshold" in message else ValueError)
+
+
+def test_only_an_onnx_export_is_taken_for_one():
+    program = torch.export.export(activation("sharmix_learned"), (torch.randn(3, 5),))
+    assert torch.ops.sharmix.solve.default in {node.target for node in program.graph.nodes}
+    assert not _private_torch.in_onnx_export()
+
+
+def test_an_exported_program_after_saving():
+    x, z = torch.randn(4, 9), torch.randn(3, 5)
+    with every_case() as case:
+        for name, act in every_activation().items():
+            for training in (True, False):
+                with case(name=name, training=training):
+                    program = torch.export.export(act.train(training), (z,), dynamic_shapes=BATCH_AND_CLASSES)
+                    loaded = torch.export.load(file_of(torch.export.save, program)).module()
+                    torch.testing.assert_close(loaded(x), act(x), rtol=0, atol=0)
+
+
+def gradients(model, z, weights):
+    z = z.clone().requires_grad_()
+    return torch.autograd.grad((model(z) * weights).sum(), [z, *model.parameters()])
+
+
+def test_an_exported_program_has_gradients():
+    act, (z, weights) = activation("sharmix_learned"), torch.randn(2, 3, 5)
+    program = torch.export.export(act, (z,))
+    loaded = torch.export.load(file_of(torch.export.save, program)).module()
+    torch.testing.assert_close(gradients(loaded, z, weights), gradients(act, z, weights))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated:FutureWarning")
+@pytest.mark.filterwarnings("ignore:Converting a tensor to a Python:torch.jit.TracerWarning")  # of shapes and devices
+def test_a_trace_after_saving():
+    x, (z, weights) = torch.randn(4, 9), torch.randn(2, 3, 5)
+    alpha, tau = torch.tensor(1.5), torch.tensor(0.1)
+    models = every_activation() | {
+        "sharmix": lambda z: sharmix.sharmix(z, 1.5, 1.75, dim=0),
+        "entmax": lambda z: sharmix.entmax(z, alpha),
+        "sparsemax": sharmix.sparsemax,
+        "alpha_relu function": lambda z: sharmix.alpha_relu(z, tau=tau),
+    }
+    with every_case() as case:
+        for name, model in models.items():
+            with case(name=name):
+                trace = torch.jit.trace(model, (z,))
+                loaded = torch.jit.load(file_of(torch.jit.save, trace))
+                torch.testing.assert_close(loaded(x), model(x), rtol=0, atol=0)
+                if name == "sharmix_learned":
+                    torch.testing.assert_close(gradients(loaded, z, weights), gradients(model, z, weights))
+
+
+@pytest.mark.slow
+def test_ahead_of_time_compiled(tmp_path):
+    model = nn.ModuleList([activation("sharmix_fixed"), activation("sharmix_learned")]).eval()
+    model.forward = lambda z: [act(z) for act in model]
+    with torch.no_grad():
+        program = torch.export.export(model, (torch.randn(3, 5),), dynamic_shapes=BATCH_AND_CLASSES)
+        package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+        x = torch.randn(4, 9)
+        for found, act in zip(torch._inductor.aoti_load_package(package)(x), model, strict=True):
+            torch.testing.assert_close(found, act(x), rtol=0, atol=0)
