@@ -466,7 +466,8 @@ class AlphaReLU(Activation):
         self.calibrated = self.tau.is_meta or bool(self.tau.isfinite())
 
     def extra_repr(self) -> str:
-        return f"alpha={self.alpha}, tau={_described(self.tau) if self.calibrated else None}"
+        described = f"alpha={self.alpha}, tau={_described(self.tau) if self.calibrated else None}"
+        return described if self.dim == -1 else f"{described}, dim={self.dim}"
 
 
 @register("entmax_package")

@@ -1,0 +1,126 @@
+"""The activations as modules: where the classes are, what is learned, masked rows, descriptions, names of one's own."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+import sharmix
+from sharmix import registry
+from tests.sharmix.cases import every_case
+
+MODULES = {
+    "softmax": sharmix.Softmax,
+    "sparsemax": sharmix.Sparsemax,
+    "entmax": sharmix.Entmax,
+    "normmax": sharmix.Normmax,
+    "sharmix": sharmix.SharMiX,
+    "learned": lambda dim=-1: sharmix.SharMiX(dim=dim, learned=True),
+    "alpha_relu": lambda dim=-1: sharmix.AlphaReLU(tau=0.3, dim=dim),
+}
+INF = torch.inf
+
+
+def logits(*shape):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_classes_along_another_dimension(name):
+    z, y = logits(5, 4, 3), torch.tensor([[0, 1, 2]] * 5)
+    for dim in (1, -2):
+        act, last = MODULES[name](dim=dim).double(), MODULES[name]().double()
+        assert torch.equal(act(z), last(z.movedim(1, -1)).movedim(-1, 1))
+        assert act(z).is_contiguous()
+        assert torch.equal(act.loss(z, y), last.loss(z.movedim(1, -1), y))
+        soft = z.softmax(1)
+        torch.testing.assert_close(act.loss(z, soft), last.loss(z.movedim(1, -1), soft.movedim(1, -1)))
+        assert f"dim={dim}" in repr(act)
+
+
+def test_a_fully_masked_row():
+    z = torch.tensor([[1.0, 0.5, -INF], [-INF] * 3], dtype=torch.float64, requires_grad=True)
+    maps = {
+        "sharmix": sharmix.sharmix,
+        "entmax": sharmix.entmax,
+        "sparsemax": sharmix.sparsemax,
+        "normmax": sharmix.normmax,
+        "module": lambda z, masked_rows: sharmix.SharMiX(learned=True, masked_rows=masked_rows).double()(z),
+    }
+    with every_case() as case:
+        for name, function in maps.items():
+            with case(name=name):
+                assert function(z, masked_rows="nan")[1].isnan().all()
+                p = function(z, masked_rows="zeros")
+                assert (p[1] == 0).all()
+                torch.testing.assert_close(p[0], function(z, masked_rows="nan")[0])
+                gradient = torch.autograd.grad((p * torch.arange(3)).sum(), z)[0]
+                assert gradient.isfinite().all()
+                assert (gradient[1] == 0).all()
+                with pytest.raises(ValueError, match="masked_rows='zero'.*'nan' or 'zeros'"):
+                    function(z, masked_rows="zero")
+
+
+def test_what_is_learned():
+    with every_case() as case:
+        for learned, names in (
+            (False, []),
+            (True, ["q", "r"]),
+            ("q", ["q"]),
+            (("r", "temperature"), ["r", "temperature"]),
+        ):
+            with case(learned=learned):
+                act = sharmix.SharMiX(q=1.5, r=1.75, temperature=0.5, learned=learned)
+                assert [name for name, _ in act.named_parameters()] == names
+                act.loss(logits(3, 5).float().requires_grad_(), torch.tensor([0, 1, 2])).backward()
+                assert all(parameter.grad != 0 for parameter in act.parameters())
+                assert torch.equal(act(logits(3, 5)), sharmix.sharmix(logits(3, 5), 1.5, 1.75, 0.5))
+    with pytest.raises(ValueError, match=r"learned=\('p',\).*'q', 'r', 'temperature'"):
+        sharmix.SharMiX(learned=("p",))
+    with pytest.raises(ValueError, match="objective='brier'.*nothing is learned"):
+        sharmix.SharMiX(objective="brier")
+
+
+def test_one_order_for_each_head():
+    z = logits(2, 3, 5, 7)  # batch, heads, queries, keys
+    q = torch.tensor([1.25, 1.5, 2.0], dtype=torch.float64).reshape(3, 1, 1)
+    fixed = sharmix.SharMiX(q=q, r=2.0)
+    torch.testing.assert_close(fixed(z)[:, 1], sharmix.sharmix(z[:, 1], 1.5, 2.0))
+    assert "q" in fixed.state_dict()  # it moves with the module
+    learned = sharmix.SharMiX(q=q.clamp_max(1.9), r=1.75, learned="q").double()
+    learned(z).square().sum().backward()
+    assert learned.q.grad.shape == (3, 1, 1)
+    assert (learned.q.grad != 0).all()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_copies_compute_the_same(name):
+    z, act = logits(3, 5), MODULES[name]().double()
+    for other in (copy.deepcopy(act), pickle.loads(pickle.dumps(act))):
+        assert torch.equal(other(z), act(z))
+        assert repr(other) == repr(act)
+
+
+def test_the_size_of_the_support():
+    p = sharmix.sparsemax(logits(3, 4, 5), dim=1)
+    assert torch.equal(sharmix.support_size(p, dim=1), (p != 0).sum(1))
+
+
+def test_a_registered_class(monkeypatch):
+    monkeypatch.setattr(registry, "_ACTIVATIONS", dict(registry._ACTIVATIONS))
+
+    @sharmix.register("half", alpha=1.5)
+    class Half(sharmix.Entmax):
+        pass
+
+    assert "half" in sharmix.available_activations()
+    assert isinstance(sharmix.build_activation("half"), Half)
+    with pytest.raises(ValueError, match="half has no parameter alpha"):
+        sharmix.build_activation("half", alpha=2.0)
+    with pytest.raises(ValueError, match="'sparsemax' is Sparsemax already"):
+        sharmix.register("sparsemax")(Half)
+    with pytest.raises(TypeError, match="'number' must be a subclass of sharmix.Activation"):
+        sharmix.register("number")(int)
+    with pytest.raises(ValueError, match="did you mean sharmix_"):
+        sharmix.build_activation("SharMiX")
