@@ -104,9 +104,10 @@ def test_orders_of_one_element_in_any_shape():
 
 def test_all_rows_ignored():
     tensors, targets = layer(1.0)
-    fused = sharmix.linear_fenchel_young_loss(*tensors, torch.full_like(targets, -100))
-    assert fused == 0
-    assert all((gradient == 0).all() for gradient in torch.autograd.grad(fused, tensors))
+    for reduction in ("mean", "sum"):
+        fused = sharmix.linear_fenchel_young_loss(*tensors, torch.full_like(targets, -100), reduction=reduction)
+        assert fused.isnan() if reduction == "mean" else fused == 0
+        assert all((gradient == 0).all() for gradient in torch.autograd.grad(fused, tensors))
 
 
 @pytest.mark.slow

@@ -1,0 +1,143 @@
+"""Tensors whose memory does not hold what they read, each tried in a process of its own, as it may crash.
+
+`python -m tests.sharmix.strange_memory` prints a list of JSON: of each case what is strange, what it is, who reads it,
+and "right", "wrong", "ValueError", ..., or "crash".
+"""
+
+import json
+import os
+import resource
+
+import torch
+
+import sharmix
+from tests.sharmix import doors
+
+PARAMETERS = {"q": 1.3, "r": 1.6, "temperature": 0.8}
+Z = doors.logits()
+
+
+def zero(like):
+    """Zeros without memory, as torch's forward mode makes them."""
+    return torch._efficientzerotensor(like.shape, dtype=like.dtype)
+
+
+def negated(like):
+    """`like`, kept in memory with the other sign, as the imaginary part of conj() is."""
+    return torch._neg_view(-like)
+
+
+def freed(like):
+    """A tensor whose memory was given back, as FSDP does."""
+    tensor = like.clone()
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
+STRANGE = {"zero": zero, "negated": negated, "freed": freed}
+
+
+def plain(kind, like):
+    """What the strange tensor reads."""
+    return torch.zeros_like(like) if kind == "zero" else like
+
+
+def as_logits(kind, function):
+    return function(STRANGE[kind](Z)), function(plain(kind, Z))
+
+
+def as_gradient(kind, function):
+    z = Z.clone().requires_grad_()
+    output = function(z)
+    gradient = doors.logits(*output.shape) if output.dim() else torch.tensor(1.5, dtype=output.dtype)
+    expected = torch.autograd.grad(output, z, plain(kind, gradient), retain_graph=True)
+    return torch.autograd.grad(output, z, STRANGE[kind](gradient)), expected
+
+
+def as_parameter(kind, name, shape):
+    value = torch.full(shape, PARAMETERS[name], dtype=torch.float64)
+
+    def outputs(parameter):
+        given = {name: parameter}
+        return (
+            sharmix.sharmix(Z, **given),
+            sharmix.fenchel_young_loss(Z, doors.labels(Z), **given),
+            sharmix.fenchel_young_loss(Z, doors.soft_targets(Z), **given),
+        )
+
+    return outputs(STRANGE[kind](value)), outputs(plain(kind, value))
+
+
+def as_threshold(kind):
+    tau = torch.tensor(0.2, dtype=torch.float64)
+
+    def outputs(tau):
+        return sharmix.alpha_relu(Z, tau=tau), sharmix.alpha_relu_loss(Z, doors.labels(Z), tau=tau)
+
+    return outputs(STRANGE[kind](tau)), outputs(plain(kind, tau))
+
+
+def as_targets(kind, loss, targets):
+    return loss(Z, STRANGE[kind](targets)), loss(Z, plain(kind, targets))
+
+
+def where_new_tensors_are_meta(function):
+    """Inside `torch.device("meta")` a tensor made without a device has no memory."""
+
+    def value_and_gradient():
+        z = Z.clone().requires_grad_()
+        output = function(z)
+        return output.detach(), torch.autograd.grad(output.sum(), z)
+
+    expected = value_and_gradient()
+    with torch.device("meta"):
+        found = value_and_gradient()
+    return found, expected
+
+
+def cases():
+    for kind in STRANGE:
+        for name, function in doors.EVERYTHING.items():
+            yield kind, "logits", name, as_logits, (kind, function)
+            # Where a loss is a sum of torch's own operations, torch's multiplication reads the freed gradient.
+            if kind != "freed" or name in doors.MAPS | doors.CLASS_LOSSES:
+                yield kind, "gradient", name, as_gradient, (kind, function)
+        for name in PARAMETERS:
+            for shape in ((), (3, 1)):
+                if kind != "zero":  # 0 is no order
+                    yield kind, f"{name} {shape}", "map and loss", as_parameter, (kind, name, shape)
+        yield kind, "tau", "alpha_relu", as_threshold, (kind,)
+        for name, loss in (("loss", sharmix.fenchel_young_loss), ("alpha_relu loss", sharmix.alpha_relu_loss)):
+            yield kind, "labels", name, as_targets, (kind, loss, doors.labels(Z))
+            if kind != "zero":  # nor a distribution
+                yield kind, "soft targets", name, as_targets, (kind, loss, doors.soft_targets(Z).clone())
+    for name, function in doors.EVERYTHING.items():
+        yield "device", "new tensors", name, where_new_tensors_are_meta, (function,)
+
+
+def tried(function, arguments):
+    """The outcome of one case, found by a child process."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            torch.testing.assert_close(*function(*arguments))
+            outcome = "right"
+        except AssertionError:
+            outcome = "wrong"
+        except Exception as error:
+            outcome = type(error).__name__
+        os.write(write, outcome.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        outcome = pipe.read()
+    os.waitpid(child, 0)
+    return outcome or "crash"
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    torch.testing.assert_close(zero(Z), torch.zeros_like(Z))  # loads here what every child would load
+    print(json.dumps([[*named, tried(function, arguments)] for *named, function, arguments in cases()]))
