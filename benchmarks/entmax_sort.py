@@ -20,7 +20,9 @@ class FullSort(sharmix.Activation):
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: str) -> Tensor:
         reduction = "elementwise_mean" if reduction == "mean" else reduction
-        loss: Tensor = entmax.Entmax15Loss(k=self.largest, ignore_index=ignore_index, reduction=reduction)(logits, targets)
+        loss: Tensor = entmax.Entmax15Loss(k=self.largest, ignore_index=ignore_index, reduction=reduction)(
+            logits, targets
+        )
         return loss
 
 
