@@ -69,7 +69,7 @@ cifar100_augmented: setup  ## softmax on CIFAR-100 with random crops and mirror 
 	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
 
 copy: setup  ## every registered activation learns to copy sentences, each in less than a minute
-	$(SWEEP) experiment=$@ activation=softmax,sparsemax,entmax,entmax_learned,entmax_package,alpha_relu,sharmix_fixed,sharmix_learned
+	$(SWEEP) experiment=$@ activation=softmax,sparsemax,entmax,entmax_learned,entmax_package,normmax,alpha_relu,sharmix_fixed,sharmix_learned
 	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
 
 multi30k: setup  ## translation: six output layers, three kinds of attention; SEEDS=21 is what two cores do in hours

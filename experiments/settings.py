@@ -151,13 +151,21 @@ def get_class_or_function(group: Group, key: str) -> Callable[..., Any]:
 
 
 def build_activation(settings: ActivationSettings, group: str = "activation") -> "sharmix.Activation":
-    """The activation that settings name; a ConfigurationError where there is none, or it does not allow a parameter."""
+    """The activation that settings name; a ConfigurationError where there is none, or it does not allow a parameter.
+
+    `dim` is no setting: the modules that an experiment builds give every activation logits with the classes last.
+    """
     import sharmix  # imports torch, which a finished run can do without
 
+    classes_last = "an experiment's logits have their classes last"
+    if "dim" in settings.parameters:
+        given = settings.parameters["dim"]
+        raise ConfigurationError(f"{group}.parameters.dim={given} is not allowed; {classes_last}")
     try:
         return sharmix.build_activation(settings.name, **settings.arguments())
     except (ValueError, TypeError, ImportError) as error:
-        raise ConfigurationError(f"{group}={settings.name}: {error}") from error
+        note = f" (dim is not a setting: {classes_last})" if re.search(r"it takes .*\bdim\b", str(error)) else ""
+        raise ConfigurationError(f"{group}={settings.name}: {error}{note}") from error
 
 
 def refusal(error: ValidationError, group: str | None = None) -> ConfigurationError:

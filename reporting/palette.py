@@ -12,12 +12,14 @@ class Look(NamedTuple):
     marker: str
 
 
-# The eight colours of Okabe and Ito (Color Universal Design, 2008), safe for colour-blind readers.
+# The eight colours of Okabe and Ito (Color Universal Design, 2008), safe for colour-blind readers, and the wine of
+# Paul Tol's muted colours, which is further from each of them than some of them are from each other.
 LOOKS = {
     "softmax": Look("softmax", "#000000", "o"),
     "sparsemax": Look("sparsemax", "#E69F00", "s"),
     "entmax": Look("entmax", "#56B4E9", "^"),
     "entmax_learned": Look("entmax learned", "#0072B2", "v"),
+    "normmax": Look("α-normmax", "#882255", ">"),
     "alpha_relu": Look("α-ReLU", "#CC79A7", "P"),
     "sharmix_fixed": Look("SharMiX fixed", "#009E73", "D"),
     "sharmix_learned": Look("SharMiX learned", "#D55E00", "X"),

@@ -14,7 +14,9 @@ def draw_plane(axes: Axes) -> None:
     """Draw the special cases of Sharma–Mittal entropy, and where it is not concave.
 
     Tsallis' entropy lies on r = q, Rényi's on r = 1, the Gaussian one on q = 1 and Shannon's at (1, 1), where the map
-    is softmax; at (2, 2) it is sparsemax. The entropy is not concave for r < 2 − 1/q, q > 1, which is shaded.
+    is softmax; at (2, 2) it is sparsemax. The entropy is not concave for r < 2 − 1/q, q > 1, which is shaded. α-normmax
+    has its orders on that border and the temperature q − 1. The plane is drawn for temperature 1, which α-normmax has
+    at (2, 1.5) alone: a pin stands there, and the legend names the line.
 
     Args:
         axes: where to draw.
@@ -22,17 +24,19 @@ def draw_plane(axes: Axes) -> None:
     q = np.linspace(1, HIGH, 101)
     boundary = 2 - 1 / q
     axes.fill_between(q, LOW, boundary, facecolor="0.94", edgecolor="0.8", hatch="///", linewidth=0)
-    axes.plot(q, boundary, color=GREY, linewidth=1, linestyle="--")
+    border = f"(q, r) of {look('normmax').label}, whose temperature is q − 1, not 1"
+    axes.plot(q, boundary, color=look("normmax").colour, linewidth=1.5, linestyle="--", label=border)
     axes.plot([LOW, HIGH], [LOW, HIGH], color=GREY, linewidth=1)
     axes.axhline(1, color=GREY, linewidth=1, linestyle="-.")
     axes.axvline(1, color=GREY, linewidth=1, linestyle=":")
-    for name, place in {"softmax": (1.0, 1.0), "sparsemax": (2.0, 2.0)}.items():
+    for name, place in {"softmax": (1.0, 1.0), "sparsemax": (2.0, 2.0), "normmax": (2.0, 1.5)}.items():
         axes.plot(*place, color=look(name).colour, marker=look(name).marker, markeredgecolor="black", markersize=8)
     _name(axes, 1.03, 0.945, "Shannon (1, 1): softmax", ha="left")
     _name(axes, 1.95, 2.015, "sparsemax (2, 2)", ha="right")
     _name(axes, 1.045, 1.065, "Tsallis: α-entmax", ha="left", rotation=45)
     _name(axes, 2.05, 1.005, "Rényi", ha="right")
     _name(axes, 0.995, 1.65, "Gaussian", ha="right", rotation=90)
+    _name(axes, 2.055, 1.535, "2-normmax", ha="right")
     _name(axes, 1.45, 1.08, "not concave: r < 2 − 1/q", ha="left")
     axes.set(xlim=(LOW, HIGH), ylim=(LOW, HIGH), xlabel="q", ylabel="r", aspect="equal")
 

@@ -85,10 +85,14 @@ class Runs:
         return self.measured[column].unstack("seed").dropna(how="all")
 
     def paths(self) -> list[pd.DataFrame]:
-        """The path of learned (q, r) of each seed, one line for each epoch from 0 on; for a learned α, q = r = α."""
+        """The path of learned (q, r) of each seed, one line for each epoch from 0 on.
+
+        A learned α is q = r = α, and under normmax q = α and r = 2 − 1/α.
+        """
         names = ["alpha", "alpha"] if self.activation.get("alpha") is not None else ["q", "r"]
         q, r = (self.by_epoch(name) for name in names)
         if q.empty or r.empty:
             return []
         start = pd.DataFrame({"q": [self.activation[names[0]]], "r": [self.activation[names[1]]]}, index=[0])
-        return [pd.concat([start, pd.DataFrame({"q": q[seed], "r": r[seed]}).dropna()]) for seed in q]
+        paths = [pd.concat([start, pd.DataFrame({"q": q[seed], "r": r[seed]}).dropna()]) for seed in q]
+        return [path.assign(r=2 - 1 / path["q"]) for path in paths] if self.activation["name"] == "normmax" else paths

@@ -199,23 +199,30 @@ COPIES = (
 MORTAL = """
 import os, random, signal
 import numpy, torch
-from sharmix.activations import AlphaReLU, LearnedSharMiX
+from sharmix import AlphaReLU, SharMiX
 
 class Mortal:
     "Draws random numbers wherever there are any, and dies at a training loss whose number the environment says."
     losses = 0
 
     def loss(self, logits, *arguments, **keywords):
-        if torch.is_grad_enabled():
-            self.losses += 1
-            if str(self.losses) == os.environ.get("DIES_AT"):
-                os.kill(os.getpid(), signal.SIGKILL)
-            logits = logits + 0.1 * torch.randn_like(logits)
-            logits = logits * random.uniform(0.9, 1.1) * numpy.random.uniform(0.9, 1.1)
-        return super().loss(logits, *arguments, **keywords)
+        return super().loss(self.disturbed(logits), *arguments, **keywords)
 
-class MortalSharMiX(Mortal, LearnedSharMiX):
-    pass
+    def linear_loss(self, hidden, *arguments, **keywords):
+        return super().linear_loss(self.disturbed(hidden), *arguments, **keywords)
+
+    def disturbed(self, inputs):
+        if not torch.is_grad_enabled():
+            return inputs
+        self.losses += 1
+        if str(self.losses) == os.environ.get("DIES_AT"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        inputs = inputs + 0.1 * torch.randn_like(inputs)
+        return inputs * random.uniform(0.9, 1.1) * numpy.random.uniform(0.9, 1.1)
+
+class MortalSharMiX(Mortal, SharMiX):
+    def __init__(self):
+        super().__init__(learned=True)
 
 class MortalAlphaReLU(Mortal, AlphaReLU):
     pass

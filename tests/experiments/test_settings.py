@@ -7,8 +7,10 @@ import re
 import pytest
 from omegaconf import OmegaConf
 
+import sharmix
 from experiments.data.samplers import BatchDivision
 from experiments.errors import ConfigurationError
+from experiments.identity import ROOT
 from experiments.settings import RunSettings, build, build_activation, get_class_or_function
 from experiments.trainer import check_options
 from experiments.training import build_run
@@ -50,6 +52,13 @@ def test_every_activation_composes_with_every_kind_of_experiment_and_is_built() 
         assert found.activation.name == (name[0].partition("=")[2] if name else activation)
         if not name:
             build_activation(found.activation)
+
+
+def test_every_registered_activation_has_its_settings_and_learns_to_copy() -> None:
+    registered = set(sharmix.available_activations())
+    assert set(ACTIVATIONS) == registered | {"custom"}
+    (copying,) = re.findall(r"^copy: .*\n.* activation=(\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(copying.split(",")) == registered
 
 
 def test_no_experiment_touches_the_activation() -> None:
@@ -202,7 +211,9 @@ def test_attention_that_cannot_be_is_named_before_any_data_are_read() -> None:
             ["(1.75, 1.25)", "2 - 1/q"],
         ),
         (["activation=entmax", "activation.alpha=0.9"], ["alpha=0.9", ">= 1"]),
-        (["activation=softmax", "activation.q=1.5"], ["softmax", "no parameter q", "none"]),
+        (["activation=softmax", "activation.q=1.5"], ["softmax", "no parameter q", "dim is not a setting"]),
+        (["activation=softmax", "+activation.parameters.dim=-1"], ["activation.parameters.dim=-1", "classes last"]),
+        (["activation=normmax", "activation.alpha=1.0"], ["alpha of normmax=1.0", "> 1"]),
         (["activation=custom", "activation.name=nowhere.Mine"], ["nowhere.Mine", "cannot import"]),
     ],
     ids=lambda value: " ".join(value) if "=" in value[0] else "",

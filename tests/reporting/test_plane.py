@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 from matplotlib.figure import Figure
 
+import sharmix
 from reporting.groups import label_runs, style_groups
+from reporting.palette import look
 from reporting.plane import draw_paths, draw_plane
 from tests.reporting.synthetic_records import as_read, make_record
 from tests.reporting.synthetic_results import image_records
@@ -21,6 +24,29 @@ def test_the_plane_shades_where_the_entropy_is_not_concave():
     assert any(np.array_equal(line[:, 0], line[:, 1]) and len(line) > 1 for line in lines)  # r = q
     assert [[1.0, 1.0]] in [line.tolist() for line in lines]
     assert [[2.0, 2.0]] in [line.tolist() for line in lines]
+
+
+def test_normmax_has_its_line_and_a_pin_where_its_temperature_is_that_of_the_plane():
+    axes = Figure().subplots()
+    draw_plane(axes)
+    (line,) = (
+        line for line in axes.lines if line.get_label() == "(q, r) of α-normmax, whose temperature is q − 1, not 1"
+    )
+    z = torch.tensor([1.0, 0.8, 0.5, -2.0], dtype=torch.float64)
+    for q, r in line.get_xydata()[1:]:
+        torch.testing.assert_close(sharmix.sharmix(z, q, r, temperature=q - 1), sharmix.normmax(z, alpha=q))
+    (pin,) = (one for one in axes.lines if one.get_marker() == look("normmax").marker)
+    q, r = pin.get_xydata()[0]
+    torch.testing.assert_close(sharmix.sharmix(z, q, r), sharmix.normmax(z, alpha=q))
+
+
+def test_the_path_of_a_learned_normmax_lies_on_the_border():
+    record = make_record("normmax", 21, "cifar100", epochs=2, alpha=1.5)
+    for row, alpha in zip(record["curves"], (1.6, 2.0), strict=True):
+        row["alpha"] = alpha
+    (runs,) = label_runs([as_read(record)]).values()
+    (path,) = runs.paths()
+    assert path.to_numpy() == pytest.approx(np.array([[1.5, 4 / 3], [1.6, 1.375], [2.0, 1.5]]))
 
 
 def test_a_path_starts_where_the_run_did_and_its_line_tells_the_objective():
