@@ -8,7 +8,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from sharmix._private_torch import dispatch_modes_active, in_onnx_export, is_traced
+from sharmix._private_torch import dispatch_modes_active, has_lost_memory, in_onnx_export, is_traced
 
 Order = float | Tensor
 
@@ -56,7 +56,14 @@ def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
     dims = values.dim()
     if not -dims <= dim < dims:
         raise IndexError(f"dim={dim} is out of range for {name} of shape {tuple(values.shape)}")
-    return values if dim in (-1, dims - 1) else values.movedim(dim, -1)
+    return checked_memory(values if dim in (-1, dims - 1) else values.movedim(dim, -1))
+
+
+def checked_memory(values: Tensor) -> Tensor:
+    """`values`; RuntimeError if their storage was resized to 0."""
+    if has_lost_memory(values):
+        raise RuntimeError("a tensor has entries but no memory, as after its storage was resized to 0")
+    return values
 
 
 def widened(values: Tensor) -> Tensor:
@@ -149,9 +156,9 @@ def checked(order: Order, name: str) -> Order:
 
 
 def checked_distribution(targets: Tensor) -> Tensor:
-    """1/Σ yᵢ for each row of soft targets [..., classes]; ValueError if a row is no distribution."""
-    inverse: Tensor = _inverse_totals(targets.detach())
-    return inverse
+    """1 for each row of soft targets [..., classes]; ValueError if a row is no distribution."""
+    valid: Tensor = _ones_if_distribution(targets.detach())
+    return valid
 
 
 def checked_classes(targets: Tensor, classes: int, ignore_index: int) -> Tensor:
@@ -183,15 +190,15 @@ def _ones_if_allowed(values: Tensor, name: str) -> Tensor:
     return torch.ones_like(checked_values(values, name))
 
 
-@torch.library.custom_op("sharmix::inverse_totals", mutates_args=())
-def _inverse_totals(targets: Tensor) -> Tensor:
+@torch.library.custom_op("sharmix::ones_if_distribution", mutates_args=())
+def _ones_if_distribution(targets: Tensor) -> Tensor:
     if (targets < 0).any():
         raise ValueError(f"soft targets must be >= 0, got {targets[targets < 0][0].item()!r}")
     totals = targets.sum(-1, dtype=torch.promote_types(targets.dtype, torch.float32))
     wrong = ~((totals - 1).abs() <= _ROUNDED)
     if wrong.any():
         raise ValueError(f"soft targets must sum to 1 over the classes, got a sum of {totals[wrong][0].item()!r}")
-    return 1 / totals
+    return torch.ones_like(totals)
 
 
 @torch.library.custom_op("sharmix::class_indices", mutates_args=())
@@ -209,7 +216,7 @@ def _(values: Tensor, name: str) -> Tensor:
     return torch.ones_like(values)
 
 
-@_inverse_totals.register_fake
+@_ones_if_distribution.register_fake
 def _(targets: Tensor) -> Tensor:
     return targets.new_empty(targets.shape[:-1], dtype=torch.promote_types(targets.dtype, torch.float32))
 
@@ -226,5 +233,5 @@ def _batch_is_one_more_row_dimension(operator: Callable[..., Tensor]) -> Callabl
     return rule
 
 
-for _operator in (_ones_if_allowed, _inverse_totals, _class_indices):
+for _operator in (_ones_if_allowed, _ones_if_distribution, _class_indices):
     _operator.register_vmap(_batch_is_one_more_row_dimension(_operator))

@@ -74,7 +74,12 @@ def fenchel_young(
     if weight is not None:
         _check_weight(logits, weight)
     if targets.is_floating_point():
+        if ignore_index >= 0:
+            raise ValueError(
+                f"ignore_index={ignore_index} is not allowed beside probabilities as targets; leave it out"
+            )
         y = targets.to(logits.dtype) * checked_distribution(targets).to(logits.dtype).unsqueeze(-1)
+        y = y / y.sum(-1, keepdim=True)
         y = (1 - label_smoothing) * y + label_smoothing / logits.shape[-1] if label_smoothing else y
         return reduced(_soft_loss(regulariser, logits, y, weight), None, reduction)
     targets = targets.long()
@@ -138,9 +143,12 @@ def reduced(rows: Tensor, shares: Tensor | None, reduction: Reduction) -> Tensor
     rows = rows - rows.detach().clamp_max(0)  # rounding can leave −1e-17 at p = y; its value is 0 there
     if reduction == "none":
         return rows
+    total = rows.sum()
     if reduction == "sum":
-        return rows.sum()
-    return rows.mean() if shares is None else rows.sum() / shares.sum()
+        return total
+    count = rows.new_full((), rows.numel()) if shares is None else shares.sum()
+    # NaN over no rows, whose gradient is 0, as torch's
+    return total / torch.where(count > 0, count, 1) + torch.where(count > 0, 0, torch.nan).to(total.dtype)
 
 
 def at_class(x: Tensor, classes: Tensor) -> Tensor:
@@ -176,6 +184,8 @@ def check_targets(logits: Tensor, targets: Tensor, name: str = "logits") -> None
 
 
 def _check_weight(logits: Tensor, weight: Tensor) -> None:
+    if not isinstance(weight, Tensor):
+        raise TypeError(f"weight must be a tensor of one number for each class, got {type(weight).__name__}")
     if weight.shape != logits.shape[-1:] or not weight.is_floating_point() or weight.device != logits.device:
         raise ValueError(
             f"weight of shape {tuple(weight.shape)}, {weight.dtype} on {weight.device} is not allowed; it must be "

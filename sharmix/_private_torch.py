@@ -63,6 +63,17 @@ def traced_tensor(fake: Tensor) -> Tensor | None:
     return next((tensor for tensor, number in traced if memo.get(number) is fake), None)
 
 
+def has_lost_memory(tensor: Tensor) -> bool:
+    """Whether a tensor's storage was resized to 0; torch itself would crash where it reads it."""
+    if torch.compiler.is_compiling() or function_transforms_active() or dispatch_modes_active():
+        return False
+    if type(tensor) not in (Tensor, nn.Parameter) or not tensor.is_cpu or tensor.layout != torch.strided:
+        return False
+    if tensor._is_zerotensor() or torch._C._dispatch_keys(tensor).has(torch._C._dispatch_key_parse("Batched")):
+        return False
+    return tensor.numel() > 0 and tensor.data_ptr() == 0
+
+
 def is_traced() -> bool:
     """Whether `torch.jit.trace` looks on."""
     return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]

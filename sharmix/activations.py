@@ -83,7 +83,7 @@ class Activation(nn.Module, ABC):
             return alone
         p = self.probabilities(widened(classes_last(logits, "logits", self.dim)))
         last = self.dim in (-1, logits.dim() - 1)
-        return (p if last else p.movedim(-1, self.dim).contiguous()).to(logits.dtype)
+        return (p if last else p.movedim(-1, self.dim).clone(memory_format=torch.contiguous_format)).to(logits.dtype)
 
     def loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         """The Fenchel–Young loss Ω*(z) − z·y + Ω(y), Ω = −entropy; arguments as for `fenchel_young_loss`."""
@@ -270,7 +270,7 @@ class SharmaMittal(Learning, Activation):
 def _described(order: Order) -> str:
     if isinstance(order, Tensor) and (order.numel() > 1 or order.is_meta):
         return f"<{tuple(order.shape)}>"
-    return f"{order.item() if isinstance(order, Tensor) else order:.6}"
+    return f"{float(order):.6}"
 
 
 @register("sparsemax")
@@ -341,8 +341,7 @@ class Normmax(Entmax):
     _alpha = "alpha of normmax"
 
     def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
-        alpha = values["alpha"]
-        return alpha, 2 - 1 / alpha, alpha - 1
+        return functional.normmax_orders(values["alpha"])
 
 
 @register("sharmix_fixed")

@@ -11,7 +11,7 @@ from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_
 from sharmix._onnx import check_exportable, exportable_map
 from sharmix._operators import derivatives, fast
 from sharmix._operators.backend import backend
-from sharmix._private_torch import forward_mode_active, function_transforms_active, in_onnx_export
+from sharmix._private_torch import forward_mode_active, function_transforms_active, in_onnx_export, is_traced
 
 Nonconcave = Literal["global", "error"]
 MaskedRows = Literal["nan", "zeros"]
@@ -82,7 +82,7 @@ def sharmix(
     else:
         p = derivatives.probabilities(z, orders, nonconcave)
     p = p if masked is None else torch.where(masked, 0, p)
-    p = p if dim in (-1, logits.dim() - 1) else p.movedim(-1, dim).contiguous()
+    p = p if dim in (-1, logits.dim() - 1) else p.movedim(-1, dim).clone(memory_format=torch.contiguous_format)
     return p if p.dtype == logits.dtype else p.to(logits.dtype)
 
 
@@ -160,8 +160,9 @@ def normmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: M
 
 
 def normmax_orders(alpha: Order) -> tuple[Order, Order, Order]:
-    """(q, r, T₀) of α-normmax."""
+    """(q, r, T₀) of α-normmax; in float64, for a rounded r could lie below the concave region."""
     order = checked(alpha, "alpha of normmax")
+    order = order.double() if isinstance(order, Tensor) else order
     return order, 2 - 1 / order, order - 1
 
 
@@ -283,8 +284,8 @@ class AlphaReLURegulariser:
 
 
 def _is_transformed() -> bool:
-    """Whether a loss must be made of what torch differentiates and batches itself."""
-    return function_transforms_active() or forward_mode_active()
+    """Whether a loss must be made of what torch differentiates, batches and traces itself."""
+    return function_transforms_active() or forward_mode_active() or is_traced()
 
 
 def fenchel_young_loss(

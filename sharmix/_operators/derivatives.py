@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, boxed
+from sharmix._arguments import Order, checked_memory
 from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
 from sharmix._operators import register
 from sharmix._private_torch import forward_mode_active, forward_mode_depth, function_transforms_active, is_traced
@@ -28,11 +28,11 @@ def map_and_conjugate(logits: Tensor, orders: Orders, nonconcave: str) -> tuple[
 
 
 def _solved(logits: Tensor, orders: Orders, nonconcave: str, wants_conjugate: bool) -> Any:
-    if is_traced():  # a trace with a function of Python in it cannot be saved
+    if _is_traced():
         return _Map.computed(logits, *orders, nonconcave, wants_conjugate)
     transformed = function_transforms_active() or forward_mode_active()
     function = _TransformedMap if transformed else _Map
-    return function.apply(logits, *_traceable(orders), nonconcave, wants_conjugate)
+    return function.apply(logits, *orders, nonconcave, wants_conjugate)
 
 
 def class_loss(
@@ -43,7 +43,12 @@ def class_loss(
     Nothing as large as the logits is kept for the backward pass but the logits themselves: a row's distribution is
     known from its root, four numbers.
     """
-    loss: Tensor = _ClassLoss.apply(logits, targets, *_traceable(orders), ignore_index, reduction, nonconcave)
+    inputs = logits, targets, *orders, ignore_index, reduction, nonconcave
+    if _is_traced():
+        learned = any(isinstance(order, Tensor) and order.requires_grad for order in orders)
+        traced: Tensor = register.class_loss(*inputs, learned)[0]
+        return traced
+    loss: Tensor = _ClassLoss.apply(*inputs)
     return loss
 
 
@@ -55,12 +60,12 @@ def alpha_relu_class_loss(
     return loss
 
 
-def _traceable(orders: Orders) -> Orders:
-    """A compiler takes neither numbers that change nor one tensor in two places of a function."""
-    if not torch.compiler.is_compiling():
-        return orders
-    q, r, temperature = map(boxed, orders)
-    return q, r.clone() if q is r else r, temperature
+def _is_traced() -> bool:
+    """Whether operators are to be seen, with the derivatives registered for them below.
+
+    A trace with a function of Python in it cannot be saved, and a compiler drops tangents in one.
+    """
+    return torch.compiler.is_compiling() or is_traced()
 
 
 def _differentiated_again() -> bool:
@@ -170,6 +175,7 @@ def _conjugate_slopes(at: ConjugateSensitivity) -> tuple[Any, ...]:
 
 def through_map(grad: Tensor, p: Tensor, orders: Sequence[Order], wanted: Sequence[bool]) -> Gradients:
     """The gradients by logits, q, r and T₀ for that of p; `wanted` says which of the last three are."""
+    checked_memory(grad)
     if not _differentiated_again():
         by_logits, along = register.map_backward(p, grad, *orders, any(wanted))
         return [by_logits, *_by_order(along, orders, wanted)]
@@ -226,18 +232,21 @@ class _ClassLoss(torch.autograd.Function):
         reduction: str,
         nonconcave: str,
     ) -> Tensor:
-        learned = any(ctx.needs_input_grad[2:5])
-        loss, states, slopes, divisor = register.class_loss(
-            logits, targets, q, r, temperature, ignore_index, reduction, nonconcave, learned
-        )
-        save(ctx, (logits, targets, states, slopes, divisor), q, r, temperature)
-        ctx.ignore_index, ctx.nonconcave = ignore_index, nonconcave
-        return loss  # type: ignore[no-any-return]
+        inputs = logits, targets, q, r, temperature, ignore_index, reduction, nonconcave
+        output = register.class_loss(*inputs, any(ctx.needs_input_grad[2:5]))
+        _ClassLoss.keep(ctx, inputs, output)
+        return output[0]  # type: ignore[no-any-return]
+
+    @staticmethod
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        """What the backward pass needs."""
+        logits, targets, q, r, temperature, ctx.ignore_index, _, ctx.nonconcave, *_ = inputs
+        save(ctx, (logits, targets, *output[1:]), q, r, temperature)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (logits, targets, states, slopes, divisor), orders = saved(ctx)
-        grad, wanted = grad / divisor, ctx.needs_input_grad[2:5]
+        grad, wanted = checked_memory(grad) / divisor.clamp_min(1), ctx.needs_input_grad[2:5]
         if _differentiated_again():
             settings = targets, orders, ctx.ignore_index, ctx.nonconcave
             by_logits, *by_orders = through_class_loss(grad, logits, *settings, wanted)
@@ -245,6 +254,13 @@ class _ClassLoss(torch.autograd.Function):
             by_logits = register.class_loss_backward(logits, targets, states, grad, *orders, ctx.ignore_index)
             by_orders = _by_order(grad.unsqueeze(-1) * slopes, orders, wanted) if any(wanted) else [None] * 3
         return by_logits, None, *by_orders, None, None, None
+
+
+def _of_operator(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+    return *_ClassLoss.backward(ctx, grad), None
+
+
+torch.library.register_autograd("sharmix::class_loss", _of_operator, setup_context=_ClassLoss.keep)
 
 
 def through_class_loss(
@@ -293,7 +309,7 @@ class _AlphaReLULoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (logits, targets, divisor), (tau, *_) = saved(ctx)
-        alpha, grad = ctx.alpha, grad / divisor
+        alpha, grad = ctx.alpha, checked_memory(grad) / divisor.clamp_min(1)
         if _differentiated_again():
             by_logits = through_alpha_relu_loss(grad, logits, targets, alpha, tau, ctx.ignore_index)
         else:

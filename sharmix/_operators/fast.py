@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order
+from sharmix._arguments import Order, checked_memory
 from sharmix._operators import backend, cpu, derivatives
 
 _Orders = tuple[float, float, float, tuple[int, ...]]  # the values of q, r and T₀, and which of them are tensors
@@ -132,7 +132,7 @@ class _ClassLoss(torch.autograd.Function):
             return gradients
         given, wanted = _as_given(orders, tensors)
         by_logits, *by_orders = derivatives.through_class_loss(
-            grad / divisor, logits, targets, given, ignored, "global", wanted
+            checked_memory(grad) / divisor, logits, targets, given, ignored, "global", wanted
         )
         return by_logits, None, None, None, None, *(by_orders[place] for place in orders[3])
 
@@ -156,5 +156,5 @@ class _AlphaReLULoss(torch.autograd.Function):
         *settings, divisor = ctx.settings
         by_logits = cpu.kernel.alpha_relu_gradient(logits, targets, grad, *settings, divisor)
         if by_logits is None:
-            by_logits = derivatives.through_alpha_relu_loss(grad / divisor, logits, targets, *settings)
+            by_logits = derivatives.through_alpha_relu_loss(checked_memory(grad) / divisor, logits, targets, *settings)
         return by_logits, None, None, None, None, None

@@ -27,7 +27,7 @@ def checked_orders(logits: Tensor, q: Order, r: Order, temperature: Order, nonco
 
 def _order(order: Order, name: str, logits: Tensor) -> float | Tensor:
     if isinstance(order, Tensor):
-        if order.numel() > 1:
+        if order.numel() != 1:
             rows = *logits.shape[:-1], 1
             return checked_values(order, name).double().expand(rows).reshape(-1, 1).contiguous()
         order = order.item()

@@ -19,7 +19,9 @@ def solve(logits: Tensor, orders: Orders, wants_conjugate: bool = True) -> tuple
     p, conjugate = _solve_rows(rows.double(), *columns(orders, rows))
     wide = torch.promote_types(logits.dtype, torch.float32)
     conjugate = conjugate.to(wide).reshape(logits.shape[:-1]) if wants_conjugate else conjugate.new_empty(0)
-    return p.to(logits.dtype).reshape(logits.shape).contiguous(), conjugate
+    probabilities = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)  # no view: it may be changed
+    probabilities.view(rows.shape).copy_(p)
+    return probabilities, conjugate
 
 
 def _solve_rows(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
