@@ -5,7 +5,7 @@ from typing import Literal, Protocol, TypedDict
 import torch
 from torch import Tensor
 
-from sharmix._arguments import checked_classes, checked_distribution
+from sharmix._arguments import checked_classes, checked_distribution, checked_memory
 
 Reduction = Literal["none", "mean", "sum"]
 
@@ -69,6 +69,8 @@ def fenchel_young(
         raise ValueError(f"label_smoothing={label_smoothing!r} is not allowed; it must be between 0 and 1")
     if logits.shape[-1] == 0:
         raise ValueError(f"logits of shape {tuple(logits.shape)} have no classes; a loss needs at least 1")
+    if type(ignore_index) is not int:
+        raise TypeError(f"ignore_index must be an integer, got {ignore_index!r}")
     check_reduction(reduction)
     check_targets(logits, targets)
     if weight is not None:
@@ -102,7 +104,7 @@ def composed_class_loss(
     indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
     x = _measured(regulariser, torch.where(counted.unsqueeze(-1), logits, 0))  # an ignored row may hold anything
     rows = regulariser.conjugate(x) - at_class(x, indices)
-    rows = rows if regulariser.normalised else rows - regulariser.entropy(logits.new_ones(1))
+    rows = _nonnegative(rows if regulariser.normalised else rows - regulariser.entropy(logits.new_ones(1)))
     return reduced(torch.where(counted, rows, 0), counted.to(rows.dtype), reduction)
 
 
@@ -114,7 +116,7 @@ def _soft_loss(regulariser: Regulariser, logits: Tensor, y: Tensor, weight: Tens
         y = torch.where(y > 0, y / share.unsqueeze(-1), 0)
     x = _measured(regulariser, logits)
     agreement = (torch.where(y > 0, x, 0) * y).sum(-1)  # −∞ is harmless on a class that is no target
-    rows = regulariser.conjugate(x) - agreement - regulariser.entropy(y)
+    rows = _nonnegative(regulariser.conjugate(x) - agreement - regulariser.entropy(y))
     return rows if share is None else torch.where(share > 0, rows, 0) * share
 
 
@@ -130,7 +132,12 @@ def _smoothed_loss(
     agreement = (1 - smoothing) * at_class(x, indices) + smoothing * x.mean(-1)
     smoothed = logits.new_full((classes,), smoothing / classes)
     smoothed[0] += 1 - smoothing
-    return regulariser.conjugate(x) - agreement - regulariser.entropy(smoothed)
+    return _nonnegative(regulariser.conjugate(x) - agreement - regulariser.entropy(smoothed))
+
+
+def _nonnegative(rows: Tensor) -> Tensor:
+    """Rounding can leave −1e-17 at p = y; the loss is 0 there, and its gradient stays."""
+    return rows - rows.detach().clamp_max(0)
 
 
 def _measured(regulariser: Regulariser, logits: Tensor) -> Tensor:
@@ -140,7 +147,6 @@ def _measured(regulariser: Regulariser, logits: Tensor) -> Tensor:
 
 def reduced(rows: Tensor, shares: Tensor | None, reduction: Reduction) -> Tensor:
     """The rows, their sum, or their sum over that of their shares, None for 1 each."""
-    rows = rows - rows.detach().clamp_max(0)  # rounding can leave −1e-17 at p = y; its value is 0 there
     if reduction == "none":
         return rows
     total = rows.sum()
@@ -167,6 +173,7 @@ def check_targets(logits: Tensor, targets: Tensor, name: str = "logits") -> None
     """Raise TypeError or ValueError if the targets are of a kind, shape or device that does not go with the logits."""
     if not isinstance(targets, Tensor):
         raise TypeError(f"targets must be a tensor of class indices or probabilities, got {type(targets).__name__}")
+    checked_memory(targets)
     if targets.dtype == torch.bool or targets.is_complex():
         raise TypeError(f"targets must be class indices of an integer type or probabilities, got {targets.dtype}")
     if targets.device != logits.device:

@@ -6,13 +6,12 @@ from typing import Any, Unpack
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding_bag, linear
 
 from sharmix._arguments import Order, classes_last, per_row, widened
 from sharmix._fenchel_young import UnweightedLossOptions, check_reduction, check_targets
-from sharmix._private_torch import function_transforms_active
-from sharmix.functional import Nonconcave, fenchel_young_loss
+from sharmix._private_torch import dispatch_modes_active
+from sharmix.functional import Nonconcave, fenchel_young_loss, is_transformed
 
 _CHUNK_BYTES = 1 << 24  # of logits: well under 32 MB, from which on a C library maps and unmaps memory at each use
 _DENSE = 0.1  # the share of classes with an error from which on a matrix product is faster than picking them
@@ -93,7 +92,7 @@ def linear_loss(
         raise ValueError("reduction='none' is not allowed here: gradients are summed at once; use 'mean' or 'sum'")
     classes_last(hidden, "hidden", -1)
     check_layer(hidden, weight, bias, targets)
-    if function_transforms_active() or torch.compiler.is_compiling():
+    if is_transformed() or torch.compiler.is_compiling() or dispatch_modes_active() or hidden.is_meta:
         return loss(linear(hidden, weight, bias), targets, **options)
     kind = hidden.device.type
     if torch.is_autocast_enabled(kind):
@@ -173,8 +172,12 @@ class _LinearLoss(torch.autograd.Function):
         return value / count
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "the gradients of a linear loss cannot be differentiated again: leave out create_graph=True, or take "
+                "the loss of torch.nn.functional.linear(hidden, weight, bias)"
+            )
         count, *gradients = ctx.saved_tensors
         grad = grad / count.clamp_min(1)  # of no rows, the gradients are 0
         by_layer = [

@@ -114,7 +114,8 @@ class Activation(nn.Module, ABC):
 
         Returns, Raises: as `linear_fenchel_young_loss`.
         """
-        return _linear_loss.linear_loss(self._loss, list(self.parameters()), hidden, weight, bias, targets, options)
+        loss = self.loss if self.dim == -1 else self._loss  # the logits of a linear layer have their classes last
+        return _linear_loss.linear_loss(loss, list(self.parameters()), hidden, weight, bias, targets, options)
 
     def entropy_parameters(self) -> list[nn.Parameter]:
         """The learned parameters, for a learning rate of their own."""
@@ -216,6 +217,8 @@ class SharmaMittal(Learning, Activation):
     def _set(self, name: str, start: Order) -> None:
         if name in self.learned:
             setattr(self, name, learned(name, start))
+        elif isinstance(start, nn.Parameter):
+            raise ValueError(f"{name} is a parameter, but not among learned={self.learned}; name it there")
         elif isinstance(start, Tensor):
             self.register_buffer(name, start)
         else:
@@ -257,7 +260,7 @@ class SharmaMittal(Learning, Activation):
         loss = fenchel_young_loss(logits, targets, *orders, nonconcave=self.nonconcave, **options)
         ignore_index, reduction = options.get("ignore_index", -100), options.get("reduction", "mean")
         z = widened(logits.detach())
-        score = proper_score(self.objective, self.probabilities, z, targets, ignore_index, reduction)
+        score = proper_score(self.objective, self.probabilities, z, targets.detach(), ignore_index, reduction)
         return loss + score - score.detach()
 
     def extra_repr(self) -> str:

@@ -53,6 +53,12 @@ class FenchelYoungLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.activation = build_activation(activation) if isinstance(activation, str) else activation
+        if not isinstance(self.activation, Activation):
+            raise TypeError(f"activation must be a name or an instance of sharmix.Activation, got {activation!r}")
+        if self.activation.dim != -1:
+            raise ValueError(
+                f"dim={self.activation.dim} of the activation is not allowed: a criterion knows its classes' dimension"
+            )
         self.weight: Tensor | None
         self.register_buffer("weight", weight)
         self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
@@ -83,7 +89,7 @@ class FenchelYoungLoss(nn.Module):
                 f"the logits given to {type(self).__name__} are probabilities: each row is >= 0 and sums to 1. It "
                 "takes the logits themselves; leave out the softmax or other activation before it",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=5,  # past torch's own calls, to the caller's line
             )
 
     def extra_repr(self) -> str:

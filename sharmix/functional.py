@@ -5,7 +5,7 @@ from typing import Any, Literal, Unpack
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, checked, classes_last, per_row, widened
+from sharmix._arguments import Order, checked, checked_memory, classes_last, per_row, widened
 from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
 from sharmix._onnx import check_exportable, exportable_map
@@ -215,7 +215,7 @@ def _threshold(alpha: Order, tau: Order) -> tuple[Any, Order]:
     tau = tau if isinstance(tau, Tensor) else checked(tau, "tau")
     if isinstance(tau, Tensor) and tau.numel() != 1:
         raise ValueError(f"tau of shape {tuple(tau.shape)} is not allowed; it must be a number or hold one element")
-    return alpha, tau.reshape(()) if isinstance(tau, Tensor) else tau
+    return alpha, checked_memory(tau.reshape(())) if isinstance(tau, Tensor) else tau
 
 
 def _readable(logits: Tensor) -> Tensor:
@@ -251,7 +251,7 @@ class SharmaMittalRegulariser:
         return derivatives.map_and_conjugate(logits, orders_of(logits, -1, *self.orders), self.nonconcave)[1]
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
-        if backend(logits.device) == "torch" or _is_transformed():
+        if backend(logits.device) == "torch" or is_transformed():
             return composed_class_loss(self, widened(logits), targets, ignore_index, reduction)
         orders = orders_of(logits, -1, *self.orders)
         return derivatives.class_loss(logits, targets, orders, ignore_index, reduction, self.nonconcave)
@@ -278,12 +278,12 @@ class AlphaReLURegulariser:
         return conjugate
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
-        if _is_transformed() or torch.compiler.is_compiling() or logits.is_meta:
+        if is_transformed() or torch.compiler.is_compiling() or logits.is_meta:
             return composed_class_loss(self, logits, targets, ignore_index, reduction)
         return derivatives.alpha_relu_class_loss(logits, targets, self.alpha, self.tau, ignore_index, reduction)
 
 
-def _is_transformed() -> bool:
+def is_transformed() -> bool:
     """Whether a loss must be made of what torch differentiates, batches and traces itself."""
     return function_transforms_active() or forward_mode_active() or is_traced()
 

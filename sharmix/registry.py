@@ -40,6 +40,9 @@ def register(name: str, **preset: Any) -> Callable[[Class], Class]:
         HalfEntmax(alpha=1.75)
     """
 
+    if not isinstance(name, str):
+        raise TypeError(f'register takes a name, as in @sharmix.register("name"), got {name!r}')
+
     def decorator(found: Class) -> Class:
         _checked(name, found)
         holder = _ACTIVATIONS.get(name, (found,))[0]

@@ -63,8 +63,10 @@ def alpha_relu_class_loss(
 def _is_traced() -> bool:
     """Whether operators are to be seen, with the derivatives registered for them below.
 
-    A trace with a function of Python in it cannot be saved, and a compiler drops tangents in one.
+    A trace with a function of Python in it cannot be saved.
     """
+    if torch.compiler.is_compiling() and forward_mode_active():
+        raise NotImplementedError("torch.compile drops forward-mode tangents here; compile a derivative in reverse")
     return torch.compiler.is_compiling() or is_traced()
 
 

@@ -58,7 +58,7 @@ def test_a_fully_masked_row():
                 gradient = torch.autograd.grad((p * torch.arange(3)).sum(), z)[0]
                 assert gradient.isfinite().all()
                 assert (gradient[1] == 0).all()
-                with pytest.raises(ValueError, match="masked_rows='zero'.*'nan' or 'zeros'"):
+                with pytest.raises(ValueError, match=r"masked_rows='zero'.*'nan' or 'zeros'"):
                     function(z, masked_rows="zero")
 
 
@@ -78,7 +78,7 @@ def test_what_is_learned():
                 assert torch.equal(act(logits(3, 5)), sharmix.sharmix(logits(3, 5), 1.5, 1.75, 0.5))
     with pytest.raises(ValueError, match=r"learned=\('p',\).*'q', 'r', 'temperature'"):
         sharmix.SharMiX(learned=("p",))
-    with pytest.raises(ValueError, match="objective='brier'.*nothing is learned"):
+    with pytest.raises(ValueError, match=r"objective='brier'.*nothing is learned"):
         sharmix.SharMiX(objective="brier")
 
 
@@ -120,7 +120,7 @@ def test_a_registered_class(monkeypatch):
         sharmix.build_activation("half", alpha=2.0)
     with pytest.raises(ValueError, match="'sparsemax' is Sparsemax already"):
         sharmix.register("sparsemax")(Half)
-    with pytest.raises(TypeError, match="'number' must be a subclass of sharmix.Activation"):
+    with pytest.raises(TypeError, match=r"'number' must be a subclass of sharmix.Activation"):
         sharmix.register("number")(int)
     with pytest.raises(ValueError, match="did you mean sharmix_"):
         sharmix.build_activation("SharMiX")
