@@ -273,7 +273,7 @@ class SharmaMittal(Learning, Activation):
 def _described(order: Order) -> str:
     if isinstance(order, Tensor) and (order.numel() > 1 or order.is_meta):
         return f"<{tuple(order.shape)}>"
-    return f"{float(order):.6}"
+    return f"{float(order.item() if isinstance(order, Tensor) else order):.6}"
 
 
 @register("sparsemax")
@@ -456,6 +456,8 @@ class AlphaReLU(Activation):
     @torch.no_grad()
     def _calibrate(self, logits: Iterable[Tensor]) -> None:
         """Set the threshold to the mean over all rows of logits, which come in parts."""
+        if self.training and self.tau.is_meta:
+            return  # there are no values to learn a threshold from
         if not self.training or torch.compiler.is_exporting():
             raise RuntimeError("alpha-ReLU has no threshold yet; run one batch in training mode, or give tau")
         parts = (functional.alpha_relu_thresholds(part, self.alpha).flatten() for part in logits)

@@ -206,19 +206,13 @@ class Mortal:
     losses = 0
 
     def loss(self, logits, *arguments, **keywords):
-        return super().loss(self.disturbed(logits), *arguments, **keywords)
-
-    def linear_loss(self, hidden, *arguments, **keywords):
-        return super().linear_loss(self.disturbed(hidden), *arguments, **keywords)
-
-    def disturbed(self, inputs):
-        if not torch.is_grad_enabled():
-            return inputs
-        self.losses += 1
-        if str(self.losses) == os.environ.get("DIES_AT"):
-            os.kill(os.getpid(), signal.SIGKILL)
-        inputs = inputs + 0.1 * torch.randn_like(inputs)
-        return inputs * random.uniform(0.9, 1.1) * numpy.random.uniform(0.9, 1.1)
+        if torch.is_grad_enabled():
+            self.losses += 1
+            if str(self.losses) == os.environ.get("DIES_AT"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            logits = logits + 0.1 * torch.randn_like(logits)
+            logits = logits * random.uniform(0.9, 1.1) * numpy.random.uniform(0.9, 1.1)
+        return super().loss(logits, *arguments, **keywords)
 
 class MortalSharMiX(Mortal, SharMiX):
     def __init__(self):
