@@ -11,8 +11,10 @@ from tests.sharmix.cases import every_case
 from tests.sharmix.doors import EVERYTHING, NAMES, build, soft_targets
 
 # The first use of forward mode in a process makes torch compile decompositions of its own by its
-# deprecated torch.jit.script.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+# deprecated torch.jit.script; and the compiler of some releases warns of the autograd functions that it traces.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.torch.jit.script. is deprecated", "ignore:.*Function'> should not be instantiated"
+)
 
 LABELS = torch.tensor([2, 0, 1])
 ORDERS = [(1.0, 1.0), (1.25, 1.5), (1.5, 1.5), (2.0, 2.0), (1.75, 1.25)]
