@@ -117,6 +117,10 @@ IN_REVERSE = {
 DIRECTION = (1.0, -0.5, 2.0, 0.25)
 
 
+def third_orders_slowly(orders):
+    return [pytest.param(name, marks=pytest.mark.slow) if name.count("over") == 2 else name for name in orders]
+
+
 def derived(transforms, function):
     for transform in reversed(transforms):
         function = transform(function)
@@ -136,7 +140,7 @@ def along_the_direction(derivative, z):
     return derivative
 
 
-@pytest.mark.parametrize("order", NESTED)
+@pytest.mark.parametrize("order", third_orders_slowly(NESTED))
 def test_forward_mode_within_forward_mode_is_right_or_refused(order):
     """Torch drops the outer tangent of a custom function without a word."""
     forward, reverse = NESTED[order]
@@ -157,7 +161,7 @@ def test_forward_mode_within_forward_mode_is_right_or_refused(order):
                         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("order", IN_REVERSE)
+@pytest.mark.parametrize("order", third_orders_slowly(IN_REVERSE))
 def test_forward_mode_beside_reverse_mode_is_right(order):
     transforms, reverse = IN_REVERSE[order]
     z = logits(2, 4)
