@@ -157,6 +157,7 @@ def fake_tensors():
         yield mode.from_tensor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("without_values", [meta_tensors, fake_tensors])
 def test_tensors_without_values_have_the_shapes_types_and_strides_of_those_with(without_values):
     with every_case() as case:
@@ -196,7 +197,7 @@ ALONG = {
 def test_a_map_has_the_strides_of_softmax_along_any_dimension():
     with every_case() as case:
         for layout, z in layouts():
-            for dim in range(-z.dim(), z.dim()):
+            for dim in (-1, *range(z.dim())):
                 for dtype in (torch.float64, torch.bfloat16):
                     for name, function in ALONG.items():
                         with case(map=name, layout=layout, dim=dim, dtype=dtype):
