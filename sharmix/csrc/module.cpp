@@ -271,7 +271,7 @@ Object class_loss_gradients(Given given) {
     with_type(logits.of.bytes, [&](auto kind) { factor = *(const decltype(kind)*)grad.data; });
     Object by_logits;
     if (given[7] != Py_True) by_logits = class_loss_backward(given);
-    else by_logits = factor == 1 ? Object(Py_NewRef(given[2])) : Object(PyNumber_Multiply(given[2], given[3]));
+    else by_logits = Object(PyNumber_Multiply(given[2], given[3]));  // a tensor of its own, which may be changed
     const NodeOrders orders(given[8]);
     std::array<double, 3> sums = {};
     if (!orders.tensors.empty())

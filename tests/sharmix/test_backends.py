@@ -181,6 +181,15 @@ def test_a_plain_call_is_one_node_of_the_graph_and_goes_the_short_way(dtype):
         assert [node.variable for node, _ in loss.grad_fn.next_functions if node] == [z]
 
 
+def test_a_gradient_changed_in_place_changes_no_later_one():
+    z = logits().requires_grad_()
+    loss = sharmix.fenchel_young_loss(z, torch.arange(7))
+    first = torch.autograd.grad(loss, z, retain_graph=True)[0]
+    expected = first.clone()
+    first.zero_()
+    assert torch.equal(torch.autograd.grad(loss, z)[0], expected)
+
+
 @pytest.mark.parametrize("wanted", range(3))
 def test_each_gradient_alone_is_the_one_among_all(wanted):
     z, q, r = logits().requires_grad_(), torch.tensor(1.3, requires_grad=True), torch.tensor(1.6, requires_grad=True)
