@@ -32,6 +32,8 @@ def _as_given(orders: _Orders, tensors: Sequence[Tensor]) -> tuple[list[Order], 
     """q, r and T₀, and which of them are tensors."""
     given: list[Order] = list(orders[:3])
     for place, tensor in zip(orders[3], tensors, strict=True):
+        if tensor.item() != orders[place]:
+            raise RuntimeError(f"an order has been modified by an inplace operation, from {orders[place]} to {tensor}")
         given[place] = tensor
     return given, [place in orders[3] for place in range(3)]
 
@@ -93,17 +95,17 @@ class _Map(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, orders: _Orders, *tensors: Tensor) -> Tensor:
         p: Tensor = cpu.kernel.solve(logits, *orders[:3], False)
-        ctx.orders = orders
-        ctx.save_for_backward(p, *tensors)
+        ctx.orders, ctx.tensors = orders, tensors
+        ctx.save_for_backward(p)
         return p
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Sequence[Tensor | None]:
-        p, *tensors = ctx.saved_tensors
-        gradients: Sequence[Tensor | None] | None = cpu.kernel.map_gradients(p, grad, ctx.orders)
+        (p,) = ctx.saved_tensors
+        gradients: Sequence[Tensor | None] | None = cpu.kernel.map_gradients(p, grad, ctx.orders, ctx.tensors)
         if gradients is not None:
             return gradients
-        by_logits, *by_orders = derivatives.through_map(grad, p, *_as_given(ctx.orders, tensors))
+        by_logits, *by_orders = derivatives.through_map(grad, p, *_as_given(ctx.orders, ctx.tensors))
         return by_logits, None, *(by_orders[place] for place in ctx.orders[3])
 
 
@@ -117,20 +119,20 @@ class _ClassLoss(torch.autograd.Function):
         except LookupError as row:
             raise cpu.label_error_at(row, targets, logits, ignore_index) from None
         loss, found_for_backward, *ctx.more = found
-        ctx.orders, ctx.ignore_index = orders, ignore_index
-        ctx.save_for_backward(logits, targets, found_for_backward, *tensors)
+        ctx.orders, ctx.tensors, ctx.ignore_index = orders, tensors, ignore_index
+        ctx.save_for_backward(logits, targets, found_for_backward)
         return loss  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Sequence[Tensor | None]:
-        logits, targets, found, *tensors = ctx.saved_tensors
+        logits, targets, found = ctx.saved_tensors
         orders, ignored, (is_gradient, divisor, sums) = ctx.orders, ctx.ignore_index, ctx.more
         gradients: Sequence[Tensor | None] | None = cpu.kernel.class_loss_gradients(
-            logits, targets, found, grad, orders[0], ignored, divisor, is_gradient, orders, sums
+            logits, targets, found, grad, orders[0], ignored, divisor, is_gradient, orders, ctx.tensors, sums
         )
         if gradients is not None:
             return gradients
-        given, wanted = _as_given(orders, tensors)
+        given, wanted = _as_given(orders, ctx.tensors)
         by_logits, *by_orders = derivatives.through_class_loss(
             checked_memory(grad) / divisor, logits, targets, given, ignored, "global", wanted
         )

@@ -89,9 +89,18 @@ Object map_backward(Given given) {
 }
 
 // A number as a tensor of no dimension, like another.
-Object scalar(double value, const Rows& like) {
+Object scalar(double value, PyObject* like) {
     const Object shape(PyTuple_New(0)), number(PyFloat_FromDouble(value));
-    return call(like.object.get(), new_full, shape.get(), number.get());
+    return call(like, new_full, shape.get(), number.get());
+}
+
+// The same like a tensor of no dimension; a write is faster than torch's.
+Object number_like(double value, PyObject* tensor) {
+    const Object dtype = attribute(tensor, dtype_name);
+    if (dtype.get() != torch_objects.float32) return scalar(value, tensor);
+    Object made(PyObject_CallFunctionObjArgs(torch_objects.empty_like, tensor, nullptr));
+    *static_cast<float*>(memory(made.get(), 1)) = float(value);
+    return made;
 }
 
 // Where grad can be pulled back at once, and nobody will differentiate that again. One that is all zero has no memory.
@@ -114,12 +123,13 @@ struct NodeOrders {
     OrderColumns columns() const { return {{nullptr, values[0]}, {nullptr, values[1]}, {nullptr, values[2]}}; }
 
     // What a backward pass returns: the logits' gradient, so many times None, and factor times the sums of the tensors.
-    Object gradients(Object by_logits, Py_ssize_t nones, const double* sums, double factor, const Rows& like) const {
+    Object gradients(Object by_logits, Py_ssize_t nones, PyObject* given, const double* sums, double factor) const {
         Object all(PyTuple_New(1 + nones + Py_ssize_t(tensors.size())));
         PyTuple_SetItem(all.get(), 0, by_logits.release());
         for (Py_ssize_t i = 0; i < nones; ++i) PyTuple_SetItem(all.get(), 1 + i, none().release());
         Py_ssize_t place = 1 + nones;
-        for (int64_t i : tensors) PyTuple_SetItem(all.get(), place++, scalar(factor * sums[i], like).release());
+        for (size_t i = 0; i < tensors.size(); ++i)
+            PyTuple_SetItem(all.get(), place++, number_like(factor * sums[tensors[i]], PyTuple_GetItem(given, i)).release());
         return all;
     }
 
@@ -127,7 +137,7 @@ struct NodeOrders {
     std::vector<int64_t> tensors;
 };
 
-// (p, grad, orders) -> the gradients by logits, orders and those of them that are tensors, or None where more is asked for
+// (p, grad, orders, tensors among them) -> the gradients by logits, orders and these tensors, or None where more is asked for
 Object map_gradients(Given given) {
     const Rows p(given[0]);
     if (!is_common_gradient(given[1], p)) return none();
@@ -135,7 +145,7 @@ Object map_gradients(Given given) {
     const NodeOrders orders(given[2]);
     ByOrders along(orders.by(), p);
     Object by_logits = pulled_back(p, grad, orders.columns(), along);
-    return orders.gradients(std::move(by_logits), 1, along.sums.data(), 1, p);
+    return orders.gradients(std::move(by_logits), 1, given[3], along.sums.data(), 1);
 }
 
 // The classes [...] int64 of rows, one of which is left out.
@@ -240,7 +250,7 @@ Object class_loss_of_node(Given given) {
     const double count = double(classes.targets.counted(logits.of.rows)), divisor = given[4] == Py_True ? count : 1;
     const bool small = given[5] == Py_True && logits.of.rows * logits.of.classes <= SMALL;
     const ClassLosses found(logits, classes, orders.columns(), false, orders.by(), small ? 1 / (divisor ? divisor : 1) : 0);
-    const Object loss = scalar(found.losses.sum / divisor, logits), divided(PyFloat_FromDouble(divisor ? divisor : 1));
+    const Object loss = scalar(found.losses.sum / divisor, logits.object.get()), divided(PyFloat_FromDouble(divisor ? divisor : 1));
     return packed(loss, found.kept, Object(PyBool_FromLong(small)), divided, found.slopes.handed_over());
 }
 
@@ -261,22 +271,30 @@ Object class_loss_backward(Given given) {
     return by_logits;
 }
 
-// (logits, targets, states or the gradient, grad, q, ignored, divisor, which of them, orders, sums of slopes) -> the gradients by
-// logits, four times None, and by the orders that are tensors, or None where more is asked for
+// A tensor of its own, which may be changed.
+Object times(const Rows& kept, double factor) {
+    Object product = kept.empty_like();
+    void* to = memory(product.get(), 0);
+    with_type(kept.of.bytes, [&](auto kind) {
+        using T = decltype(kind);
+        const T* from = static_cast<const T*>(kept.data);
+        std::transform(from, from + kept.of.rows * kept.of.classes, static_cast<T*>(to), [=](T x) { return x * T(factor); });
+    });
+    return product;
+}
+
+// (logits, targets, states or the gradient, grad, q, ignored, divisor, which of them, orders, tensors among them, sums of slopes)
+// -> the gradients by logits, four times None, and by these tensors, or None where more is asked for
 Object class_loss_gradients(Given given) {
     const Rows logits(given[0]);
     if (!is_common_gradient(given[3], logits)) return none();
-    const RowGradients grad(given[3], given[6], logits);
-    double factor = 0;
-    with_type(logits.of.bytes, [&](auto kind) { factor = *(const decltype(kind)*)grad.data; });
-    Object by_logits;
-    if (given[7] != Py_True) by_logits = class_loss_backward(given);
-    else by_logits = Object(PyNumber_Multiply(given[2], given[3]));  // a tensor of its own, which may be changed
+    const double factor = value_of(given[3]), divisor = number(given[6]);
+    Object by_logits = given[7] == Py_True ? times(Rows(given[2]), factor) : class_loss_backward(given);
     const NodeOrders orders(given[8]);
     std::array<double, 3> sums = {};
     if (!orders.tensors.empty())
-        for (Py_ssize_t i = 0; i < 3; ++i) sums[i] = number(PyTuple_GetItem(given[9], i)) / grad.divisor;
-    return orders.gradients(std::move(by_logits), 4, sums.data(), factor, logits);
+        for (Py_ssize_t i = 0; i < 3; ++i) sums[i] = number(PyTuple_GetItem(given[10], i)) / divisor;
+    return orders.gradients(std::move(by_logits), 4, given[9], sums.data(), factor);
 }
 
 // Whether the two functions below take this alpha, (bytes of a number, alpha).
@@ -363,8 +381,8 @@ template <auto Function, Py_ssize_t Count> constexpr PyMethodDef method(const ch
 PyMethodDef methods[] = {
     method<use_torch, 1 + sizeof(Torch) / sizeof(PyObject*)>("use_torch"),
     method<node_orders, 5>("node_orders"),
-    method<map_gradients, 3>("map_gradients"),
-    method<class_loss_gradients, 10>("class_loss_gradients"),
+    method<map_gradients, 4>("map_gradients"),
+    method<class_loss_gradients, 11>("class_loss_gradients"),
     method<alpha_relu_gradient, 7>("alpha_relu_gradient"),
     method<solve, 5>("solve"),
     method<map_backward, 6>("map_backward"),

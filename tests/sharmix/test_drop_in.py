@@ -143,17 +143,17 @@ class Changed:
     """Something that a function reads, changed in place between its forward and its backward pass."""
 
     def __init__(self, function, tensor):
-        self.function, self.tensor = function, tensor.clone()
+        self.function, self.tensor = function, tensor
 
-    def check(self, implementation):
-        z = logits().requires_grad_()
+    def check(self, implementation, create_graph):
+        tensor, z = self.tensor.clone(), logits().requires_grad_()
         with implementation():
-            output = self.function(z, self.tensor).square().sum()
+            output = self.function(z, tensor).square().sum()
             (expected,) = torch.autograd.grad(output, z, retain_graph=True)
             with torch.no_grad():
-                self.tensor.copy_(self.tensor.flip(0) if self.tensor.dim() else self.tensor + 0.25)
+                tensor.copy_(tensor.flip(0) if tensor.dim() else tensor + 0.25)
             try:
-                (found,) = torch.autograd.grad(output, z)
+                (found,) = torch.autograd.grad(output, z, create_graph=create_graph)
             except RuntimeError as error:
                 if "modified by an inplace operation" not in str(error):
                     raise
@@ -188,8 +188,9 @@ def test_what_is_changed_in_place_before_the_backward_pass_is_an_error_or_makes_
     with every_case() as case:
         for implementation in (nullcontext, sharmix.plain_torch):
             for name, reader in readers.items():
-                with case(changed=name, implementation=implementation.__name__):
-                    reader.check(implementation)
+                for create_graph in (False, True):
+                    with case(changed=name, implementation=implementation.__name__, create_graph=create_graph):
+                        reader.check(implementation, create_graph)
 
 
 def test_an_output_changed_in_place_is_an_error_or_makes_no_difference():
