@@ -1,17 +1,44 @@
-"""Every private name of torch that this package uses: what a new torch can break, in one place."""
+"""Every private name of torch that this package uses: what a new torch can break, in one place.
+
+Outside of it stand two: csrc/tensors.h reads `_current_level` of forward_ad, and modules override
+`_load_from_state_dict`. tests/sharmix/test_private_torch.py has a test for each name.
+"""
 
 import ctypes
+import pkgutil
 import sys
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
-from torch.utils._python_dispatch import _disable_current_modes as outside_of_trace
-from torch.utils._python_dispatch import is_in_torch_dispatch_mode
-
-__all__ = ["outside_of_trace"]
 
 _LIBRARY = "torch_cpu.dll" if sys.platform == "win32" else torch._C.__file__  # elsewhere it finds what it links to
+
+
+def _private(name: str) -> Any:
+    """What a name of torch's stands for.
+
+    Raises:
+        ImportError: the installed torch has no such name.
+    """
+    try:
+        return pkgutil.resolve_name(name)
+    except (AttributeError, ImportError) as error:
+        reason = (
+            f"sharmix needs {name}, which torch {torch.__version__} does not have; install another release of torch"
+        )
+        raise ImportError(reason) from error
+
+
+outside_of_trace = _private("torch.utils._python_dispatch._disable_current_modes")
+_is_in_mode = _private("torch.utils._python_dispatch.is_in_torch_dispatch_mode")
+_modes = _private("torch._C._len_torch_dispatch_stack")
+_transforms = _private("torch._C._are_functorch_transforms_active")
+_interpreters = _private("torch._C._functorch.get_interpreter_stack")
+_FORWARD_MODE = _private("torch._C._functorch.TransformType.Jvp")
+_tracing_state = _private("torch._C._get_tracing_state")
+_private("torch.autograd.forward_ad._current_level")  # it changes: read where it is needed
 
 
 def kernel_doors() -> tuple[object, ...] | None:
@@ -25,18 +52,13 @@ def kernel_doors() -> tuple[object, ...] | None:
         return None
     types = Tensor, nn.Parameter, torch.float32, torch.float64, torch.int64
     doubles = torch.empty(0, dtype=torch.float64, device="cpu")
-    transforms, modes, tracing = (
-        torch._C._are_functorch_transforms_active,
-        torch._C._len_torch_dispatch_stack,
-        torch._C._get_tracing_state,
-    )
-    looks_on = transforms, modes, tracing, torch.is_grad_enabled, forward_ad
+    looks_on = _transforms, _modes, _tracing_state, torch.is_grad_enabled, forward_ad
     return parallel_for, *types, torch.empty_like, doubles, torch.strided, *looks_on
 
 
 def function_transforms_active() -> bool:
     """Whether the caller is inside a transform of `torch.func`."""
-    return bool(torch._C._are_functorch_transforms_active())
+    return bool(_transforms())
 
 
 def forward_mode_active() -> bool:
@@ -48,18 +70,20 @@ def in_onnx_export() -> bool:
     """Whether `torch.onnx.export` traces the caller; of dynamo's trace too, to which torch's own function is False."""
     if not torch.compiler.is_exporting():
         return False
-    from torch.onnx._internal.exporter import _flags
-
-    return _flags._is_onnx_exporting
+    try:
+        from torch.onnx._internal.exporter._flags import _is_onnx_exporting
+    except ImportError:
+        return torch.onnx.is_in_onnx_export()
+    return _is_onnx_exporting
 
 
 def traced_tensor(fake: Tensor) -> Tensor | None:
-    """The parameter that a tensor stands for while `torch.export` traces; None for what the trace has computed."""
-    converter = getattr(getattr(fake, "fake_mode", None), "fake_tensor_converter", None)
-    if converter is None:
+    """The parameter that a tensor stands for while `torch.export` traces; None where that is not known."""
+    try:
+        converter = fake.fake_mode.fake_tensor_converter.meta_converter  # type: ignore[attr-defined]
+        memo, traced = converter.tensor_memo, converter.describer.lookup_tensor.items()
+    except AttributeError:  # no fake tensor, or of another torch
         return None
-    memo = converter.meta_converter.tensor_memo
-    traced = converter.meta_converter.describer.lookup_tensor.items()
     return next((tensor for tensor, number in traced if memo.get(number) is fake), None)
 
 
@@ -69,9 +93,10 @@ def has_lost_memory(tensor: Tensor) -> bool:
         return False
     if type(tensor) not in (Tensor, nn.Parameter) or not tensor.is_cpu or tensor.layout != torch.strided:
         return False
-    if tensor._is_zerotensor() or torch._C._dispatch_keys(tensor).has(torch._C._dispatch_key_parse("Batched")):
+    try:
+        return tensor.numel() > 0 and tensor.untyped_storage().nbytes() == 0
+    except NotImplementedError:  # one of the batch of torch.autograd.grad(is_grads_batched=True)
         return False
-    return tensor.numel() > 0 and tensor.data_ptr() == 0
 
 
 def is_traced() -> bool:
@@ -81,10 +106,9 @@ def is_traced() -> bool:
 
 def dispatch_modes_active() -> bool:
     """Whether a mode such as FakeTensorMode sees every operator."""
-    return bool(is_in_torch_dispatch_mode())
+    return bool(_is_in_mode())
 
 
 def forward_mode_depth() -> int:
     """How many forward-mode transforms of `torch.func` the caller is inside."""
-    stack = torch._C._functorch.get_interpreter_stack() or []
-    return sum(interpreter.key() == torch._C._functorch.TransformType.Jvp for interpreter in stack)
+    return sum(interpreter.key() == _FORWARD_MODE for interpreter in _interpreters() or [])
