@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from sharmix import _linear_loss, functional
-from sharmix._arguments import Order, checked, checked_classes, classes_last, widened
+from sharmix._arguments import Order, checked, checked_classes, checked_dim, classes_last, widened
 from sharmix._fenchel_young import (
     LossOptions,
     Reduction,
@@ -48,7 +48,7 @@ class Activation(nn.Module, ABC):
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
-        self.dim = dim
+        self.dim = checked_dim(dim)
 
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from typing import Any, Literal, Unpack
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, checked, checked_memory, classes_last, per_row, widened
+from sharmix._arguments import Order, checked, checked_dim, checked_memory, classes_last, per_row, widened
 from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
 from sharmix._onnx import check_exportable, exportable_map
@@ -180,7 +180,7 @@ def support_size(probabilities: Tensor, dim: int = -1) -> Tensor:
         >>> sharmix.support_size(sharmix.sparsemax(torch.tensor([1.0, 0.5, -1.0])))
         tensor(2)
     """
-    return (probabilities > 0).sum(dim)
+    return (probabilities > 0).sum(checked_dim(dim))
 
 
 def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:

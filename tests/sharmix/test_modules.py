@@ -39,6 +39,19 @@ def test_classes_along_another_dimension(name):
         assert f"dim={dim}" in repr(act)
 
 
+def test_a_dimension_that_is_no_integer_is_named():
+    z, functions = logits(3, 4), (sharmix.sharmix, sharmix.entmax, sharmix.normmax, sharmix.support_size)
+    with every_case() as case:
+        for dim in ("a", None, 1.5):
+            message = rf"^dim={dim!r} is not allowed; it must be an integer"
+            for name, made in MODULES.items():
+                with case(module=name, dim=dim), pytest.raises(TypeError, match=message):
+                    made(dim=dim)
+            for function in functions:
+                with case(function=function, dim=dim), pytest.raises(TypeError, match=message):
+                    function(z, dim=dim)
+
+
 def test_a_fully_masked_row():
     z = torch.tensor([[1.0, 0.5, -INF], [-INF] * 3], dtype=torch.float64, requires_grad=True)
     maps = {
