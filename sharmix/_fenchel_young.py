@@ -1,6 +1,6 @@
 """The Fenchel–Young loss of any regulariser, against class indices or probabilities."""
 
-from typing import Literal, Protocol, TypedDict
+from typing import Literal, Protocol, TypedDict, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,17 @@ class LossOptions(UnweightedLossOptions, total=False):
     """
 
     weight: Tensor | None
+
+
+Options = TypeVar("Options", bound=UnweightedLossOptions)
+
+
+def known(options: Options, function: str, allowed: type = LossOptions) -> Options:
+    """The options; TypeError if one is not allowed, which names the function that was called."""
+    if unknown := [name for name in options if name not in allowed.__annotations__]:
+        names = ", ".join(allowed.__annotations__)
+        raise TypeError(f"{function}() got an unexpected option {', '.join(unknown)}; allowed are {names}")
+    return options
 
 
 class Regulariser(Protocol):

@@ -17,6 +17,7 @@ from sharmix._fenchel_young import (
     UnweightedLossOptions,
     composed_class_loss,
     fenchel_young,
+    known,
     reduced,
 )
 from sharmix._learned_range import Learning, learned
@@ -90,7 +91,7 @@ class Activation(nn.Module, ABC):
         z = classes_last(logits, "logits", self.dim)
         if self.dim != -1 and isinstance(targets, Tensor) and targets.shape == logits.shape:
             targets = targets.movedim(self.dim, -1)
-        return self._loss(z, targets, **options)
+        return self._loss(z, targets, **known(options, "loss"))
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         return fenchel_young(self, widened(logits), targets, **options)
@@ -115,6 +116,7 @@ class Activation(nn.Module, ABC):
         Returns, Raises: as `linear_fenchel_young_loss`.
         """
         loss = self.loss if self.dim == -1 else self._loss  # the logits of a linear layer have their classes last
+        known(options, "linear_loss", UnweightedLossOptions)
         return _linear_loss.linear_loss(loss, list(self.parameters()), hidden, weight, bias, targets, options)
 
     def entropy_parameters(self) -> list[nn.Parameter]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sharmix._arguments import Order
-from sharmix._fenchel_young import LossOptions
+from sharmix._fenchel_young import LossOptions, known
 from sharmix._private_torch import dispatch_modes_active, function_transforms_active
 from sharmix.activations import Activation, AlphaReLU, Entmax, Objective, SharMiX, Sparsemax
 from sharmix.functional import Nonconcave
@@ -125,7 +125,7 @@ class SharMiXLoss(FenchelYoungLoss):
         **options: Unpack[LossOptions],
     ) -> None:
         activation = SharMiX(q, r, temperature, learned=learned, objective=objective, nonconcave=nonconcave)
-        super().__init__(activation, **options)
+        super().__init__(activation, **known(options, "SharMiXLoss"))
 
 
 class EntmaxLoss(FenchelYoungLoss):
@@ -148,7 +148,7 @@ class EntmaxLoss(FenchelYoungLoss):
         objective: Objective = "fenchel_young",
         **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(Entmax(alpha, learned=learned, objective=objective), **options)
+        super().__init__(Entmax(alpha, learned=learned, objective=objective), **known(options, "EntmaxLoss"))
 
 
 class SparsemaxLoss(FenchelYoungLoss):
@@ -163,7 +163,7 @@ class SparsemaxLoss(FenchelYoungLoss):
     """
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(Sparsemax(), **options)
+        super().__init__(Sparsemax(), **known(options, "SparsemaxLoss"))
 
 
 class AlphaReLULoss(FenchelYoungLoss):
@@ -179,4 +179,4 @@ class AlphaReLULoss(FenchelYoungLoss):
     """
 
     def __init__(self, alpha: float = 1.5, tau: float | None = None, **options: Unpack[LossOptions]) -> None:
-        super().__init__(AlphaReLU(alpha, tau), **options)
+        super().__init__(AlphaReLU(alpha, tau), **known(options, "AlphaReLULoss"))

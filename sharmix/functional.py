@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import Order, checked, checked_dim, checked_memory, classes_last, per_row, widened
-from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young
+from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young, known
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
 from sharmix._onnx import check_exportable, exportable_map
 from sharmix._operators import derivatives, fast
@@ -328,6 +328,7 @@ def fenchel_young_loss(
         >>> sharmix.fenchel_young_loss(z, y, q=1.5, r=2.0)
         tensor(0.0455)
     """
+    known(options, "fenchel_young_loss")
     if nonconcave == "global":
         loss = fast.class_loss(logits, targets, q, r, temperature, **options)
         if loss is not None:
@@ -352,7 +353,7 @@ def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: 
         tensor(0.0617)
     """
     order = checked(alpha, "alpha")
-    return fenchel_young_loss(logits, targets, order, order, **options)
+    return fenchel_young_loss(logits, targets, order, order, **known(options, "entmax_loss"))
 
 
 def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
@@ -369,7 +370,7 @@ def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOption
         >>> sharmix.sparsemax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
         tensor(0.0625)
     """
-    return fenchel_young_loss(logits, targets, 2.0, 2.0, **options)
+    return fenchel_young_loss(logits, targets, 2.0, 2.0, **known(options, "sparsemax_loss"))
 
 
 def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: Unpack[LossOptions]) -> Tensor:
@@ -387,7 +388,7 @@ def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options:
         >>> sharmix.normmax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]), alpha=2)
         tensor(0.0886)
     """
-    return fenchel_young_loss(logits, targets, *normmax_orders(alpha), **options)
+    return fenchel_young_loss(logits, targets, *normmax_orders(alpha), **known(options, "normmax_loss"))
 
 
 def alpha_relu_loss(
@@ -413,7 +414,7 @@ def alpha_relu_loss(
         >>> sharmix.alpha_relu_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
         tensor(0.1673)
     """
-    loss = fast.alpha_relu_loss(logits, targets, alpha, tau, **options)
+    loss = fast.alpha_relu_loss(logits, targets, alpha, tau, **known(options, "alpha_relu_loss"))
     if loss is not None:
         return loss
     z = widened(classes_last(logits, "logits", -1))
