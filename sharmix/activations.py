@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from sharmix import _linear_loss, functional
-from sharmix._arguments import Order, checked, checked_classes, checked_dim, classes_last, widened
+from sharmix._arguments import Order, checked, checked_classes, checked_dim, classes_last, per_row, widened
 from sharmix._fenchel_young import (
     LossOptions,
     Reduction,
@@ -228,37 +228,54 @@ class SharmaMittal(Learning, Activation):
 
     def _check(self, starts: dict[str, Order]) -> None:
         """Raise at construction, not at the first batch, if an argument is not allowed."""
-        shapes = [start.shape for start in starts.values() if isinstance(start, Tensor)]
-        devices = [start.device for start in starts.values() if isinstance(start, Tensor)]
-        shape = torch.broadcast_shapes((1, 1), *shapes)  # type: ignore[no-untyped-call]
+        tensors = {name: start for name, start in starts.items() if isinstance(start, Tensor)}
+        shapes = {name: tuple(start.shape) for name, start in tensors.items()}
+        if any(-len(shape) <= self.dim < 0 and shape[self.dim] != 1 for shape in shapes.values()):
+            raise ValueError(
+                f"shapes {shapes} are not allowed; they must be 1 along dim={self.dim}, that of the classes"
+            )
+        try:
+            rows = torch.broadcast_shapes(*shapes.values())  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            raise ValueError(f"shapes {shapes} are not allowed; they must broadcast against each other") from error
+        each = starts | {name: start.unsqueeze(-1) for name, start in tensors.items()}
         with torch.no_grad():
-            zeros = torch.zeros(shape, device=devices[0] if devices else "cpu")
-            functional.sharmix(zeros, *self._orders(**starts), nonconcave=self.nonconcave, masked_rows=self.masked_rows)
+            zeros = torch.zeros((*rows, 1), device=next((start.device for start in tensors.values()), "cpu"))
+            functional.sharmix(zeros, *self._orders(**each), nonconcave=self.nonconcave, masked_rows=self.masked_rows)
 
     @abstractmethod
     def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
         """(q, r, T₀) from the values of the arguments that can be learned."""
 
     def orders(self) -> tuple[Order, Order, Order]:
-        """(q, r, T₀): numbers, or tensors that broadcast against the logits with size 1 in the last dimension."""
+        """(q, r, T₀): numbers, or tensors that broadcast against the logits with size 1 along `dim`."""
         return self._orders(**{name: getattr(self, name) for name in self._starts})
 
-    def _regulariser(self) -> SharmaMittalRegulariser:
-        return SharmaMittalRegulariser(*self.orders(), self.nonconcave)
+    def _orders_of(self, values: Tensor) -> tuple[Order, Order, Order]:
+        """`orders()` of logits or probabilities whose classes were moved last."""
+        starts = {name: getattr(self, name) for name in self._starts}
+        if any(isinstance(start, Tensor) and start.dim() for start in starts.values()):
+            given = values.movedim(-1, self.dim)
+            starts = {name: per_row(given, self.dim, start, name) for name, start in starts.items()}
+        return self._orders(**starts)
+
+    def _regulariser(self, values: Tensor) -> SharmaMittalRegulariser:
+        return SharmaMittalRegulariser(*self._orders_of(values), self.nonconcave)
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        return functional.sharmix(logits, *self.orders(), nonconcave=self.nonconcave, masked_rows=self.masked_rows)
+        orders = self._orders_of(logits)
+        return functional.sharmix(logits, *orders, nonconcave=self.nonconcave, masked_rows=self.masked_rows)
 
     def entropy(self, probabilities: Tensor) -> Tensor:
-        return self._regulariser().entropy(probabilities)
+        return self._regulariser(probabilities).entropy(probabilities)
 
     def conjugate(self, logits: Tensor) -> Tensor:
-        return self._regulariser().conjugate(logits) + logits.detach().amax(-1)
+        return self._regulariser(logits).conjugate(logits) + logits.detach().amax(-1)
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         if self.objective == "fenchel_young":
-            return fenchel_young_loss(logits, targets, *self.orders(), nonconcave=self.nonconcave, **options)
-        orders = [order.detach() if isinstance(order, Tensor) else order for order in self.orders()]
+            return fenchel_young_loss(logits, targets, *self._orders_of(logits), nonconcave=self.nonconcave, **options)
+        orders = [order.detach() if isinstance(order, Tensor) else order for order in self._orders_of(logits)]
         loss = fenchel_young_loss(logits, targets, *orders, nonconcave=self.nonconcave, **options)
         ignore_index, reduction = options.get("ignore_index", -100), options.get("reduction", "mean")
         z = widened(logits.detach())
@@ -300,7 +317,7 @@ class Entmax(SharmaMittal):
     """α-entmax, q = r = α.
 
     Args:
-        alpha: α ≥ 1, one number, or a tensor that broadcasts against logits whose classes are last, with size 1 there.
+        alpha: α ≥ 1, one number, or a tensor that broadcasts against the logits with size 1 along `dim`.
         dim: the dimension that holds the classes.
         learned: whether α is trained, from `alpha` on; it stays in [1.01, 2).
         objective: what trains it: `fenchel_young`, under which it rises whatever the data, `brier` or `log`.
@@ -326,8 +343,7 @@ class Entmax(SharmaMittal):
         super().__init__(dim, learned, objective, masked_rows=masked_rows, alpha=alpha)
 
     def _check(self, starts: dict[str, Order]) -> None:
-        if not isinstance(starts["alpha"], Tensor):
-            checked(starts["alpha"], self._alpha)
+        checked(starts["alpha"], self._alpha)
         super()._check(starts)
 
     def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
@@ -355,8 +371,8 @@ class SharMiX(SharmaMittal):
     """The Sharma–Mittal map, with fixed or learned orders.
 
     Args:
-        q, r, temperature: as for `sharmix.sharmix`; each one number, or a tensor that broadcasts against logits whose
-            classes are last, with size 1 there, such as one number for each head.
+        q, r, temperature: as for `sharmix.sharmix`; each one number, or a tensor that broadcasts against the logits
+            with size 1 along `dim`, such as one number for each head.
         dim: the dimension that holds the classes.
         learned: False; True, for q and r; or names among q, r and temperature. They are trained from the values given
             on; q and r stay in [1.01, 2), the temperature in [0.1, 10), under any optimizer.

@@ -107,7 +107,7 @@ def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: Ma
         >>> sharmix.entmax(torch.tensor([2.0, 1.0, -1.0]))
         tensor([0.8307, 0.1693, 0.0000])
     """
-    order = checked(alpha, "alpha")
+    order = checked(_fitting(alpha, logits, dim), "alpha")
     return sharmix(logits, order, order, dim=dim, masked_rows=masked_rows)
 
 
@@ -156,7 +156,15 @@ def normmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: M
         >>> sharmix.normmax(torch.tensor([1.0, 0.5, -1.0]), alpha=2)
         tensor([0.6890, 0.3110, 0.0000])
     """
-    return sharmix(logits, *normmax_orders(alpha), dim=dim, masked_rows=masked_rows)
+    return sharmix(logits, *normmax_orders(_fitting(alpha, logits, dim)), dim=dim, masked_rows=masked_rows)
+
+
+def _fitting(alpha: Order, logits: Tensor, dim: int = -1) -> Order:
+    """`alpha`; raises as `per_row` does, which later sees it as q and r."""
+    varies = isinstance(alpha, Tensor) and alpha.dim() and isinstance(logits, Tensor)
+    if varies and -logits.dim() <= checked_dim(dim) < logits.dim():
+        per_row(logits, dim, alpha, "alpha")
+    return alpha
 
 
 def normmax_orders(alpha: Order) -> tuple[Order, Order, Order]:
@@ -352,7 +360,7 @@ def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: 
         >>> sharmix.entmax_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
         tensor(0.0617)
     """
-    order = checked(alpha, "alpha")
+    order = checked(_fitting(alpha, logits), "alpha")
     return fenchel_young_loss(logits, targets, order, order, **known(options, "entmax_loss"))
 
 
@@ -388,7 +396,9 @@ def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options:
         >>> sharmix.normmax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]), alpha=2)
         tensor(0.0886)
     """
-    return fenchel_young_loss(logits, targets, *normmax_orders(alpha), **known(options, "normmax_loss"))
+    return fenchel_young_loss(
+        logits, targets, *normmax_orders(_fitting(alpha, logits)), **known(options, "normmax_loss")
+    )
 
 
 def alpha_relu_loss(

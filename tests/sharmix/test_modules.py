@@ -1,7 +1,9 @@
 """The activations as modules: where the classes are, what is learned, masked rows, descriptions, names of one's own."""
 
 import copy
+import math
 import pickle
+import re
 
 import pytest
 import torch
@@ -105,6 +107,55 @@ def test_one_order_for_each_head():
     learned(z).square().sum().backward()
     assert learned.q.grad.shape == (3, 1, 1)
     assert (learned.q.grad != 0).all()
+
+
+def test_an_order_for_each_row_has_the_shape_that_the_function_takes():
+    z = logits(2, 4, 5)
+    shapes = {0: [(4, 1), (1, 4, 5)], 1: [(2, 1, 5), (1, 5)], -2: [(2, 1, 5), (1, 5), (5,)], 2: [(4, 1)]}
+    with every_case() as case:
+        for dim, shape in ((dim, shape) for dim, some in shapes.items() for shape in some):
+            q = torch.linspace(1.1, 1.9, math.prod(shape), dtype=torch.float64).reshape(shape)
+            last = q.expand([1 if place == dim % 3 else size for place, size in enumerate(z.shape)]).movedim(dim, -1)
+            y = torch.ones_like(z.select(dim, 0), dtype=torch.long)
+            for act, p, orders in (
+                (sharmix.SharMiX(q, 1.5, dim=dim), sharmix.sharmix(z, q, 1.5, dim=dim), (last, 1.5)),
+                (sharmix.Entmax(q, dim), sharmix.entmax(z, q, dim), (last, last)),
+                (sharmix.Entmax(q, dim, learned=True).double(), sharmix.entmax(z, q, dim), (last, last)),
+            ):
+                with case(dim=dim, shape=shape, act=act):
+                    torch.testing.assert_close(act(z), p, rtol=0, atol=1e-6)
+                    loss = sharmix.fenchel_young_loss(z.movedim(dim, -1), y, *orders)
+                    torch.testing.assert_close(act.loss(z, y), loss, rtol=0, atol=1e-6)
+
+
+def test_a_shape_of_orders_that_does_not_fit_is_named_as_given():
+    z, y, four = logits(3, 4), torch.tensor([0, 1, 2]), torch.full((4,), 1.5)
+    rows = torch.full((2, 1), 1.5)
+    calls = {
+        "alpha of shape (4,) does not broadcast against shape (3, 4)": [
+            lambda: sharmix.entmax(z, four),
+            lambda: sharmix.normmax(z, four),
+            lambda: sharmix.entmax_loss(z, y, four),
+            lambda: sharmix.normmax_loss(z, y, four),
+        ],
+        "shapes {'q': (4,)} are not allowed; they must be 1 along dim=-1": [lambda: sharmix.SharMiX(four)],
+        "shapes {'alpha': (4,)} are not allowed": [lambda: sharmix.Entmax(four), lambda: sharmix.Normmax(four)],
+        "shapes {'q': (2, 1), 'r': (3, 1)} are not": [lambda: sharmix.SharMiX(rows, torch.full((3, 1), 1.5))],
+        "q of shape (2, 1) does not broadcast against shape (3, 4)": [lambda: sharmix.SharMiX(rows)(z)],
+        "alpha of shape (2, 1) does not broadcast against shape (3, 4)": [
+            lambda: sharmix.Entmax(rows)(z),
+            lambda: sharmix.Normmax(rows).loss(z, y),
+        ],
+        "alpha of shape (3, 1) does not broadcast against shape (3, 4) with size 1 along dim=0": [
+            lambda: sharmix.Entmax(torch.full((3, 1), 1.5), dim=0)(z)
+        ],
+        "alpha=0.5 is not allowed": [lambda: sharmix.Entmax(torch.tensor(0.5))],
+    }
+    with every_case() as case:
+        for message, attempts in calls.items():
+            for place, attempt in enumerate(attempts):
+                with case(message=message, place=place), pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+                    attempt()
 
 
 @pytest.mark.parametrize("name", MODULES)
