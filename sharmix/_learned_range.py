@@ -1,6 +1,7 @@
 """Learned entropy parameters: each stays in its range, whichever optimizer trains it and whatever is loaded into it."""
 
 import functools
+import math
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +24,7 @@ class Learning(nn.Module):
     """A module that keeps those of its parameters whose names are in `RANGES` in their ranges.
 
     When an optimizer has made a step, the parameters that it trains go back into their ranges. A value out of range
-    that is loaded or assigned goes to the nearest inside, with a warning.
+    that is loaded or assigned goes to the nearest inside, with a warning; of a NaN the warning is all.
     """
 
     def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
@@ -88,12 +89,10 @@ def _correct(parameter: nn.Parameter, name: str, key: str) -> None:
     least, bound = RANGES[name]
     if lowest < least or highest >= bound:  # not in place: after load_state_dict(assign=True) it is the caller's tensor
         parameter.data = values.clamp(*limits(name, values.dtype))
-    if lowest < least * (1 - _ROUNDING) or highest > bound:
-        found = f"{lowest:g}" if lowest == highest else f"{lowest:g} to {highest:g}"
-        warnings.warn(
-            f"{key}={found} is out of the range [{least}, {bound}) of a learned {name}; the nearest inside replaces it",
-            stacklevel=2,
-        )
+    if not (lowest >= least * (1 - _ROUNDING) and highest <= bound):  # of NaN as well
+        found = " to ".join(dict.fromkeys((f"{lowest:g}", f"{highest:g}")))
+        then = "no forward pass takes it" if math.isnan(lowest) else "the nearest inside replaces it"
+        warnings.warn(f"{key}={found} is out of the range [{least}, {bound}) of a learned {name}; {then}", stacklevel=2)
 
 
 def _keep_in_range(module: nn.Module) -> None:

@@ -295,6 +295,16 @@ def test_a_value_out_of_range_is_loaded_as_the_nearest_inside_with_a_warning(loa
 
 
 @pytest.mark.parametrize("load", LOADS)
+def test_a_nan_is_loaded_with_a_warning_and_refused_by_the_map(load):
+    network, state = Network(), Network(seed=1).state_dict()
+    state["act.q"] = torch.tensor(torch.nan)
+    with pytest.warns(UserWarning, match=r"q=nan is out of the range \[1\.01, 2\.0\).*no forward pass takes it"):
+        load(network, state)
+    with pytest.raises(ValueError, match="q=nan is not allowed"):
+        network.act(torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("load", LOADS)
 def test_loaded_orders_are_trained_in_their_range(load):
     network, state = Network(), Network(seed=1).state_dict()
     state["act.q"] = torch.tensor(1.75)
