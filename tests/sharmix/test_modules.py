@@ -184,6 +184,10 @@ def test_a_registered_class(monkeypatch):
         sharmix.build_activation("half", alpha=2.0)
     with pytest.raises(ValueError, match="'sparsemax' is Sparsemax already"):
         sharmix.register("sparsemax")(Half)
+    with pytest.raises(ValueError, match="'entmax_learned' is Entmax already"):
+        sharmix.register("entmax_learned", alpha=1.75)(sharmix.Entmax)
+    assert sharmix.build_activation("entmax_learned").learned
+    sharmix.register("entmax_learned", learned=True)(sharmix.Entmax)  # as where a module is imported again
     with pytest.raises(TypeError, match=r"'number' must be a subclass of sharmix.Activation"):
         sharmix.register("number")(int)
     with pytest.raises(ValueError, match="did you mean sharmix_"):
