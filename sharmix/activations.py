@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, Literal, Unpack, get_args
 
 import torch
@@ -203,10 +203,11 @@ class SharmaMittal(Learning, Activation):
         **starts: Order,
     ) -> None:
         super().__init__(dim)
-        names = (learned,) if isinstance(learned, str) else learned
-        self.learned = (self._usual if learned else ()) if isinstance(names, bool) else tuple(names)
-        if not set(self.learned) <= set(self._starts):
+        names = self._usual * learned if isinstance(learned, bool) else learned
+        names = (names,) if isinstance(names, str) else names
+        if not isinstance(names, Collection) or not all(name in self._starts for name in names):
             raise ValueError(f"learned={learned!r} is not allowed; it must be a bool or names among {self._starts}")
+        self.learned = tuple(names)
         if objective not in get_args(Objective) or (objective != "fenchel_young" and not self.learned):
             allowed = ", ".join(get_args(Objective)) if self.learned else "fenchel_young where nothing is learned"
             raise ValueError(f"objective={objective!r} is not allowed; it must be one of {allowed}")

@@ -91,8 +91,10 @@ def test_what_is_learned():
                 act.loss(logits(3, 5).float().requires_grad_(), torch.tensor([0, 1, 2])).backward()
                 assert all(parameter.grad != 0 for parameter in act.parameters())
                 assert torch.equal(act(logits(3, 5)), sharmix.sharmix(logits(3, 5), 1.5, 1.75, 0.5))
-    with pytest.raises(ValueError, match=r"learned=\('p',\).*'q', 'r', 'temperature'"):
-        sharmix.SharMiX(learned=("p",))
+        for learned in (1, None, "p", ("p",), ("q", 3), ([],)):
+            message = rf"^learned={re.escape(repr(learned))} is not allowed; .* bool or names .*'q', 'r', 'temperature'"
+            with case(learned=learned), pytest.raises(ValueError, match=message):
+                sharmix.SharMiX(learned=learned)
     with pytest.raises(ValueError, match=r"objective='brier'.*nothing is learned"):
         sharmix.SharMiX(objective="brier")
 
