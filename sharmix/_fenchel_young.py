@@ -76,13 +76,9 @@ def fenchel_young(
         TypeError: targets of the wrong kind.
         ValueError: a value, label or shape that is not allowed.
     """
-    if not 0 <= label_smoothing <= 1:
-        raise ValueError(f"label_smoothing={label_smoothing!r} is not allowed; it must be between 0 and 1")
+    check_options(ignore_index, label_smoothing, reduction)
     if logits.shape[-1] == 0:
         raise ValueError(f"logits of shape {tuple(logits.shape)} have no classes; a loss needs at least 1")
-    if type(ignore_index) is not int:
-        raise TypeError(f"ignore_index must be an integer, got {ignore_index!r}")
-    check_reduction(reduction)
     check_targets(logits, targets)
     if weight is not None:
         _check_weight(logits, weight)
@@ -175,7 +171,12 @@ def at_class(x: Tensor, classes: Tensor) -> Tensor:
     return x.flatten().index_select(0, starts + classes.flatten()).reshape(classes.shape)
 
 
-def check_reduction(reduction: str) -> None:
+def check_options(ignore_index: int, label_smoothing: float, reduction: str) -> None:
+    """Raise TypeError or ValueError if an option is not allowed."""
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"label_smoothing={label_smoothing!r} is not allowed; it must be between 0 and 1")
+    if type(ignore_index) is not int:
+        raise TypeError(f"ignore_index must be an integer, got {ignore_index!r}")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"reduction={reduction!r} is not allowed; it must be 'none', 'mean' or 'sum'")
 

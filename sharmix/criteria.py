@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sharmix._arguments import Order
-from sharmix._fenchel_young import LossOptions, known
+from sharmix._fenchel_young import LossOptions, check_options, known
 from sharmix._private_torch import dispatch_modes_active, function_transforms_active
 from sharmix.activations import Activation, AlphaReLU, Entmax, Objective, SharMiX, Sparsemax
 from sharmix.functional import Nonconcave
@@ -32,7 +32,7 @@ class FenchelYoungLoss(nn.Module):
         shaped like the logits. The loss is a scalar, or for `none` shaped like class indices.
 
     Raises:
-        TypeError, ValueError: as for `fenchel_young_loss`.
+        TypeError, ValueError: as for `fenchel_young_loss`; of an option, at construction.
 
     Warns:
         UserWarning: once, if the logits of its first call are probabilities.
@@ -61,6 +61,7 @@ class FenchelYoungLoss(nn.Module):
             )
         self.weight: Tensor | None
         self.register_buffer("weight", weight)
+        check_options(ignore_index, label_smoothing, reduction)
         self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
         self._may_warn = True
 

@@ -109,6 +109,18 @@ def test_a_weight_that_does_not_fit_is_named():
         sharmix.SharMiXLoss(weight=torch.ones(3))(z, y)
 
 
+def test_an_option_that_is_not_allowed_is_refused_when_the_criterion_is_built():
+    with every_case() as case:
+        for error, named, option in (
+            (ValueError, "reduction='elementwise_mean' is not allowed; .*'mean'", {"reduction": "elementwise_mean"}),
+            (ValueError, "label_smoothing=2.0 is not allowed; .*between 0 and 1", {"label_smoothing": 2.0}),
+            (TypeError, "ignore_index must be an integer, got None", {"ignore_index": None}),
+        ):
+            for name, criterion in CRITERIA.items():
+                with case(name=name, **option), pytest.raises(error, match=f"^{named}"):
+                    criterion(**option)
+
+
 def test_probabilities_in_place_of_logits_are_warned_of_once():
     y = torch.tensor([0, 1])
     for rows in (torch.tensor([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]]), torch.rand(2, 3).softmax(-1).bfloat16()):
