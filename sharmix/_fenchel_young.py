@@ -190,15 +190,20 @@ def check_targets(logits: Tensor, targets: Tensor, name: str = "logits") -> None
         raise TypeError(f"targets must be class indices of an integer type or probabilities, got {targets.dtype}")
     if targets.device != logits.device:
         raise ValueError(f"targets are on {targets.device}, but {name} on {logits.device}; move one of them")
-    if targets.is_floating_point() and targets.shape != logits.shape:
+    check_shape(logits, targets, -1, name)
+
+
+def check_shape(logits: Tensor, targets: Tensor, dim: int, name: str = "logits") -> None:
+    """Raise ValueError if the targets' shape does not go with that of logits whose classes are along `dim`."""
+    soft, shape = targets.is_floating_point(), logits.shape
+    allowed = shape if soft else shape[:dim] + shape[dim:][1:]
+    if targets.shape != allowed:
+        where = f", classes along dim={dim}" if name == "logits" else ""
+        one_hot = "; if these are one-hot, convert them with .float() or pass the class indices"
         raise ValueError(
-            f"soft targets of shape {tuple(targets.shape)} do not match logits of shape {tuple(logits.shape)}; "
-            "they must be equal (class indices are of an integer type)"
-        )
-    if not targets.is_floating_point() and targets.shape != logits.shape[:-1]:
-        raise ValueError(
-            f"class indices of shape {tuple(targets.shape)} do not match {name} of shape {tuple(logits.shape)}; "
-            f"they must be of shape {tuple(logits.shape[:-1])}"
+            f"{'probabilities' if soft else 'class indices'} of shape {tuple(targets.shape)} do not match {name} of "
+            f"shape {tuple(shape)}{where}; they must be of shape {tuple(allowed)}"
+            + (" (class indices are of an integer type)" if soft else one_hot if targets.shape == shape else "")
         )
 
 

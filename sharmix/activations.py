@@ -15,6 +15,7 @@ from sharmix._fenchel_young import (
     LossOptions,
     Reduction,
     UnweightedLossOptions,
+    check_shape,
     composed_class_loss,
     fenchel_young,
     known,
@@ -89,8 +90,9 @@ class Activation(nn.Module, ABC):
     def loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         """The Fenchel–Young loss Ω*(z) − z·y + Ω(y), Ω = −entropy; arguments as for `fenchel_young_loss`."""
         z = classes_last(logits, "logits", self.dim)
-        if self.dim != -1 and isinstance(targets, Tensor) and targets.shape == logits.shape:
-            targets = targets.movedim(self.dim, -1)
+        if self.dim != -1 and isinstance(targets, Tensor):
+            check_shape(logits, targets, self.dim)
+            targets = targets.movedim(self.dim, -1) if targets.is_floating_point() else targets
         return self._loss(z, targets, **known(options, "loss"))
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sharmix._arguments import Order
-from sharmix._fenchel_young import LossOptions, check_options, known
+from sharmix._fenchel_young import LossOptions, check_options, check_shape, known
 from sharmix._private_torch import dispatch_modes_active, function_transforms_active
 from sharmix.activations import Activation, AlphaReLU, Entmax, Objective, SharMiX, Sparsemax
 from sharmix.functional import Nonconcave
@@ -70,7 +70,9 @@ class FenchelYoungLoss(nn.Module):
         if self._may_warn:
             self._warn_of_probabilities(logits)
         if logits.dim() > 1:  # (N, C, d₁, …)
-            soft = isinstance(targets, Tensor) and targets.is_floating_point() and targets.dim() == logits.dim()
+            soft = isinstance(targets, Tensor) and targets.is_floating_point()
+            if isinstance(targets, Tensor):
+                check_shape(logits, targets, 1)
             logits, targets = logits.movedim(1, -1), targets.movedim(1, -1) if soft else targets
         options: dict[str, Any] = {
             "weight": self.weight,
