@@ -355,14 +355,25 @@ class Entmax(SharmaMittal):
 
 @register("normmax")
 class Normmax(Entmax):
-    """α-normmax, q = α, r = 2 − 1/α, T₀ = α − 1; arguments as for `Entmax`, with α > 1.
+    """α-normmax, q = α, r = 2 − 1/α, T₀ = α − 1; arguments as for `Entmax`; α > 1, learned below 2.
 
     Example:
-        >>> sharmix.Normmax(alpha=2.0)(torch.tensor([1.0, 0.5, -1.0]))
+        >>> sharmix.Normmax()(torch.tensor([1.0, 0.5, -1.0]))
         tensor([0.6890, 0.3110, 0.0000])
     """
 
     _alpha = "alpha of normmax"
+
+    def __init__(
+        self,
+        alpha: Order = 2.0,
+        dim: int = -1,
+        *,
+        learned: bool | Sequence[str] = False,
+        objective: Objective = "fenchel_young",
+        masked_rows: MaskedRows = "nan",
+    ) -> None:
+        super().__init__(alpha, dim, learned=learned, objective=objective, masked_rows=masked_rows)
 
     def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
         return functional.normmax_orders(values["alpha"])

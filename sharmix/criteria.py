@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sharmix._arguments import Order
 from sharmix._fenchel_young import LossOptions, check_options, check_shape, known
 from sharmix._private_torch import dispatch_modes_active, function_transforms_active
-from sharmix.activations import Activation, AlphaReLU, Entmax, Objective, SharMiX, Sparsemax
+from sharmix.activations import Activation, AlphaReLU, Entmax, Normmax, Objective, SharMiX, Sparsemax
 from sharmix.functional import Nonconcave
 from sharmix.registry import build_activation
 
@@ -152,6 +152,29 @@ class EntmaxLoss(FenchelYoungLoss):
         **options: Unpack[LossOptions],
     ) -> None:
         super().__init__(Entmax(alpha, learned=learned, objective=objective), **known(options, "EntmaxLoss"))
+
+
+class NormmaxLoss(FenchelYoungLoss):
+    """The loss of α-normmax.
+
+    Args:
+        alpha, learned, objective: as for `Normmax`.
+        **options: `weight`, `ignore_index`, `reduction` and `label_smoothing`, as for `FenchelYoungLoss`.
+
+    Example:
+        >>> sharmix.NormmaxLoss()(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
+        tensor(0.0886)
+    """
+
+    def __init__(
+        self,
+        alpha: Order = 2.0,
+        *,
+        learned: bool | Sequence[str] = False,
+        objective: Objective = "fenchel_young",
+        **options: Unpack[LossOptions],
+    ) -> None:
+        super().__init__(Normmax(alpha, learned=learned, objective=objective), **known(options, "NormmaxLoss"))
 
 
 class SparsemaxLoss(FenchelYoungLoss):

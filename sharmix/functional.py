@@ -134,7 +134,7 @@ def sparsemax(logits: Tensor, dim: int = -1, *, masked_rows: MaskedRows = "nan")
     return sharmix(logits, 2.0, 2.0, dim=dim, masked_rows=masked_rows)
 
 
-def normmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
+def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
     """α-normmax: argmax over the simplex of p·z + 1 − ‖p‖_α.
 
     Args:
@@ -153,7 +153,7 @@ def normmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: M
     of the concave region (`math` section 7).
 
     Example:
-        >>> sharmix.normmax(torch.tensor([1.0, 0.5, -1.0]), alpha=2)
+        >>> sharmix.normmax(torch.tensor([1.0, 0.5, -1.0]))
         tensor([0.6890, 0.3110, 0.0000])
     """
     return sharmix(logits, *normmax_orders(_fitting(alpha, logits, dim)), dim=dim, masked_rows=masked_rows)
@@ -381,7 +381,7 @@ def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOption
     return fenchel_young_loss(logits, targets, 2.0, 2.0, **known(options, "sparsemax_loss"))
 
 
-def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: Unpack[LossOptions]) -> Tensor:
+def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options: Unpack[LossOptions]) -> Tensor:
     """The Fenchel–Young loss of α-normmax, p*·z − ‖p*‖_α − z·y + ‖y‖_α.
 
     Args:
@@ -393,7 +393,7 @@ def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options:
     Source: Blondel, Martins and Niculae (2020), section 4.3.
 
     Example:
-        >>> sharmix.normmax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]), alpha=2)
+        >>> sharmix.normmax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
         tensor(0.0886)
     """
     return fenchel_young_loss(

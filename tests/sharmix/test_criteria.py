@@ -21,7 +21,7 @@ CRITERIA = {
     "EntmaxLoss": sharmix.EntmaxLoss,
     "SparsemaxLoss": sharmix.SparsemaxLoss,
     "AlphaReLULoss": lambda **options: sharmix.AlphaReLULoss(tau=0.3, **options),
-    "normmax": lambda **options: sharmix.FenchelYoungLoss(sharmix.Normmax(1.5), **options),
+    "NormmaxLoss": sharmix.NormmaxLoss,
 }
 WEIGHT = torch.tensor([1.0, 0.5, 2.0, 0.25], dtype=torch.float64)
 

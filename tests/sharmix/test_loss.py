@@ -190,7 +190,7 @@ def test_an_unknown_option_names_the_function_that_was_called():
             message = rf"^{name}\(\) got an unexpected option lable_smoothing; allowed are .*\blabel_smoothing"
             with case(name=name), pytest.raises(TypeError, match=message):
                 loss(z, y, lable_smoothing=0.1)
-        for name in ("SharMiXLoss", "EntmaxLoss", "SparsemaxLoss", "AlphaReLULoss"):
+        for name in ("SharMiXLoss", "EntmaxLoss", "NormmaxLoss", "SparsemaxLoss", "AlphaReLULoss"):
             with case(name=name), pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected option lable"):
                 getattr(sharmix, name)(lable_smoothing=0.1)
 
