@@ -443,7 +443,7 @@ class AlphaReLU(Activation):
         self.alpha = alpha
         self.calibrated = tau is not None
         self.tau: Tensor
-        self.register_buffer("tau", torch.tensor(math.nan if tau is None else tau))
+        self.register_buffer("tau", torch.as_tensor(math.nan if tau is None else tau).detach().clone())
 
     def probabilities(self, logits: Tensor) -> Tensor:
         if not self.calibrated:
