@@ -35,6 +35,9 @@ from sharmix.registry import register
 
 Objective = Literal["fenchel_young", "brier", "log"]
 
+# What a description leaves out.
+_USUAL = {"learned": (), "objective": "fenchel_young", "dim": -1, "nonconcave": "global", "masked_rows": "nan"}
+
 
 class Activation(nn.Module, ABC):
     """A map from logits to probabilities, with the Fenchel–Young loss of its entropy.
@@ -132,7 +135,9 @@ class Activation(nn.Module, ABC):
         """
 
     def extra_repr(self) -> str:
-        return "" if self.dim == -1 else f"dim={self.dim}"
+        return ", ".join(
+            f"{key}={getattr(self, key)!r}" for key, usual in _USUAL.items() if getattr(self, key, usual) != usual
+        )
 
 
 @register("softmax")
@@ -141,14 +146,22 @@ class Softmax(Activation):
 
     Args:
         dim: the dimension that holds the classes.
+        masked_rows: as for `sharmix.sharmix`.
 
     Example:
         >>> sharmix.Softmax()(torch.tensor([1.0, 0.0])).sum()
         tensor(1.)
     """
 
+    def __init__(self, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> None:
+        super().__init__(dim)
+        self.masked_rows: MaskedRows = masked_rows
+        functional.sharmix(torch.zeros(1, device="cpu"), masked_rows=masked_rows)  # raises here, not at the first batch
+
     def probabilities(self, logits: Tensor) -> Tensor:
-        return logits.softmax(-1)
+        if self.masked_rows == "nan":
+            return logits.softmax(-1)
+        return functional.sharmix(logits, 1.0, 1.0, masked_rows=self.masked_rows)
 
     def entropy(self, probabilities: Tensor) -> Tensor:
         return functional.sharma_mittal_entropy(probabilities, 1.0, 1.0)
@@ -287,9 +300,7 @@ class SharmaMittal(Learning, Activation):
 
     def extra_repr(self) -> str:
         described = [f"{name}={_described(getattr(self, name))}" for name in self._starts]
-        options = {"learned": self.learned, "objective": self.objective, "dim": self.dim}
-        usual = {"learned": (), "objective": "fenchel_young", "dim": -1}
-        return ", ".join([*described, *(f"{key}={value!r}" for key, value in options.items() if value != usual[key])])
+        return ", ".join(filter(None, [*described, super().extra_repr()]))
 
 
 def _described(order: Order) -> str:
@@ -503,7 +514,7 @@ class AlphaReLU(Activation):
 
     def extra_repr(self) -> str:
         described = f"alpha={self.alpha}, tau={_described(self.tau) if self.calibrated else None}"
-        return described if self.dim == -1 else f"{described}, dim={self.dim}"
+        return ", ".join(filter(None, [described, super().extra_repr()]))
 
 
 @register("entmax_package")

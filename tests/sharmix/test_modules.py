@@ -54,6 +54,20 @@ def test_a_dimension_that_is_no_integer_is_named():
                     function(z, dim=dim)
 
 
+def test_a_description_has_what_is_not_usual():
+    with every_case() as case:
+        for act, expected in (
+            (sharmix.SharMiX(nonconcave="error"), "SharMiX(q=1.25, r=1.5, temperature=1.0, nonconcave='error')"),
+            (sharmix.Sparsemax(dim=1, masked_rows="zeros"), "Sparsemax(dim=1, masked_rows='zeros')"),
+            (sharmix.Entmax(masked_rows="zeros"), "Entmax(alpha=1.5, masked_rows='zeros')"),
+            (sharmix.Softmax(masked_rows="zeros"), "Softmax(masked_rows='zeros')"),
+            (sharmix.Softmax(), "Softmax()"),
+            (sharmix.AlphaReLU(dim=1), "AlphaReLU(alpha=1.5, tau=None, dim=1)"),
+        ):
+            with case(expected=expected):
+                assert repr(act) == expected
+
+
 def test_a_fully_masked_row():
     z = torch.tensor([[1.0, 0.5, -INF], [-INF] * 3], dtype=torch.float64, requires_grad=True)
     maps = {
@@ -61,6 +75,7 @@ def test_a_fully_masked_row():
         "entmax": sharmix.entmax,
         "sparsemax": sharmix.sparsemax,
         "normmax": sharmix.normmax,
+        "softmax": lambda z, masked_rows: sharmix.Softmax(masked_rows=masked_rows)(z),
         "module": lambda z, masked_rows: sharmix.SharMiX(learned=True, masked_rows=masked_rows).double()(z),
     }
     with every_case() as case:
@@ -75,6 +90,8 @@ def test_a_fully_masked_row():
                 assert (gradient[1] == 0).all()
                 with pytest.raises(ValueError, match=r"masked_rows='zero'.*'nan' or 'zeros'"):
                     function(z, masked_rows="zero")
+    with pytest.raises(ValueError, match=r"masked_rows='zero'"):
+        sharmix.Softmax(masked_rows="zero")
 
 
 def test_what_is_learned():
