@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from sharmix._arguments import Order, number
+from sharmix._private_torch import never_compiled
 
 ORDERS = (1.01, 2.0)  # the paper's appendix E.4
 RANGES = {"q": ORDERS, "r": ORDERS, "alpha": ORDERS, "temperature": (0.1, 10.0)}  # half-open
@@ -103,8 +104,8 @@ def _keep_in_range(module: nn.Module) -> None:
 @functools.cache
 def _watch_optimizers() -> None:
     # Not traced by torch.compile: modules come and go, and each change would compile the optimizer's step again.
-    register_optimizer_step_pre_hook(torch.compiler.disable(_project_in_closure))  # type: ignore[no-untyped-call]
-    register_optimizer_step_post_hook(torch.compiler.disable(_project_owned))  # type: ignore[no-untyped-call]
+    register_optimizer_step_pre_hook(never_compiled(_project_in_closure))
+    register_optimizer_step_post_hook(never_compiled(_project_owned))
 
 
 @torch.no_grad()

@@ -5,11 +5,12 @@ import sys
 
 import torch
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo as never_compiled  # imports torch._dynamo when called: 1 s
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes as outside_of_trace
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
-__all__ = ["outside_of_trace"]
+__all__ = ["never_compiled", "outside_of_trace"]
 
 _LIBRARY = "torch_cpu.dll" if sys.platform == "win32" else torch._C.__file__  # elsewhere it finds what it links to
 
