@@ -251,7 +251,7 @@ class SharmaMittal(Learning, Activation):
                 f"shapes {shapes} are not allowed; they must be 1 along dim={self.dim}, that of the classes"
             )
         try:
-            rows = torch.broadcast_shapes(*shapes.values())  # type: ignore[no-untyped-call]
+            rows = torch.broadcast_tensors(torch.ones((), device="cpu"), *tensors.values())[0].shape  # type: ignore[no-untyped-call]
         except RuntimeError as error:
             raise ValueError(f"shapes {shapes} are not allowed; they must broadcast against each other") from error
         each = starts | {name: start.unsqueeze(-1) for name, start in tensors.items()}
