@@ -228,6 +228,7 @@ class SharmaMittal(Learning, Activation):
             raise ValueError(f"objective={objective!r} is not allowed; it must be one of {allowed}")
         self.objective: Objective = objective
         self.nonconcave, self.masked_rows = nonconcave, masked_rows
+        self._has_rows = any(isinstance(start, Tensor) and start.dim() for start in starts.values())
         for name, start in starts.items():
             self._set(name, start)
         self._check(starts)
@@ -269,11 +270,10 @@ class SharmaMittal(Learning, Activation):
 
     def _orders_of(self, values: Tensor) -> tuple[Order, Order, Order]:
         """`orders()` of logits or probabilities whose classes were moved last."""
-        starts = {name: getattr(self, name) for name in self._starts}
-        if any(isinstance(start, Tensor) and start.dim() for start in starts.values()):
-            given = values.movedim(-1, self.dim)
-            starts = {name: per_row(given, self.dim, start, name) for name, start in starts.items()}
-        return self._orders(**starts)
+        if self.dim == -1 and not self._has_rows:
+            return self.orders()
+        given = values.movedim(-1, self.dim)
+        return self._orders(**{name: per_row(given, self.dim, getattr(self, name), name) for name in self._starts})
 
     def _regulariser(self, values: Tensor) -> SharmaMittalRegulariser:
         return SharmaMittalRegulariser(*self._orders_of(values), self.nonconcave)
