@@ -4,7 +4,7 @@ from sharmix._configuration import show_config
 from sharmix._linear_loss import linear_fenchel_young_loss
 from sharmix._operators.backend import backend, plain_torch
 from sharmix.activations import Activation, AlphaReLU, Entmax, Normmax, SharMiX, Softmax, Sparsemax
-from sharmix.criteria import AlphaReLULoss, EntmaxLoss, FenchelYoungLoss, SharMiXLoss, SparsemaxLoss
+from sharmix.criteria import AlphaReLULoss, EntmaxLoss, FenchelYoungLoss, NormmaxLoss, SharMiXLoss, SparsemaxLoss
 from sharmix.functional import (
     alpha_relu,
     alpha_relu_loss,
@@ -31,6 +31,7 @@ __all__ = [
     "EntmaxLoss",
     "FenchelYoungLoss",
     "Normmax",
+    "NormmaxLoss",
     "SharMiX",
     "SharMiXLoss",
     "Softmax",

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from numbers import Real
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
@@ -47,16 +47,23 @@ def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
     """`values` with `dim` moved last.
 
     Raises:
-        TypeError: not a tensor of real floating-point numbers.
+        TypeError: not a tensor of real floating-point numbers, or `dim` is no integer.
         IndexError: there is no dimension `dim`.
     """
     if not isinstance(values, Tensor) or not values.is_floating_point():
         kind = values.dtype if isinstance(values, Tensor) else type(values).__name__
         raise TypeError(f"{name} must be a floating-point tensor, got {kind}; convert it with .float()")
     dims = values.dim()
-    if not -dims <= dim < dims:
+    if not -dims <= checked_dim(dim) < dims:
         raise IndexError(f"dim={dim} is out of range for {name} of shape {tuple(values.shape)}")
     return checked_memory(values if dim in (-1, dims - 1) else values.movedim(dim, -1))
+
+
+def checked_dim(dim: int) -> int:
+    """`dim`; TypeError if it is no integer."""
+    if not isinstance(dim, Integral):
+        raise TypeError(f"dim={dim!r} is not allowed; it must be an integer, the dimension that holds the classes")
+    return dim
 
 
 def checked_memory(values: Tensor) -> Tensor:

@@ -71,12 +71,11 @@ def _why_not(kernel: str) -> str:
 
 
 def _cuda_facts() -> dict[str, str]:
-    if not torch.cuda.is_available():
-        built = torch.version.cuda or torch.version.hip
-        why = "torch finds no CUDA device" if built else "this torch is built without CUDA"
-        return {"implementation": "none", "not triton": why}
     implementation = backend.backend("cuda")
     if implementation == "triton":
         return {"implementation": implementation}
     why = _PLAIN_TORCH if backend.is_plain_torch else "the package triton is not installed"
+    if not torch.cuda.is_available():
+        built = torch.version.cuda or torch.version.hip
+        why = "torch finds no CUDA device" if built else "this torch is built without CUDA"
     return {"implementation": implementation, "not triton": why}

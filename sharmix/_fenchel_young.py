@@ -1,6 +1,6 @@
 """The Fenchel–Young loss of any regulariser, against class indices or probabilities."""
 
-from typing import Literal, Protocol, TypedDict
+from typing import Literal, Protocol, TypedDict, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,17 @@ class LossOptions(UnweightedLossOptions, total=False):
     """
 
     weight: Tensor | None
+
+
+Options = TypeVar("Options", bound=UnweightedLossOptions)
+
+
+def known(options: Options, function: str, allowed: type = LossOptions) -> Options:
+    """The options; TypeError if one is not allowed, which names the function that was called."""
+    if unknown := [name for name in options if name not in allowed.__annotations__]:
+        names = ", ".join(allowed.__annotations__)
+        raise TypeError(f"{function}() got an unexpected option {', '.join(unknown)}; allowed are {names}")
+    return options
 
 
 class Regulariser(Protocol):
@@ -65,13 +76,9 @@ def fenchel_young(
         TypeError: targets of the wrong kind.
         ValueError: a value, label or shape that is not allowed.
     """
-    if not 0 <= label_smoothing <= 1:
-        raise ValueError(f"label_smoothing={label_smoothing!r} is not allowed; it must be between 0 and 1")
+    check_options(ignore_index, label_smoothing, reduction)
     if logits.shape[-1] == 0:
         raise ValueError(f"logits of shape {tuple(logits.shape)} have no classes; a loss needs at least 1")
-    if type(ignore_index) is not int:
-        raise TypeError(f"ignore_index must be an integer, got {ignore_index!r}")
-    check_reduction(reduction)
     check_targets(logits, targets)
     if weight is not None:
         _check_weight(logits, weight)
@@ -164,7 +171,12 @@ def at_class(x: Tensor, classes: Tensor) -> Tensor:
     return x.flatten().index_select(0, starts + classes.flatten()).reshape(classes.shape)
 
 
-def check_reduction(reduction: str) -> None:
+def check_options(ignore_index: int, label_smoothing: float, reduction: str) -> None:
+    """Raise TypeError or ValueError if an option is not allowed."""
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"label_smoothing={label_smoothing!r} is not allowed; it must be between 0 and 1")
+    if type(ignore_index) is not int:
+        raise TypeError(f"ignore_index must be an integer, got {ignore_index!r}")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"reduction={reduction!r} is not allowed; it must be 'none', 'mean' or 'sum'")
 
@@ -178,15 +190,20 @@ def check_targets(logits: Tensor, targets: Tensor, name: str = "logits") -> None
         raise TypeError(f"targets must be class indices of an integer type or probabilities, got {targets.dtype}")
     if targets.device != logits.device:
         raise ValueError(f"targets are on {targets.device}, but {name} on {logits.device}; move one of them")
-    if targets.is_floating_point() and targets.shape != logits.shape:
+    check_shape(logits, targets, -1, name)
+
+
+def check_shape(logits: Tensor, targets: Tensor, dim: int, name: str = "logits") -> None:
+    """Raise ValueError if the targets' shape does not go with that of logits whose classes are along `dim`."""
+    soft, shape = targets.is_floating_point(), logits.shape
+    allowed = shape if soft else shape[:dim] + shape[dim:][1:]
+    if targets.shape != allowed:
+        where = f", classes along dim={dim}" if name == "logits" else ""
+        one_hot = "; if these are one-hot, convert them with .float() or pass the class indices"
         raise ValueError(
-            f"soft targets of shape {tuple(targets.shape)} do not match logits of shape {tuple(logits.shape)}; "
-            "they must be equal (class indices are of an integer type)"
-        )
-    if not targets.is_floating_point() and targets.shape != logits.shape[:-1]:
-        raise ValueError(
-            f"class indices of shape {tuple(targets.shape)} do not match {name} of shape {tuple(logits.shape)}; "
-            f"they must be of shape {tuple(logits.shape[:-1])}"
+            f"{'probabilities' if soft else 'class indices'} of shape {tuple(targets.shape)} do not match {name} of "
+            f"shape {tuple(shape)}{where}; they must be of shape {tuple(allowed)}"
+            + (" (class indices are of an integer type)" if soft else one_hot if targets.shape == shape else "")
         )
 
 

@@ -1,6 +1,7 @@
 """Learned entropy parameters: each stays in its range, whichever optimizer trains it and whatever is loaded into it."""
 
 import functools
+import math
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from sharmix._arguments import Order, number
+from sharmix._private_torch import never_compiled
 
 ORDERS = (1.01, 2.0)  # the paper's appendix E.4
 RANGES = {"q": ORDERS, "r": ORDERS, "alpha": ORDERS, "temperature": (0.1, 10.0)}  # half-open
@@ -23,7 +25,7 @@ class Learning(nn.Module):
     """A module that keeps those of its parameters whose names are in `RANGES` in their ranges.
 
     When an optimizer has made a step, the parameters that it trains go back into their ranges. A value out of range
-    that is loaded or assigned goes to the nearest inside, with a warning.
+    that is loaded or assigned goes to the nearest inside, with a warning; of a NaN the warning is all.
     """
 
     def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
@@ -88,12 +90,10 @@ def _correct(parameter: nn.Parameter, name: str, key: str) -> None:
     least, bound = RANGES[name]
     if lowest < least or highest >= bound:  # not in place: after load_state_dict(assign=True) it is the caller's tensor
         parameter.data = values.clamp(*limits(name, values.dtype))
-    if lowest < least * (1 - _ROUNDING) or highest > bound:
-        found = f"{lowest:g}" if lowest == highest else f"{lowest:g} to {highest:g}"
-        warnings.warn(
-            f"{key}={found} is out of the range [{least}, {bound}) of a learned {name}; the nearest inside replaces it",
-            stacklevel=2,
-        )
+    if not (lowest >= least * (1 - _ROUNDING) and highest <= bound):  # of NaN as well
+        found = " to ".join(dict.fromkeys((f"{lowest:g}", f"{highest:g}")))
+        then = "no forward pass takes it" if math.isnan(lowest) else "the nearest inside replaces it"
+        warnings.warn(f"{key}={found} is out of the range [{least}, {bound}) of a learned {name}; {then}", stacklevel=2)
 
 
 def _keep_in_range(module: nn.Module) -> None:
@@ -104,8 +104,8 @@ def _keep_in_range(module: nn.Module) -> None:
 @functools.cache
 def _watch_optimizers() -> None:
     # Not traced by torch.compile: modules come and go, and each change would compile the optimizer's step again.
-    register_optimizer_step_pre_hook(torch.compiler.disable(_project_in_closure))  # type: ignore[no-untyped-call]
-    register_optimizer_step_post_hook(torch.compiler.disable(_project_owned))  # type: ignore[no-untyped-call]
+    register_optimizer_step_pre_hook(never_compiled(_project_in_closure))
+    register_optimizer_step_post_hook(never_compiled(_project_owned))
 
 
 @torch.no_grad()

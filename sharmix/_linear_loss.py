@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag, linear
 
 from sharmix._arguments import Order, classes_last, per_row, widened
-from sharmix._fenchel_young import UnweightedLossOptions, check_reduction, check_targets
+from sharmix._fenchel_young import UnweightedLossOptions, check_options, check_targets, known
 from sharmix._private_torch import dispatch_modes_active
 from sharmix.functional import Nonconcave, fenchel_young_loss, is_transformed
 
@@ -58,6 +58,7 @@ def linear_fenchel_young_loss(
         >>> sharmix.linear_fenchel_young_loss(hidden, weight, None, torch.zeros(4).long(), q=2.0, r=2.0)
         tensor(0.4995, grad_fn=<_LinearLossBackward>)
     """
+    known(options, "linear_fenchel_young_loss", UnweightedLossOptions)
     classes_last(hidden, "hidden", -1)
     orders = [_single(name, order, hidden) for name, order in (("q", q), ("r", r), ("temperature", temperature))]
 
@@ -87,7 +88,7 @@ def linear_loss(
     Returns, Raises: as `linear_fenchel_young_loss`.
     """
     reduction, ignore_index = options.get("reduction", "mean"), options.get("ignore_index", -100)
-    check_reduction(reduction)
+    check_options(ignore_index, options.get("label_smoothing", 0.0), reduction)
     if reduction == "none":
         raise ValueError("reduction='none' is not allowed here: gradients are summed at once; use 'mean' or 'sum'")
     classes_last(hidden, "hidden", -1)

@@ -31,6 +31,7 @@ def _private(name: str) -> Any:
         raise ImportError(reason) from error
 
 
+never_compiled = _private("torch._compile._disable_dynamo")  # imports torch._dynamo when called: 1 s
 outside_of_trace = _private("torch.utils._python_dispatch._disable_current_modes")
 _is_in_mode = _private("torch.utils._python_dispatch.is_in_torch_dispatch_mode")
 _modes = _private("torch._C._len_torch_dispatch_stack")

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, Literal, Unpack, get_args
 
 import torch
@@ -10,13 +10,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from sharmix import _linear_loss, functional
-from sharmix._arguments import Order, checked, checked_classes, classes_last, widened
+from sharmix._arguments import Order, checked, checked_classes, checked_dim, classes_last, per_row, widened
 from sharmix._fenchel_young import (
     LossOptions,
     Reduction,
     UnweightedLossOptions,
+    check_shape,
     composed_class_loss,
     fenchel_young,
+    known,
     reduced,
 )
 from sharmix._learned_range import Learning, learned
@@ -33,6 +35,9 @@ from sharmix.registry import register
 
 Objective = Literal["fenchel_young", "brier", "log"]
 
+# What a description leaves out.
+_USUAL = {"learned": (), "objective": "fenchel_young", "dim": -1, "nonconcave": "global", "masked_rows": "nan"}
+
 
 class Activation(nn.Module, ABC):
     """A map from logits to probabilities, with the Fenchel–Young loss of its entropy.
@@ -48,7 +53,7 @@ class Activation(nn.Module, ABC):
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
-        self.dim = dim
+        self.dim = checked_dim(dim)
 
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:
@@ -88,9 +93,10 @@ class Activation(nn.Module, ABC):
     def loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         """The Fenchel–Young loss Ω*(z) − z·y + Ω(y), Ω = −entropy; arguments as for `fenchel_young_loss`."""
         z = classes_last(logits, "logits", self.dim)
-        if self.dim != -1 and isinstance(targets, Tensor) and targets.shape == logits.shape:
-            targets = targets.movedim(self.dim, -1)
-        return self._loss(z, targets, **options)
+        if self.dim != -1 and isinstance(targets, Tensor):
+            check_shape(logits, targets, self.dim)
+            targets = targets.movedim(self.dim, -1) if targets.is_floating_point() else targets
+        return self._loss(z, targets, **known(options, "loss"))
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         return fenchel_young(self, widened(logits), targets, **options)
@@ -115,6 +121,7 @@ class Activation(nn.Module, ABC):
         Returns, Raises: as `linear_fenchel_young_loss`.
         """
         loss = self.loss if self.dim == -1 else self._loss  # the logits of a linear layer have their classes last
+        known(options, "linear_loss", UnweightedLossOptions)
         return _linear_loss.linear_loss(loss, list(self.parameters()), hidden, weight, bias, targets, options)
 
     def entropy_parameters(self) -> list[nn.Parameter]:
@@ -128,7 +135,9 @@ class Activation(nn.Module, ABC):
         """
 
     def extra_repr(self) -> str:
-        return "" if self.dim == -1 else f"dim={self.dim}"
+        return ", ".join(
+            f"{key}={getattr(self, key)!r}" for key, usual in _USUAL.items() if getattr(self, key, usual) != usual
+        )
 
 
 @register("softmax")
@@ -137,14 +146,22 @@ class Softmax(Activation):
 
     Args:
         dim: the dimension that holds the classes.
+        masked_rows: as for `sharmix.sharmix`.
 
     Example:
         >>> sharmix.Softmax()(torch.tensor([1.0, 0.0])).sum()
         tensor(1.)
     """
 
+    def __init__(self, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> None:
+        super().__init__(dim)
+        self.masked_rows: MaskedRows = masked_rows
+        functional.sharmix(torch.zeros(1, device="cpu"), masked_rows=masked_rows)  # raises here, not at the first batch
+
     def probabilities(self, logits: Tensor) -> Tensor:
-        return logits.softmax(-1)
+        if self.masked_rows == "nan":
+            return logits.softmax(-1)
+        return functional.sharmix(logits, 1.0, 1.0, masked_rows=self.masked_rows)
 
     def entropy(self, probabilities: Tensor) -> Tensor:
         return functional.sharma_mittal_entropy(probabilities, 1.0, 1.0)
@@ -201,15 +218,17 @@ class SharmaMittal(Learning, Activation):
         **starts: Order,
     ) -> None:
         super().__init__(dim)
-        names = (learned,) if isinstance(learned, str) else learned
-        self.learned = (self._usual if learned else ()) if isinstance(names, bool) else tuple(names)
-        if not set(self.learned) <= set(self._starts):
+        names = self._usual * learned if isinstance(learned, bool) else learned
+        names = (names,) if isinstance(names, str) else names
+        if not isinstance(names, Collection) or not all(name in self._starts for name in names):
             raise ValueError(f"learned={learned!r} is not allowed; it must be a bool or names among {self._starts}")
+        self.learned = tuple(names)
         if objective not in get_args(Objective) or (objective != "fenchel_young" and not self.learned):
             allowed = ", ".join(get_args(Objective)) if self.learned else "fenchel_young where nothing is learned"
             raise ValueError(f"objective={objective!r} is not allowed; it must be one of {allowed}")
         self.objective: Objective = objective
         self.nonconcave, self.masked_rows = nonconcave, masked_rows
+        self._has_rows = any(isinstance(start, Tensor) and start.dim() for start in starts.values())
         for name, start in starts.items():
             self._set(name, start)
         self._check(starts)
@@ -226,37 +245,53 @@ class SharmaMittal(Learning, Activation):
 
     def _check(self, starts: dict[str, Order]) -> None:
         """Raise at construction, not at the first batch, if an argument is not allowed."""
-        shapes = [start.shape for start in starts.values() if isinstance(start, Tensor)]
-        devices = [start.device for start in starts.values() if isinstance(start, Tensor)]
-        shape = torch.broadcast_shapes((1, 1), *shapes)  # type: ignore[no-untyped-call]
+        tensors = {name: start for name, start in starts.items() if isinstance(start, Tensor)}
+        shapes = {name: tuple(start.shape) for name, start in tensors.items()}
+        if any(-len(shape) <= self.dim < 0 and shape[self.dim] != 1 for shape in shapes.values()):
+            raise ValueError(
+                f"shapes {shapes} are not allowed; they must be 1 along dim={self.dim}, that of the classes"
+            )
+        try:
+            rows = torch.broadcast_tensors(torch.ones((), device="cpu"), *tensors.values())[0].shape  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            raise ValueError(f"shapes {shapes} are not allowed; they must broadcast against each other") from error
+        each = starts | {name: start.unsqueeze(-1) for name, start in tensors.items()}
         with torch.no_grad():
-            zeros = torch.zeros(shape, device=devices[0] if devices else "cpu")
-            functional.sharmix(zeros, *self._orders(**starts), nonconcave=self.nonconcave, masked_rows=self.masked_rows)
+            zeros = torch.zeros((*rows, 1), device=next((start.device for start in tensors.values()), "cpu"))
+            functional.sharmix(zeros, *self._orders(**each), nonconcave=self.nonconcave, masked_rows=self.masked_rows)
 
     @abstractmethod
     def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
         """(q, r, T₀) from the values of the arguments that can be learned."""
 
     def orders(self) -> tuple[Order, Order, Order]:
-        """(q, r, T₀): numbers, or tensors that broadcast against the logits with size 1 in the last dimension."""
+        """(q, r, T₀): numbers, or tensors that broadcast against the logits with size 1 along `dim`."""
         return self._orders(**{name: getattr(self, name) for name in self._starts})
 
-    def _regulariser(self) -> SharmaMittalRegulariser:
-        return SharmaMittalRegulariser(*self.orders(), self.nonconcave)
+    def _orders_of(self, values: Tensor) -> tuple[Order, Order, Order]:
+        """`orders()` of logits or probabilities whose classes were moved last."""
+        if self.dim == -1 and not self._has_rows:
+            return self.orders()
+        given = values.movedim(-1, self.dim)
+        return self._orders(**{name: per_row(given, self.dim, getattr(self, name), name) for name in self._starts})
+
+    def _regulariser(self, values: Tensor) -> SharmaMittalRegulariser:
+        return SharmaMittalRegulariser(*self._orders_of(values), self.nonconcave)
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        return functional.sharmix(logits, *self.orders(), nonconcave=self.nonconcave, masked_rows=self.masked_rows)
+        orders = self._orders_of(logits)
+        return functional.sharmix(logits, *orders, nonconcave=self.nonconcave, masked_rows=self.masked_rows)
 
     def entropy(self, probabilities: Tensor) -> Tensor:
-        return self._regulariser().entropy(probabilities)
+        return self._regulariser(probabilities).entropy(probabilities)
 
     def conjugate(self, logits: Tensor) -> Tensor:
-        return self._regulariser().conjugate(logits) + logits.detach().amax(-1)
+        return self._regulariser(logits).conjugate(logits) + logits.detach().amax(-1)
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         if self.objective == "fenchel_young":
-            return fenchel_young_loss(logits, targets, *self.orders(), nonconcave=self.nonconcave, **options)
-        orders = [order.detach() if isinstance(order, Tensor) else order for order in self.orders()]
+            return fenchel_young_loss(logits, targets, *self._orders_of(logits), nonconcave=self.nonconcave, **options)
+        orders = [order.detach() if isinstance(order, Tensor) else order for order in self._orders_of(logits)]
         loss = fenchel_young_loss(logits, targets, *orders, nonconcave=self.nonconcave, **options)
         ignore_index, reduction = options.get("ignore_index", -100), options.get("reduction", "mean")
         z = widened(logits.detach())
@@ -265,9 +300,7 @@ class SharmaMittal(Learning, Activation):
 
     def extra_repr(self) -> str:
         described = [f"{name}={_described(getattr(self, name))}" for name in self._starts]
-        options = {"learned": self.learned, "objective": self.objective, "dim": self.dim}
-        usual = {"learned": (), "objective": "fenchel_young", "dim": -1}
-        return ", ".join([*described, *(f"{key}={value!r}" for key, value in options.items() if value != usual[key])])
+        return ", ".join(filter(None, [*described, super().extra_repr()]))
 
 
 def _described(order: Order) -> str:
@@ -298,7 +331,7 @@ class Entmax(SharmaMittal):
     """α-entmax, q = r = α.
 
     Args:
-        alpha: α ≥ 1, one number, or a tensor that broadcasts against logits whose classes are last, with size 1 there.
+        alpha: α ≥ 1, one number, or a tensor that broadcasts against the logits with size 1 along `dim`.
         dim: the dimension that holds the classes.
         learned: whether α is trained, from `alpha` on; it stays in [1.01, 2).
         objective: what trains it: `fenchel_young`, under which it rises whatever the data, `brier` or `log`.
@@ -324,8 +357,7 @@ class Entmax(SharmaMittal):
         super().__init__(dim, learned, objective, masked_rows=masked_rows, alpha=alpha)
 
     def _check(self, starts: dict[str, Order]) -> None:
-        if not isinstance(starts["alpha"], Tensor):
-            checked(starts["alpha"], self._alpha)
+        checked(starts["alpha"], self._alpha)
         super()._check(starts)
 
     def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
@@ -334,14 +366,25 @@ class Entmax(SharmaMittal):
 
 @register("normmax")
 class Normmax(Entmax):
-    """α-normmax, q = α, r = 2 − 1/α, T₀ = α − 1; arguments as for `Entmax`, with α > 1.
+    """α-normmax, q = α, r = 2 − 1/α, T₀ = α − 1; arguments as for `Entmax`; α > 1, learned below 2.
 
     Example:
-        >>> sharmix.Normmax(alpha=2.0)(torch.tensor([1.0, 0.5, -1.0]))
+        >>> sharmix.Normmax()(torch.tensor([1.0, 0.5, -1.0]))
         tensor([0.6890, 0.3110, 0.0000])
     """
 
     _alpha = "alpha of normmax"
+
+    def __init__(
+        self,
+        alpha: Order = 2.0,
+        dim: int = -1,
+        *,
+        learned: bool | Sequence[str] = False,
+        objective: Objective = "fenchel_young",
+        masked_rows: MaskedRows = "nan",
+    ) -> None:
+        super().__init__(alpha, dim, learned=learned, objective=objective, masked_rows=masked_rows)
 
     def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
         return functional.normmax_orders(values["alpha"])
@@ -353,8 +396,8 @@ class SharMiX(SharmaMittal):
     """The Sharma–Mittal map, with fixed or learned orders.
 
     Args:
-        q, r, temperature: as for `sharmix.sharmix`; each one number, or a tensor that broadcasts against logits whose
-            classes are last, with size 1 there, such as one number for each head.
+        q, r, temperature: as for `sharmix.sharmix`; each one number, or a tensor that broadcasts against the logits
+            with size 1 along `dim`, such as one number for each head.
         dim: the dimension that holds the classes.
         learned: False; True, for q and r; or names among q, r and temperature. They are trained from the values given
             on; q and r stay in [1.01, 2), the temperature in [0.1, 10), under any optimizer.
@@ -411,7 +454,7 @@ class AlphaReLU(Activation):
         self.alpha = alpha
         self.calibrated = tau is not None
         self.tau: Tensor
-        self.register_buffer("tau", torch.tensor(math.nan if tau is None else tau))
+        self.register_buffer("tau", torch.as_tensor(math.nan if tau is None else tau).detach().clone())
 
     def probabilities(self, logits: Tensor) -> Tensor:
         if not self.calibrated:
@@ -471,7 +514,7 @@ class AlphaReLU(Activation):
 
     def extra_repr(self) -> str:
         described = f"alpha={self.alpha}, tau={_described(self.tau) if self.calibrated else None}"
-        return described if self.dim == -1 else f"{described}, dim={self.dim}"
+        return ", ".join(filter(None, [described, super().extra_repr()]))
 
 
 @register("entmax_package")

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from sharmix._arguments import Order
-from sharmix._fenchel_young import LossOptions
+from sharmix._fenchel_young import LossOptions, check_options, check_shape, known
 from sharmix._private_torch import dispatch_modes_active, function_transforms_active
-from sharmix.activations import Activation, AlphaReLU, Entmax, Objective, SharMiX, Sparsemax
+from sharmix.activations import Activation, AlphaReLU, Entmax, Normmax, Objective, SharMiX, Sparsemax
 from sharmix.functional import Nonconcave
 from sharmix.registry import build_activation
 
@@ -32,7 +32,7 @@ class FenchelYoungLoss(nn.Module):
         shaped like the logits. The loss is a scalar, or for `none` shaped like class indices.
 
     Raises:
-        TypeError, ValueError: as for `fenchel_young_loss`.
+        TypeError, ValueError: as for `fenchel_young_loss`; of an option, at construction.
 
     Warns:
         UserWarning: once, if the logits of its first call are probabilities.
@@ -61,6 +61,7 @@ class FenchelYoungLoss(nn.Module):
             )
         self.weight: Tensor | None
         self.register_buffer("weight", weight)
+        check_options(ignore_index, label_smoothing, reduction)
         self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
         self._may_warn = True
 
@@ -69,7 +70,9 @@ class FenchelYoungLoss(nn.Module):
         if self._may_warn:
             self._warn_of_probabilities(logits)
         if logits.dim() > 1:  # (N, C, d₁, …)
-            soft = isinstance(targets, Tensor) and targets.is_floating_point() and targets.dim() == logits.dim()
+            soft = isinstance(targets, Tensor) and targets.is_floating_point()
+            if isinstance(targets, Tensor):
+                check_shape(logits, targets, 1)
             logits, targets = logits.movedim(1, -1), targets.movedim(1, -1) if soft else targets
         options: dict[str, Any] = {
             "weight": self.weight,
@@ -125,7 +128,7 @@ class SharMiXLoss(FenchelYoungLoss):
         **options: Unpack[LossOptions],
     ) -> None:
         activation = SharMiX(q, r, temperature, learned=learned, objective=objective, nonconcave=nonconcave)
-        super().__init__(activation, **options)
+        super().__init__(activation, **known(options, "SharMiXLoss"))
 
 
 class EntmaxLoss(FenchelYoungLoss):
@@ -148,7 +151,30 @@ class EntmaxLoss(FenchelYoungLoss):
         objective: Objective = "fenchel_young",
         **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(Entmax(alpha, learned=learned, objective=objective), **options)
+        super().__init__(Entmax(alpha, learned=learned, objective=objective), **known(options, "EntmaxLoss"))
+
+
+class NormmaxLoss(FenchelYoungLoss):
+    """The loss of α-normmax.
+
+    Args:
+        alpha, learned, objective: as for `Normmax`.
+        **options: `weight`, `ignore_index`, `reduction` and `label_smoothing`, as for `FenchelYoungLoss`.
+
+    Example:
+        >>> sharmix.NormmaxLoss()(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
+        tensor(0.0886)
+    """
+
+    def __init__(
+        self,
+        alpha: Order = 2.0,
+        *,
+        learned: bool | Sequence[str] = False,
+        objective: Objective = "fenchel_young",
+        **options: Unpack[LossOptions],
+    ) -> None:
+        super().__init__(Normmax(alpha, learned=learned, objective=objective), **known(options, "NormmaxLoss"))
 
 
 class SparsemaxLoss(FenchelYoungLoss):
@@ -163,7 +189,7 @@ class SparsemaxLoss(FenchelYoungLoss):
     """
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(Sparsemax(), **options)
+        super().__init__(Sparsemax(), **known(options, "SparsemaxLoss"))
 
 
 class AlphaReLULoss(FenchelYoungLoss):
@@ -179,4 +205,4 @@ class AlphaReLULoss(FenchelYoungLoss):
     """
 
     def __init__(self, alpha: float = 1.5, tau: float | None = None, **options: Unpack[LossOptions]) -> None:
-        super().__init__(AlphaReLU(alpha, tau), **options)
+        super().__init__(AlphaReLU(alpha, tau), **known(options, "AlphaReLULoss"))

@@ -5,8 +5,8 @@ from typing import Any, Literal, Unpack
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, checked, checked_memory, classes_last, per_row, widened
-from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young
+from sharmix._arguments import Order, checked, checked_dim, checked_memory, classes_last, per_row, widened
+from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young, known
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
 from sharmix._onnx import check_exportable, exportable_map
 from sharmix._operators import derivatives, fast
@@ -107,7 +107,7 @@ def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: Ma
         >>> sharmix.entmax(torch.tensor([2.0, 1.0, -1.0]))
         tensor([0.8307, 0.1693, 0.0000])
     """
-    order = checked(alpha, "alpha")
+    order = checked(_fitting(alpha, logits, dim), "alpha")
     return sharmix(logits, order, order, dim=dim, masked_rows=masked_rows)
 
 
@@ -134,7 +134,7 @@ def sparsemax(logits: Tensor, dim: int = -1, *, masked_rows: MaskedRows = "nan")
     return sharmix(logits, 2.0, 2.0, dim=dim, masked_rows=masked_rows)
 
 
-def normmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
+def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
     """α-normmax: argmax over the simplex of p·z + 1 − ‖p‖_α.
 
     Args:
@@ -153,10 +153,18 @@ def normmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: M
     of the concave region (`math` section 7).
 
     Example:
-        >>> sharmix.normmax(torch.tensor([1.0, 0.5, -1.0]), alpha=2)
+        >>> sharmix.normmax(torch.tensor([1.0, 0.5, -1.0]))
         tensor([0.6890, 0.3110, 0.0000])
     """
-    return sharmix(logits, *normmax_orders(alpha), dim=dim, masked_rows=masked_rows)
+    return sharmix(logits, *normmax_orders(_fitting(alpha, logits, dim)), dim=dim, masked_rows=masked_rows)
+
+
+def _fitting(alpha: Order, logits: Tensor, dim: int = -1) -> Order:
+    """`alpha`; raises as `per_row` does, which later sees it as q and r."""
+    varies = isinstance(alpha, Tensor) and alpha.dim() and isinstance(logits, Tensor)
+    if varies and -logits.dim() <= checked_dim(dim) < logits.dim():
+        per_row(logits, dim, alpha, "alpha")
+    return alpha
 
 
 def normmax_orders(alpha: Order) -> tuple[Order, Order, Order]:
@@ -180,7 +188,7 @@ def support_size(probabilities: Tensor, dim: int = -1) -> Tensor:
         >>> sharmix.support_size(sharmix.sparsemax(torch.tensor([1.0, 0.5, -1.0])))
         tensor(2)
     """
-    return (probabilities > 0).sum(dim)
+    return (probabilities > 0).sum(checked_dim(dim))
 
 
 def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:
@@ -328,6 +336,7 @@ def fenchel_young_loss(
         >>> sharmix.fenchel_young_loss(z, y, q=1.5, r=2.0)
         tensor(0.0455)
     """
+    known(options, "fenchel_young_loss")
     if nonconcave == "global":
         loss = fast.class_loss(logits, targets, q, r, temperature, **options)
         if loss is not None:
@@ -351,8 +360,8 @@ def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: 
         >>> sharmix.entmax_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
         tensor(0.0617)
     """
-    order = checked(alpha, "alpha")
-    return fenchel_young_loss(logits, targets, order, order, **options)
+    order = checked(_fitting(alpha, logits), "alpha")
+    return fenchel_young_loss(logits, targets, order, order, **known(options, "entmax_loss"))
 
 
 def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
@@ -369,10 +378,10 @@ def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOption
         >>> sharmix.sparsemax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
         tensor(0.0625)
     """
-    return fenchel_young_loss(logits, targets, 2.0, 2.0, **options)
+    return fenchel_young_loss(logits, targets, 2.0, 2.0, **known(options, "sparsemax_loss"))
 
 
-def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: Unpack[LossOptions]) -> Tensor:
+def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options: Unpack[LossOptions]) -> Tensor:
     """The Fenchel–Young loss of α-normmax, p*·z − ‖p*‖_α − z·y + ‖y‖_α.
 
     Args:
@@ -384,10 +393,12 @@ def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options:
     Source: Blondel, Martins and Niculae (2020), section 4.3.
 
     Example:
-        >>> sharmix.normmax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]), alpha=2)
+        >>> sharmix.normmax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
         tensor(0.0886)
     """
-    return fenchel_young_loss(logits, targets, *normmax_orders(alpha), **options)
+    return fenchel_young_loss(
+        logits, targets, *normmax_orders(_fitting(alpha, logits)), **known(options, "normmax_loss")
+    )
 
 
 def alpha_relu_loss(
@@ -413,7 +424,7 @@ def alpha_relu_loss(
         >>> sharmix.alpha_relu_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
         tensor(0.1673)
     """
-    loss = fast.alpha_relu_loss(logits, targets, alpha, tau, **options)
+    loss = fast.alpha_relu_loss(logits, targets, alpha, tau, **known(options, "alpha_relu_loss"))
     if loss is not None:
         return loss
     z = widened(classes_last(logits, "logits", -1))

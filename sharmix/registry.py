@@ -29,7 +29,7 @@ def register(name: str, **preset: Any) -> Callable[[Class], Class]:
         The decorator, which returns the class as it is.
 
     Raises:
-        ValueError: another class has the name.
+        ValueError: another class, or the same with another preset, has the name.
         TypeError: what is decorated is no subclass of `Activation`.
 
     Example:
@@ -45,9 +45,9 @@ def register(name: str, **preset: Any) -> Callable[[Class], Class]:
 
     def decorator(found: Class) -> Class:
         _checked(name, found)
-        holder = _ACTIVATIONS.get(name, (found,))[0]
-        if (holder.__module__, holder.__qualname__) != (found.__module__, found.__qualname__):
-            raise ValueError(f"activation {name!r} is {holder.__qualname__} already; choose another name")
+        holder, held = _ACTIVATIONS.get(name, (found, preset))
+        if (holder.__module__, holder.__qualname__, held) != (found.__module__, found.__qualname__, preset):
+            raise ValueError(f"activation {name!r} is {holder.__qualname__} already, {held=}; choose another name")
         _ACTIVATIONS[name] = found, preset
         return found
 

@@ -90,10 +90,12 @@ class Translator(OutputModule):
         real = wanted != PADDING
         hidden = self.network(batch.inputs, given)[real]
         weight, bias = self.network.embedding.weight, self.network.output_bias
-        loss = self.activation.linear_loss(hidden, weight, bias, wanted[real], label_smoothing=self.label_smoothing)
+        options = {"label_smoothing": self.label_smoothing, "reduction": "sum"}  # the mean over no token is NaN
+        total, count = self.activation.linear_loss(hidden, weight, bias, wanted[real], **options), real.sum()
+        loss = total / count.clamp_min(1)
         self._measured["training"].add("train")
-        self.loss_sum.update(loss.detach() * real.sum())
-        self.token_count.update(real.sum())
+        self.loss_sum.update(loss.detach() * count)
+        self.token_count.update(count)
         return loss if batch.weight == 1 else loss * batch.weight
 
     def after_step(self) -> None:

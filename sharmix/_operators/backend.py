@@ -58,8 +58,8 @@ def backend(device: str | torch.device = "cpu") -> Backend:
         device: a torch device, such as `cpu` or `cuda`.
 
     Returns:
-        `c++`, the compiled CPU kernel; `triton`, the CUDA kernels; or `torch`, plain torch operations: the same
-        results, slower.
+        `c++`, the compiled CPU kernel; `triton`, the CUDA kernels, where torch finds a CUDA device; or `torch`, plain
+        torch operations: the same results, slower.
 
     Example:
         >>> with sharmix.plain_torch():
@@ -71,7 +71,8 @@ def backend(device: str | torch.device = "cpu") -> Backend:
         return "torch"
     if kind == "cpu":
         return "c++" if cpu.is_present() else "torch"
-    return "triton" if kind == "cuda" and importlib.util.find_spec("triton") else "torch"
+    has_triton = kind == "cuda" and torch.cuda.is_available() and importlib.util.find_spec("triton")
+    return "triton" if has_triton else "torch"
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 
 import pytest
 import torch
@@ -207,6 +208,17 @@ def test_a_given_tau_is_used_as_it_is():
     act = sharmix.build_activation("alpha_relu", alpha=1.5, tau=0.25).double()
     assert torch.equal(act(logits()), sharmix.alpha_relu(logits(), tau=0.25))
     assert act.state_dict()["tau"].item() == 0.25
+
+
+def test_a_tau_given_as_a_tensor_is_copied_without_a_warning():
+    tau = torch.tensor(0.25, dtype=torch.float64, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        act = sharmix.AlphaReLU(tau=tau)
+    with torch.no_grad():
+        tau.fill_(1.0)
+    assert act.tau.item() == 0.25
+    assert not act.tau.requires_grad
 
 
 def test_a_batch_that_is_refused_calibrates_nothing():

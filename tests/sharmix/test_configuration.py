@@ -74,9 +74,10 @@ def test_no_kernel_or_a_torch_that_cannot_run_it(printed, monkeypatch):
 def test_cuda(printed, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", "13.2")
-    assert printed("CUDA")[1:] == ["implementation: none", "not triton: torch finds no CUDA device"]
+    assert sharmix.backend("cuda") == "torch"
+    assert printed("CUDA")[1:] == ["implementation: torch", "not triton: torch finds no CUDA device"]
     monkeypatch.setattr(torch.version, "cuda", None)
-    assert printed("CUDA")[1:] == ["implementation: none", "not triton: this torch is built without CUDA"]
+    assert printed("CUDA")[1:] == ["implementation: torch", "not triton: this torch is built without CUDA"]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with sharmix.plain_torch():
         assert printed("CUDA")[1:] == ["implementation: torch", "not triton: sharmix.plain_torch() is active"]

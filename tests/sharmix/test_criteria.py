@@ -1,6 +1,7 @@
 """The losses as modules: arguments, layouts and class weights of `torch.nn.CrossEntropyLoss`."""
 
 import itertools
+import re
 import warnings
 
 import pytest
@@ -20,7 +21,7 @@ CRITERIA = {
     "EntmaxLoss": sharmix.EntmaxLoss,
     "SparsemaxLoss": sharmix.SparsemaxLoss,
     "AlphaReLULoss": lambda **options: sharmix.AlphaReLULoss(tau=0.3, **options),
-    "normmax": lambda **options: sharmix.FenchelYoungLoss(sharmix.Normmax(1.5), **options),
+    "NormmaxLoss": sharmix.NormmaxLoss,
 }
 WEIGHT = torch.tensor([1.0, 0.5, 2.0, 0.25], dtype=torch.float64)
 
@@ -107,6 +108,47 @@ def test_a_weight_that_does_not_fit_is_named():
     z, y = batch(3)
     with pytest.raises(ValueError, match=r"weight of shape \(3,\).*\(4,\)"):
         sharmix.SharMiXLoss(weight=torch.ones(3))(z, y)
+
+
+def test_an_option_that_is_not_allowed_is_refused_when_the_criterion_is_built():
+    with every_case() as case:
+        for error, named, option in (
+            (ValueError, "reduction='elementwise_mean' is not allowed; .*'mean'", {"reduction": "elementwise_mean"}),
+            (ValueError, "label_smoothing=2.0 is not allowed; .*between 0 and 1", {"label_smoothing": 2.0}),
+            (TypeError, "ignore_index must be an integer, got None", {"ignore_index": None}),
+        ):
+            for name, criterion in CRITERIA.items():
+                with case(name=name, **option), pytest.raises(error, match=f"^{named}"):
+                    criterion(**option)
+
+
+def test_targets_of_a_shape_that_does_not_fit_are_named_as_given():
+    flat, image, y, hint = torch.zeros(3, 4), torch.zeros(2, 5, 4), torch.zeros(2, 5).long(), "; if these are one-hot"
+    criterion, act = sharmix.SharMiXLoss(), sharmix.SharMiX(dim=1)
+    with every_case() as case:
+        for loss, z, targets, message in (
+            (
+                criterion,
+                flat,
+                torch.eye(4)[:3].long(),
+                f"(3, 4), classes along dim=1; they must be of shape (3,){hint}",
+            ),
+            (criterion, image, y, "(2, 5, 4), classes along dim=1; they must be of shape (2, 4)"),
+            (criterion, image, image.long(), f"(2, 5, 4), classes along dim=1; they must be of shape (2, 4){hint}"),
+            (
+                criterion,
+                image,
+                image.mT,
+                "(2, 5, 4), classes along dim=1; they must be of shape (2, 5, 4) (class indices",
+            ),
+            (criterion, flat[0], torch.eye(4)[0].long(), f"(4,), classes along dim=-1; they must be of shape (){hint}"),
+            (act.loss, image, y, "(2, 5, 4), classes along dim=1; they must be of shape (2, 4)"),
+            (sharmix.entmax_loss, image.mT, y, "(2, 4, 5), classes along dim=-1; they must be of shape (2, 4)"),
+        ):
+            kind = "probabilities" if targets.is_floating_point() else "class indices"
+            whole = f"{kind} of shape {tuple(targets.shape)} do not match logits of shape {message}"
+            with case(message=message), pytest.raises(ValueError, match=f"^{re.escape(whole)}"):
+                loss(z, targets)
 
 
 def test_probabilities_in_place_of_logits_are_warned_of_once():

@@ -74,8 +74,6 @@ def test_what_the_page_says_of_the_package():
     z, y = torch.randn(3, 5, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, -100])
     once = entmax.sparsemax_bisect(z, n_iter=1, ensure_sum_one=False)
     assert torch.equal(once, entmax.sparsemax_bisect(z))  # it ignores both
-    assert torch.allclose(entmax.normmax_bisect(z), sharmix.normmax(z, 2))
-    assert inspect.signature(sharmix.normmax).parameters["alpha"].default == 1.5
     assert entmax.entmax_bisect_loss(z, y.clamp_min(0), torch.full((3, 1), 1.5)).shape == (3, 3)
     assert sharmix.entmax_loss(z, y, torch.full((3, 1), 1.5), reduction="none").shape == (3,)
     with pytest.raises(RuntimeError, match="index -100 is out of bounds"):

@@ -222,6 +222,18 @@ def test_a_compiled_step_is_compiled_once_whichever_modules_come_and_go():
     network.orders_moved_inside()
 
 
+@pytest.mark.slow
+def test_a_learned_module_does_not_import_torch_s_compiler():
+    """Imports of a second, which making an optimizer brings along, but inference does not need."""
+    code = """
+import sys, torch, sharmix
+act = sharmix.SharMiX(learned=True)
+act.loss(act(torch.ones(2, 3)), torch.tensor([0, 1])).backward()
+sys.exit("torch._dynamo" in sys.modules or "sympy" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 COPIES = {"deepcopy": copy.deepcopy, "pickle": lambda module: pickle.loads(pickle.dumps(module))}
 
 
@@ -292,6 +304,16 @@ def test_a_value_out_of_range_is_loaded_as_the_nearest_inside_with_a_warning(loa
         LEAST,
     ]
     assert [state["act.q"].item(), state["act.r"].item()] == [torch.tensor(3.08).item(), 0.5]
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_a_nan_is_loaded_with_a_warning_and_refused_by_the_map(load):
+    network, state = Network(), Network(seed=1).state_dict()
+    state["act.q"] = torch.tensor(torch.nan)
+    with pytest.warns(UserWarning, match=r"q=nan is out of the range \[1\.01, 2\.0\).*no forward pass takes it"):
+        load(network, state)
+    with pytest.raises(ValueError, match="q=nan is not allowed"):
+        network.act(torch.zeros(2, 3))
 
 
 @pytest.mark.parametrize("load", LOADS)

@@ -176,6 +176,25 @@ def test_a_bad_option_is_named():
                 sharmix.fenchel_young_loss(logits(), torch.tensor(Y), **arguments)
 
 
+def test_an_unknown_option_names_the_function_that_was_called():
+    z, y, weight = logits(), torch.tensor(Y), torch.zeros(4, 4).double()
+    losses = {
+        name: getattr(sharmix, name)
+        for name in ("fenchel_young_loss", "entmax_loss", "sparsemax_loss", "normmax_loss", "alpha_relu_loss")
+    }
+    layer = lambda z, y, **options: sharmix.linear_fenchel_young_loss(z, weight, None, y, **options)  # noqa: E731
+    act = lambda z, y, **options: sharmix.Entmax().linear_loss(z, weight, None, y, **options)  # noqa: E731
+    losses |= {"loss": sharmix.SharMiX().loss, "linear_fenchel_young_loss": layer, "linear_loss": act}
+    with every_case() as case:
+        for name, loss in losses.items():
+            message = rf"^{name}\(\) got an unexpected option lable_smoothing; allowed are .*\blabel_smoothing"
+            with case(name=name), pytest.raises(TypeError, match=message):
+                loss(z, y, lable_smoothing=0.1)
+        for name in ("SharMiXLoss", "EntmaxLoss", "NormmaxLoss", "SparsemaxLoss", "AlphaReLULoss"):
+            with case(name=name), pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected option lable"):
+                getattr(sharmix, name)(lable_smoothing=0.1)
+
+
 def test_a_soft_target_off_the_simplex_is_refused():
     for row, named in (([0.5, 0.6, 0.0, 0.0], r"1\.1"), ([1.5, -0.5, 0.0, 0.0], r"-0\.5")):
         with pytest.raises(ValueError, match=named):

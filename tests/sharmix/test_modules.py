@@ -1,7 +1,9 @@
 """The activations as modules: where the classes are, what is learned, masked rows, descriptions, names of one's own."""
 
 import copy
+import math
 import pickle
+import re
 
 import pytest
 import torch
@@ -39,6 +41,33 @@ def test_classes_along_another_dimension(name):
         assert f"dim={dim}" in repr(act)
 
 
+def test_a_dimension_that_is_no_integer_is_named():
+    z, functions = logits(3, 4), (sharmix.sharmix, sharmix.entmax, sharmix.normmax, sharmix.support_size)
+    with every_case() as case:
+        for dim in ("a", None, 1.5):
+            message = rf"^dim={dim!r} is not allowed; it must be an integer"
+            for name, made in MODULES.items():
+                with case(module=name, dim=dim), pytest.raises(TypeError, match=message):
+                    made(dim=dim)
+            for function in functions:
+                with case(function=function, dim=dim), pytest.raises(TypeError, match=message):
+                    function(z, dim=dim)
+
+
+def test_a_description_has_what_is_not_usual():
+    with every_case() as case:
+        for act, expected in (
+            (sharmix.SharMiX(nonconcave="error"), "SharMiX(q=1.25, r=1.5, temperature=1.0, nonconcave='error')"),
+            (sharmix.Sparsemax(dim=1, masked_rows="zeros"), "Sparsemax(dim=1, masked_rows='zeros')"),
+            (sharmix.Entmax(masked_rows="zeros"), "Entmax(alpha=1.5, masked_rows='zeros')"),
+            (sharmix.Softmax(masked_rows="zeros"), "Softmax(masked_rows='zeros')"),
+            (sharmix.Softmax(), "Softmax()"),
+            (sharmix.AlphaReLU(dim=1), "AlphaReLU(alpha=1.5, tau=None, dim=1)"),
+        ):
+            with case(expected=expected):
+                assert repr(act) == expected
+
+
 def test_a_fully_masked_row():
     z = torch.tensor([[1.0, 0.5, -INF], [-INF] * 3], dtype=torch.float64, requires_grad=True)
     maps = {
@@ -46,6 +75,7 @@ def test_a_fully_masked_row():
         "entmax": sharmix.entmax,
         "sparsemax": sharmix.sparsemax,
         "normmax": sharmix.normmax,
+        "softmax": lambda z, masked_rows: sharmix.Softmax(masked_rows=masked_rows)(z),
         "module": lambda z, masked_rows: sharmix.SharMiX(learned=True, masked_rows=masked_rows).double()(z),
     }
     with every_case() as case:
@@ -60,6 +90,8 @@ def test_a_fully_masked_row():
                 assert (gradient[1] == 0).all()
                 with pytest.raises(ValueError, match=r"masked_rows='zero'.*'nan' or 'zeros'"):
                     function(z, masked_rows="zero")
+    with pytest.raises(ValueError, match=r"masked_rows='zero'"):
+        sharmix.Softmax(masked_rows="zero")
 
 
 def test_what_is_learned():
@@ -76,8 +108,10 @@ def test_what_is_learned():
                 act.loss(logits(3, 5).float().requires_grad_(), torch.tensor([0, 1, 2])).backward()
                 assert all(parameter.grad != 0 for parameter in act.parameters())
                 assert torch.equal(act(logits(3, 5)), sharmix.sharmix(logits(3, 5), 1.5, 1.75, 0.5))
-    with pytest.raises(ValueError, match=r"learned=\('p',\).*'q', 'r', 'temperature'"):
-        sharmix.SharMiX(learned=("p",))
+        for learned in (1, None, "p", ("p",), ("q", 3), ([],)):
+            message = rf"^learned={re.escape(repr(learned))} is not allowed; .* bool or names .*'q', 'r', 'temperature'"
+            with case(learned=learned), pytest.raises(ValueError, match=message):
+                sharmix.SharMiX(learned=learned)
     with pytest.raises(ValueError, match=r"objective='brier'.*nothing is learned"):
         sharmix.SharMiX(objective="brier")
 
@@ -92,6 +126,55 @@ def test_one_order_for_each_head():
     learned(z).square().sum().backward()
     assert learned.q.grad.shape == (3, 1, 1)
     assert (learned.q.grad != 0).all()
+
+
+def test_an_order_for_each_row_has_the_shape_that_the_function_takes():
+    z = logits(2, 4, 5)
+    shapes = {0: [(4, 1), (1, 4, 5)], 1: [(2, 1, 5), (1, 5)], -2: [(2, 1, 5), (1, 5), (5,)], 2: [(4, 1)]}
+    with every_case() as case:
+        for dim, shape in ((dim, shape) for dim, some in shapes.items() for shape in some):
+            q = torch.linspace(1.1, 1.9, math.prod(shape), dtype=torch.float64).reshape(shape)
+            last = q.expand([1 if place == dim % 3 else size for place, size in enumerate(z.shape)]).movedim(dim, -1)
+            y = torch.ones_like(z.select(dim, 0), dtype=torch.long)
+            for act, p, orders in (
+                (sharmix.SharMiX(q, 1.5, dim=dim), sharmix.sharmix(z, q, 1.5, dim=dim), (last, 1.5)),
+                (sharmix.Entmax(q, dim), sharmix.entmax(z, q, dim), (last, last)),
+                (sharmix.Entmax(q, dim, learned=True).double(), sharmix.entmax(z, q, dim), (last, last)),
+            ):
+                with case(dim=dim, shape=shape, act=act):
+                    torch.testing.assert_close(act(z), p, rtol=0, atol=1e-6)
+                    loss = sharmix.fenchel_young_loss(z.movedim(dim, -1), y, *orders)
+                    torch.testing.assert_close(act.loss(z, y), loss, rtol=0, atol=1e-6)
+
+
+def test_a_shape_of_orders_that_does_not_fit_is_named_as_given():
+    z, y, four = logits(3, 4), torch.tensor([0, 1, 2]), torch.full((4,), 1.5)
+    rows = torch.full((2, 1), 1.5)
+    calls = {
+        "alpha of shape (4,) does not broadcast against shape (3, 4)": [
+            lambda: sharmix.entmax(z, four),
+            lambda: sharmix.normmax(z, four),
+            lambda: sharmix.entmax_loss(z, y, four),
+            lambda: sharmix.normmax_loss(z, y, four),
+        ],
+        "shapes {'q': (4,)} are not allowed; they must be 1 along dim=-1": [lambda: sharmix.SharMiX(four)],
+        "shapes {'alpha': (4,)} are not allowed": [lambda: sharmix.Entmax(four), lambda: sharmix.Normmax(four)],
+        "shapes {'q': (2, 1), 'r': (3, 1)} are not": [lambda: sharmix.SharMiX(rows, torch.full((3, 1), 1.5))],
+        "q of shape (2, 1) does not broadcast against shape (3, 4)": [lambda: sharmix.SharMiX(rows)(z)],
+        "alpha of shape (2, 1) does not broadcast against shape (3, 4)": [
+            lambda: sharmix.Entmax(rows)(z),
+            lambda: sharmix.Normmax(rows).loss(z, y),
+        ],
+        "alpha of shape (3, 1) does not broadcast against shape (3, 4) with size 1 along dim=0": [
+            lambda: sharmix.Entmax(torch.full((3, 1), 1.5), dim=0)(z)
+        ],
+        "alpha=0.5 is not allowed": [lambda: sharmix.Entmax(torch.tensor(0.5))],
+    }
+    with every_case() as case:
+        for message, attempts in calls.items():
+            for place, attempt in enumerate(attempts):
+                with case(message=message, place=place), pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+                    attempt()
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -120,6 +203,10 @@ def test_a_registered_class(monkeypatch):
         sharmix.build_activation("half", alpha=2.0)
     with pytest.raises(ValueError, match="'sparsemax' is Sparsemax already"):
         sharmix.register("sparsemax")(Half)
+    with pytest.raises(ValueError, match="'entmax_learned' is Entmax already"):
+        sharmix.register("entmax_learned", alpha=1.75)(sharmix.Entmax)
+    assert sharmix.build_activation("entmax_learned").learned
+    sharmix.register("entmax_learned", learned=True)(sharmix.Entmax)  # as where a module is imported again
     with pytest.raises(TypeError, match=r"'number' must be a subclass of sharmix.Activation"):
         sharmix.register("number")(int)
     with pytest.raises(ValueError, match="did you mean sharmix_"):

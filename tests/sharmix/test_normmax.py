@@ -68,6 +68,16 @@ def test_the_loss_and_its_gradient_are_the_packages():
     assert_errors_within(errors, 1e-12)
 
 
+def test_the_usual_alpha_is_the_packages():
+    z, y = logits(), labels(logits())
+    expected = entmax.normmax_bisect(z, n_iter=200)
+    for found in (sharmix.normmax(z), sharmix.Normmax()(z), sharmix.build_activation("normmax")(z)):
+        torch.testing.assert_close(found, expected)
+    expected = NormmaxBisectLoss(n_iter=200)(z, y)
+    for loss in (sharmix.normmax_loss, sharmix.NormmaxLoss(), sharmix.Normmax().loss):
+        torch.testing.assert_close(loss(z, y), expected)
+
+
 def test_reductions_are_those_of_the_packages_module():
     z, y = logits(6, 5), torch.tensor([1, 0, 3, 2, 2, 4])
     for mine, theirs in (("mean", "elementwise_mean"), ("sum", "sum"), ("none", "none")):

@@ -58,6 +58,17 @@ def torch_runs_a_loop():
     assert sorted(row for begin, end in parts for row in range(begin, end)) == list(range(2, 9))
 
 
+def compilers_leave_alone():
+    seen = []
+
+    def step(z):
+        private.never_compiled(lambda: seen.append(torch.compiler.is_compiling()))()
+        return z + 1
+
+    torch.compile(step, backend="eager")(torch.zeros(2))
+    assert seen == [False]
+
+
 def modes_are_left():
     seen = []
     with Mode() as mode:
@@ -147,6 +158,7 @@ def modules_load_their_own():
 
 
 NEEDED = {
+    "torch._compile._disable_dynamo": compilers_leave_alone,
     "torch.utils._python_dispatch._disable_current_modes": modes_are_left,
     "torch.utils._python_dispatch.is_in_torch_dispatch_mode": modes_are_seen,
     "torch._C._len_torch_dispatch_stack": modes_are_counted,

@@ -160,6 +160,20 @@ def test_the_training_loss_is_a_mean_over_tokens() -> None:
     assert module.take_metrics("train")["loss"].item() == pytest.approx(losses[1])
 
 
+@pytest.mark.parametrize("activation", ["softmax", "alpha_relu", "sharmix_learned"])
+def test_a_part_of_a_batch_without_a_token_adds_nothing(activation: str) -> None:
+    module, given = translator(f"activation={activation}"), batch()
+    module.eval()
+    module.activation.train()  # alpha-ReLU's threshold is learned, but nothing is dropped
+    padding = given._replace(targets=torch.full_like(given.targets, PADDING), weight=0.0)
+    loss = module.training_step(padding, 0)
+    assert loss == 0
+    loss.backward()
+    assert all((parameter.grad == 0).all() for parameter in module.parameters() if parameter.grad is not None)
+    expected = module.training_step(given, 0).item()
+    assert module.take_metrics("train")["loss"].item() == pytest.approx(expected)
+
+
 class Zeros(sharmix.Activation):
     """Not normalised: twice the positive part."""
 
