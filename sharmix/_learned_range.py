@@ -2,6 +2,7 @@
 
 import functools
 import math
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,7 @@ RANGES = {"q": ORDERS, "r": ORDERS, "alpha": ORDERS, "temperature": (0.1, 10.0)}
 
 _ROUNDING = torch.finfo(torch.bfloat16).eps / 2  # relative, of a checkpoint in the coarsest dtype
 _learning: WeakSet[nn.Module] = WeakSet()
+_lock = threading.RLock()  # another thread may build a module while an optimizer looks for its own
 
 
 class Learning(nn.Module):
@@ -97,7 +99,8 @@ def _correct(parameter: nn.Parameter, name: str, key: str) -> None:
 
 
 def _keep_in_range(module: nn.Module) -> None:
-    _learning.add(module)
+    with _lock:
+        _learning.add(module)
     _watch_optimizers()
 
 
@@ -115,7 +118,9 @@ def _project_owned(optimizer: Optimizer, *_: object) -> None:
     Those of other optimizers are left alone, since a graph that is still to be differentiated may hold them.
     """
     owned = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    for module in list(_learning):
+    with _lock:
+        modules = list(_learning)
+    for module in modules:
         for name, parameter in _learned_parameters(module):
             if id(parameter) in owned:
                 parameter.clamp_(*limits(name, parameter.dtype))

@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import warnings
 import weakref
 from pathlib import Path
@@ -255,6 +256,29 @@ def test_an_average_of_parameters_is_their_average():
         average.update_parameters(network)
     expected = torch.tensor(network.seen[1::2]).mean(0)
     torch.testing.assert_close(torch.stack([order.detach() for order in average.module.act.parameters()]), expected)
+
+
+@pytest.mark.slow
+def test_modules_are_made_while_another_thread_s_optimizer_makes_steps():
+    done, interval = threading.Event(), sys.getswitchinterval()
+
+    def make():
+        while not done.is_set():
+            sharmix.SharMiX(learned=True)
+
+    act = sharmix.Entmax(learned=True)
+    optimizer, makers = torch.optim.SGD(act.parameters(), lr=1), [threading.Thread(target=make) for _ in range(2)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for maker in makers:
+            maker.start()
+        for _ in range(3000):
+            optimizer.step()
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        for maker in makers:
+            maker.join()
 
 
 def test_modules_are_not_kept_alive():
