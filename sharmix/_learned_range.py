@@ -2,11 +2,10 @@
 
 import functools
 import math
-import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
-from weakref import WeakSet
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +18,7 @@ ORDERS = (1.01, 2.0)  # the paper's appendix E.4
 RANGES = {"q": ORDERS, "r": ORDERS, "alpha": ORDERS, "temperature": (0.1, 10.0)}  # half-open
 
 _ROUNDING = torch.finfo(torch.bfloat16).eps / 2  # relative, of a checkpoint in the coarsest dtype
-_learning: WeakSet[nn.Module] = WeakSet()
-_lock = threading.RLock()  # another thread may build a module while an optimizer looks for its own
+_learning: set[ref[nn.Module]] = set()  # a WeakSet cannot be iterated over while other threads build modules
 
 
 class Learning(nn.Module):
@@ -78,7 +76,8 @@ def limits(name: str, dtype: torch.dtype) -> tuple[float, float]:
 
 
 def _learned_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    return ((name, parameter) for name, parameter in module.named_parameters(recurse=False) if name in RANGES)
+    own = module._parameters  # not iterated over: another thread may still build the module
+    return ((name, parameter) for name in RANGES if (parameter := own.get(name)) is not None)
 
 
 @torch.no_grad()
@@ -99,8 +98,7 @@ def _correct(parameter: nn.Parameter, name: str, key: str) -> None:
 
 
 def _keep_in_range(module: nn.Module) -> None:
-    with _lock:
-        _learning.add(module)
+    _learning.add(ref(module, _learning.discard))
     _watch_optimizers()
 
 
@@ -118,9 +116,7 @@ def _project_owned(optimizer: Optimizer, *_: object) -> None:
     Those of other optimizers are left alone, since a graph that is still to be differentiated may hold them.
     """
     owned = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-    with _lock:
-        modules = list(_learning)
-    for module in modules:
+    for module in filter(None, (reference() for reference in _learning.copy())):
         for name, parameter in _learned_parameters(module):
             if id(parameter) in owned:
                 parameter.clamp_(*limits(name, parameter.dtype))
