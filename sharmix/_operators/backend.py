@@ -70,7 +70,7 @@ def backend(device: str | torch.device = "cpu") -> Backend:
     if is_plain_torch:
         return "torch"
     if kind == "cpu":
-        return "c++" if cpu.is_present() else "torch"
+        return "c++" if cpu.kernel else "torch"
     return "triton" if kind == "cuda" and importlib.util.find_spec("triton") else "torch"
 
 

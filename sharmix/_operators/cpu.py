@@ -33,11 +33,6 @@ def _load() -> ModuleType | None:
 kernel: Any = _load()
 
 
-def is_present() -> bool:
-    """Whether there is a build that this processor runs."""
-    return kernel is not None
-
-
 def takes(logits: Tensor, orders: LossOrders) -> bool:
     """For q > 2 a class joins the support with infinite slope, and the root must be measured from there (`knots`)."""
     q, r, _ = orders
