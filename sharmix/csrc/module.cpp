@@ -183,7 +183,6 @@ struct RowGradients {
     int64_t step = 0;
 };
 
-
 // The losses of rows, each by itself or summed.
 struct Losses {
     Losses(bool by_row, const Rows& logits) : rows(logits.of.rows) {
