@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 from numbers import Integral, Real
+from typing import ParamSpec
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from sharmix._private_torch import dispatch_modes_active, has_lost_memory, in_onnx_export, is_traced
 
 Order = float | Tensor
+Values = ParamSpec("Values")
 
 # What each order may be: its least value, and whether that value itself is allowed.
 _ALLOWED = {
@@ -158,20 +160,7 @@ def checked(order: Order, name: str) -> Order:
         raise TypeError(f"{name} must be a number or a floating-point tensor, got {order.dtype}")
     if in_onnx_export():  # which knows no operator of this library; `_onnx` looks at the values
         return order
-    allowed: Tensor = _ones_if_allowed(order.detach(), name)
-    return order * allowed
-
-
-def checked_distribution(targets: Tensor) -> Tensor:
-    """1 for each row of soft targets [..., classes]; ValueError if a row is no distribution."""
-    valid: Tensor = _ones_if_distribution(targets.detach())
-    return valid
-
-
-def checked_classes(targets: Tensor, classes: int, ignore_index: int) -> Tensor:
-    """Class indices as int64, 0 where they are `ignore_index`; ValueError if one is out of range."""
-    indices: Tensor = _class_indices(targets, classes, ignore_index)
-    return indices
+    return order * _ones_if_allowed(order.detach(), name)
 
 
 def label_error(label: float, classes: int, ignore_index: int) -> ValueError:
@@ -188,17 +177,33 @@ def _out_of_range(name: str, value: float) -> str:
     return f"{name}={value!r} is not allowed; it must be finite{bound}"
 
 
-# The operators below look at values, which no traced or batched tensor lets Python do. Each returns something the
-# caller goes on with, so that a compiler cannot drop the check as dead code.
+def _operator(fake: Callable[..., Tensor]) -> Callable[[Callable[Values, Tensor]], Callable[Values, Tensor]]:
+    """An operator that looks at values, which no traced or batched tensor lets Python do, and its fake.
+
+    It returns something the caller goes on with, so that a compiler cannot drop the check as dead code.
+    """
+
+    def decorate(check: Callable[Values, Tensor]) -> Callable[Values, Tensor]:
+        operator = torch.library.custom_op(f"sharmix::{check.__name__.lstrip('_')}", check, mutates_args=())
+        operator.register_fake(fake)
+
+        @operator.register_vmap
+        def batched(info: object, in_dims: tuple[int, ...], values: Tensor, *constants: object) -> tuple[Tensor, int]:
+            return operator(values.movedim(in_dims[0], 0), *constants), 0  # one more row dimension
+
+        return operator
+
+    return decorate
 
 
-@torch.library.custom_op("sharmix::ones_if_allowed", mutates_args=())
+@_operator(lambda values, name: torch.ones_like(values))
 def _ones_if_allowed(values: Tensor, name: str) -> Tensor:
     return torch.ones_like(checked_values(values, name))
 
 
-@torch.library.custom_op("sharmix::ones_if_distribution", mutates_args=())
-def _ones_if_distribution(targets: Tensor) -> Tensor:
+@_operator(lambda y: y.new_empty(y.shape[:-1], dtype=torch.promote_types(y.dtype, torch.float32)))
+def checked_distribution(targets: Tensor) -> Tensor:
+    """1 for each row of soft targets [..., classes]; ValueError if a row is no distribution."""
     if (targets < 0).any():
         raise ValueError(f"soft targets must be >= 0, got {targets[targets < 0][0].item()!r}")
     totals = targets.sum(-1, dtype=torch.promote_types(targets.dtype, torch.float32))
@@ -208,37 +213,11 @@ def _ones_if_distribution(targets: Tensor) -> Tensor:
     return torch.ones_like(totals)
 
 
-@torch.library.custom_op("sharmix::class_indices", mutates_args=())
-def _class_indices(targets: Tensor, classes: int, ignore_index: int) -> Tensor:
-    """The targets as int64, with 0 in place of `ignore_index`."""
+@_operator(lambda targets, classes, ignore_index: torch.empty_like(targets, dtype=torch.int64))
+def checked_classes(targets: Tensor, classes: int, ignore_index: int) -> Tensor:
+    """Class indices as int64, 0 where they are `ignore_index`; ValueError if one is out of range."""
     indices = torch.where(targets == ignore_index, 0, targets).long()
     outside = (indices < 0) | (indices >= classes)
     if outside.any():
         raise label_error(indices[outside][0].item(), classes, ignore_index)
     return indices
-
-
-@_ones_if_allowed.register_fake
-def _(values: Tensor, name: str) -> Tensor:
-    return torch.ones_like(values)
-
-
-@_ones_if_distribution.register_fake
-def _(targets: Tensor) -> Tensor:
-    return targets.new_empty(targets.shape[:-1], dtype=torch.promote_types(targets.dtype, torch.float32))
-
-
-@_class_indices.register_fake
-def _(targets: Tensor, classes: int, ignore_index: int) -> Tensor:
-    return torch.empty_like(targets, dtype=torch.int64)
-
-
-def _batch_is_one_more_row_dimension(operator: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, int]]:
-    def rule(info: object, in_dims: tuple[int, ...], tensor: Tensor, *constants: object) -> tuple[Tensor, int]:
-        return operator(tensor.movedim(in_dims[0], 0), *constants), 0
-
-    return rule
-
-
-for _operator in (_ones_if_allowed, _ones_if_distribution, _class_indices):
-    _operator.register_vmap(_batch_is_one_more_row_dimension(_operator))

@@ -87,7 +87,7 @@ def fenchel_young(
             raise ValueError(
                 f"ignore_index={ignore_index} is not allowed beside probabilities as targets; leave it out"
             )
-        y = targets.to(logits.dtype) * checked_distribution(targets).to(logits.dtype).unsqueeze(-1)
+        y = targets.to(logits.dtype) * checked_distribution(targets.detach()).to(logits.dtype).unsqueeze(-1)
         y = y / y.sum(-1, keepdim=True)
         y = (1 - label_smoothing) * y + label_smoothing / logits.shape[-1] if label_smoothing else y
         return reduced(_soft_loss(regulariser, logits, y, weight), None, reduction)

@@ -288,7 +288,7 @@ class AlphaReLURegulariser:
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         if is_transformed() or torch.compiler.is_compiling() or logits.is_meta:
             return composed_class_loss(self, logits, targets, ignore_index, reduction)
-        return derivatives.alpha_relu_class_loss(logits, targets, self.alpha, self.tau, ignore_index, reduction)
+        return derivatives.class_loss(logits, targets, (self.alpha, None, self.tau), ignore_index, reduction)
 
 
 def is_transformed() -> bool:
@@ -337,7 +337,7 @@ def fenchel_young_loss(
         tensor(0.0455)
     """
     known(options, "fenchel_young_loss")
-    if nonconcave == "global":
+    if nonconcave == "global" and r is not None:  # which would be α-ReLU
         loss = fast.class_loss(logits, targets, q, r, temperature, **options)
         if loss is not None:
             return loss
@@ -424,7 +424,7 @@ def alpha_relu_loss(
         >>> sharmix.alpha_relu_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
         tensor(0.1673)
     """
-    loss = fast.alpha_relu_loss(logits, targets, alpha, tau, **known(options, "alpha_relu_loss"))
+    loss = fast.class_loss(logits, targets, alpha, None, tau, **known(options, "alpha_relu_loss"))
     if loss is not None:
         return loss
     z = widened(classes_last(logits, "logits", -1))

@@ -5,13 +5,13 @@ import importlib.util
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from sharmix._operators import cpu, plain
-from sharmix._operators.orders import Orders
+from sharmix._operators.orders import LossOrders, Orders
 
 Backend = Literal["c++", "triton", "torch"]
 
@@ -28,14 +28,14 @@ class Implementation(Protocol):
         """(∂p/∂z) grad, and (∂p/∂θ)·grad by q, r and T₀ [..., 3], or [0] if it is not wanted."""
 
     def class_loss(
-        self, logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, wants_slopes: bool
+        self, logits: Tensor, targets: Tensor, orders: LossOrders, ignore_index: int, reduction: str, wants_slopes: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Against targets [...], 0 where they are `ignore_index`: the reduced loss, four numbers of each row's solution
-        for the backward pass [..., 4], each row's slopes by q, r and T₀ [..., 3], or [0] if not wanted, and what
-        the sum was divided by."""
+        for the backward pass [..., 4], or [0] for α-ReLU, each row's slopes by q, r and T₀ [..., 3], or [0] if not
+        wanted, and what the sum was divided by."""
 
     def class_loss_backward(
-        self, logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: Orders, ignore_index: int
+        self, logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: LossOrders, ignore_index: int
     ) -> Tensor:
         """grad (p − y), for grad [...] or one for all rows."""
 
@@ -43,7 +43,7 @@ class Implementation(Protocol):
 class Kernel(Implementation, Protocol):
     """One made for a kind of device."""
 
-    def takes(self, logits: Tensor, orders: Orders) -> bool:
+    def takes(self, logits: Tensor, orders: LossOrders) -> bool:
         """Whether it computes logits of this dtype with these orders, faster than plain torch."""
 
 
@@ -70,7 +70,7 @@ def backend(device: str | torch.device = "cpu") -> Backend:
     if is_plain_torch:
         return "torch"
     if kind == "cpu":
-        return "c++" if cpu.is_present() else "torch"
+        return "c++" if cpu.kernel else "torch"
     has_triton = kind == "cuda" and torch.cuda.is_available() and importlib.util.find_spec("triton")
     return "triton" if has_triton else "torch"
 
@@ -92,7 +92,7 @@ def plain_torch() -> Iterator[None]:
         is_plain_torch = before
 
 
-def select(logits: Tensor, orders: Orders) -> Implementation:
+def select(logits: Tensor, orders: LossOrders) -> Implementation:
     """The implementation for these logits."""
     name = backend(logits.device)
     if name == "c++":
@@ -104,12 +104,6 @@ def select(logits: Tensor, orders: Orders) -> Implementation:
             if kernel.takes(logits, orders):
                 return kernel
     return plain
-
-
-def select_alpha_relu(logits: Tensor, alpha: float) -> Any:
-    """The implementation of α-ReLU's loss: the CPU kernel or plain torch."""
-    kernel = backend(logits.device) == "c++" and logits.numel() and cpu.takes_alpha(logits, alpha)
-    return cpu if kernel else plain
 
 
 def cuda_kernels() -> tuple[Kernel, ...]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import label_error
-from sharmix._operators.orders import Orders, largest
+from sharmix._operators.orders import LossOrders, Orders, largest
 from sharmix._private_torch import kernel_doors
 
 DTYPES = (torch.float32, torch.float64)
@@ -33,14 +33,11 @@ def _load() -> ModuleType | None:
 kernel: Any = _load()
 
 
-def is_present() -> bool:
-    """Whether there is a build that this processor runs."""
-    return kernel is not None
-
-
-def takes(logits: Tensor, orders: Orders) -> bool:
+def takes(logits: Tensor, orders: LossOrders) -> bool:
     """For q > 2 a class joins the support with infinite slope, and the root must be measured from there (`knots`)."""
-    return logits.dtype in DTYPES and largest(orders[0]) <= 2
+    q, r, _ = orders
+    can: bool = kernel.takes_alpha(q, logits.dtype == torch.float32) if r is None else largest(q) <= 2
+    return logits.dtype in DTYPES and can
 
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:
@@ -56,7 +53,7 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orde
 
 
 def class_loss(
-    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, wants_slopes: bool
+    logits: Tensor, targets: Tensor, orders: LossOrders, ignore_index: int, reduction: str, wants_slopes: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See `backend.Implementation`."""
     try:
@@ -64,52 +61,22 @@ def class_loss(
     except LookupError as row:
         raise label_error_at(row, targets, logits, ignore_index) from None
     rows, counted, states, slopes = found
-    loss, divisor = _reduced(rows, counted, reduction, logits)
-    return loss, states, logits.new_empty(0) if slopes is None else slopes, divisor
+    divisor = counted if reduction == "mean" else 1
+    loss = rows if isinstance(rows, Tensor) else _quotient(rows, divisor, logits)
+    empty = logits.new_empty(0)
+    return loss, empty if states is None else states, empty if slopes is None else slopes, _quotient(divisor, 1, logits)
 
 
 def class_loss_backward(
-    logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: Orders, ignore_index: int
+    logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: LossOrders, ignore_index: int
 ) -> Tensor:
     """See `backend.Implementation`."""
     grad = grad.to(logits.dtype)
-    by_logits: Tensor = kernel.class_loss_backward(logits, targets, states, grad, orders[0], ignore_index, 1.0)
+    by_logits: Tensor = kernel.class_loss_backward(logits, targets, states, grad, ignore_index, 1.0, *orders)
     return by_logits
 
 
-def takes_alpha(logits: Tensor, alpha: float) -> bool:
-    """α-ReLU is worth a kernel where its powers are products."""
-    taken: bool = logits.dtype in DTYPES and kernel.takes_alpha(logits.element_size(), alpha)
-    return taken
-
-
-def alpha_relu_loss(
-    logits: Tensor, targets: Tensor, alpha: float, tau: float, ignore_index: int, reduction: str
-) -> tuple[Tensor, Tensor]:
-    """See `backend.Implementation`."""
-    try:
-        rows, counted = kernel.alpha_relu_loss(logits, targets, alpha, tau, ignore_index, reduction == "none")
-    except LookupError as row:
-        raise label_error_at(row, targets, logits, ignore_index) from None
-    return _reduced(rows, counted, reduction, logits)
-
-
-def alpha_relu_loss_backward(
-    logits: Tensor, targets: Tensor, grad: Tensor, alpha: float, tau: float, ignore_index: int
-) -> Tensor:
-    """See `backend.Implementation`."""
-    grad = grad.to(logits.dtype)
-    by_logits: Tensor = kernel.alpha_relu_loss_backward(logits, targets, grad, alpha, tau, ignore_index, 1.0)
-    return by_logits
-
-
-def _reduced(rows: Tensor | float, counted: int, reduction: str, like: Tensor) -> tuple[Tensor, Tensor]:
-    """The reduced loss, from that of each row or their sum, and what a mean divides by."""
-    divisor = counted if reduction == "mean" else 1
-    return rows if isinstance(rows, Tensor) else quotient(rows, divisor, like), quotient(divisor, 1, like)
-
-
-def quotient(total: float, divisor: float, like: Tensor) -> Tensor:
+def _quotient(total: float, divisor: float, like: Tensor) -> Tensor:
     """A tensor of no dimension, NaN where the divisor is 0."""
     return torch.scalar_tensor(total / divisor if divisor else math.nan, dtype=like.dtype, device="cpu")
 

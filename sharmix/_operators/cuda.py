@@ -370,7 +370,8 @@ def _map_backward(
 
 def takes(logits: Tensor, orders: Orders) -> bool:
     """Plain torch measures better for float64 and q > 2, and finds the largest of several maxima."""
-    return logits.dtype != torch.float64 and largest(orders[0]) <= 2 and bool(is_concave(*orders[:2]).all())
+    q, r, _ = orders
+    return logits.dtype != torch.float64 and r is not None and largest(q) <= 2 and bool(is_concave(q, r).all())
 
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:

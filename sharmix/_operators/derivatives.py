@@ -12,6 +12,7 @@ from sharmix._operators import register
 from sharmix._private_torch import forward_mode_active, forward_mode_depth, function_transforms_active, is_traced
 
 Orders = tuple[Order, Order, Order]  # q, r and T₀: numbers, or tensors of one element or broadcasting to [..., 1]
+LossOrders = Orders | tuple[Order, None, Order]  # α-ReLU has α, None and τ
 Gradients = list[Tensor | None]
 
 
@@ -36,27 +37,19 @@ def _solved(logits: Tensor, orders: Orders, nonconcave: str, wants_conjugate: bo
 
 
 def class_loss(
-    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, nonconcave: str
+    logits: Tensor, targets: Tensor, orders: LossOrders, ignore_index: int, reduction: str, nonconcave: str = "global"
 ) -> Tensor:
     """L(z, y) = Ω*(z) − z_y against one class a row, int64 [...], value and gradient each in one pass over the logits.
 
     Nothing as large as the logits is kept for the backward pass but the logits themselves: a row's distribution is
     known from its root, four numbers.
     """
-    inputs = logits, targets, *orders, ignore_index, reduction, nonconcave
+    inputs = logits, targets, *orders, nonconcave, ignore_index, reduction
     if _is_traced():
         learned = any(isinstance(order, Tensor) and order.requires_grad for order in orders)
         traced: Tensor = register.class_loss(*inputs, learned)[0]
         return traced
     loss: Tensor = _ClassLoss.apply(*inputs)
-    return loss
-
-
-def alpha_relu_class_loss(
-    logits: Tensor, targets: Tensor, alpha: float, tau: Order, ignore_index: int, reduction: str
-) -> Tensor:
-    """The loss of α-ReLU against one class a row, int64 [...], value and gradient each in one pass over the logits."""
-    loss: Tensor = _AlphaReLULoss.apply(logits, targets, alpha, tau, ignore_index, reduction)
     return loss
 
 
@@ -75,24 +68,21 @@ def _differentiated_again() -> bool:
     return torch.is_grad_enabled() or forward_mode_active()
 
 
-def save(ctx: Any, tensors: Sequence[Tensor], q: Order, r: Order, temperature: Order) -> None:
-    """Keep tensors, and orders that are tensors or numbers, for the backward pass."""
-    if isinstance(q, float) and isinstance(r, float) and isinstance(temperature, float):
-        ctx.orders = q, r, temperature
-        ctx.save_for_backward(*tensors)
-        return
-    orders = q, r, temperature
-    ctx.orders = [None if isinstance(order, Tensor) else order for order in orders]
-    ctx.save_for_backward(*tensors, *[order for order in orders if isinstance(order, Tensor)])
+def _save(ctx: Any, tensors: Sequence[Tensor], orders: Sequence[Order | None], forward: bool = False) -> None:
+    """Keep tensors and orders for the backward pass, or for forward mode."""
+    ctx.orders = [Tensor if isinstance(order, Tensor) else order for order in orders]
+    (ctx.save_for_forward if forward else ctx.save_for_backward)(
+        *tensors, *[order for order in orders if isinstance(order, Tensor)]
+    )
 
 
-def saved(ctx: Any) -> tuple[Sequence[Tensor], Sequence[Order]]:
+def _saved(ctx: Any) -> tuple[Sequence[Tensor], Any]:
     """The tensors, and the orders as they were given."""
     tensors, orders = ctx.saved_tensors, ctx.orders
-    if None not in orders:
+    if Tensor not in orders:
         return tensors, orders
     tensors = list(tensors)
-    given = [tensors.pop() if order is None else order for order in reversed(orders)]
+    given = [tensors.pop() if order is Tensor else order for order in reversed(orders)]
     return tensors, given[::-1]
 
 
@@ -112,12 +102,12 @@ class _Map(torch.autograd.Function):
     @staticmethod
     def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         """What the backward pass needs."""
-        save(ctx, (output[0] if isinstance(output, tuple) else output,), *inputs[1:4])
+        _save(ctx, (output[0] if isinstance(output, tuple) else output,), inputs[1:4])
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx: Any, grad_p: Tensor | None, grad_conjugate: Tensor | None = None) -> tuple[Tensor | None, ...]:
-        (p,), orders = saved(ctx)
+        (p,), orders = _saved(ctx)
         gradients: Gradients = [None] * 4
         if grad_p is not None:
             gradients = through_map(grad_p, p, orders, ctx.needs_input_grad[1:4])
@@ -143,8 +133,7 @@ class _TransformedMap(_Map):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         _Map.keep(ctx, inputs, output)
-        p = output[0] if inputs[-1] else output
-        ctx.save_for_forward(p, *[order for order in inputs[1:4] if isinstance(order, Tensor)])
+        _save(ctx, (output[0] if inputs[-1] else output,), inputs[1:4], forward=True)
         ctx.wants_conjugate = inputs[-1]
 
     @staticmethod
@@ -154,7 +143,7 @@ class _TransformedMap(_Map):
                 "forward mode within forward mode is not to be had: torch drops the outer tangent of every custom "
                 "function; take one of the two derivatives in reverse, as in jacfwd(jacrev(f)) or torch.func.hessian"
             )
-        (p,), orders = saved(ctx)
+        (p,), orders = _saved(ctx)
         at, dtype = MapSensitivity(p, *orders), p.dtype
         p, conjugate = torch.zeros_like(at.p), torch.zeros_like(at.p[..., :1])
         if x is not None:
@@ -203,7 +192,7 @@ def _summed(grad: Tensor, slopes: Sequence[Tensor | None], orders: Sequence[Orde
     ]
 
 
-def _by_order(along: Tensor, orders: Sequence[Order], wanted: Sequence[bool]) -> Gradients:
+def _by_order(along: Tensor, orders: Sequence[Order | None], wanted: Sequence[bool]) -> Gradients:
     """The gradients of each row [..., 3], summed to the shapes of their orders."""
     if not any(wanted):
         return [None] * 3
@@ -211,7 +200,7 @@ def _by_order(along: Tensor, orders: Sequence[Order], wanted: Sequence[bool]) ->
     return [_like(row, order) if want else None for row, order, want in zip(rows, orders, wanted, strict=True)]
 
 
-def _like(gradient: Tensor, order: Order) -> Tensor | None:
+def _like(gradient: Tensor, order: Order | None) -> Tensor | None:
     return gradient.sum_to_size(order.shape) if isinstance(order, Tensor) else None
 
 
@@ -228,33 +217,33 @@ class _ClassLoss(torch.autograd.Function):
         logits: Tensor,
         targets: Tensor,
         q: Order,
-        r: Order,
+        r: Order | None,
         temperature: Order,
+        nonconcave: str,
         ignore_index: int,
         reduction: str,
-        nonconcave: str,
     ) -> Tensor:
-        inputs = logits, targets, q, r, temperature, ignore_index, reduction, nonconcave
-        output = register.class_loss(*inputs, any(ctx.needs_input_grad[2:5]))
+        inputs = logits, targets, q, r, temperature, nonconcave, ignore_index, reduction
+        output = register.class_loss(*inputs, r is not None and any(ctx.needs_input_grad[2:5]))
         _ClassLoss.keep(ctx, inputs, output)
         return output[0]  # type: ignore[no-any-return]
 
     @staticmethod
     def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         """What the backward pass needs."""
-        logits, targets, q, r, temperature, ctx.ignore_index, _, ctx.nonconcave, *_ = inputs
-        save(ctx, (logits, targets, *output[1:]), q, r, temperature)
+        logits, targets, q, r, temperature, ctx.nonconcave, ctx.ignore_index, *_ = inputs
+        _save(ctx, (logits, targets, *output[1:]), (q, r, temperature))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (logits, targets, states, slopes, divisor), orders = saved(ctx)
+        (logits, targets, states, slopes, divisor), orders = _saved(ctx)
         grad, wanted = checked_memory(grad) / divisor.clamp_min(1), ctx.needs_input_grad[2:5]
         if _differentiated_again():
             settings = targets, orders, ctx.ignore_index, ctx.nonconcave
             by_logits, *by_orders = through_class_loss(grad, logits, *settings, wanted)
         else:
             by_logits = register.class_loss_backward(logits, targets, states, grad, *orders, ctx.ignore_index)
-            by_orders = _by_order(grad.unsqueeze(-1) * slopes, orders, wanted) if any(wanted) else [None] * 3
+            by_orders = _class_loss_by_orders(by_logits, grad, slopes, orders, wanted)
         return by_logits, None, *by_orders, None, None, None
 
 
@@ -269,26 +258,33 @@ def through_class_loss(
     grad: Tensor,
     logits: Tensor,
     targets: Tensor,
-    orders: Sequence[Order],
+    orders: LossOrders,
     ignore_index: int,
     nonconcave: str,
     wanted: Sequence[bool],
 ) -> Gradients:
     """The gradients by logits, q, r and T₀ for that of each row's loss or one for all, differentiable again."""
-    error, slopes = _class_loss_slopes(logits, targets, orders, ignore_index, nonconcave)
-    grad = grad.unsqueeze(-1)
-    return [grad * error, *_by_order(grad * slopes, orders, wanted)]
-
-
-def _class_loss_slopes(
-    logits: Tensor, targets: Tensor, orders: Sequence[Order], ignore_index: int, nonconcave: str
-) -> tuple[Tensor, Tensor]:
-    """p − y and the slopes by q, r and T₀ [..., 3] of each row's loss, differentiable themselves."""
     q, r, temperature = orders
     counted = (targets != ignore_index).unsqueeze(-1)
-    p = probabilities(torch.where(counted, logits, 0), (q, r, temperature), nonconcave)
-    slopes = ConjugateSensitivity(p, *orders).conjugate_slopes()
-    return _less_one_hot(p, targets, ignore_index), slopes * counted
+    finite = torch.where(counted, logits, 0)
+    if r is None:
+        p, slopes = alpha_relu_weights(finite, q, temperature), None
+    else:
+        p = probabilities(finite, (q, r, temperature), nonconcave)
+        slopes = ConjugateSensitivity(p, q, r, temperature).conjugate_slopes() * counted
+    by_logits = grad.unsqueeze(-1) * _less_one_hot(p, targets, ignore_index)
+    return [by_logits, *_class_loss_by_orders(by_logits, grad, slopes, orders, wanted)]
+
+
+def _class_loss_by_orders(
+    by_logits: Tensor, grad: Tensor, slopes: Tensor | None, orders: LossOrders, wanted: Sequence[bool]
+) -> Gradients:
+    if not any(wanted):
+        return [None] * 3
+    alpha, r, _ = orders
+    if r is None or slopes is None:  # for α-ReLU, −Σ (p − y)/(α − 1) by τ
+        return [None, None, by_logits.sum() / (1 - alpha) if wanted[2] else None]
+    return _by_order(grad.unsqueeze(-1) * slopes, orders, wanted)
 
 
 def _less_one_hot(p: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
@@ -298,42 +294,12 @@ def _less_one_hot(p: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
     return p.scatter_add(-1, classes, -torch.ones_like(p[..., :1])) * counted
 
 
-class _AlphaReLULoss(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, targets: Tensor, alpha: float, tau: Order, ignore_index: int, reduction: str
-    ) -> Tensor:
-        loss, divisor = register.alpha_relu_loss(logits, targets, alpha, tau, ignore_index, reduction)
-        save(ctx, (logits, targets, divisor), tau, 0.0, 0.0)
-        ctx.alpha, ctx.ignore_index = alpha, ignore_index
-        return loss  # type: ignore[no-any-return]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (logits, targets, divisor), (tau, *_) = saved(ctx)
-        alpha, grad = ctx.alpha, checked_memory(grad) / divisor.clamp_min(1)
-        if _differentiated_again():
-            by_logits = through_alpha_relu_loss(grad, logits, targets, alpha, tau, ctx.ignore_index)
-        else:
-            by_logits = register.alpha_relu_loss_backward(logits, targets, grad, alpha, tau, ctx.ignore_index)
-        by_tau = by_logits.sum() / (1 - alpha) if ctx.needs_input_grad[3] else None
-        return by_logits, None, None, by_tau, None, None
-
-
-def through_alpha_relu_loss(
-    grad: Tensor, logits: Tensor, targets: Tensor, alpha: float, tau: Order, ignore_index: int
-) -> Tensor:
-    """The gradient by the logits for that of each row's loss or one for all, differentiable again."""
-    finite = torch.where((targets != ignore_index).unsqueeze(-1), logits, 0)
-    return grad.unsqueeze(-1) * _less_one_hot(alpha_relu_weights(finite, alpha, tau), targets, ignore_index)
-
-
-def alpha_relu_weights(logits: Tensor, alpha: float, tau: Order) -> Tensor:
+def alpha_relu_weights(logits: Tensor, alpha: Order, tau: Order) -> Tensor:
     """[(α − 1) z − τ]₊^{1/(α−1)}, by operations that torch differentiates itself."""
     return power((alpha - 1) * logits - tau, 1 / (alpha - 1))
 
 
-def power(base: Tensor, exponent: float) -> Tensor:
+def power(base: Tensor, exponent: Order) -> Tensor:
     """[base]₊^exponent, with slope 0 wherever it is 0 and NaN kept."""
     outside = base <= 0
     return torch.where(outside, 0, torch.where(outside, 1, base) ** exponent)

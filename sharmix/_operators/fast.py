@@ -5,7 +5,6 @@ autograd graph calls the kernel itself, past torch's dispatcher. Each function r
 pass that is asked for more than a plain gradient goes the long way, by `derivatives`.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch import Tensor
 from sharmix._arguments import Order, checked_memory
 from sharmix._operators import backend, cpu, derivatives
 
-_Orders = tuple[float, float, float, tuple[int, ...]]  # the values of q, r and T₀, and which of them are tensors
+_Orders = tuple[float, float | None, float, tuple[int, ...]]  # the values of orders, and which of them are tensors
 
 
 def sharmix(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor | None:
@@ -28,9 +27,9 @@ def sharmix(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor | 
     return p
 
 
-def _as_given(orders: _Orders, tensors: Sequence[Tensor]) -> tuple[list[Order], list[bool]]:
-    """q, r and T₀, and which of them are tensors."""
-    given: list[Order] = list(orders[:3])
+def _as_given(orders: _Orders, tensors: Sequence[Tensor]) -> tuple[Any, list[bool]]:
+    """The orders as they were given, and which of them are tensors."""
+    given: list[Any] = list(orders[:3])
     for place, tensor in zip(orders[3], tensors, strict=True):
         if tensor.item() != orders[place]:
             raise RuntimeError(f"an order has been modified by an inplace operation, from {orders[place]} to {tensor}")
@@ -42,14 +41,14 @@ def class_loss(
     logits: Tensor,
     targets: Tensor,
     q: Order,
-    r: Order,
+    r: Order | None,
     temperature: Order,
     weight: Tensor | None = None,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> Tensor | None:
-    """The mean or sum of the losses of logits [..., classes] against one class a row, [...]."""
+    """The mean or sum of the losses of logits [..., classes] against one class a row, [...]; α-ReLU has α, None, τ."""
     if weight is not None or label_smoothing or reduction == "none" or _is_closed():
         return None
     found = cpu.kernel.node_orders(logits, targets, q, r, temperature)
@@ -58,33 +57,6 @@ def class_loss(
     orders, tensors = found
     loss: Tensor = _ClassLoss.apply(logits, targets, orders, ignore_index, reduction == "mean", *tensors)
     return loss
-
-
-def alpha_relu_loss(
-    logits: Tensor,
-    targets: Tensor,
-    alpha: float,
-    tau: Order,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-    reduction: str = "mean",
-) -> Tensor | None:
-    """The same of α-ReLU's loss, where its powers are products."""
-    if weight is not None or label_smoothing or reduction not in ("mean", "sum") or not _is_number(tau) or _is_closed():
-        return None
-    found = cpu.kernel.node_orders(logits, targets, 1.0, 1.0, 1.0)
-    if found is None or type(ignore_index) is not int or not cpu.takes_alpha(logits, alpha):
-        return None
-    threshold = float(tau)
-    if not math.isfinite(threshold):
-        return None
-    loss: Tensor = _AlphaReLULoss.apply(logits, targets, alpha, threshold, ignore_index, reduction == "mean")
-    return loss
-
-
-def _is_number(tau: Order) -> bool:
-    return not isinstance(tau, Tensor) or (tau.numel() == 1 and tau.is_cpu and not tau.requires_grad)
 
 
 def _is_closed() -> bool:
@@ -118,45 +90,22 @@ class _ClassLoss(torch.autograd.Function):
             found = cpu.kernel.class_loss_of_node(orders, logits, targets, ignore_index, mean, ctx.needs_input_grad[0])
         except LookupError as row:
             raise cpu.label_error_at(row, targets, logits, ignore_index) from None
-        loss, found_for_backward, *ctx.more = found
-        ctx.orders, ctx.tensors, ctx.ignore_index = orders, tensors, ignore_index
+        loss, found_for_backward, is_gradient, divisor, sums = found
+        ctx.settings = ignore_index, divisor, is_gradient, sums, orders, tensors
         ctx.save_for_backward(logits, targets, found_for_backward)
         return loss  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Sequence[Tensor | None]:
         logits, targets, found = ctx.saved_tensors
-        orders, ignored, (is_gradient, divisor, sums) = ctx.orders, ctx.ignore_index, ctx.more
         gradients: Sequence[Tensor | None] | None = cpu.kernel.class_loss_gradients(
-            logits, targets, found, grad, orders[0], ignored, divisor, is_gradient, orders, ctx.tensors, sums
+            logits, targets, found, grad, *ctx.settings
         )
         if gradients is not None:
             return gradients
-        given, wanted = _as_given(orders, ctx.tensors)
+        ignored, divisor, *_, orders, tensors = ctx.settings
+        given, wanted = _as_given(orders, tensors)
         by_logits, *by_orders = derivatives.through_class_loss(
             checked_memory(grad) / divisor, logits, targets, given, ignored, "global", wanted
         )
         return by_logits, None, None, None, None, *(by_orders[place] for place in orders[3])
-
-
-class _AlphaReLULoss(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, targets: Tensor, alpha: float, tau: float, ignore_index: int, mean: bool
-    ) -> Tensor:
-        try:
-            total, counted = cpu.kernel.alpha_relu_loss(logits, targets, alpha, tau, ignore_index, False)
-        except LookupError as row:
-            raise cpu.label_error_at(row, targets, logits, ignore_index) from None
-        ctx.settings = alpha, tau, ignore_index, float(counted or 1) if mean else 1.0
-        ctx.save_for_backward(logits, targets)
-        return cpu.quotient(total, counted if mean else 1, logits)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        logits, targets = ctx.saved_tensors
-        *settings, divisor = ctx.settings
-        by_logits = cpu.kernel.alpha_relu_gradient(logits, targets, grad, *settings, divisor)
-        if by_logits is None:
-            by_logits = derivatives.through_alpha_relu_loss(checked_memory(grad) / divisor, logits, targets, *settings)
-        return by_logits, None, None, None, None, None

@@ -8,17 +8,22 @@ from torch import Tensor
 from sharmix._arguments import Order, checked_number, checked_values
 
 Orders = tuple[float | Tensor, float | Tensor, float | Tensor]  # q, r, T₀: a number, or float64 [rows, 1]
+LossOrders = Orders | tuple[float, None, float]  # α-ReLU, α-entmax with a threshold that is given, has α, None, τ
 
 _CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
 
 
-def checked_orders(logits: Tensor, q: Order, r: Order, temperature: Order, nonconcave: str = "global") -> Orders:
+def checked_orders(
+    logits: Tensor, q: Order, r: Order | None, temperature: Order, nonconcave: str = "global"
+) -> LossOrders:
     """Numbers, or tensors that broadcast to [..., 1] for logits [..., classes], as orders.
 
     Raises:
         ValueError: a value is out of its range, or `nonconcave` is neither `global` nor `error`, or is `error` and
             r < 2 − 1/q.
     """
+    if r is None:
+        return checked_number(float(q), "alpha of alpha-ReLU"), None, float(temperature)
     orders = _order(q, "q", logits), _order(r, "r", logits), _order(temperature, "temperature", logits)
     if nonconcave != "global":
         _refuse_nonconcave(*orders[:2], nonconcave)

@@ -8,7 +8,7 @@ from sharmix._mathematics.equation import Equation
 from sharmix._mathematics.global_maximum import global_maximum
 from sharmix._mathematics.knots import from_last_knot
 from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
-from sharmix._operators.orders import Orders, columns, is_concave
+from sharmix._operators.orders import LossOrders, Orders, columns, is_concave
 
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool = True) -> tuple[Tensor, Tensor]:
@@ -56,72 +56,47 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orde
 
 
 def class_loss(
-    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, wants_slopes: bool
+    logits: Tensor, targets: Tensor, orders: LossOrders, ignore_index: int, reduction: str, wants_slopes: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See `backend.Implementation`; the backward pass solves again."""
     counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
-    logits = torch.where(counted.unsqueeze(-1), logits, 0)
+    logits, (q, r, temperature) = torch.where(counted.unsqueeze(-1), logits, 0), orders
+    of_target = logits.gather(-1, indices.unsqueeze(-1)).squeeze(-1)
+    if r is None:
+        conjugate = _powers(logits, q, temperature, q / (q - 1)).sum(-1) / q
+        rows = conjugate - of_target + (temperature + 1 / q) / (q - 1)
+        return reduced_loss(rows, logits.new_empty(0), None, counted, reduction)
+    orders = q, r, temperature
     p, conjugate = solve(logits, orders)
-    agreement = (logits.gather(-1, indices.unsqueeze(-1)) - logits.amax(-1, keepdim=True)).squeeze(-1)
     states = logits.new_zeros((*conjugate.shape, 4), dtype=torch.float64)
     slopes = ConjugateSensitivity(p, *shaped(orders, p)).conjugate_slopes() if wants_slopes else None
-    return reduced_loss(conjugate - agreement, states, slopes, counted, reduction)
+    return reduced_loss(conjugate - (of_target - logits.amax(-1)), states, slopes, counted, reduction)
 
 
 def reduced_loss(
     rows: Tensor, states: Tensor, slopes: Tensor | None, counted: Tensor, reduction: str
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What `class_loss` returns, from the loss [...] of each row and its slopes by q, r and T₀ [..., 3]."""
-    loss, divisor = _reduced(rows, counted, reduction)
+    rows = torch.where(counted, rows - rows.clamp_max(0), 0)  # rounding can leave −1e-17 at p = y
+    divisor = counted.sum().to(rows.dtype) if reduction == "mean" else rows.new_ones(())
+    loss = rows if reduction == "none" else rows.sum() / divisor
     return loss, states, rows.new_empty(0) if slopes is None else slopes * counted.unsqueeze(-1), divisor
 
 
-def _reduced(rows: Tensor, counted: Tensor, reduction: str) -> tuple[Tensor, Tensor]:
-    """The reduced loss, and what a mean divides by."""
-    rows = torch.where(counted, rows - rows.clamp_max(0), 0)  # rounding can leave −1e-17 at p = y
-    divisor = counted.sum().to(rows.dtype) if reduction == "mean" else rows.new_ones(())
-    return rows if reduction == "none" else rows.sum() / divisor, divisor
-
-
 def class_loss_backward(
-    logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: Orders, ignore_index: int
+    logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: LossOrders, ignore_index: int
 ) -> Tensor:
-    """See `backend.Implementation`."""
-    counted = targets != ignore_index
-    p, _ = solve(torch.where(counted.unsqueeze(-1), logits, 0), orders)
-    return _error(p, logits, targets, grad, ignore_index)
-
-
-def _error(p: Tensor, logits: Tensor, targets: Tensor, grad: Tensor, ignore_index: int) -> Tensor:
-    """grad (p − y)."""
-    indices = checked_classes(targets, logits.shape[-1], ignore_index).unsqueeze(-1)
-    error = p.scatter_add(-1, indices, -torch.ones_like(p[..., :1]))
-    grad = torch.where(targets != ignore_index, grad, 0).unsqueeze(-1)
-    return (grad * error).to(logits.dtype)
-
-
-def alpha_relu_loss(
-    logits: Tensor, targets: Tensor, alpha: float, tau: float, ignore_index: int, reduction: str
-) -> tuple[Tensor, Tensor]:
     """See `backend.Implementation`."""
     counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
-    base = _base(logits, counted, alpha, tau)
-    of_target = logits.gather(-1, indices.unsqueeze(-1)).squeeze(-1)
-    rows = (base ** (alpha / (alpha - 1))).sum(-1) / alpha - of_target + (tau + 1 / alpha) / (alpha - 1)
-    return _reduced(rows, counted, reduction)
+    finite, (q, r, temperature) = torch.where(counted.unsqueeze(-1), logits, 0), orders
+    p = _powers(finite, q, temperature, 1 / (q - 1)) if r is None else solve(finite, (q, r, temperature))[0]
+    error = p.scatter_add(-1, indices.unsqueeze(-1), -torch.ones_like(p[..., :1]))
+    return (torch.where(counted, grad, 0).unsqueeze(-1) * error).to(logits.dtype)
 
 
-def alpha_relu_loss_backward(
-    logits: Tensor, targets: Tensor, grad: Tensor, alpha: float, tau: float, ignore_index: int
-) -> Tensor:
-    """See `backend.Implementation`."""
-    p = _base(logits, targets != ignore_index, alpha, tau) ** (1 / (alpha - 1))
-    return _error(p, logits, targets, grad, ignore_index)
-
-
-def _base(logits: Tensor, counted: Tensor, alpha: float, tau: float) -> Tensor:
-    """[(α − 1) z − τ]₊, 0 in rows that are left out."""
-    return torch.where(counted.unsqueeze(-1), ((alpha - 1) * logits - tau).relu(), 0)
+def _powers(logits: Tensor, alpha: float | Tensor, tau: float | Tensor, exponent: float | Tensor) -> Tensor:
+    """[(α − 1) z − τ]₊ to a power."""
+    return ((alpha - 1) * logits - tau).relu() ** exponent
 
 
 def shaped(orders: Orders, values: Tensor) -> list[Tensor]:

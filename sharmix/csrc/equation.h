@@ -1,4 +1,4 @@
-// The one equation behind the map, for one row; the notation is that of sharmix/_equation.py.
+// The one equation behind the map, for one row; the notation is that of sharmix/_mathematics/equation.py.
 #pragma once
 
 #include <type_traits>

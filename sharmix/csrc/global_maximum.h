@@ -1,4 +1,4 @@
-// The largest of several maxima, outside the concave region; the method is that of sharmix/_global_maximum.py.
+// The largest of several maxima, outside the concave region; the method is that of sharmix/_mathematics/global_maximum.py.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Derivatives of the output of rows, in closed form of the output; the notation is that of sharmix/_sensitivity.py.
+// Derivatives of the output of rows, in closed form of the output; the notation is that of sharmix/_mathematics/sensitivity.py.
 #pragma once
 
 #include <array>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 namespace sharmix {
@@ -19,10 +20,12 @@ struct Column {
     double operator[](int64_t row) const { return values ? values[row] : value; }
 };
 
+// Those of alpha-ReLU are alpha, NaN, and tau, the threshold.
 struct OrderColumns {
     Column q, r, temperature;
     Orders operator[](int64_t row) const { return {q[row], r[row], temperature[row]}; }
     bool shared() const { return !q.values && !r.values && !temperature.values; }
+    bool of_alpha_relu() const { return std::isnan(r.value); }
 };
 
 // Rows of classes, in numbers of 4 or 8 bytes.
@@ -60,12 +63,6 @@ template <class Body> void with_type(int64_t bytes, Body body) {
     if (bytes == 4) body(float());
     else body(double());
 }
-
-// Of alpha-ReLU: alpha, and tau, the threshold.
-struct Threshold {
-    double alpha, tau;
-    double slope() const { return alpha - 1; }
-};
 
 // What the backward pass of the loss needs of a row; total is 0 where plain torch solved it.
 struct State {

@@ -1,11 +1,12 @@
-// The kernel's functions on tensors. Orders are floats, or tensors of float64 [rows, 1].
+// The kernel's functions on tensors. Orders q, r and temperature are floats, or tensors of float64 [rows, 1]; those of
+// alpha-ReLU are alpha, None and tau, floats.
 #include "tensors.h"
 
 #include <array>
 #include <numeric>
 #include <vector>
 
-#include "alpha_relu.h"
+#include "rows.h"
 
 namespace {
 
@@ -114,7 +115,7 @@ bool is_common_gradient(PyObject* grad, const Rows& like) {
 // The orders of a node: their values, and which of them are tensors.
 struct NodeOrders {
     explicit NodeOrders(PyObject* orders) {
-        for (Py_ssize_t i = 0; i < 3; ++i) values[i] = number(PyTuple_GetItem(orders, i));
+        for (Py_ssize_t i = 0; i < 3; ++i) values[i] = number_or_none(PyTuple_GetItem(orders, i));
         PyObject* of_tensors = PyTuple_GetItem(orders, 3);
         for (Py_ssize_t i = 0; i < PyTuple_Size(of_tensors); ++i) tensors.push_back(integer(PyTuple_GetItem(of_tensors, i)));
     }
@@ -182,7 +183,6 @@ struct RowGradients {
     int64_t step = 0;
 };
 
-
 // The losses of rows, each by itself or summed.
 struct Losses {
     Losses(bool by_row, const Rows& logits) : rows(logits.of.rows) {
@@ -207,12 +207,13 @@ struct Losses {
     double sum = 0;
 };
 
-// What the loss of each row's class, and its backward pass, need: states, or if `scale` is not 0 the gradient itself times that.
+// The loss of each row's class, and what its backward pass needs: states, or if `scale` is not 0 the gradient itself times
+// that, or for alpha-ReLU None.
 struct ClassLosses {
     ClassLosses(const Rows& logits, const TargetRows& classes, const OrderColumns& orders, bool by_row, By by, double scale)
         : losses(by_row, logits), slopes(by, logits),
-          kept(scale ? logits.empty_like() : logits.empty_rows(4, torch_objects.doubles)) {
-        void* to = memory(kept.get(), logits.of.rows);
+          kept(orders.of_alpha_relu() ? none() : scale ? logits.empty_like() : logits.empty_rows(4, torch_objects.doubles)) {
+        void* to = orders.of_alpha_relu() ? nullptr : memory(kept.get(), logits.of.rows);
         run(logits.of.bytes, [&](auto kind) {
             using T = decltype(kind);
             losses.take<T>([&](T* room) {
@@ -248,27 +249,33 @@ Object class_loss_of_node(Given given) {
     const NodeOrders orders(given[0]);
     const TargetRows classes(given[2], given[3], logits);
     const double count = double(classes.targets.counted(logits.of.rows)), divisor = given[4] == Py_True ? count : 1;
-    const bool small = given[5] == Py_True && logits.of.rows * logits.of.classes <= SMALL;
-    const ClassLosses found(logits, classes, orders.columns(), false, orders.by(), small ? 1 / (divisor ? divisor : 1) : 0);
+    const OrderColumns columns = orders.columns();
+    const bool small = given[5] == Py_True && !columns.of_alpha_relu() && logits.of.rows * logits.of.classes <= SMALL;
+    const ClassLosses found(logits, classes, columns, false, orders.by(), small ? 1 / (divisor ? divisor : 1) : 0);
     const Object loss = scalar(found.losses.sum / divisor, logits.object.get()), divided(PyFloat_FromDouble(divisor ? divisor : 1));
     return packed(loss, found.kept, Object(PyBool_FromLong(small)), divided, found.slopes.handed_over());
 }
 
-// (logits, targets, states, grad, q, ignored, divisor) -> grad (p - y)/divisor, for grad [...] or one for all rows
-Object class_loss_backward(Given given) {
-    const Rows logits(given[0]);
-    const TargetRows classes(given[1], given[5], logits);
-    const RowGradients grad(given[3], given[6], logits);
-    const Column q = column(given[4], logits.of.rows);
-    const void* states = memory(given[2], logits.of.rows);
+// grad (p - y)/divisor of logits; given beside them from 1 on: targets, states, grad, ignored, divisor
+Object class_loss_by_logits(const Rows& logits, Given given, const OrderColumns& orders) {
+    const TargetRows classes(given[1], given[4], logits);
+    const RowGradients grad(given[3], given[5], logits);
+    const void* states = orders.of_alpha_relu() ? nullptr : memory(given[2], logits.of.rows);
     Object by_logits = logits.empty_like();
     void* to = memory(by_logits.get(), 0);
     run(logits.of.bytes, [&](auto kind) {
         using T = decltype(kind);
         sharmix::class_loss_backward((const T*)logits.data, classes.targets, (const State*)states, grad.as<T>(), (T*)to,
-                                     logits.of.rows, logits.of.classes, q);
+                                     logits.of.rows, logits.of.classes, orders);
     });
     return by_logits;
+}
+
+// (logits, targets, states, grad, ignored, divisor, q, r, temperature) -> grad (p - y)/divisor, for grad [...] or one for all
+// rows
+Object class_loss_backward(Given given) {
+    const Rows logits(given[0]);
+    return class_loss_by_logits(logits, given, orders_at(given + 6, logits.of.rows));
 }
 
 // A tensor of its own, which may be changed.
@@ -283,63 +290,28 @@ Object times(const Rows& kept, double factor) {
     return product;
 }
 
-// (logits, targets, states or the gradient, grad, q, ignored, divisor, which of them, orders, tensors among them, sums of slopes)
+// (logits, targets, states or the gradient, grad, ignored, divisor, which of them, sums of slopes, orders, tensors among them)
 // -> the gradients by logits, four times None, and by these tensors, or None where more is asked for
 Object class_loss_gradients(Given given) {
     const Rows logits(given[0]);
     if (!is_common_gradient(given[3], logits)) return none();
-    const double factor = value_of(given[3]), divisor = number(given[6]);
-    Object by_logits = given[7] == Py_True ? times(Rows(given[2]), factor) : class_loss_backward(given);
     const NodeOrders orders(given[8]);
+    const bool is_gradient = given[6] == Py_True;
+    const double factor = is_gradient || orders.by() == By::sum ? value_of(given[3]) : 1, divisor = number(given[5]);
+    Object by_logits = is_gradient ? times(Rows(given[2]), factor) : class_loss_by_logits(logits, given, orders.columns());
     std::array<double, 3> sums = {};
-    if (!orders.tensors.empty())
-        for (Py_ssize_t i = 0; i < 3; ++i) sums[i] = number(PyTuple_GetItem(given[10], i)) / divisor;
+    if (orders.by() == By::sum)
+        for (Py_ssize_t i = 0; i < 3; ++i) sums[i] = number(PyTuple_GetItem(given[7], i)) / divisor;
     return orders.gradients(std::move(by_logits), 4, given[9], sums.data(), factor);
 }
 
-// Whether the two functions below take this alpha, (bytes of a number, alpha).
-Object takes_alpha(Given given) {
-    bool taken = false;
-    const double alpha = number(given[1]);
-    with_type(integer(given[0]), [&](auto kind) { taken = alpha > 1 && beta_of<decltype(kind)>(alpha) > 0; });
-    return Object(PyBool_FromLong(taken));
+// Whether alpha-ReLU is worth a kernel: where its powers are products.
+bool is_common_alpha(double alpha, bool is_float) {
+    return alpha > 1 && (is_float ? beta_of<float>(alpha) : beta_of<double>(alpha)) > 0;
 }
 
-// (logits, targets, alpha, tau, ignored, losses by row) -> losses or their sum, how many count
-Object alpha_relu_loss(Given given) {
-    const Rows logits(given[0]);
-    const TargetRows classes(given[1], given[4], logits);
-    const Threshold threshold{number(given[2]), number(given[3])};
-    Losses losses(given[5] == Py_True, logits);
-    run(logits.of.bytes, [&](auto kind) {
-        using T = decltype(kind);
-        losses.take<T>([&](T* room) {
-            sharmix::alpha_relu_loss((const T*)logits.data, classes.targets, room, logits.of.rows, logits.of.classes, threshold);
-        });
-    });
-    return packed(losses.handed_over(), classes.counted(logits));
-}
-
-// (logits, targets, grad, alpha, tau, ignored, divisor) -> as class_loss_backward
-Object alpha_relu_loss_backward(Given given) {
-    const Rows logits(given[0]);
-    const TargetRows classes(given[1], given[5], logits);
-    const RowGradients grad(given[2], given[6], logits);
-    const Threshold threshold{number(given[3]), number(given[4])};
-    Object by_logits = logits.empty_like();
-    void* to = memory(by_logits.get(), 0);
-    run(logits.of.bytes, [&](auto kind) {
-        using T = decltype(kind);
-        sharmix::alpha_relu_loss_backward((const T*)logits.data, classes.targets, grad.as<T>(), (T*)to, logits.of.rows,
-                                          logits.of.classes, threshold);
-    });
-    return by_logits;
-}
-
-// The same, or None where more is asked for
-Object alpha_relu_gradient(Given given) {
-    return is_common_gradient(given[2], Rows(given[0])) ? alpha_relu_loss_backward(given) : none();
-}
+// The same of (alpha, whether numbers are float32).
+Object takes_alpha(Given given) { return Object(PyBool_FromLong(is_common_alpha(number(given[0]), given[1] == Py_True))); }
 
 // Whether targets are plain int64, one for each row of logits.
 bool are_common_targets(PyObject* targets, PyObject* logits) {
@@ -349,12 +321,19 @@ bool are_common_targets(PyObject* targets, PyObject* logits) {
     return PyObject_RichCompareBool(own.get(), rows.get(), Py_EQ) == 1;
 }
 
+bool is_learned(PyObject* order) { return is_tensor(order) && is_true(attribute(order, requires_grad)); }
+
 // (logits, targets or None, q, r, temperature) -> ((the orders' values, which of them are tensors), these) if the kernel is to be
 // called at once, past torch's dispatcher, or None; for q > 2 plain torch measures better
 Object node_orders(Given given) {
     if (!is_alone() || !is_plain(given[0]) || !is_real(given[0]) || !integer(call(given[0], dim).get())) return none();
     if (given[1] != Py_None && !are_common_targets(given[1], given[0])) return none();
     const double q = value_of(given[2]), r = value_of(given[3]), temperature = value_of(given[4]);
+    if (given[3] == Py_None && given[1] != Py_None) {
+        const bool is_float = attribute(given[0], dtype_name).get() == torch_objects.float32;
+        if (!is_common_alpha(q, is_float) || !std::isfinite(temperature) || is_learned(given[4])) return none();
+        return Object(Py_BuildValue("(dOd())()", q, Py_None, temperature));
+    }
     if (!(1 <= q && q <= 2 && 0 < r && std::isfinite(r) && 0 < temperature && std::isfinite(temperature))) return none();
     const Py_ssize_t count = std::count_if(given + 2, given + 5, is_tensor);
     Object places(PyTuple_New(count)), tensors(PyTuple_New(count));
@@ -382,16 +361,13 @@ PyMethodDef methods[] = {
     method<use_torch, 1 + sizeof(Torch) / sizeof(PyObject*)>("use_torch"),
     method<node_orders, 5>("node_orders"),
     method<map_gradients, 4>("map_gradients"),
-    method<class_loss_gradients, 11>("class_loss_gradients"),
-    method<alpha_relu_gradient, 7>("alpha_relu_gradient"),
+    method<class_loss_gradients, 10>("class_loss_gradients"),
     method<solve, 5>("solve"),
     method<map_backward, 6>("map_backward"),
     method<class_loss, 8>("class_loss"),
     method<class_loss_of_node, 6>("class_loss_of_node"),
-    method<class_loss_backward, 7>("class_loss_backward"),
+    method<class_loss_backward, 9>("class_loss_backward"),
     method<takes_alpha, 2>("takes_alpha"),
-    method<alpha_relu_loss, 6>("alpha_relu_loss"),
-    method<alpha_relu_loss_backward, 7>("alpha_relu_loss_backward"),
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -3,6 +3,7 @@
 
 #include <new>
 
+#include "alpha_relu.h"
 #include "gradients.h"
 
 namespace sharmix {
@@ -280,13 +281,22 @@ void class_loss_groups(const ClassLoss<T>& asked, int64_t begin, int64_t end, co
     for_groups(begin, end, together, [&](int64_t start, int64_t stop) { class_loss_rows(asked, start, stop, orders); });
 }
 
+template <class T>
+void alpha_relu_loss_rows(const ClassLoss<T>& asked, int64_t begin, int64_t end, const OrderColumns& orders) {
+    const AlphaReLU<T> alpha_relu(orders[0]);
+    for (int64_t row = begin; row < end; ++row) {
+        asked.none(row);
+        if (!asked.targets.counts(row)) continue;
+        asked.put(row, alpha_relu.conjugate(asked.logits + row * asked.classes, asked.classes), State{});
+    }
+}
+
 // The loss [rows], 0 where a row is left out, its states, and where there is room for them, its derivatives by q, r and
-// temperature [rows, 3].
+// temperature [rows, 3]; of alpha-ReLU the loss alone.
 template <class T> void class_loss(const ClassLoss<T>& asked, int64_t rows, OrderColumns orders) {
-    const bool in_groups = grouped(orders, rows, asked.classes);
-    for_rows(rows, asked.classes, [&](int64_t begin, int64_t end) {
-        (in_groups ? class_loss_groups<T> : class_loss_rows<T>)(asked, begin, end, orders);
-    });
+    auto part = grouped(orders, rows, asked.classes) ? class_loss_groups<T> : class_loss_rows<T>;
+    if (orders.of_alpha_relu()) part = alpha_relu_loss_rows<T>;
+    for_rows(rows, asked.classes, [&](int64_t begin, int64_t end) { part(asked, begin, end, orders); });
 }
 
 // factor (p - y) of one row, p from its logits and state; `active` is room for the places of vectors that are not 0.
@@ -322,22 +332,25 @@ void class_loss_gradient(const T* z, int64_t target, T* grad, const State& state
 // grad (p - y) for each row.
 template <class T>
 void class_loss_backward(const T* logits, const Targets& targets, const State* states, const RowGradient<T>& grad,
-                         T* grad_logits, int64_t rows, int64_t classes, Column q) {
+                         T* grad_logits, int64_t rows, int64_t classes, OrderColumns orders) {
     const Fill<T> fill(rows, classes);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
         std::vector<int32_t> active(classes / LANES<T> + 1);
         for (int64_t row = begin; row < end; ++row) {
             T* out = grad_logits + row * classes;
+            const T* z = logits + row * classes;
             const double scale = targets.counts(row) ? grad[row] : 0;
             if (scale == 0) {
                 fill(out, T(0));
+            } else if (orders.of_alpha_relu()) {
+                AlphaReLU<T>(orders[row]).gradient(z, targets.classes[row], out, scale, classes);
             } else if (std::isnan(states[row].total)) {
                 fill(out, UNDEFINED<T>);
             } else {
-                const Shape shape = shape_of<T>(Orders{q[row], 1, 1});
+                const Shape shape = shape_of<T>(orders[row]);
                 with_exponent(shape.integer, [&](auto exponent) {
-                    class_loss_gradient<T, exponent>(logits + row * classes, targets.classes[row], out, states[row], shape,
-                                                     scale, classes, fill, active.data());
+                    class_loss_gradient<T, exponent>(z, targets.classes[row], out, states[row], shape, scale, classes, fill,
+                                                     active.data());
                 });
             }
         }

@@ -126,9 +126,14 @@ struct Rows {
     void* data = nullptr;
 };
 
-// A float, or a tensor of float64 [rows, 1].
+// A float, NaN for None.
+inline double number_or_none(PyObject* object) {
+    return object == Py_None ? std::numeric_limits<double>::quiet_NaN() : number(object);
+}
+
+// A float, None, or a tensor of float64 [rows, 1].
 inline Column column(PyObject* order, int64_t rows) {
-    if (PyFloat_Check(order)) return {nullptr, number(order)};
+    if (PyFloat_Check(order) || order == Py_None) return {nullptr, number_or_none(order)};
     return {static_cast<const double*>(memory(order, rows)), 0};
 }
 
@@ -158,7 +163,7 @@ template <auto Function, Py_ssize_t Count> PyObject* door(PyObject*, PyObject* c
 }
 
 inline Name new_full("new_full"), item("item"), dim("dim"), is_cpu("is_cpu"), is_neg("is_neg"), layout("layout");
-inline Name current_level("_current_level");
+inline Name current_level("_current_level"), requires_grad("requires_grad");
 
 inline bool is_true(const Object& object) { return object.get() == Py_True; }
 

@@ -245,3 +245,9 @@ def test_a_threshold_that_is_no_one_number_is_refused(tau):
     ):
         with pytest.raises(ValueError, match="tau"):
             door()
+
+
+def test_the_map_without_an_r_is_refused_not_taken_for_alpha_relu():
+    for call in (sharmix.sharmix, lambda z, *orders: sharmix.fenchel_young_loss(z, torch.tensor(Y), *orders)):
+        with pytest.raises(TypeError, match="r must be a number"):
+            call(logits(), 1.5, None)
