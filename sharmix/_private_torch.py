@@ -38,6 +38,7 @@ _modes = _private("torch._C._len_torch_dispatch_stack")
 _transforms = _private("torch._C._are_functorch_transforms_active")
 _interpreters = _private("torch._C._functorch.get_interpreter_stack")
 _FORWARD_MODE = _private("torch._C._functorch.TransformType.Jvp")
+_VMAP = _private("torch._C._functorch.TransformType.Vmap")
 _tracing_state = _private("torch._C._get_tracing_state")
 _private("torch.autograd.forward_ad._current_level")  # it changes: read where it is needed
 
@@ -113,3 +114,9 @@ def dispatch_modes_active() -> bool:
 def forward_mode_depth() -> int:
     """How many forward-mode transforms of `torch.func` the caller is inside."""
     return sum(interpreter.key() == _FORWARD_MODE for interpreter in _interpreters() or [])
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def vmap_active() -> bool:
+    """Whether the caller is inside `torch.func.vmap`."""
+    return any(interpreter.key() == _VMAP for interpreter in _interpreters() or [])

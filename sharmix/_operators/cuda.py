@@ -431,7 +431,7 @@ def class_loss_backward(
     logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: Orders, ignore_index: int
 ) -> Tensor:
     """See `backend.Implementation`."""
-    logits, targets, grad = logits.contiguous(), targets.contiguous(), grad.contiguous()
+    logits, targets, states, grad = (one.contiguous() for one in (logits, targets, states, grad))
     grad_logits = torch.empty_like(logits)
     rows, classes = _shape(logits)
     block = min(triton.next_power_of_2(classes), 4096)

@@ -9,7 +9,13 @@ from torch import Tensor
 from sharmix._arguments import Order, checked_memory
 from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
 from sharmix._operators import register
-from sharmix._private_torch import forward_mode_active, forward_mode_depth, function_transforms_active, is_traced
+from sharmix._private_torch import (
+    forward_mode_active,
+    forward_mode_depth,
+    function_transforms_active,
+    is_traced,
+    vmap_active,
+)
 
 Orders = tuple[Order, Order, Order]  # q, r and T₀: numbers, or tensors of one element or broadcasting to [..., 1]
 LossOrders = Orders | tuple[Order, None, Order]  # α-ReLU has α, None and τ
@@ -29,10 +35,11 @@ def map_and_conjugate(logits: Tensor, orders: Orders, nonconcave: str) -> tuple[
 
 
 def _solved(logits: Tensor, orders: Orders, nonconcave: str, wants_conjugate: bool) -> Any:
-    if _is_traced():
+    if _is_traced() and (vmap_active() or not function_transforms_active()):
         return _Map.computed(logits, *orders, nonconcave, wants_conjugate)
-    transformed = function_transforms_active() or forward_mode_active()
-    function = _TransformedMap if transformed else _Map
+    if torch.compiler.is_compiling():  # it refuses one tensor twice, as α-entmax has it
+        orders = tuple(order.clone() if isinstance(order, Tensor) else order for order in orders)  # type: ignore[assignment]
+    function = _ForwardMap if forward_mode_active() else _TransformedMap if function_transforms_active() else _Map
     return function.apply(logits, *orders, nonconcave, wants_conjugate)
 
 
@@ -122,13 +129,21 @@ torch.library.register_autograd("sharmix::solve", _Map.backward, setup_context=_
 
 
 class _TransformedMap(_Map):
-    """With what transforms and forward mode need; a compiler refuses it, and a small batch pays for it."""
+    """With what transforms need, in compiled code as well; a small batch pays for it."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(*inputs: Any) -> Any:
         return _Map.computed(*inputs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        _Map.keep(ctx, inputs, output)
+
+
+class _ForwardMap(_TransformedMap):
+    """With what forward mode needs; a compiler refuses it."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

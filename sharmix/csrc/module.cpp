@@ -152,8 +152,8 @@ Object map_gradients(Given given) {
 // The classes [...] int64 of rows, one of which is left out.
 struct TargetRows {
     TargetRows(PyObject* tensor, PyObject* ignored, const Rows& logits)
-        : object(call(tensor, contiguous)),
-          targets{static_cast<const int64_t*>(memory(object.get(), logits.of.rows)), integer(ignored)} {
+        : numbers(tensor, torch_objects.int64, logits.of.rows),
+          targets{static_cast<const int64_t*>(numbers.data), integer(ignored)} {
         const int64_t outside = targets.first_outside(logits.of.rows, logits.of.classes);
         if (outside < 0) return;
         const Object row(PyLong_FromLongLong(outside));
@@ -163,24 +163,24 @@ struct TargetRows {
 
     Object counted(const Rows& logits) const { return Object(PyLong_FromLongLong(targets.counted(logits.of.rows))); }
 
-    Object object;
+    Numbers numbers;
     Targets targets;
 };
 
 // The gradient of each row's loss, or one for all.
 struct RowGradients {
     RowGradients(PyObject* grad, PyObject* divisor, const Rows& logits)
-        : object(call(grad, contiguous)), data(memory(object.get(), logits.of.rows)), divisor(number(divisor)) {
-        const Object shape = attribute(object.get(), shape_name);
-        step = PyTuple_Size(shape.get()) > 0;
+        : numbers(grad, logits.dtype(), 1), divisor(number(divisor)), step(numbers.count > 1) {
+        if (!step || numbers.count == logits.of.rows) return;
+        PyErr_SetString(PyExc_RuntimeError, "a loss has one gradient, or one for each row");
+        throw PythonError();
     }
 
-    template <class T> RowGradient<T> as() const { return {static_cast<const T*>(data), step, divisor}; }
+    template <class T> RowGradient<T> as() const { return {static_cast<const T*>(numbers.data), step, divisor}; }
 
-    Object object;
-    void* data;
+    Numbers numbers;
     double divisor;
-    int64_t step = 0;
+    int64_t step;
 };
 
 // The losses of rows, each by itself or summed.
@@ -260,12 +260,12 @@ Object class_loss_of_node(Given given) {
 Object class_loss_by_logits(const Rows& logits, Given given, const OrderColumns& orders) {
     const TargetRows classes(given[1], given[4], logits);
     const RowGradients grad(given[3], given[5], logits);
-    const void* states = orders.of_alpha_relu() ? nullptr : memory(given[2], logits.of.rows);
+    const Numbers states(given[2], torch_objects.float64, orders.of_alpha_relu() ? 0 : 4 * logits.of.rows);
     Object by_logits = logits.empty_like();
     void* to = memory(by_logits.get(), 0);
     run(logits.of.bytes, [&](auto kind) {
         using T = decltype(kind);
-        sharmix::class_loss_backward((const T*)logits.data, classes.targets, (const State*)states, grad.as<T>(), (T*)to,
+        sharmix::class_loss_backward((const T*)logits.data, classes.targets, (const State*)states.data, grad.as<T>(), (T*)to,
                                      logits.of.rows, logits.of.classes, orders);
     });
     return by_logits;

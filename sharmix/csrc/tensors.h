@@ -57,6 +57,7 @@ template <class... Given> Object call(PyObject* object, Name& method, Given... g
 }
 
 inline Name data_ptr("data_ptr"), shape_name("shape"), dtype_name("dtype"), contiguous("contiguous"), new_empty("new_empty");
+inline Name to("to"), numel("numel");
 
 inline int64_t integer(PyObject* object) {
     const int64_t value = PyLong_AsLongLong(object);
@@ -94,6 +95,23 @@ inline void* memory(PyObject* tensor, int64_t entries) {
     return found;
 }
 
+// A tensor of so many entries or more, contiguous and of a dtype, whatever was made of it between two passes.
+struct Numbers {
+    Numbers(PyObject* tensor, PyObject* dtype, int64_t entries) : object(call(tensor, contiguous)) {
+        if (attribute(object.get(), dtype_name).get() != dtype) object = call(object.get(), to, dtype);
+        count = integer(call(object.get(), numel).get());
+        if (count < entries) {
+            PyErr_Format(PyExc_RuntimeError, "a tensor of %lld entries stands where %lld are needed", count, entries);
+            throw PythonError();
+        }
+        data = memory(object.get(), entries);
+    }
+
+    Object object;
+    int64_t count;
+    void* data;
+};
+
 // A contiguous tensor [..., classes] of float32 or float64, as a matrix.
 struct Rows {
     explicit Rows(PyObject* tensor) : object(call(tensor, contiguous)), shape(attribute(object.get(), shape_name)) {
@@ -107,6 +125,8 @@ struct Rows {
         for (Py_ssize_t dim = 0; dim + 1 < dims; ++dim) of.rows *= integer(PyTuple_GetItem(shape.get(), dim));
         data = memory(object.get(), of.rows * of.classes);
     }
+
+    PyObject* dtype() const { return of.bytes == 4 ? torch_objects.float32 : torch_objects.float64; }
 
     // A tensor without entries yet, of the same shape and kind.
     Object empty_like() const { return Object(PyObject_CallFunctionObjArgs(torch_objects.empty_like, object.get(), nullptr)); }

@@ -104,6 +104,12 @@ def forward_modes_are_counted():
     assert seen_in(lambda f: grad(grad(f))(*ONE), private.forward_mode_depth) == [0, 0]
 
 
+def batches_are_seen():
+    for transform in (lambda f: vmap(f)(torch.ones(2)), lambda f: grad(lambda z: vmap(f)(z).sum())(torch.ones(2))):
+        assert seen_in(transform, private.vmap_active) == [False, True]
+    assert seen_in(lambda f: grad(f)(*ONE), private.vmap_active) == [False, False]
+
+
 def tangents_are_seen():
     assert seen_in(lambda f: jvp(f, ONE, ONE), private.forward_mode_active) == [False, True]
     with forward_ad.dual_level():
@@ -165,6 +171,7 @@ NEEDED = {
     "torch._C._are_functorch_transforms_active": transforms_are_seen,
     "torch._C._functorch.get_interpreter_stack": forward_modes_are_counted,
     "torch._C._functorch.TransformType.Jvp": forward_modes_are_counted,
+    "torch._C._functorch.TransformType.Vmap": batches_are_seen,
     "torch._C._get_tracing_state": traces_are_seen,
     "torch.autograd.forward_ad._current_level": tangents_are_seen,
 }
