@@ -15,6 +15,7 @@ from torch.nn.utils import parametrize
 from torch.utils.checkpoint import checkpoint
 
 from sharmix import fenchel_young_loss
+from sharmix._fenchel_young import Reduction
 from sharmix._learned_range import ORDERS, Learning, learned, limits
 
 ROWS, CLASSES, FEATURES = 64, 3, 20
@@ -32,8 +33,8 @@ class Unbounded(nn.Module):
     def orders(self) -> list[Tensor]:
         return [self.q, self.r]
 
-    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return fenchel_young_loss(logits, targets, *self.orders())
+    def loss(self, logits: Tensor, targets: Tensor, reduction: Reduction = "mean") -> Tensor:
+        return fenchel_young_loss(logits, targets, *self.orders(), reduction=reduction)
 
     def after_step(self) -> None:
         """What the training loop calls."""
@@ -158,8 +159,8 @@ def batch() -> tuple[Tensor, Tensor]:
 
 
 def two_forwards(module: Unbounded) -> None:
-    """One backward pass through two forward passes."""
-    (module.loss(*batch()) + module.loss(*batch())).backward()
+    """One backward pass through two forward passes, whose graphs hold the orders: that of a mean holds their values."""
+    (module.loss(*batch(), "none") + module.loss(*batch(), "none")).sum().backward()
 
 
 def checkpointing(module: Unbounded) -> None:

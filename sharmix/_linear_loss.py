@@ -78,14 +78,9 @@ def linear_loss(
     targets: Tensor,
     options: UnweightedLossOptions,
 ) -> Tensor:
-    """Any loss of the logits hidden · weightᵀ + bias, a few rows of them at a time.
+    """As `linear_fenchel_young_loss`, of any loss of logits [rows, classes], class indices [rows] and options.
 
-    Args:
-        loss: of logits [rows, classes], class indices [rows] and options.
-        parameters: tensors that it depends on beside its arguments.
-        hidden, weight, bias, targets, options: as for `linear_fenchel_young_loss`.
-
-    Returns, Raises: as `linear_fenchel_young_loss`.
+    `parameters` are the tensors that the loss depends on beside its arguments.
     """
     reduction, ignore_index = options.get("reduction", "mean"), options.get("ignore_index", -100)
     check_options(ignore_index, options.get("label_smoothing", 0.0), reduction)

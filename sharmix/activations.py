@@ -42,11 +42,26 @@ _USUAL = {"learned": (), "objective": "fenchel_young", "dim": -1, "nonconcave": 
 class Activation(nn.Module, ABC):
     """A map from logits to probabilities, with the Fenchel–Young loss of its entropy.
 
-    A subclass gives `probabilities` and `entropy`, where probabilities(z) = argmax_p p·z + entropy(p); `forward` and
-    `loss` follow. Its parameters, if any, are entropy parameters: trained at their own learning rate.
+        p* = argmax_p  p·z + entropy(p),      L(z, y) = p*·z + entropy(p*) − z·y − entropy(y)
+
+    A subclass gives `probabilities` and `entropy`; `forward` and `loss` follow. Its parameters, if any, are entropy
+    parameters: trained at their own learning rate.
 
     Args:
         dim: the dimension that holds the classes, of logits and of probabilities as targets.
+
+    Shape:
+        logits (*, C, *), C classes along `dim`; p* the same; targets class indices (*, *), or probabilities (*, C, *).
+
+    Example:
+        >>> class Halved(sharmix.Activation):
+        ...     def probabilities(self, logits):
+        ...         return (logits / 2).softmax(-1)
+        ...
+        ...     def entropy(self, probabilities):
+        ...         return 2 * sharmix.sharma_mittal_entropy(probabilities, 1.0, 1.0)
+        >>> Halved().loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]))
+        tensor(0.6265)
     """
 
     normalised = True  # whether outputs lie on the simplex, and a constant added to the logits changes nothing
@@ -111,14 +126,7 @@ class Activation(nn.Module, ABC):
     ) -> Tensor:
         """`loss` of the logits hidden · weightᵀ + bias, without ever holding all of them: for large vocabularies.
 
-        Args:
-            hidden: [..., features], floating point.
-            weight: [classes, features].
-            bias: [classes], or None.
-            targets: class indices [...] of an integer type.
-            **options: as for `linear_fenchel_young_loss`.
-
-        Returns, Raises: as `linear_fenchel_young_loss`.
+        Arguments, options, returns and raises as for `linear_fenchel_young_loss`; orders hold one value each.
         """
         loss = self.loss if self.dim == -1 else self._loss  # the logits of a linear layer have their classes last
         known(options, "linear_loss", UnweightedLossOptions)
@@ -142,11 +150,15 @@ class Activation(nn.Module, ABC):
 
 @register("softmax")
 class Softmax(Activation):
-    """Softmax, with the Shannon entropy; its loss is cross-entropy.
+    """Softmax, pᵢ = exp(zᵢ) / Σⱼ exp(zⱼ), with the Shannon entropy H; its loss is cross-entropy less H(y).
 
     Args:
         dim: the dimension that holds the classes.
-        masked_rows: as for `sharmix.sharmix`.
+        masked_rows: what the map gives for a row of nothing but −inf, `nan` or `zeros`. The loss of such a row is NaN
+            under both, unless its target is ignored.
+
+    Shape:
+        logits (*, C, *), C classes along `dim`; probabilities the same.
 
     Example:
         >>> sharmix.Softmax()(torch.tensor([1.0, 0.0])).sum()
@@ -198,11 +210,10 @@ def _are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
 class SharmaMittal(Learning, Activation):
     """What all maps of the Sharma–Mittal family share; a subclass names its orders (q, r, T₀).
 
-    Under the Fenchel–Young loss learned orders rise, and a learned temperature falls, whatever the data (`math` section
-    5): the loss falls that way. `objective="brier"` or `"log"` trains them by that proper score of p instead, through
-    the map's Jacobians, against the targets as given, without label smoothing and class weights; the loss keeps its
-    value, and the logits their gradient p − y. The mean of the log score is over the rows that it counts, which
-    `linear_loss` does not know beforehand: there it is over all rows not ignored.
+    `objective="brier"` or `"log"` trains what is learned by that proper score of p, through the map's Jacobians,
+    against the targets as given, without label smoothing and class weights; the loss keeps its value, and the logits
+    their gradient p − y. The mean of the log score is over the rows that it counts, which `linear_loss` does not know
+    beforehand: there it is over all rows not ignored.
     """
 
     _starts: ClassVar[tuple[str, ...]] = ()  # the arguments that can be learned
@@ -311,7 +322,13 @@ def _described(order: Order) -> str:
 
 @register("sparsemax")
 class Sparsemax(SharmaMittal):
-    """Sparsemax, q = r = 2; arguments as for `sharmix.sparsemax`.
+    """Sparsemax, the point of the simplex nearest to the logits, argmin ‖p − z‖²: SharMiX at q = r = 2.
+
+    Args:
+        dim, masked_rows: as for `Softmax`.
+
+    Shape:
+        logits (*, C, *), C classes along `dim`; probabilities the same.
 
     Example:
         >>> sharmix.Sparsemax()(torch.tensor([1.0, 0.5, -1.0]))
@@ -328,14 +345,17 @@ class Sparsemax(SharmaMittal):
 @register("entmax")
 @register("entmax_learned", learned=True)
 class Entmax(SharmaMittal):
-    """α-entmax, q = r = α.
+    """α-entmax, argmax over the simplex of p·z + (1 − Σ pᵢ^α)/(α(α − 1)): SharMiX at q = r = α.
+
+    Under the Fenchel–Young loss of class indices a learned α rises, whatever the data.
 
     Args:
         alpha: α ≥ 1, one number, or a tensor that broadcasts against the logits with size 1 along `dim`.
-        dim: the dimension that holds the classes.
-        learned: whether α is trained, from `alpha` on; it stays in [1.01, 2).
-        objective: what trains it: `fenchel_young`, under which it rises whatever the data, `brier` or `log`.
-        masked_rows: as for `sharmix.sharmix`.
+        learned, objective: as for `SharMiX`, of α.
+        dim, masked_rows: as for `Softmax`.
+
+    Shape:
+        logits (*, C, *), C classes along `dim`; probabilities the same.
 
     Example:
         >>> sharmix.Entmax(alpha=1.5, learned=True)
@@ -366,7 +386,16 @@ class Entmax(SharmaMittal):
 
 @register("normmax")
 class Normmax(Entmax):
-    """α-normmax, q = α, r = 2 − 1/α, T₀ = α − 1; arguments as for `Entmax`; α > 1, learned below 2.
+    """α-normmax, argmax over the simplex of p·z + 1 − ‖p‖_α: SharMiX at q = α, r = 2 − 1/α, T₀ = α − 1.
+
+    Under the Fenchel–Young loss of class indices a learned α falls, whatever the data.
+
+    Args:
+        alpha: α > 1; where it is learned, below 2, so that `learned=True` needs another start than 2.
+        learned, objective, dim, masked_rows: as for `Entmax`.
+
+    Shape:
+        logits (*, C, *), C classes along `dim`; probabilities the same.
 
     Example:
         >>> sharmix.Normmax()(torch.tensor([1.0, 0.5, -1.0]))
@@ -393,17 +422,23 @@ class Normmax(Entmax):
 @register("sharmix_fixed")
 @register("sharmix_learned", learned=True)
 class SharMiX(SharmaMittal):
-    """The Sharma–Mittal map, with fixed or learned orders.
+    """The Sharma–Mittal map, argmax over the simplex of p·z + (T₀/q) H_{q,r}(p), with fixed or learned orders.
+
+    Under the Fenchel–Young loss of class indices learned q and r rise, and a learned temperature falls, whatever the
+    data (`math` section 5): the loss falls that way.
 
     Args:
         q, r, temperature: as for `sharmix.sharmix`; each one number, or a tensor that broadcasts against the logits
             with size 1 along `dim`, such as one number for each head.
-        dim: the dimension that holds the classes.
         learned: False; True, for q and r; or names among q, r and temperature. They are trained from the values given
-            on; q and r stay in [1.01, 2), the temperature in [0.1, 10), under any optimizer.
-        objective: what trains them: `fenchel_young` (the paper's choice, under which q and r rise whatever the data),
-            `brier` or `log`.
-        nonconcave, masked_rows: as for `sharmix.sharmix`.
+            on. Each step of a `torch.optim.Optimizer` that trains them ends with q and r in [1.01, 2), the temperature
+            in [0.1, 10).
+        objective: what trains them: `fenchel_young`, the paper's choice, or the proper scores `brier` and `log`.
+        nonconcave: as for `sharmix.sharmix`.
+        dim, masked_rows: as for `Softmax`.
+
+    Shape:
+        logits (*, C, *), C classes along `dim`; probabilities the same.
 
     Example:
         >>> sharmix.SharMiX(q=1.25, r=1.5, learned=("q",))
@@ -433,13 +468,16 @@ class SharMiX(SharmaMittal):
 
 @register("alpha_relu")
 class AlphaReLU(Activation):
-    """α-ReLU, unnormalised, with a constant threshold τ.
+    """α-ReLU, pᵢ = [(α − 1) zᵢ − τ]₊^{1/(α−1)}, unnormalised, with a constant threshold τ.
 
     Args:
         alpha: α > 1.
         tau: τ; None calibrates it on the first batch seen in training, to that batch's mean α-entmax threshold in the
             logits' own coordinates. From then on it is frozen; it is part of the state dict.
         dim: the dimension that holds the classes.
+
+    Shape:
+        logits (*, C, *), C classes along `dim`; p the same.
 
     Example:
         >>> sharmix.AlphaReLU(alpha=1.5, tau=0.3)(torch.tensor([2.0, 1.0, -1.0]))

@@ -101,14 +101,16 @@ class FenchelYoungLoss(nn.Module):
 
 
 class SharMiXLoss(FenchelYoungLoss):
-    """The loss of SharMiX.
+    """The loss of SharMiX, p*·z + (T₀/q) H_{q,r}(p*) − z·y − (T₀/q) H_{q,r}(y).
 
-    Under it learned q and r rise, whatever the data (`math` section 5); `objective="brier"` or `"log"` trains them by
-    that proper score of p.
+    Against class indices learned q and r rise under it, whatever the data, but not with `objective="brier"` or `"log"`.
 
     Args:
         q, r, temperature, learned, objective, nonconcave: as for `SharMiX`.
         **options: `weight`, `ignore_index`, `reduction` and `label_smoothing`, as for `FenchelYoungLoss`.
+
+    Shape:
+        logits (N, C), (C) or (N, C, d₁, …), C classes; targets and loss as for `FenchelYoungLoss`.
 
     Example:
         >>> criterion = sharmix.SharMiXLoss(q=1.5, r=2.0)
@@ -132,11 +134,16 @@ class SharMiXLoss(FenchelYoungLoss):
 
 
 class EntmaxLoss(FenchelYoungLoss):
-    """The loss of α-entmax; under it a learned α rises, whatever the data (`math` section 5).
+    """The loss of α-entmax, p*·z + H_α(p*) − z·y − H_α(y) with H_α(p) = (1 − Σ pᵢ^α)/(α(α − 1)).
+
+    Against class indices a learned α rises under it, whatever the data.
 
     Args:
         alpha, learned, objective: as for `Entmax`.
-        **options: `weight`, `ignore_index`, `reduction` and `label_smoothing`, as for `FenchelYoungLoss`.
+        **options: as for `SharMiXLoss`.
+
+    Shape:
+        logits (N, C), (C) or (N, C, d₁, …), C classes; targets and loss as for `FenchelYoungLoss`.
 
     Example:
         >>> sharmix.EntmaxLoss(alpha=1.5)(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
@@ -155,11 +162,16 @@ class EntmaxLoss(FenchelYoungLoss):
 
 
 class NormmaxLoss(FenchelYoungLoss):
-    """The loss of α-normmax.
+    """The loss of α-normmax, p*·z − ‖p*‖_α − z·y + ‖y‖_α.
+
+    Against class indices a learned α falls under it, whatever the data.
 
     Args:
         alpha, learned, objective: as for `Normmax`.
-        **options: `weight`, `ignore_index`, `reduction` and `label_smoothing`, as for `FenchelYoungLoss`.
+        **options: as for `SharMiXLoss`.
+
+    Shape:
+        logits (N, C), (C) or (N, C, d₁, …), C classes; targets and loss as for `FenchelYoungLoss`.
 
     Example:
         >>> sharmix.NormmaxLoss()(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
@@ -178,10 +190,13 @@ class NormmaxLoss(FenchelYoungLoss):
 
 
 class SparsemaxLoss(FenchelYoungLoss):
-    """The loss of sparsemax.
+    """The loss of sparsemax, ½‖y − z‖² − ½‖p* − z‖².
 
     Args:
-        **options: `weight`, `ignore_index`, `reduction` and `label_smoothing`, as for `FenchelYoungLoss`.
+        **options: as for `SharMiXLoss`.
+
+    Shape:
+        logits (N, C), (C) or (N, C, d₁, …), C classes; targets and loss as for `FenchelYoungLoss`.
 
     Example:
         >>> sharmix.SparsemaxLoss()(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
@@ -193,11 +208,14 @@ class SparsemaxLoss(FenchelYoungLoss):
 
 
 class AlphaReLULoss(FenchelYoungLoss):
-    """The loss of α-ReLU.
+    """The loss of α-ReLU, Σ uⱼ^{α/(α−1)}/α − z·y + τ Σ yⱼ/(α−1) + Σ yⱼ^α/(α(α−1)), u = [(α−1) z − τ]₊.
 
     Args:
         alpha, tau: as for `AlphaReLU`.
-        **options: `weight`, `ignore_index`, `reduction` and `label_smoothing`, as for `FenchelYoungLoss`.
+        **options: as for `SharMiXLoss`.
+
+    Shape:
+        logits (N, C), (C) or (N, C, d₁, …), C classes; targets and loss as for `FenchelYoungLoss`.
 
     Example:
         >>> sharmix.AlphaReLULoss(tau=0.3)(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))

@@ -90,16 +90,10 @@ def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: Ma
     """α-entmax: argmax over the simplex of p·z + (1 − Σ pᵢ^α)/(α(α − 1)), softmax at α = 1.
 
     Args:
-        logits: as for `sharmix`.
+        logits, dim, masked_rows: as for `sharmix`.
         alpha: α ≥ 1, a number or a tensor that broadcasts with size 1 along `dim`.
-        dim: the dimension that holds the classes.
-        masked_rows: as for `sharmix`.
 
-    Returns:
-        Probabilities, shaped like `logits`.
-
-    Raises:
-        TypeError, ValueError: as for `sharmix`.
+    Returns, Raises: as `sharmix`.
 
     Source: Peters, Niculae and Martins (2019); SharMiX at q = r = α.
 
@@ -115,15 +109,9 @@ def sparsemax(logits: Tensor, dim: int = -1, *, masked_rows: MaskedRows = "nan")
     """Sparsemax: the point of the simplex nearest to the logits, argmin of ‖p − z‖².
 
     Args:
-        logits: as for `sharmix`.
-        dim: the dimension that holds the classes.
-        masked_rows: as for `sharmix`.
+        logits, dim, masked_rows: as for `sharmix`.
 
-    Returns:
-        Probabilities, shaped like `logits`.
-
-    Raises:
-        TypeError, ValueError: as for `sharmix`.
+    Returns, Raises: as `sharmix`.
 
     Source: Martins and Astudillo (2016); SharMiX at q = r = 2.
 
@@ -138,16 +126,10 @@ def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: M
     """α-normmax: argmax over the simplex of p·z + 1 − ‖p‖_α.
 
     Args:
-        logits: as for `sharmix`.
+        logits, dim, masked_rows: as for `sharmix`.
         alpha: α > 1, a number or a tensor that broadcasts with size 1 along `dim`.
-        dim: the dimension that holds the classes.
-        masked_rows: as for `sharmix`.
 
-    Returns:
-        Probabilities, shaped like `logits`.
-
-    Raises:
-        TypeError, ValueError: as for `sharmix`.
+    Returns, Raises: as `sharmix`.
 
     Source: Blondel, Martins and Niculae (2020), section 4.3; SharMiX at q = α, r = 2 − 1/α, T₀ = α − 1, on the border
     of the concave region (`math` section 7).

@@ -1,6 +1,8 @@
-"""Every public name has an example in its docstring, and it runs."""
+"""The docstring of every public name has an example, which runs, and of every module and criterion its shapes."""
 
 import doctest
+import inspect
+import re
 
 import pytest
 import torch
@@ -9,16 +11,39 @@ import sharmix
 from sharmix import registry
 
 PUBLIC = {name: getattr(sharmix, name) for name in sharmix.__all__}
-IN_PROSE = {"Activation"}  # whose example is a class of one's own, in README.md
+MODULES = [name for name, value in PUBLIC.items() if inspect.isclass(value)]
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))
 def test_the_example_of(name, monkeypatch):
     monkeypatch.setattr(registry, "_ACTIVATIONS", dict(registry._ACTIVATIONS))  # one example registers a class
     examples = doctest.DocTestFinder(recurse=False).find(PUBLIC[name], name, globs={"torch": torch, "sharmix": sharmix})
-    count = sum(len(example.examples) for example in examples)
-    assert count or name in IN_PROSE, f"sharmix.{name} has no example"
+    assert any(example.examples for example in examples), f"sharmix.{name} has no example"
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.REPORT_NDIFF)
     for example in examples:
         runner.run(example)
     assert runner.summarize(verbose=False).failed == 0
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_shapes_of(name):
+    assert "\n\nShape:\n    logits (" in inspect.getdoc(PUBLIC[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "orders", "way"),
+    [
+        ("SharMiX", {"q": 1.5, "r": 1.5}, "rise"),
+        ("Entmax", {"alpha": 1.5}, "rises"),
+        ("Normmax", {"alpha": 1.5}, "falls"),
+    ],
+)
+def test_the_first_lines_say_which_way_the_loss_moves_what_is_learned(name, orders, way):
+    for documented in (PUBLIC[name], PUBLIC[f"{name}Loss"]):
+        beginning = inspect.getdoc(documented).split("Args:")[0]
+        assert re.search(rf"class indices.* learned .*{way}.* whatever the\sdata", beginning)
+
+    torch.manual_seed(0)
+    act = PUBLIC[name](**orders, learned=True)
+    act.loss(torch.randn(8, 5), torch.arange(8) % 5).backward()
+    assert {parameter.grad.sign().item() for parameter in act.parameters()} == {1 if way == "falls" else -1}

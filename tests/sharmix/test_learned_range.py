@@ -167,10 +167,10 @@ def test_a_gradient_scaler_makes_steps_or_leaves_them_out():
 def test_a_step_leaves_the_parameters_of_other_optimizers_alone():
     network = Network()
     optimizer = torch.optim.SGD(network.layer.parameters(), lr=1.0)
-    loss = network.act.loss(network.layer(network.inputs).detach(), network.targets)
+    losses = network.act.loss(network.layer(network.inputs).detach(), network.targets, reduction="none")
     network.layer(network.inputs).sum().backward()
     optimizer.step()
-    loss.backward()  # an error if an order had been written to
+    losses.sum().backward()  # an error if an order had been written to: the graph of a loss for each row holds it
 
     network.act.q.data.fill_(3.0)
     optimizer.step()
