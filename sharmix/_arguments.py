@@ -55,6 +55,8 @@ def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
     if not isinstance(values, Tensor) or not values.is_floating_point():
         kind = values.dtype if isinstance(values, Tensor) else type(values).__name__
         raise TypeError(f"{name} must be a floating-point tensor, got {kind}; convert it with .float()")
+    if values.layout != torch.strided:
+        raise TypeError(f"{name} must be a dense tensor, got {values.layout}; convert it with .to_dense()")
     dims = values.dim()
     if not -dims <= checked_dim(dim) < dims:
         raise IndexError(f"dim={dim} is out of range for {name} of shape {tuple(values.shape)}")

@@ -46,7 +46,7 @@ def configuration() -> dict[str, str | dict[str, str]]:
 
 
 def _cpu_facts() -> dict[str, str]:
-    if backend.is_plain_torch:
+    if backend.is_plain_torch():
         return {"implementation": "torch", "not c++": _PLAIN_TORCH}
     facts: dict[str, str] = {"implementation": backend.backend("cpu")}
     loaded = cpu.kernel.__name__.removeprefix("sharmix._kernel_") if cpu.kernel else None
@@ -74,7 +74,7 @@ def _cuda_facts() -> dict[str, str]:
     implementation = backend.backend("cuda")
     if implementation == "triton":
         return {"implementation": implementation}
-    why = _PLAIN_TORCH if backend.is_plain_torch else "the package triton is not installed"
+    why = _PLAIN_TORCH if backend.is_plain_torch() else "the package triton is not installed"
     if not torch.cuda.is_available():
         built = torch.version.cuda or torch.version.hip
         why = "torch finds no CUDA device" if built else "this torch is built without CUDA"

@@ -100,7 +100,11 @@ def fenchel_young(
         rows = torch.where(counted, _smoothed_loss(regulariser, finite, indices, label_smoothing, weight), 0)
     else:
         rows = regulariser.class_loss(logits, targets, ignore_index, "none")
-    shares = counted.to(rows.dtype) if weight is None else weight.to(rows.dtype)[indices] * counted
+    shares = (
+        counted.to(rows.dtype)
+        if weight is None
+        else weight.to(rows.dtype).index_select(0, indices.flatten()).reshape(indices.shape) * counted
+    )
     return reduced(rows if label_smoothing or weight is None else rows * shares, shares, reduction)
 
 

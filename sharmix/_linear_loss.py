@@ -60,7 +60,8 @@ def linear_fenchel_young_loss(
     """
     known(options, "linear_fenchel_young_loss", UnweightedLossOptions)
     classes_last(hidden, "hidden", -1)
-    orders = [_single(name, order, hidden) for name, order in (("q", q), ("r", r), ("temperature", temperature))]
+    given = {"q": single("q", q), "r": single("r", r), "temperature": single("temperature", temperature)}
+    orders = [per_row(hidden, -1, order, name) for name, order in given.items()]
 
     def loss(logits: Tensor, classes: Tensor, **options: Unpack[UnweightedLossOptions]) -> Tensor:
         return fenchel_young_loss(logits, classes, *orders, nonconcave=nonconcave, **options)
@@ -114,12 +115,13 @@ def logits_in_parts(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Iter
         yield some, widened(linear(hidden[some], weight, bias))
 
 
-def _single(name: str, order: Order, hidden: Tensor) -> Order:
+def single(name: str, order: Order) -> Order:
+    """An order of one value; ValueError if it has several."""
     if isinstance(order, Tensor) and order.numel() != 1:
         raise ValueError(
             f"{name} of shape {tuple(order.shape)} is not allowed; it must be a number or hold one element"
         )
-    return per_row(hidden, -1, order.reshape(()) if isinstance(order, Tensor) else order, name)
+    return order.reshape(()) if isinstance(order, Tensor) else order
 
 
 def check_layer(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar, Literal, Unpack, get_args
 
 import torch
@@ -128,9 +128,14 @@ class Activation(nn.Module, ABC):
 
         Arguments, options, returns and raises as for `linear_fenchel_young_loss`; orders hold one value each.
         """
-        loss = self.loss if self.dim == -1 else self._loss  # the logits of a linear layer have their classes last
         known(options, "linear_loss", UnweightedLossOptions)
-        return _linear_loss.linear_loss(loss, list(self.parameters()), hidden, weight, bias, targets, options)
+        return _linear_loss.linear_loss(
+            self._loss_of_parts(), list(self.parameters()), hidden, weight, bias, targets, options
+        )
+
+    def _loss_of_parts(self) -> Callable[..., Tensor]:
+        """The loss of a part of the logits of a linear layer, whose classes are last."""
+        return self.loss if self.dim == -1 else self._loss
 
     def entropy_parameters(self) -> list[nn.Parameter]:
         """The learned parameters, for a learning rate of their own."""
@@ -233,7 +238,7 @@ class SharmaMittal(Learning, Activation):
         names = (names,) if isinstance(names, str) else names
         if not isinstance(names, Collection) or not all(name in self._starts for name in names):
             raise ValueError(f"learned={learned!r} is not allowed; it must be a bool or names among {self._starts}")
-        self.learned = tuple(names)
+        self.learned = tuple(dict.fromkeys(names))
         if objective not in get_args(Objective) or (objective != "fenchel_young" and not self.learned):
             allowed = ", ".join(get_args(Objective)) if self.learned else "fenchel_young where nothing is learned"
             raise ValueError(f"objective={objective!r} is not allowed; it must be one of {allowed}")
@@ -308,6 +313,11 @@ class SharmaMittal(Learning, Activation):
         z = widened(logits.detach())
         score = proper_score(self.objective, self.probabilities, z, targets.detach(), ignore_index, reduction)
         return loss + score - score.detach()
+
+    def _loss_of_parts(self) -> Callable[..., Tensor]:
+        for name in self._starts:
+            _linear_loss.single(name, getattr(self, name))
+        return super()._loss_of_parts()
 
     def extra_repr(self) -> str:
         described = [f"{name}={_described(getattr(self, name))}" for name in self._starts]
@@ -391,7 +401,7 @@ class Normmax(Entmax):
     Under the Fenchel–Young loss of class indices a learned α falls, whatever the data.
 
     Args:
-        alpha: α > 1; where it is learned, below 2, so that `learned=True` needs another start than 2.
+        alpha: α > 1; None for 2, or where it is learned, which stays below 2, for 1.5.
         learned, objective, dim, masked_rows: as for `Entmax`.
 
     Shape:
@@ -406,14 +416,15 @@ class Normmax(Entmax):
 
     def __init__(
         self,
-        alpha: Order = 2.0,
+        alpha: Order | None = None,
         dim: int = -1,
         *,
         learned: bool | Sequence[str] = False,
         objective: Objective = "fenchel_young",
         masked_rows: MaskedRows = "nan",
     ) -> None:
-        super().__init__(alpha, dim, learned=learned, objective=objective, masked_rows=masked_rows)
+        start = (1.5 if learned else 2.0) if alpha is None else alpha
+        super().__init__(start, dim, learned=learned, objective=objective, masked_rows=masked_rows)
 
     def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
         return functional.normmax_orders(values["alpha"])

@@ -67,9 +67,9 @@ class FenchelYoungLoss(nn.Module):
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The loss."""
-        if self._may_warn:
+        if self._may_warn and isinstance(logits, Tensor) and logits.dim():
             self._warn_of_probabilities(logits)
-        if logits.dim() > 1:  # (N, C, d₁, …)
+        if isinstance(logits, Tensor) and logits.dim() > 1:  # (N, C, d₁, …)
             soft = isinstance(targets, Tensor) and targets.is_floating_point()
             if isinstance(targets, Tensor):
                 check_shape(logits, targets, 1)
@@ -180,7 +180,7 @@ class NormmaxLoss(FenchelYoungLoss):
 
     def __init__(
         self,
-        alpha: Order = 2.0,
+        alpha: Order | None = None,
         *,
         learned: bool | Sequence[str] = False,
         objective: Objective = "fenchel_young",

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,7 +48,8 @@ class Kernel(Implementation, Protocol):
         """Whether it computes logits of this dtype with these orders, faster than plain torch."""
 
 
-is_plain_torch = False
+_plain_torch_contexts = 0  # how many contexts ask for it, in all threads
+_lock = threading.Lock()
 _warned = False
 
 
@@ -67,7 +69,7 @@ def backend(device: str | torch.device = "cpu") -> Backend:
         'torch'
     """
     kind = torch.device(device).type
-    if is_plain_torch:
+    if is_plain_torch():
         return "torch"
     if kind == "cpu":
         return "c++" if cpu.kernel else "torch"
@@ -77,19 +79,26 @@ def backend(device: str | torch.device = "cpu") -> Backend:
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
-    """Within this context plain torch computes on every device, as where there is no kernel.
+    """Within this context plain torch computes on every device and in every thread, as where there is no kernel.
 
     Example:
         >>> with sharmix.plain_torch():
         ...     sharmix.sparsemax(torch.tensor([1.0, 0.5, -1.0]))
         tensor([0.7500, 0.2500, 0.0000])
     """
-    global is_plain_torch
-    before, is_plain_torch = is_plain_torch, True
+    global _plain_torch_contexts
+    with _lock:
+        _plain_torch_contexts += 1
     try:
         yield
     finally:
-        is_plain_torch = before
+        with _lock:
+            _plain_torch_contexts -= 1
+
+
+def is_plain_torch() -> bool:
+    """Whether the caller, or another thread, is inside `plain_torch`."""
+    return _plain_torch_contexts > 0
 
 
 def select(logits: Tensor, orders: LossOrders) -> Implementation:
@@ -114,7 +123,7 @@ def cuda_kernels() -> tuple[Kernel, ...]:
 def _warn_once(device: torch.device) -> None:
     """Warn, once, that plain torch computes on the CPU for want of a kernel."""
     global _warned
-    if device.type == "cpu" and not is_plain_torch and not _warned:
+    if device.type == "cpu" and not is_plain_torch() and not _warned:
         _warned = True
         warnings.warn(
             "sharmix has no compiled kernel that loads here, as when it is installed without a C++ compiler: plain "

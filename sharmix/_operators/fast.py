@@ -60,7 +60,7 @@ def class_loss(
 
 
 def _is_closed() -> bool:
-    return torch.compiler.is_compiling() or backend.is_plain_torch or cpu.kernel is None
+    return torch.compiler.is_compiling() or backend.is_plain_torch() or cpu.kernel is None
 
 
 class _Map(torch.autograd.Function):

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "rows.h"
@@ -260,12 +261,13 @@ Object class_loss_of_node(Given given) {
 Object class_loss_by_logits(const Rows& logits, Given given, const OrderColumns& orders) {
     const TargetRows classes(given[1], given[4], logits);
     const RowGradients grad(given[3], given[5], logits);
-    const Numbers states(given[2], torch_objects.float64, orders.of_alpha_relu() ? 0 : 4 * logits.of.rows);
+    std::optional<Numbers> states;
+    if (!orders.of_alpha_relu()) states.emplace(given[2], torch_objects.float64, 4 * logits.of.rows);
     Object by_logits = logits.empty_like();
     void* to = memory(by_logits.get(), 0);
     run(logits.of.bytes, [&](auto kind) {
         using T = decltype(kind);
-        sharmix::class_loss_backward((const T*)logits.data, classes.targets, (const State*)states.data, grad.as<T>(), (T*)to,
+        sharmix::class_loss_backward((const T*)logits.data, classes.targets, (const State*)(states ? states->data : nullptr), grad.as<T>(), (T*)to,
                                      logits.of.rows, logits.of.classes, orders);
     });
     return by_logits;

@@ -57,7 +57,7 @@ template <class... Given> Object call(PyObject* object, Name& method, Given... g
 }
 
 inline Name data_ptr("data_ptr"), shape_name("shape"), dtype_name("dtype"), contiguous("contiguous"), new_empty("new_empty");
-inline Name to("to"), numel("numel");
+inline Name to("to"), numel("numel"), is_floating_point("is_floating_point");
 
 inline int64_t integer(PyObject* object) {
     const int64_t value = PyLong_AsLongLong(object);
@@ -211,10 +211,11 @@ inline bool is_alone() {
            integer(attribute(torch_objects.forward_ad, current_level).get()) < 0;
 }
 
-// The value of an order, NaN if it is not of one value.
+// The value of an order, NaN if it is not of one value, or an integer tensor.
 inline double value_of(PyObject* order) {
     if (PyFloat_CheckExact(order) || PyLong_CheckExact(order)) return number(order);
-    if (!is_tensor(order) || !is_true(attribute(order, is_cpu)) || integer(call(order, dim).get()))
+    if (!is_tensor(order) || !is_true(attribute(order, is_cpu)) || !is_true(call(order, is_floating_point)) ||
+        integer(call(order, dim).get()))
         return std::numeric_limits<double>::quiet_NaN();
     return number(call(order, item).get());
 }

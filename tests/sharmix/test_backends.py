@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+import threading
 
 import pytest
 import torch
@@ -23,6 +24,24 @@ def test_plain_torch_for_a_while():
             pass
         assert sharmix.backend() == "torch"
     assert sharmix.backend() == before
+
+
+def test_plain_torch_in_two_threads_ends_with_the_last():
+    entered, left = threading.Event(), threading.Event()
+
+    def later():
+        with sharmix.plain_torch():
+            entered.set()
+            left.wait()
+
+    thread, usual = threading.Thread(target=later), sharmix.backend()
+    with sharmix.plain_torch():
+        thread.start()
+        entered.wait()
+    assert sharmix.backend() == "torch"
+    left.set()
+    thread.join()
+    assert sharmix.backend() == usual
 
 
 def test_a_device_without_a_kernel_has_plain_torch():

@@ -122,6 +122,15 @@ def test_an_option_that_is_not_allowed_is_refused_when_the_criterion_is_built():
                     criterion(**option)
 
 
+def test_logits_that_no_loss_takes_are_named():
+    for name, criterion in CRITERIA.items():
+        with pytest.raises(TypeError, match="logits must be a floating-point tensor, got list"):
+            criterion()([1.0, 2.0], torch.tensor(0))
+        with pytest.raises(IndexError, match="logits of shape"):
+            criterion()(torch.tensor(1.0), torch.tensor(0))
+        assert name
+
+
 def test_targets_of_a_shape_that_does_not_fit_are_named_as_given():
     flat, image, y, hint = torch.zeros(3, 4), torch.zeros(2, 5, 4), torch.zeros(2, 5).long(), "; if these are one-hot"
     criterion, act = sharmix.SharMiXLoss(), sharmix.SharMiX(dim=1)

@@ -181,6 +181,13 @@ def test_a_proper_score_trains_the_orders_of_an_output_layer_too(objective):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-6, atol=1e-9)
 
 
+def test_an_order_for_each_row_is_refused_before_any_work():
+    tensors, targets = layer(2.0)
+    act = sharmix.SharMiX(q=torch.full((len(targets), 1), 1.5))
+    with pytest.raises(ValueError, match=rf"q of shape \({len(targets)}, 1\) is not allowed; .* one element"):
+        act.linear_loss(*tensors, targets)
+
+
 def test_the_threshold_of_alpha_relu_is_calibrated_on_all_rows_that_count():
     tensors, targets = layer(2.0)
     fused, whole = (sharmix.build_activation("alpha_relu").double() for _ in range(2))

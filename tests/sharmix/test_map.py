@@ -271,6 +271,29 @@ def test_logits_must_be_floating_point():
                 function(torch.zeros(3, dtype=dtype))
 
 
+def test_orders_must_be_floating_point_on_every_way():
+    z, whole = torch.zeros(3, 4), torch.tensor(2)
+    with every_case() as case:
+        for call in (
+            lambda: sharmix.sharmix(z, whole, 2.0),
+            lambda: sharmix.sharmix(z, whole, 2.0, dim=0),
+            lambda: sharmix.fenchel_young_loss(z, torch.zeros(3).long(), 2.0, whole),
+            lambda: sharmix.SharMiX(q=whole),
+        ):
+            with (
+                case(call=call),
+                pytest.raises(TypeError, match=r"[qr] must be a number or a floating-point tensor, got"),
+            ):
+                call()
+
+
+def test_logits_must_be_dense():
+    with pytest.raises(
+        TypeError, match=r"logits must be a dense tensor, got torch.sparse_coo; convert it with .to_dense"
+    ):
+        sharmix.sharmix(torch.eye(3).to_sparse())
+
+
 def test_the_output_keeps_the_dtype_of_the_logits():
     for function, dtype in itertools.product(MAPS, [torch.float16, torch.bfloat16, torch.float32, torch.float64]):
         assert function(tensor([0.5, 0.0, -1.0], dtype)).dtype == dtype, function.__name__

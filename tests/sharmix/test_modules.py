@@ -100,6 +100,7 @@ def test_what_is_learned():
             (False, []),
             (True, ["q", "r"]),
             ("q", ["q"]),
+            (("q", "q"), ["q"]),
             (("r", "temperature"), ["r", "temperature"]),
         ):
             with case(learned=learned):

@@ -78,6 +78,10 @@ def test_the_usual_alpha_is_the_packages():
         torch.testing.assert_close(loss(z, y), expected)
 
 
+def test_a_learned_alpha_starts_inside_its_range():
+    assert sharmix.Normmax(learned=True).alpha == sharmix.NormmaxLoss(learned=True).activation.alpha == 1.5
+
+
 def test_reductions_are_those_of_the_packages_module():
     z, y = logits(6, 5), torch.tensor([1, 0, 3, 2, 2, 4])
     for mine, theirs in (("mean", "elementwise_mean"), ("sum", "sum"), ("none", "none")):

@@ -63,6 +63,22 @@ def test_vmap_over_a_parameter_equals_one_call_each(function, position):
         torch.testing.assert_close(result, function(*arguments))
 
 
+def test_vmap_over_the_gradients_of_a_graph_that_is_there():
+    with every_case() as case:
+        for name, function in EVERYTHING.items():
+            with case(function=name):
+                z = logits(40, 5).requires_grad_()
+                output = function(z)
+                by_output = torch.randn(
+                    6, *output.shape, dtype=output.dtype, generator=torch.Generator().manual_seed(1)
+                )
+
+                def by_logits(grad_output, output=output, z=z):
+                    return torch.autograd.grad(output, z, grad_output, retain_graph=True)[0]
+
+                torch.testing.assert_close(vmap(by_logits)(by_output), torch.stack([*map(by_logits, by_output)]))
+
+
 @pytest.mark.parametrize(("q", "r"), ORDERS)
 @pytest.mark.parametrize("function", [sharmix.sharmix, scalar_loss], ids=["map", "loss"])
 def test_forward_and_reverse_mode_agree(function, q, r):
@@ -202,6 +218,20 @@ def test_gradients_per_example():
     per_example = vmap(grad(lambda row, y: sharmix.fenchel_young_loss(row, y)))(z, LABELS)
     expected = sharmix.sharmix(z) - torch.nn.functional.one_hot(LABELS, 5)
     torch.testing.assert_close(per_example, expected)
+
+
+def test_gradients_per_example_of_a_weighted_loss():
+    z, options = logits(3, 5), {"weight": torch.arange(1.0, 6.0), "reduction": "sum"}
+    with every_case() as case:
+        for name in NAMES:
+            for smoothing in (0.0, 0.1):
+                act = build(name)
+
+                def loss(z, y, act=act, smoothing=smoothing):
+                    return act.loss(z, y, label_smoothing=smoothing, **options)
+
+                with case(activation=name, smoothing=smoothing):
+                    torch.testing.assert_close(vmap(grad(loss))(z, LABELS), grad(loss)(z, LABELS))
 
 
 def test_forward_mode_through_alpha_relu():
@@ -404,6 +434,15 @@ def test_a_compiled_transform_is_right_or_refused(name, transform):
     found = refusal_or(lambda: torch.compile(transform(function), backend="aot_eager")(z))
     if not isinstance(found, str):
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in EVERYTHING if name != "linear loss"])
+def test_a_reverse_mode_transform_compiles_in_one_graph(name):
+    torch.compiler.reset()
+    gradient = grad(lambda z: EVERYTHING[name](z).square().sum())
+    found = torch.compile(gradient, fullgraph=True, backend="aot_eager")(logits(3, 4))
+    torch.testing.assert_close(found, gradient(logits(3, 4)))
 
 
 @pytest.mark.slow
