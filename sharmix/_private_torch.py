@@ -116,7 +116,10 @@ def forward_mode_depth() -> int:
     return sum(interpreter.key() == _FORWARD_MODE for interpreter in _interpreters() or [])
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def vmap_active() -> bool:
     """Whether the caller is inside `torch.func.vmap`."""
     return any(interpreter.key() == _VMAP for interpreter in _interpreters() or [])
+
+
+# As torch.compiler.assume_constant_result does, which imports torch._dynamo: a second.
+vmap_active._dynamo_marked_constant = True  # type: ignore[attr-defined]

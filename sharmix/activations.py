@@ -22,7 +22,7 @@ from sharmix._fenchel_young import (
     reduced,
 )
 from sharmix._learned_range import Learning, learned
-from sharmix._private_torch import dispatch_modes_active, function_transforms_active
+from sharmix._private_torch import dispatch_modes_active, function_transforms_active, in_onnx_export
 from sharmix._scores import proper_score
 from sharmix.functional import (
     AlphaReLURegulariser,
@@ -286,7 +286,7 @@ class SharmaMittal(Learning, Activation):
 
     def _orders_of(self, values: Tensor) -> tuple[Order, Order, Order]:
         """`orders()` of logits or probabilities whose classes were moved last."""
-        if self.dim == -1 and not self._has_rows:
+        if self.dim == -1 and (not self._has_rows or in_onnx_export()):  # which looks the parameters' values up
             return self.orders()
         given = values.movedim(-1, self.dim)
         return self._orders(**{name: per_row(given, self.dim, getattr(self, name), name) for name in self._starts})

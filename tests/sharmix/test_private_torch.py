@@ -108,6 +108,8 @@ def batches_are_seen():
     for transform in (lambda f: vmap(f)(torch.ones(2)), lambda f: grad(lambda z: vmap(f)(z).sum())(torch.ones(2))):
         assert seen_in(transform, private.vmap_active) == [False, True]
     assert seen_in(lambda f: grad(f)(*ONE), private.vmap_active) == [False, False]
+    doubled = vmap(lambda z: 2 * z if private.vmap_active() else z)
+    assert torch.compile(doubled, fullgraph=True, backend="eager")(torch.ones(2)).tolist() == [2, 2]
 
 
 def tangents_are_seen():
@@ -176,6 +178,7 @@ NEEDED = {
     "torch.autograd.forward_ad._current_level": tangents_are_seen,
 }
 USED = NEEDED | {
+    "a function's _dynamo_marked_constant": batches_are_seen,
     "torch_parallel_for in torch's library": torch_runs_a_loop,
     "torch.onnx._internal.exporter._flags._is_onnx_exporting": onnx_exports_are_seen,
     "the tensor_memo and describer of a fake tensor's meta_converter": parameters_are_found,
@@ -219,5 +222,6 @@ def test_a_torch_without_a_name_is_refused_by_version_and_name(monkeypatch):
 
 def test_without_the_flag_of_onnx_exports_all_other_exports_work(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.onnx._internal.exporter._flags", None)
+    monkeypatch.setattr(torch.onnx, "is_in_onnx_export", lambda: False)  # as another torch would find it
     z, act = torch.randn(3, 5), sharmix.build_activation("sharmix_learned")
     torch.testing.assert_close(torch.export.export(act, (z,)).module()(z), act(z))
