@@ -65,7 +65,7 @@ def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
 
 def checked_dim(dim: int) -> int:
     """`dim`; TypeError if it is no integer."""
-    if not isinstance(dim, Integral):
+    if type(dim) is not int and not isinstance(dim, Integral):
         raise TypeError(f"dim={dim!r} is not allowed; it must be an integer, the dimension that holds the classes")
     return dim
 

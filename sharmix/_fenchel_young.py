@@ -37,7 +37,7 @@ Options = TypeVar("Options", bound=UnweightedLossOptions)
 
 def known(options: Options, function: str, allowed: type = LossOptions) -> Options:
     """The options; TypeError if one is not allowed, which names the function that was called."""
-    if unknown := [name for name in options if name not in allowed.__annotations__]:
+    if options and (unknown := [name for name in options if name not in allowed.__annotations__]):
         names = ", ".join(allowed.__annotations__)
         raise TypeError(f"{function}() got an unexpected option {', '.join(unknown)}; allowed are {names}")
     return options

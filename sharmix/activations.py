@@ -103,18 +103,22 @@ class Activation(nn.Module, ABC):
             return alone
         p = self.probabilities(widened(classes_last(logits, "logits", self.dim)))
         last = self.dim in (-1, logits.dim() - 1)
-        return (p if last else p.movedim(-1, self.dim).clone(memory_format=torch.contiguous_format)).to(logits.dtype)
+        p = p if last else p.movedim(-1, self.dim).clone(memory_format=torch.contiguous_format)
+        return p if p.dtype == logits.dtype else p.to(logits.dtype)  # a call of nothing costs a microsecond
 
     def loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         """The Fenchel–Young loss Ω*(z) − z·y + Ω(y), Ω = −entropy; arguments as for `fenchel_young_loss`."""
-        z = classes_last(logits, "logits", self.dim)
-        if self.dim != -1 and isinstance(targets, Tensor):
-            check_shape(logits, targets, self.dim)
-            targets = targets.movedim(self.dim, -1) if targets.is_floating_point() else targets
-        return self._loss(z, targets, **known(options, "loss"))
+        if self.dim != -1:
+            z = classes_last(logits, "logits", self.dim)
+            if isinstance(targets, Tensor):
+                check_shape(logits, targets, self.dim)
+                targets = targets.movedim(self.dim, -1) if targets.is_floating_point() else targets
+            logits = z
+        return self._loss(logits, targets, **known(options, "loss"))
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
-        return fenchel_young(self, widened(logits), targets, **options)
+        """The loss of logits whose classes are last."""
+        return fenchel_young(self, widened(classes_last(logits, "logits", -1)), targets, **options)
 
     def linear_loss(
         self,
@@ -271,28 +275,32 @@ class SharmaMittal(Learning, Activation):
             rows = torch.broadcast_tensors(torch.ones((), device="cpu"), *tensors.values())[0].shape  # type: ignore[no-untyped-call]
         except RuntimeError as error:
             raise ValueError(f"shapes {shapes} are not allowed; they must broadcast against each other") from error
-        each = starts | {name: start.unsqueeze(-1) for name, start in tensors.items()}
+        each = [start.unsqueeze(-1) if isinstance(start, Tensor) else start for start in starts.values()]
         with torch.no_grad():
             zeros = torch.zeros((*rows, 1), device=next((start.device for start in tensors.values()), "cpu"))
-            functional.sharmix(zeros, *self._orders(**each), nonconcave=self.nonconcave, masked_rows=self.masked_rows)
+            functional.sharmix(zeros, *self._orders(*each), nonconcave=self.nonconcave, masked_rows=self.masked_rows)
 
     @abstractmethod
-    def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
+    def _orders(self, *values: Order) -> tuple[Order, Order, Order]:
         """(q, r, T₀) from the values of the arguments that can be learned."""
 
     def orders(self) -> tuple[Order, Order, Order]:
         """(q, r, T₀): numbers, or tensors that broadcast against the logits with size 1 along `dim`."""
-        return self._orders(**{name: getattr(self, name) for name in self._starts})
+        return self._orders(*[getattr(self, name) for name in self._starts])
 
     def _orders_of(self, values: Tensor) -> tuple[Order, Order, Order]:
         """`orders()` of logits or probabilities whose classes were moved last."""
         if self.dim == -1 and (not self._has_rows or in_onnx_export()):  # which looks the parameters' values up
             return self.orders()
         given = values.movedim(-1, self.dim)
-        return self._orders(**{name: per_row(given, self.dim, getattr(self, name), name) for name in self._starts})
+        return self._orders(*[per_row(given, self.dim, getattr(self, name), name) for name in self._starts])
 
     def _regulariser(self, values: Tensor) -> SharmaMittalRegulariser:
         return SharmaMittalRegulariser(*self._orders_of(values), self.nonconcave)
+
+    def forward(self, logits: Tensor) -> Tensor:
+        # `probabilities` checks logits itself, and keeps their dtype: a second check costs a tenth of a small batch
+        return self.probabilities(logits) if self.dim == -1 else super().forward(logits)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         orders = self._orders_of(logits)
@@ -348,7 +356,7 @@ class Sparsemax(SharmaMittal):
     def __init__(self, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> None:
         super().__init__(dim, False, "fenchel_young", masked_rows=masked_rows)
 
-    def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
+    def _orders(self, *values: Order) -> tuple[Order, Order, Order]:
         return 2.0, 2.0, 1.0
 
 
@@ -390,8 +398,9 @@ class Entmax(SharmaMittal):
         checked(starts["alpha"], self._alpha)
         super()._check(starts)
 
-    def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
-        return values["alpha"], values["alpha"], 1.0
+    def _orders(self, *values: Order) -> tuple[Order, Order, Order]:
+        (alpha,) = values
+        return alpha, alpha, 1.0
 
 
 @register("normmax")
@@ -426,8 +435,8 @@ class Normmax(Entmax):
         start = (1.5 if learned else 2.0) if alpha is None else alpha
         super().__init__(start, dim, learned=learned, objective=objective, masked_rows=masked_rows)
 
-    def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
-        return functional.normmax_orders(values["alpha"])
+    def _orders(self, *values: Order) -> tuple[Order, Order, Order]:
+        return functional.normmax_orders(*values)
 
 
 @register("sharmix_fixed")
@@ -473,8 +482,9 @@ class SharMiX(SharmaMittal):
     ) -> None:
         super().__init__(dim, learned, objective, nonconcave, masked_rows, q=q, r=r, temperature=temperature)
 
-    def _orders(self, **values: Order) -> tuple[Order, Order, Order]:
-        return values["q"], values["r"], values["temperature"]
+    def _orders(self, *values: Order) -> tuple[Order, Order, Order]:
+        q, r, temperature = values
+        return q, r, temperature
 
 
 @register("alpha_relu")
@@ -515,7 +525,7 @@ class AlphaReLU(Activation):
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         """The loss of `alpha_relu_loss`; rows ignored take no part in the calibration either."""
-        z = widened(logits)
+        z = widened(classes_last(logits, "logits", -1))
         if not self.calibrated:
             functional.alpha_relu_loss(z.detach(), targets, self.alpha, 0.0, **options)  # raises before it calibrates
             ignored = targets.is_floating_point() or targets == options.get("ignore_index", -100)
