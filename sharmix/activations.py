@@ -292,15 +292,19 @@ class SharmaMittal(Learning, Activation):
         """`orders()` of logits or probabilities whose classes were moved last."""
         if self.dim == -1 and (not self._has_rows or in_onnx_export()):  # which looks the parameters' values up
             return self.orders()
-        given = values.movedim(-1, self.dim)
-        return self._orders(*[per_row(given, self.dim, getattr(self, name), name) for name in self._starts])
+        given = classes_last(values, "logits", -1).movedim(-1, self.dim)
+        for name in self._starts:
+            per_row(given, self.dim, getattr(self, name), name)  # an error names what was given
+        q, r, temperature = (per_row(given, self.dim, order, "order") for order in self.orders())
+        return q, r, temperature
 
     def _regulariser(self, values: Tensor) -> SharmaMittalRegulariser:
         return SharmaMittalRegulariser(*self._orders_of(values), self.nonconcave)
 
     def forward(self, logits: Tensor) -> Tensor:
-        # `probabilities` checks logits itself, and keeps their dtype: a second check costs a tenth of a small batch
-        return self.probabilities(logits) if self.dim == -1 else super().forward(logits)
+        # The map checks logits itself, and keeps their dtype: a second check costs a tenth of a small batch
+        own = type(self).probabilities is SharmaMittal.probabilities
+        return self.probabilities(logits) if own and self.dim == -1 and not self._has_rows else super().forward(logits)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         orders = self._orders_of(logits)

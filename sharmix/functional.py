@@ -268,7 +268,8 @@ class AlphaReLURegulariser:
         return conjugate
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
-        if is_transformed() or torch.compiler.is_compiling() or logits.is_meta:
+        learned = isinstance(self.alpha, Tensor) and self.alpha.requires_grad
+        if learned or is_transformed() or torch.compiler.is_compiling() or logits.is_meta:
             return composed_class_loss(self, logits, targets, ignore_index, reduction)
         return derivatives.class_loss(logits, targets, (self.alpha, None, self.tau), ignore_index, reduction)
 

@@ -72,6 +72,10 @@ Object solve(Given given) {
 }
 
 Object pulled_back(const Rows& p, const Rows& grad, const OrderColumns& orders, ByOrders& along) {
+    if (grad.of.bytes != p.of.bytes || grad.of.rows != p.of.rows || grad.of.classes != p.of.classes) {
+        PyErr_SetString(PyExc_RuntimeError, "the gradient of a map has the shape and dtype of its probabilities");
+        throw PythonError();
+    }
     Object by_logits = p.empty_like();
     void* to = memory(by_logits.get(), 0);
     run(p.of.bytes, [&](auto kind) {
@@ -96,10 +100,10 @@ Object scalar(double value, PyObject* like) {
     return call(like, new_full, shape.get(), number.get());
 }
 
-// The same like a tensor of no dimension; a write is faster than torch's.
+// The same; where the memory is at hand, a write is faster than torch's.
 Object number_like(double value, PyObject* tensor) {
-    const Object dtype = attribute(tensor, dtype_name);
-    if (dtype.get() != torch_objects.float32) return scalar(value, tensor);
+    const bool is_at_hand = is_true(attribute(tensor, is_cpu)) && !integer(call(tensor, dim).get());
+    if (!is_at_hand || attribute(tensor, dtype_name).get() != torch_objects.float32) return scalar(value, tensor);
     Object made(PyObject_CallFunctionObjArgs(torch_objects.empty_like, tensor, nullptr));
     *static_cast<float*>(memory(made.get(), 1)) = float(value);
     return made;
@@ -333,7 +337,8 @@ Object node_orders(Given given) {
     const double q = value_of(given[2]), r = value_of(given[3]), temperature = value_of(given[4]);
     if (given[3] == Py_None && given[1] != Py_None) {
         const bool is_float = attribute(given[0], dtype_name).get() == torch_objects.float32;
-        if (!is_common_alpha(q, is_float) || !std::isfinite(temperature) || is_learned(given[4])) return none();
+        if (!is_common_alpha(q, is_float) || !std::isfinite(temperature) || is_learned(given[2]) || is_learned(given[4]))
+            return none();
         return Object(Py_BuildValue("(dOd())()", q, Py_None, temperature));
     }
     if (!(1 <= q && q <= 2 && 0 < r && std::isfinite(r) && 0 < temperature && std::isfinite(temperature))) return none();

@@ -251,3 +251,12 @@ def test_the_map_without_an_r_is_refused_not_taken_for_alpha_relu():
     for call in (sharmix.sharmix, lambda z, *orders: sharmix.fenchel_young_loss(z, torch.tensor(Y), *orders)):
         with pytest.raises(TypeError, match="r must be a number"):
             call(logits(), 1.5, None)
+
+
+def test_an_alpha_that_wants_a_gradient_gets_the_same_one_from_every_loss():
+    z, y = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2])
+    alpha = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    expected = torch.func.grad(lambda alpha: sharmix.alpha_relu_loss(z, y, alpha, 0.3))(alpha.detach())
+    for reduction in ("mean", "none"):
+        loss = sharmix.alpha_relu_loss(z, y, alpha, 0.3, reduction=reduction).mean()
+        torch.testing.assert_close(torch.autograd.grad(loss, alpha)[0], expected)

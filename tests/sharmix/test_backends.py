@@ -200,6 +200,13 @@ def test_a_plain_call_is_one_node_of_the_graph_and_goes_the_short_way(dtype):
         assert [node.variable for node, _ in loss.grad_fn.next_functions if node] == [z]
 
 
+def test_a_gradient_of_another_shape_is_refused():
+    if sharmix.backend() == "c++":
+        p, orders = sharmix.sharmix(logits()), [torch.tensor(order, dtype=torch.float64) for order in (1.5, 2.0, 1.0)]
+        with pytest.raises(RuntimeError, match="the gradient of a map has the shape and dtype of its probabilities"):
+            torch.ops.sharmix.map_backward(p, torch.ones(1, 1), *orders, False)
+
+
 def test_a_gradient_changed_in_place_changes_no_later_one():
     z = logits().requires_grad_()
     loss = sharmix.fenchel_young_loss(z, torch.arange(7))

@@ -212,3 +212,24 @@ def test_a_registered_class(monkeypatch):
         sharmix.register("number")(int)
     with pytest.raises(ValueError, match="did you mean sharmix_"):
         sharmix.build_activation("SharMiX")
+
+
+def test_what_a_subclass_overrides_is_used_along_any_dimension():
+    class Wide(sharmix.SharMiX):
+        def probabilities(self, logits):
+            seen.append(logits.dtype)
+            return super().probabilities(logits)
+
+    class Sparse(sharmix.SharMiX):
+        def orders(self):
+            return 2.0, 2.0, 1.0
+
+    z, seen, with_rows = logits(4, 5), [], sharmix.SharMiX(q=torch.full((4, 1), 1.25))
+    assert Wide()(z.half()).dtype == Wide(dim=0)(z.half()).dtype == torch.float16
+    assert seen == [torch.float32] * 2
+    assert torch.equal(Sparse()(z), sharmix.sparsemax(z))
+    assert torch.equal(Sparse(dim=0)(z), sharmix.sparsemax(z, dim=0))
+    assert torch.equal(Sparse(q=torch.full((4, 1), 1.25))(z), sharmix.sparsemax(z))
+    for call in (with_rows, lambda values: with_rows.loss(values, torch.tensor([0]))):
+        with pytest.raises(TypeError, match="logits must be a floating-point tensor, got list"):
+            call([1.0, 2.0])
