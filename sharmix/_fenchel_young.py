@@ -100,11 +100,9 @@ def fenchel_young(
         rows = torch.where(counted, _smoothed_loss(regulariser, finite, indices, label_smoothing, weight), 0)
     else:
         rows = regulariser.class_loss(logits, targets, ignore_index, "none")
-    shares = (
-        counted.to(rows.dtype)
-        if weight is None
-        else weight.to(rows.dtype).index_select(0, indices.flatten()).reshape(indices.shape) * counted
-    )
+    shares = counted.to(rows.dtype)
+    if weight is not None:  # indexing by a tensor of no dimension fails under vmap
+        shares = shares * weight.to(rows.dtype).index_select(0, indices.flatten()).reshape(indices.shape)
     return reduced(rows if label_smoothing or weight is None else rows * shares, shares, reduction)
 
 

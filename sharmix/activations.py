@@ -109,11 +109,10 @@ class Activation(nn.Module, ABC):
     def loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         """The Fenchel–Young loss Ω*(z) − z·y + Ω(y), Ω = −entropy; arguments as for `fenchel_young_loss`."""
         if self.dim != -1:
-            z = classes_last(logits, "logits", self.dim)
+            given, logits = logits, classes_last(logits, "logits", self.dim)
             if isinstance(targets, Tensor):
-                check_shape(logits, targets, self.dim)
+                check_shape(given, targets, self.dim)
                 targets = targets.movedim(self.dim, -1) if targets.is_floating_point() else targets
-            logits = z
         return self._loss(logits, targets, **known(options, "loss"))
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
@@ -226,7 +225,7 @@ class SharmaMittal(Learning, Activation):
     """
 
     _starts: ClassVar[tuple[str, ...]] = ()  # the arguments that can be learned
-    _usual: ClassVar[tuple[str, ...]] = ()  # those that learned=True learns
+    _learned_by_default: ClassVar[tuple[str, ...]] = ()  # those that learned=True learns
 
     def __init__(
         self,
@@ -238,7 +237,7 @@ class SharmaMittal(Learning, Activation):
         **starts: Order,
     ) -> None:
         super().__init__(dim)
-        names = self._usual * learned if isinstance(learned, bool) else learned
+        names = self._learned_by_default * learned if isinstance(learned, bool) else learned
         names = (names,) if isinstance(names, str) else names
         if not isinstance(names, Collection) or not all(name in self._starts for name in names):
             raise ValueError(f"learned={learned!r} is not allowed; it must be a bool or names among {self._starts}")
@@ -384,7 +383,7 @@ class Entmax(SharmaMittal):
         Entmax(alpha=1.5, learned=('alpha',))
     """
 
-    _starts = _usual = ("alpha",)
+    _starts = _learned_by_default = ("alpha",)
     _alpha = "alpha"  # what errors call it
 
     def __init__(
@@ -470,7 +469,7 @@ class SharMiX(SharmaMittal):
     """
 
     _starts = ("q", "r", "temperature")
-    _usual = ("q", "r")
+    _learned_by_default = ("q", "r")
 
     def __init__(
         self,

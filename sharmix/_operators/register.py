@@ -76,10 +76,8 @@ def _batch_first(tensor: Tensor, dim: int | None, size: int, name: str, shape: l
 def _operator(name: str, schema: str, shapes: Callable[..., Any]) -> Callable[..., Any]:
     """The operator that `backend.Implementation` calls so, with its orders checked."""
     arguments = re.findall(r"(\w+)[,)]", schema.split("->")[0])
-    first, stop = (
-        arguments.index("q"),
-        arguments.index("nonconcave" if "nonconcave" in arguments else "temperature") + 1,
-    )
+    last_order = "nonconcave" if "nonconcave" in arguments else "temperature"  # which the orders' check takes
+    first, stop = arguments.index("q"), arguments.index(last_order) + 1
 
     def compute(*inputs: Any) -> Any:
         orders = checked_orders(inputs[0], *inputs[first:stop])

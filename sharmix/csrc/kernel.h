@@ -20,7 +20,7 @@ struct Column {
     double operator[](int64_t row) const { return values ? values[row] : value; }
 };
 
-// Those of alpha-ReLU are alpha, NaN, and tau, the threshold.
+// The orders of each row. For alpha-ReLU, q is alpha, r is NaN, and temperature is tau, the threshold.
 struct OrderColumns {
     Column q, r, temperature;
     Orders operator[](int64_t row) const { return {q[row], r[row], temperature[row]}; }

@@ -100,7 +100,7 @@ Object scalar(double value, PyObject* like) {
     return call(like, new_full, shape.get(), number.get());
 }
 
-// The same; where the memory is at hand, a write is faster than torch's.
+// A number as a tensor like one of no dimension; where its memory is at hand, a write is faster than torch's.
 Object number_like(double value, PyObject* tensor) {
     const bool is_at_hand = is_true(attribute(tensor, is_cpu)) && !integer(call(tensor, dim).get());
     if (!is_at_hand || attribute(tensor, dtype_name).get() != torch_objects.float32) return scalar(value, tensor);
@@ -271,8 +271,9 @@ Object class_loss_by_logits(const Rows& logits, Given given, const OrderColumns&
     void* to = memory(by_logits.get(), 0);
     run(logits.of.bytes, [&](auto kind) {
         using T = decltype(kind);
-        sharmix::class_loss_backward((const T*)logits.data, classes.targets, (const State*)(states ? states->data : nullptr), grad.as<T>(), (T*)to,
-                                     logits.of.rows, logits.of.classes, orders);
+        const State* kept = states ? static_cast<const State*>(states->data) : nullptr;
+        sharmix::class_loss_backward((const T*)logits.data, classes.targets, kept, grad.as<T>(), (T*)to, logits.of.rows,
+                                     logits.of.classes, orders);
     });
     return by_logits;
 }
@@ -316,7 +317,7 @@ bool is_common_alpha(double alpha, bool is_float) {
     return alpha > 1 && (is_float ? beta_of<float>(alpha) : beta_of<double>(alpha)) > 0;
 }
 
-// The same of (alpha, whether numbers are float32).
+// (alpha, whether numbers are float32) -> whether the kernel computes this alpha-ReLU
 Object takes_alpha(Given given) { return Object(PyBool_FromLong(is_common_alpha(number(given[0]), given[1] == Py_True))); }
 
 // Whether targets are plain int64, one for each row of logits.
