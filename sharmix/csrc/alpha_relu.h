@@ -1,6 +1,8 @@
 // alpha-ReLU of a row, p_i = (slope z_i - tau)_+^beta with slope = alpha - 1 and beta = 1/slope, an integer.
 #pragma once
 
+#include <iterator>
+
 #include "support.h"
 #include "equation.h"
 
