@@ -20,7 +20,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench overhead tables figures accuracy lint format clean
+.PHONY: help setup demo test check airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench overhead instructions tables figures accuracy lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_ ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -50,8 +50,9 @@ demo: setup  ## four activations, five seeds, balanced and long-tailed digits: t
 test: setup  ## all tests; ONLY=tests/reporting or ONLY="-k resume" runs some
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ONLY)
 
-check: lint  ## the linters and the quick tests, in about a minute
+check: lint  ## the linters, the quick tests and the kernel's instruction counts, in about a minute and a half
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not slow"
+	@$(MAKE) --no-print-directory instructions
 
 airline: setup  ## all 115 runs behind Tables 1 and 3, their records, and the tables; finished runs are not repeated
 	$(SWEEP) experiment=airline $(FROM) progress=none activation=softmax,sparsemax,entmax,entmax_learned,alpha_relu
@@ -96,6 +97,10 @@ bench: setup  ## time of every map and loss beside softmax, cross-entropy and th
 
 overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation
 	$(BIN)/python -m benchmarks.overhead
+
+# Status 77: nothing could be compared, and the line that says so is all there is to do.
+instructions: setup  ## instructions of the C++ kernel beside those on record, by valgrind; RECORD=1 records them anew
+	@$(BIN)/python -m benchmarks.instructions $(if $(RECORD),--record,|| test $$? -eq 77)
 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package
 	$(BIN)/python -m tests.sharmix.accuracy

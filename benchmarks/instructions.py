@@ -1,0 +1,204 @@
+"""Instructions of the C++ kernel beside those on record, counted by callgrind: a noisy machine hides no slowdown.
+
+python -m benchmarks.instructions
+"""
+
+import argparse
+import math
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from dataclasses import dataclass
+from distutils.core import run_setup
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from experiments.files import write_atomically
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = Path(__file__).with_suffix(".cpp")
+RECORD = ROOT / "results/benchmarks/instructions.yaml"
+KERNEL = ("setup.py", "sharmix/csrc")  # what decides the counts
+TOLERANCE = 0.02
+LIMIT = f"{100 * TOLERANCE:g} %"
+NOT_CHECKED = 77  # the exit status by which test harnesses know a skipped test
+_COUNT = re.compile(r"^desc: Trigger: Client Request: (.+)$(?:\n(?!totals).*)*\ntotals: (\d+)$", re.MULTILINE)
+
+
+class CannotCheck(Exception):
+    """Why this machine counts nothing, or nothing that compares with the record."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What one step of the kernel takes, in instructions; None where nothing is recorded, or nothing counted."""
+
+    name: str
+    recorded: int | None
+    now: int | None
+
+    @property
+    def change(self) -> float:
+        """Relative to the record; NaN where there is nothing to compare."""
+        return self.now / self.recorded - 1 if self.now and self.recorded else math.nan
+
+    @property
+    def is_small(self) -> bool:
+        return abs(self.change) <= TOLERANCE
+
+
+def toolchain(compiler: list[str]) -> dict[str, str]:
+    """Which compiler, C library and valgrind are here: with others, the same code has other counts.
+
+    Raises:
+        CannotCheck: One of them is missing, or the processor is of another kind.
+    """
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        here = f"{platform.system()} on {platform.machine()}"
+        raise CannotCheck(f"the AVX2 kernel is counted, under Linux on x86_64; this is {here}.")
+    if shutil.which("valgrind") is None:
+        raise CannotCheck("valgrind is missing. `apt install valgrind` gets it, or `dnf install valgrind-devel`.")
+    if shutil.which(compiler[0]) is None:
+        raise CannotCheck(f"the C++ compiler {compiler[0]} is missing. The variable CXX names another one.")
+    return {
+        "compiler": _output(*compiler, "--version").splitlines()[0],
+        "libc": " ".join(platform.libc_ver()),
+        "valgrind": _output("valgrind", "--version").strip().replace("-", " "),
+    }
+
+
+def kernel_flags() -> list[str]:
+    """What setup.py compiles the AVX2 kernel with; valgrind knows no AVX-512."""
+    extensions = run_setup(str(ROOT / "setup.py"), stop_after="init").ext_modules
+    return next(one.extra_compile_args for one in extensions if one.name == "sharmix._kernel_avx2")
+
+
+def count(compiler: list[str], flags: list[str]) -> dict[str, int]:
+    """Compile `instructions.cpp` and run it under callgrind: instructions by step."""
+    with tempfile.TemporaryDirectory() as folder:
+        program, counts = f"{folder}/program", f"{folder}/counts"
+        _output(*compiler, *flags, f"-I{ROOT / 'sharmix/csrc'}", str(PROGRAM), "-o", program)
+        options = ("--tool=callgrind", "--instr-atstart=no", "--combine-dumps=yes", f"--callgrind-out-file={counts}")
+        _output("valgrind", *options, program)
+        return counts_in(Path(counts).read_text(encoding="utf-8"))
+
+
+def counts_in(written: str) -> dict[str, int]:
+    """The totals of the named parts of a file that callgrind has written."""
+    return {name: int(total) for name, total in _COUNT.findall(written)}
+
+
+def differences(recorded: dict[str, int], now: dict[str, int]) -> list[Difference]:
+    """Of every step that is recorded or counted."""
+    return [Difference(name, recorded.get(name), now.get(name)) for name in {**now, **recorded}]
+
+
+def complaints(found: list[Difference], commit: str) -> list[str]:
+    """What is wrong with counts, and what to do; nothing where all are within the tolerance."""
+    slower = sum(one.change > TOLERANCE for one in found)
+    faster = sum(one.change < -TOLERANCE for one in found)
+    unmatched = sum(math.isnan(one.change) for one in found)
+    kinds = (
+        (
+            slower,
+            f"rose by more than {LIMIT}: the kernel is slower there. `git diff {commit[:12]} -- {' '.join(KERNEL)}` "
+            "shows what changed since they were recorded. Where a gain elsewhere is worth it, record them anew.",
+        ),
+        (
+            faster,
+            f"fell by more than {LIMIT}: the kernel is faster there. Record them anew, so that a later loss will show.",
+        ),
+        (unmatched, "are in the record alone, or in instructions.cpp alone. Record them anew."),
+    )
+    return [f"error: {number} of {len(found)} instruction counts {what}" for number, what in kinds if number]
+
+
+def show(found: list[Difference], console: Console) -> None:
+    """A table of all, in which those out of the tolerance stand out."""
+    table = Table("instructions of", "recorded", "now", "change", box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for one in found:
+        numbers = ("–" if value is None else f"{value:,}" for value in (one.recorded, one.now))
+        change = "–" if math.isnan(one.change) else f"{100 * one.change:+.2f} %"
+        table.add_row(one.name, *numbers, change, style=None if one.is_small else "bold red")
+    console.print(table)
+
+
+def main() -> None:
+    """Command line: compare with the record, or write it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__.splitlines()[0])
+    parser.add_argument("--record", action="store_true", help="write the counts down as those to compare with")
+    options = parser.parse_args()
+    compiler = shlex.split(os.environ.get("CXX") or sysconfig.get_config_var("CXX") or "c++")
+    console = Console(highlight=False, soft_wrap=True)
+    try:
+        tools = toolchain(compiler)
+        record = None if options.record else comparable_record(tools)
+    except CannotCheck as why:
+        console.print(f"NOT CHECKED: instruction counts of the kernel: {why}", style="bold yellow", markup=False)
+        sys.exit(NOT_CHECKED)
+    flags = kernel_flags()
+    now = count(compiler, flags)
+    if record is None:
+        write(tools, flags, now)
+        console.print(f"Written: {RECORD}, {len(now)} counts")
+        return
+    found = differences(record["instructions"], now)
+    show(found, console)
+    if wrong := complaints(found, record["commit"]):
+        sys.exit("\n".join([*wrong, "`make instructions RECORD=1` records all counts anew."]))
+    console.print(f"All {len(found)} instruction counts are within {LIMIT} of those of {record['commit'][:12]}.")
+
+
+def comparable_record(tools: dict[str, str]) -> dict[str, Any]:
+    """The record, if it was made with the tools at hand.
+
+    Raises:
+        CannotCheck: It was made with others.
+    """
+    record: dict[str, Any] = yaml.safe_load(RECORD.read_text(encoding="utf-8"))
+    if record["toolchain"] != tools:
+        raise CannotCheck(
+            f"they were recorded with {_listed(record['toolchain'])}; here are {_listed(tools)}, with which the same "
+            "code has other counts. To compare here, `make instructions RECORD=1` before a change of the kernel, and "
+            "`make instructions` after it."
+        )
+    return record
+
+
+def write(tools: dict[str, str], flags: list[str], counts: dict[str, int]) -> None:
+    """The record: counts, and where they come from."""
+    record: dict[str, Any] = {
+        "commit": _output("git", "-C", str(ROOT), "rev-parse", "HEAD").strip(),
+        "dirty": bool(_output("git", "-C", str(ROOT), "status", "--porcelain", "--", *KERNEL)),
+        "flags": shlex.join(flags),
+        "toolchain": tools,
+        "instructions": counts,
+    }
+    write_atomically(RECORD, yaml.safe_dump(record, allow_unicode=True, sort_keys=False, width=1000))
+
+
+def _listed(tools: dict[str, str]) -> str:
+    return ", ".join(tools.values())
+
+
+def _output(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"error: {shlex.join(command)} failed:\n{done.stderr}{done.stdout}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The comparison of the kernel's instruction counts with those on record; callgrind itself is `make instructions`."""
+
+import shutil
+
+import pytest
+import yaml
+
+from benchmarks import instructions
+from tests.sharmix.cases import every_case
+
+WRITTEN = """\
+part: 1
+desc: Timerange: Basic block 0 - 7498
+desc: Trigger: Client Request: 64 × 3, map forward
+events: Ir
+fn=(1)
+0 58830
++3 7
+
+totals: 58837
+part: 2
+desc: Trigger: Client Request: 64 × 100, q = 1.3, map forward
+events: Ir
+fn=(1)
+0 422571
+totals: 422571
+part: 3
+desc: Trigger: Program termination
+totals: 0
+"""
+
+
+def recorded():
+    return yaml.safe_load(instructions.RECORD.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Has the command count the record's numbers, times a factor in one place, with the record's tools."""
+
+    def pretend(factor=1.0, **tools):
+        first = next(iter(recorded()["instructions"]))
+        counts = recorded()["instructions"] | {first: round(recorded()["instructions"][first] * factor)}
+        monkeypatch.setattr(instructions, "toolchain", lambda compiler: recorded()["toolchain"] | tools)
+        monkeypatch.setattr(instructions, "count", lambda compiler, flags: counts)
+        monkeypatch.setattr("sys.argv", ["instructions"])
+
+    return pretend
+
+
+def test_the_totals_of_named_parts_are_read():
+    expected = {"64 × 3, map forward": 58837, "64 × 100, q = 1.3, map forward": 422571}
+    assert instructions.counts_in(WRITTEN) == expected
+
+
+def test_what_is_said_of_a_change():
+    with every_case() as case:
+        for now, said in {
+            10_000: None,
+            10_199: None,
+            9_801: None,
+            10_201: "rose by more than 2 %: the kernel is slower there. `git diff abcdef -- setup.py sharmix/csrc`",
+            9_799: "fell by more than 2 %",
+        }.items():
+            with case(now=now):
+                found = instructions.differences({"step": 10_000, "other": 5}, {"step": now, "other": 5})
+                complaints = instructions.complaints(found, "abcdef")
+                assert len(complaints) == (said is not None)
+                assert all(complaint.startswith(f"error: 1 of 2 instruction counts {said}") for complaint in complaints)
+
+
+def test_a_step_that_is_new_or_gone_is_no_pass():
+    found = instructions.differences({"gone": 7, "kept": 5}, {"kept": 5, "new": 7})
+    assert [one.name for one in found if not one.is_small] == ["new", "gone"]
+    (complaint,) = instructions.complaints(found, "abcdef")
+    assert complaint.startswith("error: 2 of 3 instruction counts are in the record alone")
+
+
+def test_equal_counts_pass_and_all_are_shown(counted, capsys):
+    counted()
+    instructions.main()
+    printed = capsys.readouterr().out
+    assert all(f"{value:,}" in printed for value in recorded()["instructions"].values())
+    assert f"All {len(recorded()['instructions'])} instruction counts are within 2 %" in printed
+
+
+def test_a_slower_kernel_fails_with_what_to_do(counted):
+    counted(factor=1.03)
+    with pytest.raises(SystemExit, match=r"rose by more than 2 %(.|\n)*make instructions RECORD=1"):
+        instructions.main()
+
+
+def test_what_cannot_be_compared_is_said_and_is_no_pass(counted, capsys):
+    counted(factor=1.03, compiler="g++ 99")
+    with pytest.raises(SystemExit) as ended:
+        instructions.main()
+    printed = capsys.readouterr().out
+    assert ended.value.code == 77
+    assert printed.startswith("NOT CHECKED")
+    assert recorded()["toolchain"]["compiler"] in printed
+    assert "g++ 99" in printed
+
+
+def test_without_valgrind_or_compiler_the_reason_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    with every_case() as case:
+        for missing, hint in {"valgrind": "apt install valgrind", "g++-99": "CXX"}.items():
+            with case(missing=missing):
+                monkeypatch.setattr(shutil, "which", lambda name, missing=missing: None if name == missing else name)
+                with pytest.raises(instructions.CannotCheck, match=hint):
+                    instructions.toolchain(["g++-99"])
