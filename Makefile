@@ -20,7 +20,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench overhead tables figures accuracy lint format clean
+.PHONY: help setup demo test check airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu overhead tables figures accuracy lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_ ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -93,6 +93,13 @@ speed: setup  ## a training step beside a bare PyTorch loop, and the image loade
 
 bench: setup  ## time of every map and loss beside softmax, cross-entropy and the entmax package; QUICK=1 for two minutes
 	$(BIN)/python -m benchmarks.maps $(if $(QUICK),--quick --folder outputs/benchmarks)
+
+gpu: setup  ## tests of the compiled CUDA kernels, and their times beside adasplash, Liger and cut cross-entropy, in 25 minutes
+	@$(BIN)/python -c 'from benchmarks.gpu import check_device; check_device()'
+	@for peer in $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["gpu"])'); do \
+		($(INSTALL) "$$peer") || echo "$$peer cannot be installed; its rows will say so"; \
+	done
+	$(BIN)/python -m benchmarks.gpu
 
 overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation
 	$(BIN)/python -m benchmarks.overhead
