@@ -3,7 +3,8 @@
 python -m benchmarks.gpu
 python -m benchmarks.gpu --part maps    # or tests, or layers; the rows of the other parts stay
 
-Beside torch and Triton it needs pytest, hypothesis, mpmath, NumPy, PyYAML and rich; sharmix need not be installed.
+Beside torch and Triton it needs PyYAML, and for the tests pytest, hypothesis, mpmath, NumPy, SciPy and rich; sharmix
+need not be installed.
 """
 
 import argparse
@@ -52,7 +53,8 @@ def measured_tests(settings: dict[str, Any], deadline: float) -> Iterator[list[R
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        options = ["-p", "no:cacheprovider", *parallel, f"--junit-xml={report}"]
+        # Warnings are no errors here: another torch may have others than ours.
+        options = ["-p", "no:cacheprovider", "-W", "default", *parallel, f"--junit-xml={report}"]
         try:
             subprocess.run(
                 [sys.executable, "-m", "pytest", *options, str(KERNEL_TESTS)],

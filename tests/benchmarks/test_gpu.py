@@ -141,9 +141,7 @@ def test_a_part_replaces_its_own_rows_in_the_csv_and_the_table(no_peers, tmp_pat
     ("source", "failed", "note"),
     [
         ("def test_a(): pass\ndef test_b(): assert 0", 1, "1 passed, 1 failed, 0 skipped"),
-        ("def test_a(): pass", 0, "1 passed, 0 failed, 0 skipped"),
-        ("import no_such_module", 1, "0 passed, 1 failed, 0 skipped"),
-        ("", 1, "0 passed, 0 failed, 0 skipped"),
+        ("import warnings\ndef test_a(): warnings.warn('of another torch')", 0, "1 passed, 0 failed, 0 skipped"),
     ],
 )
 def test_the_tests_are_counted(monkeypatch, tmp_path, source, failed, note):
@@ -152,6 +150,32 @@ def test_the_tests_are_counted(monkeypatch, tmp_path, source, failed, note):
     monkeypatch.setattr(gpu, "KERNEL_TESTS", file)
     ((row,),) = gpu.measured_tests(SETTINGS, time.monotonic() + 3600)
     assert (row["failed"], row["note"]) == (failed, note)
+
+
+def test_a_file_without_tests_and_a_pytest_that_does_not_start_fail(tmp_path):
+    report = tmp_path / "report.xml"
+    assert gpu._counts(report) == {"failed": 1, "note": "failed: pytest did not start"}
+    report.write_text('<testsuites><testsuite tests="0" failures="0" errors="0" skipped="0"/></testsuites>')
+    assert gpu._counts(report) == {"failed": 1, "note": "0 passed, 0 failed, 0 skipped"}
+
+
+@pytest.mark.parametrize("failed", [0, 1])
+def test_the_command_writes_each_part_and_its_status_says_whether_ours_failed(monkeypatch, capsys, tmp_path, failed):
+    about = {"kind": "test", "contender": "triton_kernels.py", "note": "of a test"}
+    measurers = {
+        part: lambda settings, deadline, part=part: [[{"part": part, "failed": 0} | about]] for part in gpu.PARTS
+    }
+    measurers["maps"] = lambda settings, deadline: [[{"part": "maps", "failed": failed} | about]]
+    monkeypatch.setattr(gpu, "PARTS", measurers)
+    monkeypatch.setattr(gpu, "check_device", lambda: None)
+    monkeypatch.setattr(gpu, "provenance", lambda commit: SOURCE)
+    monkeypatch.setattr(sys, "argv", ["gpu", "--folder", str(tmp_path)])
+    if failed:
+        with pytest.raises(SystemExit, match="1 tests or measurements of sharmix failed"):
+            gpu.main()
+    else:
+        gpu.main()
+    assert capsys.readouterr().out.count("of a test") == (tmp_path / "gpu.csv").read_text().count("of a test") == 3
 
 
 def test_what_the_rows_say_of_the_machine(monkeypatch):
