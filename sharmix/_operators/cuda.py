@@ -1,7 +1,7 @@
 """The map and its loss on CUDA in Triton, one program a row; the notation is that of `_mathematics`.
 
 A row that fits one block is read once and stays in registers; a longer one is read anew, block by block, for each sum,
-from the caches: as many rows are at work at a time as a large GPU's second-level cache holds.
+by then from the caches if they are large enough for all rows at work.
 For float32 logits the root is found in float32 and settled in float64; for half precision float32 is enough. What is
 left of a row, a handful of numbers, is float64 throughout.
 """
