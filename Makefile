@@ -95,6 +95,13 @@ speed: setup  ## a training step beside a bare PyTorch loop, and the image loade
 bench: setup  ## time of every map and loss beside softmax, cross-entropy and the entmax package; QUICK=1 for two minutes
 	$(BIN)/python -m benchmarks.maps $(if $(QUICK),--quick --folder outputs/benchmarks)
 
+gpu: setup  ## tests of the compiled CUDA kernels, and their times beside adasplash, Liger and cut cross-entropy, in 25 minutes
+	@$(BIN)/python -c 'from benchmarks.gpu import check_device; check_device()'
+	@for peer in $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["gpu"])'); do \
+		($(INSTALL) "$$peer") || echo "$$peer cannot be installed; its rows will say so"; \
+	done
+	$(BIN)/python -m benchmarks.gpu
+
 overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation
 	$(BIN)/python -m benchmarks.overhead
 

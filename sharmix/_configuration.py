@@ -9,6 +9,7 @@ import torch
 import sharmix
 from sharmix._operators import backend, cpu
 
+_CUDA = "experimental: tested by Triton's interpreter and compiled for compute capability 9.0, never run on a GPU by us"
 _PLAIN_TORCH = "sharmix.plain_torch() is active"
 _ANY = {"baseline": "baseline, which every processor has"}
 _X86 = {"avx512": "AVX-512", "avx2": "AVX2"} | _ANY  # the fastest first
@@ -19,8 +20,8 @@ def show_config() -> None:
     """Print which implementation computes on each device, and why a faster one does not.
 
     The versions of sharmix, torch and Python come first. For the CPU follow the implementation (see `backend`), the
-    instruction set of the loaded kernel, and torch's number of threads; for CUDA, the implementation. A line `not ...`
-    names something faster that is not in use, and the reason. `python -m sharmix` prints the same.
+    instruction set of the loaded kernel, and torch's number of threads; for CUDA, the implementation and its status. A
+    line `not ...` names something faster that is not in use, and the reason. `python -m sharmix` prints the same.
 
     Example:
         >>> sharmix.show_config()
@@ -71,11 +72,11 @@ def _why_not(kernel: str) -> str:
 
 
 def _cuda_facts() -> dict[str, str]:
-    implementation = backend.backend("cuda")
-    if implementation == "triton":
-        return {"implementation": implementation}
+    facts = {"implementation": backend.backend("cuda"), "status": _CUDA}
+    if facts["implementation"] == "triton":
+        return facts
     why = _PLAIN_TORCH if backend.is_plain_torch() else "the package triton is not installed"
     if not torch.cuda.is_available():
         built = torch.version.cuda or torch.version.hip
         why = "torch finds no CUDA device" if built else "this torch is built without CUDA"
-    return {"implementation": implementation, "not triton": why}
+    return facts | {"not triton": why}

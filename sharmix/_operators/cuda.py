@@ -1,6 +1,7 @@
 """The map and its loss on CUDA in Triton, one program a row; the notation is that of `_mathematics`.
 
-A row that fits one block is read once and stays in registers; a longer one is read anew, block by block, for each sum.
+A row that fits one block is read once and stays in registers; a longer one is read anew, block by block, for each sum,
+by then from the caches if they are large enough for all rows at work.
 For float32 logits the root is found in float32 and settled in float64; for half precision float32 is enough. What is
 left of a row, a handful of numbers, is float64 throughout.
 """
@@ -14,7 +15,8 @@ from sharmix._arguments import checked_classes
 from sharmix._operators import plain
 from sharmix._operators.orders import Orders, is_concave, largest
 
-_LARGEST_BLOCK = 32768
+_LARGEST_BLOCK = 2048  # classes in registers: with more a thread, or more threads, they are spilled to memory
+_CLASSES_OF_WARP = 128
 _LEAST_DELTA = tl.constexpr(1e-15)  # whose square float32 still holds
 _MARGIN = tl.constexpr(1e-3)  # the bracket is exact up to rounding, and a root may lie on its end
 _NEAR = tl.constexpr(1e-3)  # the last step in float32, where float64 follows
@@ -90,21 +92,31 @@ def _weights(x, scale, power, COMPUTE: tl.constexpr):
 
 
 @triton.jit
+def _terms(z, largest, unit, scale, power, COMPUTE: tl.constexpr):
+    """w^β, w^(β−1) u, w^(β−1) u² and w^β u of each logit."""
+    x = (z.to(COMPUTE) - largest.to(COMPUTE)) * unit.to(COMPUTE)
+    u, base = _weights(x, scale, power, COMPUTE)
+    part = base * u
+    return base + part, part, part * u, (base + part) * u
+
+
+@triton.jit
 def _sums(
     row, kept, classes, largest, unit, scale, power, BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr
 ):
-    """Over a row, the sums of w^β, w^(β−1) u, w^(β−1) u² and w^β u."""
-    total, base_u = tl.zeros([BLOCK], COMPUTE), tl.zeros([BLOCK], COMPUTE)
-    base_uu, power_u = tl.zeros([BLOCK], COMPUTE), tl.zeros([BLOCK], COMPUTE)
-    for start in range(0, classes, BLOCK):
-        z = _logits(row, kept, start, classes, BLOCK, ONE)
-        x = (z.to(COMPUTE) - largest.to(COMPUTE)) * unit.to(COMPUTE)
-        u, base = _weights(x, scale, power, COMPUTE)
-        part = base * u
-        total += base + part
-        base_u += part
-        base_uu += part * u
-        power_u += (base + part) * u
+    """The sums of `_terms` over a row."""
+    if ONE:
+        total, base_u, base_uu, power_u = _terms(kept, largest, unit, scale, power, COMPUTE)
+    else:
+        total, base_u = tl.zeros([BLOCK], COMPUTE), tl.zeros([BLOCK], COMPUTE)
+        base_uu, power_u = tl.zeros([BLOCK], COMPUTE), tl.zeros([BLOCK], COMPUTE)
+        for start in range(0, classes, BLOCK):
+            z = _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
+            one, by_u, by_uu, higher = _terms(z, largest, unit, scale, power, COMPUTE)
+            total += one
+            base_u += by_u
+            base_uu += by_uu
+            power_u += higher
     return (
         tl.sum(total, 0).to(tl.float64),
         tl.sum(base_u, 0).to(tl.float64),
@@ -434,11 +446,11 @@ def class_loss_backward(
     logits, targets, states, grad = (one.contiguous() for one in (logits, targets, states, grad))
     grad_logits = torch.empty_like(logits)
     rows, classes = _shape(logits)
-    block = min(triton.next_power_of_2(classes), 4096)
+    blocks = _blocks(logits)
     with torch.cuda.device_of(logits):
-        _class_loss_backward[(rows, triton.cdiv(classes, block))](
+        _class_loss_backward[(rows, triton.cdiv(classes, blocks["BLOCK"]))](
             logits, targets, states, grad, grad_logits, classes, ignore_index, int(grad.dim() > 0),
-            *_columns(logits.device, orders[0]), block, _compute(logits),
+            *_columns(logits.device, orders[0]), blocks["BLOCK"], blocks["COMPUTE"], num_warps=blocks["num_warps"],
         )  # fmt: skip
     return grad_logits
 
@@ -457,11 +469,22 @@ def _blocks(logits: Tensor) -> dict[str, object]:
         "BLOCK": block,
         "ONE": logits.shape[-1] <= block,
         "COMPUTE": _compute(logits),
-        "num_warps": min(32, max(1, block // 512)),
+        "num_warps": warps(block),
     }
+
+
+def warps(block: int) -> int:
+    """Of a program that holds a block of classes in registers."""
+    return max(1, block // _CLASSES_OF_WARP)
 
 
 def _columns(device: torch.device, *orders: float | Tensor) -> tuple[Tensor | int, ...]:
     """The orders' values on the device, then for each how far the next row's is."""
-    values = [torch.as_tensor(order, dtype=torch.float64, device=device).reshape(-1) for order in orders]
+    values = [_column(device, order) for order in orders]
     return (*values, *(int(value.numel() > 1) for value in values))
+
+
+def _column(device: torch.device, order: float | Tensor) -> Tensor:
+    if isinstance(order, Tensor):
+        return order.to(device, torch.float64).reshape(-1)
+    return torch.full((1,), order, dtype=torch.float64, device=device)  # a copy from the host would wait for the GPU

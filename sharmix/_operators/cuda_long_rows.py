@@ -19,7 +19,7 @@ from sharmix._operators.orders import Orders, columns
 
 _FEW = 64  # rows, which would leave most of a GPU idle
 _LONG = 65536  # classes, from which on launches cost less than they save
-_SPAN = 4096  # classes, over which one program sums
+_SPAN = 2048  # classes, over which one program sums
 _ROUNDS_TOGETHER = 4  # of Newton's steps, before the host waits to see whether all rows are done
 
 # The columns of the states of rows: Newton's point and bracket, what `_point` and `_sums` said there, and whether it is
@@ -38,10 +38,11 @@ def _partial_sums(
         delta = tl.maximum(tl.load(q + index) - 1, cuda._LEAST_DELTA)
         top, unit = tl.load(largest + index).to(tl.float64), 1 / tl.load(temperature + index)
         scale, start = delta * tl.exp(-tl.load(state + _Y)), span * BLOCK
+        row = logits + index * classes
+        kept = cuda._loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
         total, base_u, base_uu, power_u = cuda._sums(
-            logits + index * classes + start, top, tl.minimum(classes - start, BLOCK), top, unit, scale, 1 / delta - 1,
-            BLOCK, False, COMPUTE,
-        )  # fmt: skip
+            row, kept, classes, top, unit, scale, 1 / delta - 1, BLOCK, True, COMPUTE
+        )
         own = sums + (index * spans + span) * 4
         tl.store(own, total)
         tl.store(own + 1, base_u)
@@ -149,8 +150,9 @@ def _roots(rows: Tensor, largest: Tensor, q: Tensor, r: Tensor, temperature: Ten
     with torch.cuda.device_of(rows):
         for rounds in range(cuda._MOST_STEPS.value):
             _partial_sums[(count, spans)](
-                rows, largest, states, sums, classes, spans, q, temperature, _SPAN, compute, num_warps=8
-            )
+                rows, largest, states, sums, classes, spans, q, temperature, _SPAN, compute,
+                num_warps=cuda.warps(_SPAN),
+            )  # fmt: skip
             _newton_step[(count,)](sums, states, spans, rounds, q, r, triton.next_power_of_2(spans), compute)
             if rounds % _ROUNDS_TOGETHER == _ROUNDS_TOGETHER - 1 and states[:, _DONE.value].all():
                 break

@@ -75,17 +75,21 @@ def test_cuda(printed, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", "13.2")
     assert sharmix.backend("cuda") == "torch"
-    assert printed("CUDA")[1:] == ["implementation: torch", "not triton: torch finds no CUDA device"]
+    status = (
+        "status: experimental: tested by Triton's interpreter and compiled for compute capability 9.0, never run on a "
+        "GPU by us"
+    )
+    assert printed("CUDA")[1:] == ["implementation: torch", status, "not triton: torch finds no CUDA device"]
     monkeypatch.setattr(torch.version, "cuda", None)
-    assert printed("CUDA")[1:] == ["implementation: torch", "not triton: this torch is built without CUDA"]
+    assert printed("CUDA")[1:] == ["implementation: torch", status, "not triton: this torch is built without CUDA"]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with sharmix.plain_torch():
-        assert printed("CUDA")[1:] == ["implementation: torch", "not triton: sharmix.plain_torch() is active"]
+        assert printed("CUDA")[1:] == ["implementation: torch", status, "not triton: sharmix.plain_torch() is active"]
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: sys if name == "triton" else find(name))
-    assert printed("CUDA")[1:] == ["implementation: triton"]
+    assert printed("CUDA")[1:] == ["implementation: triton", status]
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "triton" else find(name))
-    assert printed("CUDA")[1:] == ["implementation: torch", "not triton: the package triton is not installed"]
+    assert printed("CUDA")[1:] == ["implementation: torch", status, "not triton: the package triton is not installed"]
 
 
 def _is_built(kernel):

@@ -1,6 +1,7 @@
 """The CUDA kernels without a GPU: run by Triton's interpreter, and compiled for a GPU that is not here."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -38,7 +39,7 @@ def test_what_the_kernels_take():
 @pytest.mark.slow
 def test_kernels_agree_with_plain_torch_in_the_interpreter():
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/sharmix/triton_interpreted.py"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/sharmix/triton_kernels.py"],
         env=os.environ | {"TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,
@@ -49,15 +50,14 @@ def test_kernels_agree_with_plain_torch_in_the_interpreter():
     assert "passed" in done.stdout
 
 
-def compile_for_hopper(kernel, logits_type, **constants):
-    """The assembly for compute capability 9.0."""
+def compile_for_hopper(kernel, logits_type, num_warps=1, **constants):
+    """The kernel for compute capability 9.0."""
     names = kernel.arg_names
     pointers = POINTERS | dict.fromkeys(("logits", "probabilities", "grads", "grad_logits"), logits_type)
     signature = {name: "constexpr" if name in constants else pointers.get(name, "i32") for name in names}
     values = {(place,): constants[name] for place, name in enumerate(names) if name in constants}
     source = ASTSource(fn=kernel, signature=signature, constexprs=values)
-    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 1})
-    return compiled.asm["ptx"]
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": num_warps})
 
 
 @pytest.mark.slow
@@ -74,4 +74,28 @@ def test_kernels_compile_for_a_hopper_gpu(logits_type, compute):
         (cuda_long_rows._partial_sums, {"BLOCK": 128, "COMPUTE": compute}),
         (cuda_long_rows._newton_step, {"SPANS": 32, "COMPUTE": compute}),
     ):
-        assert f".entry {kernel.fn.__name__}" in compile_for_hopper(kernel, logits_type, **constants)
+        assert f".entry {kernel.fn.__name__}" in compile_for_hopper(kernel, logits_type, **constants).asm["ptx"]
+
+
+def stack_bytes(compiled, path):
+    """Of each thread: what the assembler found no register for."""
+    path.write_bytes(compiled.asm["cubin"])
+    tool = triton.knobs.nvidia.cuobjdump.path
+    printed = subprocess.run([tool, "-res-usage", path], capture_output=True, text=True, check=True).stdout
+    return int(re.search(r"STACK:(\d+)", printed)[1])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
+@pytest.mark.parametrize("classes", [2048, 32000])
+def test_the_kernels_spill_no_registers(tmp_path, classes):
+    launch = cuda._blocks(torch.empty(1, classes, device="meta"))
+    one = {name: launch[name] for name in ("num_warps", "BLOCK")}
+    whole = one | {name: launch[name] for name in ("ONE", "COMPUTE")}
+    for kernel, constants in (
+        (cuda._solve, whole),
+        (cuda._class_loss, whole | {"SLOPES": False}),
+        (cuda._map_backward, one | {"PARAMETERS": True}),
+        (cuda._class_loss_backward, one | {"COMPUTE": tl.float64}),
+    ):
+        assert stack_bytes(compile_for_hopper(kernel, "*fp32", **constants), tmp_path / "cubin") == 0, kernel
