@@ -7,14 +7,27 @@ from typing import Any
 import psutil
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, linear
+from torch.nn import LinearCrossEntropyOptions
+from torch.nn.functional import cross_entropy, linear, linear_cross_entropy
 from torch.utils.benchmark import Timer
 
 import sharmix
 from experiments.machine import forget_peak_memory, peak_memory_mib
 
+BASELINES = {  # the column of the ratio to each
+    "linear + cross-entropy": "ratio",
+    "linear_cross_entropy": "ratio_to_fused",
+    "linear_cross_entropy, chunked": "ratio_to_chunked",
+}
 LAYERS = {
     "linear + cross-entropy": lambda hidden, weight, targets: cross_entropy(linear(hidden, weight), targets),
+    "linear_cross_entropy": lambda hidden, weight, targets: linear_cross_entropy(hidden, weight, targets),
+    "linear_cross_entropy, chunked": lambda hidden, weight, targets: linear_cross_entropy(
+        hidden, weight, targets, options=LinearCrossEntropyOptions()
+    ),
+    "linear_fenchel_young_loss (1, 1)": lambda hidden, weight, targets: sharmix.linear_fenchel_young_loss(
+        hidden, weight, None, targets, 1.0, 1.0
+    ),
     "linear + SharMiX (1.25, 1.5)": lambda hidden, weight, targets: sharmix.fenchel_young_loss(
         linear(hidden, weight), targets, 1.25, 1.5
     ),
@@ -35,10 +48,13 @@ def measure_linear(settings: dict[str, Any]) -> list[dict[str, Any]]:
     for _ in range(settings["rounds"]):
         for name, timer in timers.items():
             times[name].append(timer.timeit(1).mean)
-    baseline = times["linear + cross-entropy"]
     rows = []
     for name, seconds in times.items():
-        ratios = [own / other for own, other in zip(seconds, baseline, strict=True)]
+        ratios = {
+            f"{aspect}_{column}": function([own / other for own, other in zip(seconds, times[baseline], strict=True)])
+            for baseline, column in BASELINES.items()
+            for aspect, function in {"median": statistics.median, "lowest": min, "highest": max}.items()
+        }
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             memory = pool.apply(peak_of, (name, size, settings["seed"]))
         rows.append(
@@ -46,19 +62,18 @@ def measure_linear(settings: dict[str, Any]) -> list[dict[str, Any]]:
                 "part": "linear",
                 "kind": "loss",
                 "contender": name,
-                "source": "torch" if name == "linear + cross-entropy" else "sharmix",
+                "source": "sharmix" if "SharMiX" in name or "fenchel" in name else "torch",
                 "rows": size["tokens"],
                 "classes": size["classes"],
                 "regime": "sparse",
                 "dtype": "float32",
                 "threads": 1,
-                "goal": 1.0 if name.startswith("linear_") else None,
+                "goal": size["goals"].get(name),
+                "memory_goal_mib": size["memory_goals_mib"].get(name),
                 "median_microseconds": 1e6 * statistics.median(seconds),
                 "lowest_microseconds": 1e6 * min(seconds),
                 "highest_microseconds": 1e6 * max(seconds),
-                "median_ratio": statistics.median(ratios),
-                "lowest_ratio": min(ratios),
-                "highest_ratio": max(ratios),
+                **ratios,
                 "memory_mib": memory,
             }
         )
@@ -67,6 +82,7 @@ def measure_linear(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 def peak_of(name: str, size: dict[str, Any], seed: int) -> float:
     """MiB that forward and backward take on top of the inputs, in this process."""
+    run(name, _inputs({**size, "tokens": 8, "classes": 16}, seed))  # imports modules, which is no memory of the layer
     tensors = _inputs(size, seed)
     forget_peak_memory()
     before = psutil.Process().memory_info().rss / 2**20

@@ -111,7 +111,11 @@ def _linear(linear: pd.DataFrame) -> pd.DataFrame:
             "layer": linear["contender"],
             "seconds": linear["median_microseconds"].map(lambda value: f"{value / 1e6:.2f}"),
             "relative": _with_spread(linear),
+            "to linear_cross_entropy": linear["median_ratio_to_fused"].map("{:.2f}".format),
+            "to its chunked form": linear["median_ratio_to_chunked"].map("{:.2f}".format),
+            "goal": linear["goal"].map("≤ {:g}".format).where(linear["goal"].notna(), ""),
             "MiB": linear["memory_mib"].map("{:.0f}".format),
+            "goal, MiB": linear["memory_goal_mib"].map("≤ {:g}".format).where(linear["memory_goal_mib"].notna(), ""),
         }
     )
 

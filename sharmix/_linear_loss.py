@@ -1,6 +1,8 @@
 """An output layer and its Fenchel–Young loss together, without ever holding all logits: for large vocabularies."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Unpack
 
@@ -8,13 +10,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, linear
 
-from sharmix._arguments import Order, classes_last, per_row, widened
+from sharmix._arguments import Order, classes_last, label_error, per_row, widened
 from sharmix._fenchel_young import UnweightedLossOptions, check_options, check_targets, known
-from sharmix._private_torch import dispatch_modes_active
+from sharmix._private_torch import dispatch_modes_active, keeps_graph
 from sharmix.functional import Nonconcave, fenchel_young_loss, is_transformed
 
-_CHUNK_BYTES = 1 << 24  # of logits: well under 32 MB, from which on a C library maps and unmaps memory at each use
+_CHUNK_BYTES = 1 << 26  # of logits: with more rows, matrix products are faster
+_BLOCKS = 16  # of a chunk, whose loss is taken in turn: what it allocates stays small, and in the caches
 _DENSE = 0.1  # the share of classes with an error from which on a matrix product is faster than picking them
+
+# (logits [rows, classes], classes [rows], parameters) -> the sum of losses and its gradients by the parameters; the
+# logits are overwritten by the gradient by them
+_LossOfBlock = Callable[[Tensor, Tensor, Sequence[Tensor]], tuple[Tensor, Sequence[Tensor]]]
 
 
 def linear_fenchel_young_loss(
@@ -67,7 +74,8 @@ def linear_fenchel_young_loss(
         return fenchel_young_loss(logits, classes, *orders, nonconcave=nonconcave, **options)
 
     learned = [order for order in orders if isinstance(order, Tensor)]
-    return linear_loss(loss, learned, hidden, weight, bias, targets, options)
+    is_softmax = not learned and orders == [1.0, 1.0, 1.0]
+    return linear_loss(loss, learned, hidden, weight, bias, targets, options, is_softmax=is_softmax)
 
 
 def linear_loss(
@@ -78,10 +86,11 @@ def linear_loss(
     bias: Tensor | None,
     targets: Tensor,
     options: UnweightedLossOptions,
+    is_softmax: bool = False,
 ) -> Tensor:
     """As `linear_fenchel_young_loss`, of any loss of logits [rows, classes], class indices [rows] and options.
 
-    `parameters` are the tensors that the loss depends on beside its arguments.
+    `parameters` are the tensors that the loss depends on beside its arguments; `is_softmax` says that it is softmax's.
     """
     reduction, ignore_index = options.get("reduction", "mean"), options.get("ignore_index", -100)
     check_options(ignore_index, options.get("label_smoothing", 0.0), reduction)
@@ -91,28 +100,48 @@ def linear_loss(
     check_layer(hidden, weight, bias, targets)
     if is_transformed() or torch.compiler.is_compiling() or dispatch_modes_active() or hidden.is_meta:
         return loss(linear(hidden, weight, bias), targets, **options)
-    kind = hidden.device.type
-    if torch.is_autocast_enabled(kind):
-        half = torch.get_autocast_dtype(kind)
-        hidden, weight, bias = hidden.to(half), weight.to(half), None if bias is None else bias.to(half)
+    hidden, weight, bias = as_autocast(hidden, weight, bias)
     rows, classes = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).long()
     learned = [parameter for parameter in parameters if torch.is_grad_enabled() and parameter.requires_grad]
     layer = [part for part in (hidden, weight, bias) if part is not None]
     layer_learns = torch.is_grad_enabled() and any(part.requires_grad for part in layer)
     count = (classes != ignore_index).sum() if reduction == "mean" else classes.new_ones(())
-    with torch.autocast(kind, enabled=False):
-        value: Tensor = _LinearLoss.apply(
-            partial(loss, **{**options, "reduction": "sum"}), rows, weight, bias, classes, count, layer_learns, *learned
-        )
+    loss_of_block: _LossOfBlock
+    if is_softmax and not options.get("label_smoothing"):
+        loss_of_block = partial(_softmax_loss, ignore_index=ignore_index)
+    else:
+        loss_of_block = partial(_loss_by_autograd, partial(loss, **{**options, "reduction": "sum"}), layer_learns)
+    with torch.autocast(hidden.device.type, enabled=False):
+        value: Tensor = _LinearLoss.apply(loss_of_block, rows, weight, bias, classes, count, layer_learns, *learned)
     return value
 
 
+def as_autocast(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The parts of an output layer in the type that autocast computes in, where it is enabled."""
+    kind = hidden.device.type
+    if not torch.is_autocast_enabled(kind):
+        return hidden, weight, bias
+    half = torch.get_autocast_dtype(kind)
+    return hidden.to(half), weight.to(half), None if bias is None else bias.to(half)
+
+
+@torch.no_grad()
 def logits_in_parts(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
-    """The logits of rows of hidden [rows, features], float32 at least, and which rows they are, a few at a time."""
-    length = max(1, _CHUNK_BYTES // (max(4, hidden.element_size()) * len(weight)))
+    """The logits of rows of hidden [rows, features], float32 at least, and which rows they are, a few at a time.
+
+    Each part is overwritten by the next: freed and allocated anew, parts would scatter over the C library's heap.
+    """
+    parts = math.ceil(len(hidden) * len(weight) * max(4, hidden.element_size()) / _CHUNK_BYTES)
+    length = max(1, math.ceil(len(hidden) / max(1, parts)))  # about equal: products of the few rows left are slow
+    memory = hidden.new_empty(min(length, len(hidden)), len(weight))
     for start in range(0, len(hidden), length):
         some = slice(start, min(start + length, len(hidden)))
-        yield some, widened(linear(hidden[some], weight, bias))
+        logits = memory[: some.stop - start]
+        if bias is None:
+            torch.mm(hidden[some], weight.T, out=logits)
+        else:
+            torch.addmm(bias, hidden[some], weight.T, out=logits)
+        yield some, widened(logits)
 
 
 def single(name: str, order: Order) -> Order:
@@ -138,11 +167,71 @@ def check_layer(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Te
     check_targets(hidden, targets, "hidden")
 
 
+def _loss_by_autograd(
+    loss: Callable[[Tensor, Tensor], Tensor],
+    layer_learns: bool,
+    logits: Tensor,
+    classes: Tensor,
+    parameters: Sequence[Tensor],
+) -> tuple[Tensor, Sequence[Tensor]]:
+    """The sum of any loss and its gradients by parameters; the logits become their own gradient."""
+    leaf = logits.detach().requires_grad_(layer_learns)
+    with torch.enable_grad():
+        value = loss(leaf, classes)
+    if not value.requires_grad:
+        return value, [torch.zeros_like(parameter) for parameter in parameters]
+    slopes = list(torch.autograd.grad(value, [*parameters, *[leaf] * layer_learns]))
+    if layer_learns:
+        logits.copy_(slopes.pop())
+    return value.detach(), slopes
+
+
+def _softmax_loss(
+    logits: Tensor, classes: Tensor, parameters: Sequence[Tensor], ignore_index: int
+) -> tuple[Tensor, Sequence[Tensor]]:
+    """The same of cross-entropy, which has no parameters: one pass of exponentials gives loss and gradient."""
+    counted = classes != ignore_index
+    outside = counted & ((classes < 0) | (classes >= logits.shape[-1]))
+    if outside.any():
+        raise label_error(int(classes[outside][0]), logits.shape[-1], ignore_index)
+    indices = torch.where(counted, classes, 0).unsqueeze(-1)
+    above_own = logits.amax(-1) - logits.gather(-1, indices).squeeze(-1)
+    p = logits.softmax(-1)
+    value = torch.where(counted, above_own - p.amax(-1).log(), 0).sum()
+    p.scatter_add_(-1, indices, -torch.ones_like(p[:, :1]))
+    logits.copy_(p)
+    logits[~counted] = 0
+    return value, []
+
+
+def _gathered(
+    loss: _LossOfBlock,
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    parameters: Sequence[Tensor],
+    gradients: "_LayerGradients | None",
+) -> tuple[Tensor, list[Tensor]]:
+    """The loss of all rows and its gradients by the parameters; those by the layer go to `gradients`."""
+    value = torch.zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
+    by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
+    for some, logits in logits_in_parts(hidden, weight, bias):
+        few = math.ceil(len(logits) / (1 if logits.is_cuda else _BLOCKS))
+        for block, classes in zip(logits.split(few), targets[some].split(few), strict=True):
+            part, slopes = loss(block, classes, parameters)
+            value = value + part
+            by_parameters = [so_far + slope for so_far, slope in zip(by_parameters, slopes, strict=True)]
+        if gradients is not None:
+            gradients.add(some, logits)
+    return value, by_parameters
+
+
 class _LinearLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        loss: Callable[[Tensor, Tensor], Tensor],
+        loss: _LossOfBlock,
         hidden: Tensor,
         weight: Tensor,
         bias: Tensor | None,
@@ -151,19 +240,8 @@ class _LinearLoss(torch.autograd.Function):
         layer_learns: bool,
         *parameters: Tensor,
     ) -> Tensor:
-        value = torch.zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
-        by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
-        gradients = _LayerGradients(hidden, weight) if layer_learns else None
-        for some, logits in logits_in_parts(hidden, weight, bias):
-            logits.requires_grad_(layer_learns)
-            with torch.enable_grad():
-                part = loss(logits, targets[some])
-            value = value + part.detach()
-            if part.requires_grad:
-                slopes = list(torch.autograd.grad(part, [*parameters, *[logits] * layer_learns]))
-                if gradients is not None:
-                    gradients.add(some, slopes.pop())
-                by_parameters = [so_far + slope for so_far, slope in zip(by_parameters, slopes, strict=True)]
+        gradients = _LayerGradients(hidden, weight, bias) if layer_learns else None
+        value, by_parameters = _gathered(loss, hidden, weight, bias, targets, parameters, gradients)
         ctx.dtypes = (hidden.dtype, weight.dtype, weight.dtype)
         layer = (None, None, None) if gradients is None else gradients.collected()
         ctx.save_for_backward(count, *layer, *by_parameters)
@@ -179,29 +257,39 @@ class _LinearLoss(torch.autograd.Function):
         count, *gradients = ctx.saved_tensors
         grad = grad / count.clamp_min(1)  # of no rows, the gradients are 0
         by_layer = [
-            (part * grad).to(dtype) if want else None
+            _times(part, grad).to(dtype) if want and part is not None else None
             for part, dtype, want in zip(gradients[:3], ctx.dtypes, ctx.needs_input_grad[1:4], strict=True)
         ]
         by_parameters = [(part * grad).to(part.dtype) for part in gradients[3:]]
         return None, *by_layer, None, None, None, *by_parameters
 
 
+def _times(gradient: Tensor, factor: Tensor) -> Tensor:
+    """The product, in place where no other backward pass needs the gradient, which is as large as the layer."""
+    if not keeps_graph():
+        with suppress(RuntimeError):  # a batch of factors, under torch.autograd.grad(is_grads_batched=True)
+            return gradient.mul_(factor)
+    return gradient * factor
+
+
 class _LayerGradients:
     """Of hidden, weight and bias, gathered chunk by chunk, in float32 at least, from the errors of the logits."""
 
-    def __init__(self, hidden: Tensor, weight: Tensor) -> None:
+    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         self.hidden, self.weight = hidden, weight
         self.wide = torch.promote_types(weight.dtype, torch.float32)
         self.by_hidden = torch.empty_like(hidden, dtype=self.wide)
-        self.by_bias = torch.zeros_like(weight[:, 0], dtype=self.wide)
+        self.by_bias = None if bias is None else torch.zeros_like(bias, dtype=self.wide)
         self.by_weight: Tensor | None = None  # of the chunks that are dense
         self.rows, self.classes, self.errors = ([torch.empty_like(hidden[:0, 0], dtype=torch.long)] for _ in range(3))
 
     def add(self, some: slice, error: Tensor) -> None:
         """Take in the errors [rows, classes] of some rows."""
-        self.by_bias += error.sum(0)
+        if self.by_bias is not None:
+            self.by_bias += error.sum(0)
         error = error.to(self.weight.dtype)
-        if error.count_nonzero() > _DENSE * error.numel():
+        # a few rows tell that a chunk is dense, not that all of it is sparse, as it must be for its places to be listed
+        if any(part.count_nonzero() > _DENSE * part.numel() for part in (error[:_BLOCKS], error)):
             self.by_hidden[some] = error @ self.weight
             if self.by_weight is None:
                 self.by_weight = torch.zeros_like(self.weight, dtype=self.wide)
@@ -217,12 +305,14 @@ class _LayerGradients:
         self.classes.append(classes)
         self.errors.append(errors)
 
-    def collected(self) -> tuple[Tensor, Tensor, Tensor]:
+    def collected(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """The gradients by hidden, weight and bias."""
+        if self.by_weight is not None and len(self.rows) == 1:  # no chunk was sparse
+            return self.by_hidden, self.by_weight, self.by_bias
         classes, order = torch.cat(self.classes).sort()
         rows, errors = torch.cat(self.rows)[order], torch.cat(self.errors)[order].to(self.weight.dtype)
         by_weight = _grouped_sums(self.hidden, rows, errors, classes, len(self.weight)).to(self.wide)
-        return self.by_hidden, by_weight if self.by_weight is None else by_weight + self.by_weight, self.by_bias
+        return self.by_hidden, by_weight if self.by_weight is None else by_weight.add_(self.by_weight), self.by_bias
 
 
 def _grouped_sums(table: Tensor, index: Tensor, factor: Tensor, group: Tensor, groups: int) -> Tensor:

@@ -39,6 +39,7 @@ _transforms = _private("torch._C._are_functorch_transforms_active")
 _interpreters = _private("torch._C._functorch.get_interpreter_stack")
 _FORWARD_MODE = _private("torch._C._functorch.TransformType.Jvp")
 _VMAP = _private("torch._C._functorch.TransformType.Vmap")
+keeps_graph = _private("torch._C._autograd._get_current_graph_task_keep_graph")  # of a backward pass: retain_graph
 _tracing_state = _private("torch._C._get_tracing_state")
 _private("torch.autograd.forward_ad._current_level")  # it changes: read where it is needed
 

@@ -133,7 +133,14 @@ class Activation(nn.Module, ABC):
         """
         known(options, "linear_loss", UnweightedLossOptions)
         return _linear_loss.linear_loss(
-            self._loss_of_parts(), list(self.parameters()), hidden, weight, bias, targets, options
+            self._loss_of_parts(),
+            list(self.parameters()),
+            hidden,
+            weight,
+            bias,
+            targets,
+            options,
+            type(self) is Softmax,
         )
 
     def _loss_of_parts(self) -> Callable[..., Tensor]:
@@ -549,7 +556,8 @@ class AlphaReLU(Activation):
             _linear_loss.check_layer(hidden, weight, bias, targets)
             with torch.no_grad():
                 some = hidden[targets != options.get("ignore_index", -100)]
-                self._calibrate(logits for _, logits in _linear_loss.logits_in_parts(some, weight, bias))
+                layer = _linear_loss.as_autocast(some, weight, bias)
+                self._calibrate(logits for _, logits in _linear_loss.logits_in_parts(*layer))
         try:
             return super().linear_loss(hidden, weight, bias, targets, **options)
         except (TypeError, ValueError):

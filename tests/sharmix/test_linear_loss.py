@@ -129,6 +129,26 @@ def test_the_backward_pass_is_not_differentiated_again():
         torch.autograd.grad(loss, tensors[0], create_graph=True)
 
 
+def test_gradients_are_had_again_from_a_graph_that_is_kept_and_for_several_factors_at_once():
+    tensors, targets = layer(2.0)
+    loss = sharmix.linear_fenchel_young_loss(*tensors, targets)
+    first = torch.autograd.grad(loss, tensors, torch.tensor(3.0), retain_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(loss, tensors, torch.tensor(3.0), retain_graph=True), first)
+    several = torch.autograd.grad(loss, tensors, torch.tensor([3.0, 6.0]), is_grads_batched=True)
+    for one, both_times in zip(first, several, strict=True):
+        torch.testing.assert_close(both_times, torch.stack([one, 2 * one]))
+
+
+def test_rows_ignored_may_hold_anything_under_softmax():
+    tensors, targets = layer(2.0)
+    expected = sharmix.linear_fenchel_young_loss(*tensors, targets, 1.0, 1.0)
+    with torch.no_grad():
+        tensors[0][3] = torch.nan
+    loss = sharmix.linear_fenchel_young_loss(*tensors, targets, 1.0, 1.0)
+    torch.testing.assert_close(loss, expected)
+    assert (torch.autograd.grad(loss, tensors[2])[0]).isfinite().all()
+
+
 def test_what_is_not_allowed():
     (hidden, weight, bias), targets = layer(1.0, dtype=torch.float32)
     given = {"hidden": hidden, "weight": weight, "bias": bias, "targets": targets}

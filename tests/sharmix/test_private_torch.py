@@ -165,6 +165,15 @@ def modules_load_their_own():
     assert network[0].weight == 7
 
 
+def kept_graphs_are_seen():
+    x = torch.ones((), requires_grad=True)
+    y, seen = x.square(), []
+    y.register_hook(lambda _: seen.append(private.keeps_graph()))
+    y.backward(retain_graph=True)
+    y.backward()
+    assert seen == [True, False]
+
+
 NEEDED = {
     "torch._compile._disable_dynamo": compilers_leave_alone,
     "torch.utils._python_dispatch._disable_current_modes": modes_are_left,
@@ -174,6 +183,7 @@ NEEDED = {
     "torch._C._functorch.get_interpreter_stack": forward_modes_are_counted,
     "torch._C._functorch.TransformType.Jvp": forward_modes_are_counted,
     "torch._C._functorch.TransformType.Vmap": batches_are_seen,
+    "torch._C._autograd._get_current_graph_task_keep_graph": kept_graphs_are_seen,
     "torch._C._get_tracing_state": traces_are_seen,
     "torch.autograd.forward_ad._current_level": tangents_are_seen,
 }
