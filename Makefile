@@ -91,10 +91,10 @@ speed: setup  ## a training step beside a bare PyTorch loop, and the image loade
 	$(BIN)/python -m benchmarks.training_step
 	$(BIN)/python -m benchmarks.image_loader $(if $(DATA),--data $(DATA))
 
-bench: setup  ## time of every map and loss beside softmax, cross-entropy and the entmax package; QUICK=1 for two minutes
+bench: setup  ## time of every map and loss beside softmax, cross-entropy and the entmax package, in up to 20 minutes; QUICK=1 for two
 	$(BIN)/python -m benchmarks.maps $(if $(QUICK),--quick --folder outputs/benchmarks)
 
-overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation
+overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation, in 20 minutes
 	$(BIN)/python -m benchmarks.overhead
 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package
