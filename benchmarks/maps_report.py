@@ -63,7 +63,7 @@ def judged_tables(data: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, 
 
 def _sections(data: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[str]:
     judged = judged_tables(data, settings)
-    tables = {_NOT_MET: not_met(judged)} | judged
+    tables = {_NOT_MET: _briefly(not_met(judged))} | judged
     if _GROWTH in judged:
         tables[_GROWTH] = _by_case(judged[_GROWTH])
     linear = data[data["part"] == "linear"]
@@ -82,6 +82,14 @@ def not_met(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     columns = ["table", "case", "contender", "measured", "goal", "verdict", "floor"]
     lines = pd.concat([table.assign(table=title) for title, table in judged.items()])
     return lines[lines["verdict"].isin(["missed", "undecided"])].reindex(columns=columns).astype(object).fillna("")
+
+
+def _briefly(lines: pd.DataFrame) -> pd.DataFrame:
+    """One line for each case: its contenders, each with what was measured, without the spread, and its goal."""
+    measured = lines["measured"].str.split(" (", regex=False).str[0]
+    contenders = lines["contender"] + ": " + measured + " (" + lines["goal"] + ")"
+    by_case = lines.assign(contenders=contenders).groupby(["table", "case", "verdict", "floor"], sort=False)
+    return by_case["contenders"].agg("; ".join).reset_index()[["table", "case", "verdict", "contenders", "floor"]]
 
 
 def _heading(data: pd.DataFrame) -> str:
