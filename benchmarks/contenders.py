@@ -1,7 +1,9 @@
 """The maps and losses that are timed beside each other: torch's, ours, and those of the entmax package."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import entmax
 import torch
@@ -18,8 +20,9 @@ class Contender:
     Attributes:
         name: in tables and figures.
         kind: `map` or `loss`.
-        source: `torch`, `sharmix` or `entmax`, the package it is from.
+        source: `torch`, `sharmix` or `entmax`, the package it is from; `floor` for what shows the least there is to do.
         run: the map of logits, or the loss of logits and targets.
+        orders: what goals know ours by: `integer_power` and `other_power` by 1/(q − 1), `learned`, or `nonconcave`.
         parameters: learned tensors that get gradients too.
     """
 
@@ -27,6 +30,7 @@ class Contender:
     kind: str
     source: str
     run: Callable[..., Tensor]
+    orders: str | None = None
     parameters: tuple[Tensor, ...] = ()
 
 
@@ -34,12 +38,40 @@ BASELINES = {"map": "softmax", "loss": "cross-entropy"}
 FIXED, LEARNED = "SharMiX (1.25, 1.5)", "SharMiX learned"
 
 
+class _PythonMap(torch.autograd.Function):
+    """A node of the graph in Python that copies its input, and its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor) -> Tensor:
+        return logits.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad.clone()
+
+
+class _PythonLoss(torch.autograd.Function):
+    """A node of the graph in Python that reads its input once, and writes its gradient once."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
+        ctx.shape = logits.shape
+        return logits.sum()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad.expand(ctx.shape).clone(), None
+
+
 def contenders() -> list[Contender]:
     """All of them, the baselines first."""
     return [
         Contender("softmax", "map", "torch", lambda z: z.softmax(-1)),
-        Contender("relu, the floor", "map", "torch", torch.relu),  # one node that reads and writes its input once
         Contender("cross-entropy", "loss", "torch", cross_entropy),
+        Contender("relu", "map", "floor", torch.relu),  # one node that reads and writes its input once
+        Contender("Python node", "map", "floor", _PythonMap.apply),
+        Contender("sum", "loss", "floor", lambda z, targets: z.sum()),
+        Contender("Python node", "loss", "floor", _PythonLoss.apply),
         *_ours("map"),
         *_ours("loss"),
         Contender("entmax15 (package)", "map", "entmax", lambda z: entmax.entmax15(z, dim=-1)),
@@ -54,17 +86,18 @@ def contenders() -> list[Contender]:
 
 
 def _ours(kind: str) -> list[Contender]:
+    fixed = functools.partial(sharmix.build_activation, "sharmix_fixed")
     activations = {
-        FIXED: sharmix.build_activation("sharmix_fixed", q=1.25, r=1.5),
-        "SharMiX (1.3, 1.5)": sharmix.build_activation("sharmix_fixed", q=1.3, r=1.5),  # 1/(q − 1) is no integer
-        LEARNED: sharmix.build_activation("sharmix_learned", q=1.25, r=1.5),
-        "SharMiX (1.75, 1.25)": sharmix.build_activation("sharmix_fixed", q=1.75, r=1.25),  # several maxima
-        "1.5-entmax": sharmix.build_activation("entmax", alpha=1.5),
-        "sparsemax": sharmix.build_activation("sparsemax"),
+        FIXED: ("integer_power", fixed(q=1.25, r=1.5)),
+        "SharMiX (1.3, 1.5)": ("other_power", fixed(q=1.3, r=1.5)),
+        LEARNED: ("learned", sharmix.build_activation("sharmix_learned", q=1.25, r=1.5)),
+        "SharMiX (1.75, 1.25)": ("nonconcave", fixed(q=1.75, r=1.25)),  # several maxima
+        "1.5-entmax": ("integer_power", sharmix.build_activation("entmax", alpha=1.5)),
+        "sparsemax": ("integer_power", sharmix.build_activation("sparsemax")),
     }
     return [
-        Contender(name, kind, "sharmix", act if kind == "map" else act.loss, tuple(act.parameters()))
-        for name, act in activations.items()
+        Contender(name, kind, "sharmix", act if kind == "map" else act.loss, orders, tuple(act.parameters()))
+        for name, (orders, act) in activations.items()
     ]
 
 

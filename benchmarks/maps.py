@@ -1,4 +1,4 @@
-"""Time of every map and loss, forward and backward, beside softmax and cross-entropy: one CSV, a table and a figure.
+"""Time of every map and loss, forward and backward, beside softmax and cross-entropy: one CSV, tables and figures.
 
 python -m benchmarks.maps
 """
@@ -7,11 +7,12 @@ import argparse
 import csv
 import io
 import statistics
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 from rich.console import Console
@@ -24,46 +25,48 @@ from benchmarks.maps_report import report
 from experiments.files import write_atomically
 from experiments.identity import code_of
 from experiments.machine import environment, keep_freed_memory
+from reporting.declaration import Bootstrap, load_declaration
+from reporting.statistics import bootstrap_interval
 
 SETTINGS = Path(__file__).with_suffix(".yaml")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One size of logits, as in maps.yaml."""
+    """One size of logits, as in maps.yaml; its `part` is a cell of the tables, or the name of the curve it is on."""
 
     rows: int
     classes: int
     regime: str
     dtype: str = "float32"
-    threads: tuple[int, ...] = (1,)
-    goal: float | None = None
+    threads: Sequence[int] = (1,)
+    goals: Mapping[str, float] = field(default_factory=dict)
     peers: bool = True
-    curve: bool = False
+    part: str = "cell"
+
+    def goal(self, contender: Contender) -> float | None:
+        """The highest time on one thread, relative to the baseline's."""
+        return self.goals.get(contender.orders, self.goals.get(contender.kind)) if contender.orders else None
 
 
-def cases(settings: dict[str, Any], device: str, quick: bool) -> list[Case]:
-    """The cells of the table, then the points of the figure."""
+def cases(settings: dict[str, Any], device: str) -> list[Case]:
+    """The cells of the tables, then the points of the figures."""
     if device == "cuda":
-        return [_case(cell) for cell in settings["cuda_cells"]]
-    curve = settings["curve"]
-    points = settings["quick"]["curve_classes"] if quick else curve["classes"]
-    cells = [_case(cell) for cell in settings["cells"]]
-    return cells + [
-        Case(curve["rows"], classes, regime, curve=True) for regime in settings["regimes"] for classes in points
+        return [Case(**cell) for cell in settings["cuda_cells"]]
+    return [Case(**cell) for cell in settings["cells"]] + [
+        Case(rows, classes, regime, part=part)
+        for part, curve in settings["curves"].items()
+        for regime in settings["regimes"]
+        for rows in curve["rows"]
+        for classes in curve["classes"]
     ]
 
 
-def _case(cell: dict[str, Any]) -> Case:
-    return Case(**{**cell, "threads": tuple(cell.get("threads", (1,)))})
-
-
-def measure(case: Case, settings: dict[str, Any], device: str, quick: bool) -> Iterator[dict[str, Any]]:
+def measure(case: Case, settings: dict[str, Any], device: str, bootstrap: Bootstrap) -> Iterator[dict[str, Any]]:
     """A row for each contender: the medians over rounds of its time and of its ratio to the baseline's, and spreads."""
-    pace = {**settings, **settings["quick"]} if quick else settings
     scale, dtype = settings["regimes"][case.regime], getattr(torch, case.dtype)
     tensors = inputs(case.rows, case.classes, scale, dtype, device, settings["seed"])
-    peers = case.peers and not (quick and case.rows * case.classes > pace["peers_up_to"])
+    peers = case.peers and case.rows * case.classes <= settings["peers_up_to"]
     for kind, baseline in BASELINES.items():
         entrants = [one for one in contenders() if one.kind == kind and (peers or one.source != "entmax")]
         steps = {one.name: step(one, *tensors) for one in entrants}
@@ -72,31 +75,32 @@ def measure(case: Case, settings: dict[str, Any], device: str, quick: bool) -> I
             for name, run in steps.items()
             for threads in case.threads
         }
-        times = time_in_turn(timers, pace)
+        times = time_in_turn(timers, settings)
         for threads in case.threads:
             for one in entrants:
-                yield summary(case, one, threads, times[one.name, threads], times[baseline, threads])
+                row = summary(case, one, threads, times[one.name, threads], times[baseline, threads])
+                if threads > 1:
+                    gains, baselines = (ratios(times[name, 1], times[name, threads]) for name in (one.name, baseline))
+                    row |= gain(gains, baselines, bootstrap)
+                yield row
 
 
-def time_in_turn(timers: dict[Any, Timer], pace: dict[str, Any]) -> dict[Any, list[float]]:
+def time_in_turn(timers: dict[Any, Timer], settings: dict[str, Any]) -> dict[Any, list[float]]:
     """Seconds of what each timer runs, one measurement a round; slow ones are measured once."""
-    guess = {key: timer.timeit(1).mean for key, timer in timers.items()}
-    fast = [key for key in timers if guess[key] < pace["slow_seconds"]]
-    for key in fast:
-        guess[key] = timers[key].timeit(1).mean  # the first run allocated
+    guess = {key: min(timer.timeit(1).mean for _ in range(2)) for key, timer in timers.items()}  # the first allocates
+    fast = [key for key in timers if guess[key] < settings["slow_seconds"]]
     times: dict[Any, list[float]] = {key: [] if key in fast else [guess[key]] for key in timers}
-    for _ in range(pace["rounds"]):
+    for _ in range(settings["rounds"]):
         for key in fast:
-            times[key].append(timers[key].timeit(max(1, round(pace["block_seconds"] / guess[key]))).mean)
+            times[key].append(timers[key].timeit(max(1, round(settings["block_seconds"] / guess[key]))).mean)
     return times
 
 
 def summary(
     case: Case, contender: Contender, threads: int, times: list[float], baseline: list[float]
 ) -> dict[str, Any]:
-    ratios = [own / other for own, other in zip(times, baseline, strict=False)]
     return {
-        "part": "curve" if case.curve else "cell",
+        "part": case.part,
         "kind": contender.kind,
         "contender": contender.name,
         "source": contender.source,
@@ -105,10 +109,25 @@ def summary(
         "regime": case.regime,
         "dtype": case.dtype,
         "threads": threads,
-        "goal": case.goal,
+        "goal": case.goal(contender) if threads == 1 else None,
         **{f"{name}_microseconds": 1e6 * value for name, value in _spread(times).items()},
-        **{f"{name}_ratio": value for name, value in _spread(ratios).items()},
+        **{f"{name}_ratio": value for name, value in _spread(ratios(times, baseline)).items()},
     }
+
+
+def gain(own: list[float], baseline: list[float], bootstrap: Bootstrap) -> dict[str, Any]:
+    """How many times faster more threads are than one, and the interval of the median of that over the baseline's."""
+    low, high = bootstrap_interval(ratios(own, baseline), np.median, bootstrap)
+    return {
+        **{f"{name}_gain": value for name, value in _spread(own).items()},
+        "relative_gain_low": low,
+        "relative_gain_high": high,
+    }
+
+
+def ratios(times: list[float], others: list[float]) -> list[float]:
+    """Round by round, as far as both go."""
+    return [own / other for own, other in zip(times, others, strict=False)]
 
 
 def _spread(values: list[float]) -> dict[str, float]:
@@ -146,24 +165,26 @@ def write_csv(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    """Command line: measure, write the CSV, and make its table and figure."""
+    """Command line: measure, write the CSV, and make its tables and figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.maps", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds and peers: two minutes")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the logits are")
     parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
     options = parser.parse_args()
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
+    settings |= settings["quick"] if options.quick else {}
+    bootstrap = load_declaration(Path("results")).bootstrap
     keep_freed_memory()  # as a training run does; the system's zeroing of new pages would be most of a large case
     source, rows = provenance(options.device), []
     with Progress(console=Console(stderr=True)) as progress:
-        for case in progress.track(cases(settings, options.device, options.quick), description="maps and losses"):
-            rows += [{**row, **source} for row in measure(case, settings, options.device, options.quick)]
+        for case in progress.track(cases(settings, options.device), description="maps and losses"):
+            rows += [{**row, **source} for row in measure(case, settings, options.device, bootstrap)]
     if options.device == "cpu" and not options.quick:
         rows += [{**row, **source} for row in measure_linear(settings)]
     name = "maps" if options.device == "cpu" else "maps_cuda"
     path = options.folder / f"{name}.csv"
     write_csv(rows, path)
-    report(path)
+    report(path, settings)
 
 
 if __name__ == "__main__":

@@ -1,32 +1,95 @@
-"""The table and the figure of the maps' times, from the CSV alone."""
+"""The tables of the maps' times, from the CSV and the goals of maps.yaml, and the figures beside them."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
-from matplotlib import colormaps
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.markdown import Markdown
 
 from benchmarks.contenders import BASELINES, FIXED, LEARNED
+from benchmarks.maps_figures import draw
+from benchmarks.verdicts import at_least, at_most
 from experiments.files import write_atomically
-from reporting.drawing import add_legend, save
+from reporting.drawing import save
 
 _CASE = ["kind", "rows", "classes", "regime", "dtype", "threads"]
-_LINES = {"torch": "-", "sharmix": "-", "entmax": "--"}
-_BISECT, _SORT = "entmax_bisect (package)", "entmax15 (package)"
-_FASTER_THAN = {_BISECT: 100, _SORT: 20}  # goals from 1,000 classes on, in times
+_NOT_MET = "Goals that are not met"
+_GROWTH, _THREADS = "Growth with classes and rows", "Two threads against one"
+_CAPTIONS = {
+    _NOT_MET: "Floors, relative to the same baseline: `relu` is one node that reads and writes its input once, `sum` "
+    "one that reads its input and writes its gradient; the Python node does the same from Python.",
+    _THREADS: "Times faster, round by round. The goal is the gain of softmax, or of cross-entropy, in the same rounds; "
+    "the interval is of the median of gain over that gain, and decides.",
+    _GROWTH: "x of time ∝ classes^x, or of time ∝ rows^x: the slope of a straight line fitted to the logarithms of the "
+    "medians, from {lowest[classes]:,} classes, and from {lowest[rows]:,} rows on.",
+}
 
 
-def report(path: Path) -> None:
-    """Write the table (Markdown) and the figure (PNG and SVG) beside the CSV, and print the table."""
+def report(path: Path, settings: Mapping[str, Any]) -> None:
+    """Write the tables (Markdown) and the figures (PNG and SVG) beside the CSV, and print the tables."""
     data = pd.read_csv(path)
-    text = "\n\n".join([_heading(data), *(f"## {title}\n\n{table}" for title, table in _tables(data).items())]) + "\n"
+    figures = {part: path.with_name(f"{path.stem}_{part}.png") for part in settings["curves"]}
+    figures = {part: file for part, file in figures.items() if (data["part"] == part).any()}
+    for part, file in figures.items():
+        save(draw(data[data["part"] == part], part), file)
+    pictures = [f"![Time against {part}]({file.name})" for part, file in figures.items()]
+    text = "\n\n".join([_heading(data), *_sections(data, settings), *pictures]) + "\n"
     write_atomically(path.with_suffix(".md"), text)
     Console().print(Markdown(text))
-    if (data["part"] == "curve").any():
-        save(_figure(data[data["part"] == "curve"]), path.with_suffix(".png"))
-    Console().print(f"Written: {path} and its table and figure beside it")
+    Console().print(f"Written: {path}, and its tables and figures beside it")
+
+
+def judged_tables(data: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    """What has goals, by title: a line for each case and contender, with the number measured, its goal and verdict.
+
+    Args:
+        data: the rows of the CSV.
+        settings: those of maps.yaml.
+    """
+    cells = data[data["part"] == "cell"]
+    tables = {
+        f"{kind.capitalize()} against {baseline}": _ratios(cells[cells["kind"] == kind])
+        for kind, baseline in BASELINES.items()
+    }
+    tables["Learned orders against fixed"] = _learned(cells, settings["learned_over_fixed"]["goal"])
+    tables["Against the entmax package"] = _speedups(cells, **settings["faster_than"])
+    tables[_THREADS] = _threads(cells)
+    tables[_GROWTH] = _growth(data[data["part"].isin(settings["curves"])], **settings["growth"])
+    return {title: table for title, table in tables.items() if len(table)}
+
+
+def _sections(data: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[str]:
+    judged = judged_tables(data, settings)
+    tables = {_NOT_MET: _briefly(not_met(judged))} | judged
+    if _GROWTH in judged:
+        tables[_GROWTH] = _by_case(judged[_GROWTH])
+    linear = data[data["part"] == "linear"]
+    if len(linear):
+        tables["An output layer with its loss"] = _linear(linear)
+    for title, table in tables.items():
+        yield f"## {title}"
+        if title in _CAPTIONS:
+            yield _CAPTIONS[title].format(**settings["growth"])
+        shown = table if title == _NOT_MET else table.drop(columns="floor", errors="ignore")
+        yield shown.to_markdown(index=False, disable_numparse=True) if len(shown) else "None."
+
+
+def not_met(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The lines of all tables whose goals are missed, or undecided, with the floor of their cases."""
+    columns = ["table", "case", "contender", "measured", "goal", "verdict", "floor"]
+    lines = pd.concat([table.assign(table=title) for title, table in judged.items()])
+    return lines[lines["verdict"].isin(["missed", "undecided"])].reindex(columns=columns).astype(object).fillna("")
+
+
+def _briefly(lines: pd.DataFrame) -> pd.DataFrame:
+    """One line for each case: its contenders, each with what was measured, without the spread, and its goal."""
+    measured = lines["measured"].str.split(" (", regex=False).str[0]
+    contenders = lines["contender"] + ": " + measured + " (" + lines["goal"] + ")"
+    by_case = lines.assign(contenders=contenders).groupby(["table", "case", "verdict", "floor"], sort=False)
+    return by_case["contenders"].agg("; ".join).reset_index()[["table", "case", "verdict", "contenders", "floor"]]
 
 
 def _heading(data: pd.DataFrame) -> str:
@@ -41,68 +104,91 @@ def _heading(data: pd.DataFrame) -> str:
     )
 
 
-def _tables(data: pd.DataFrame) -> dict[str, str]:
-    cells, linear = data[data["part"] == "cell"], data[data["part"] == "linear"]
-    tables = {
-        f"{kind.capitalize()} against {baseline}": _ratios(cells[cells["kind"] == kind])
-        for kind, baseline in BASELINES.items()
-    }
-    tables["Learned orders against fixed"] = _learned(cells)
-    tables["Against the entmax package, from 1,000 classes on"] = _speedups(cells)
-    tables["Two threads against one"] = _threads(cells)
-    if len(linear):
-        tables["An output layer with its loss"] = _linear(linear)
-    return {title: table.to_markdown(index=False) for title, table in tables.items() if len(table)}
-
-
 def _ratios(cells: pd.DataFrame) -> pd.DataFrame:
-    goal = cells["goal"].map("≤ {:g}".format).where(cells["source"].eq("sharmix") & cells["goal"].notna(), "")
+    cases = _case_names(cells)
+    floors = cells["contender"] + " " + cells["median_ratio"].map("{:.2f}".format)
+    floors = floors[cells["source"] == "floor"].groupby(cases).agg(", ".join)
     return pd.DataFrame(
         {
-            "case": _case_names(cells),
+            "case": cases,
             "contender": cells["contender"],
             "µs": cells["median_microseconds"].map("{:,.0f}".format),
-            "relative": _with_spread(cells),
-            "goal": goal,
+            "measured": _with_spread(cells, "ratio"),
+            **_judged(cells["median_ratio"], cells["goal"]),
+            "floor": cases.map(floors),
         }
     )
 
 
-def _learned(cells: pd.DataFrame) -> pd.DataFrame:
+def _judged(values: pd.Series, goals: pd.Series | float, at_least_it: bool = False) -> dict[str, pd.Series]:
+    """The columns of the goal and of the verdict, empty where there is no goal."""
+    goals, judge, sign = pd.Series(goals, values.index), *((at_least, "≥") if at_least_it else (at_most, "≤"))
+    verdicts = [judge(goal, value, value) for goal, value in zip(goals, values, strict=True)]
+    return {
+        "goal": goals.map(f"{sign} {{:g}}".format).where(goals.notna(), ""),
+        "verdict": pd.Series(verdicts, values.index).where(goals.notna(), ""),
+    }
+
+
+def _learned(cells: pd.DataFrame, goal: float) -> pd.DataFrame:
     pairs = _paired(cells, LEARNED, FIXED)
-    return pd.DataFrame({"case": pairs["case"], "relative": pairs["ratio"].map("{:.2f}".format), "goal": "≤ 1.15"})
+    measured = pairs["ratio"].map("{:.2f}".format)
+    return pairs[["case", "contender"]].assign(measured=measured, **_judged(pairs["ratio"], goal))
 
 
-def _speedups(cells: pd.DataFrame) -> pd.DataFrame:
+def _speedups(cells: pd.DataFrame, from_classes: int, goals: Mapping[str, float]) -> pd.DataFrame:
+    large = cells[cells["classes"] >= from_classes]
     pairs = pd.concat(
-        _paired(cells[cells["classes"] >= 1000], peer, ours).assign(peer=peer, ours=ours, goal=goal)
-        for peer, goal in _FASTER_THAN.items()
+        _paired(large, peer, ours).assign(contender=ours, against=peer, number=goal)
+        for peer, goal in goals.items()
         for ours in (FIXED, "1.5-entmax")
-    )
-    return pd.DataFrame(
-        {
-            "case": pairs["case"],
-            "contender": pairs["ours"],
-            "against": pairs["peer"],
-            "times faster": pairs["ratio"].map("{:.0f}".format),
-            "goal": pairs["goal"].map("≥ {}".format),
-        }
-    )
+    ).reset_index()
+    measured = pairs["ratio"].map("{:.0f} times faster".format)
+    columns = _judged(pairs["ratio"], pairs["number"], at_least_it=True)
+    return pairs[["case", "contender", "against"]].assign(measured=measured, **columns)
 
 
 def _threads(cells: pd.DataFrame) -> pd.DataFrame:
-    both = cells[cells["threads"] == 2].merge(
-        cells[cells["threads"] == 1], on=["kind", "contender", "rows", "classes", "regime", "dtype"]
-    )
-    faster = both["median_microseconds_y"] / both["median_microseconds_x"]
+    several = cells[cells["threads"] > 1]
+    if several.empty:
+        return several
+    ours = several["source"] == "sharmix"
+    baselines = several[several["contender"].isin(BASELINES.values())].set_index("kind")["median_gain"]
+    ends = several[["relative_gain_low", "relative_gain_high"]].to_numpy()
     return pd.DataFrame(
         {
-            "case": both["kind"] + " of " + both["rows"].astype(str) + " × " + both["classes"].astype(str),
-            "contender": both["contender"],
-            "times faster": faster.map("{:.2f}".format),
-            "goal": both["source_x"].map({"sharmix": "≥ 1.7"}).fillna(""),
+            "case": several["kind"] + " of " + _case_names(several),
+            "contender": several["contender"],
+            "measured": _with_spread(several, "gain"),
+            "goal": several["kind"].map(baselines.map("≥ {:.2f}".format)).where(ours, ""),
+            "over the goal": pd.Series([f"{low:.3f}–{high:.3f}" for low, high in ends], several.index).where(ours, ""),
+            "verdict": [at_least(1, *both) if our else "" for our, both in zip(ours, ends, strict=True)],
         }
     )
+
+
+def _growth(curves: pd.DataFrame, goal: float, lowest: Mapping[str, int]) -> pd.DataFrame:
+    """The power of each contender's time, by the part of its curve from the lowest number of classes, or rows, on."""
+    lines = []
+    for (part, kind, regime, contender), curve in curves.groupby(["part", "kind", "regime", "contender"], sort=False):
+        upper = curve[curve[part] >= lowest[part]]
+        if len(upper) > 1:
+            power = np.polyfit(np.log(upper[part]), np.log(upper["median_microseconds"]), 1)[0]
+            case = f"{part}: {kind}, {regime}"
+            wanted = goal if upper["source"].iloc[0] == "sharmix" else np.nan
+            lines.append({"case": case, "contender": contender, "power": power, "wanted": wanted})
+    table = pd.DataFrame(lines, columns=["case", "contender", "power", "wanted"])
+    measured = table["power"].map("{:.3f}".format)
+    return table[["case", "contender"]].assign(measured=measured, **_judged(table["power"], table["wanted"]))
+
+
+def _by_case(growth: pd.DataFrame) -> pd.DataFrame:
+    """A line for each contender with a column for each case; the baselines of maps and of losses share a line."""
+    lines = growth["contender"].replace(dict.fromkeys(BASELINES.values(), " or ".join(BASELINES.values())))
+    lines = lines.replace({"relu": "relu or sum", "sum": "relu or sum"})
+    wide = growth.assign(contender=lines).pivot(index="contender", columns="case", values="measured").fillna("–")
+    wide = wide.loc[lines.unique(), growth["case"].unique()]
+    return wide.assign(goal=growth.groupby("contender")["goal"].first()).fillna("").reset_index()
 
 
 def _linear(linear: pd.DataFrame) -> pd.DataFrame:
@@ -124,11 +210,12 @@ def _paired(cells: pd.DataFrame, one: str, other: str) -> pd.DataFrame:
     """The ratio of two contenders' medians, in each case that has both."""
     found = cells[cells["contender"] == one].merge(cells[cells["contender"] == other], on=_CASE)
     ratio = found["median_microseconds_x"] / found["median_microseconds_y"]
-    return pd.DataFrame({"case": found["kind"] + " of " + _case_names(found), "ratio": ratio})
+    return pd.DataFrame({"case": found["kind"] + " of " + _case_names(found), "contender": one, "ratio": ratio})
 
 
-def _with_spread(rows: pd.DataFrame) -> list[str]:
-    return [f"{row.median_ratio:.2f} ({row.lowest_ratio:.2f}–{row.highest_ratio:.2f})" for row in rows.itertuples()]
+def _with_spread(rows: pd.DataFrame, name: str) -> list[str]:
+    numbers = rows[[f"{part}_{name}" for part in ("median", "lowest", "highest")]].to_numpy()
+    return [f"{median:.2f} ({lowest:.2f}–{highest:.2f})" for median, lowest, highest in numbers]
 
 
 def _case_names(cells: pd.DataFrame) -> pd.Series:
@@ -136,29 +223,3 @@ def _case_names(cells: pd.DataFrame) -> pd.Series:
     dtype = (", " + cells["dtype"]).where(cells["dtype"] != "float32", "")
     threads = (", " + cells["threads"].astype(str) + " threads").where(cells["threads"] > 1, "")
     return size + dtype + threads
-
-
-def _figure(curve: pd.DataFrame) -> Figure:
-    regimes, kinds = list(dict.fromkeys(curve["regime"])), list(BASELINES)
-    figure = Figure(figsize=(5.2 * len(regimes), 4.2 * len(kinds) + 1.4), layout="constrained")
-    axes = figure.subplots(len(kinds), len(regimes), squeeze=False, sharex=True)
-    names = list(dict.fromkeys(curve["contender"]))
-    colours = dict(zip(names, colormaps["tab20"].colors, strict=False))
-    for line, kind in zip(axes, kinds, strict=True):
-        for one, regime in zip(line, regimes, strict=True):
-            shown = curve[(curve["kind"] == kind) & (curve["regime"] == regime)]
-            for name, group in shown.groupby("contender", sort=False):
-                line_style = _LINES[group["source"].iloc[0]]
-                one.plot(
-                    group["classes"], group["median_microseconds"], line_style,
-                    color=colours[name], label=name, marker="o" if line_style == "-" else "s", markersize=3,
-                )  # fmt: skip
-                one.fill_between(
-                    group["classes"], group["lowest_microseconds"], group["highest_microseconds"],
-                    color=colours[name], alpha=0.15, linewidth=0,
-                )  # fmt: skip
-            one.set(xscale="log", yscale="log", title=f"{kind}, {regime}, {shown['rows'].iloc[0]} rows")
-            one.set_ylabel("µs, forward and backward")
-            one.set_xlabel("classes")
-    add_legend(figure, axes.flatten(), columns=3)
-    return figure

@@ -20,6 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.settings import on_random_data, settings_of
 from experiments.callbacks.checkpoints import PeriodicCheckpoint
+from experiments.data.base import SplitDataModule
 from experiments.data.special_tokens import FIRST
 from experiments.modules.translator import Translator
 from experiments.settings import RunSettings
@@ -52,9 +53,8 @@ def bare_loop(settings: RunSettings, steps: int) -> Block:
     return block
 
 
-def our_translations(settings: RunSettings) -> Block:
+def our_translations(module: L.LightningModule, data: SplitDataModule) -> Block:
     """Beam search for one batch of dev, to the limit of every sentence."""
-    module, data = build_run(settings)
     assert isinstance(module, Translator)
     batch = next(iter(data.val_dataloader()[0]))
     module.training_step(batch, 0)  # which sets a threshold
@@ -89,9 +89,8 @@ class _Turns(Callback):
         self.ended.wait()
 
 
-def our_loop(settings: RunSettings, steps: int) -> Block:
+def our_loop(settings: RunSettings, module: L.LightningModule, data: SplitDataModule, steps: int) -> Block:
     """A block of steps as a run takes them: an epoch of Trainer.fit, which goes on in a thread from turn to turn."""
-    module, data = build_run(settings)
     options = {
         "max_epochs": -1,
         "limit_train_batches": steps,
@@ -116,7 +115,7 @@ def measure(experiment: str, rounds: int) -> tuple[list[float], list[float]]:
     settings = settings_of(experiment)
     examples = steps * settings.data["batch_size"]
     settings = on_random_data(settings, "RandomExamples", examples=examples, **SHAPES[experiment])
-    blocks = our_loop(settings, steps), bare_loop(settings, steps)
+    blocks = our_loop(settings, *build_run(settings), steps), bare_loop(settings, steps)
     for block in blocks:
         block()  # the first block allocates
     ours, bare = zip(*(tuple(seconds_per_step(block, steps) for block in blocks) for _ in range(rounds)), strict=True)

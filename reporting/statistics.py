@@ -1,10 +1,13 @@
 """Means over seeds and their bootstrap intervals."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from reporting.declaration import Bootstrap
@@ -47,18 +50,30 @@ def estimate(values: pd.Series, bootstrap: Bootstrap) -> Estimate:
 
     Source: B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
     """
-    low = high = nan
-    if len(values) > 1:
-        interval = stats.bootstrap(
-            (values.to_numpy(),),
-            np.mean,
-            confidence_level=bootstrap.confidence,
-            n_resamples=bootstrap.resamples,
-            method="percentile",
-            rng=np.random.default_rng(bootstrap.seed),
-        ).confidence_interval
-        low, high = float(interval.low), float(interval.high)
+    low, high = bootstrap_interval(values.to_numpy(), np.mean, bootstrap)
     return Estimate(float(values.mean()), float(values.std()), len(values), low, high)
+
+
+def bootstrap_interval(values: ArrayLike, statistic: Callable[..., Any], bootstrap: Bootstrap) -> tuple[float, float]:
+    """Both ends of the percentile bootstrap interval of a statistic; NaN of fewer than two values.
+
+    Args:
+        values: the sample.
+        statistic: of a sample along `axis`, such as `numpy.mean`.
+        bootstrap: how the interval is drawn.
+    """
+    sample = np.asarray(values)
+    if len(sample) < 2:
+        return nan, nan
+    interval = stats.bootstrap(
+        (sample,),
+        statistic,
+        confidence_level=bootstrap.confidence,
+        n_resamples=bootstrap.resamples,
+        method="percentile",
+        rng=np.random.default_rng(bootstrap.seed),
+    ).confidence_interval
+    return float(interval.low), float(interval.high)
 
 
 def paired_difference(values: pd.Series, reference: pd.Series) -> pd.Series:

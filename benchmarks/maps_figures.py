@@ -1,0 +1,82 @@
+"""The figures of the maps' times: over classes, and over rows."""
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from benchmarks.contenders import BASELINES, FIXED, LEARNED
+from reporting.drawing import add_legend
+from reporting.palette import look
+
+_BASELINES, _FLOORS = "softmax, or cross-entropy for losses", "floor: relu, or sum for losses"
+_LABELS = {"softmax": _BASELINES, "cross-entropy": _BASELINES, "relu": _FLOORS, "sum": _FLOORS}
+# A contender's colour and marker are its activation's, of the palette; the other package's markers are
+# empty. The floor in Python is left out: it is a constant above the other.
+_STYLES = {
+    "softmax": ("softmax", "-", "full"),
+    "cross-entropy": ("softmax", "-", "full"),
+    FIXED: ("sharmix_fixed", "-", "full"),
+    "SharMiX (1.3, 1.5)": ("sharmix_fixed", "--", "left"),
+    "SharMiX (1.75, 1.25)": ("sharmix_fixed", "-.", "right"),
+    LEARNED: ("sharmix_learned", "-", "full"),
+    "1.5-entmax": ("entmax", "-", "full"),
+    "sparsemax": ("sparsemax", "-", "full"),
+    "entmax15 (package)": ("entmax", "--", "none"),
+    "sparsemax (package)": ("sparsemax", "--", "none"),
+    "entmax_bisect (package)": ("entmax", ":", "none"),
+    "sparsemax_bisect (package)": ("sparsemax", ":", "none"),
+}
+
+
+def draw(curve: pd.DataFrame, part: str) -> Figure:
+    """Time over classes or rows, a panel for each kind and regime.
+
+    Args:
+        curve: rows of the CSV.
+        part: `classes` or `rows`, the horizontal axis.
+    """
+    regimes, kinds = list(dict.fromkeys(curve["regime"])), list(BASELINES)
+    figure = Figure(figsize=(5.4 * len(regimes), 4.4 * len(kinds) + 1.3), layout="constrained")
+    axes = figure.subplots(len(kinds), len(regimes), squeeze=False, sharex=True, sharey=True)
+    bottom, top = 1e-6 * curve["lowest_microseconds"].min() / 1.5, 1e-6 * curve["highest_microseconds"].max() * 1.5
+    other = "rows" if part == "classes" else "classes"
+    for line, kind in zip(axes, kinds, strict=True):
+        for one, regime in zip(line, regimes, strict=True):
+            shown = curve[(curve["kind"] == kind) & (curve["regime"] == regime)]
+            _draw_panel(one, shown, part, bottom)
+            one.set_title(f"{kind}, {regime} logits, {shown[other].iloc[0]:,} {other}")
+    axes[0, 0].set_ylim(bottom, top)  # of all panels
+    for one in axes[-1]:
+        one.set_xlabel(part)
+    for one in axes[:, 0]:
+        one.set_ylabel("forward and backward")
+    add_legend(figure, axes.flatten(), columns=3)
+    return figure
+
+
+def _draw_panel(axes: Axes, shown: pd.DataFrame, part: str, bottom: float) -> None:
+    axes.set(xscale="log", yscale="log")
+    for name, group in shown.groupby("contender", sort=False):
+        median, lowest, highest = (1e-6 * group[f"{place}_microseconds"] for place in ("median", "lowest", "highest"))
+        if name in _STYLES:
+            activation, line, fill = _STYLES[name]
+            colour, marker = look(activation).colour, look(activation).marker
+            axes.plot(
+                group[part], median, color=colour, linestyle=line, linewidth=1.3, label=_LABELS.get(name, name),
+                marker=marker, markersize=4.5, fillstyle=fill, markerfacecoloralt="white",
+            )  # fmt: skip
+            axes.fill_between(group[part], lowest, highest, color=colour, alpha=0.15, linewidth=0)
+        elif name in _LABELS:
+            axes.fill_between(group[part], bottom, median, color="0.92", linewidth=0, label=_LABELS[name])
+            _draw_slope(axes, group[part].max(), median.iloc[-1] / 6, part)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.yaxis.set_major_formatter(EngFormatter("s"))
+    axes.grid(alpha=0.25, linewidth=0.6)
+
+
+def _draw_slope(axes: Axes, end: float, time: float, part: str) -> None:
+    """A line that linear growth is parallel to, ending at a time."""
+    axes.plot([end / 30, end], [time / 30, time], color="0.55", linewidth=1)
+    middle = (end / 30**0.5, time / 30**0.5)
+    axes.annotate(f"∝ {part}", middle, (6, -8), textcoords="offset points", color="0.4", fontsize=9, va="center")
