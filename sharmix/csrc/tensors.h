@@ -73,7 +73,7 @@ inline double number(PyObject* object) {
 
 // What of torch is needed beside the methods of its tensors.
 struct Torch {
-    PyObject *tensor, *parameter, *float32, *float64, *int64, *empty_like, *doubles;
+    PyObject *tensor, *parameter, *float32, *float64, *int64, *empty_like, *doubles, *single;
     PyObject *strided, *transforms_active, *modes_active, *tracing_state, *grad_enabled, *forward_ad;
 };
 inline Torch torch_objects;
