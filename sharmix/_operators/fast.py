@@ -1,8 +1,8 @@
 """The short way through map and losses, which makes them as fast as softmax on small batches.
 
-For what is most common, float32 or float64 logits in the processor's memory and orders of one value, a node of the
-autograd graph calls the kernel itself, past torch's dispatcher. Each function returns None for all else. A backward
-pass that is asked for more than a plain gradient goes the long way, by `derivatives`.
+For what is most common, float32 or float64 logits in the processor's memory (of a loss half precision too) and orders
+of one value, a node of the autograd graph calls the kernel itself, past torch's dispatcher. Each function returns None
+for all else. A backward pass that is asked for more than a plain gradient goes the long way, by `derivatives`.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, checked_memory
+from sharmix._arguments import Order, checked_memory, widened
 from sharmix._operators import backend, cpu, derivatives
 
 _Values = tuple[float, float | None, float]  # of orders
@@ -109,7 +109,7 @@ class _ClassLoss(torch.autograd.Function):
             return gradients
         orders, are_tensors = _checked(values, given)
         by_logits, *by_orders = derivatives.through_class_loss(
-            checked_memory(grad) / divisor, logits, targets, orders, ignored, "global", are_tensors
+            checked_memory(grad) / divisor, widened(logits), targets, orders, ignored, "global", are_tensors
         )
         return by_logits, None, None, None, None, *by_orders
 

@@ -341,11 +341,13 @@ bool is_learned(PyObject* order) { return is_tensor(order) && is_true(attribute(
 // (logits, targets or None, q, r, temperature) -> the orders' values if the kernel is to be called at once, past torch's
 // dispatcher, or None; for q > 2 plain torch measures better
 Object node_orders(Given given) {
-    if (!is_alone() || !is_plain(given[0]) || !is_real(given[0]) || !integer(call(given[0], dim).get())) return none();
+    if (!is_alone() || !is_plain(given[0]) || !integer(call(given[0], dim).get())) return none();
+    const bool may_be_half = given[1] != Py_None;  // a map has its logits' dtype
+    if (!is_real(given[0]) && !(may_be_half && is_half(attribute(given[0], dtype_name)))) return none();
     if (given[1] != Py_None && !are_common_targets(given[1], given[0])) return none();
     const double q = value_of(given[2]), r = value_of(given[3]), temperature = value_of(given[4]);
     if (given[3] == Py_None && given[1] != Py_None) {
-        const bool is_float = attribute(given[0], dtype_name).get() == torch_objects.float32;
+        const bool is_float = attribute(given[0], dtype_name).get() != torch_objects.float64;
         if (!is_common_alpha(q, is_float) || !std::isfinite(temperature) || is_learned(given[2]) || is_learned(given[4]))
             return none();
         return Object(Py_BuildValue("dOd", q, Py_None, temperature));
