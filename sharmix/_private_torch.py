@@ -53,10 +53,11 @@ def kernel_doors() -> tuple[object, ...] | None:
         parallel_for = ctypes.cast(ctypes.CDLL(_LIBRARY).torch_parallel_for, ctypes.c_void_p).value
     except (OSError, AttributeError):
         return None
-    types = Tensor, nn.Parameter, torch.float32, torch.float64, torch.int64
+    types = Tensor, nn.Parameter, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64
     doubles = torch.empty(0, dtype=torch.float64, device="cpu")
+    single = torch.empty((), dtype=torch.float32, device="cpu")
     looks_on = _transforms, _modes, _tracing_state, torch.is_grad_enabled, forward_ad
-    return parallel_for, *types, torch.empty_like, doubles, torch.strided, *looks_on
+    return parallel_for, *types, torch.empty_like, doubles, single, torch.strided, *looks_on
 
 
 def function_transforms_active() -> bool:

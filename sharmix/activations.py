@@ -292,7 +292,10 @@ class SharmaMittal(Learning, Activation):
 
     def orders(self) -> tuple[Order, Order, Order]:
         """(q, r, T₀): numbers, or tensors that broadcast against the logits with size 1 along `dim`."""
-        return self._orders(*[getattr(self, name) for name in self._starts])
+        own, values = self._parameters, list[Any]()  # a look at the parameters takes a tenth of the time
+        for name in self._starts:
+            values.append(own[name] if name in own else getattr(self, name))
+        return self._orders(*values)
 
     def _orders_of(self, values: Tensor) -> tuple[Order, Order, Order]:
         """`orders()` of logits or probabilities whose classes were moved last."""
@@ -309,8 +312,10 @@ class SharmaMittal(Learning, Activation):
 
     def forward(self, logits: Tensor) -> Tensor:
         # The map checks logits itself, and keeps their dtype: a second check costs a tenth of a small batch
-        own = type(self).probabilities is SharmaMittal.probabilities
-        return self.probabilities(logits) if own and self.dim == -1 and not self._has_rows else super().forward(logits)
+        if self.dim != -1 or self._has_rows or type(self).probabilities is not SharmaMittal.probabilities:
+            return super().forward(logits)
+        q, r, temperature = self.orders()  # a call takes names faster than a starred argument
+        return functional.sharmix(logits, q, r, temperature, nonconcave=self.nonconcave, masked_rows=self.masked_rows)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         orders = self._orders_of(logits)
@@ -323,9 +328,10 @@ class SharmaMittal(Learning, Activation):
         return self._regulariser(logits).conjugate(logits) + logits.detach().amax(-1)
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
+        q, r, temperature = self._orders_of(logits)
         if self.objective == "fenchel_young":
-            return fenchel_young_loss(logits, targets, *self._orders_of(logits), nonconcave=self.nonconcave, **options)
-        orders = [order.detach() if isinstance(order, Tensor) else order for order in self._orders_of(logits)]
+            return fenchel_young_loss(logits, targets, q, r, temperature, nonconcave=self.nonconcave, **options)
+        orders = [order.detach() if isinstance(order, Tensor) else order for order in (q, r, temperature)]
         loss = fenchel_young_loss(logits, targets, *orders, nonconcave=self.nonconcave, **options)
         ignore_index, reduction = options.get("ignore_index", -100), options.get("reduction", "mean")
         z = widened(logits.detach())

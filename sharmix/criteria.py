@@ -70,10 +70,11 @@ class FenchelYoungLoss(nn.Module):
         if self._may_warn and isinstance(logits, Tensor) and logits.dim():
             self._warn_of_probabilities(logits)
         if isinstance(logits, Tensor) and logits.dim() > 1:  # (N, C, d₁, …)
-            soft = isinstance(targets, Tensor) and targets.is_floating_point()
             if isinstance(targets, Tensor):
                 check_shape(logits, targets, 1)
-            logits, targets = logits.movedim(1, -1), targets.movedim(1, -1) if soft else targets
+            if logits.dim() > 2:
+                soft = isinstance(targets, Tensor) and targets.is_floating_point()
+                logits, targets = logits.movedim(1, -1), targets.movedim(1, -1) if soft else targets
         options: dict[str, Any] = {
             "weight": self.weight,
             "ignore_index": self.ignore_index,

@@ -1,8 +1,8 @@
 """The short way through map and losses, which makes them as fast as softmax on small batches.
 
-For what is most common, float32 or float64 logits in the processor's memory and orders of one value, a node of the
-autograd graph calls the kernel itself, past torch's dispatcher. Each function returns None for all else. A backward
-pass that is asked for more than a plain gradient goes the long way, by `derivatives`.
+For what is most common, float32 or float64 logits in the processor's memory (of a loss half precision too) and orders
+of one value, a node of the autograd graph calls the kernel itself, past torch's dispatcher. Each function returns None
+for all else. A backward pass that is asked for more than a plain gradient goes the long way, by `derivatives`.
 """
 
 from collections.abc import Sequence
@@ -11,30 +11,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, checked_memory
+from sharmix._arguments import Order, checked_memory, widened
 from sharmix._operators import backend, cpu, derivatives
 
-_Orders = tuple[float, float | None, float, tuple[int, ...]]  # the values of orders, and which of them are tensors
+_Values = tuple[float, float | None, float]  # of orders
 
 
 def sharmix(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor | None:
     """The map of logits [..., classes]."""
-    found = None if _is_closed() else cpu.kernel.node_orders(logits, None, q, r, temperature)
-    if found is None:
+    values = None if _is_closed() else cpu.kernel.node_orders(logits, None, q, r, temperature)
+    if values is None:
         return None
-    orders, tensors = found
-    p: Tensor = _Map.apply(logits, orders, *tensors)
+    p: Tensor = _apply_map(logits, values, q, r, temperature)
     return p
 
 
-def _as_given(orders: _Orders, tensors: Sequence[Tensor]) -> tuple[Any, list[bool]]:
+def _checked(values: _Values, given: Sequence[Order]) -> tuple[Any, list[bool]]:
     """The orders as they were given, and which of them are tensors."""
-    given: list[Any] = list(orders[:3])
-    for place, tensor in zip(orders[3], tensors, strict=True):
-        if tensor.item() != orders[place]:
-            raise RuntimeError(f"an order has been modified by an inplace operation, from {orders[place]} to {tensor}")
-        given[place] = tensor
-    return given, [place in orders[3] for place in range(3)]
+    orders: list[Any] = list(values)
+    for place, order in enumerate(given):
+        if isinstance(order, Tensor):
+            if order.item() != values[place]:
+                raise RuntimeError(
+                    f"an order has been modified by an inplace operation, from {values[place]} to {order}"
+                )
+            orders[place] = order
+    return orders, [isinstance(order, Tensor) for order in given]
 
 
 def class_loss(
@@ -51,11 +53,11 @@ def class_loss(
     """The mean or sum of the losses of logits [..., classes] against one class a row, [...]; α-ReLU has α, None, τ."""
     if weight is not None or label_smoothing or reduction == "none" or _is_closed():
         return None
-    found = cpu.kernel.node_orders(logits, targets, q, r, temperature)
-    if found is None or type(ignore_index) is not int or reduction not in ("mean", "sum"):
+    values = cpu.kernel.node_orders(logits, targets, q, r, temperature)
+    if values is None or type(ignore_index) is not int or reduction not in ("mean", "sum"):
         return None
-    orders, tensors = found
-    loss: Tensor = _ClassLoss.apply(logits, targets, orders, ignore_index, reduction == "mean", *tensors)
+    given = values if r is None else (q, r, temperature)
+    loss: Tensor = _apply_class_loss(logits, targets, values, ignore_index, reduction == "mean", *given)
     return loss
 
 
@@ -65,47 +67,53 @@ def _is_closed() -> bool:
 
 class _Map(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, orders: _Orders, *tensors: Tensor) -> Tensor:
-        p: Tensor = cpu.kernel.solve(logits, *orders[:3], False)
-        ctx.orders, ctx.tensors = orders, tensors
+    def forward(ctx: Any, logits: Tensor, values: _Values, *given: Order) -> Tensor:
+        p: Tensor = cpu.kernel.solve(logits, *values, False)
+        ctx.orders = values, given
         ctx.save_for_backward(p)
         return p
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Sequence[Tensor | None]:
         (p,) = ctx.saved_tensors
-        gradients: Sequence[Tensor | None] | None = cpu.kernel.map_gradients(p, grad, ctx.orders, ctx.tensors)
+        gradients: Sequence[Tensor | None] | None = cpu.kernel.map_gradients(p, grad, *ctx.orders)
         if gradients is not None:
             return gradients
-        by_logits, *by_orders = derivatives.through_map(grad, p, *_as_given(ctx.orders, ctx.tensors))
-        return by_logits, None, *(by_orders[place] for place in ctx.orders[3])
+        by_logits, *by_orders = derivatives.through_map(grad, p, *_checked(*ctx.orders))
+        return by_logits, None, *by_orders
 
 
 class _ClassLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, targets: Tensor, orders: _Orders, ignore_index: int, mean: bool, *tensors: Tensor
+        ctx: Any, logits: Tensor, targets: Tensor, values: _Values, ignore_index: int, mean: bool, *given: Order
     ) -> Tensor:
+        asked = logits, targets, ignore_index, mean, ctx.needs_input_grad[0], values, given
         try:
-            found = cpu.kernel.class_loss_of_node(orders, logits, targets, ignore_index, mean, ctx.needs_input_grad[0])
+            loss, states, ctx.gradient, divisor, sums = cpu.kernel.class_loss_of_node(*asked)
         except LookupError as row:
             raise cpu.label_error_at(row, targets, logits, ignore_index) from None
-        loss, found_for_backward, is_gradient, divisor, sums = found
-        ctx.settings = ignore_index, divisor, is_gradient, sums, orders, tensors
-        ctx.save_for_backward(logits, targets, found_for_backward)
+        ctx.settings = ignore_index, divisor, sums, values, given
+        ctx.save_for_backward(logits, targets, states)
         return loss  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Sequence[Tensor | None]:
-        logits, targets, found = ctx.saved_tensors
+        logits, targets, states = ctx.saved_tensors
+        ignored, divisor, sums, values, given = ctx.settings
+        gradient, ctx.gradient = ctx.gradient, None  # a second backward pass computes it again
         gradients: Sequence[Tensor | None] | None = cpu.kernel.class_loss_gradients(
-            logits, targets, found, grad, *ctx.settings
+            logits, targets, states, grad, ignored, divisor, gradient, sums, values, given
         )
         if gradients is not None:
             return gradients
-        ignored, divisor, *_, orders, tensors = ctx.settings
-        given, wanted = _as_given(orders, tensors)
+        orders, are_tensors = _checked(values, given)
         by_logits, *by_orders = derivatives.through_class_loss(
-            checked_memory(grad) / divisor, logits, targets, given, ignored, "global", wanted
+            checked_memory(grad) / divisor, widened(logits), targets, orders, ignored, "global", are_tensors
         )
-        return by_logits, None, None, None, None, *(by_orders[place] for place in orders[3])
+        return by_logits, None, None, None, None, *by_orders
+
+
+# Past `Function.apply`, which looks for transforms, as the kernel has done.
+_apply_map = super(torch.autograd.Function, _Map).apply
+_apply_class_loss = super(torch.autograd.Function, _ClassLoss).apply

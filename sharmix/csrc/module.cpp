@@ -117,41 +117,41 @@ bool is_common_gradient(PyObject* grad, const Rows& like) {
     return dtype.get() == own.get() && is_plain(grad);
 }
 
-// The orders of a node: their values, and which of them are tensors.
+// The orders of a node: their values, and as they were given.
 struct NodeOrders {
-    explicit NodeOrders(PyObject* orders) {
-        for (Py_ssize_t i = 0; i < 3; ++i) values[i] = number_or_none(PyTuple_GetItem(orders, i));
-        PyObject* of_tensors = PyTuple_GetItem(orders, 3);
-        for (Py_ssize_t i = 0; i < PyTuple_Size(of_tensors); ++i) tensors.push_back(integer(PyTuple_GetItem(of_tensors, i)));
+    NodeOrders(PyObject* found, PyObject* given) {
+        for (Py_ssize_t i = 0; i < 3; ++i) {
+            values[i] = number_or_none(PyTuple_GetItem(found, i));
+            if (PyObject* order = PyTuple_GetItem(given, i); is_tensor(order)) tensors[i] = order;
+        }
     }
 
-    By by() const { return tensors.empty() ? By::none : By::sum; }
+    By by() const { return tensors[0] || tensors[1] || tensors[2] ? By::sum : By::none; }
     OrderColumns columns() const { return {{nullptr, values[0]}, {nullptr, values[1]}, {nullptr, values[2]}}; }
 
-    // What a backward pass returns: the logits' gradient, so many times None, and factor times the sums of the tensors.
-    Object gradients(Object by_logits, Py_ssize_t nones, PyObject* given, const double* sums, double factor) const {
-        Object all(PyTuple_New(1 + nones + Py_ssize_t(tensors.size())));
+    // What a backward pass returns: the logits' gradient, so many times None, and for each tensor factor times its sum.
+    Object gradients(Object by_logits, Py_ssize_t nones, const double* sums, double factor) const {
+        Object all(PyTuple_New(4 + nones));
         PyTuple_SetItem(all.get(), 0, by_logits.release());
         for (Py_ssize_t i = 0; i < nones; ++i) PyTuple_SetItem(all.get(), 1 + i, none().release());
-        Py_ssize_t place = 1 + nones;
-        for (size_t i = 0; i < tensors.size(); ++i)
-            PyTuple_SetItem(all.get(), place++, number_like(factor * sums[tensors[i]], PyTuple_GetItem(given, i)).release());
+        for (Py_ssize_t i = 0; i < 3; ++i)
+            PyTuple_SetItem(all.get(), 1 + nones + i, (tensors[i] ? number_like(factor * sums[i], tensors[i]) : none()).release());
         return all;
     }
 
     std::array<double, 3> values;
-    std::vector<int64_t> tensors;
+    std::array<PyObject*, 3> tensors = {};  // null where an order is a number
 };
 
-// (p, grad, orders, tensors among them) -> the gradients by logits, orders and these tensors, or None where more is asked for
+// (p, grad, the orders' values, these as given) -> the gradients of all that was given, or None where more is asked for
 Object map_gradients(Given given) {
     const Rows p(given[0]);
     if (!is_common_gradient(given[1], p)) return none();
     const Rows grad(given[1]);
-    const NodeOrders orders(given[2]);
+    const NodeOrders orders(given[2], given[3]);
     ByOrders along(orders.by(), p);
     Object by_logits = pulled_back(p, grad, orders.columns(), along);
-    return orders.gradients(std::move(by_logits), 1, given[3], along.sums.data(), 1);
+    return orders.gradients(std::move(by_logits), 1, along.sums.data(), 1);
 }
 
 // The classes [...] int64 of rows, one of which is left out.
@@ -247,18 +247,20 @@ Object class_loss(Given given) {
 
 constexpr int64_t SMALL = 1 << 15;  // logits, up to which a gradient is worth keeping from the forward pass
 
-// (orders, logits, targets, ignored, whether it is a mean, whether the logits want a gradient) -> loss, the gradient or the
-// states, what its sum was divided by, sums of slopes
+// (logits, targets, ignored, whether it is a mean, whether the logits want a gradient, the orders' values, these as given)
+// -> loss, the states or None, the gradient or None, what its sum was divided by, sums of slopes
 Object class_loss_of_node(Given given) {
-    const Rows logits(given[1]);
-    const NodeOrders orders(given[0]);
-    const TargetRows classes(given[2], given[3], logits);
-    const double count = double(classes.targets.counted(logits.of.rows)), divisor = given[4] == Py_True ? count : 1;
+    const Rows logits(given[0]);
+    const NodeOrders orders(given[5], given[6]);
+    const TargetRows classes(given[1], given[2], logits);
+    const double count = double(classes.targets.counted(logits.of.rows)), divisor = given[3] == Py_True ? count : 1;
     const OrderColumns columns = orders.columns();
-    const bool small = given[5] == Py_True && !columns.of_alpha_relu() && logits.of.rows * logits.of.classes <= SMALL;
+    const bool small = given[4] == Py_True && !columns.of_alpha_relu() && logits.of.rows * logits.of.classes <= SMALL;
     const ClassLosses found(logits, classes, columns, false, orders.by(), small ? 1 / (divisor ? divisor : 1) : 0);
-    const Object loss = scalar(found.losses.sum / divisor, logits.object.get()), divided(PyFloat_FromDouble(divisor ? divisor : 1));
-    return packed(loss, found.kept, Object(PyBool_FromLong(small)), divided, found.slopes.handed_over());
+    const double value = found.losses.sum / divisor;
+    const Object loss = logits.of.bytes == 4 ? number_like(value, torch_objects.single) : scalar(value, logits.object.get());
+    const Object divided(PyFloat_FromDouble(divisor ? divisor : 1)), without = none();
+    return packed(loss, small ? without : found.kept, small ? found.kept : without, divided, found.slopes.handed_over());
 }
 
 // grad (p - y)/divisor of logits; given beside them from 1 on: targets, states, grad, ignored, divisor
@@ -285,31 +287,37 @@ Object class_loss_backward(Given given) {
     return class_loss_by_logits(logits, given, orders_at(given + 6, logits.of.rows));
 }
 
-// A tensor of its own, which may be changed.
-Object times(const Rows& kept, double factor) {
-    Object product = kept.empty_like();
-    void* to = memory(product.get(), 0);
-    with_type(kept.of.bytes, [&](auto kind) {
+// Multiplies a tensor that nobody else has.
+void multiply(const Rows& own, double factor) {
+    if (factor == 1) return;
+    with_type(own.of.bytes, [&](auto kind) {
         using T = decltype(kind);
-        const T* from = static_cast<const T*>(kept.data);
-        std::transform(from, from + kept.of.rows * kept.of.classes, static_cast<T*>(to), [=](T x) { return x * T(factor); });
+        T* entries = static_cast<T*>(own.data);
+        std::transform(entries, entries + own.of.rows * own.of.classes, entries, [=](T x) { return x * T(factor); });
     });
-    return product;
 }
 
-// (logits, targets, states or the gradient, grad, ignored, divisor, which of them, sums of slopes, orders, tensors among them)
-// -> the gradients by logits, four times None, and by these tensors, or None where more is asked for
+// (logits, targets, states or None, grad, ignored, divisor, the gradient to be given away or None, sums of slopes, the orders'
+// values, these as given) -> the gradients of all that was given, or None where more is asked for
 Object class_loss_gradients(Given given) {
     const Rows logits(given[0]);
     if (!is_common_gradient(given[3], logits)) return none();
-    const NodeOrders orders(given[8]);
-    const bool is_gradient = given[6] == Py_True;
-    const double factor = is_gradient || orders.by() == By::sum ? value_of(given[3]) : 1, divisor = number(given[5]);
-    Object by_logits = is_gradient ? times(Rows(given[2]), factor) : class_loss_by_logits(logits, given, orders.columns());
+    const NodeOrders orders(given[8], given[9]);
+    const OrderColumns columns = orders.columns();
+    const bool has_states = given[2] != Py_None || columns.of_alpha_relu();
+    const double factor = !has_states || orders.by() == By::sum ? value_of(given[3]) : 1, divisor = number(given[5]);
+    Object by_logits;
+    if (has_states) {
+        by_logits = class_loss_by_logits(logits, given, columns);
+    } else {
+        if (given[6] != Py_None) by_logits = Object(Py_NewRef(given[6]));
+        else by_logits = std::move(ClassLosses(logits, {given[1], given[4], logits}, columns, false, By::none, 1 / divisor).kept);
+        multiply(Rows(by_logits.get()), factor);
+    }
     std::array<double, 3> sums = {};
     if (orders.by() == By::sum)
         for (Py_ssize_t i = 0; i < 3; ++i) sums[i] = number(PyTuple_GetItem(given[7], i)) / divisor;
-    return orders.gradients(std::move(by_logits), 4, given[9], sums.data(), factor);
+    return orders.gradients(std::move(by_logits), 4, sums.data(), factor);
 }
 
 // Whether alpha-ReLU is worth a kernel: where its powers are products.
@@ -330,27 +338,22 @@ bool are_common_targets(PyObject* targets, PyObject* logits) {
 
 bool is_learned(PyObject* order) { return is_tensor(order) && is_true(attribute(order, requires_grad)); }
 
-// (logits, targets or None, q, r, temperature) -> ((the orders' values, which of them are tensors), these) if the kernel is to be
-// called at once, past torch's dispatcher, or None; for q > 2 plain torch measures better
+// (logits, targets or None, q, r, temperature) -> the orders' values if the kernel is to be called at once, past torch's
+// dispatcher, or None; for q > 2 plain torch measures better
 Object node_orders(Given given) {
-    if (!is_alone() || !is_plain(given[0]) || !is_real(given[0]) || !integer(call(given[0], dim).get())) return none();
+    if (!is_alone() || !is_plain(given[0]) || !integer(call(given[0], dim).get())) return none();
+    const bool may_be_half = given[1] != Py_None;  // a map has its logits' dtype
+    if (!is_real(given[0]) && !(may_be_half && is_half(attribute(given[0], dtype_name)))) return none();
     if (given[1] != Py_None && !are_common_targets(given[1], given[0])) return none();
     const double q = value_of(given[2]), r = value_of(given[3]), temperature = value_of(given[4]);
     if (given[3] == Py_None && given[1] != Py_None) {
-        const bool is_float = attribute(given[0], dtype_name).get() == torch_objects.float32;
+        const bool is_float = attribute(given[0], dtype_name).get() != torch_objects.float64;
         if (!is_common_alpha(q, is_float) || !std::isfinite(temperature) || is_learned(given[2]) || is_learned(given[4]))
             return none();
-        return Object(Py_BuildValue("(dOd())()", q, Py_None, temperature));
+        return Object(Py_BuildValue("dOd", q, Py_None, temperature));
     }
     if (!(1 <= q && q <= 2 && 0 < r && std::isfinite(r) && 0 < temperature && std::isfinite(temperature))) return none();
-    const Py_ssize_t count = std::count_if(given + 2, given + 5, is_tensor);
-    Object places(PyTuple_New(count)), tensors(PyTuple_New(count));
-    for (Py_ssize_t i = 0, next = 0; i < 3; ++i)
-        if (is_tensor(given[2 + i])) {
-            PyTuple_SetItem(places.get(), next, PyLong_FromSsize_t(i));
-            PyTuple_SetItem(tensors.get(), next++, Py_NewRef(given[2 + i]));
-        }
-    return Object(Py_BuildValue("(dddN)N", q, r, temperature, places.release(), tensors.release()));
+    return Object(Py_BuildValue("ddd", q, r, temperature));
 }
 
 // (address of torch's parallel loop, then the members of Torch)
@@ -373,7 +376,7 @@ PyMethodDef methods[] = {
     method<solve, 5>("solve"),
     method<map_backward, 6>("map_backward"),
     method<class_loss, 8>("class_loss"),
-    method<class_loss_of_node, 6>("class_loss_of_node"),
+    method<class_loss_of_node, 7>("class_loss_of_node"),
     method<class_loss_backward, 9>("class_loss_backward"),
     method<takes_alpha, 2>("takes_alpha"),
     {nullptr, nullptr, 0, nullptr},

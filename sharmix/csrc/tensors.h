@@ -73,7 +73,7 @@ inline double number(PyObject* object) {
 
 // What of torch is needed beside the methods of its tensors.
 struct Torch {
-    PyObject *tensor, *parameter, *float32, *float64, *int64, *empty_like, *doubles;
+    PyObject *tensor, *parameter, *float16, *bfloat16, *float32, *float64, *int64, *empty_like, *doubles, *single;
     PyObject *strided, *transforms_active, *modes_active, *tracing_state, *grad_enabled, *forward_ad;
 };
 inline Torch torch_objects;
@@ -112,10 +112,18 @@ struct Numbers {
     void* data;
 };
 
-// A contiguous tensor [..., classes] of float32 or float64, as a matrix.
+inline bool is_half(const Object& dtype) {
+    return dtype.get() == torch_objects.float16 || dtype.get() == torch_objects.bfloat16;
+}
+
+// A contiguous tensor [..., classes] of float32 or float64, as a matrix; one of half precision is converted.
 struct Rows {
     explicit Rows(PyObject* tensor) : object(call(tensor, contiguous)), shape(attribute(object.get(), shape_name)) {
-        const Object dtype = attribute(object.get(), dtype_name);
+        Object dtype = attribute(object.get(), dtype_name);
+        if (is_half(dtype)) {
+            object = call(object.get(), to, torch_objects.float32);
+            dtype = attribute(object.get(), dtype_name);
+        }
         const Py_ssize_t dims = PyTuple_Size(shape.get());
         if (dims < 1 || (dtype.get() != torch_objects.float32 && dtype.get() != torch_objects.float64)) {
             PyErr_SetString(PyExc_TypeError, "the kernel needs rows of float32 or float64");

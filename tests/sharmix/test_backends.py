@@ -200,6 +200,18 @@ def test_a_plain_call_is_one_node_of_the_graph_and_goes_the_short_way(dtype):
         assert [node.variable for node, _ in loss.grad_fn.next_functions if node] == [z]
 
 
+@pytest.mark.skipif(cpu.kernel is None, reason="no compiler built the kernel here")
+def test_losses_of_half_precision_go_the_short_way_with_the_results_of_single():
+    for dtype in (torch.float16, torch.bfloat16):
+        z, found = logits(dtype=dtype).requires_grad_(), []
+        for given in (z, z.float()):
+            loss = sharmix.fenchel_young_loss(given, torch.arange(7))
+            assert loss.grad_fn.__class__ is fast._ClassLoss._backward_cls
+            by_z = torch.autograd.grad(loss, z, create_graph=True)[0]
+            found.append((loss, by_z, *torch.autograd.grad(by_z.square().sum(), z)))
+        torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
 def test_a_gradient_of_another_shape_is_refused():
     if sharmix.backend() == "c++":
         p, orders = sharmix.sharmix(logits()), [torch.tensor(order, dtype=torch.float64) for order in (1.5, 2.0, 1.0)]
