@@ -20,7 +20,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench overhead instructions tables figures accuracy lint format clean
+.PHONY: help setup demo test check airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu overhead instructions tables figures accuracy lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_ ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -102,7 +102,7 @@ gpu: setup  ## tests of the compiled CUDA kernels, and their times beside adaspl
 	done
 	$(BIN)/python -m benchmarks.gpu
 
-overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation
+overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation, in 20 minutes
 	$(BIN)/python -m benchmarks.overhead
 
 # Status 77: nothing could be compared, and the line that says so is all there is to do.

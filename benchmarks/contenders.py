@@ -118,10 +118,10 @@ def step(contender: Contender, logits: Tensor, targets: Tensor, grad: Tensor) ->
     return of_map if contender.kind == "map" else of_loss
 
 
-def inputs(rows: int, classes: int, scale: float, dtype: torch.dtype, device: str, seed: int) -> tuple[Tensor, ...]:
+def inputs(rows: int, classes: int, scale: float, dtype: torch.dtype, seed: int) -> tuple[Tensor, ...]:
     """Logits that want gradients, targets, and the gradient of a map's output."""
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(rows, classes, generator=generator) * scale
     targets = torch.randint(classes, (rows,), generator=generator)
     grad = torch.randn(rows, classes, generator=generator)
-    return logits.to(device, dtype).requires_grad_(), targets.to(device), grad.to(device, dtype)
+    return logits.to(dtype).requires_grad_(), targets, grad.to(dtype)

@@ -97,8 +97,8 @@ void count_steps(const Case& from) {
     };
     const auto loss = [&](float* by_orders) {
         const ClassLoss<float> asked{logits.data(), targets, losses.data(), small ? nullptr : states.data(), by_orders,
-                                     small ? grad_logits.data() : nullptr, mean[0], classes};
-        class_loss(asked, rows, orders);
+                                     small ? grad_logits.data() : nullptr, mean[0], classes, orders};
+        class_loss(asked, rows);
     };
 
     count(from, "map forward", [&] {

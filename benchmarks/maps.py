@@ -49,10 +49,8 @@ class Case:
         return self.goals.get(contender.orders, self.goals.get(contender.kind)) if contender.orders else None
 
 
-def cases(settings: dict[str, Any], device: str) -> list[Case]:
+def cases(settings: dict[str, Any]) -> list[Case]:
     """The cells of the tables, then the points of the figures."""
-    if device == "cuda":
-        return [Case(**cell) for cell in settings["cuda_cells"]]
     return [Case(**cell) for cell in settings["cells"]] + [
         Case(rows, classes, regime, part=part)
         for part, curve in settings["curves"].items()
@@ -62,10 +60,10 @@ def cases(settings: dict[str, Any], device: str) -> list[Case]:
     ]
 
 
-def measure(case: Case, settings: dict[str, Any], device: str, bootstrap: Bootstrap) -> Iterator[dict[str, Any]]:
+def measure(case: Case, settings: dict[str, Any], bootstrap: Bootstrap) -> Iterator[dict[str, Any]]:
     """A row for each contender: the medians over rounds of its time and of its ratio to the baseline's, and spreads."""
     scale, dtype = settings["regimes"][case.regime], getattr(torch, case.dtype)
-    tensors = inputs(case.rows, case.classes, scale, dtype, device, settings["seed"])
+    tensors = inputs(case.rows, case.classes, scale, dtype, settings["seed"])
     peers = case.peers and case.rows * case.classes <= settings["peers_up_to"]
     for kind, baseline in BASELINES.items():
         entrants = [one for one in contenders() if one.kind == kind and (peers or one.source != "entmax")]
@@ -134,11 +132,10 @@ def _spread(values: list[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
 
 
-def provenance(device: str) -> dict[str, Any]:
+def provenance() -> dict[str, Any]:
     """What every row of the CSV says of where it comes from."""
-    found, source = environment(torch.device(device)), code_of({})
+    found, source = environment(torch.device("cpu")), code_of({})
     return {
-        "device": device,
         "backend": found["backend"]["code"],
         "vectors": found["backend"]["vectors"],
         "processor": found["hardware"]["processor"],
@@ -168,21 +165,19 @@ def main() -> None:
     """Command line: measure, write the CSV, and make its tables and figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.maps", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds and peers: two minutes")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the logits are")
     parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
     options = parser.parse_args()
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
     settings |= settings["quick"] if options.quick else {}
     bootstrap = load_declaration(Path("results")).bootstrap
     keep_freed_memory()  # as a training run does; the system's zeroing of new pages would be most of a large case
-    source, rows = provenance(options.device), []
+    source, rows = provenance(), []
     with Progress(console=Console(stderr=True)) as progress:
-        for case in progress.track(cases(settings, options.device), description="maps and losses"):
-            rows += [{**row, **source} for row in measure(case, settings, options.device, bootstrap)]
-    if options.device == "cpu" and not options.quick:
+        for case in progress.track(cases(settings), description="maps and losses"):
+            rows += [{**row, **source} for row in measure(case, settings, bootstrap)]
+    if not options.quick:
         rows += [{**row, **source} for row in measure_linear(settings)]
-    name = "maps" if options.device == "cpu" else "maps_cuda"
-    path = options.folder / f"{name}.csv"
+    path = options.folder / "maps.csv"
     write_csv(rows, path)
     report(path, settings)
 

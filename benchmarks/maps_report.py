@@ -99,7 +99,7 @@ def _heading(data: pd.DataFrame) -> str:
         f"# Time of forward and backward, relative to softmax and to cross-entropy\n\n"
         f"Medians of rounds in which every contender takes its turn (lowest–highest); freed memory is kept, as in a "
         f"training run. {first['processor']}, "
-        f"{first['cores']} cores, {first['vectors']}; device {first['device']}, backend {first['backend']}; torch "
+        f"{first['cores']} cores, {first['vectors']}; backend {first['backend']}; torch "
         f"{first['torch']}, entmax {first['entmax']}; commit {str(first['commit'])[:12]}{dirty}. Repeat: `make bench`."
     )
 
@@ -196,7 +196,7 @@ def _linear(linear: pd.DataFrame) -> pd.DataFrame:
         {
             "layer": linear["contender"],
             "seconds": linear["median_microseconds"].map(lambda value: f"{value / 1e6:.2f}"),
-            "relative": _with_spread(linear),
+            "relative": _with_spread(linear, "ratio"),
             "to linear_cross_entropy": linear["median_ratio_to_fused"].map("{:.2f}".format),
             "to its chunked form": linear["median_ratio_to_chunked"].map("{:.2f}".format),
             "goal": linear["goal"].map("≤ {:g}".format).where(linear["goal"].notna(), ""),

@@ -194,7 +194,7 @@ def main() -> None:
     options = parser.parse_args()
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
     bootstrap = load_declaration(Path("results")).bootstrap
-    source, rows = provenance("cpu"), []
+    source, rows = provenance(), []
     with Progress(console=Console(stderr=True)) as progress:
         for name, size in settings["blocks"].items():
             names = [*settings["activations"], *size.get("besides", {})]

@@ -218,7 +218,7 @@ def _gathered(
     by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
     for some, logits in logits_in_parts(hidden, weight, bias):
         few = math.ceil(len(logits) / (1 if logits.is_cuda else _BLOCKS))
-        for block, classes in zip(logits.split(few), targets[some].split(few), strict=True):
+        for block, classes in zip(torch.split(logits, few), torch.split(targets[some], few), strict=True):
             part, slopes = loss(block, classes, parameters)
             value = value + part
             by_parameters = [so_far + slope for so_far, slope in zip(by_parameters, slopes, strict=True)]

@@ -114,6 +114,11 @@ template <class V> INLINE V log1p(V u) {
     return logarithm(sum, u - (sum - 1));
 }
 
+template <class V> inline V square_root(V x) {
+    for (size_t lane = 0; lane < sizeof x / sizeof x[0]; ++lane) x[lane] = std::sqrt(x[lane]);
+    return x;
+}
+
 template <class V> inline V near_zero_or(V x, V near, V far) { return (x < 0.5f) & (x > -0.5f) ? near : far; }
 
 constexpr double remainder_coefficient(int n) { return inverse_factorial(n + 2); }

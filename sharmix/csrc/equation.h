@@ -38,32 +38,57 @@ template <int Exponent, class V> INLINE V power(V base, int integer) {
 }
 
 constexpr int64_t BLOCK = 256;  // numbers whose logarithms the first-level cache holds
+constexpr int64_t SUMMED_TOGETHER = 16 * LANES<float>;  // numbers, after which a sum goes on in double precision
 
-// weigh(j, u, (1 + u)_+^(beta-1)) for the vectors of u = coordinate(j), j from 0 to `count` by `step`. Logarithms and
+// u of a logit: where it can be tiny, as for q near 1.
+template <class V> struct LineOfU {
+    V maximum, unit, scale;
+    static constexpr int outside = -1;
+    INLINE V operator()(V logit) const { return (logit - maximum) * unit * scale; }
+    static V u(V x) { return x; }
+    static V w(V x) { return 1 + x; }
+    static V log_w(V x) { return log1p(x); }
+};
+
+// w = 1 + u of a logit: where w can be tiny, as when many classes share what one leaves them, and a rounded 1 + u would cost
+// each of them its digits.
+template <class V> struct LineOfW {
+    V origin, slope, at_origin;
+    static constexpr int outside = 0;
+    INLINE V operator()(V logit) const { return (logit - origin) * slope + at_origin; }
+    static V u(V x) { return x - 1; }
+    static V w(V x) { return x; }
+    static V log_w(V x) { return log(x); }
+};
+
+// weigh(j, u, w, w^(beta-1)) for w = (1 + u)_+ of the vectors of logits(j), j from 0 to `count` by `step`. Logarithms and
 // exponentials take turns: in one loop, they would not leave each other the registers for their coefficients.
-template <class V, int Exponent, class Coordinate, class Weigh>
-INLINE void for_powers(int64_t count, int64_t step, const Shape& shape, Coordinate coordinate, Weigh weigh) {
+template <class V, int Exponent, class Line, class Logits, class Weigh>
+INLINE void for_powers(int64_t count, int64_t step, const Shape& shape, const Line& line, Logits logits, Weigh weigh) {
     using Real = typename Format<V>::Real;
     constexpr int64_t lanes = LANES<Real>;
+    const V outside = all(Real(Line::outside));
     if constexpr (Exponent == ANY) {
         Real logarithms[BLOCK];
         for (int64_t start = 0; start < count; start += step / lanes * BLOCK) {
             const int64_t stop = std::min(count, start + step / lanes * BLOCK);
             Real* own = logarithms;
             for (int64_t j = start; j < stop; j += step, own += lanes) {
-                const V u = coordinate(j);
-                store(own, log1p(u > -1 ? u : V{}));
+                const V x = line(logits(j));
+                store(own, Line::log_w(x > outside ? x : outside + (Line::outside ? 1 : 0)));
             }
             own = logarithms;
             for (int64_t j = start; j < stop; j += step, own += lanes) {
-                const V u = coordinate(j), power_of_w = exp(Real(shape.beta - 1) * load<Real>(own));
-                weigh(j, u > -1 ? u : V{} - 1, u > -1 ? power_of_w : V{});
+                const V x = line(logits(j)), inside = x > outside ? x : outside;
+                const V power_of_w = exp(Real(shape.beta - 1) * load<Real>(own));
+                weigh(j, Line::u(inside), Line::w(inside), x > outside ? power_of_w : V{});
             }
         }
     } else {
         for (int64_t j = 0; j < count; j += step) {
-            const V u = coordinate(j);
-            weigh(j, u > -1 ? u : V{} - 1, u > -1 ? power<Exponent>(1 + (u > -1 ? u : V{}), shape.integer) : V{});
+            const V x = line(logits(j)), inside = x > outside ? x : outside;
+            const V w = Line::w(inside);
+            weigh(j, Line::u(inside), w, x > outside ? power<Exponent>(w, shape.integer) : V{});
         }
     }
 }
@@ -80,22 +105,26 @@ template <class Body> inline auto with_exponent(int integer, Body body) {
 }
 
 // How a matrix is walked through: many classes of one row at a time, or one class of many rows. What is left of a row, S,
-// is then one number, or one in each lane.
+// is then one number, or one in each lane. Long sums go on as Wide.
 template <class Real_> struct OneRow {
     using Real = Real_;
     using V = Vector<Real>;
     using S = double;
+    using Wide = Doubles;
     static V spread(S value) { return V{} + Real(value); }
-    static S sum(V vector) { return sharmix::sum<Real>(vector); }
+    static Wide widen(V vector) { return doubles(vector); }
+    static S sum(Wide vector) { return sharmix::sum<double>(vector); }
     static S largest(V vector) { return sharmix::largest<Real>(vector); }
 };
 
-struct ManyRows {
-    using Real = double;
-    using V = Doubles;
-    using S = Doubles;
+template <class Real_> struct ManyRows {
+    using Real = Real_;
+    using V = Vector<Real>;
+    using S = V;
+    using Wide = V;
     static V spread(S value) { return value; }
-    static S sum(V vector) { return vector; }
+    static Wide widen(V vector) { return vector; }
+    static S sum(Wide vector) { return vector; }
     static S largest(V vector) { return vector; }
 };
 
@@ -104,35 +133,44 @@ template <class S> struct Sums {
     S total, base_u, base_uu, power_u;
 };
 
-// The sums for u = scale (z - maximum) unit over `count` logits z, or over every `stride`-th vector of logits. Where
-// `base` is not null, w^(beta-1) of each logit is written to it.
-template <class Layout, class T, class S>
-Sums<S> sums_over(const T* values, int64_t count, S maximum, double unit, S scale, const Shape& shape, double* base,
-                  int64_t stride = 1) {
+// The sums over `count` logits, or over every `stride`-th vector of logits. Where `base` is not null, w^(beta-1) of each
+// logit is written to it.
+template <class Layout, class T, class Line, class Base = T>
+Sums<typename Layout::S> sums_over(const T* values, int64_t count, const Line& line, const Shape& shape, Base* base = nullptr,
+                                   int64_t stride = 1) {
     using V = typename Layout::V;
     using Real = typename Layout::Real;
-    return with_exponent(shape.integer, [&](auto exponent) -> Sums<S> {
-        const V top = Layout::spread(maximum), factor = Layout::spread(scale);
-        const Real inverse = Real(unit);
-        V total = {}, base_u = {}, base_uu = {}, power_u = {};
-        const auto coordinate = [&](int64_t j) { return (load<Real>(values + j) - top) * inverse * factor; };
-        for_powers<V, exponent>(count, stride * LANES<Real>, shape, coordinate, [&](int64_t j, V u, V own) {
-            const V part = own * u, weighted = own + part;
-            total += weighted;
-            base_u += part;
-            base_uu += part * u;
-            power_u += weighted * u;
-            if constexpr (sizeof(Real) == 8)
-                if (base) store(base + j, own);
-        });
+    return with_exponent(shape.integer, [&](auto exponent) -> Sums<typename Layout::S> {
+        typename Layout::Wide total = {}, base_u = {}, base_uu = {}, power_u = {};
+        for (int64_t start = 0; start < count; start += stride * SUMMED_TOGETHER) {
+            V parts[4] = {};
+            const auto logits = [&](int64_t j) { return load<Real>(values + start + j); };
+            const auto weigh = [&](int64_t j, V u, V w, V own) {
+                const V part = own * u, weighted = own * w;
+                parts[0] += weighted;
+                parts[1] += part;
+                parts[2] += part * u;
+                parts[3] += weighted * u;
+                if constexpr (sizeof(Base) <= sizeof(Real))
+                    if (base) store_as<Base>(base + start + j, own);
+            };
+            for_powers<V, exponent>(std::min(count - start, stride * SUMMED_TOGETHER), stride * LANES<Real>, shape, line, logits,
+                                    weigh);
+            total += Layout::widen(parts[0]);
+            base_u += Layout::widen(parts[1]);
+            base_uu += Layout::widen(parts[2]);
+            power_u += Layout::widen(parts[3]);
+        }
         return {Layout::sum(total), Layout::sum(base_u), Layout::sum(base_uu), Layout::sum(power_u)};
     });
 }
 
 // What one y gives.
 template <class S> struct Point {
+    using Real = RealOf<S>;
+
     Point(const Orders& orders, S y, const Sums<S>& sums) : y(y), sums(sums) {
-        const double delta = orders.delta(), gap = orders.r - orders.q;
+        const Real delta = Real(orders.delta()), gap = Real(orders.r - orders.q);
         mean = sums.power_u / sums.total;
         const S log_total = log(sums.total);
         renyi = log_total - log1p(mean) / delta;
@@ -149,12 +187,14 @@ template <class S> struct Point {
         const auto far = absolute(in_y) > 1;
         if (!any(far)) return in_y;
         const S in_s = expm1(-residual) / slope;
-        return where(far & (in_s > -1), log1p(larger(in_s, S{} - 0.999)), in_y);
+        return where(far & (in_s > -1), log1p(larger(in_s, S{} - Real(0.999))), in_y);
     }
 
     // Of the objective in units of the temperature, p.x and H/q.
     S linear(const Orders& orders) const { return mean / orders.delta() * exp(y); }
     S scaled_entropy(const Orders& orders) const { return renyi * expm1_ratio((1 - orders.r) * renyi) / orders.q; }
+
+    S objective(const Orders& orders) const { return linear(orders) + scaled_entropy(orders); }
 
     S y, mean, renyi, renyi_slope, residual, slope;  // slopes are by y
     Sums<S> sums;
@@ -165,7 +205,7 @@ constexpr int STEPS_TRUSTED = 20;  // inside the bracket; bisection then settles
 constexpr int MOST_STEPS = 100;
 
 // The point in [low, high], with g(low) < 0 < g(high), whose next step is at most `last_step`.
-template <class S, class At> inline Point<S> newton(At at, S y, S low, S high, double last_step) {
+template <class S, class At> inline Point<S> newton(At at, S y, S low, S high, RealOf<S> last_step) {
     for (int steps = 0;; ++steps) {
         const Point<S> point = at(y);
         const S step = point.step();
@@ -174,9 +214,57 @@ template <class S, class At> inline Point<S> newton(At at, S y, S low, S high, d
         const auto below = point.residual < 0;
         low = where(below, y, low);
         high = where(below, high, y);
-        const auto trusted = (y + step >= low) & (y + step <= high) & (S{} + steps < STEPS_TRUSTED);
+        const auto trusted = (y + step >= low) & (y + step <= high) & (S{} + RealOf<S>(steps) < STEPS_TRUSTED);
         y = where(goes_on, where(trusted, y + step, (low + high) / 2), y);
     }
 }
+
+constexpr double MARGIN = 1e-3;  // the bracket is exact up to rounding, and a root may lie on its end
+constexpr double NEAR = 3e-3;    // the last step in single precision, from where one in double precision is the last
+
+// Of the part of the last step that a first-order correction of p leaves.
+template <class T> constexpr double CORRECTED_TOLERANCE = sizeof(T) == 4 ? 1e-10 : 1e-18;
+
+// What orders say of all rows of one length.
+template <class T> struct Equation {
+    Equation() = default;
+
+    Equation(const Orders& orders, int64_t classes) : orders(orders), shape(shape_of<T>(orders)) {
+        const double most = std::log(double(classes));
+        concave = orders.r >= 2 - 1 / orders.q - 1e-12;  // a rounded r = 2 - 1/q counts as concave
+        low = -std::max(orders.r - 1, 0.0) * most - MARGIN;
+        feedback = std::max(2 - 1 / orders.q - orders.r, 0.0);
+        high = feedback * most;
+        highest = std::exp(high);
+        unit = 1 / orders.temperature;
+        fits_float = sizeof(T) == 4 && orders.temperature > 1e-20 && orders.temperature < 1e20;
+        last_step = std::max(LEAST_STEP, std::pow(CORRECTED_TOLERANCE<T>, 1 / std::min(shape.beta, 2.0)));
+    }
+
+    Orders orders{};
+    Shape shape;
+    bool concave = true, fits_float = false;
+    double low, high, highest;  // the bracket of y, and e^high
+    double feedback;   // the most of R_q that y is at a root
+    double unit;       // x = (z - maximum) unit
+    double last_step;  // Newton's, in double precision
+};
+
+// p_i = (1 + scale x_i)_+^beta / total, with x_i = (z_i - maximum) unit; also R_q of p, and the conjugate of x. From
+// w^(beta-1) where it was computed last, p_i is that times (1 + turn u_i)_+/total, with the u_i of that time.
+template <class S> struct Solution {
+    // At the end of the step from a point, to first order, by d(w^beta)/dy = -beta w^(beta-1) u.
+    template <class T> Solution(const Equation<T>& equation, const Point<S>& point, S last_scale) {
+        const double beta = equation.shape.beta;
+        const S last = point.step(), step = where(absolute(last) <= equation.last_step, last, S{});
+        scale = last_scale * exp(-step);
+        total = point.sums.total - beta * step * point.sums.base_u;
+        turn = 1 - beta * step;
+        renyi = point.renyi + step * point.renyi_slope;
+        conjugate = larger(point.objective(equation.orders), S{}) * equation.orders.temperature;
+    }
+
+    S scale, total, turn, renyi, conjugate;
+};
 
 }  // namespace sharmix

@@ -1,15 +1,23 @@
 // The largest of several maxima, outside the concave region; the method is that of sharmix/_mathematics/global_maximum.py.
 #pragma once
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "equation.h"
 
 namespace sharmix {
 
-constexpr size_t MOST_CELLS = 4096;
-constexpr double ROUNDING = 1e-13;  // of a bound, beside its own size
-constexpr double SURELY = 1e-6;     // a slope above which rounding has not made it positive
+constexpr size_t MOST_CUTS = 16384;
+
+// How far what is computed can be wrong.
+struct Precision {
+    double rounding;  // of a bound, beside its own size
+    double slope;     // above which rounding has not made it positive
+};
+
+constexpr Precision SINGLE{1e-4, 1e-2}, DOUBLE{1e-13, 1e-6};
 
 // What bounds the equation and the objective over a cell, at one of its ends.
 struct End {
@@ -24,64 +32,76 @@ struct End {
 struct Cell {
     End low, high;
 
-    bool may_hold_maximum(double best) const {
-        const double rounding = ROUNDING * (1 + high.feedback);
-        return low.rising - high.feedback <= rounding && high.rising - low.feedback >= -rounding &&
-               low.linear + high.entropy + ROUNDING * (1 + high.entropy) >= best;
+    bool may_hold_maximum(double best, double rounding) const {
+        const double most = rounding * (1 + high.feedback);
+        return low.rising - high.feedback <= most && high.rising - low.feedback >= -most &&
+               low.linear + high.entropy + rounding * (1 + high.entropy) >= best;
+    }
+
+    // Where the roots in it lie, y = feedback - delta log total, for both rise.
+    std::pair<double, double> roots(double rounding) const {
+        const double most = rounding * (1 + high.feedback);
+        return {std::max(low.y, low.feedback - (high.rising - high.y) - most),
+                std::min(high.y, high.feedback - (low.rising - low.y) + most)};
     }
 
     bool crosses() const { return low.rising < low.feedback && high.rising >= high.feedback; }
 
     // Whether the equation can only rise, so that there is one root at most. As y rises, a term of a sum rises but for its
     // power of u, which shrinks as e^-y; so the sums at the ends bound those between, and they the slope.
-    bool surely_rises(const Orders& orders) const {
+    bool surely_rises(const Orders& orders, double least_slope) const {
         const Sums<double>&a = low.sums, &b = high.sums;
         const double stretch = std::exp(high.y - low.y), delta = orders.delta(), feedback = (orders.q - orders.r) / delta;
         const double least_u = -a.base_u / stretch / b.total, most_u = -b.base_u * stretch / a.total;
         const double excess = b.base_uu * stretch * stretch + a.power_u / stretch * (least_u + delta);
         const double rest = excess > 0 ? a.total + a.power_u : b.total + b.power_u;
         const double slope = 1 + (1 - feedback) * (feedback < 1 ? least_u : most_u) - feedback * excess / (delta * rest);
-        return slope > SURELY;
+        return slope > least_slope;
     }
 };
 
-// The y of the largest objective in [low, high]; `at` gives the Point of a y, and narrow(y) is told that no larger one will
-// be asked for.
+// Cells, one of which holds the y of the largest objective; in one that does not surely rise, there may be more roots, but
+// it is too small to be cut.
+struct Cells {
+    std::vector<Cell> rising, small;
+};
+
+// The cells between ends; `at` gives the Point of a y, and narrow(y) is told that no larger one will be asked for.
 template <class At, class Narrow>
-double global_maximum(At at, Narrow narrow, const Orders& orders, double low, double high) {
+Cells cells_of_maximum(At at, Narrow narrow, const Orders& orders, const std::vector<End>& ends, Precision precision) {
     const auto end = [&](double y) { return End(orders, at(y)); };
-    const double order = std::max(orders.delta(), 1.0);
-    const double width = std::pow(10 * ROUNDING, order / (1 + order));
-    std::vector<Cell> cells{{end(low), end(high)}}, halves, last;
-    double best = 0;
-    while (!cells.empty() && cells.front().high.y - cells.front().low.y > width && cells.size() <= MOST_CELLS) {
-        halves.clear();
-        for (const Cell& cell : cells) {
+    const double order = std::max(orders.delta(), 1.0), rounding = precision.rounding;
+    const double width = std::pow(10 * rounding, order / (1 + order));
+    double best = 0, highest = ends.back().y;
+    Cells found;
+    std::vector<Cell> waiting;  // the highest comes last, and first in turn: without it, fewer classes matter
+    for (size_t i = 1; i < ends.size(); ++i) waiting.push_back({ends[i - 1], ends[i]});
+    for (const End& some : ends) best = std::max(best, some.linear + some.entropy);
+    for (size_t cuts = 0; !waiting.empty();) {
+        const Cell cell = waiting.back();
+        waiting.pop_back();
+        if (cell.high.y < highest && found.rising.empty() && found.small.empty()) narrow(highest = cell.high.y);
+        if (!cell.may_hold_maximum(best, rounding)) continue;
+        const auto [from, to] = cell.roots(rounding);
+        if (from > to) continue;
+        if (cell.surely_rises(orders, precision.slope)) {
+            found.rising.push_back(cell);
+        } else if (cell.high.y - cell.low.y <= width || ++cuts > MOST_CUTS) {
+            found.small.push_back(cell);
+        } else if (to - from < (cell.high.y - cell.low.y) / 2) {
+            const End high = to < cell.high.y ? end(to) : cell.high;
+            waiting.push_back({from > cell.low.y ? end(from) : cell.low, high});
+        } else {
             const End middle = end((cell.low.y + cell.high.y) / 2);
             best = std::max(best, middle.linear + middle.entropy);
-            halves.push_back({cell.low, middle});
-            halves.push_back({middle, cell.high});
-        }
-        cells.clear();
-        for (const Cell& half : halves)
-            if (half.may_hold_maximum(best)) (half.surely_rises(orders) ? last : cells).push_back(half);
-        high = low;
-        for (const auto* alive : {&cells, &last})
-            for (const Cell& cell : *alive) high = std::max(high, cell.high.y);
-        narrow(high);
-    }
-    last.insert(last.end(), cells.begin(), cells.end());
-    double y = low, largest = -1;
-    for (const Cell& cell : last) {
-        if (!cell.crosses() || !cell.may_hold_maximum(best)) continue;
-        const Point<double> root = newton(at, cell.high.y, cell.low.y, cell.high.y, LEAST_STEP);
-        const double objective = root.linear(orders) + root.scaled_entropy(orders);
-        if (objective > largest) {
-            largest = objective;
-            y = root.y;
+            waiting.push_back({cell.low, middle});
+            waiting.push_back({middle, cell.high});
         }
     }
-    return y;
+    const auto is_out = [&](const Cell& cell) { return !cell.crosses() || !cell.may_hold_maximum(best, rounding); };
+    for (auto* cells : {&found.rising, &found.small})
+        cells->erase(std::remove_if(cells->begin(), cells->end(), is_out), cells->end());
+    return found;
 }
 
 }  // namespace sharmix

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "solver.h"
+#include "equation.h"
 
 namespace sharmix {
 
@@ -12,6 +12,7 @@ template <class S> struct ParameterGradients {
     S q = {}, r = {}, temperature = {};
 };
 
+constexpr int64_t GROUP = LANES<double>;  // rows, of which the numbers are worked on together, one row in each lane
 constexpr int64_t SUMMED = 1024;  // numbers, after which a sum goes on in double precision
 
 // The sums of what add(j, parts) adds to its parts for the vectors from j = 0 to `count`.
@@ -21,7 +22,7 @@ template <class Layout, int Count, class Add> std::array<typename Layout::S, Cou
     for (int64_t start = 0; start < count; start += SUMMED) {
         V parts[Count] = {};
         for (int64_t j = start; j < std::min(count, start + SUMMED); j += LANES<typename Layout::Real>) add(j, parts);
-        for (int i = 0; i < Count; ++i) sums[i] += Layout::sum(parts[i]);
+        for (int i = 0; i < Count; ++i) sums[i] += Layout::sum(Layout::widen(parts[i]));
     }
     return sums;
 }
@@ -46,25 +47,51 @@ auto conjugate_gradients(const typename Layout::Real* p, int64_t count, typename
                                  -orders.temperature / orders.q * renyi * renyi * ratio_slope(heat), entropy / orders.q};
 }
 
-// grad -> (dp/dz) grad on a support, and (dp/dtheta).grad where it is asked for.
+// Entries of p and of a gradient, and room for what is found of each; `count` up to whole vectors.
+template <class Real> struct Strip {
+    const Real* p;
+    Real *grad, *rise, *ratio;
+    int64_t count;
+};
+
+// How the rows of a group lie in strips: each in one of its own, or all in one, a row in each lane. What is left of them
+// is a number in each lane of a vector.
+template <class Real_> struct Apart {
+    using Real = Real_;
+    using Walk = OneRow<Real>;
+    static Vector<Real> spread(const Doubles& values, int64_t row) { return Walk::spread(values[row]); }
+    static void put(double* values, int64_t row, double value) { values[row] = value; }
+};
+
+struct InColumns {
+    using Real = double;
+    using Walk = ManyRows<double>;
+    static Doubles spread(Doubles values, int64_t) { return values; }
+    static void put(double* values, int64_t, Doubles found) { store(values, found); }
+};
+
+// grad -> (dp/dz) grad on the supports of a group of rows, and (dp/dtheta).grad where it is asked for.
 //
-// p and grad [count]; grad is overwritten. Where p is 0 it adds nothing, and grad must be finite.
+// grad is overwritten. Where p is 0 it adds nothing, and grad must be finite.
 template <class Layout> class PullBack {
     using Real = typename Layout::Real;
-    using V = typename Layout::V;
-    using S = typename Layout::S;
+    using V = Vector<Real>;
 
   public:
-    PullBack(const Real* p, Real* grad, int64_t count, const Orders& orders)
-        : orders_(orders), delta_(orders.delta()), inverse_(Real(1 / delta_)), p_(p), grad_(grad), count_(count),
-          level_(new Real[count]), rise_(new Real[count]), growth_(new Real[count]) {
-        find_entropies();
+    PullBack(const Strip<Real>* strips, int64_t count, const Orders& orders)
+        : strips_(strips), count_(count), orders_(orders), delta_(orders.delta()) {
         find_origin();
-        const auto [along, escort, covariance] = sums_of<Layout, 3>(count, [&](int64_t j, V* parts) {
-            const V direction = direction_at(j), ratio = ratio_at(j), spread = ratio * spread_at(j);
-            parts[0] += spread * direction;
-            parts[1] += ratio * direction;
-            parts[2] += spread * tilt_at(j) * inverse_;
+        if (delta_ == 1) find_entropies<1>();
+        else if (delta_ == 0.5) find_entropies<2>();
+        else if (delta_ == 0.25) find_entropies<4>();
+        else find_entropies<ANY>();
+        const auto [along, escort, covariance] = sums<3>([](const Terms& row) {
+            return [row](int64_t j, V* parts) {
+                const V direction = row.direction(j), ratio = row.ratio(j), spread = ratio * row.spread(j);
+                parts[0] += spread * direction;
+                parts[1] += ratio * direction;
+                parts[2] += spread * row.tilt(j) * row.inverse;
+            };
         });
         along_ = along;
         escort_ = escort;
@@ -73,59 +100,127 @@ template <class Layout> class PullBack {
         heat_ = orders.temperature * exp(-gap * renyi_);
     }
 
-    ParameterGradients<S> parameters() const {
-        const Real delta = Real(delta_);
-        const V lowered = Layout::spread(reference_ + mirrored_), raised = Layout::spread(reference_ + renyi_);
-        const V reference = Layout::spread(reference_);
-        const auto [weight, along_p, along_weighted, tilted, shannon, renyi_slope] =
-            sums_of<Layout, 6>(count_, [&](int64_t j, V* parts) {
-                const V probability = load<Real>(p_ + j), direction = direction_at(j);
-                const V level = load<Real>(level_.get() + j), tilt = tilt_at(j);
-                const V u = level + lowered, t = level + raised;
-                const V fall = -delta * spread_at(j) / load<Real>(growth_.get() + j);  // e^{-delta U} - 1
+    ParameterGradients<Doubles> parameters() const {
+        const auto [weight, along_p, along_weighted, tilted, shannon, renyi_slope] = sums<6>([&](const Terms& row) {
+            const V mirrored = row.of(mirrored_), renyi = row.of(renyi_);
+            const Real delta = Real(delta_);
+            return [=](int64_t j, V* parts) {
+                const V probability = row.p(j), direction = row.direction(j), tilt = row.tilt(j);
+                const V level = log(probability), u = level + mirrored, t = level + renyi;
+                const V inverse_growth = row.ratio(j) / larger(probability, V{} + Format<V>::least);
+                const V fall = -delta * row.spread(j) * inverse_growth;  // e^{-delta U} - 1
                 const V weighted = probability * u * u * expm1_remainder(-delta * u, fall);
                 parts[0] += weighted;
                 parts[1] += probability * direction;
                 parts[2] += weighted * direction;
-                parts[3] += weighted * tilt * inverse_;
-                parts[4] -= probability * (level + reference);
+                parts[3] += weighted * tilt * row.inverse;
+                parts[4] -= probability * level;
                 parts[5] -= probability * t * t * expm1_ratio_slope(delta * t, tilt);
-            });
+            };
+        });
         const double gap = orders_.r - orders_.q;
-        const S response = renyi_slope + orders_.q * tilted;
-        const S heating = (renyi_ - shannon - gap * response) / stiffness_;
+        const Doubles response = renyi_slope + orders_.q * tilted;
+        const Doubles heating = (renyi_ - shannon - gap * response) / stiffness_;
         return {along_p * weight - along_weighted - heating * along_, along_ * renyi_ / stiffness_,
                 -along_ / orders_.temperature / stiffness_};
     }
 
     void logits() {
         const double feedback = (orders_.r - orders_.q) * orders_.q;
-        const V escort_mean = Layout::spread((1 - shift_) * escort_);
-        const V escort_scale = Layout::spread((1 - shift_) * exp(delta_ * mirrored_) / heat_);
-        const V spread_scale = Layout::spread(feedback / stiffness_ * exp(delta_ * renyi_) * along_ / heat_);
-        for (int64_t j = 0; j < count_; j += LANES<Real>)
-            store(grad_ + j,
-                  ratio_at(j) * (escort_scale * (direction_at(j) - escort_mean) - spread_scale * spread_at(j)));
+        const Doubles escort_mean = (1 - shift_) * escort_, escort_scale = (1 - shift_) * exp(delta_ * mirrored_) / heat_;
+        const Doubles spread_scale = feedback / stiffness_ * exp(delta_ * renyi_) * along_ / heat_;
+        for (int64_t i = 0; i < count_; ++i) {
+            const Terms row(*this, i);
+            const V mean = row.of(escort_mean), of_escort = row.of(escort_scale), of_spread = row.of(spread_scale);
+            for (int64_t j = 0; j < row.strip.count; j += LANES<Real>)
+                store(row.strip.grad + j, row.ratio(j) * (of_escort * (row.direction(j) - mean) - of_spread * row.spread(j)));
+        }
     }
 
   private:
-    // R_q and R_{2-q}, from log p, e^x and e^x - 1 for x = (q-1) log(p/largest p).
-    void find_entropies() {
-        V top = {};
-        for (int64_t j = 0; j < count_; j += LANES<Real>) top = load<Real>(p_ + j) > top ? load<Real>(p_ + j) : top;
-        largest_ = Layout::largest(top);
+    // What the sums over a row have in common.
+    struct Terms {
+        Terms(const PullBack& group, int64_t index)
+            : strip(group.strips_[index]), index(index), inverse(Real(1 / group.delta_)), origin(of(group.origin_)),
+              shift(of(group.shift_)), lift(of(group.lift_)) {}
+
+        V of(const Doubles& values) const { return Layout::spread(values, index); }
+        V p(int64_t j) const { return load<Real>(strip.p + j); }
+        V rise(int64_t j) const { return load<Real>(strip.rise + j); }
+        V direction(int64_t j) const { return load<Real>(strip.grad + j) - origin; }
+        // p e^{-delta U}, but for a factor of the row
+        V ratio(int64_t j) const { return load<Real>(strip.ratio + j); }
+        // (e^{delta U} - 1)/delta, but for the same: e^{-delta U} = (1 - shift)/growth
+        V spread(int64_t j) const { return (rise(j) + shift) * inverse; }
+        // e^{delta t} - 1 = (1 + lift) growth - 1
+        V tilt(int64_t j) const { return rise(j) + lift + rise(j) * lift; }
+
+        Strip<Real> strip;
+        int64_t index;
+        Real inverse;
+        V origin, shift, lift;
+    };
+
+    // Count numbers of each row.
+    template <int Count, class Find> std::array<Doubles, Count> each_row(Find find) const {
+        double lanes[Count][GROUP] = {};  // a lane of a vector in a register is slow to change
+        for (int64_t row = 0; row < count_; ++row) {
+            const auto found = find(Terms(*this, row));
+            for (int i = 0; i < Count; ++i) Layout::put(lanes[i], row, found[i]);
+        }
+        std::array<Doubles, Count> all;
+        for (int i = 0; i < Count; ++i) all[i] = load<double>(lanes[i]);
+        return all;
+    }
+
+    // Of what terms(row)(j, parts) adds, for each row.
+    template <int Count, class TermsOf> std::array<Doubles, Count> sums(TermsOf terms) const {
+        return each_row<Count>([&](const Terms& row) { return sums_of<typename Layout::Walk, Count>(row.strip.count, terms(row)); });
+    }
+
+    // The largest p, and where it is, grad: a constant in grad changes nothing; measured from there, no digits cancel.
+    void find_origin() {
+        const auto [largest, origin] = each_row<2>([&](const Terms& row) {
+            V top = {}, origins = V{} - std::numeric_limits<Real>::infinity();
+            for (int64_t j = 0; j < row.strip.count; j += LANES<Real>) top = larger(top, row.p(j));
+            const auto largest = Layout::Walk::largest(top);
+            const V level = Layout::Walk::spread(largest);
+            for (int64_t j = 0; j < row.strip.count; j += LANES<Real>) {
+                const V direction = load<Real>(row.strip.grad + j);
+                origins = (row.p(j) == level) & (direction > origins) ? direction : origins;
+            }
+            return std::array{largest, Layout::Walk::largest(origins)};
+        });
+        largest_ = largest;
+        origin_ = origin;
         reference_ = log(largest_);
-        const V reference = Layout::spread(reference_);
-        const auto [risen, fallen] = sums_of<Layout, 2>(count_, [&](int64_t j, V* parts) {
-            const V probability = load<Real>(p_ + j), level = log(probability) - reference;
-            const auto [power_of_two, remainder] = exponential<V>(Real(delta_) * level);
-            const V growth = power_of_two + power_of_two * remainder;
-            const V rise = power_of_two * remainder + (power_of_two - 1);
-            parts[0] += probability * rise;
-            parts[1] -= probability * rise / growth;
-            store(level_.get() + j, level);
-            store(rise_.get() + j, rise);
-            store(growth_.get() + j, growth);
+    }
+
+    // R_q and R_{2-q}, from growth = (p/largest)^delta, a root where Beta = 1/delta is 1, 2 or 4: rise = growth - 1, and
+    // ratio = p/growth.
+    template <int Beta> void find_entropies() {
+        const auto [risen, fallen] = sums<2>([&](const Terms& row) {
+            const V largest = row.of(largest_), unit = row.of(1 / largest_), reference = row.of(reference_);
+            const Real delta = Real(delta_);
+            return [=](int64_t j, V* parts) {
+                const V p = row.p(j);
+                V rise, ratio = largest;
+                if constexpr (Beta == ANY) {
+                    const auto [power_of_two, remainder] = exponential<V>(delta * (log(p) - reference));
+                    rise = power_of_two * remainder + (power_of_two - 1);
+                    ratio = p / (power_of_two + power_of_two * remainder);
+                } else {
+                    V growth = p * unit;
+                    for (int rest = Beta; rest > 1; rest /= 2) growth = square_root(growth);
+                    for (int factor = 1; factor < Beta; ++factor) ratio *= growth;
+                    rise = growth - 1;
+                    ratio = p > 0 ? ratio : V{};
+                }
+                parts[0] += p * rise;
+                parts[1] -= ratio * rise;
+                store(row.strip.rise + j, rise);
+                store(row.strip.ratio + j, ratio);
+            };
         });
         renyi_ = -reference_ - log1p(risen) / delta_;
         mirrored_ = -reference_ + log1p(fallen) / delta_;
@@ -133,36 +228,12 @@ template <class Layout> class PullBack {
         lift_ = expm1(delta_ * (reference_ + renyi_));
     }
 
-    // A constant in grad changes nothing; measured from where p is largest, no digits cancel.
-    void find_origin() {
-        V origins = V{} - std::numeric_limits<Real>::infinity();
-        const V largest = Layout::spread(largest_);
-        for (int64_t j = 0; j < count_; j += LANES<Real>) {
-            const V direction = load<Real>(grad_ + j);
-            origins = (load<Real>(p_ + j) == largest) & (direction > origins) ? direction : origins;
-        }
-        origin_ = Layout::largest(origins);
-    }
-
-    V direction_at(int64_t j) const { return load<Real>(grad_ + j) - Layout::spread(origin_); }
-    // p e^{-delta U}, but for a factor of the row
-    V ratio_at(int64_t j) const { return load<Real>(p_ + j) / load<Real>(growth_.get() + j); }
-    // (e^{delta U} - 1)/delta, but for the same: e^{-delta U} = (1 - shift)/growth
-    V spread_at(int64_t j) const { return (load<Real>(rise_.get() + j) + Layout::spread(shift_)) * inverse_; }
-    // e^{delta t} - 1 = (1 + lift) growth - 1
-    V tilt_at(int64_t j) const {
-        const V rise = load<Real>(rise_.get() + j), lift = Layout::spread(lift_);
-        return rise + lift + rise * lift;
-    }
-
+    const Strip<Real>* strips_;
+    int64_t count_;
     Orders orders_;
     double delta_;
-    Real inverse_;
-    const Real* p_;
-    Real* grad_;
-    int64_t count_;
-    std::unique_ptr<Real[]> level_, rise_, growth_;
-    S largest_, reference_, renyi_, mirrored_, shift_, lift_, origin_, along_, escort_, stiffness_, heat_;
+    Doubles largest_ = {}, reference_ = {}, renyi_ = {}, mirrored_ = {}, shift_ = {}, lift_ = {};
+    Doubles origin_ = {}, along_ = {}, escort_ = {}, stiffness_ = {}, heat_ = {};
 };
 
 }  // namespace sharmix

@@ -223,8 +223,9 @@ struct ClassLosses {
             using T = decltype(kind);
             losses.take<T>([&](T* room) {
                 const ClassLoss<T> asked{(const T*)logits.data, classes.targets, room, scale ? nullptr : (State*)to,
-                                         slopes.room<T>(), scale ? (T*)to : nullptr, scale, logits.of.classes};
-                sharmix::class_loss(asked, logits.of.rows, orders);
+                                         slopes.room<T>(), scale ? (T*)to : nullptr, scale, logits.of.classes,
+                                         orders};
+                sharmix::class_loss(asked, logits.of.rows);
             });
             slopes.add_up<T>();
         });

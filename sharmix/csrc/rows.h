@@ -4,7 +4,7 @@
 #include <new>
 
 #include "alpha_relu.h"
-#include "gradients.h"
+#include "solver.h"
 
 namespace sharmix {
 
@@ -57,21 +57,25 @@ template <class T> class Fill {
     bool past_caches_;
 };
 
-// Whether rows are solved in groups: short ones, of the same orders, in the concave region.
-inline bool grouped(const OrderColumns& orders, int64_t rows, int64_t classes) {
-    return orders.shared() && rows > 1 && classes <= SHORT && GroupSolver<float>(orders[0], 1).concave();
-}
+constexpr int64_t CROWD = 256;
+
+template <class T> struct Group {
+    explicit Group(int64_t classes) {
+        for (int64_t lane = 0; lane < GROUP; ++lane) lists.emplace_back(classes);
+    }
+
+    int64_t longest() const {
+        int64_t count = 0;
+        for (const List<T>& list : lists) count = std::max(count, list.count);
+        return count;
+    }
+
+    std::vector<List<T>> lists;
+};
 
 // body(start, count) for the groups from one row to another.
 template <class Body> void for_groups(int64_t begin, int64_t end, Body body) {
     for (int64_t start = begin; start < end; start += GROUP) body(start, std::min(GROUP, end - start));
-}
-
-// together(start, count) for group after group, until one says that its rows are too crowded; from there on
-// alone(start, end).
-template <class Together, class Alone> void for_groups(int64_t begin, int64_t end, Together together, Alone alone) {
-    for (int64_t start = begin; start < end; start += GROUP)
-        if (!together(start, std::min(GROUP, end - start))) return alone(start, end);
 }
 
 template <class T> void write(T* three, double q, double r, double temperature) {
@@ -84,117 +88,138 @@ template <class T> void write(T* three, const ParameterGradients<double>& gradie
     write(three, gradients.q, gradients.r, gradients.temperature);
 }
 
-template <class T> void write(T* three, int64_t count, const ParameterGradients<Doubles>& gradients) {
-    for (int64_t lane = 0; lane < count; ++lane)
-        write(three + 3 * lane, gradients.q[lane], gradients.r[lane], gradients.temperature[lane]);
-}
-
-// p [rows, classes] and the conjugate [rows] of logits, from one row to another.
-template <class T>
-void solve_rows(const T* logits, T* probabilities, T* conjugate, int64_t begin, int64_t end, int64_t classes,
-                const OrderColumns& orders, const Fill<T>& fill) {
-    RowSolver<T> solver(classes);
-    for (int64_t row = begin; row < end; ++row) {
-        const Solution<double>& solved = solver.solve(logits + row * classes, orders[row]);
-        T* p = probabilities + row * classes;
-        if (solver.candidates().count < classes)
-            fill(p, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
-        scatter(solver.probabilities(), solver.candidates(), p, classes);
-        if (conjugate) conjugate[row] = T(solved.conjugate);
-    }
-}
-
-template <class T>
-void solve_groups(const T* logits, T* probabilities, T* conjugate, int64_t begin, int64_t end, int64_t classes,
-                  const OrderColumns& orders, const Fill<T>& fill) {
-    GroupSolver<T> solver(orders[begin], classes);
-    const auto together = [&](int64_t start, int64_t count) {
-        if (!solver.solve(logits + start * classes, count)) return false;
-        for (int64_t lane = 0; lane < count; ++lane) {
-            T* p = probabilities + (start + lane) * classes;
-            const List<T>& candidates = solver.candidates(lane);
-            fill(p, std::isnan(solver.solution().maximum[lane]) ? UNDEFINED<T> : T(0));
-            for (int64_t j = 0; j < candidates.count; ++j)
-                p[candidates.place[j]] = T(solver.probabilities()[j * GROUP + lane]);
-            if (conjugate) conjugate[start + lane] = T(solver.solution().conjugate[lane]);
-        }
-        return true;
-    };
-    for_groups(begin, end, together, [&](int64_t start, int64_t stop) {
-        solve_rows(logits, probabilities, conjugate, start, stop, classes, orders, fill);
-    });
-}
-
 // p [rows, classes] and the conjugate [rows] of logits.
 template <class T>
 void solve(const T* logits, T* probabilities, T* conjugate, int64_t rows, int64_t classes, OrderColumns orders) {
-    const bool in_groups = grouped(orders, rows, classes);
     const Fill<T> fill(rows, classes);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
-        (in_groups ? solve_groups<T> : solve_rows<T>)(logits, probabilities, conjugate, begin, end, classes, orders, fill);
+        Solver<T> solver(orders, classes, false);
+        const auto take = [&](int64_t row, const Solved& solved, const Entries<T>& p) {
+            T* out = probabilities + row * classes;
+            if (is_crowded(p, classes)) {
+                scatter_crowded(logits + row * classes, p, out, classes);
+            } else {
+                fill(out, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
+                scatter(p, out, classes);
+            }
+            if (conjugate) conjugate[row] = T(solved.conjugate);
+        };
+        solver.solve(logits, begin, end, [](int64_t) { return true; }, take);
     });
 }
 
-// The gradients of one row, from its support and the gradient of that.
-template <class T>
-void map_backward_row(List<T>& support, const T* grad, T* grad_logits, T* grad_parameters, int64_t classes,
-                      const Orders& orders) {
-    support.pad(T(0));
-    std::unique_ptr<T[]> direction(new T[padded(support.count)]());
-    gather(grad, support, direction.get(), classes);
-    PullBack<OneRow<T>> pull_back(support.value.get(), direction.get(), padded(support.count), orders);
-    if (grad_parameters) write(grad_parameters, pull_back.parameters());
-    pull_back.logits();
-    scatter(direction.get(), support, grad_logits, classes);
-}
+constexpr int64_t NARROW = 16;  // entries of a row, up to which a group of rows is worked on in columns
 
-// The same for a group of rows, in columns.
-template <class T>
-void map_backward_group(const Group<T>& support, const T* grad, T* grad_logits, T* grad_parameters, int64_t count,
-                        int64_t classes, const Orders& orders, std::vector<double>& p, std::vector<double>& direction) {
-    support.transpose(0, p);
-    direction.assign(p.size(), 0);
-    for (int64_t lane = 0; lane < count; ++lane)
-        for (int64_t j = 0; j < support.lists[lane].count; ++j)
-            direction[j * GROUP + lane] = grad[lane * classes + support.lists[lane].place[j]];
-    PullBack<ManyRows> pull_back(p.data(), direction.data(), int64_t(p.size()), orders);
-    if (grad_parameters) write(grad_parameters, count, pull_back.parameters());
-    pull_back.logits();
-    for (int64_t lane = 0; lane < count; ++lane)
-        for (int64_t j = 0; j < support.lists[lane].count; ++j)
-            grad_logits[lane * classes + support.lists[lane].place[j]] = T(direction[j * GROUP + lane]);
-}
+// The backward pass of the map, for one group of rows after another.
+template <class T> class MapBackward {
+  public:
+    MapBackward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t rows, int64_t classes,
+                const OrderColumns& orders)
+        : probabilities_(probabilities), grad_(grad), grad_logits_(grad_logits), grad_parameters_(grad_parameters),
+          classes_(classes), orders_(orders), fill_(rows, classes), support_(classes),
+          room_(3 * std::max(padded(classes) + PADDING, GROUP * CROWD)), columns_(4 * GROUP * NARROW) {}
+
+    void operator()(int64_t first, int64_t count) {
+        first_ = first;
+        for (int64_t lane = 0; lane < GROUP; ++lane) find_support(lane, count);
+        if (orders_.shared() && support_.longest() <= NARROW) return in_columns(count);
+        if (orders_.shared() && support_.longest() <= CROWD) return apart(0, count, CROWD);
+        for (int64_t lane = 0; lane < count; ++lane) apart(lane, lane + 1, padded(classes_) + PADDING);
+    }
+
+  private:
+    void find_support(int64_t lane, int64_t count) {
+        List<T>& support = support_.lists[lane];
+        support.count = 0;
+        if (lane >= count) return;
+        if (fill_.goes_past_caches()) clear(lane);  // long before entries are written to the same memory
+        collect(probabilities_ + start(lane), classes_, T(0), support);
+        support.pad(T(0));
+    }
+
+    void clear(int64_t lane) const {
+        fill_(grad_logits_ + start(lane), std::isnan(probabilities_[start(lane)]) ? UNDEFINED<T> : T(0));
+    }
+
+    // Rows with room for so many entries of each.
+    void apart(int64_t begin, int64_t end, int64_t entries) {
+        Strip<T> strips[GROUP] = {};
+        T* room = room_.data();
+        for (int64_t lane = begin; lane < end; ++lane, room += 3 * entries) {
+            const List<T>& support = support_.lists[lane];
+            strips[lane - begin] = {support.value.get(), room, room + entries, room + 2 * entries, padded(support.count)};
+            if (is_crowded(support.entries(), classes_))
+                gather_crowded(probabilities_ + start(lane), T(0), grad_ + start(lane), room, classes_);
+            else
+                gather(grad_ + start(lane), support, room, classes_);
+            std::fill(room + support.count, room + padded(support.count), T(0));
+        }
+        pull_back<Apart<T>>(strips, end - begin, begin, end);
+        for (int64_t lane = begin; lane < end; ++lane) {
+            Entries<T> found = support_.lists[lane].entries();
+            found.value = strips[lane - begin].grad;
+            if (is_crowded(found, classes_)) {
+                scatter_crowded(probabilities_ + start(lane), found, grad_logits_ + start(lane), classes_);
+            } else {
+                if (!fill_.goes_past_caches()) clear(lane);
+                scatter(found, grad_logits_ + start(lane), classes_);
+            }
+        }
+    }
+
+    void in_columns(int64_t count) {
+        const int64_t entries = GROUP * support_.longest();
+        double *p = columns_.data(), *grad = p + entries;
+        std::fill_n(p, 2 * entries, 0);
+        each_entry(count, [&](int64_t entry, const List<T>& support, int64_t j, int64_t column) {
+            p[column] = support.value[j];
+            grad[column] = grad_[entry];
+        });
+        const Strip<double> strip = {p, grad, grad + entries, grad + 2 * entries, entries};
+        pull_back<InColumns>(&strip, 1, 0, count);
+        for (int64_t lane = 0; lane < count && !fill_.goes_past_caches(); ++lane) clear(lane);
+        each_entry(count, [&](int64_t entry, const List<T>&, int64_t, int64_t column) { grad_logits_[entry] = T(grad[column]); });
+    }
+
+    // body(its place in the matrix, its list, its place in that, its place in columns)
+    template <class Body> void each_entry(int64_t count, Body body) {
+        for (int64_t lane = 0; lane < count; ++lane)
+            for (int64_t j = 0; j < support_.lists[lane].count; ++j)
+                body(start(lane) + support_.lists[lane].place[j], support_.lists[lane], j, j * GROUP + lane);
+    }
+
+    template <class Layout> void pull_back(const Strip<typename Layout::Real>* strips, int64_t count, int64_t begin, int64_t end) {
+        PullBack<Layout> pull_back(strips, count, orders_[first_ + begin]);
+        if (grad_parameters_) {
+            const ParameterGradients<Doubles> gradients = pull_back.parameters();
+            for (int64_t i = 0; i < end - begin; ++i) {
+                const bool defined = support_.lists[begin + i].count;
+                const auto of = [&](const Doubles& values) { return defined ? values[i] : UNDEFINED<double>; };
+                write(grad_parameters_ + 3 * (first_ + begin + i), of(gradients.q), of(gradients.r), of(gradients.temperature));
+            }
+        }
+        pull_back.logits();
+    }
+
+    int64_t start(int64_t lane) const { return (first_ + lane) * classes_; }
+
+    const T *probabilities_, *grad_;
+    T *grad_logits_, *grad_parameters_;
+    int64_t classes_, first_ = 0;
+    const OrderColumns& orders_;
+    Fill<T> fill_;
+    Group<T> support_;
+    std::vector<T> room_;
+    std::vector<double> columns_;
+};
 
 // (dp/dz) grad, and where there is room for them, (dp/dq).grad, (dp/dr).grad and (dp/dtemperature).grad [rows, 3].
 template <class T>
 void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t rows,
                   int64_t classes, OrderColumns orders) {
-    const Fill<T> fill(rows, classes);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
-        Group<T> support(classes);
-        std::vector<double> p, direction;
-        for_groups(begin, end, [&](int64_t start, int64_t count) {
-            bool defined = true;
-            for (int64_t lane = 0; lane < GROUP; ++lane) {
-                support.lists[lane].count = 0;
-                if (lane >= count) continue;
-                const int64_t row = start + lane, first = row * classes;
-                const bool undefined = std::isnan(probabilities[first]);
-                defined &= !undefined;
-                fill(grad_logits + first, undefined ? UNDEFINED<T> : T(0));
-                if (undefined && grad_parameters) write(grad_parameters + 3 * row, UNDEFINED<T>, UNDEFINED<T>, UNDEFINED<T>);
-                collect(probabilities + first, classes, T(0), support.lists[lane]);
-            }
-            T* parameters = grad_parameters ? grad_parameters + 3 * start : nullptr;
-            const int64_t first = start * classes;
-            if (orders.shared() && defined && support.longest() <= CROWD)
-                return map_backward_group(support, grad + first, grad_logits + first, parameters, count, classes,
-                                          orders[start], p, direction);
-            for (int64_t lane = 0; lane < count; ++lane)
-                if (support.lists[lane].count)
-                    map_backward_row(support.lists[lane], grad + first + lane * classes, grad_logits + first + lane * classes,
-                                     parameters ? parameters + 3 * lane : nullptr, classes, orders[start + lane]);
-        });
+        for_groups(begin, end,
+                   MapBackward<T>(probabilities, grad, grad_logits, grad_parameters, rows, classes, orders));
     });
 }
 
@@ -214,6 +239,7 @@ template <class T> struct ClassLoss {
     T* gradient;  // (p - y) scale, or null
     double scale;
     int64_t classes;
+    OrderColumns orders;
 
     void none(int64_t row) const {
         loss[row] = 0;
@@ -221,11 +247,14 @@ template <class T> struct ClassLoss {
         if (gradient) std::fill_n(gradient + row * classes, classes, T(0));
     }
 
-    // The gradient of a row that is not left out, from p(j) of its candidates.
-    template <class Probability> void put_gradient(int64_t row, bool defined, const List<T>& candidates, Probability p) const {
+    // Of a row that is not left out.
+    void put(int64_t row, const Solved& solved, const Entries<T>& p) const {
+        put(row, solved.conjugate, {solved.maximum, 1 / orders[row].temperature, solved.scale, solved.total});
+        if (slopes) write(slopes + 3 * row, solved.slopes);
+        if (!gradient) return;
         T* out = gradient + row * classes;
-        std::fill_n(out, classes, defined ? T(0) : UNDEFINED<T>);
-        for (int64_t j = 0; j < candidates.count; ++j) out[candidates.place[j]] = T(p(j) * scale);
+        std::fill_n(out, classes, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
+        for (int64_t j = 0; j < p.count; ++j) out[p.place[j]] = T(double(p.value[j]) * scale);
         out[targets.classes[row]] -= T(scale);
     }
 
@@ -235,68 +264,30 @@ template <class T> struct ClassLoss {
     }
 };
 
-template <class T>
-void class_loss_rows(const ClassLoss<T>& asked, int64_t begin, int64_t end, const OrderColumns& orders) {
-    RowSolver<T> solver(asked.classes);
-    for (int64_t row = begin; row < end; ++row) {
-        asked.none(row);
-        if (!asked.targets.counts(row)) continue;
-        const Solution<double>& solved = solver.solve(asked.logits + row * asked.classes, orders[row]);
-        asked.put(row, solved.conjugate, {solved.maximum, 1 / orders[row].temperature, solved.scale, solved.total});
-        if (!asked.slopes && !asked.gradient) continue;
-        const T* p = solver.probabilities();
-        const List<T>& candidates = solver.candidates();
-        if (asked.gradient) asked.put_gradient(row, !std::isnan(solved.total), candidates, [&](int64_t j) { return double(p[j]); });
-        if (asked.slopes)
-            write(asked.slopes + 3 * row, conjugate_gradients<OneRow<T>>(p, padded(candidates.count), solved.renyi, orders[row]));
-    }
-}
-
-template <class T>
-void class_loss_groups(const ClassLoss<T>& asked, int64_t begin, int64_t end, const OrderColumns& orders) {
-    const Orders shared = orders[begin];
-    GroupSolver<T> solver(shared, asked.classes);
-    const auto together = [&](int64_t start, int64_t count) {
-        if (!solver.solve(asked.logits + start * asked.classes, count)) return false;
-        const Solution<Doubles>& solved = solver.solution();
-        const std::vector<double>& p = solver.probabilities();
-        if (asked.slopes) {
-            const auto by = conjugate_gradients<ManyRows>(p.data(), int64_t(p.size()), solved.renyi, shared);
-            write(asked.slopes + 3 * start, count, by);
-        }
-        for (int64_t lane = 0; lane < count; ++lane) {
-            const State state = {solved.maximum[lane], 1 / shared.temperature, solved.scale[lane], solved.total[lane]};
-            const int64_t row = start + lane;
-            if (!asked.targets.counts(row)) {
-                asked.none(row);
-                continue;
-            }
-            asked.put(row, solved.conjugate[lane], state);
-            if (asked.gradient)
-                asked.put_gradient(row, !std::isnan(solved.maximum[lane]), solver.candidates(lane),
-                                   [&](int64_t j) { return p[j * GROUP + lane]; });
-        }
-        return true;
+template <class T> void class_loss_rows(const ClassLoss<T>& asked, int64_t begin, int64_t end) {
+    Solver<T> solver(asked.orders, asked.classes, asked.slopes);
+    const auto wanted = [&](int64_t row) {
+        const bool counts = asked.targets.counts(row);
+        if (!counts) asked.none(row);
+        return counts;
     };
-    for_groups(begin, end, together, [&](int64_t start, int64_t stop) { class_loss_rows(asked, start, stop, orders); });
+    solver.solve(asked.logits, begin, end, wanted, [&](const auto&... found) { asked.put(found...); });
 }
 
-template <class T>
-void alpha_relu_loss_rows(const ClassLoss<T>& asked, int64_t begin, int64_t end, const OrderColumns& orders) {
-    const AlphaReLU<T> alpha_relu(orders[0]);
+template <class T> void alpha_relu_loss_rows(const ClassLoss<T>& asked, int64_t begin, int64_t end) {
+    const AlphaReLU<T> alpha_relu(asked.orders[0]);
     for (int64_t row = begin; row < end; ++row) {
-        asked.none(row);
-        if (!asked.targets.counts(row)) continue;
-        asked.put(row, alpha_relu.conjugate(asked.logits + row * asked.classes, asked.classes), State{});
+        if (asked.targets.counts(row))
+            asked.put(row, alpha_relu.conjugate(asked.logits + row * asked.classes, asked.classes), State{});
+        else asked.none(row);
     }
 }
 
 // The loss [rows], 0 where a row is left out, its states, and where there is room for them, its derivatives by q, r and
 // temperature [rows, 3]; of alpha-ReLU the loss alone.
-template <class T> void class_loss(const ClassLoss<T>& asked, int64_t rows, OrderColumns orders) {
-    auto part = grouped(orders, rows, asked.classes) ? class_loss_groups<T> : class_loss_rows<T>;
-    if (orders.of_alpha_relu()) part = alpha_relu_loss_rows<T>;
-    for_rows(rows, asked.classes, [&](int64_t begin, int64_t end) { part(asked, begin, end, orders); });
+template <class T> void class_loss(const ClassLoss<T>& asked, int64_t rows) {
+    const auto part = asked.orders.of_alpha_relu() ? alpha_relu_loss_rows<T> : class_loss_rows<T>;
+    for_rows(rows, asked.classes, [&](int64_t begin, int64_t end) { part(asked, begin, end); });
 }
 
 // factor (p - y) of one row, p from its logits and state; `active` is room for the places of vectors that are not 0.
@@ -304,12 +295,12 @@ template <class T, int Exponent>
 void class_loss_gradient(const T* z, int64_t target, T* grad, const State& state, const Shape& shape, double factor,
                          int64_t classes, const Fill<T>& fill, int32_t* active) {
     const double maximum = state.maximum, unit = state.unit, scale = state.scale, level = factor / state.total;
+    const LineOfU<Doubles> line{all(maximum), all(unit), all(scale)};
     const auto write = [&](const T* from, T* to, const int32_t* places, int64_t count) {
         const auto place = [&](int64_t j) { return places[j / LANES<T>] + j % LANES<T>; };
         for_powers<Doubles, Exponent>(
-            count * LANES<T>, LANES<double>, shape,
-            [&](int64_t j) { return (load<double>(from + place(j)) - maximum) * unit * scale; },
-            [&](int64_t j, Doubles u, Doubles own) { store_as<T>(to + place(j), own * (1 + u) * level); });
+            count * LANES<T>, LANES<double>, shape, line, [&](int64_t j) { return load<double>(from + place(j)); },
+            [&](int64_t j, Doubles, Doubles w, Doubles own) { store_as<T>(to + place(j), own * w * level); });
     };
     const T threshold = just_below(T(maximum - (1 + 1e-6) / scale / unit));
     int64_t count = 0, i = 0;

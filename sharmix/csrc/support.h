@@ -10,7 +10,26 @@
 
 namespace sharmix {
 
-// Entries of a row with their places in it, room for all of them.
+// The number of entries above a threshold.
+template <class T> int64_t count_above(const T* row, int64_t classes, T threshold) {
+    int64_t count = 0;
+    for (int64_t start = 0; start < classes; start += 4096) {
+        int32_t some = 0;  // as wide as a float
+        for (int64_t i = start; i < std::min(classes, start + 4096); ++i) some += row[i] > threshold;
+        count += some;
+    }
+    return count;
+}
+
+// Entries of a row with their places in it: those at which the row they were found in is above a threshold.
+template <class T> struct Entries {
+    const T* value;
+    const int32_t* place;
+    int64_t count;
+    T threshold;
+};
+
+// The same with room for all entries of a row.
 template <class T> struct List {
     explicit List(int64_t classes)
         : value(new T[padded(classes) + 2 * PADDING]), place(new int32_t[padded(classes) + PADDING]) {}
@@ -18,12 +37,14 @@ template <class T> struct List {
     std::unique_ptr<T[]> value;
     std::unique_ptr<int32_t[]> place;
     int64_t count = 0;
+    T threshold = 0;
+
+    Entries<T> entries() const { return {value.get(), place.get(), count, threshold}; }
 
     // Drops what is not above the threshold, if that is enough to be worth the while.
-    void keep(T threshold) {
-        int64_t outside = 0;
-        for (int64_t i = 0; i < count; ++i) outside += !(value[i] > threshold);
-        if (outside < count / 8) return;
+    void keep(T least) {
+        if (count_above(value.get(), count, least) >= count - count / 8) return;
+        threshold = least;
         int64_t kept = 0;
         for (int64_t i = 0; i < count; ++i) {
             value[kept] = value[i];
@@ -85,6 +106,7 @@ inline void collect(const float* row, int64_t classes, float threshold, List<flo
     if (start < classes)
         count += append(row, start, __mmask16((1 << (classes - start)) - 1), threshold, value + count, place + count);
     list.count = count;
+    list.threshold = threshold;
 }
 #endif
 
@@ -103,6 +125,7 @@ template <class T> inline void collect(const T* row, int64_t classes, T threshol
         }
     }
     list.count = count;
+    list.threshold = threshold;
 }
 
 // The entries of a row at the places of a list, and back.
@@ -112,9 +135,60 @@ template <class T> void gather(const T* row, const List<T>& list, T* entries, in
     for (int64_t i = 0; i < list.count; ++i) entries[i] = row[list.place[i]];
 }
 
-template <class T> void scatter(const T* entries, const List<T>& list, T* row, int64_t classes) {
-    if (list.count == classes) return void(std::copy_n(entries, classes, row));
-    for (int64_t i = 0; i < list.count; ++i) row[list.place[i]] = entries[i];
+template <class T> void scatter(const Entries<T>& entries, T* row, int64_t classes) {
+    if (entries.count == classes) return void(std::copy_n(entries.value, classes, row));
+    for (int64_t i = 0; i < entries.count; ++i) row[entries.place[i]] = entries.value[i];
 }
+
+// The same for so many entries that whole vectors are moved; `keys` is the row that they were found in. Scattered, the row
+// has 0 at the other places.
+
+#ifdef __AVX512F__
+template <class T> bool is_crowded(const Entries<T>& entries, int64_t classes) {
+    return sizeof(T) == sizeof(float) && entries.count > classes / 8;
+}
+#else
+template <class T> bool is_crowded(const Entries<T>&, int64_t) { return false; }
+#endif
+
+template <class T> void gather_crowded(const T* keys, T threshold, const T* row, T* entries, int64_t classes) {
+    for (int64_t i = 0; i < classes; ++i) {
+        *entries = row[i];
+        entries += keys[i] > threshold;
+    }
+}
+
+template <class T> void scatter_crowded(const T* keys, Entries<T> entries, T* row, int64_t classes) {
+    for (int64_t i = 0; i < classes; ++i) {
+        row[i] = keys[i] > entries.threshold ? *entries.value : T(0);
+        entries.value += keys[i] > entries.threshold;
+    }
+}
+
+#ifdef __AVX512F__
+inline __mmask16 which_above(const float* keys, float threshold) {
+    return _mm512_cmp_ps_mask(_mm512_loadu_ps(keys), _mm512_set1_ps(threshold), _CMP_GT_OQ);
+}
+
+inline void gather_crowded(const float* keys, float threshold, const float* row, float* entries, int64_t classes) {
+    int64_t start = 0;
+    for (; start + 16 <= classes; start += 16) {
+        const __mmask16 kept = which_above(keys + start, threshold);
+        _mm512_storeu_ps(entries, _mm512_maskz_compress_ps(kept, _mm512_loadu_ps(row + start)));
+        entries += __builtin_popcount(kept);
+    }
+    gather_crowded<float>(keys + start, threshold, row + start, entries, classes - start);
+}
+
+inline void scatter_crowded(const float* keys, Entries<float> entries, float* row, int64_t classes) {
+    int64_t start = 0;
+    for (; start + 16 <= classes; start += 16) {
+        const __mmask16 kept = which_above(keys + start, entries.threshold);
+        _mm512_storeu_ps(row + start, _mm512_maskz_expand_ps(kept, _mm512_loadu_ps(entries.value)));
+        entries.value += __builtin_popcount(kept);
+    }
+    scatter_crowded<float>(keys + start, entries, row + start, classes - start);
+}
+#endif
 
 }  // namespace sharmix

@@ -32,6 +32,12 @@ template <> struct VectorOf<float> { using type = Floats; };
 template <> struct VectorOf<double> { using type = Doubles; };
 template <class Real> using Vector = typename VectorOf<Real>::type;
 
+// The number in each lane.
+template <class S> struct LaneOf { using type = S; };
+template <> struct LaneOf<Floats> { using type = float; };
+template <> struct LaneOf<Doubles> { using type = double; };
+template <class S> using RealOf = typename LaneOf<S>::type;
+
 template <class Real> constexpr int64_t LANES = VECTOR_BYTES / sizeof(Real);
 constexpr int64_t PADDING = LANES<float>;  // lists are filled up to whole vectors of either kind
 
@@ -55,14 +61,23 @@ template <class Real> inline void store(Real* address, Vector<Real> vector) {
     std::memcpy(address, &vector, sizeof vector);
 }
 
-// Doubles, rounded to T.
-template <class T> inline void store_as(T* address, Doubles vector) {
-    if constexpr (sizeof(T) == sizeof(double)) {
+// The same, rounded to T.
+template <class T, class V> inline void store_as(T* address, V vector) {
+    if constexpr (sizeof(T) == sizeof(vector[0])) {
         std::memcpy(address, &vector, sizeof vector);
     } else {
         const HalfFloats half = __builtin_convertvector(vector, HalfFloats);
         std::memcpy(address, &half, sizeof half);
     }
+}
+
+inline Doubles doubles(Doubles vector) { return vector; }
+
+// The sums of both halves.
+inline Doubles doubles(Floats vector) {
+    HalfFloats half[2];
+    std::memcpy(half, &vector, sizeof vector);
+    return __builtin_convertvector(half[0], Doubles) + __builtin_convertvector(half[1], Doubles);
 }
 
 template <class Real> inline Vector<Real> all(Real value) { return Vector<Real>{} + value; }
@@ -80,20 +95,29 @@ template <class Mask> inline bool any(Mask mask) {
     return found;
 }
 
-template <class Real> inline Real sum(Vector<Real> vector) {
+// The lanes two by two, in steps whose number of lanes the compiler knows.
+template <int Lanes, class Real, class Both> INLINE Real fold(const Real* lane, Both both) {
+    if constexpr (Lanes == 1) {
+        return *lane;
+    } else {
+        Real half[Lanes / 2];
+        for (int i = 0; i < Lanes / 2; ++i) half[i] = both(lane[i], lane[i + Lanes / 2]);
+        return fold<Lanes / 2>(half, both);
+    }
+}
+
+template <class Real, class Both> INLINE Real fold(Vector<Real> vector, Both both) {
     Real lane[LANES<Real>];
     store(lane, vector);
-    for (int width = LANES<Real> / 2; width; width /= 2)
-        for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
-    return lane[0];
+    return fold<LANES<Real>>(lane, both);
+}
+
+template <class Real> inline Real sum(Vector<Real> vector) {
+    return fold<Real>(vector, [](Real x, Real y) { return x + y; });
 }
 
 template <class Real> inline Real largest(Vector<Real> vector) {
-    Real lane[LANES<Real>];
-    store(lane, vector);
-    for (int width = LANES<Real> / 2; width; width /= 2)
-        for (int i = 0; i < width; ++i) lane[i] = lane[i] < lane[i + width] ? lane[i + width] : lane[i];
-    return lane[0];
+    return fold<Real>(vector, [](Real x, Real y) { return x < y ? y : x; });
 }
 
 }  // namespace sharmix

@@ -18,7 +18,6 @@ PROVENANCE = {
     "processor": "AMD",
     "cores": 2,
     "vectors": "AVX2",
-    "device": "cpu",
     "backend": "c++",
     "torch": "2.15.0",
     "entmax": "1.3",
@@ -64,7 +63,7 @@ def curve(contender, power, part, **changed):
 def test_every_contender_of_ours_has_one_goal_in_a_cell_with_goals(settings):
     goals = {
         (cell.classes, cell.regime, one.kind, one.name): cell.goal(one)
-        for cell in maps.cases(settings, "cpu")
+        for cell in maps.cases(settings)
         for one in contenders()
         if cell.goals
     }
@@ -155,7 +154,7 @@ def test_the_report_has_all_tables_and_both_figures(settings, tmp_path):
 def test_a_cell_is_measured_in_every_kind_and_number_of_threads(settings):
     case = maps.Case(2, 3, "sparse", threads=(1, 2), goals={"map": 1.0}, peers=False)
     pace = settings | {"rounds": 2, "block_seconds": 1e-4}
-    found = pd.DataFrame(maps.measure(case, pace, "cpu", BOOTSTRAP))
+    found = pd.DataFrame(maps.measure(case, pace, BOOTSTRAP))
     assert len(found) == 2 * sum(source != "entmax" for source in (one.source for one in contenders()))
     assert (found["median_microseconds"] > 0).all()
     assert found["median_gain"].notna().equals(found["threads"] == 2)

@@ -1,0 +1,66 @@
+// Which classes of a row can be in the support.
+#pragma once
+
+#include "equation.h"
+#include "support.h"
+
+namespace sharmix {
+
+constexpr int64_t LONG = 512;  // classes, from which a first look at some of them pays
+
+// A threshold must not be rounded up to what it is to let through.
+template <class T> T just_below(T threshold) {
+    return std::nextafter(threshold, -std::numeric_limits<T>::infinity());
+}
+
+// The entries of a row that its support can hold, its largest logit, and a bound of y at the root.
+template <class T> class Candidates : public List<T> {
+  public:
+    using List<T>::List;
+
+    void find(const T* row, int64_t classes, const Equation<T>& equation) {
+        maximum = sharmix::maximum(row, classes, *this);
+        if (!is_defined()) return;
+        const double s = equation.concave ? bound(classes, equation) : bound_by_count(row, classes, equation);
+        high = std::log(s);
+        collect(row, classes, least_logit(s, equation), *this);
+    }
+
+    // Drops what no root up to y lets into the support.
+    void narrow(double y, const Equation<T>& equation) { this->keep(least_logit(std::exp(y), equation)); }
+
+    // A row with a NaN, with nothing but -inf, or with +inf, is undefined.
+    bool is_defined() const { return std::isfinite(maximum); }
+
+    double maximum = 0, high = 0;
+
+  private:
+    // What a logit must be above to be in the support for any root up to log s.
+    T least_logit(double s, const Equation<T>& equation) const {
+        const double reach = (1 + MARGIN) * s * equation.orders.temperature / equation.orders.delta();
+        return just_below(T(maximum - reach));
+    }
+
+    // Of e^y. For r >= q, where R_q only lowers the root, it is at most the s at which the beta-norm of (s + delta x_i)_+
+    // is 1, over some of the entries too. The norm is convex in s, so that Newton's step from s = 1 ends above that, and
+    // near it.
+    double bound(int64_t classes, const Equation<T>& equation) const {
+        const Orders& orders = equation.orders;
+        if (classes < LONG || orders.r < orders.q) return equation.highest;
+        const LineOfU<Vector<T>> line{all(T(maximum)), all(T(equation.unit)), all(T(orders.delta()))};
+        const auto sums = sums_over<OneRow<T>>(this->value.get(), this->count, line, equation.shape);
+        return 1 - (1 - std::pow(sums.total, -orders.delta())) * sums.total / (sums.total - sums.base_u);
+    }
+
+    // Of e^y outside the concave region, where y <= (2 - 1/q - r) R_q at every root, and R_q is at most that of equal p.
+    double bound_by_count(const T* row, int64_t classes, const Equation<T>& equation) const {
+        double s = equation.highest;
+        for (int64_t before = classes, count;; before = count) {
+            count = count_above(row, classes, least_logit(s, equation));
+            if (count >= before - before / 8) return s;
+            s = std::pow(double(count), equation.feedback);
+        }
+    }
+};
+
+}  // namespace sharmix
