@@ -165,6 +165,8 @@ Sums<typename Layout::S> sums_over(const T* values, int64_t count, const Line& l
     });
 }
 
+constexpr double MOST_SPREAD = 45;  // (45 x 1e-5)^2/2, what then is left of a last step of 1e-5, is 1e-7
+
 // What one y gives.
 template <class S> struct Point {
     using Real = RealOf<S>;
@@ -176,6 +178,7 @@ template <class S> struct Point {
         renyi = log_total - log1p(mean) / delta;
         residual = y + delta * log_total + gap * renyi;
         const S total_slope = -sums.base_u / sums.total;
+        spread = absolute(total_slope) / delta;
         const S mean_slope = -sums.base_uu / sums.total - mean * (total_slope + delta);
         renyi_slope = (total_slope - mean_slope / (delta * (mean + 1))) / delta;
         slope = gap * renyi_slope + total_slope + 1;
@@ -196,7 +199,10 @@ template <class S> struct Point {
 
     S objective(const Orders& orders) const { return linear(orders) + scaled_entropy(orders); }
 
-    S y, mean, renyi, renyi_slope, residual, slope;  // slopes are by y
+    // How far the step leaves p: to second order, what a first-order correction leaves of it grows with beta u/w.
+    S reach() const { return absolute(step()) * larger(spread / Real(MOST_SPREAD), S{} + 1); }
+
+    S y, mean, spread, renyi, renyi_slope, residual, slope;  // slopes are by y; the spread is that of log w^beta
     Sums<S> sums;
 };
 
@@ -204,12 +210,12 @@ constexpr double LEAST_STEP = 1e-15;
 constexpr int STEPS_TRUSTED = 20;  // inside the bracket; bisection then settles what is left
 constexpr int MOST_STEPS = 100;
 
-// The point in [low, high], with g(low) < 0 < g(high), whose next step is at most `last_step`.
+// The point in [low, high], with g(low) < 0 < g(high), whose next step reaches at most as far as `last_step`.
 template <class S, class At> inline Point<S> newton(At at, S y, S low, S high, RealOf<S> last_step) {
     for (int steps = 0;; ++steps) {
         const Point<S> point = at(y);
         const S step = point.step();
-        const auto goes_on = absolute(step) > last_step;
+        const auto goes_on = point.reach() > last_step;
         if (!any(goes_on) || steps == MOST_STEPS) return point;
         const auto below = point.residual < 0;
         low = where(below, y, low);

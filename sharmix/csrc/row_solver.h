@@ -12,7 +12,6 @@ constexpr bool HAS_FMA = true;  // one rounding where w is computed from a logit
 constexpr bool HAS_FMA = false;
 #endif
 
-constexpr double STEEP = 0.1;    // the least slope of an equation that single precision solves to the end
 constexpr double SMOOTH = 2;     // the least beta for which it does; below, a class joins with a kink
 constexpr double FLAT = 10;      // the beta up to which it does; above, powers of a rounded w lose digits
 constexpr int64_t FEW = 16;      // candidates: up to these, single precision saves nothing
@@ -20,6 +19,7 @@ constexpr int64_t MANY = 1024;   // candidates, from which on a sample of them g
 constexpr int64_t SAMPLE = 8;    // one vector in so many
 constexpr double COARSE = 0.1;   // the last step in the sample
 constexpr double ALONE = 0.1;    // on either side of a root, outside the concave region
+constexpr double EQUAL = 1e-13;  // objectives that differ by less: the sparser p is the answer
 
 template <class T> class RowSolver {
   public:
@@ -41,13 +41,15 @@ template <class T> class RowSolver {
     int64_t count() const { return candidates_->count; }
     const T* values() const { return candidates_->value.get(); }
 
+    // The error of a root in single precision shifts the logarithms of p by their spread over the slope: for r >= q, by
+    // beta at most. Where R_q makes the equation flatter than that, double precision takes the last steps.
     Point<double> root() {
         double start = high_;
         if (equation_.fits_float && count() > MANY) start = after(root_of_sample());
         if (equation_.fits_float && count() > FEW) {
             const bool to_the_end = HAS_FMA && equation_.shape.beta >= SMOOTH && equation_.shape.beta <= FLAT;
             const Point<double> point = root<T>(start, to_the_end ? equation_.last_step : NEAR);
-            if (to_the_end && point.slope > STEEP) return point;
+            if (to_the_end && point.slope >= equation_.orders.delta() * point.spread) return point;
             start = after(point);
         }
         return root<double>(start, equation_.last_step);
@@ -86,10 +88,11 @@ template <class T> class RowSolver {
         found.rising.insert(found.rising.end(), found.small.begin(), found.small.end());
         if (found.rising.size() == 1) return root_in(found.rising[0]);
         double y = equation_.low, largest = -1;
+        std::sort(found.rising.begin(), found.rising.end(), [](const Cell& a, const Cell& b) { return a.low.y < b.low.y; });
         for (const Cell& cell : found.rising) {
             const Point<double> point = root_in(cell);
             const double objective = point.objective(equation_.orders);
-            if (objective > largest) y = point.y, largest = objective;
+            if (objective > largest + EQUAL) y = point.y, largest = objective;
         }
         return at<double>(y);
     }
