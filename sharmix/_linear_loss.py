@@ -176,7 +176,7 @@ def _loss_by_autograd(
 ) -> tuple[Tensor, Sequence[Tensor]]:
     """The sum of any loss and its gradients by parameters; the logits become their own gradient."""
     leaf = logits.detach().requires_grad_(layer_learns)
-    with torch.enable_grad():
+    with torch.set_grad_enabled(layer_learns or bool(parameters)):
         value = loss(leaf, classes)
     if not value.requires_grad:
         return value, [torch.zeros_like(parameter) for parameter in parameters]

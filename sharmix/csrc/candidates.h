@@ -46,10 +46,12 @@ template <class T> class Candidates : public List<T> {
     // near it.
     double bound(int64_t classes, const Equation<T>& equation) const {
         const Orders& orders = equation.orders;
-        if (classes < LONG || orders.r < orders.q) return equation.highest;
+        const bool fits = sizeof(T) == sizeof(double) || equation.fits_float;
+        if (classes < LONG || orders.r < orders.q || !fits) return equation.highest;
         const LineOfU<Vector<T>> line{all(T(maximum)), all(T(equation.unit)), all(T(orders.delta()))};
         const auto sums = sums_over<OneRow<T>>(this->value.get(), this->count, line, equation.shape);
-        return 1 - (1 - std::pow(sums.total, -orders.delta())) * sums.total / (sums.total - sums.base_u);
+        const double s = 1 - (1 - std::pow(sums.total, -orders.delta())) * sums.total / (sums.total - sums.base_u);
+        return s > 0 ? s : equation.highest;  // where 1/T0 is no number
     }
 
     // Of e^y outside the concave region, where y <= (2 - 1/q - r) R_q at every root, and R_q is at most that of equal p.

@@ -76,7 +76,7 @@ template <class V> INLINE Exponential<V> exponential(V x) {
     return {(V)exponent, rest * series<inverse_factorial, 1, F::exponential_terms>(rest)};
 }
 
-// e^x for x <= 0; what is below the smallest normal number is 0.
+// e^x for x < 80; what is below the smallest normal number is 0.
 template <class V> INLINE V exp(V x) {
     const auto [power_of_two, remainder] = exponential(x);
     return x < Format<V>::least_exponent ? V{} : power_of_two + power_of_two * remainder;

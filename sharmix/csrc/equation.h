@@ -1,4 +1,5 @@
-// The one equation behind the map, for one row; the notation is that of sharmix/_mathematics/equation.py.
+// The one equation behind the map, for one row, or for one in each lane; the notation is that of
+// sharmix/_mathematics/equation.py.
 #pragma once
 
 #include <type_traits>

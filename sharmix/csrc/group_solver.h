@@ -18,7 +18,7 @@ template <class T> class GroupSolver {
 
     GroupSolver(int64_t classes, bool with_slopes)
         : most_(std::min(classes, CROWD)), with_slopes_(with_slopes), columns_(new T[most_ * LARGEST]),
-          base_(new double[most_ * LARGEST]), places_(new int32_t[most_ * LARGEST]), p_(new T[padded(most_)]) {}
+          base_(new double[most_ * LARGEST]), places_(new int32_t[most_ * LARGEST]), p_(new T[padded(most_) + PADDING]) {}
 
     // Candidates, from which on a row is better worked on alone.
     static bool is_crowd(int64_t count, const Shape& shape) {

@@ -124,7 +124,7 @@ template <class T> class RowSolver {
         while (true) {
             const Point<double> point = at<Real>(high_ + MARGIN);
             const double bound = equation_.feedback * point.renyi;
-            if (bound >= 0.9 * high_ || high_ < MARGIN) return {orders, point};
+            if (!(bound < 0.9 * high_ && high_ >= MARGIN)) return {orders, point};  // also where it is no number
             high_ = bound;
             candidates_->narrow(high_ + MARGIN, equation_);
         }

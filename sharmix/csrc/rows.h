@@ -331,12 +331,12 @@ void class_loss_backward(const T* logits, const Targets& targets, const State* s
             T* out = grad_logits + row * classes;
             const T* z = logits + row * classes;
             const double scale = targets.counts(row) ? grad[row] : 0;
-            if (scale == 0) {
+            if (targets.counts(row) && !orders.of_alpha_relu() && std::isnan(states[row].total)) {
+                fill(out, UNDEFINED<T>);
+            } else if (scale == 0) {
                 fill(out, T(0));
             } else if (orders.of_alpha_relu()) {
                 AlphaReLU<T>(orders[row]).gradient(z, targets.classes[row], out, scale, classes);
-            } else if (std::isnan(states[row].total)) {
-                fill(out, UNDEFINED<T>);
             } else {
                 const Shape shape = shape_of<T>(orders[row]);
                 with_exponent(shape.integer, [&](auto exponent) {

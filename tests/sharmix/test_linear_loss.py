@@ -62,6 +62,15 @@ def test_more_dimensions_no_bias_and_no_gradient():
         assert not sharmix.linear_fenchel_young_loss(hidden, weight, None, targets).requires_grad
 
 
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+def test_learned_orders_are_evaluated_without_gradients(context):
+    (hidden, weight, bias), targets = layer(2.0)
+    order = torch.tensor(1.3, requires_grad=True)
+    with context():
+        learned, fixed = (sharmix.linear_fenchel_young_loss(hidden, weight, bias, targets, q) for q in (order, 1.3))
+    torch.testing.assert_close(learned, fixed, check_dtype=False)
+
+
 def test_half_precision_is_summed_in_single():
     tensors, targets = layer(1.0)
     halves = [tensor.detach().bfloat16().requires_grad_() for tensor in tensors]

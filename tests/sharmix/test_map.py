@@ -111,6 +111,39 @@ def test_a_confident_row_stays_so_at_any_temperature(q, r):
     assert_errors_within(errors, 1e-12)
 
 
+@pytest.mark.parametrize("r", [1.25, 1.5])
+def test_a_temperature_below_the_normal_numbers_of_float32_is_no_special_one(r):
+    z = torch.linspace(-1, 1, 600)
+    p = sharmix.sharmix(z * 1e-39, 1.5, r, 1e-39)
+    torch.testing.assert_close(p, sharmix.sharmix(z, 1.5, r), rtol=1e-5, atol=1e-6)
+    assert sharmix.sharmix(z, 1.5, r, 1e-39)[-1] == 1
+
+
+def test_a_temperature_that_has_no_inverse_does_not_run_for_ever():
+    for q, r in ((1.75, 1.25), (1.5, 1.5)):
+        for classes in (20, 600):
+            p = sharmix.sharmix(torch.linspace(-1, 1, classes), q, r, 1e-310)
+            assert p.isnan().any() or p.sum() == 1
+
+
+@pytest.mark.parametrize(("q", "r"), [(1.45, 2 - 1 / 1.45), (1.3, 2 - 1 / 1.3), (4 / 3, 1.250001)])
+def test_single_precision_is_exact_where_the_equation_is_flat(q, r):
+    errors = {}
+    for classes in (661, 2136, 10192):
+        for top in torch.linspace(2, 3.3, 40).tolist():
+            z = torch.zeros(classes)
+            z[0] = top
+            exact = sharmix.sharmix(z.double(), q, r)
+            errors[classes, top] = (sharmix.sharmix(z, q, r) - exact).abs().max().item()
+    assert_errors_within(errors, 1e-6)
+
+
+def test_of_two_equal_maxima_the_sparser_one_is_taken():
+    z = tensor([-3.5, 2.0, -1.5, 0.0, 2.0, 1.0, -2.5, 2.0, 3.5, -1.5])  # the other has p = 3/8, 3/16 three times, 1/16
+    for dtype in (torch.float32, torch.float64):
+        assert sharmix.sharmix(z.to(dtype), 2.0, 0.5).tolist() == [0, 0, 0, 0, 0, 0, 0, 0, 1, 0]
+
+
 def path(z, q, r):
     """The distributions of all scales, close to each other everywhere, [scales, classes]."""
     x, gap = z - z.max(), q - 1
