@@ -232,7 +232,11 @@ class MortalAlphaReLU(Mortal, AlphaReLU):
             ("experiment=imagenet_balanced", "data.sampler=class_balanced", "trainer.precision=32-true", *IMAGES),
             12 + 5,
         ),
-        ("AlphaReLU", ("experiment=copy", "attention=sharmix", *COPIES), 12 + 5),
+        (
+            "AlphaReLU",
+            ("experiment=copy", "attention=sharmix", *COPIES),
+            16 * (12 + 5),
+        ),  # an output layer has 16 blocks
     ],
     ids=["digits", "augmented_photographs", "translation"],
 )

@@ -50,7 +50,7 @@ SHORTER = ("data.words=10", "data.longest=5", "data.train_size=4000", "data.eval
     ("activation", "overrides", "epochs", "steps"),
     [
         ("alpha_relu", (), 5, 89),
-        ("sharmix_learned", (*SHORTER, "optimizer.learning_rate=3e-3"), 5, 70),
+        ("sharmix_learned", (*SHORTER, "optimizer.learning_rate=3e-3"), 8, 70),
     ],
 )
 def test_copying_is_learned_in_less_than_a_minute(
