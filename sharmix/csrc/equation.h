@@ -62,6 +62,38 @@ template <class V> struct LineOfW {
     static V log_w(V x) { return log(x); }
 };
 
+#ifdef __FMA__
+constexpr bool HAS_FMA = true;  // one rounding where w is computed from a logit
+#else
+constexpr bool HAS_FMA = false;
+#endif
+
+// Whether single precision holds what is computed with such a temperature.
+template <class T> bool fits_float(const Orders& orders) {
+    return sizeof(T) == 4 && orders.temperature > 1e-20 && orders.temperature < 1e20;
+}
+
+constexpr double FLAT = 10;  // the beta up to which a rounded w will do; above, its powers lose digits
+
+// In the precision of the logits, a line of w whose numbers are rounded: how it differs from the one that was wanted is
+// known exactly. It makes w of the maximum 1 + lift instead of 1, which scales all w alike. Where the maximum is far from 0
+// logits are measured from it, else its multiple is part of the constant: neither rounds.
+template <class T> struct RoundedLine {
+    RoundedLine(double maximum, double unit, double wanted, double beta) {
+        const double slope = T(wanted * unit), origin = std::abs(maximum * slope) >= 2 ? maximum : 0;
+        const double at_origin = T(1 - (maximum - origin) * slope);
+        line = {all(T(origin)), all(T(slope)), all(T(at_origin))};
+        lift = at_origin + (maximum - origin) * slope - 1;
+        scale = slope / unit / (1 + lift);
+        stretch = std::log(scale / wanted);
+        lifted = std::exp(beta * std::log1p(lift));
+    }
+
+    LineOfW<Vector<T>> line;
+    double lift, scale, stretch;  // of u, the scale and its logarithm over the wanted one's
+    double lifted;                // by how much w^beta is too large
+};
+
 // weigh(j, u, w, w^(beta-1)) for w = (1 + u)_+ of the vectors of logits(j), j from 0 to `count` by `step`. Logarithms and
 // exponentials take turns: in one loop, they would not leave each other the registers for their coefficients.
 template <class V, int Exponent, class Line, class Logits, class Weigh>
@@ -244,7 +276,7 @@ template <class T> struct Equation {
         high = feedback * most;
         highest = std::exp(high);
         unit = 1 / orders.temperature;
-        fits_float = sizeof(T) == 4 && orders.temperature > 1e-20 && orders.temperature < 1e20;
+        fits_float = sharmix::fits_float<T>(orders);
         last_step = std::max(LEAST_STEP, std::pow(CORRECTED_TOLERANCE<T>, 1 / std::min(shape.beta, 2.0)));
     }
 
@@ -257,8 +289,8 @@ template <class T> struct Equation {
     double last_step;  // Newton's, in double precision
 };
 
-// p_i = (1 + scale x_i)_+^beta / total, with x_i = (z_i - maximum) unit; also R_q of p, and the conjugate of x. From
-// w^(beta-1) where it was computed last, p_i is that times (1 + turn u_i)_+/total, with the u_i of that time.
+// p_i = (1 + scale x_i)_+^beta / total, with x_i = (z_i - maximum) unit; also R_q of p, and the conjugate of x. With the
+// w^(beta-1), w and u that were computed last, p_i is w_i^(beta-1) (w_i + turn u_i)_+/total.
 template <class S> struct Solution {
     // At the end of the step from a point, to first order, by d(w^beta)/dy = -beta w^(beta-1) u.
     template <class T> Solution(const Equation<T>& equation, const Point<S>& point, S last_scale) {
@@ -266,12 +298,18 @@ template <class S> struct Solution {
         const S last = point.step(), step = where(absolute(last) <= equation.last_step, last, S{});
         scale = last_scale * exp(-step);
         total = point.sums.total - beta * step * point.sums.base_u;
-        turn = 1 - beta * step;
+        turn = -beta * step;
         renyi = point.renyi + step * point.renyi_slope;
         conjugate = larger(point.objective(equation.orders), S{}) * equation.orders.temperature;
     }
 
     S scale, total, turn, renyi, conjugate;
 };
+
+// That p of a logit, from its place on the line by which it was computed last.
+template <class Line, class V> INLINE V probability(const Line&, V place, V power, V turn, V level) {
+    const V outside = V{} + Line::outside, inside = place > outside ? place : outside;  // 0 times infinity is no number
+    return power * larger(Line::w(inside) + Line::u(inside) * turn, V{}) * level;
+}
 
 }  // namespace sharmix

@@ -93,10 +93,8 @@ template <class T> class GroupSolver {
         const Solution<Doubles> solution(equation, point, line.scale);
         const Doubles level = 1 / solution.total;
         for (int64_t j = 0; j < longest_; ++j) {
-            Doubles u = line(load<double>(columns + j * LARGEST));
-            u = u > -1 ? u : Doubles{} - 1;  // 0 times infinity is no number
-            const Doubles weight = load<double>(base_.get() + j * LARGEST) * larger(1 + u * solution.turn, Doubles{});
-            store(base_.get() + j * LANES<double>, weight * level);
+            const Doubles place = line(load<double>(columns + j * LARGEST)), power = load<double>(base_.get() + j * LARGEST);
+            store(base_.get() + j * LANES<double>, probability(line, place, power, solution.turn, level));
         }
         ParameterGradients<Doubles> slopes;
         if (with_slopes_)

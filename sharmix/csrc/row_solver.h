@@ -1,19 +1,14 @@
 // The solution of one row with many candidates.
 #pragma once
 
+#include <optional>
+
 #include "candidates.h"
 #include "global_maximum.h"
 
 namespace sharmix {
 
-#ifdef __FMA__
-constexpr bool HAS_FMA = true;  // one rounding where w is computed from a logit
-#else
-constexpr bool HAS_FMA = false;
-#endif
-
-constexpr double SMOOTH = 2;     // the least beta for which it does; below, a class joins with a kink
-constexpr double FLAT = 10;      // the beta up to which it does; above, powers of a rounded w lose digits
+constexpr double SMOOTH = 2;     // the least beta for which single precision finds a root; below, a class joins with a kink
 constexpr int64_t FEW = 16;      // candidates: up to these, single precision saves nothing
 constexpr int64_t MANY = 1024;   // candidates, from which on a sample of them goes near the root first
 constexpr int64_t SAMPLE = 8;    // one vector in so many
@@ -137,49 +132,35 @@ template <class T> class RowSolver {
     }
 
     template <class Real> Point<double> at(double y) {
-        ends_in_w_ = HAS_FMA && std::is_same_v<Real, float> && equation_.shape.beta <= FLAT;
-        if (ends_in_w_) return at_rounded_line(y);
         scale_ = scale(y);
+        rounded_.reset();
+        if (HAS_FMA && std::is_same_v<Real, float> && equation_.shape.beta <= FLAT) return at_rounded_line(y);
         const auto line = line_of_u<Real>(scale_);
         const auto sums = sums_over<OneRow<Real>>(values(), padded(count()), line, equation_.shape, base_.get());
         return Point<double>(equation_.orders, y, sums);
     }
 
-    // In single precision, with the y and the sums that are exactly those of the rounded line: it makes w of the maximum
-    // 1 + lift instead of 1, which scales all w alike. Where the maximum is far from 0 logits are measured from it, else its
-    // multiple is part of the constant: neither rounds.
+    // In single precision, with the y and the sums that are exactly those of the rounded line.
     Point<double> at_rounded_line(double y) {
-        const double wanted = scale(y), slope = T(wanted * equation_.unit), maximum = candidates_->maximum;
-        const double origin = std::abs(maximum * slope) >= 2 ? maximum : 0, at_origin = T(1 - (maximum - origin) * slope);
-        line_ = {all(T(origin)), all(T(slope)), all(T(at_origin))};
-        const double lift = at_origin + (maximum - origin) * slope - 1;
-        scale_ = slope / equation_.unit / (1 + lift);
-        lifted_ = std::exp(equation_.shape.beta * std::log1p(lift));
-        auto sums = sums_over<OneRow<T>>(values(), padded(count()), line_, equation_.shape, base_.get());
-        const double mean = (sums.power_u / sums.total - lift) / (1 + lift);
-        sums.total /= lifted_;
+        const RoundedLine<T>& rounded = rounded_.emplace(candidates_->maximum, equation_.unit, scale_, equation_.shape.beta);
+        scale_ = rounded.scale;
+        auto sums = sums_over<OneRow<T>>(values(), padded(count()), rounded.line, equation_.shape, base_.get());
+        const double mean = (sums.power_u / sums.total - rounded.lift) / (1 + rounded.lift);
+        sums.total /= rounded.lifted;
         sums.power_u = mean * sums.total;
-        return Point<double>(equation_.orders, y - std::log(scale_ / wanted), sums);
+        return Point<double>(equation_.orders, y - rounded.stretch, sums);
     }
 
-    // From w^(beta-1) at the last point; 0 times infinity would be no number.
     void write_probabilities(const Solution<double>& solution) {
-        const double level = 1 / solution.total;
+        if (rounded_) write_probabilities<T>(rounded_->line, solution.turn, 1 / (solution.total * rounded_->lifted));
+        else write_probabilities<double>(line_of_u<double>(scale_), solution.turn, 1 / solution.total);
+    }
+
+    template <class Real, class Line> void write_probabilities(const Line& line, double turn, double level) {
         T* values = candidates_->value.get();
-        if (ends_in_w_) {
-            const T turn = T(solution.turn - 1), rounded_level = T(level / lifted_);
-            for (int64_t j = 0; j < padded(count()); j += LANES<T>) {
-                const Vector<T> w = larger(line_(load<T>(values + j)), Vector<T>{});
-                const Vector<T> turned = larger(w + (w - 1) * turn, Vector<T>{});
-                store(values + j, load<T>(base_.get() + j) * turned * rounded_level);
-            }
-        } else {
-            const auto line = line_of_u<double>(scale_);
-            for (int64_t j = 0; j < padded(count()); j += LANES<double>) {
-                const Doubles u = larger(line(load<double>(values + j)), Doubles{} - 1);
-                const Doubles turned = larger(1 + u * solution.turn, Doubles{});
-                store_as<T>(values + j, load<double>(base_.get() + j) * turned * level);
-            }
+        for (int64_t j = 0; j < padded(count()); j += LANES<Real>) {
+            const Vector<Real> place = line(load<Real>(values + j)), power = load<Real>(base_.get() + j);
+            store_as<T>(values + j, probability(line, place, power, all(Real(turn)), all(Real(level))));
         }
     }
 
@@ -188,11 +169,9 @@ template <class T> class RowSolver {
     std::unique_ptr<T[]> base_;  // w^(beta-1) of each
     double low_ = 0, high_ = 0;  // the bracket of y
     double near_ = 0;            // a root that the first cells lie around
-    // Of the last evaluation: the scale of u; and in single precision, the line of w, and by how much it makes a power of w
-    // too large.
-    double scale_ = 0, lifted_ = 1;
-    LineOfW<Vector<T>> line_{};
-    bool ends_in_w_ = false;
+    // Of the last evaluation: the scale of u, and in single precision the line of w.
+    double scale_ = 0;
+    std::optional<RoundedLine<T>> rounded_;
 };
 
 }  // namespace sharmix

@@ -290,60 +290,91 @@ template <class T> void class_loss(const ClassLoss<T>& asked, int64_t rows) {
     for_rows(rows, asked.classes, [&](int64_t begin, int64_t end) { part(asked, begin, end); });
 }
 
-// factor (p - y) of one row, p from its logits and state; `active` is room for the places of vectors that are not 0.
-template <class T, int Exponent>
-void class_loss_gradient(const T* z, int64_t target, T* grad, const State& state, const Shape& shape, double factor,
-                         int64_t classes, const Fill<T>& fill, int32_t* active) {
-    const double maximum = state.maximum, unit = state.unit, scale = state.scale, level = factor / state.total;
-    const LineOfU<Doubles> line{all(maximum), all(unit), all(scale)};
-    const auto write = [&](const T* from, T* to, const int32_t* places, int64_t count) {
-        const auto place = [&](int64_t j) { return places[j / LANES<T>] + j % LANES<T>; };
-        for_powers<Doubles, Exponent>(
-            count * LANES<T>, LANES<double>, shape, line, [&](int64_t j) { return load<double>(from + place(j)); },
-            [&](int64_t j, Doubles, Doubles w, Doubles own) { store_as<T>(to + place(j), own * w * level); });
-    };
-    const T threshold = just_below(T(maximum - (1 + 1e-6) / scale / unit));
-    int64_t count = 0, i = 0;
-    if (fill.goes_past_caches()) fill(grad, T(0));
-    for (; i + LANES<T> <= classes; i += LANES<T>) {
-        if (!fill.goes_past_caches()) store(grad + i, Vector<T>{});  // beside a load it costs nothing; in a pass of its own it would
-        if (any(load<T>(z + i) > threshold)) active[count++] = int32_t(i);
+// The backward pass of the loss, for one row after another.
+template <class T> class ClassLossGradient {
+  public:
+    ClassLossGradient(int64_t rows, int64_t classes) : classes_(classes), fill_(rows, classes), active_(classes / LANES<T>) {}
+
+    void fill(T* grad, T value) const { fill_(grad, value); }
+
+    // factor (p - y), p from logits z and their state. Rounded to the precision of the logits, an entry of p is wrong by
+    // about beta roundings at most.
+    void operator()(const T* z, int64_t target, T* grad, const State& state, const Orders& orders, double factor) {
+        const Shape shape = shape_of<T>(orders);
+        const double level = factor / state.total;
+        find_active(z, just_below(T(state.maximum - (1 + 1e-6) / state.scale / state.unit)), grad);
+        with_exponent(shape.integer, [&](auto exponent) {
+            if (HAS_FMA && fits_float<T>(orders) && shape.beta <= FLAT) {
+                const RoundedLine<T> rounded(state.maximum, state.unit, state.scale, shape.beta);
+                write<T, exponent>(shape, rounded.line, -shape.beta * rounded.stretch, level / rounded.lifted, z, grad);
+            } else {
+                const LineOfU<Doubles> line{all(state.maximum), all(state.unit), all(state.scale)};
+                write<double, exponent>(shape, line, 0, level, z, grad);
+            }
+        });
+        grad[target] -= T(factor);
     }
-    write(z, grad, active, count);
-    if (i < classes) {
+
+  private:
+    // The vectors that are not 0 in the gradient; the others become 0.
+    void find_active(const T* z, T threshold, T* grad) {
+        const bool is_filled = fill_.goes_past_caches();
+        if (is_filled) fill_(grad, T(0));
+        count_ = 0;
+        for (int64_t i = 0; i + LANES<T> <= classes_; i += LANES<T>) {
+            if (!is_filled) store(grad + i, Vector<T>{});  // beside a load it costs nothing; in a pass of its own it would
+            if (any(load<T>(z + i) > threshold)) active_[count_++] = int32_t(i);
+        }
+    }
+
+    template <class Real, int Exponent, class Line>
+    void write(const Shape& shape, const Line& line, double turn, double level, const T* z, T* grad) const {
+        write<Real, Exponent>(shape, line, turn, level, z, grad, active_.data(), count_);
+        const int64_t whole = classes_ / LANES<T> * LANES<T>;
+        if (whole == classes_) return;
         T last[LANES<T>], gradient[LANES<T>];
         const int32_t first = 0;
-        std::fill_n(std::copy(z + i, z + classes, last), LANES<T> - (classes - i), -std::numeric_limits<T>::infinity());
-        write(last, gradient, &first, 1);
-        std::copy_n(gradient, classes - i, grad + i);
+        std::fill_n(std::copy(z + whole, z + classes_, last), LANES<T> - (classes_ - whole), -std::numeric_limits<T>::infinity());
+        write<Real, Exponent>(shape, line, turn, level, last, gradient, &first, 1);
+        std::copy_n(gradient, classes_ - whole, grad + whole);
     }
-    grad[target] -= T(factor);
-}
+
+    // The vectors that begin at so many places.
+    template <class Real, int Exponent, class Line>
+    static void write(const Shape& shape, const Line& line, double turn, double level, const T* z, T* grad, const int32_t* places,
+                      int64_t count) {
+        using V = Vector<Real>;
+        const auto place = [&](int64_t j) { return places[j / LANES<T>] + j % LANES<T>; };
+        for_powers<V, Exponent>(
+            count * LANES<T>, LANES<Real>, shape, line, [&](int64_t j) { return load<Real>(z + place(j)); },
+            [&](int64_t j, V u, V w, V power) {
+                store_as<T>(grad + place(j), power * larger(w + u * Real(turn), V{}) * Real(level));
+            });
+    }
+
+    int64_t classes_, count_ = 0;
+    Fill<T> fill_;
+    std::vector<int32_t> active_;
+};
 
 // grad (p - y) for each row.
 template <class T>
 void class_loss_backward(const T* logits, const Targets& targets, const State* states, const RowGradient<T>& grad,
                          T* grad_logits, int64_t rows, int64_t classes, OrderColumns orders) {
-    const Fill<T> fill(rows, classes);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
-        std::vector<int32_t> active(classes / LANES<T> + 1);
+        ClassLossGradient<T> gradient(rows, classes);
         for (int64_t row = begin; row < end; ++row) {
             T* out = grad_logits + row * classes;
             const T* z = logits + row * classes;
             const double scale = targets.counts(row) ? grad[row] : 0;
-            if (targets.counts(row) && !orders.of_alpha_relu() && std::isnan(states[row].total)) {
-                fill(out, UNDEFINED<T>);
-            } else if (scale == 0) {
-                fill(out, T(0));
-            } else if (orders.of_alpha_relu()) {
+            if (targets.counts(row) && !orders.of_alpha_relu() && std::isnan(states[row].total))
+                gradient.fill(out, UNDEFINED<T>);
+            else if (scale == 0)
+                gradient.fill(out, T(0));
+            else if (orders.of_alpha_relu())
                 AlphaReLU<T>(orders[row]).gradient(z, targets.classes[row], out, scale, classes);
-            } else {
-                const Shape shape = shape_of<T>(orders[row]);
-                with_exponent(shape.integer, [&](auto exponent) {
-                    class_loss_gradient<T, exponent>(z, targets.classes[row], out, states[row], shape, scale, classes, fill,
-                                                     active.data());
-                });
-            }
+            else
+                gradient(z, targets.classes[row], out, states[row], orders[row], scale);
         }
     });
 }
