@@ -10,7 +10,8 @@ constexpr int64_t LONG = 512;  // classes, from which a first look at some of th
 
 // A threshold must not be rounded up to what it is to let through.
 template <class T> T just_below(T threshold) {
-    return std::nextafter(threshold, -std::numeric_limits<T>::infinity());
+    using Limits = std::numeric_limits<T>;
+    return threshold - std::abs(threshold) * Limits::epsilon() - Limits::min();  // nextafter would be a call
 }
 
 // The entries of a row that its support can hold, its largest logit, and a bound of y at the root.
@@ -22,7 +23,7 @@ template <class T> class Candidates : public List<T> {
         maximum = sharmix::maximum(row, classes, *this);
         if (!is_defined()) return;
         const double s = equation.concave ? bound(classes, equation) : bound_by_count(row, classes, equation);
-        high = std::log(s);
+        high = s == equation.highest ? equation.high : std::log(s);
         collect(row, classes, least_logit(s, equation), *this);
     }
 

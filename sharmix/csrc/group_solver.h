@@ -10,6 +10,11 @@ namespace sharmix {
 struct Solved {
     double maximum, scale, total, conjugate;
     ParameterGradients<double> slopes;  // of the conjugate
+
+    static constexpr Solved undefined() {
+        constexpr double nan = UNDEFINED<double>;
+        return {nan, nan, nan, nan, {nan, nan, nan}};
+    }
 };
 
 template <class T> class GroupSolver {
@@ -20,7 +25,6 @@ template <class T> class GroupSolver {
         : most_(std::min(classes, CROWD)), with_slopes_(with_slopes), columns_(new T[most_ * LARGEST]),
           base_(new double[most_ * LARGEST]), places_(new int32_t[most_ * LARGEST]), p_(new T[padded(most_) + PADDING]) {}
 
-    // Candidates, from which on a row is better worked on alone.
     static bool is_crowd(int64_t count, const Shape& shape) {
         return count > (shape.integer == ANY ? CROWD_OF_POWERS : CROWD);
     }
@@ -49,7 +53,7 @@ template <class T> class GroupSolver {
     }
 
   private:
-    static constexpr int64_t CROWD = 256, CROWD_OF_POWERS = 128;
+    static constexpr int64_t CROWD_OF_POWERS = 128;
 
     // Lanes without a row repeat the last one; -inf stands for what a column lacks.
     void fill_up() {

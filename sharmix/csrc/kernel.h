@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 namespace sharmix {
+
+template <class T> constexpr T UNDEFINED = std::numeric_limits<T>::quiet_NaN();
 
 struct Orders {
     double q, r, temperature;

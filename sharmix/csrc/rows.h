@@ -25,8 +25,6 @@ template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
     if (failed) throw std::bad_alloc();  // nothing else can fail in a body
 }
 
-template <class T> constexpr T UNDEFINED = std::numeric_limits<T>::quiet_NaN();
-
 constexpr int64_t CACHED = 1 << 25;  // bytes of a result; a larger one would only push out of the caches what is there
 
 // Fills rows of a result with one value. Past the caches, memory need not be read before it is written.
@@ -56,27 +54,6 @@ template <class T> class Fill {
     int64_t classes_;
     bool past_caches_;
 };
-
-constexpr int64_t CROWD = 256;
-
-template <class T> struct Group {
-    explicit Group(int64_t classes) {
-        for (int64_t lane = 0; lane < GROUP; ++lane) lists.emplace_back(classes);
-    }
-
-    int64_t longest() const {
-        int64_t count = 0;
-        for (const List<T>& list : lists) count = std::max(count, list.count);
-        return count;
-    }
-
-    std::vector<List<T>> lists;
-};
-
-// body(start, count) for the groups from one row to another.
-template <class Body> void for_groups(int64_t begin, int64_t end, Body body) {
-    for (int64_t start = begin; start < end; start += GROUP) body(start, std::min(GROUP, end - start));
-}
 
 template <class T> void write(T* three, double q, double r, double temperature) {
     three[0] = T(q);
@@ -110,105 +87,118 @@ void solve(const T* logits, T* probabilities, T* conjugate, int64_t rows, int64_
 
 constexpr int64_t NARROW = 16;  // entries of a row, up to which a group of rows is worked on in columns
 
-// The backward pass of the map, for one group of rows after another.
+// The support of one row, and the gradient there.
+template <class T> struct Support : List<T> {
+    explicit Support(int64_t classes) : List<T>(classes), grad(new T[padded(classes) + 2 * PADDING]) {}
+
+    void find(const T* probabilities, const T* grad_of_row, int64_t classes) {
+        collect(probabilities, classes, T(0), *this);
+        if (is_crowded(this->entries(), classes)) gather_crowded(probabilities, this->entries(), grad_of_row, grad.get(), classes);
+        else gather(grad_of_row, this->entries(), grad.get(), classes);
+        this->pad(T(0));
+        std::fill(grad.get() + this->count, grad.get() + padded(this->count), T(0));
+    }
+
+    Entries<T> gradient() const { return {grad.get(), this->place.get(), this->count, T(0)}; }
+
+    std::unique_ptr<T[]> grad;
+    int64_t row = 0;
+};
+
+// The backward pass of the map. Rows with few entries wait until there is a group of them.
 template <class T> class MapBackward {
   public:
     MapBackward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t rows, int64_t classes,
                 const OrderColumns& orders)
         : probabilities_(probabilities), grad_(grad), grad_logits_(grad_logits), grad_parameters_(grad_parameters),
-          classes_(classes), orders_(orders), fill_(rows, classes), support_(classes),
-          room_(3 * std::max(padded(classes) + PADDING, GROUP * CROWD)), columns_(4 * GROUP * NARROW) {}
+          classes_(classes), orders_(orders), fill_(rows, classes),
+          room_(2 * std::max(padded(classes), GROUP * CROWD)), columns_(4 * GROUP * NARROW) {
+        for (int64_t i = 0; i < GROUP; ++i) supports_.emplace_back(classes);
+    }
 
-    void operator()(int64_t first, int64_t count) {
-        first_ = first;
-        for (int64_t lane = 0; lane < GROUP; ++lane) find_support(lane, count);
-        if (orders_.shared() && support_.longest() <= NARROW) return in_columns(count);
-        if (orders_.shared() && support_.longest() <= CROWD) return apart(0, count, CROWD);
-        for (int64_t lane = 0; lane < count; ++lane) apart(lane, lane + 1, padded(classes_) + PADDING);
+    void add(int64_t row) {
+        Support<T>& support = supports_[waiting_];
+        support.row = row;
+        if (fill_.goes_past_caches()) clear(row);  // long before entries are written to the same memory
+        support.find(probabilities_ + row * classes_, grad_ + row * classes_, classes_);
+        if (!orders_.shared() || support.count > CROWD) apart(&support, 1, padded(classes_));
+        else if (++waiting_ == GROUP) finish();
+    }
+
+    // Of the rows that wait.
+    void finish() {
+        if (!waiting_) return;
+        int64_t longest = 0;
+        for (int64_t i = 0; i < waiting_; ++i) longest = std::max(longest, supports_[i].count);
+        if (longest <= NARROW) in_columns(longest);
+        else apart(supports_.data(), waiting_, CROWD);
+        waiting_ = 0;
     }
 
   private:
-    void find_support(int64_t lane, int64_t count) {
-        List<T>& support = support_.lists[lane];
-        support.count = 0;
-        if (lane >= count) return;
-        if (fill_.goes_past_caches()) clear(lane);  // long before entries are written to the same memory
-        collect(probabilities_ + start(lane), classes_, T(0), support);
-        support.pad(T(0));
-    }
-
-    void clear(int64_t lane) const {
-        fill_(grad_logits_ + start(lane), std::isnan(probabilities_[start(lane)]) ? UNDEFINED<T> : T(0));
+    void clear(int64_t row) const {
+        T* out = grad_logits_ + row * classes_;
+        fill_(out, std::isnan(probabilities_[row * classes_]) ? UNDEFINED<T> : T(0));
     }
 
     // Rows with room for so many entries of each.
-    void apart(int64_t begin, int64_t end, int64_t entries) {
+    void apart(Support<T>* supports, int64_t rows, int64_t entries) {
         Strip<T> strips[GROUP] = {};
-        T* room = room_.data();
-        for (int64_t lane = begin; lane < end; ++lane, room += 3 * entries) {
-            const List<T>& support = support_.lists[lane];
-            strips[lane - begin] = {support.value.get(), room, room + entries, room + 2 * entries, padded(support.count)};
-            if (is_crowded(support.entries(), classes_))
-                gather_crowded(probabilities_ + start(lane), T(0), grad_ + start(lane), room, classes_);
-            else
-                gather(grad_ + start(lane), support, room, classes_);
-            std::fill(room + support.count, room + padded(support.count), T(0));
+        for (int64_t i = 0; i < rows; ++i) {
+            T* room = room_.data() + 2 * i * entries;
+            strips[i] = {supports[i].value.get(), supports[i].grad.get(), room, room + entries, padded(supports[i].count)};
         }
-        pull_back<Apart<T>>(strips, end - begin, begin, end);
-        for (int64_t lane = begin; lane < end; ++lane) {
-            Entries<T> found = support_.lists[lane].entries();
-            found.value = strips[lane - begin].grad;
-            if (is_crowded(found, classes_)) {
-                scatter_crowded(probabilities_ + start(lane), found, grad_logits_ + start(lane), classes_);
-            } else {
-                if (!fill_.goes_past_caches()) clear(lane);
-                scatter(found, grad_logits_ + start(lane), classes_);
-            }
-        }
+        pull_back<Apart<T>>(strips, rows, supports, rows);
+        for (int64_t i = 0; i < rows; ++i) put(supports[i]);
     }
 
-    void in_columns(int64_t count) {
-        const int64_t entries = GROUP * support_.longest();
+    void put(const Support<T>& support) const {
+        const int64_t start = support.row * classes_;
+        if (is_crowded(support.gradient(), classes_))
+            return scatter_crowded(probabilities_ + start, support.gradient(), grad_logits_ + start, classes_);
+        if (!fill_.goes_past_caches()) clear(support.row);
+        scatter(support.gradient(), grad_logits_ + start, classes_);
+    }
+
+    void in_columns(int64_t longest) {
+        const int64_t entries = GROUP * longest;
         double *p = columns_.data(), *grad = p + entries;
         std::fill_n(p, 2 * entries, 0);
-        each_entry(count, [&](int64_t entry, const List<T>& support, int64_t j, int64_t column) {
+        each_entry([&](const Support<T>& support, int64_t j, int64_t column) {
             p[column] = support.value[j];
-            grad[column] = grad_[entry];
+            grad[column] = support.grad[j];
         });
         const Strip<double> strip = {p, grad, grad + entries, grad + 2 * entries, entries};
-        pull_back<InColumns>(&strip, 1, 0, count);
-        for (int64_t lane = 0; lane < count && !fill_.goes_past_caches(); ++lane) clear(lane);
-        each_entry(count, [&](int64_t entry, const List<T>&, int64_t, int64_t column) { grad_logits_[entry] = T(grad[column]); });
+        pull_back<InColumns>(&strip, 1, supports_.data(), waiting_);
+        each_entry([&](const Support<T>& support, int64_t j, int64_t column) { support.grad[j] = T(grad[column]); });
+        for (int64_t i = 0; i < waiting_; ++i) put(supports_[i]);
     }
 
-    // body(its place in the matrix, its list, its place in that, its place in columns)
-    template <class Body> void each_entry(int64_t count, Body body) {
-        for (int64_t lane = 0; lane < count; ++lane)
-            for (int64_t j = 0; j < support_.lists[lane].count; ++j)
-                body(start(lane) + support_.lists[lane].place[j], support_.lists[lane], j, j * GROUP + lane);
+    // body(support, its j-th entry, that entry's place in columns) for the rows that wait.
+    template <class Body> void each_entry(Body body) {
+        for (int64_t i = 0; i < waiting_; ++i)
+            for (int64_t j = 0; j < supports_[i].count; ++j) body(supports_[i], j, j * GROUP + i);
     }
 
-    template <class Layout> void pull_back(const Strip<typename Layout::Real>* strips, int64_t count, int64_t begin, int64_t end) {
-        PullBack<Layout> pull_back(strips, count, orders_[first_ + begin]);
+    template <class Layout>
+    void pull_back(const Strip<typename Layout::Real>* strips, int64_t count, const Support<T>* supports, int64_t rows) {
+        PullBack<Layout> pull_back(strips, count, orders_[supports->row]);
         if (grad_parameters_) {
             const ParameterGradients<Doubles> gradients = pull_back.parameters();
-            for (int64_t i = 0; i < end - begin; ++i) {
-                const bool defined = support_.lists[begin + i].count;
-                const auto of = [&](const Doubles& values) { return defined ? values[i] : UNDEFINED<double>; };
-                write(grad_parameters_ + 3 * (first_ + begin + i), of(gradients.q), of(gradients.r), of(gradients.temperature));
+            for (int64_t i = 0; i < rows; ++i) {
+                const auto of = [&](const Doubles& values) { return supports[i].count ? values[i] : UNDEFINED<double>; };
+                write(grad_parameters_ + 3 * supports[i].row, of(gradients.q), of(gradients.r), of(gradients.temperature));
             }
         }
         pull_back.logits();
     }
 
-    int64_t start(int64_t lane) const { return (first_ + lane) * classes_; }
-
     const T *probabilities_, *grad_;
     T *grad_logits_, *grad_parameters_;
-    int64_t classes_, first_ = 0;
+    int64_t classes_, waiting_ = 0;
     const OrderColumns& orders_;
     Fill<T> fill_;
-    Group<T> support_;
+    std::vector<Support<T>> supports_;  // the first ones wait
     std::vector<T> room_;
     std::vector<double> columns_;
 };
@@ -218,8 +208,9 @@ template <class T>
 void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t rows,
                   int64_t classes, OrderColumns orders) {
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
-        for_groups(begin, end,
-                   MapBackward<T>(probabilities, grad, grad_logits, grad_parameters, rows, classes, orders));
+        MapBackward<T> backward(probabilities, grad, grad_logits, grad_parameters, rows, classes, orders);
+        for (int64_t row = begin; row < end; ++row) backward.add(row);
+        backward.finish();
     });
 }
 
@@ -235,7 +226,7 @@ template <class T> struct ClassLoss {
     Targets targets;
     T* loss;
     State* states;  // or null
-    T* slopes;    // or null
+    T* slopes;      // or null
     T* gradient;  // (p - y) scale, or null
     double scale;
     int64_t classes;

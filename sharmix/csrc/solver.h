@@ -21,7 +21,7 @@ template <class T> class Solver {
             if (!(orders == equation_.orders)) equation_ = Equation<T>(orders, classes_);
             candidates_.find(logits + row * classes_, classes_, equation_);
             if (!candidates_.is_defined()) {
-                take(row, UNDEFINED, Entries<T>{});
+                take(row, Solved::undefined(), Entries<T>{});
             } else if (!orders_.shared() || !equation_.concave || together_.is_crowd(candidates_.count, equation_.shape)) {
                 solve_alone(row, take);
             } else {
@@ -41,9 +41,6 @@ template <class T> class Solver {
             solved.slopes = conjugate_gradients<OneRow<T>>(p, padded(candidates_.count), found.renyi, equation_.orders);
         take(row, solved, candidates_.entries());
     }
-
-    static constexpr double NAN_ = std::numeric_limits<double>::quiet_NaN();
-    static constexpr Solved UNDEFINED{NAN_, NAN_, NAN_, NAN_, {NAN_, NAN_, NAN_}};
 
     OrderColumns orders_;
     int64_t classes_;

@@ -10,6 +10,8 @@
 
 namespace sharmix {
 
+constexpr int64_t CROWD = 256;  // entries of a row: with more, it is better worked on alone
+
 // The number of entries above a threshold.
 template <class T> int64_t count_above(const T* row, int64_t classes, T threshold) {
     int64_t count = 0;
@@ -85,8 +87,13 @@ template <class T> inline T maximum(const T* row, int64_t classes, List<T>& larg
 }
 
 #ifdef __AVX512F__
+constexpr __mmask16 WHOLE = 0xffff;
+
+// Which of 16 entries from one on a row has.
+inline __mmask16 some_of(int64_t start, int64_t classes) { return __mmask16((1 << (classes - start)) - 1); }
+
 // Appends those of 16 entries of a row that are above the threshold; `some` tells which of the 16 the row has.
-inline int64_t append(const float* row, int64_t start, __mmask16 some, float threshold, float* value, int32_t* place) {
+INLINE int64_t append(const float* row, int64_t start, __mmask16 some, float threshold, float* value, int32_t* place) {
     const __m512 values = _mm512_maskz_loadu_ps(some, row + start);
     const __mmask16 kept = _mm512_mask_cmp_ps_mask(some, values, _mm512_set1_ps(threshold), _CMP_GT_OQ);
     if (!kept) return 0;
@@ -101,10 +108,8 @@ inline void collect(const float* row, int64_t classes, float threshold, List<flo
     float* value = list.value.get();
     int32_t* place = list.place.get();
     int64_t count = 0, start = 0;
-    for (; start + 16 <= classes; start += 16)
-        count += append(row, start, 0xffff, threshold, value + count, place + count);
-    if (start < classes)
-        count += append(row, start, __mmask16((1 << (classes - start)) - 1), threshold, value + count, place + count);
+    for (; start + 16 <= classes; start += 16) count += append(row, start, WHOLE, threshold, value + count, place + count);
+    if (start < classes) count += append(row, start, some_of(start, classes), threshold, value + count, place + count);
     list.count = count;
     list.threshold = threshold;
 }
@@ -128,11 +133,11 @@ template <class T> inline void collect(const T* row, int64_t classes, T threshol
     list.threshold = threshold;
 }
 
-// The entries of a row at the places of a list, and back.
+// The entries of a row at the places of others, and back.
 
-template <class T> void gather(const T* row, const List<T>& list, T* entries, int64_t classes) {
-    if (list.count == classes) return void(std::copy_n(row, classes, entries));
-    for (int64_t i = 0; i < list.count; ++i) entries[i] = row[list.place[i]];
+template <class T> void gather(const T* row, const Entries<T>& others, T* entries, int64_t classes) {
+    if (others.count == classes) return void(std::copy_n(row, classes, entries));
+    for (int64_t i = 0; i < others.count; ++i) entries[i] = row[others.place[i]];
 }
 
 template <class T> void scatter(const Entries<T>& entries, T* row, int64_t classes) {
@@ -142,53 +147,41 @@ template <class T> void scatter(const Entries<T>& entries, T* row, int64_t class
 
 // The same for so many entries that whole vectors are moved; `keys` is the row that they were found in. Scattered, the row
 // has 0 at the other places.
-
 #ifdef __AVX512F__
 template <class T> bool is_crowded(const Entries<T>& entries, int64_t classes) {
     return sizeof(T) == sizeof(float) && entries.count > classes / 8;
+}
+
+// move(start, which of 16 entries the row has, which of them are above the threshold, how many were before)
+template <class Move> INLINE void for_crowd(const float* keys, float threshold, int64_t classes, Move move) {
+    int64_t start = 0, count = 0;
+    const auto next = [&](__mmask16 some) {
+        const __m512 key = _mm512_maskz_loadu_ps(some, keys + start);
+        const __mmask16 kept = _mm512_mask_cmp_ps_mask(some, key, _mm512_set1_ps(threshold), _CMP_GT_OQ);
+        move(start, some, kept, count);
+        count += __builtin_popcount(kept);
+    };
+    for (; start + 16 <= classes; start += 16) next(WHOLE);
+    if (start < classes) next(some_of(start, classes));
+}
+
+inline void gather_crowded(const float* keys, const Entries<float>& others, const float* row, float* entries, int64_t classes) {
+    for_crowd(keys, others.threshold, classes, [&](int64_t start, __mmask16 some, __mmask16 kept, int64_t count) {
+        _mm512_storeu_ps(entries + count, _mm512_maskz_compress_ps(kept, _mm512_maskz_loadu_ps(some, row + start)));
+    });
+}
+
+inline void scatter_crowded(const float* keys, const Entries<float>& entries, float* row, int64_t classes) {
+    for_crowd(keys, entries.threshold, classes, [&](int64_t start, __mmask16 some, __mmask16 kept, int64_t count) {
+        _mm512_mask_storeu_ps(row + start, some, _mm512_maskz_expand_ps(kept, _mm512_loadu_ps(entries.value + count)));
+    });
 }
 #else
 template <class T> bool is_crowded(const Entries<T>&, int64_t) { return false; }
 #endif
 
-template <class T> void gather_crowded(const T* keys, T threshold, const T* row, T* entries, int64_t classes) {
-    for (int64_t i = 0; i < classes; ++i) {
-        *entries = row[i];
-        entries += keys[i] > threshold;
-    }
-}
-
-template <class T> void scatter_crowded(const T* keys, Entries<T> entries, T* row, int64_t classes) {
-    for (int64_t i = 0; i < classes; ++i) {
-        row[i] = keys[i] > entries.threshold ? *entries.value : T(0);
-        entries.value += keys[i] > entries.threshold;
-    }
-}
-
-#ifdef __AVX512F__
-inline __mmask16 which_above(const float* keys, float threshold) {
-    return _mm512_cmp_ps_mask(_mm512_loadu_ps(keys), _mm512_set1_ps(threshold), _CMP_GT_OQ);
-}
-
-inline void gather_crowded(const float* keys, float threshold, const float* row, float* entries, int64_t classes) {
-    int64_t start = 0;
-    for (; start + 16 <= classes; start += 16) {
-        const __mmask16 kept = which_above(keys + start, threshold);
-        _mm512_storeu_ps(entries, _mm512_maskz_compress_ps(kept, _mm512_loadu_ps(row + start)));
-        entries += __builtin_popcount(kept);
-    }
-    gather_crowded<float>(keys + start, threshold, row + start, entries, classes - start);
-}
-
-inline void scatter_crowded(const float* keys, Entries<float> entries, float* row, int64_t classes) {
-    int64_t start = 0;
-    for (; start + 16 <= classes; start += 16) {
-        const __mmask16 kept = which_above(keys + start, entries.threshold);
-        _mm512_storeu_ps(row + start, _mm512_maskz_expand_ps(kept, _mm512_loadu_ps(entries.value)));
-        entries.value += __builtin_popcount(kept);
-    }
-    scatter_crowded<float>(keys + start, entries, row + start, classes - start);
-}
-#endif
+// No row of other numbers is crowded.
+template <class T> void gather_crowded(const T*, const Entries<T>&, const T*, T*, int64_t) {}
+template <class T> void scatter_crowded(const T*, const Entries<T>&, T*, int64_t) {}
 
 }  // namespace sharmix
