@@ -2,6 +2,8 @@
 
 import multiprocessing
 import statistics
+from functools import partial
+from timeit import timeit
 from typing import Any
 
 import psutil
@@ -9,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import LinearCrossEntropyOptions
 from torch.nn.functional import cross_entropy, linear, linear_cross_entropy
-from torch.utils.benchmark import Timer
+from torch.utils.benchmark.utils.common import set_torch_threads
 
 import sharmix
 from experiments.machine import forget_peak_memory, peak_memory_mib
@@ -41,13 +43,11 @@ def measure_linear(settings: dict[str, Any]) -> list[dict[str, Any]]:
     """A row for each: seconds of forward and backward, in turn, and the memory that a fresh process takes for one."""
     size = settings["linear"]
     tensors = _inputs(size, settings["seed"])
-    timers = {
-        name: Timer("run(name, tensors)", globals=globals() | {"name": name, "tensors": tensors}) for name in LAYERS
-    }
-    times: dict[str, list[float]] = {name: [] for name in LAYERS}
-    for _ in range(settings["rounds"]):
-        for name, timer in timers.items():
-            times[name].append(timer.timeit(1).mean)
+    with set_torch_threads(1):
+        rounds = [
+            {name: timeit(partial(run, name, tensors), number=1) for name in LAYERS} for _ in range(size["rounds"] + 1)
+        ]
+    times = {name: [one[name] for one in rounds[1:]] for name in LAYERS}  # the first round allocates
     rows = []
     for name, seconds in times.items():
         ratios = {
