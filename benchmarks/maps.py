@@ -17,12 +17,12 @@ import numpy as np
 import torch
 import yaml
 from rich.console import Console
-from rich.progress import Progress
 from torch.utils.benchmark.utils.common import set_torch_threads
 
 from benchmarks.contenders import BASELINES, Contender, contenders, inputs, step
 from benchmarks.linear_layer import measure_linear
 from benchmarks.maps_report import report
+from benchmarks.progress import ProgressOrLines
 from experiments.files import write_atomically
 from experiments.identity import code_of
 from experiments.machine import environment, keep_freed_memory
@@ -185,11 +185,16 @@ def main() -> None:
     bootstrap = load_declaration(Path("results")).bootstrap
     keep_freed_memory()  # as a training run does; the system's zeroing of new pages would be most of a large case
     source, rows = provenance(), []
-    with Progress(console=Console(stderr=True)) as progress:
-        for case in progress.track(cases(settings), description="maps and losses"):
+    every = cases(settings)
+    with ProgressOrLines(Console(stderr=True)) as progress:
+        bar = progress.add_task("maps and losses", total=len(every) + (not options.quick))
+        for case in every:
             rows += [{**row, **source} for row in measure(case, settings, bootstrap)]
-    if not options.quick:
-        rows += [{**row, **source} for row in measure_linear(settings)]
+            progress.advance(bar)
+        if not options.quick:
+            progress.update(bar, description="output layers")
+            rows += [{**row, **source} for row in measure_linear(settings)]
+            progress.advance(bar)
     path = options.folder / "maps.csv"
     write_csv(rows, path)
     report(path, settings)

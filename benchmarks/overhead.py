@@ -20,6 +20,7 @@ from rich.markdown import Markdown
 from rich.progress import Progress
 
 from benchmarks.maps import provenance, write_csv
+from benchmarks.progress import ProgressOrLines
 from benchmarks.settings import on_random_data, settings_of
 from benchmarks.training_step import our_loop, our_translations, seconds_per_step
 from benchmarks.verdicts import at_most
@@ -195,7 +196,7 @@ def main() -> None:
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
     bootstrap = load_declaration(Path("results")).bootstrap
     source, rows = provenance(), []
-    with Progress(console=Console(stderr=True)) as progress:
+    with ProgressOrLines(Console(stderr=True)) as progress:
         for name, size in settings["blocks"].items():
             names = [*settings["activations"], *size.get("besides", {})]
             found = measure(name, size, names, settings["processes"], bootstrap, progress)
