@@ -16,7 +16,7 @@ from torch.utils.benchmark.utils.common import set_torch_threads
 import sharmix
 from experiments.machine import forget_peak_memory, peak_memory_mib
 
-BASELINES = {  # the column of the ratio to each
+BASELINES = {  # each baseline has a column of the ratio to it
     "linear + cross-entropy": "ratio",
     "linear_cross_entropy": "ratio_to_fused",
     "linear_cross_entropy, chunked": "ratio_to_chunked",
@@ -40,7 +40,7 @@ LAYERS = {
 
 
 def measure_linear(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row for each: seconds of forward and backward, in turn, and the memory that a fresh process takes for one."""
+    """A row for each layer: seconds of forward and backward, in turn, and the memory that a fresh process takes."""
     size = settings["linear"]
     tensors = _inputs(size, settings["seed"])
     with set_torch_threads(1):
@@ -82,7 +82,7 @@ def measure_linear(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 def peak_of(name: str, size: dict[str, Any], seed: int) -> float:
     """MiB that forward and backward take on top of the inputs, in this process."""
-    run(name, _inputs({**size, "tokens": 8, "classes": 16}, seed))  # imports modules, which is no memory of the layer
+    run(name, _inputs({**size, "tokens": 8, "classes": 16}, seed))  # imports modules, whose memory is not the layer's
     tensors = _inputs(size, seed)
     forget_peak_memory()
     before = psutil.Process().memory_info().rss / 2**20

@@ -127,7 +127,7 @@ def summary(
 
 
 def gain(own: list[float], baseline: list[float], bootstrap: Bootstrap) -> dict[str, Any]:
-    """How many times faster more threads are than one, and the interval of the median of that over the baseline's."""
+    """The gain of more threads over one, and the interval of the median of this gain over the baseline's."""
     low, high = bootstrap_interval(ratios(own, baseline), np.median, bootstrap)
     return {
         **{f"{name}_gain": value for name, value in _spread(own).items()},
@@ -137,7 +137,7 @@ def gain(own: list[float], baseline: list[float], bootstrap: Bootstrap) -> dict[
 
 
 def ratios(times: list[float], others: list[float]) -> list[float]:
-    """Round by round, as far as both go."""
+    """Ratios of two contenders' times, round by round, as far as both go."""
     return [own / other for own, other in zip(times, others, strict=False)]
 
 
@@ -146,7 +146,7 @@ def _spread(values: list[float]) -> dict[str, float]:
 
 
 def provenance() -> dict[str, Any]:
-    """What every row of the CSV says of where it comes from."""
+    """The columns of the CSV that say where a row comes from."""
     found, source = environment(torch.device("cpu")), code_of({})
     return {
         "backend": found["backend"]["code"],
@@ -163,7 +163,7 @@ def provenance() -> dict[str, Any]:
 
 
 def write_csv(rows: list[dict[str, Any]], path: Path) -> None:
-    """All rows under one header."""
+    """Write all rows under one header."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")

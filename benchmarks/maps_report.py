@@ -50,11 +50,11 @@ def report(path: Path, settings: Mapping[str, Any]) -> None:
 
 
 def judged_tables(data: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """What has goals, by title: a line for each case and contender, with the number measured, its goal and verdict.
+    """Tables with goals, by title: a line for each case and contender, with the number measured, its goal and verdict.
 
     Args:
         data: the rows of the CSV.
-        settings: those of maps.yaml.
+        settings: the content of maps.yaml.
     """
     cells = data[data["part"] == "cell"]
     tables = {

@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-EVERY = 10  # steps for a line
+EVERY = 10  # steps from line to line
 
 
 class ProgressOrLines(Progress):
