@@ -64,7 +64,7 @@ class _PythonLoss(torch.autograd.Function):
 
 
 def contenders() -> list[Contender]:
-    """All of them, the baselines first."""
+    """All contenders, the baselines first."""
     return [
         Contender("softmax", "map", "torch", lambda z: z.softmax(-1)),
         Contender("cross-entropy", "loss", "torch", cross_entropy),
@@ -91,7 +91,7 @@ def _ours(kind: str) -> list[Contender]:
         FIXED: ("integer_power", fixed(q=1.25, r=1.5)),
         "SharMiX (1.3, 1.5)": ("other_power", fixed(q=1.3, r=1.5)),
         LEARNED: ("learned", sharmix.build_activation("sharmix_learned", q=1.25, r=1.5)),
-        "SharMiX (1.75, 1.25)": ("nonconcave", fixed(q=1.75, r=1.25)),  # several maxima
+        "SharMiX (1.75, 1.25)": ("nonconcave", fixed(q=1.75, r=1.25)),  # its objective has several maxima
         "1.5-entmax": ("integer_power", sharmix.build_activation("entmax", alpha=1.5)),
         "sparsemax": ("integer_power", sharmix.build_activation("sparsemax")),
     }

@@ -9,7 +9,7 @@ import sharmix
 class FullSort(sharmix.Activation):
     """The package's map and loss, which sort every row."""
 
-    largest: int | None = None  # of a row, sorted first; None sorts all of it
+    largest: int | None = None  # logits of a row that are sorted first; None sorts the whole row
 
     def probabilities(self, logits: Tensor) -> Tensor:
         probabilities: Tensor = entmax.entmax15(logits, dim=-1, k=self.largest)
@@ -26,6 +26,6 @@ class FullSort(sharmix.Activation):
 
 
 class TopK(FullSort):
-    """The same, where the largest 100 are sorted first, as the package's loss does by default."""
+    """The package's map and loss, which sort the largest 100 first, as the package's loss does by default."""
 
     largest = 100

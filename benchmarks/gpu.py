@@ -3,8 +3,8 @@
 python -m benchmarks.gpu
 python -m benchmarks.gpu --part maps    # or tests, or layers; the rows of the other parts stay
 
-Beside torch and Triton it needs PyYAML, and for the tests pytest, hypothesis, mpmath, NumPy, SciPy and rich; sharmix
-need not be installed.
+Beside torch and Triton this module needs PyYAML, and for the tests pytest, hypothesis, mpmath, NumPy, SciPy and rich;
+sharmix need not be installed.
 """
 
 import argparse
@@ -128,7 +128,7 @@ def measured(
             steps[one.name] = step
         except ModuleNotFoundError as error:
             row["note"] = f"not installed ({error}): pip install {one.package}"
-        except Exception as error:  # of another package, whose failure is no reason to stop
+        except Exception as error:  # an error of another package is no reason to stop
             row |= {"failed": int(one.package == "sharmix"), "note": _failure(error)}
     times = times_in_turn(steps, settings)
     baseline = times[BASELINES[kind]]
@@ -146,7 +146,14 @@ def measured(
 def training_step(
     run: Callable[..., Tensor], inputs: Sequence[Tensor], parameters: Sequence[Tensor], grad: Tensor | None
 ) -> Step:
-    """Forward and backward; `grad` is that of a map's output. On a copy of the inputs: some overwrite them."""
+    """Forward and backward, on copies of the inputs, for some functions overwrite them.
+
+    Args:
+        run: the map, loss or layer.
+        inputs: its arguments.
+        parameters: learned tensors that get gradients too.
+        grad: the gradient of a map's output; None for losses and layers.
+    """
     inputs = [tensor.detach().clone().requires_grad_(tensor.requires_grad) for tensor in inputs]
     leaves = [tensor for tensor in (*inputs, *parameters) if tensor.requires_grad]
 
@@ -195,7 +202,7 @@ def _spread(values: list[float]) -> dict[str, float]:
 
 
 def provenance(commit: str | None) -> dict[str, str]:
-    """What every row of the CSV says of where it comes from."""
+    """The columns of the CSV that say where a row comes from."""
     import triton
 
     major, minor = torch.cuda.get_device_capability()
@@ -259,7 +266,7 @@ def main() -> None:
         rows: list[Row] = []
         for found in PARTS[part](settings, deadline):
             rows += [{**row, **source} for row in found]
-            write(rows, part, options.folder)  # each time, so that a run cut short leaves what it has
+            write(rows, part, options.folder)  # after each cell, so that a run cut short leaves its rows
         failed += sum(row["failed"] for row in rows)
     print((options.folder / "gpu.md").read_text(encoding="utf-8"))
     if failed:

@@ -1,6 +1,6 @@
 """What `make gpu` times: maps, losses and output layers of torch, of ours, and of packages that need not be installed.
 
-They are functions of logits, of logits and targets, or of hidden states, weight and targets.
+A map is a function of logits, a loss of logits and targets, a layer of hidden states, weight and targets.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class Contender:
     Attributes:
         name: in tables.
         kind: `map`, `loss` or `layer`.
-        package: to be installed, as pip knows it.
+        package: the package that has it, by its name in pip.
         load: imports the package, and returns the function.
         parameters: learned tensors that get gradients too.
     """
@@ -39,14 +39,14 @@ class Contender:
 
 
 def contenders(kind: str, device: torch.device) -> list[Contender]:
-    """All of a kind, the baseline first."""
+    """All contenders of a kind, the baseline first."""
     return [one for one in [*_torch(), *_ours(device), *_peers()] if one.kind == kind]
 
 
 def _torch() -> list[Contender]:
     return [
         Contender("softmax", "map", "torch", lambda: lambda z: z.softmax(-1)),
-        Contender("relu, the floor", "map", "torch", lambda: torch.relu),  # reads and writes its input once
+        Contender("relu, the floor", "map", "torch", lambda: torch.relu),  # reads and writes the logits once
         Contender("cross-entropy", "loss", "torch", lambda: cross_entropy),
         Contender("linear + cross-entropy", "layer", "torch", lambda: lambda h, w, y: cross_entropy(linear(h, w), y)),
         Contender("torch's linear_cross_entropy", "layer", "torch", lambda: functional.linear_cross_entropy),

@@ -32,7 +32,7 @@ from experiments.settings import build
 
 SEED = 0
 BATCH_SIZE = 50
-GOAL = 0.9  # of the bare loop's speed
+GOAL = 0.9  # share of the bare loop's speed
 BARE_LOOP = "bare loop"
 Measured = dict[tuple[str, str], list[float]]
 
@@ -55,7 +55,7 @@ def measure(sides: dict[str, Photographs], count: int, repetitions: int) -> Meas
     """Images per second of each side and way of reading, a number a repetition; the ways take turns.
 
     Args:
-        sides: what is read, by its name.
+        sides: the photographs to read, by the name of their side.
         count: images a pass, spread over all.
         repetitions: passes that count, after one that does not.
     """

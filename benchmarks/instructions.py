@@ -28,7 +28,7 @@ from experiments.files import write_atomically
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = Path(__file__).with_suffix(".cpp")
 RECORD = ROOT / "results/benchmarks/instructions.yaml"
-KERNEL = ("setup.py", "sharmix/csrc")  # what decides the counts
+KERNEL = ("setup.py", "sharmix/csrc")  # the files that decide the counts
 TOLERANCE = 0.02
 LIMIT = f"{100 * TOLERANCE:g} %"
 NOT_CHECKED = 77  # the exit status by which test harnesses know a skipped test
@@ -36,12 +36,12 @@ _COUNT = re.compile(r"^desc: Trigger: Client Request: (.+)$(?:\n(?!totals).*)*\n
 
 
 class CannotCheck(Exception):
-    """Why this machine counts nothing, or nothing that compares with the record."""
+    """This machine cannot count, or its counts cannot be compared with the record."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What one step of the kernel takes, in instructions; None where nothing is recorded, or nothing counted."""
+    """Instructions of one step of the kernel; None where nothing is recorded, or nothing counted."""
 
     name: str
     recorded: int | None
@@ -49,7 +49,7 @@ class Difference:
 
     @property
     def change(self) -> float:
-        """Relative to the record; NaN where there is nothing to compare."""
+        """The change relative to the record; NaN where there is nothing to compare."""
         return self.now / self.recorded - 1 if self.now and self.recorded else math.nan
 
     @property
@@ -58,10 +58,10 @@ class Difference:
 
 
 def toolchain(compiler: list[str]) -> dict[str, str]:
-    """Which compiler, C library and valgrind are here: with others, the same code has other counts.
+    """The compiler, C library and valgrind of this machine: with others, the same code has other counts.
 
     Raises:
-        CannotCheck: One of them is missing, or the processor is of another kind.
+        CannotCheck: One of these tools is missing, or the processor is of another kind.
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         here = f"{platform.system()} on {platform.machine()}"
@@ -78,7 +78,7 @@ def toolchain(compiler: list[str]) -> dict[str, str]:
 
 
 def kernel_flags() -> list[str]:
-    """What setup.py compiles the AVX2 kernel with; valgrind knows no AVX-512."""
+    """The flags with which setup.py compiles the AVX2 kernel; valgrind knows no AVX-512."""
     extensions = run_setup(str(ROOT / "setup.py"), stop_after="init").ext_modules
     return next(one.extra_compile_args for one in extensions if one.name == "sharmix._kernel_avx2")
 
@@ -99,12 +99,12 @@ def counts_in(written: str) -> dict[str, int]:
 
 
 def differences(recorded: dict[str, int], now: dict[str, int]) -> list[Difference]:
-    """Of every step that is recorded or counted."""
+    """The difference of every step that is recorded or counted."""
     return [Difference(name, recorded.get(name), now.get(name)) for name in {**now, **recorded}]
 
 
 def complaints(found: list[Difference], commit: str) -> list[str]:
-    """What is wrong with counts, and what to do; nothing where all are within the tolerance."""
+    """Errors that say what is wrong with counts and what to do; none where all counts are within the tolerance."""
     slower = sum(one.change > TOLERANCE for one in found)
     faster = sum(one.change < -TOLERANCE for one in found)
     unmatched = sum(math.isnan(one.change) for one in found)
@@ -124,7 +124,7 @@ def complaints(found: list[Difference], commit: str) -> list[str]:
 
 
 def show(found: list[Difference], console: Console) -> None:
-    """A table of all, in which those out of the tolerance stand out."""
+    """Print a table of all differences, in which differences beyond the tolerance stand out."""
     table = Table("instructions of", "recorded", "now", "change", box=None)
     for column in table.columns[1:]:
         column.justify = "right"
@@ -165,7 +165,7 @@ def comparable_record(tools: dict[str, str]) -> dict[str, Any]:
     """The record, if it was made with the tools at hand.
 
     Raises:
-        CannotCheck: It was made with others.
+        CannotCheck: The record was made with other tools.
     """
     record: dict[str, Any] = yaml.safe_load(RECORD.read_text(encoding="utf-8"))
     if record["toolchain"] != tools:
@@ -178,7 +178,7 @@ def comparable_record(tools: dict[str, str]) -> dict[str, Any]:
 
 
 def write(tools: dict[str, str], flags: list[str], counts: dict[str, int]) -> None:
-    """The record: counts, and where they come from."""
+    """Write the record: counts, and where they come from."""
     record: dict[str, Any] = {
         "commit": _output("git", "-C", str(ROOT), "rev-parse", "HEAD").strip(),
         "dirty": bool(_output("git", "-C", str(ROOT), "status", "--porcelain", "--", *KERNEL)),

@@ -37,11 +37,11 @@ class Unbounded(nn.Module):
         return fenchel_young_loss(logits, targets, *self.orders(), reduction=reduction)
 
     def after_step(self) -> None:
-        """What the training loop calls."""
+        """The training loop calls this method after each step."""
 
 
 class OptimizerHook(Learning, Unbounded):
-    """The library's way."""
+    """Orders that a hook of the optimizer keeps in their range: the library's way."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ def training(candidate: type[Unbounded], optimizer: str, modules: int) -> Callab
 
 
 def microseconds_per_step(optimizer: str, modules: int, rounds: int) -> dict[str, list[float]]:
-    """Of processor time, for each candidate, one value a round."""
+    """Processor time of a training step under each candidate, one value a round."""
     blocks = {name: training(candidate, optimizer, modules) for name, candidate in CANDIDATES.items()}
     times: dict[str, list[float]] = {name: [] for name in CANDIDATES}
     for _ in range(rounds + 1):
@@ -159,7 +159,7 @@ def batch() -> tuple[Tensor, Tensor]:
 
 
 def two_forwards(module: Unbounded) -> None:
-    """One backward pass through two forward passes, whose graphs hold the orders: that of a mean holds their values."""
+    """One backward pass through two forward passes, whose graphs hold the orders; a mean's graph holds values."""
     (module.loss(*batch(), "none") + module.loss(*batch(), "none")).sum().backward()
 
 
@@ -177,7 +177,7 @@ def pickling(module: Unbounded) -> None:
 
 
 def lbfgs(module: Unbounded) -> None:
-    """It evaluates the loss between moves; its learning rate is 1 by default."""
+    """Steps of LBFGS, which evaluates the loss between moves; its learning rate is 1 by default."""
     logits, targets = batch()
     stepping = torch.optim.LBFGS([logits, *module.parameters()])
 

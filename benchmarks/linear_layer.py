@@ -2,6 +2,8 @@
 
 import multiprocessing
 import statistics
+from functools import partial
+from timeit import timeit
 from typing import Any
 
 import psutil
@@ -9,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn import LinearCrossEntropyOptions
 from torch.nn.functional import cross_entropy, linear, linear_cross_entropy
-from torch.utils.benchmark import Timer
+from torch.utils.benchmark.utils.common import set_torch_threads
 
 import sharmix
 from experiments.machine import forget_peak_memory, peak_memory_mib
 
-BASELINES = {  # the column of the ratio to each
+BASELINES = {  # each baseline has a column of the ratio to it
     "linear + cross-entropy": "ratio",
     "linear_cross_entropy": "ratio_to_fused",
     "linear_cross_entropy, chunked": "ratio_to_chunked",
@@ -38,16 +40,14 @@ LAYERS = {
 
 
 def measure_linear(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row for each: seconds of forward and backward, in turn, and the memory that a fresh process takes for one."""
+    """A row for each layer: seconds of forward and backward, in turn, and the memory that a fresh process takes."""
     size = settings["linear"]
     tensors = _inputs(size, settings["seed"])
-    timers = {
-        name: Timer("run(name, tensors)", globals=globals() | {"name": name, "tensors": tensors}) for name in LAYERS
-    }
-    times: dict[str, list[float]] = {name: [] for name in LAYERS}
-    for _ in range(settings["rounds"]):
-        for name, timer in timers.items():
-            times[name].append(timer.timeit(1).mean)
+    with set_torch_threads(1):
+        rounds = [
+            {name: timeit(partial(run, name, tensors), number=1) for name in LAYERS} for _ in range(size["rounds"] + 1)
+        ]
+    times = {name: [one[name] for one in rounds[1:]] for name in LAYERS}  # the first round allocates
     rows = []
     for name, seconds in times.items():
         ratios = {
@@ -82,7 +82,7 @@ def measure_linear(settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 def peak_of(name: str, size: dict[str, Any], seed: int) -> float:
     """MiB that forward and backward take on top of the inputs, in this process."""
-    run(name, _inputs({**size, "tokens": 8, "classes": 16}, seed))  # imports modules, which is no memory of the layer
+    run(name, _inputs({**size, "tokens": 8, "classes": 16}, seed))  # imports modules, whose memory is not the layer's
     tensors = _inputs(size, seed)
     forget_peak_memory()
     before = psutil.Process().memory_info().rss / 2**20

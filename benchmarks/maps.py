@@ -7,21 +7,22 @@ import argparse
 import csv
 import io
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from timeit import timeit
 from typing import Any
 
 import numpy as np
 import torch
 import yaml
 from rich.console import Console
-from rich.progress import Progress
-from torch.utils.benchmark import Timer
+from torch.utils.benchmark.utils.common import set_torch_threads
 
 from benchmarks.contenders import BASELINES, Contender, contenders, inputs, step
 from benchmarks.linear_layer import measure_linear
 from benchmarks.maps_report import report
+from benchmarks.progress import ProgressOrLines
 from experiments.files import write_atomically
 from experiments.identity import code_of
 from experiments.machine import environment, keep_freed_memory
@@ -48,6 +49,11 @@ class Case:
         """The highest time on one thread, relative to the baseline's."""
         return self.goals.get(contender.orders, self.goals.get(contender.kind)) if contender.orders else None
 
+    def rounds(self, contender: Contender, settings: Mapping[str, Any]) -> int:
+        """The number of rounds that a contender takes part in."""
+        rounds: int = settings["rounds" if self.part == "cell" else "curve_rounds"]
+        return min(rounds, settings["peer_rounds"]) if contender.source == "entmax" else rounds
+
 
 def cases(settings: dict[str, Any]) -> list[Case]:
     """The cells of the tables, then the points of the figures."""
@@ -68,12 +74,8 @@ def measure(case: Case, settings: dict[str, Any], bootstrap: Bootstrap) -> Itera
     for kind, baseline in BASELINES.items():
         entrants = [one for one in contenders() if one.kind == kind and (peers or one.source != "entmax")]
         steps = {one.name: step(one, *tensors) for one in entrants}
-        timers = {
-            (name, threads): Timer("step()", globals={"step": run}, num_threads=threads)
-            for name, run in steps.items()
-            for threads in case.threads
-        }
-        times = time_in_turn(timers, settings)
+        rounds = {one.name: case.rounds(one, settings) for one in entrants}
+        times = time_in_turn(steps, case.threads, rounds, settings)
         for threads in case.threads:
             for one in entrants:
                 row = summary(case, one, threads, times[one.name, threads], times[baseline, threads])
@@ -83,14 +85,25 @@ def measure(case: Case, settings: dict[str, Any], bootstrap: Bootstrap) -> Itera
                 yield row
 
 
-def time_in_turn(timers: dict[Any, Timer], settings: dict[str, Any]) -> dict[Any, list[float]]:
-    """Seconds of what each timer runs, one measurement a round; slow ones are measured once."""
-    guess = {key: min(timer.timeit(1).mean for _ in range(2)) for key, timer in timers.items()}  # the first allocates
-    fast = [key for key in timers if guess[key] < settings["slow_seconds"]]
-    times: dict[Any, list[float]] = {key: [] if key in fast else [guess[key]] for key in timers}
-    for _ in range(settings["rounds"]):
+def time_in_turn(
+    steps: Mapping[str, Callable[[], None]], threads: Sequence[int], rounds: Mapping[str, int], settings: dict[str, Any]
+) -> dict[tuple[str, int], list[float]]:
+    """Seconds of each step on each number of threads, one measurement a round; a slow step is measured before them."""
+    keys = [(name, number) for name in steps for number in threads]
+
+    def seconds(key: tuple[str, int], calls: int) -> float:
+        name, number = key
+        with set_torch_threads(number):
+            return timeit(steps[name], number=calls) / calls  # torch's Timer would make two more calls each time
+
+    guess = {key: min(seconds(key, 1) for _ in range(3)) for key in keys}  # the first call allocates
+    fast = [key for key in keys if guess[key] < settings["slow_seconds"]]
+    times = {key: [] if key in fast else [guess[key]] for key in keys}
+    for turn in range(max(rounds.values())):
         for key in fast:
-            times[key].append(timers[key].timeit(max(1, round(settings["block_seconds"] / guess[key]))).mean)
+            if turn < rounds[key[0]]:
+                seconds(key, 1)  # the caches hold another step's memory
+                times[key].append(seconds(key, max(1, round(settings["block_seconds"] / guess[key]))))
     return times
 
 
@@ -114,7 +127,7 @@ def summary(
 
 
 def gain(own: list[float], baseline: list[float], bootstrap: Bootstrap) -> dict[str, Any]:
-    """How many times faster more threads are than one, and the interval of the median of that over the baseline's."""
+    """The gain of more threads over one, and the interval of the median of this gain over the baseline's."""
     low, high = bootstrap_interval(ratios(own, baseline), np.median, bootstrap)
     return {
         **{f"{name}_gain": value for name, value in _spread(own).items()},
@@ -124,7 +137,7 @@ def gain(own: list[float], baseline: list[float], bootstrap: Bootstrap) -> dict[
 
 
 def ratios(times: list[float], others: list[float]) -> list[float]:
-    """Round by round, as far as both go."""
+    """Ratios of two contenders' times, round by round, as far as both go."""
     return [own / other for own, other in zip(times, others, strict=False)]
 
 
@@ -133,7 +146,7 @@ def _spread(values: list[float]) -> dict[str, float]:
 
 
 def provenance() -> dict[str, Any]:
-    """What every row of the CSV says of where it comes from."""
+    """The columns of the CSV that say where a row comes from."""
     found, source = environment(torch.device("cpu")), code_of({})
     return {
         "backend": found["backend"]["code"],
@@ -150,7 +163,7 @@ def provenance() -> dict[str, Any]:
 
 
 def write_csv(rows: list[dict[str, Any]], path: Path) -> None:
-    """All rows under one header."""
+    """Write all rows under one header."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -164,7 +177,7 @@ def write_csv(rows: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     """Command line: measure, write the CSV, and make its tables and figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.maps", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds and peers: two minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and peers: half a minute")
     parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
     options = parser.parse_args()
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
@@ -172,11 +185,16 @@ def main() -> None:
     bootstrap = load_declaration(Path("results")).bootstrap
     keep_freed_memory()  # as a training run does; the system's zeroing of new pages would be most of a large case
     source, rows = provenance(), []
-    with Progress(console=Console(stderr=True)) as progress:
-        for case in progress.track(cases(settings), description="maps and losses"):
+    every = cases(settings)
+    with ProgressOrLines(Console(stderr=True)) as progress:
+        bar = progress.add_task("maps and losses", total=len(every) + (not options.quick))
+        for case in every:
             rows += [{**row, **source} for row in measure(case, settings, bootstrap)]
-    if not options.quick:
-        rows += [{**row, **source} for row in measure_linear(settings)]
+            progress.advance(bar)
+        if not options.quick:
+            progress.update(bar, description="output layers")
+            rows += [{**row, **source} for row in measure_linear(settings)]
+            progress.advance(bar)
     path = options.folder / "maps.csv"
     write_csv(rows, path)
     report(path, settings)

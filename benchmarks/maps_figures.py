@@ -11,8 +11,8 @@ from reporting.palette import look
 
 _BASELINES, _FLOORS = "softmax, or cross-entropy for losses", "floor: relu, or sum for losses"
 _LABELS = {"softmax": _BASELINES, "cross-entropy": _BASELINES, "relu": _FLOORS, "sum": _FLOORS}
-# A contender's colour and marker are its activation's, of the palette; the other package's markers are
-# empty. The floor in Python is left out: it is a constant above the other.
+# A contender has the colour and the marker that its activation has in the palette; markers of the entmax package are
+# empty. The floor in Python is left out, for it is a constant above the other floor.
 _STYLES = {
     "softmax": ("softmax", "-", "full"),
     "cross-entropy": ("softmax", "-", "full"),
@@ -46,7 +46,7 @@ def draw(curve: pd.DataFrame, part: str) -> Figure:
             shown = curve[(curve["kind"] == kind) & (curve["regime"] == regime)]
             _draw_panel(one, shown, part, bottom)
             one.set_title(f"{kind}, {regime} logits, {shown[other].iloc[0]:,} {other}")
-    axes[0, 0].set_ylim(bottom, top)  # of all panels
+    axes[0, 0].set_ylim(bottom, top)  # the panels share this axis
     for one in axes[-1]:
         one.set_xlabel(part)
     for one in axes[:, 0]:

@@ -18,13 +18,20 @@ from reporting.drawing import save
 _CASE = ["kind", "rows", "classes", "regime", "dtype", "threads"]
 _NOT_MET = "Goals that are not met"
 _GROWTH, _THREADS = "Growth with classes and rows", "Two threads against one"
+_LINEAR = "An output layer with its loss"
+_ROUNDS = (
+    "Cells have {rounds} rounds, and the points of the figures {curve_rounds}. The entmax package has {peer_rounds} "
+    "rounds, and is left out above {peers_up_to:,} logits. A contender that takes {slow_seconds:g} s or more is called "
+    "three times, and the fastest call is kept."
+)
 _CAPTIONS = {
     _NOT_MET: "Floors, relative to the same baseline: `relu` is one node that reads and writes its input once, `sum` "
     "one that reads its input and writes its gradient; the Python node does the same from Python.",
     _THREADS: "Times faster, round by round. The goal is the gain of softmax, or of cross-entropy, in the same rounds; "
     "the interval is of the median of gain over that gain, and decides.",
     _GROWTH: "x of time ∝ classes^x, or of time ∝ rows^x: the slope of a straight line fitted to the logarithms of the "
-    "medians, from {lowest[classes]:,} classes, and from {lowest[rows]:,} rows on.",
+    "medians, from {growth[lowest][classes]:,} classes, and from {growth[lowest][rows]:,} rows on.",
+    _LINEAR: "Medians of {linear[rounds]} rounds, after a first round that is not counted.",
 }
 
 
@@ -36,18 +43,18 @@ def report(path: Path, settings: Mapping[str, Any]) -> None:
     for part, file in figures.items():
         save(draw(data[data["part"] == part], part), file)
     pictures = [f"![Time against {part}]({file.name})" for part, file in figures.items()]
-    text = "\n\n".join([_heading(data), *_sections(data, settings), *pictures]) + "\n"
+    text = "\n\n".join([_heading(data, settings), *_sections(data, settings), *pictures]) + "\n"
     write_atomically(path.with_suffix(".md"), text)
     Console().print(Markdown(text))
     Console().print(f"Written: {path}, and its tables and figures beside it")
 
 
 def judged_tables(data: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """What has goals, by title: a line for each case and contender, with the number measured, its goal and verdict.
+    """Tables with goals, by title: a line for each case and contender, with the number measured, its goal and verdict.
 
     Args:
         data: the rows of the CSV.
-        settings: those of maps.yaml.
+        settings: the content of maps.yaml.
     """
     cells = data[data["part"] == "cell"]
     tables = {
@@ -68,11 +75,11 @@ def _sections(data: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[str]:
         tables[_GROWTH] = _by_case(judged[_GROWTH])
     linear = data[data["part"] == "linear"]
     if len(linear):
-        tables["An output layer with its loss"] = _linear(linear)
+        tables[_LINEAR] = _linear(linear)
     for title, table in tables.items():
         yield f"## {title}"
         if title in _CAPTIONS:
-            yield _CAPTIONS[title].format(**settings["growth"])
+            yield _CAPTIONS[title].format(**settings)
         shown = table if title == _NOT_MET else table.drop(columns="floor", errors="ignore")
         yield shown.to_markdown(index=False, disable_numparse=True) if len(shown) else "None."
 
@@ -92,7 +99,7 @@ def _briefly(lines: pd.DataFrame) -> pd.DataFrame:
     return by_case["contenders"].agg("; ".join).reset_index()[["table", "case", "verdict", "contenders", "floor"]]
 
 
-def _heading(data: pd.DataFrame) -> str:
+def _heading(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     first = data.iloc[0]
     dirty = ", with uncommitted changes" if first["dirty"] else ""
     return (
@@ -101,6 +108,7 @@ def _heading(data: pd.DataFrame) -> str:
         f"training run. {first['processor']}, "
         f"{first['cores']} cores, {first['vectors']}; backend {first['backend']}; torch "
         f"{first['torch']}, entmax {first['entmax']}; commit {str(first['commit'])[:12]}{dirty}. Repeat: `make bench`."
+        f"\n\n{_ROUNDS.format(**settings)}"
     )
 
 

@@ -20,6 +20,7 @@ from rich.markdown import Markdown
 from rich.progress import Progress
 
 from benchmarks.maps import provenance, write_csv
+from benchmarks.progress import ProgressOrLines
 from benchmarks.settings import on_random_data, settings_of
 from benchmarks.training_step import our_loop, our_translations, seconds_per_step
 from benchmarks.verdicts import at_most
@@ -35,12 +36,12 @@ BESIDES = {
     "benchmarks.entmax_sort.FullSort": "entmax (package), full sort",
     "benchmarks.entmax_sort.TopK": "entmax (package), top 100 sorted first",
 }
-SHAPE = {"inputs": "shape", "classes": "classes", "vocabulary": "vocabulary"}  # of `RandomExamples`, as `size` has it
+SHAPE = {"inputs": "shape", "classes": "classes", "vocabulary": "vocabulary"}  # from `size` to `RandomExamples`
 PUBLISHED = Path("results/published/sharmix.yaml")
 
 
 def settings_under(size: dict[str, Any], activation: str) -> RunSettings:
-    """Those of the block's experiment, on random data."""
+    """The settings of a run of the block's experiment under an activation, on random data."""
     named = [f"activation={activation}"]
     if "." in activation:
         named = ["activation=custom", f"activation.name={activation}"]
@@ -54,7 +55,7 @@ def settings_under(size: dict[str, Any], activation: str) -> RunSettings:
 def blocks(size: dict[str, Any], activations: Iterable[str]) -> dict[str, Callable[[], None]]:
     """Under each activation a block of training steps, as a run takes them; or of translations, if `size` says so.
 
-    All train one network: copies of it, elsewhere in memory, differ in speed by some per cent.
+    All blocks train one network: copies of it, elsewhere in memory, differ in speed by some per cent.
     """
     found, network = {}, None
     for activation in activations:
@@ -70,7 +71,7 @@ def blocks(size: dict[str, Any], activations: Iterable[str]) -> dict[str, Callab
 
 
 def times_in_turn(size: dict[str, Any], activations: list[str], seed: int) -> dict[str, list[float]]:
-    """Seconds a step under each activation, one block each a round; what runs first, and after what, is drawn."""
+    """Seconds a step under each activation, one block each a round; the order of blocks in a round is drawn."""
     keep_freed_memory()
     draw = random.Random(seed)
     turns = blocks(size, draw.sample(activations, len(activations)))
@@ -84,7 +85,7 @@ def times_in_turn(size: dict[str, Any], activations: list[str], seed: int) -> di
 
 
 def medians(size: dict[str, Any], activations: list[str], seed: int) -> dict[str, tuple[float, float]]:
-    """Of each activation, in this process: the median of seconds a step, and of their ratios to softmax's."""
+    """Each activation's median of seconds a step in this process, and of their ratios to softmax's."""
     times = times_in_turn(size, activations, seed)
     return {
         activation: (statistics.median(seconds), statistics.median(map(truediv, seconds, times["softmax"])))
@@ -136,7 +137,7 @@ def measure(
 
 
 def relative_time(ratios: Sequence[float], goal: float | None, bootstrap: Bootstrap) -> dict[str, Any]:
-    """The median over processes of their medians, its interval, and whether that is below the goal."""
+    """The median over processes of their medians, its interval, and whether the interval is below the goal."""
     low, high = bootstrap_interval(ratios, np.median, bootstrap)
     return {
         "relative_time": statistics.median(ratios),
@@ -149,7 +150,7 @@ def relative_time(ratios: Sequence[float], goal: float | None, bootstrap: Bootst
 
 
 def table(data: pd.DataFrame, settings: dict[str, Any], bootstrap: Bootstrap) -> str:
-    """Ours beside the paper's, which are of training, but of no experiment in particular."""
+    """Table 6: our numbers beside the paper's numbers, which are of training, but of no experiment in particular."""
     printed = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))[settings["published"]]
     translating = {name for name, size in settings["blocks"].items() if size.get("translates")}
     names = data["activation"].where(~data["experiment"].isin(translating)).map(settings["activations"].get)
@@ -195,7 +196,7 @@ def main() -> None:
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
     bootstrap = load_declaration(Path("results")).bootstrap
     source, rows = provenance(), []
-    with Progress(console=Console(stderr=True)) as progress:
+    with ProgressOrLines(Console(stderr=True)) as progress:
         for name, size in settings["blocks"].items():
             names = [*settings["activations"], *size.get("besides", {})]
             found = measure(name, size, names, settings["processes"], bootstrap, progress)

@@ -1,4 +1,4 @@
-"""The settings a benchmark measures: those of an experiment, as run.py composes them, on random data."""
+"""The settings that a benchmark measures: an experiment's settings, as run.py composes them, on random data."""
 
 from typing import Any
 

@@ -15,8 +15,8 @@ class RandomExamples(ClassificationDataModule):
     """Random tokens of a vocabulary, or where there is none random images, in every split.
 
     Args:
-        examples: number of them.
-        shape: of one.
+        examples: number of examples.
+        shape: shape of an example.
         classes: number of classes.
         vocabulary: number of tokens; None for images.
         **batches: as for `ClassificationDataModule`.
@@ -40,11 +40,11 @@ class RandomExamples(ClassificationDataModule):
 
 
 class RandomSentences(TranslationDataModule):
-    """Pairs of random tokens, `source` and `target` of them, in every split.
+    """Pairs of sentences of random tokens, in every split.
 
     Args:
         vocabulary: number of tokens.
-        source, target: tokens of a sentence.
+        source, target: number of tokens in a sentence of each side.
         count: number of pairs.
         **batches: as for `TranslationDataModule`.
     """

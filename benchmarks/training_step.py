@@ -57,7 +57,7 @@ def our_translations(module: L.LightningModule, data: SplitDataModule) -> Block:
     """Beam search for one batch of dev, to the limit of every sentence."""
     assert isinstance(module, Translator)
     batch = next(iter(data.val_dataloader()[0]))
-    module.training_step(batch, 0)  # which sets a threshold
+    module.training_step(batch, 0)  # the first training step sets the threshold of α-ReLU
     with torch.no_grad():
         module.network.output_bias[:FIRST] = -1e4  # so that every translation goes on to its limit
     module.eval()
@@ -77,7 +77,7 @@ class _Turns(Callback):
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         while not self.begin.wait(timeout=0.5):
             if not threading.main_thread().is_alive():
-                raise SystemExit  # of this thread
+                raise SystemExit  # ends this thread alone
         self.begin.clear()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

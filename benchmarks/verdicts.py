@@ -7,5 +7,5 @@ def at_most(goal: float, low: float, high: float) -> str:
 
 
 def at_least(goal: float, low: float, high: float) -> str:
-    """The same for a goal that is not to be fallen below."""
+    """`met` where the whole interval is at the goal or above, `missed` where it is below, else `undecided`."""
     return at_most(-goal, -high, -low)

@@ -127,6 +127,28 @@ def test_growth_is_the_slope_of_the_upper_decades(settings):
     assert table["verdict"].to_dict() == {"softmax": "", FIXED: "met", "sparsemax": "missed"}
 
 
+def test_the_points_of_figures_and_the_other_package_have_fewer_rounds(settings):
+    peer = next(one for one in contenders() if one.source == "entmax")
+    ours = next(one for one in contenders() if one.name == FIXED)
+    rounds = settings | {"rounds": 11, "curve_rounds": 5, "peer_rounds": 3}
+    with every_case() as case:
+        for part, expected in {"cell": [11, 3], "classes": [5, 3]}.items():
+            with case(part=part):
+                size = maps.Case(64, 3, "sparse", part=part)
+                assert [size.rounds(one, rounds) for one in (ours, peer)] == expected
+    pace = settings | {"block_seconds": 1e-6}
+    steps = {"ours": lambda: None, "peer": lambda: None}
+    times = maps.time_in_turn(steps, (1, 2), {"ours": 5, "peer": 3}, pace)
+    assert {key: len(values) for key, values in times.items()} == {
+        ("ours", 1): 5,
+        ("ours", 2): 5,
+        ("peer", 1): 3,
+        ("peer", 2): 3,
+    }
+    times = maps.time_in_turn(steps, (1,), {"ours": 5, "peer": 3}, pace | {"slow_seconds": 0})
+    assert [len(values) for values in times.values()] == [1, 1]
+
+
 @pytest.mark.slow
 def test_the_report_has_all_tables_and_both_figures(settings, tmp_path):
     rows = [row("softmax", 1.0), row("sparsemax", 1.4, goal=1.3), row(FIXED, 1.5, goal=1.3)]
@@ -144,6 +166,7 @@ def test_the_report_has_all_tables_and_both_figures(settings, tmp_path):
     ]
     assert "| missed    | sparsemax: 1.40 (≤ 1.3); SharMiX (1.25, 1.5): 1.50 (≤ 1.3) |" in written
     assert "| softmax or cross-entropy | 1.000 " in written
+    assert "Cells have 11 rounds, and the points of the figures 5. The entmax package has 3 rounds" in written
     for part in settings["curves"]:
         assert f"](maps_{part}.png)" in written
         drawn = (tmp_path / f"maps_{part}.svg").read_text(encoding="utf-8")
