@@ -92,7 +92,7 @@ speed: setup  ## a training step beside a bare PyTorch loop, and the image loade
 	$(BIN)/python -m benchmarks.training_step
 	$(BIN)/python -m benchmarks.image_loader $(if $(DATA),--data $(DATA))
 
-bench: setup  ## time of every map and loss beside softmax, cross-entropy and the entmax package, in up to 20 minutes; QUICK=1 for two
+bench: setup  ## time of every map and loss beside softmax, cross-entropy and the entmax package, in about 11 minutes; QUICK=1 for half a minute
 	$(BIN)/python -m benchmarks.maps $(if $(QUICK),--quick --folder outputs/benchmarks)
 
 gpu: setup  ## tests of the compiled CUDA kernels, and their times beside adasplash, Liger and cut cross-entropy, in 25 minutes
