@@ -25,19 +25,22 @@ template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
     if (failed) throw std::bad_alloc();  // nothing else can fail in a body
 }
 
-constexpr int64_t CACHED = 1 << 25;  // bytes of a result; a larger one would only push out of the caches what is there
+// Bytes of a result; a larger one would only push out of the caches what is there. Into one of few entries these are
+// written after the zeros, and find them in the caches; one of crowded rows is written once.
+constexpr int64_t CACHED = 1 << 25, CACHED_OF_CROWDS = 1 << 23;
 
 // Fills rows of a result with one value. Past the caches, memory need not be read before it is written.
 template <class T> class Fill {
   public:
-    Fill(int64_t rows, int64_t classes) : classes_(classes), past_caches_(rows * classes * int64_t(sizeof(T)) > CACHED) {}
+    Fill(int64_t rows, int64_t classes) : classes_(classes), bytes_(rows * classes * int64_t(sizeof(T))) {}
 
-    bool goes_past_caches() const { return past_caches_; }
+    bool goes_past_caches() const { return bytes_ > CACHED; }
+    bool crowds_go_past_caches() const { return bytes_ > CACHED_OF_CROWDS; }
 
     void operator()(T* row, T value) const {
         T* const end = row + classes_;
 #ifdef __SSE2__
-        if (past_caches_) {
+        if (goes_past_caches()) {
             T several[16 / sizeof(T)];
             std::fill(several, std::end(several), value);
             __m128i bits;
@@ -51,8 +54,7 @@ template <class T> class Fill {
     }
 
   private:
-    int64_t classes_;
-    bool past_caches_;
+    int64_t classes_, bytes_;
 };
 
 template <class T> void write(T* three, double q, double r, double temperature) {
@@ -74,7 +76,7 @@ void solve(const T* logits, T* probabilities, T* conjugate, int64_t rows, int64_
         const auto take = [&](int64_t row, const Solved& solved, const Entries<T>& p) {
             T* out = probabilities + row * classes;
             if (is_crowded(p, classes)) {
-                scatter_crowded(logits + row * classes, p, out, classes);
+                scatter_crowded(logits + row * classes, p, out, classes, fill.crowds_go_past_caches());
             } else {
                 fill(out, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
                 scatter(p, out, classes);
@@ -119,8 +121,9 @@ template <class T> class MapBackward {
     void add(int64_t row) {
         Support<T>& support = supports_[waiting_];
         support.row = row;
-        if (fill_.goes_past_caches()) clear(row);  // long before entries are written to the same memory
         support.find(probabilities_ + row * classes_, grad_ + row * classes_, classes_);
+        const bool is_filled = !is_crowded(support.entries(), classes_);
+        if (is_filled && fill_.goes_past_caches()) clear(row);  // long before entries are written to the same memory
         if (!orders_.shared() || support.count > CROWD) apart(&support, 1, padded(classes_));
         else if (++waiting_ == GROUP) finish();
     }
@@ -155,7 +158,8 @@ template <class T> class MapBackward {
     void put(const Support<T>& support) const {
         const int64_t start = support.row * classes_;
         if (is_crowded(support.gradient(), classes_))
-            return scatter_crowded(probabilities_ + start, support.gradient(), grad_logits_ + start, classes_);
+            return scatter_crowded(probabilities_ + start, support.gradient(), grad_logits_ + start, classes_,
+                                   fill_.crowds_go_past_caches());
         if (!fill_.goes_past_caches()) clear(support.row);
         scatter(support.gradient(), grad_logits_ + start, classes_);
     }

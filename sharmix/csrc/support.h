@@ -104,12 +104,34 @@ INLINE int64_t append(const float* row, int64_t start, __mmask16 some, float thr
     return __builtin_popcount(kept);
 }
 
+// Where few entries are above the threshold nobody can foresee where: their vectors are listed first, without branches.
+inline int64_t append_few(const float* row, int64_t start, int64_t stop, float threshold, float* value, int32_t* place) {
+    constexpr int64_t LISTED = 64;
+    int32_t starts[LISTED];
+    int64_t count = 0;
+    while (start < stop) {
+        int64_t some = 0;
+        for (const int64_t end = std::min(stop, start + 16 * LISTED); start < end; start += 16) {
+            starts[some] = int32_t(start);
+            some += _mm512_cmp_ps_mask(_mm512_loadu_ps(row + start), _mm512_set1_ps(threshold), _CMP_GT_OQ) != 0;
+        }
+        for (int64_t i = 0; i < some; ++i) count += append(row, starts[i], WHOLE, threshold, value + count, place + count);
+    }
+    return count;
+}
+
 inline void collect(const float* row, int64_t classes, float threshold, List<float>& list) {
+    constexpr int64_t PROBE = 1024;  // entries that tell whether there are few
     float* value = list.value.get();
     int32_t* place = list.place.get();
+    const int64_t whole = classes / 16 * 16;
     int64_t count = 0, start = 0;
-    for (; start + 16 <= classes; start += 16) count += append(row, start, WHOLE, threshold, value + count, place + count);
-    if (start < classes) count += append(row, start, some_of(start, classes), threshold, value + count, place + count);
+    for (; start < whole; start += 16) {
+        if (start == PROBE && count < PROBE / 32) break;
+        count += append(row, start, WHOLE, threshold, value + count, place + count);
+    }
+    if (start < whole) count += append_few(row, start, whole, threshold, value + count, place + count);
+    if (whole < classes) count += append(row, whole, some_of(whole, classes), threshold, value + count, place + count);
     list.count = count;
     list.threshold = threshold;
 }
@@ -152,8 +174,9 @@ template <class T> bool is_crowded(const Entries<T>& entries, int64_t classes) {
     return sizeof(T) == sizeof(float) && entries.count > classes / 8;
 }
 
-// move(start, which of 16 entries the row has, which of them are above the threshold, how many were before)
-template <class Move> INLINE void for_crowd(const float* keys, float threshold, int64_t classes, Move move) {
+// move(start, which of 16 entries the row has there, which of them are above the threshold, how many were before), first for
+// `head` entries.
+template <class Move> INLINE void for_crowd(const float* keys, float threshold, int64_t classes, int64_t head, Move move) {
     int64_t start = 0, count = 0;
     const auto next = [&](__mmask16 some) {
         const __m512 key = _mm512_maskz_loadu_ps(some, keys + start);
@@ -161,19 +184,23 @@ template <class Move> INLINE void for_crowd(const float* keys, float threshold, 
         move(start, some, kept, count);
         count += __builtin_popcount(kept);
     };
-    for (; start + 16 <= classes; start += 16) next(WHOLE);
+    if (head) next(some_of(0, head));
+    for (start = head; start + 16 <= classes; start += 16) next(WHOLE);
     if (start < classes) next(some_of(start, classes));
 }
 
 inline void gather_crowded(const float* keys, const Entries<float>& others, const float* row, float* entries, int64_t classes) {
-    for_crowd(keys, others.threshold, classes, [&](int64_t start, __mmask16 some, __mmask16 kept, int64_t count) {
+    for_crowd(keys, others.threshold, classes, 0, [&](int64_t start, __mmask16 some, __mmask16 kept, int64_t count) {
         _mm512_storeu_ps(entries + count, _mm512_maskz_compress_ps(kept, _mm512_maskz_loadu_ps(some, row + start)));
     });
 }
 
-inline void scatter_crowded(const float* keys, const Entries<float>& entries, float* row, int64_t classes) {
-    for_crowd(keys, entries.threshold, classes, [&](int64_t start, __mmask16 some, __mmask16 kept, int64_t count) {
-        _mm512_mask_storeu_ps(row + start, some, _mm512_maskz_expand_ps(kept, _mm512_loadu_ps(entries.value + count)));
+inline void scatter_crowded(const float* keys, const Entries<float>& entries, float* row, int64_t classes, bool past_caches) {
+    const int64_t head = past_caches ? -uintptr_t(row) % VECTOR_BYTES / sizeof(float) : 0;
+    for_crowd(keys, entries.threshold, classes, head, [&](int64_t start, __mmask16 some, __mmask16 kept, int64_t count) {
+        const __m512 values = _mm512_maskz_expand_ps(kept, _mm512_loadu_ps(entries.value + count));
+        if (past_caches && some == WHOLE) _mm512_stream_ps(row + start, values);
+        else _mm512_mask_storeu_ps(row + start, some, values);
     });
 }
 #else
@@ -182,6 +209,6 @@ template <class T> bool is_crowded(const Entries<T>&, int64_t) { return false; }
 
 // No row of other numbers is crowded.
 template <class T> void gather_crowded(const T*, const Entries<T>&, const T*, T*, int64_t) {}
-template <class T> void scatter_crowded(const T*, const Entries<T>&, T*, int64_t) {}
+template <class T> void scatter_crowded(const T*, const Entries<T>&, T*, int64_t, bool) {}
 
 }  // namespace sharmix

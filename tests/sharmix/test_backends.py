@@ -166,16 +166,18 @@ def test_strided_logits_and_an_empty_batch():
 
 
 @pytest.mark.slow
-def test_results_too_large_for_the_caches():
-    z = logits(70, 130_001).requires_grad_()
+@pytest.mark.parametrize(("rows", "classes", "spread"), [(70, 130_001, 1), (31, 70_001, 0.01)], ids=["sparse", "dense"])
+def test_results_too_large_for_the_caches(rows, classes, spread):
+    z = (logits(rows, classes) * spread).requires_grad_()
     with torch.no_grad():
         z[3, 5], z[4] = torch.nan, -torch.inf
-    y = torch.arange(70).where(torch.arange(70) != 7, -100)
+    y = torch.arange(rows).where(torch.arange(rows) != 7, -100)
     p, loss = sharmix.sharmix(z), sharmix.fenchel_young_loss(z, y, reduction="none")
-    counted = torch.tensor([i not in (3, 4) for i in range(70)])
-    weights = logits(70, 130_001).flip(1)
+    assert (p[0] > 0).float().mean().gt(0.125) == (spread < 1)
+    counted = torch.tensor([i not in (3, 4) for i in range(rows)])
+    weights = logits(rows, classes).flip(1)
     by_map, by_loss = (torch.autograd.grad(out[counted].sum(), z)[0] for out in (p * weights, loss))
-    for row in (0, 3, 4, 7, 69):
+    for row in (0, 3, 4, 7, rows - 1):
         alone = z[row].detach().requires_grad_()
         one = sharmix.sharmix(alone)
         torch.testing.assert_close(p[row], one, rtol=1e-6, atol=1e-9, equal_nan=True)
