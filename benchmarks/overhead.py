@@ -172,7 +172,8 @@ def table(data: pd.DataFrame, settings: dict[str, Any], bootstrap: Bootstrap) ->
     dirty = ", with uncommitted changes" if first["dirty"] else ""
     return (
         "# Table 6. A training step, and translating, under each activation, relative to softmax\n\n"
-        "A step of training, or a batch translated, with random inputs of each experiment's shapes. In each of "
+        "A step of training, or a batch translated, with random inputs of each experiment's shapes; threads: "
+        f"{settings['threads']}. In each of "
         f"{settings['processes']} fresh processes the activations take turns; a process gives the median of the ratios "
         "to softmax's block of the same round. The table has the median over processes, with its percentile bootstrap "
         f"interval ({bootstrap.confidence:.0%}), which decides: the goal is met or missed where the whole interval is "
@@ -199,6 +200,7 @@ def main() -> None:
     with ProgressOrLines(Console(stderr=True)) as progress:
         for name, size in settings["blocks"].items():
             names = [*settings["activations"], *size.get("besides", {})]
+            size["overrides"].append(f"threads={settings['threads']}")
             found = measure(name, size, names, settings["processes"], bootstrap, progress)
             rows += [{**row, **source} for row in found]
     write_csv(rows, options.folder / "table6.csv")

@@ -68,12 +68,8 @@ constexpr bool HAS_FMA = true;  // one rounding where w is computed from a logit
 constexpr bool HAS_FMA = false;
 #endif
 
-// Whether single precision holds what is computed with such a temperature.
-template <class T> bool fits_float(const Orders& orders) {
-    return sizeof(T) == 4 && orders.temperature > 1e-20 && orders.temperature < 1e20;
-}
-
-constexpr double FLAT = 10;  // the beta up to which a rounded w will do; above, its powers lose digits
+constexpr double SMOOTH = 2;  // the least beta for which single precision will do; below, a class joins with a kink
+constexpr double FLAT = 10;   // and the largest; above, powers of a rounded w lose digits
 
 // In the precision of the logits, a line of w whose numbers are rounded: how it differs from the one that was wanted is
 // known exactly. It makes w of the maximum 1 + lift instead of 1, which scales all w alike. Where the maximum is far from 0
@@ -276,7 +272,7 @@ template <class T> struct Equation {
         high = feedback * most;
         highest = std::exp(high);
         unit = 1 / orders.temperature;
-        fits_float = sharmix::fits_float<T>(orders);
+        fits_float = sizeof(T) == 4 && orders.temperature > 1e-20 && orders.temperature < 1e20;
         last_step = std::max(LEAST_STEP, std::pow(CORRECTED_TOLERANCE<T>, 1 / std::min(shape.beta, 2.0)));
     }
 
@@ -306,7 +302,7 @@ template <class S> struct Solution {
     S scale, total, turn, renyi, conjugate;
 };
 
-// That p of a logit, from its place on the line by which it was computed last.
+// p of a logit, from its place on the line by which it was computed last.
 template <class Line, class V> INLINE V probability(const Line&, V place, V power, V turn, V level) {
     const V outside = V{} + Line::outside, inside = place > outside ? place : outside;  // 0 times infinity is no number
     return power * larger(Line::w(inside) + Line::u(inside) * turn, V{}) * level;

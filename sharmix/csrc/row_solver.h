@@ -8,7 +8,6 @@
 
 namespace sharmix {
 
-constexpr double SMOOTH = 2;     // the least beta for which single precision finds a root; below, a class joins with a kink
 constexpr int64_t FEW = 16;      // candidates: up to these, single precision saves nothing
 constexpr int64_t MANY = 1024;   // candidates, from which on a sample of them goes near the root first
 constexpr int64_t SAMPLE = 8;    // one vector in so many

@@ -25,8 +25,9 @@ template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
     if (failed) throw std::bad_alloc();  // nothing else can fail in a body
 }
 
-// Bytes of a result; a larger one would only push out of the caches what is there. Into one of few entries these are
-// written after the zeros, and find them in the caches; one of crowded rows is written once.
+// Bytes of a result, from which on it is written past the caches, where it would only push out what is there. The result
+// of sparse rows is written twice, zeros and then the entries, which want to find the zeros in the caches; that of crowded
+// rows is written once.
 constexpr int64_t CACHED = 1 << 25, CACHED_OF_CROWDS = 1 << 23;
 
 // Fills rows of a result with one value. Past the caches, memory need not be read before it is written.
@@ -95,7 +96,8 @@ template <class T> struct Support : List<T> {
 
     void find(const T* probabilities, const T* grad_of_row, int64_t classes) {
         collect(probabilities, classes, T(0), *this);
-        if (is_crowded(this->entries(), classes)) gather_crowded(probabilities, this->entries(), grad_of_row, grad.get(), classes);
+        crowded = is_crowded(this->entries(), classes);
+        if (crowded) gather_crowded(probabilities, this->entries(), grad_of_row, grad.get(), classes);
         else gather(grad_of_row, this->entries(), grad.get(), classes);
         this->pad(T(0));
         std::fill(grad.get() + this->count, grad.get() + padded(this->count), T(0));
@@ -105,6 +107,7 @@ template <class T> struct Support : List<T> {
 
     std::unique_ptr<T[]> grad;
     int64_t row = 0;
+    bool crowded = false;
 };
 
 // The backward pass of the map. Rows with few entries wait until there is a group of them.
@@ -122,13 +125,12 @@ template <class T> class MapBackward {
         Support<T>& support = supports_[waiting_];
         support.row = row;
         support.find(probabilities_ + row * classes_, grad_ + row * classes_, classes_);
-        const bool is_filled = !is_crowded(support.entries(), classes_);
-        if (is_filled && fill_.goes_past_caches()) clear(row);  // long before entries are written to the same memory
+        if (!support.crowded && fill_.goes_past_caches()) clear(row);  // long before entries go to the same memory
         if (!orders_.shared() || support.count > CROWD) apart(&support, 1, padded(classes_));
         else if (++waiting_ == GROUP) finish();
     }
 
-    // Of the rows that wait.
+    // Works on the rows that wait.
     void finish() {
         if (!waiting_) return;
         int64_t longest = 0;
@@ -157,7 +159,7 @@ template <class T> class MapBackward {
 
     void put(const Support<T>& support) const {
         const int64_t start = support.row * classes_;
-        if (is_crowded(support.gradient(), classes_))
+        if (support.crowded)
             return scatter_crowded(probabilities_ + start, support.gradient(), grad_logits_ + start, classes_,
                                    fill_.crowds_go_past_caches());
         if (!fill_.goes_past_caches()) clear(support.row);
@@ -231,7 +233,7 @@ template <class T> struct ClassLoss {
     T* loss;
     State* states;  // or null
     T* slopes;      // or null
-    T* gradient;  // (p - y) scale, or null
+    T* gradient;    // (p - y) scale, or null
     double scale;
     int64_t classes;
     OrderColumns orders;
@@ -292,19 +294,20 @@ template <class T> class ClassLossGradient {
 
     void fill(T* grad, T value) const { fill_(grad, value); }
 
-    // factor (p - y), p from logits z and their state. Rounded to the precision of the logits, an entry of p is wrong by
-    // about beta roundings at most.
+    // factor (p - y), p from logits z and their state. Of float32 logits in float32, measured from the largest: its w is
+    // exactly 1, and an entry of p is wrong by beta roundings at most.
     void operator()(const T* z, int64_t target, T* grad, const State& state, const Orders& orders, double factor) {
         const Shape shape = shape_of<T>(orders);
-        const double level = factor / state.total;
-        find_active(z, just_below(T(state.maximum - (1 + 1e-6) / state.scale / state.unit)), grad);
+        const double level = factor / state.total, slope = state.unit * state.scale;
+        find_active(z, just_below(T(state.maximum - (1 + 1e-6) / slope)), grad);
         with_exponent(shape.integer, [&](auto exponent) {
-            if (HAS_FMA && fits_float<T>(orders) && shape.beta <= FLAT) {
-                const RoundedLine<T> rounded(state.maximum, state.unit, state.scale, shape.beta);
-                write<T, exponent>(shape, rounded.line, -shape.beta * rounded.stretch, level / rounded.lifted, z, grad);
+            const bool fits_float = sizeof(T) == sizeof(float) && slope > 1e-30 && slope < 1e30;
+            if (fits_float && SMOOTH <= shape.beta && shape.beta <= FLAT) {
+                const LineOfU<Vector<T>> line{all(T(state.maximum)), all(T(slope)), all(T(1))};
+                write<T, exponent>(shape, line, level, z, grad);
             } else {
                 const LineOfU<Doubles> line{all(state.maximum), all(state.unit), all(state.scale)};
-                write<double, exponent>(shape, line, 0, level, z, grad);
+                write<double, exponent>(shape, line, level, z, grad);
             }
         });
         grad[target] -= T(factor);
@@ -322,29 +325,27 @@ template <class T> class ClassLossGradient {
         }
     }
 
-    template <class Real, int Exponent, class Line>
-    void write(const Shape& shape, const Line& line, double turn, double level, const T* z, T* grad) const {
-        write<Real, Exponent>(shape, line, turn, level, z, grad, active_.data(), count_);
+    template <class Real, int Exponent>
+    void write(const Shape& shape, const LineOfU<Vector<Real>>& line, double level, const T* z, T* grad) const {
+        write_vectors<Real, Exponent>(shape, line, level, z, grad, active_.data(), count_);
         const int64_t whole = classes_ / LANES<T> * LANES<T>;
         if (whole == classes_) return;
         T last[LANES<T>], gradient[LANES<T>];
         const int32_t first = 0;
         std::fill_n(std::copy(z + whole, z + classes_, last), LANES<T> - (classes_ - whole), -std::numeric_limits<T>::infinity());
-        write<Real, Exponent>(shape, line, turn, level, last, gradient, &first, 1);
+        write_vectors<Real, Exponent>(shape, line, level, last, gradient, &first, 1);
         std::copy_n(gradient, classes_ - whole, grad + whole);
     }
 
     // The vectors that begin at so many places.
-    template <class Real, int Exponent, class Line>
-    static void write(const Shape& shape, const Line& line, double turn, double level, const T* z, T* grad, const int32_t* places,
-                      int64_t count) {
+    template <class Real, int Exponent>
+    static void write_vectors(const Shape& shape, const LineOfU<Vector<Real>>& line, double level, const T* z, T* grad,
+                              const int32_t* places, int64_t count) {
         using V = Vector<Real>;
         const auto place = [&](int64_t j) { return places[j / LANES<T>] + j % LANES<T>; };
         for_powers<V, Exponent>(
             count * LANES<T>, LANES<Real>, shape, line, [&](int64_t j) { return load<Real>(z + place(j)); },
-            [&](int64_t j, V u, V w, V power) {
-                store_as<T>(grad + place(j), power * larger(w + u * Real(turn), V{}) * Real(level));
-            });
+            [&](int64_t j, V, V w, V power) { store_as<T>(grad + place(j), power * w * Real(level)); });
     }
 
     int64_t classes_, count_ = 0;

@@ -89,8 +89,7 @@ template <class T> inline T maximum(const T* row, int64_t classes, List<T>& larg
 #ifdef __AVX512F__
 constexpr __mmask16 WHOLE = 0xffff;
 
-// Which of 16 entries from one on a row has.
-inline __mmask16 some_of(int64_t start, int64_t classes) { return __mmask16((1 << (classes - start)) - 1); }
+inline __mmask16 first_lanes(int64_t count) { return __mmask16((1 << count) - 1); }
 
 // Appends those of 16 entries of a row that are above the threshold; `some` tells which of the 16 the row has.
 INLINE int64_t append(const float* row, int64_t start, __mmask16 some, float threshold, float* value, int32_t* place) {
@@ -121,17 +120,17 @@ inline int64_t append_few(const float* row, int64_t start, int64_t stop, float t
 }
 
 inline void collect(const float* row, int64_t classes, float threshold, List<float>& list) {
-    constexpr int64_t PROBE = 1024;  // entries that tell whether there are few
+    constexpr int64_t PROBE = 128;  // entries that tell whether there are few
     float* value = list.value.get();
     int32_t* place = list.place.get();
     const int64_t whole = classes / 16 * 16;
     int64_t count = 0, start = 0;
     for (; start < whole; start += 16) {
-        if (start == PROBE && count < PROBE / 32) break;
+        if (start == PROBE && count < PROBE / 8) break;
         count += append(row, start, WHOLE, threshold, value + count, place + count);
     }
     if (start < whole) count += append_few(row, start, whole, threshold, value + count, place + count);
-    if (whole < classes) count += append(row, whole, some_of(whole, classes), threshold, value + count, place + count);
+    if (whole < classes) count += append(row, whole, first_lanes(classes - whole), threshold, value + count, place + count);
     list.count = count;
     list.threshold = threshold;
 }
@@ -174,8 +173,8 @@ template <class T> bool is_crowded(const Entries<T>& entries, int64_t classes) {
     return sizeof(T) == sizeof(float) && entries.count > classes / 8;
 }
 
-// move(start, which of 16 entries the row has there, which of them are above the threshold, how many were before), first for
-// `head` entries.
+// move(start, which of 16 entries the row has there, which of them are above the threshold, how many were before). The first
+// move is of `head` entries, so that the others can begin where a line of the caches does.
 template <class Move> INLINE void for_crowd(const float* keys, float threshold, int64_t classes, int64_t head, Move move) {
     int64_t start = 0, count = 0;
     const auto next = [&](__mmask16 some) {
@@ -184,9 +183,9 @@ template <class Move> INLINE void for_crowd(const float* keys, float threshold, 
         move(start, some, kept, count);
         count += __builtin_popcount(kept);
     };
-    if (head) next(some_of(0, head));
+    if (head) next(first_lanes(head));
     for (start = head; start + 16 <= classes; start += 16) next(WHOLE);
-    if (start < classes) next(some_of(start, classes));
+    if (start < classes) next(first_lanes(classes - start));
 }
 
 inline void gather_crowded(const float* keys, const Entries<float>& others, const float* row, float* entries, int64_t classes) {
@@ -196,7 +195,7 @@ inline void gather_crowded(const float* keys, const Entries<float>& others, cons
 }
 
 inline void scatter_crowded(const float* keys, const Entries<float>& entries, float* row, int64_t classes, bool past_caches) {
-    const int64_t head = past_caches ? -uintptr_t(row) % VECTOR_BYTES / sizeof(float) : 0;
+    const int64_t head = past_caches ? std::min<int64_t>(classes, -uintptr_t(row) % VECTOR_BYTES / sizeof(float)) : 0;
     for_crowd(keys, entries.threshold, classes, head, [&](int64_t start, __mmask16 some, __mmask16 kept, int64_t count) {
         const __m512 values = _mm512_maskz_expand_ps(kept, _mm512_loadu_ps(entries.value + count));
         if (past_caches && some == WHOLE) _mm512_stream_ps(row + start, values);

@@ -188,6 +188,36 @@ def test_results_too_large_for_the_caches(rows, classes, spread):
             torch.testing.assert_close(by_loss[row], torch.autograd.grad(error, alone)[0], rtol=1e-5, atol=1e-7)
 
 
+def test_many_short_rows_in_a_result_too_large_for_the_caches():
+    z, weights = logits(500_003, 5), logits(500_003, 5).flip(1)
+    z[1000], z[2001, 3] = -torch.inf, torch.nan
+
+    def map_and_gradient(part: slice) -> torch.Tensor:
+        own = z[part].clone().requires_grad_()
+        p = sharmix.sharmix(own)
+        return torch.stack([p.detach(), *torch.autograd.grad((p * weights[part]).sum(), own)])
+
+    parts = [map_and_gradient(slice(start, start + 100_000)) for start in range(0, len(z), 100_000)]
+    torch.testing.assert_close(map_and_gradient(slice(None)), torch.cat(parts, 1), rtol=1e-5, atol=1e-7, equal_nan=True)
+
+
+@pytest.mark.parametrize("q", [1.1, 1.2, 1.3, 1.5, 1.75, 2])
+def test_a_decided_row_of_a_large_batch_has_no_gradient_at_all(q):
+    z = logits(512, 100) - 60  # more logits than are worth a gradient from the forward pass
+    z[:, 0] = torch.linspace(0, 8, 512)
+    z.requires_grad_()
+    (gradient,) = torch.autograd.grad(sharmix.fenchel_young_loss(z, torch.zeros(512).long(), q=q), z)
+    assert not gradient.any()
+
+
+@pytest.mark.parametrize(("q", "r", "temperature"), [(1.5, 11.5, 1), (1.4, 20, 1), (1.3, 8, 1e-19), (1.5, 1.5, 1e30)])
+def test_the_gradient_where_the_scale_of_the_logits_leaves_single_precision(q, r, temperature):
+    z = torch.zeros(20, 5000, requires_grad=True)
+    y = torch.arange(20)
+    (gradient,) = torch.autograd.grad(sharmix.fenchel_young_loss(z, y, q, r, temperature, reduction="sum"), z)
+    torch.testing.assert_close(gradient, 1 / 5000 - torch.nn.functional.one_hot(y, 5000).float())
+
+
 @pytest.mark.skipif(cpu.kernel is None, reason="no compiler built the kernel here")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_plain_call_is_one_node_of_the_graph_and_goes_the_short_way(dtype):
