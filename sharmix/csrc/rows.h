@@ -301,14 +301,16 @@ template <class T> class ClassLossGradient {
         const double level = factor / state.total, slope = state.unit * state.scale;
         find_active(z, just_below(T(state.maximum - (1 + 1e-6) / slope)), grad);
         with_exponent(shape.integer, [&](auto exponent) {
-            const bool fits_float = sizeof(T) == sizeof(float) && slope > 1e-30 && slope < 1e30;
-            if (fits_float && SMOOTH <= shape.beta && shape.beta <= FLAT) {
-                const LineOfU<Vector<T>> line{all(T(state.maximum)), all(T(slope)), all(T(1))};
-                write<T, exponent>(shape, line, level, z, grad);
-            } else {
-                const LineOfU<Doubles> line{all(state.maximum), all(state.unit), all(state.scale)};
-                write<double, exponent>(shape, line, level, z, grad);
+            constexpr bool in_float = sizeof(T) == sizeof(float) && exponent != 0;  // 0 is that of beta = 1, not smooth
+            if constexpr (in_float) {
+                if (SMOOTH <= shape.beta && shape.beta <= FLAT && slope > 1e-30 && slope < 1e30) {
+                    const LineOfU<Vector<T>> line{all(T(state.maximum)), all(T(slope)), all(T(1))};
+                    return write<T, exponent>(shape, line, level, z, grad);
+                }
             }
+            const LineOfU<Doubles> line{all(state.maximum), all(state.unit), all(state.scale)};
+            constexpr int rest = in_float && exponent > 0 ? ANY_INTEGER : int(exponent);  // rare, not worth more code
+            write<double, rest>(shape, line, level, z, grad);
         });
         grad[target] -= T(factor);
     }
