@@ -102,7 +102,7 @@ gpu: setup  ## tests of the compiled CUDA kernels, and their times beside adaspl
 	done
 	$(BIN)/python -m benchmarks.gpu
 
-overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation, in 20 minutes
+overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation, in 23 minutes
 	$(BIN)/python -m benchmarks.overhead
 
 # Status 77: nothing could be compared, and the line that says so is all there is to do.

@@ -88,7 +88,7 @@ def measure(case: Case, settings: dict[str, Any], bootstrap: Bootstrap) -> Itera
 def time_in_turn(
     steps: Mapping[str, Callable[[], None]], threads: Sequence[int], rounds: Mapping[str, int], settings: dict[str, Any]
 ) -> dict[tuple[str, int], list[float]]:
-    """Seconds of each step on each number of threads, one measurement a round; a slow step is measured before them."""
+    """Seconds of each step on each number of threads, once a round; a slow step has the fastest of three calls."""
     keys = [(name, number) for name in steps for number in threads]
 
     def seconds(key: tuple[str, int], calls: int) -> float:
