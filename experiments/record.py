@@ -382,5 +382,5 @@ def first_problem(error: ValidationError) -> str:
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).removeprefix(".")
     if amiss := {"missing": "missing", "extra_forbidden": "not known"}.get(problem["type"]):
         return f"the key {key} is {amiss}"
-    message = problem["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
+    message = problem["msg"].removeprefix("Value error, ").replace("Input should", "it should")
     return f"{key}={reprlib.repr(problem['input'])}: {message}" if key else message
