@@ -174,6 +174,8 @@ class Record(_Open):
                 if not isinstance(found, dict) or key not in found:
                     raise ValueError(f"the key {required} is missing")
                 found = found[key]
+            if not isinstance(found, str):
+                raise ValueError(f"{required}={reprlib.repr(found)}: it should be a text")
         for key, value in self.data.items():
             if isinstance(value, int) and value < 0 and re.fullmatch(_COUNTS, key):
                 raise ValueError(f"data.{key}={value}: it should be at least 0")

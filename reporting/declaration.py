@@ -391,6 +391,9 @@ def _check_table(table: Table, name: str, path: Path) -> None:
     labels = list(table.labels().values())
     if doubled := {text for text in labels if labels.count(text) > 1}:
         raise TableError(f"{path}: {name} has several rows for {sorted(doubled)}; keep one")
+    titles = [(columns.split, title) for columns in table.columns for title in columns.titles().values()]
+    if doubled := {" ".join(one) for one in titles if titles.count(one) > 1}:
+        raise TableError(f"{path}: {name} has several columns for {sorted(doubled)}; keep one")
     measured = [columns.split for columns in table.columns if columns.measured]
     _check_names(measured, SPLITS, "split", f"{path}: columns of {name}")
     if table.compared is not None:
