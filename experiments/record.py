@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, mod
 
 SCHEMA = 1  # the shape of a record; raise it when readers must tell old records from new ones
 
-_REQUIRED = ("config.activation.name", "config.data", "data.split_hash")  # within the free dictionaries
+_REQUIRED = ("config.activation.name", "config.data")  # within the free dictionaries
+# Hashes that tell data apart, of which a record has one: of the contents, or in older records of the split.
+_DATA_HASHES = ("content_hash", "split_hash")
 
 
 class RecordError(ValueError):
@@ -85,6 +87,8 @@ class Record(_Open):
                 if not isinstance(found, dict) or key not in found:
                     raise ValueError(f"the key {required} is missing")
                 found = found[key]
+        if not any(name in self.data for name in _DATA_HASHES):
+            raise ValueError(f"the key data.{_DATA_HASHES[0]} is missing")
         return self
 
     @model_validator(mode="after")
@@ -105,6 +109,11 @@ class Record(_Open):
         for name in sorted(in_metrics - in_curves):
             raise ValueError(f"the key curves[{number}].{name} is missing")
         return self
+
+    @property
+    def data_hash(self) -> str:
+        """The hash of the data with its name: hashes of different names are not of the same thing."""
+        return next(f"{name} {self.data[name]}" for name in _DATA_HASHES if name in self.data)
 
     def to_json(self, indent: int | None = None) -> str:
         """The record as JSON text, which `read_record` reads: keys sorted, and only the fields that were given.

@@ -49,7 +49,7 @@ def test_a_malformed_record_is_named_by_place_key_and_remedy():
         (lambda record: record["code"].pop("digest"), "the key code.digest is missing"),
         (lambda record: record["config"].pop("data"), "the key config.data is missing"),
         (lambda record: record["config"]["activation"].pop("name"), "the key config.activation.name is missing"),
-        (lambda record: record["data"].pop("split_hash"), "the key data.split_hash is missing"),
+        (lambda record: record["data"].pop("split_hash"), "the key data.content_hash is missing"),
         (lambda record: record["metrics"]["test"].pop("brier"), "the key metrics.test.brier is missing"),
         (lambda record: record["metrics"]["train"].pop("macro_f1"), "the key metrics.train.macro_f1 is missing"),
         (lambda record: record["curves"][1].pop("epoch"), "the key curves[1].epoch is missing"),
