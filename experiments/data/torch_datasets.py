@@ -102,7 +102,7 @@ def class_numbers(dataset: Any) -> Tensor:
         found = [_label(dataset, index) for index in range(len(dataset))]
     try:
         numbers = torch.as_tensor(found)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         numbers = torch.empty(0)
     if numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool or numbers.dim() != 1:
         raise DataError(f"{type(dataset).__name__}: each example must be a pair of an input and a class number")
