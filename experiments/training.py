@@ -42,6 +42,7 @@ from experiments.settings import (
 )
 from experiments.trainer import build_trainer, check_options
 
+_log = logging.getLogger(__name__)
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on devices are not about the run
 
 
@@ -77,6 +78,10 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
         remove_unfinished(folder)
     last = folder / f"last-{code['digest'][:8]}-{data.data.content_hash[:8]}.ckpt"  # so that no other code continues it
     resumed = last if last.exists() and not settings.force else None
+    if resumed is None and rank_zero_only.rank == 0:
+        for other in folder.glob("last-*.ckpt"):
+            same_code = other.name.startswith(f"last-{code['digest'][:8]}-")
+            _log.warning("begins anew: %s is of other %s", other, "data" if same_code else "code")
     curves = Curves(folder / CURVES)
     progress = progress_callbacks(settings.progress, curves, sweep_place)
     callbacks = [ReseedEachEpoch(settings.seed), InterruptHint(last, settings.force), *own_callbacks]
