@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from experiments.files import replace_atomically
+from experiments.files import remove_unfinished, replace_atomically
 
 LOCAL_DATA = Path("data")  # where a data set is fetched to; git ignores it
 _log = logging.getLogger(__name__)
@@ -53,6 +53,7 @@ def read_kept(file: Path, source: bytes) -> bytes | None:
 def keep(file: Path, source: bytes, content: bytes) -> None:
     """Keep what was computed from a source, which a digest names; a disk that cannot be written to is no error."""
     try:
+        remove_unfinished(file.parent)
         replace_atomically(file, lambda opened: opened.write(hashlib.sha256(source + content).digest() + content))
     except OSError as error:
         _log.warning("%s cannot be written (%s); it is computed again the next time", file, error.strerror)

@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 from pyarrow import parquet
 
+from experiments import files
 from experiments.data import digits
 from experiments.data.airline import AirlineDataModule
 from experiments.data.base import SplitDataModule
@@ -171,6 +172,7 @@ def test_no_file_in_place_of_torchvisions_cifar(tmp_path: Path) -> None:
         assert kind in refusal(of_cifar(tmp_path))
 
 
+@pytest.mark.slow
 def test_no_file_in_place_of_the_counts_of_a_long_tail(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").symlink_to(photos / "photos")
     file = write_counts(tmp_path, COUNTS)
@@ -219,6 +221,7 @@ def write_columns(folder: Path, images: Any, labels: Any) -> None:
     parquet.write_table(pyarrow.table(columns), folder / "cifar100" / "test.parquet")
 
 
+@pytest.mark.slow
 def test_columns_of_other_types_are_refused(few_images: Path) -> None:
     image = {"bytes": encoded(slope(32, 32)), "path": None}
     bomb = encoded(Image.new("1", (20_000, 20_000)))
@@ -255,6 +258,7 @@ def test_columns_of_other_types_are_refused(few_images: Path) -> None:
     of_cifar(few_images).setup()  # the first picture of an animated image
 
 
+@pytest.mark.slow
 def test_bombs_give_no_warning(few_images: Path) -> None:
     bomb = encoded(Image.new("1", (10_000, 10_000)))  # of which Pillow would only warn
     write_columns(few_images, [{"bytes": bomb, "path": None}], [1])
@@ -275,6 +279,7 @@ def read(folder: Path, *names: bytes) -> tuple[torch.Tensor, list[str]]:
     return inputs, unreadable
 
 
+@pytest.mark.slow
 def test_images_too_large_too_thin_or_broken_are_unreadable(tmp_path: Path) -> None:
     jpeg, png = encoded(slope(64, 64), "JPEG"), encoded(slope(64, 64))
     cases = {
@@ -339,6 +344,7 @@ def test_names_that_are_no_utf_8_can_be_printed(few_photographs: Path) -> None:
         said.encode()
 
 
+@pytest.mark.slow
 def test_a_folder_whose_name_is_no_utf_8_is_read_or_named(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     refusal(of_tweets(folder)).encode()
@@ -387,6 +393,7 @@ def test_strange_tables_of_tweets_are_one_error(tweets_folder: Path) -> None:
     of_tweets(tweets_folder).setup()  # zeros where nobody reads them
 
 
+@pytest.mark.slow
 def test_strange_sentences_are_left_out_and_counted_or_refused(pairs_folder: Path) -> None:
     def skipped(german: bytes) -> dict[str, int]:
         write_pairs(pairs_folder, "test", german, lines(ENGLISH))
@@ -466,6 +473,28 @@ def test_a_damaged_model_of_subwords_is_learned_again(pairs_folder: Path, caplog
         assert subwords() == first, kind
         assert f"{file} cannot be read (it is {kind}" in caplog.text
     assert [left.name for left in (pairs_folder / "subwords").glob(".*")] == []
+
+
+def test_a_process_killed_while_it_keeps_a_model_leaves_nothing_half_written(
+    pairs_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "this_process", lambda: f"{socket.gethostname()}-{2**22 + 1}")  # of no process
+        patched.setattr(files.os, "fsync", die)  # what it has written is in the temporary file
+        patched.setattr(files.Path, "unlink", lambda *_, **__: None)
+        with pytest.raises(Killed):
+            of_pairs(pairs_folder).setup()
+    (unfinished,) = (pairs_folder / "subwords").iterdir()
+    assert unfinished.name.startswith(".")
+    of_pairs(pairs_folder).setup()
+    (model,) = (pairs_folder / "subwords").iterdir()
+    assert model.suffix == ".checked-model"
 
 
 # Mutations
