@@ -136,7 +136,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
         expected = (self.expected_examples or {}).get(part, found)
         if found != expected:
             raise DataError(
-                f"{place}: {found:,} examples, {expected:,} are published; {remedy}, or give "
+                f"{place}: {found:,} examples, {expected:,} are expected; {remedy}, or give "
                 "data.expected_examples=null to use another number"
             )
 

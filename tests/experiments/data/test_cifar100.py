@@ -132,7 +132,7 @@ def test_a_folder_without_the_set_says_what_it_must_hold(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda content: content[:-1], "199 examples, 200 are published"),
+        (lambda content: content[:-1], "199 examples, 200 are expected"),
         (lambda content: [{"fine_label": row["fine_label"]} for row in content], "img"),
         (lambda content: [*content[:-1], content[-1] | {"fine_label": None}], "row 199: fine_label is None"),
         (lambda content: [*content[:-1], content[-1] | {"fine_label": 100}], "row 199: fine_label is 100, allowed"),

@@ -72,7 +72,7 @@ def check(make: Callable[[Expected], SplitDataModule], there: dict[str, int], pl
         make(expected).setup()
     for part, count in there.items():
         said = refusal(make(there | {part: count + 1}))
-        for words in (place, f"{count:,} examples, {count + 1:,} are published", remedy, "data.expected_examples=null"):
+        for words in (place, f"{count:,} examples, {count + 1:,} are expected", remedy, "data.expected_examples=null"):
             assert words in said, (part, words, said)
         assert "\n" not in said
 
@@ -89,7 +89,7 @@ def test_tweets(tweets_folder: Path) -> None:
 def test_a_file_cut_at_a_line_end_is_refused(tweets_folder: Path) -> None:
     write_tweets(tweets_folder, tweets()[:40])
     cut = AirlineDataModule(folder=tweets_folder, expected_examples={"all": 60}, **TWEETS, **BATCHES)
-    assert "40 examples, 60 are published" in refusal(cut)
+    assert "40 examples, 60 are expected" in refusal(cut)
 
 
 def test_cifar(cifar: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_folder_may_hold_the_listed_images_alone(photos: Path, tmp_path: Path)
     (tmp_path / "photos").symlink_to(photos / "photos")
     expected = {"train": 1_281_167, "test": 1000}
     write_counts(tmp_path, COUNTS)
-    assert "train: 1,009 examples, 1,281,167 are published" in refusal(photographs(tmp_path, expected, **LONG_TAILED))
+    assert "train: 1,009 examples, 1,281,167 are expected" in refusal(photographs(tmp_path, expected, **LONG_TAILED))
     write_list(tmp_path, published_lines())
     photographs(tmp_path, expected, **LONG_TAILED).setup()
     assert "the test side: 1,000 examples" in refusal(photographs(tmp_path, expected | {"test": 50_000}, **LONG_TAILED))
