@@ -66,6 +66,7 @@ class Record(_Open):
     selected_by: str | None = None  # the metric that selected the epoch; None where the last epoch is reported
     measured_by: dict[str, str] = {}  # how metrics are computed, where there are several ways
     weights: str | None = None  # the file of the trained weights, beside the record; None where they are not kept
+    weights_digest: str | None = None  # the digest at the end of that file
     weights_hash: str | None = None
 
     @property

@@ -159,7 +159,7 @@ def test_a_folder_without_a_finished_run_or_weights_is_refused(sparse: Path, tmp
     shutil.copytree(sparse, tmp_path / "run")
     (tmp_path / "run" / "weights.ckpt").write_bytes(b"no weights")
     assert refused().startswith(
-        "/run/weights.ckpt: the weights are damaged, or of other code; repeat the run with force=true"
+        "/run/weights.ckpt: does not end with a digest, so it is cut off, or of an earlier version; repeat the run with"
     )
     (tmp_path / "run" / "weights.ckpt").unlink()
     without = "/run: there is no weights.ckpt; repeat the run with keep_weights=true force=true"
