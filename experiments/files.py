@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -77,7 +77,7 @@ def remove_unfinished(folder: Path) -> None:
     for path in folder.glob(f".*{_UNFINISHED}"):
         with contextlib.suppress(FileNotFoundError):  # another process has removed it
             process = path.name.removesuffix(_UNFINISHED).rpartition("@")[2]
-            if has_ended(process, path.stat().st_ctime):
+            if has_ended(process, path.stat().st_mtime):
                 remove(path)
 
 
@@ -89,11 +89,14 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def remove_empty_folders(folder: Path, root: Path) -> None:
-    """Remove a folder and those above it, up to `root`, as far as they are empty."""
+def remove_empty_folders(folder: Path, root: Path, ignored: Collection[str] = ()) -> None:
+    """Remove a folder that holds nothing but what is named in `ignored`, and the empty ones above it, up to `root`."""
     with contextlib.suppress(OSError):  # not empty, or gone
+        if all(path.name in ignored for path in folder.iterdir()):
+            for name in ignored:
+                remove(folder / name)
         for each in (folder, *folder.parents):
-            if each.is_relative_to(root):
+            if each == folder or each.is_relative_to(root.absolute()):
                 each.rmdir()
 
 

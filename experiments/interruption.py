@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_AT_START = "the same command starts again where this one did"
+AT_START = "the same command starts again where this one did"
 _received: int | None = None  # the signal that ends this process
 _importing = _postponing = False
 
@@ -28,10 +28,21 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
         return
     if _importing or _received is not None:  # some modules take any error for a package that is not installed
         if _received is None:
-            os.write(2, f"interrupted; {_AT_START}\n".encode())
+            os.write(2, f"interrupted; {AT_START}\n".encode())
         os._exit(128 + number)
     _received = number
     raise KeyboardInterrupt
+
+
+def listen_alone() -> None:
+    """As `listen`, but the processes that this one starts do not take Ctrl-C, which a terminal sends to all of them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # which they inherit
+
+    def take() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        threading.Event().wait()
+
+    threading.Thread(target=take, daemon=True).start()
 
 
 @contextmanager
@@ -59,7 +70,7 @@ def postponed() -> Iterator[None]:
 
 
 @contextmanager
-def told(how_it_goes_on: Callable[[], str] = lambda: _AT_START) -> Iterator[None]:
+def told(how_it_goes_on: Callable[[], str] = lambda: AT_START) -> Iterator[None]:
     """Where one of the signals ends what is within, say how it goes on, and exit with the status.
 
     Args:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from experiments.checkpoint_files import stated_digest
 from experiments.errors import ConfigurationError
+from experiments.failures import machine_failures
 from experiments.files import (
     remove,
     remove_unfinished,
@@ -29,8 +30,14 @@ _PROCESS = ("RANK", "SLURM_PROCID")  # torchrun and SLURM number the processes t
 def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | None:
     """Bring the run in `folder` to its record: skip it if it is there, else train on from the last checkpoint.
 
-    Returns and raises as `training.train`; a `prefix` begins each line that is printed.
+    Returns and raises as `training.train`, and a MachineError where the machine fails; a `prefix` begins each line
+    that is printed.
     """
+    with machine_failures(folder):
+        return _perform(settings, folder, prefix)
+
+
+def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:
     console = Console(highlight=False, soft_wrap=True)
     title = f"{settings.name} {folder.parent.name} seed {settings.seed}"
     record_file = folder / RECORD

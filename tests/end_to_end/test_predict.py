@@ -15,6 +15,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import experiments
+from experiments.checkpoint_files import save_checkpoint
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.identity import ROOT
 from predict import main
@@ -168,6 +169,12 @@ def test_a_folder_without_a_finished_run_or_weights_is_refused(sparse: Path, tmp
     record = (sparse / "record.json").read_text()
     (tmp_path / "run" / "record.json").write_text(record.replace('"weights": "weights.ckpt"', '"weights": null'))
     assert refused() == without
+    content = torch.load(sparse / "weights.ckpt", weights_only=True)
+    save_checkpoint(content | {"epoch": 99}, tmp_path / "run" / "weights.ckpt")  # whole, but of another training
+    (tmp_path / "run" / "record.json").write_text(record)
+    assert refused() == (
+        "/run/weights.ckpt: these are not the weights of /run/record.json; repeat the run with force=true"
+    )
     (tmp_path / "run" / "record.json").write_text("{")
     assert refused().startswith("/run/record.json: not a JSON object")
 

@@ -48,8 +48,8 @@ def test_a_file_that_is_cut_off_or_is_no_checkpoint_is_refused(file: Path, tmp_p
     contents = [*(whole[:length] for length in lengths), b"garbage" * 1000, earlier, whole + b"\n", whole[-72:] * 2]
     with every_case() as case:
         for content in contents:
+            file.write_bytes(content)
             with case(bytes=len(content)), pytest.raises(DamagedFileError, match=r"weights\.ckpt"):
-                file.write_bytes(content)
                 load_checkpoint(file)
         with case(folder=True), pytest.raises(DamagedFileError, match="Is a directory"):
             load_checkpoint(tmp_path)
