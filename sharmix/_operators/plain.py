@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from sharmix._arguments import checked_classes
+from sharmix._arguments import checked_classes, widened
 from sharmix._mathematics.equation import Equation
 from sharmix._mathematics.global_maximum import global_maximum
 from sharmix._mathematics.knots import from_last_knot
@@ -60,7 +60,7 @@ def class_loss(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See `backend.Implementation`; the backward pass solves again."""
     counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
-    logits, (q, r, temperature) = torch.where(counted.unsqueeze(-1), logits, 0), orders
+    logits, (q, r, temperature) = torch.where(counted.unsqueeze(-1), widened(logits), 0), orders
     of_target = logits.gather(-1, indices.unsqueeze(-1)).squeeze(-1)
     if r is None:
         conjugate = _powers(logits, q, temperature, q / (q - 1)).sum(-1) / q
@@ -88,7 +88,7 @@ def class_loss_backward(
 ) -> Tensor:
     """See `backend.Implementation`."""
     counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
-    finite, (q, r, temperature) = torch.where(counted.unsqueeze(-1), logits, 0), orders
+    finite, (q, r, temperature) = torch.where(counted.unsqueeze(-1), widened(logits), 0), orders
     p = _powers(finite, q, temperature, 1 / (q - 1)) if r is None else solve(finite, (q, r, temperature))[0]
     error = p.scatter_add(-1, indices.unsqueeze(-1), -torch.ones_like(p[..., :1]))
     return (torch.where(counted, grad, 0).unsqueeze(-1) * error).to(logits.dtype)
