@@ -51,7 +51,7 @@ def class_loss(
     reduction: str = "mean",
 ) -> Tensor | None:
     """The mean or sum of the losses of logits [..., classes] against one class a row, [...]; α-ReLU has α, None, τ."""
-    if weight is not None or label_smoothing or reduction == "none" or _is_closed():
+    if targets is None or weight is not None or label_smoothing or reduction == "none" or _is_closed():
         return None
     values = cpu.kernel.node_orders(logits, targets, q, r, temperature)
     if values is None or type(ignore_index) is not int or reduction not in ("mean", "sum"):

@@ -47,12 +47,13 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orde
     """See `backend.Implementation`."""
     if probabilities.shape[-1] == 0:
         return torch.empty_like(grad), grad.new_zeros((*grad.shape[:-1], 3) if wants_orders else 0)
-    at = MapSensitivity(probabilities, *shaped(orders, probabilities))
-    grad_logits = at.logit_product(grad).to(probabilities.dtype).contiguous()
+    at = MapSensitivity(probabilities.double(), *shaped(orders, probabilities))  # whose powers leave single precision
+    grad_logits = at.logit_product(grad.double()).to(probabilities.dtype).contiguous()
+    wide = torch.promote_types(probabilities.dtype, torch.float32)
     if not wants_orders:
-        return grad_logits, at.p.new_empty(0)
+        return grad_logits, probabilities.new_empty(0, dtype=wide)
     along = [(grad * slope).sum(-1) for slope in (at.wrt_q(), at.wrt_r(), at.wrt_temperature())]
-    return grad_logits, torch.stack(along, -1)
+    return grad_logits, torch.stack(along, -1).to(wide)
 
 
 def class_loss(
