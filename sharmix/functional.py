@@ -35,8 +35,8 @@ def sharmix(
     r = q is α-entmax, (2, 2) sparsemax, (1, 1) softmax, all exactly.
 
     Args:
-        logits: z, floating point, of any shape. −inf gets probability 0; a row with a NaN or +inf is NaN. Half precision is
-            computed in float32.
+        logits: z, floating point, of any shape. −inf gets probability 0; a row with a NaN or +inf is NaN. Half
+            precision is computed in float32.
         q: 1 ≤ q ≤ 1000, sparser as it grows; a number or a tensor that broadcasts with size 1 along `dim`.
         r: r > 0, sharper as it grows, with (r − 1) log(classes) ≤ 500, so that the scale of tied logits, classes^(r−1),
             is a double; likewise.

@@ -48,7 +48,6 @@ class Kernel(Implementation, Protocol):
         """Whether it computes logits of this dtype with these orders, faster than plain torch."""
 
 
-
 class _Block:
     """One `with plain_torch()`. It ends wherever it was seen: in tasks that were started in it, and when a generator
     that is suspended in it is closed by another thread."""
