@@ -64,10 +64,10 @@ def copy_with_kernel(folder: Path, build: str, planted: bool) -> subprocess.Comp
         text = header.read_text(encoding="utf-8")
         assert _SOUND_READ in text, f"{header} no longer has the line that the error is planted after"
         header.write_text(text.replace(_SOUND_READ, _PLANTED_READ), encoding="utf-8")
-    # under the name of the build for every processor, which is the one that is left
-    command = ["g++", *_FLAGS, *_BUILDS[build], f"-I{sysconfig.get_paths()['include']}", "-DMODULE=_kernel_baseline",
+    name = f"_kernel_{builds_here()[0]}"  # the first that the library looks for; the others are of the installed one
+    command = ["g++", *_FLAGS, *_BUILDS[build], f"-I{sysconfig.get_paths()['include']}", f"-DMODULE={name}",
                "-DPy_LIMITED_API=0x030B0000", str(folder / "sharmix/csrc/module.cpp"),
-               "-o", str(folder / "sharmix/_kernel_baseline.abi3.so")]  # fmt: skip
+               "-o", str(folder / f"sharmix/{name}.abi3.so")]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -166,9 +166,10 @@ def call_everything(sharmix: object, generator: torch.Generator) -> int:
 
 def main() -> None:
     import sharmix
+    from sharmix._operators import cpu
 
-    assert Path(sharmix.__file__).parents[1] == Path.cwd(), sharmix.__file__
-    assert sharmix.backend() == "c++", "the kernel with the sanitizers does not load"
+    kernel = cpu.kernel.__file__ if cpu.kernel else "no kernel"
+    assert Path(kernel).parents[1] == Path.cwd(), f"{kernel} is loaded, not the one with the sanitizers"
     seconds, seed = float(sys.argv[1]), int(sys.argv[2])
     generator, stop, calls = torch.Generator().manual_seed(seed), time.monotonic() + seconds, 0
     torch.set_num_threads(1)
