@@ -13,12 +13,13 @@ from pathlib import Path
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
-from experiments.errors import UserError
-from experiments.hints import hints
-from experiments.identity import run_id
+from experiments.errors import ConfigurationError, UserError
+from experiments.hints import one_message, own_code_named
 from experiments.job import check_objective, objective, perform
+from experiments.resolvers import register_resolvers, resolved
 from experiments.settings import checked_settings
 from experiments.sweep import (
     is_optimising,
@@ -29,26 +30,25 @@ from experiments.sweep import (
 )
 
 sys.path.append(os.getcwd())  # data sets, networks and metrics of the user's own
-# Hydra hands both to the processes of every launcher.
-OmegaConf.register_new_resolver("run_id", lambda *, _root_: run_id(_root_), replace=True)
-OmegaConf.register_new_resolver(
-    "from_here", lambda path, *, _root_: str(Path(_root_.hydra.runtime.cwd) / path), replace=True
-)
+register_resolvers()
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(config: DictConfig) -> float | None:
     hydra_config = HydraConfig.get()
     folder = Path(hydra_config.runtime.output_dir)
+    if folder in (Path.cwd(), *Path.cwd().parents):
+        raise ConfigurationError(f"hydra.run.dir={folder} is not allowed; give a folder that holds nothing else")
     try:
-        settings = checked_settings(OmegaConf.to_container(config, resolve=True))
+        settings = checked_settings(resolved(config))
         if hydra_config.mode == RunMode.MULTIRUN:
             refuse_several_processes(settings)
         if is_optimising():
             check_objective(settings.objective, settings.data.get("validation_fraction"))
-        record = perform(settings, folder, place_in_sweep())
+        with own_code_named(settings.model_dump()):
+            record = perform(settings, folder, place_in_sweep())
         return objective(settings, record) if record and is_optimising() else None
-    except UserError:
+    except (UserError, OmegaConfBaseException):
         with contextlib.suppress(OSError):  # not empty, or gone by another process
             folder.rmdir()  # Hydra made it for a run that never began
         raise
@@ -59,11 +59,8 @@ if __name__ == "__main__":
         print(missing, file=sys.stderr)
         sys.exit(1)
     try:
-        main()
-    except SystemExit as stopped:
-        if stopped.code:
-            print(*hints(sys.argv[1:]), sep="\n", end="", file=sys.stderr)
-        raise
+        with one_message(sys.argv[1:]):
+            main()
     finally:
         failed = report_failures()
     sys.exit(1 if failed else 0)  # an optimising sweep goes on after a failed run

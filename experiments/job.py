@@ -7,7 +7,7 @@ from rich.console import Console
 
 from experiments.errors import ConfigurationError
 from experiments.files import remove_unfinished
-from experiments.identity import code_of
+from experiments.identity import code_of, run_id
 from experiments.record import Record, RecordError, read_record
 from experiments.settings import RunSettings
 
@@ -28,6 +28,8 @@ def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | N
         if any(os.environ.get(number, "0") != "0" for number in _PROCESS):
             return None
         record = record_of(folder)
+        if (record.run_id, record.seed) != (run_id(settings.model_dump()), settings.seed):  # by hydra.run.dir
+            raise ConfigurationError(f"{record_file}: another run has its record there; give this one another folder")
         remove_checkpoints(folder, record)  # of a process that was killed after it had written the record
         remove_unfinished(folder)
         same_code = record.code.digest == code_of(settings.model_dump())["digest"]
