@@ -16,16 +16,15 @@ if __name__ == "__main__":
 with importing():
     import hydra
     from hydra.core.hydra_config import HydraConfig
-    from hydra.errors import CompactHydraException
     from hydra.types import RunMode
-    from omegaconf import DictConfig, OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
+    from omegaconf import DictConfig
 
+    from experiments.errors import ConfigurationError
     from experiments.failures import machine_failures
     from experiments.files import remove_empty_folders
-    from experiments.hints import hints
-    from experiments.identity import run_id
+    from experiments.hints import one_message, own_code_named
     from experiments.job import check_objective, objective, perform
+    from experiments.resolvers import register_resolvers, resolved
     from experiments.settings import checked_settings
     from experiments.sweep import (
         how_it_goes_on,
@@ -36,25 +35,25 @@ with importing():
         report_failures,
     )
 
+
 sys.path.append(os.getcwd())  # data sets, networks and metrics of the user's own
-# Hydra hands both to the processes of every launcher.
-OmegaConf.register_new_resolver("run_id", lambda *, _root_: run_id(_root_), replace=True)
-OmegaConf.register_new_resolver(
-    "from_here", lambda path, *, _root_: str(Path(_root_.hydra.runtime.cwd) / path), replace=True
-)
+register_resolvers()
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(config: DictConfig) -> float | None:
     hydra_config = HydraConfig.get()
     folder = Path(hydra_config.runtime.output_dir)
+    if folder in (Path.cwd(), *Path.cwd().parents):
+        raise ConfigurationError(f"hydra.run.dir={folder} is not allowed; give a folder that holds nothing else")
     try:
-        settings = checked_settings(OmegaConf.to_container(config, resolve=True))
+        settings = checked_settings(resolved(config))
         if hydra_config.mode == RunMode.MULTIRUN:
             refuse_several_processes(settings)
         if is_optimising():
             check_objective(settings.objective, settings.data.get("validation_fraction"))
-        record = perform(settings, folder, place_in_sweep())
+        with own_code_named(settings.model_dump()):
+            record = perform(settings, folder, place_in_sweep())
         return objective(settings, record) if record and is_optimising() else None
     finally:  # Hydra made the folder for a run that may have left nothing
         notes = hydra_config.output_subdir
@@ -66,19 +65,8 @@ if __name__ == "__main__":
         print(missing, file=sys.stderr)
         sys.exit(1)
     try:
-        os.environ.setdefault("HYDRA_FULL_ERROR", "1")
-        with told(how_it_goes_on), machine_failures():
+        with told(how_it_goes_on), one_message(sys.argv[1:]), machine_failures():
             main()
-    except CompactHydraException as error:
-        print(
-            error,
-            *filter(None, [isinstance(error.__cause__, OmegaConfBaseException) and error.__cause__]),
-            sep="\n",
-            file=sys.stderr,
-        )
-        print("\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.", file=sys.stderr)
-        print(*hints(sys.argv[1:]), sep="\n", end="", file=sys.stderr)
-        sys.exit(1)
     finally:
         failed = report_failures()
     sys.exit(1 if failed else 0)  # an optimising sweep goes on after a failed run

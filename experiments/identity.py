@@ -14,6 +14,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from experiments.errors import UserError
+
 ROOT = Path(__file__).resolve().parent.parent
 RUNNER = "experiments.training"  # the module that every run imports, beside the classes that its settings name
 
@@ -133,7 +135,11 @@ def _place(package: str) -> Path | None:
 
 def _imports(file: Path, package: str) -> Iterator[str]:
     """The modules that a file's import statements name, wherever they stand in it."""
-    for node in ast.walk(ast.parse(_content(file))):
+    try:
+        tree = ast.parse(_content(file))
+    except (SyntaxError, ValueError) as error:  # a ValueError where there are null bytes
+        raise UserError(f"{file} is not Python: {error}") from error
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

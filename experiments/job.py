@@ -17,7 +17,7 @@ from experiments.files import (
     unfinished_folders,
     write_rows,
 )
-from experiments.identity import code_of
+from experiments.identity import code_of, run_id
 from experiments.interruption import importing
 from experiments.record import Record, RecordError, read_record
 from experiments.settings import RunSettings
@@ -47,6 +47,8 @@ def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:
         if any(os.environ.get(number, "0") != "0" for number in _PROCESS):
             return None
         record = record_of(folder)
+        if (record.run_id, record.seed) != (run_id(settings.model_dump()), settings.seed):  # by hydra.run.dir
+            raise ConfigurationError(f"{record_file}: another run has its record there; give this one another folder")
         tidy(folder, record)
         same_code = record.code.digest == code_of(settings.model_dump())["digest"]
         note = "" if same_code else " [yellow](by other code; force=true repeats it)[/]"

@@ -4,11 +4,13 @@ The values, and what they mean, stand in `conf/` alone.
 """
 
 import difflib
+import logging
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, validate_call
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, validate_call
 from pydantic.dataclasses import dataclass
 
 from experiments.errors import ConfigurationError, UserError
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
 _Whole = Annotated[int, Field(strict=True)]  # strict: a text such as '3' would name another folder than the number
 _Number = Annotated[float, Field(strict=True)]
 YesNo = Annotated[bool, Field(strict=True)]
-AtLeastOne = Annotated[_Whole, Field(ge=1)]
-NotNegative = Annotated[_Whole, Field(ge=0)]
+AtLeastOne = Annotated[_Whole, Field(ge=1, lt=2**31)]  # torch counts in 64 bits, and multiplies sizes
+NotNegative = Annotated[_Whole, Field(ge=0, lt=2**31)]
+Workers = Annotated[NotNegative, Field(le=256)]  # processes; thousands of them stop a machine
 Seed = Annotated[_Whole, Field(ge=0, lt=2**32)]
 Positive = Annotated[_Number, Field(gt=0)]
 NotNegativeNumber = Annotated[_Number, Field(ge=0)]
@@ -29,6 +32,44 @@ OpenShare = Annotated[_Number, Field(gt=0, lt=1)]
 Share = Annotated[_Number, Field(ge=0, lt=1)]
 Three = Annotated[tuple[_Number, ...], Field(min_length=3, max_length=3)]
 ThreePositive = Annotated[tuple[Positive, ...], Field(min_length=3, max_length=3)]
+
+
+def _folder_name(name: str) -> str:
+    if not name.isprintable() or "/" in name or name != name.strip() or name[:1] in ("", ".", "-", "~"):
+        raise ValueError("should be the name of a folder, without / and control characters, or . - ~ in front")
+    return _short(name)
+
+
+def _activation_name(name: str) -> str:
+    if not re.fullmatch(r"\w[\w-]*(\.\w[\w-]*)*", name):
+        raise ValueError("should be the name of an activation, or the path of a class, as package.module.Class")
+    return _short(name)
+
+
+def _short(name: str) -> str:
+    if len(name.encode()) > _LONGEST_NAME:
+        raise ValueError(f"should have at most {_LONGEST_NAME} bytes, for it names a folder")
+    return name
+
+
+def _folder(path: str) -> str:
+    if not path.strip() or not path.isprintable():
+        raise ValueError("should be a folder; is a variable of the shell not set?")
+    if path.startswith("~"):
+        raise ValueError("should be a folder without ~, which the shell replaces only where a word begins; give $HOME")
+    return path
+
+
+def _folder_of_outputs(path: str) -> str:
+    if len(Path(path).resolve().parts) == 1:
+        raise ValueError("should be a folder other than the root of the disk")
+    return path
+
+
+_LONGEST_NAME = 200  # file systems allow 255, and the name of an activation goes on with the hash of its run
+FolderName = Annotated[str, AfterValidator(_folder_name)]
+ActivationName = Annotated[str, AfterValidator(_activation_name)]
+Folder = Annotated[str, AfterValidator(_folder)]
 
 _STRICT = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False, extra="forbid")
 validated = validate_call(config=_STRICT)  # decorates a constructor: each argument is checked against its annotation
@@ -45,7 +86,7 @@ class Settings(BaseModel):
 class ActivationSettings(Settings):
     """An activation of the registry. Parameters that the activation does not take are None."""
 
-    name: str
+    name: ActivationName
     alpha: float | None = None
     q: float | None = None
     r: float | None = None
@@ -62,17 +103,24 @@ class ActivationSettings(Settings):
 
 
 class PathSettings(Settings):
-    data: str | None
-    outputs: str
+    data: Folder | None
+    outputs: Annotated[Folder, AfterValidator(_folder_of_outputs)]
 
 
+class Place(Settings):
+    """The settings that decide, with the hash of them all, where a run's folder lies."""
+
+    name: FolderName
+    paths: PathSettings
+
+
+_Model = TypeVar("_Model", bound=Settings)
 Group = dict[str, Any]  # settings of an object that `_target_` names
 
 
-class RunSettings(Settings):
+class RunSettings(Place):
     """All settings of one run, as `conf/config.yaml` composes them."""
 
-    name: str
     seed: Seed
     force: bool
     progress: Literal["auto", "bar", "lines", "none"]
@@ -81,7 +129,6 @@ class RunSettings(Settings):
     threads: AtLeastOne
     objective: str | None
     tags: list[str]
-    paths: PathSettings
     activation: ActivationSettings
     data: Group
     model: Group
@@ -94,23 +141,32 @@ class RunSettings(Settings):
 
 def checked_settings(config: Mapping[str, Any]) -> RunSettings:
     """The settings of a composed configuration; a ConfigurationError names the first that is not allowed."""
-    if key := _not_utf8(config):
-        raise ConfigurationError(f"{key}: the name is no UTF-8, which a record could not hold; give it another name")
+    for key, text in texts(config):
+        if "\0" in text or text != text.encode(errors="replace").decode():
+            raise ConfigurationError(f"{key}={text!r} is not allowed; it has characters that no file can hold")
+    return checked(RunSettings, config)
+
+
+def check_place(config: Mapping[str, Any]) -> None:
+    """Raise as `checked_settings` for the settings of `Place` alone."""
+    checked(Place, config)
+
+
+def texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """All texts among settings, with their keys."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, Mapping | list):
+        for name, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from texts(inner, f"{key}.{name}" if key else str(name))
+
+
+def checked(model: type[_Model], config: Any, group: str | None = None) -> _Model:
+    """A group of settings; a ConfigurationError names the first that is not allowed."""
     try:
-        return RunSettings.model_validate(config)
+        return model.model_validate(config)
     except ValidationError as error:
-        raise refusal(error) from error
-
-
-def _not_utf8(value: Any) -> str | None:
-    """The first setting whose text cannot be written, as "key=text"; None where all can be."""
-    if isinstance(value, Mapping):
-        found = ((key, _not_utf8(inner)) for key, inner in value.items())
-        return next((f"{key}.{inner}".replace(".=", "=") for key, inner in found if inner), None)
-    if isinstance(value, list | tuple):
-        return next(filter(None, map(_not_utf8, value)), None)
-    text = str(value).encode(errors="backslashreplace").decode()
-    return f"={text}" if isinstance(value, str) and text != value else None
+        raise refusal(error, group) from error
 
 
 def build(group: Group, key: str, **arguments: Any) -> Any:
@@ -125,6 +181,7 @@ def build(group: Group, key: str, **arguments: Any) -> Any:
     from hydra.errors import InstantiationException
     from hydra.utils import instantiate
 
+    get_class_or_function(group, key)
     try:
         # Called here and not by Hydra, which would make configurations of the arguments that are dataclasses.
         return instantiate(group, _partial_=True, _convert_="all")(**arguments)
@@ -157,10 +214,16 @@ def get_class_or_function(group: Group, key: str) -> Callable[..., Any]:
     from hydra.utils import get_object
 
     target = group.get("_target_")
+    if not isinstance(target, str):
+        raise ConfigurationError(f"{key}._target_={target} is not allowed; it should be the path of a class")
+    logging.getLogger("hydra.utils").disabled = True  # it would print the error as well
     try:
-        return get_object(target)
+        found: object = get_object(target)
     except Exception as error:  # an import may fail with any error of the module's own
         raise ConfigurationError(f"{key}._target_={target} cannot be imported: {error}") from error
+    if not callable(found):
+        raise ConfigurationError(f"{key}._target_={target} is not allowed; it should be the path of a class")
+    return found
 
 
 def build_activation(settings: ActivationSettings, group: str = "activation") -> "sharmix.Activation":
@@ -176,7 +239,7 @@ def build_activation(settings: ActivationSettings, group: str = "activation") ->
         raise ConfigurationError(f"{group}.parameters.dim={given} is not allowed; {classes_last}")
     try:
         return sharmix.build_activation(settings.name, **settings.arguments())
-    except (ValueError, TypeError, ImportError) as error:
+    except (ValueError, TypeError, ImportError, SyntaxError) as error:
         note = f" (dim is not a setting: {classes_last})" if re.search(r"it takes .*\bdim\b", str(error)) else ""
         raise ConfigurationError(f"{group}={settings.name}: {error}{note}") from error
 
@@ -190,8 +253,9 @@ def refusal(error: ValidationError, group: str | None = None) -> ConfigurationEr
         return ConfigurationError(f"{key} is missing; give {key}=VALUE")
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return ConfigurationError(f"there is no setting {key} (given {key}={first['input']!r})")
+    noise = r"^(Value error, |Input |\w+ (?=should ))| or instance of \w+"
     messages = (one["msg"] for one in errors if _setting(one["loc"]) == place)
-    allowed = dict.fromkeys(re.sub(r"^(Value error, |Input |\w+ (?=should ))", "", message) for message in messages)
+    allowed = dict.fromkeys(re.sub(noise, "", message) for message in messages)
     return ConfigurationError(f"{key}={first['input']!r} is not allowed; it {', or '.join(allowed)}")
 
 

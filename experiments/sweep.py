@@ -19,6 +19,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from experiments.errors import ConfigurationError
 from experiments.files import has_ended, remove_empty_folders, this_process
@@ -60,12 +61,15 @@ class SweepReport(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.runs = _number_of_runs(config)
+        if self.runs == 0:
+            print("the sweep has no run: one of its settings has no value, as seed=range(0) has", file=sys.stderr)
+            raise SystemExit(1)
         if _optimises(config.hydra):
             _refuse_objective(config)
-        folder, self.outputs = Path(config.hydra.sweep.dir).resolve(), Path(config.paths.outputs).resolve()
         try:
+            folder, self.outputs = Path(config.hydra.sweep.dir).resolve(), Path(config.paths.outputs).resolve()
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError:  # which Hydra would make a warning of; its sweeper meets it again
+        except (OmegaConfBaseException, OSError):  # Hydra would make a warning of it; its sweeper meets it again
             return
         for file in folder.glob(f"{_REPORT}*"):
             if has_ended(file.name.removeprefix(_REPORT)):  # its sweep was killed
@@ -205,5 +209,6 @@ def _number_of_runs(config: DictConfig) -> int | None:
     if "n_trials" in sweeper:
         return int(sweeper.n_trials)
     params = [f"{key}={value}" for key, value in (sweeper.get("params") or {}).items()]
-    overrides = OverridesParser.create().parse_overrides([*params, *config.hydra.overrides.task])
+    task = OmegaConf.to_container(config.hydra.overrides.task)  # a value such as ${name} is not resolved
+    overrides = OverridesParser.create().parse_overrides([*params, *task])
     return math.prod(sum(1 for _ in one.sweep_iterator()) for one in overrides if one.is_sweep_override())

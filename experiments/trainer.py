@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 import lightning.pytorch as L
 import torch
 from lightning.fabric.plugins.environments import SLURMEnvironment
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.profilers import PassThroughProfiler
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
@@ -40,9 +39,11 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
 
     Raises:
         ConfigurationError: an option does not exist or has a wrong value; there are no such devices, they do not have
-            the precision, or torchrun or SLURM has started another number of processes.
+            the precision, torchrun or SLURM has started another number of processes, or this machine has fewer cores
+            than threads.
     """
     check_options(options)
+    _check_cores(options, threads)
     options = options | ({"profiler": _NoProfiler()} if options.get("profiler") is None else {})
     for advice in _ADVICE:
         warnings.filterwarnings("ignore", message=advice)
@@ -53,12 +54,17 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
         raise ConfigurationError(
             f"{asked} ask for {wanted} processes, but {started} were started; they must be as many"
         )
+    if options["num_nodes"] > 1 and not started:
+        raise ConfigurationError(
+            f"trainer.num_nodes={options['num_nodes']} is not allowed here: start the run on each machine, by torchrun "
+            "or SLURM; without them it would wait for the others for ever"
+        )
     # Else Lightning answers SLURM's warning of the end with a checkpoint of its own in the current folder, from which
     # whatever run starts there next would go on. SLURM, or submitit, queues the run again by itself.
     plugins = [AtomicCheckpointIO(), *([SLURMEnvironment(auto_requeue=False)] if slurm else [])]
     try:
         trainer = L.Trainer(**options, **arguments, plugins=plugins)
-    except (ValueError, TypeError, RuntimeError, MisconfigurationException) as error:
+    except Exception as error:  # also of a package that an accelerator or a strategy needs
         raise ConfigurationError(f"{asked}, trainer.precision={precision}: {error}") from error
     if precision not in (None, trainer.precision):
         device = trainer.strategy.root_device.type
@@ -76,6 +82,9 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
 def check_options(options: Group) -> None:
     """Raise a ConfigurationError for an option that the Trainer does not have, or a value that cannot be."""
     known = _options_model()
+    for name in known.model_fields:
+        if name not in options and name != "enable_progress_bar":  # else it would be Lightning's, as deterministic=null
+            raise ConfigurationError(f"trainer.{name} is missing; give trainer.{name}=VALUE")
     for name, value in options.items():
         if name not in known.model_fields:
             raise ConfigurationError(
@@ -106,6 +115,8 @@ def check_options(options: Group) -> None:
             "enable_checkpointing",
             "for a run goes on from its checkpoint when it is killed; keep_weights=false keeps no weights afterwards",
         )
+    if (options.get("gradient_clip_val") or 0) < 0:
+        refuse("gradient_clip_val", "for it would turn the gradients round; null clips none")
     if (passes := options.get("accumulate_grad_batches", 1)) < 1:
         refuse("accumulate_grad_batches", "it must be at least 1")
     if passes > 1 and (options.get("limit_train_batches") or 0) % passes:
@@ -113,6 +124,18 @@ def check_options(options: Group) -> None:
             "limit_train_batches",
             f"for it counts the parts of batches, trainer.accumulate_grad_batches={passes} to a step; give null or a "
             "multiple of these, not a share",
+        )
+
+
+def _check_cores(options: Group, threads: int) -> None:
+    """Refuse what would ask for more than this machine has, before anything is started."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if threads > cores:
+        raise ConfigurationError(f"threads={threads} is not allowed, for this process may use {cores} cores")
+    devices, accelerators = options["devices"], torch.cuda.device_count()
+    if isinstance(devices, int) and devices > max(cores, accelerators):
+        raise ConfigurationError(
+            f"trainer.devices={devices} is not allowed, for this machine has {cores} cores and {accelerators} GPUs"
         )
 
 
@@ -134,5 +157,6 @@ def _options_model() -> type[BaseModel]:
         for name, parameter in parameters.items()
         if name not in ("self", "logger", "callbacks", "plugins")
     }
-    strict = ConfigDict(arbitrary_types_allowed=True, strict=True)  # '3' and 3 would be runs of their own
+    # Strict, for '3' and 3 would be runs of their own.
+    strict = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False, strict=True)
     return create_model("TrainerOptions", __config__=strict, **fields)

@@ -24,7 +24,7 @@ from experiments.callbacks.progress import WaitForSlurm, how_it_goes_on, progres
 from experiments.callbacks.reproducibility import ReseedEachEpoch
 from experiments.checkpoint_files import stated_digest
 from experiments.data.base import SplitDataModule
-from experiments.errors import ConfigurationError, DataError
+from experiments.errors import ConfigurationError, DataError, DivergedError, UserError
 from experiments.files import remove, remove_unfinished, unfinished_folder
 from experiments.identity import code_of, run_id
 from experiments.interruption import postponed, told
@@ -40,9 +40,10 @@ from experiments.settings import (
     build,
     build_activation,
     check_values,
+    checked,
     get_class_or_function,
 )
-from experiments.trainer import build_trainer, check_options
+from experiments.trainer import build_trainer
 
 _log = logging.getLogger(__name__)
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on devices are not about the run
@@ -66,7 +67,7 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
         DivergedError: the loss is no longer a number.
     """
     forget_peak_memory()
-    check_options(settings.trainer)
+    build_trainer(settings.trainer, settings.threads, logger=False)  # refuses what this machine does not have
     L.seed_everything(settings.seed, verbose=False)  # callbacks of one's own may draw numbers
     own_callbacks = _callbacks(settings)  # before any data are read, which takes longer
     for name, group in settings.logger.items():
@@ -131,6 +132,13 @@ def _train_in(
                 trainer.save_checkpoint(place / WEIGHTS, weights_only=True)
         except MisconfigurationException as error:
             raise ConfigurationError(f"trainer: {error}") from error
+        except ValueError as error:  # of an activation whose learned orders are no longer numbers
+            if isinstance(error, UserError) or all(one.isfinite().all() for one in module.parameters()):
+                raise
+            raise DivergedError(
+                f"in epoch {trainer.current_epoch + 1}, parameters are no longer numbers ({error}): the training has "
+                "diverged; a lower optimizer.learning_rate may help"
+            ) from error
     if not trainer.is_global_zero or trainer.fast_dev_run:
         return None
     record = _record(settings, trainer, curves, code, place)
@@ -151,7 +159,7 @@ def build_run(settings: RunSettings) -> tuple[OutputModule, SplitDataModule]:
     check_values(settings.model, "model")
     check_values(settings.module, "module")
     if "attention" in settings.model:
-        build_activation(ActivationSettings.model_validate(settings.model["attention"]), "model.attention")
+        build_activation(checked(ActivationSettings, settings.model["attention"], "model.attention"), "model.attention")
     optimizer = build(settings.optimizer, "optimizer")
     data = build(settings.data, "data")
     if not isinstance(data, SplitDataModule):

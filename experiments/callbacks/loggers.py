@@ -1,7 +1,8 @@
 """Loggers beside the CSV file of a run: built as configured, given the settings, closed at the end."""
 
 import shutil
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from experiments.callbacks.curves import log_row
+from experiments.errors import UserError
 from experiments.settings import RunSettings, build
+
+_CALLED = ("log_metrics", "log_hyperparams", "save", "after_save_checkpoint", "finalize")  # by Lightning, and here
 
 
 def tensorboard_logger(folder: str, **options: Any) -> TensorBoardLogger:
@@ -20,11 +24,16 @@ def tensorboard_logger(folder: str, **options: Any) -> TensorBoardLogger:
 
 
 def wandb_logger(folder: str, **options: Any) -> WandbLogger:
-    """A Weights & Biases run named after the folder; offline where no key is configured."""
+    """A Weights & Biases run named after the folder; offline where no key is configured, or it is not accepted."""
     import wandb
 
     name = "-".join(Path(folder).parts[-2:])
-    if not wandb.login(prompt=False):
+    try:
+        online = wandb.login(prompt=False)
+    except wandb.errors.CommError as error:  # a wrong key, and a server that does not answer
+        online = False
+        warnings.warn(f"logger.wandb logs offline, and `wandb sync` sends it later: {error}", stacklevel=2)
+    if not online:
         # Of `offline` alone Lightning makes a variable of the environment, which W&B has read before.
         options |= {"offline": True, "mode": "offline"}
     return WandbLogger(name=name, save_dir=folder, **options)
@@ -32,23 +41,62 @@ def wandb_logger(folder: str, **options: Any) -> WandbLogger:
 
 @contextmanager
 def open_loggers(settings: RunSettings, folder: Path) -> Iterator[list[Logger]]:
-    """The configured loggers, given the settings of the run; none in all but the first of several processes."""
+    """The configured loggers, given the settings of the run; none in all but the first of several processes.
+
+    A logger that fails is left out from then on, with a warning: it must not cost the training.
+
+    Raises:
+        UserError: a logger's settings are not allowed.
+    """
     groups = settings.logger.items() if rank_zero_only.rank == 0 else ()
-    loggers: list[Logger] = []
+    loggers: dict[str, Logger] = {}
     status = "failed"
     try:
         for name, group in groups:
-            if group:
-                loggers.append(build(group, f"logger.{name}", folder=str(folder)))
-                loggers[-1].log_hyperparams(settings.model_dump(exclude={"paths", "logger"}))
-        yield loggers
+            if group and (logger := _open(group, f"logger.{name}", folder)) is not None:
+                loggers[name] = logger
+                logger.log_hyperparams(settings.model_dump(exclude={"paths", "logger"}))
+        yield [*loggers.values()]
         status = "success"
     finally:
-        for logger in loggers:
+        for name, logger in loggers.items():
             logger.finalize(status)
             # Two runs of one process would share it; one that could not start is not started again.
             if isinstance(logger, WandbLogger) and logger._experiment is not None:
-                logger.experiment.finish(exit_code=int(status == "failed"))
+                _spared(logger.experiment.finish, f"logger.{name}", [])(exit_code=int(status == "failed"))
+
+
+def _open(group: dict[str, Any], key: str, folder: Path) -> Logger | None:
+    try:
+        logger = build(group, key, folder=str(folder))
+    except UserError:
+        raise
+    except Exception as error:
+        _warn(key, error)
+        return None
+    failed: list[str] = []
+    for name in _CALLED:
+        setattr(logger, name, _spared(getattr(logger, name), key, failed))
+    return logger
+
+
+def _spared(call: Callable[..., None], key: str, failed: list[str]) -> Callable[..., None]:
+    """A method of a logger that warns where it fails; after the first failure of any, it does nothing."""
+
+    def spared(*arguments: Any, **options: Any) -> None:
+        if failed:
+            return
+        try:
+            call(*arguments, **options)
+        except Exception as error:
+            failed.append(key)
+            _warn(key, error)
+
+    return spared
+
+
+def _warn(key: str, error: Exception) -> None:
+    warnings.warn(f"{key} has failed, and the run goes on without it: {type(error).__name__}: {error}", stacklevel=3)
 
 
 def replay(settings: RunSettings, folder: Path, rows: Iterable[dict[str, float]]) -> None:

@@ -26,7 +26,7 @@ from experiments.data.samplers import (
 from experiments.data.splits import Indices, stratified_group_split
 from experiments.data.unreadable import Unreadable
 from experiments.errors import ConfigurationError, DataError, UserError
-from experiments.settings import AtLeastOne, NotNegative, Seed, Share, validated_class
+from experiments.settings import AtLeastOne, Seed, Share, Workers, validated_class
 
 Batches = EpochSampler | Sequence[BatchIndices]
 Loader = Collection[Batch]
@@ -72,7 +72,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
     seed: Seed
     batch_size: AtLeastOne
     evaluation_batch_size: AtLeastOne
-    num_workers: NotNegative = 0
+    num_workers: Workers = 0
     expected_examples: dict[str, AtLeastOne] | None = None
 
     evaluated: ClassVar[tuple[str, ...]]

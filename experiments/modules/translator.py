@@ -3,9 +3,10 @@
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 from torchmetrics import SumMetric
@@ -41,7 +42,7 @@ class BeamSettings(Settings):
     size: AtLeastOne
     limit_ratio: NotNegativeNumber
     limit_extra: NotNegative
-    length_penalty: NotNegativeNumber = 0.0
+    length_penalty: Annotated[NotNegativeNumber, Field(le=100)] = 0.0  # a power of the length
     scores: Literal["normalised", "raw"] = "normalised"
 
 

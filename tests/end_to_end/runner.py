@@ -24,7 +24,7 @@ from experiments.identity import ROOT
 from experiments.modules.translator import DECODING_SECONDS
 
 QUICK = ("experiment=digits", "activation=sharmix_learned", "trainer.max_epochs=3", "model.hidden_units=16")
-VARIABLES = {"NO_COLOR": "1", "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
+VARIABLES = {"NO_COLOR": "1", "WANDB_SILENT": "true"}
 TIMING = (EXAMPLES_PER_SECOND, TRAINING_SECONDS, DECODING_SECONDS)  # the columns that a repeated run does not repeat
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["experiments.quick_imports", "experiments.training"])
@@ -99,9 +99,10 @@ def torchrun(processes: int) -> list[dict[str, str]]:
 
 
 def command_line(outputs: Path, *overrides: str) -> tuple[int, str]:
-    """As `run`, but run.py runs in this process."""
+    """As `run`, but run.py runs in this process; overrides may give other outputs."""
     printed = io.StringIO()
-    arguments = [str(ROOT / "run.py"), *overrides, f"paths.outputs={outputs}"]
+    own = any(override.lstrip("~").startswith("paths.outputs") for override in overrides)
+    arguments = [str(ROOT / "run.py"), *overrides, *([] if own else [f"paths.outputs={outputs}"])]
     with contextlib.ExitStack() as stack:
         stack.enter_context(patch.object(sys, "argv", arguments))
         stack.enter_context(patch.object(sys, "path", list(sys.path)))

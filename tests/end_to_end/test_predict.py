@@ -189,7 +189,7 @@ def test_a_folder_without_a_finished_run_or_weights_is_refused(sparse: Path, tmp
     ("content", "reason"),
     [
         (b"", "the file is empty"),
-            (b"\n", "holds nothing to predict"),
+        (b"\n", "holds nothing to predict"),
         (b"1 2 3\n", "line 1: 3 numbers, 64 are needed"),
         (b"\n" + b"17 " * 64, "line 2: the numbers must be from 0 to 16"),
         (b"one " * 64, "line 1: could not convert string to float: 'one'"),

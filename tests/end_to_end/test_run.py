@@ -1,6 +1,7 @@
 """The runner as a person uses it: composing, refusing, skipping, resuming, sweeping."""
 
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -137,10 +138,20 @@ def tensorboard_scalars(folder: Path) -> dict[str, list[float]]:
     return {name: [event.value for event in events.Scalars(name)] for name in events.Tags()["scalars"]}
 
 
-def test_wandb_without_a_key_is_offline_with_one_run_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(VARIABLES, "WANDB_MODE")  # which would be offline whatever the key
-    monkeypatch.delenv("WANDB_MODE", raising=False)
-    monkeypatch.setenv("NETRC", str(tmp_path / "no_netrc"))
+@pytest.fixture
+def without_wandb_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine where W&B was never used."""
+    for name in [name for name in os.environ if name.startswith(("WANDB_", "NETRC"))]:
+        monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "WANDB_CONFIG_DIR"):
+        monkeypatch.setenv(name, str(home))
+
+
+@pytest.mark.usefixtures("without_wandb_key")
+def test_wandb_without_a_key_is_offline_with_one_run_a_job(tmp_path: Path) -> None:
+    assert not [name for name in VARIABLES if name in ("WANDB_MODE", "WANDB_API_KEY")]
     status, printed = command_line(tmp_path / "outputs", "-m", *QUICK, "logger=wandb", "seed=21,42", "tags=[mine]")
     assert status == 0, printed
     assert len(records(tmp_path / "outputs")) == 2

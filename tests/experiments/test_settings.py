@@ -1,20 +1,32 @@
 """`conf/` composes into checked settings that build what they name, and a value out of range is refused by its key."""
 
+import contextlib
+import copy
 import inspect
 import itertools
 import re
+from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
 import sharmix
 from experiments.data.samplers import BatchDivision
-from experiments.errors import ConfigurationError
+from experiments.errors import ConfigurationError, UserError
+from experiments.hints import _keys
 from experiments.identity import ROOT
-from experiments.settings import RunSettings, build, build_activation, checked_settings, get_class_or_function
+from experiments.settings import (
+    RunSettings,
+    build,
+    build_activation,
+    check_values,
+    checked_settings,
+    get_class_or_function,
+)
 from experiments.trainer import check_options
 from experiments.training import build_run
 from tests.experiments.building import ADVICE, CONF, EXPERIMENTS, composed, settings, stock_trainer
+from tests.sharmix.cases import every_case
 
 pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 ACTIVATIONS = sorted(file.stem for file in (CONF / "activation").glob("*.yaml"))
@@ -120,6 +132,11 @@ def test_a_value_out_of_range_is_named_with_what_is_allowed(airline: RunSettings
         ),
         ("optimizer", "schedule", "linear", "it should be 'constant' or 'inverse_square_root'"),
         ("data", "folder", 3, "data.folder=3 is not allowed; it is not a valid path"),
+        ("data", "batch_size", 10**12, "data.batch_size=1000000000000 is not allowed; it should be less than"),
+        ("data", "max_length", 10**30, "it should be less than 2147483648"),
+        ("data", "num_workers", 10000, "data.num_workers=10000 is not allowed; it should be less than or equal to 256"),
+        ("data", "_target_", None, "data._target_=None is not allowed; it should be the path of a class"),
+        ("data", "_target_", "torch", "data._target_=torch is not allowed; it should be the path of a class"),
         ("data", "max_lengths", 3, "there is no setting data.max_lengths (given data.max_lengths=3)"),
     ):
         wrong = getattr(airline, group) | {name: value}
@@ -139,6 +156,67 @@ def test_a_value_of_the_run_itself_is_named_too() -> None:
         assert said in str(error.value), override
 
 
+FOLDER = "it should be the name of a folder, without /"
+TEXTS = {
+    **{("name", name): FOLDER for name in ("", ".", "..", "../x", "a/b", "-x", "~x", " x", "a\nb", "a\tb")},
+    ("name", "x" * 201): "it should have at most 200 bytes",
+    ("name", "a\0b"): "name='a\\x00b' is not allowed; it has characters that no file can hold",
+    ("tags", ("\udcff",)): "tags.0='\\udcff' is not allowed; it has characters that no file can hold",
+    ("paths.outputs", ""): "it should be a folder; is a variable of the shell not set?",
+    ("paths.outputs", "  "): "it should be a folder; is a variable of the shell not set?",
+    ("paths.outputs", "/"): "it should be a folder other than the root of the disk",
+    ("paths.outputs", "/tmp/.."): "it should be a folder other than the root of the disk",
+    ("paths.outputs", "~/out"): "give $HOME",
+    ("paths.data", ""): "paths.data='' is not allowed",
+    ("paths.data", "~/data"): "give $HOME",
+    **{("activation.name", name): "the path of a class" for name in ("", "..", "../x.Y", "a/b.C", "a b")},
+    **{("seed", seed): "seed=" for seed in (-1, 2**32, 1.5, "abc", "1", None, True)},
+}
+
+
+def test_what_would_be_written_elsewhere_or_nowhere_is_refused() -> None:
+    base = plain("experiment=digits")
+    with every_case() as case:
+        for (key, value), words in TEXTS.items():
+            with case(key=key, value=value), pytest.raises(ConfigurationError, match=re.escape(words)):
+                checked_settings(with_value(base, key, [*value] if isinstance(value, tuple) else value))
+
+
+def plain(*overrides: str) -> dict[str, Any]:
+    config = OmegaConf.to_container(composed(*overrides), resolve=True)
+    assert isinstance(config, dict)
+    return config
+
+
+def with_value(config: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """The settings with another value of one."""
+    changed = copy.deepcopy(config)
+    group = changed
+    for name in key.split(".")[:-1]:
+        group = group[name]
+    group[key.split(".")[-1]] = value
+    return changed
+
+
+CODE = {"_target_": "os.getcwd"}
+ODD = (None, "x", -1, 1.5, 10**30, [], {}, float("nan"), "a\0b", CODE)
+
+
+@pytest.mark.slow
+def test_any_value_of_any_key_is_accepted_or_refused_by_a_message() -> None:
+    base = plain("experiment=copy", "activation=sharmix_learned", "attention=sharmix")
+    with every_case() as case:
+        for key, value in itertools.product(_keys(base), ODD):
+            with case(key=key, value=value), contextlib.suppress(UserError):
+                found = checked_settings(with_value(base, key, value))
+                check_options(found.trainer)
+                build_activation(found.activation)
+                check_values(found.model, "model")
+                check_values(found.module, "module")
+                build(found.optimizer, "optimizer")
+                build(found.data, "data")
+
+
 def test_a_batch_that_cannot_be_divided_is_named() -> None:
     data = build(settings("experiment=digits").data, "data")
     data.setup()
@@ -154,6 +232,8 @@ def test_a_batch_that_cannot_be_divided_is_named() -> None:
         (["model.dimension=60"], "model.dimension=60 is not allowed; it must be divisible by 2 * model.heads = 8"),
         (["data.longest=2"], "data.shortest=3 is not allowed; it must be at most data.longest=2"),
         (["data.words=2"], "data.words=2 words, data.shortest=3 to data.longest=8 a sentence, there are 504"),
+        (["module.beam.length_penalty=1e30"], "module.beam.length_penalty=1e+30 is not allowed"),
+        (["~model.attention.name"], "model.attention.name is missing; give model.attention.name=VALUE"),
         (["module.beam.size=0"], "module.beam.size=0 is not allowed; it should be greater than or equal to 1"),
         (["module.beam.scores=best"], "module.beam.scores='best' is not allowed; it should be 'normalised' or 'raw'"),
         (["module.compile=1"], "module.compile=1 is not allowed; it should be a valid boolean"),
@@ -225,12 +305,3 @@ def test_an_activation_that_cannot_be_is_refused_before_any_data_are_read(
         build_run(settings("experiment=airline", "paths.data=nowhere", *overrides))
     for words in said:
         assert words in str(error.value)
-
-
-def test_a_name_that_is_no_utf_8_is_refused_before_the_training_whose_record_could_not_hold_it() -> None:
-    for change, named in (
-        ({"paths": {"data": "caf\udce9", "outputs": "outputs"}}, r"paths\.data=caf\\udce9: the name is no UTF-8"),
-        ({"tags": ["one", "tw\udcf6"]}, r"tags=tw\\udcf6: the name is no UTF-8"),
-    ):
-        with pytest.raises(ConfigurationError, match=named):
-            checked_settings(OmegaConf.to_container(composed("experiment=digits"), resolve=True) | change)

@@ -1,6 +1,9 @@
 """The Trainer of a run: `conf/` shows all of Lightning's options, and what cannot be is refused by its key."""
 
 import inspect
+import os
+import re
+from pathlib import Path
 
 import lightning.pytorch as L
 import pytest
@@ -10,7 +13,9 @@ from omegaconf import OmegaConf
 from experiments.errors import ConfigurationError
 from experiments.settings import Group
 from experiments.trainer import build_trainer, check_options
+from experiments.training import train
 from tests.experiments.building import ADVICE, CONF, settings
+from tests.sharmix.cases import every_case
 
 pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 OURS = {"logger", "callbacks", "plugins", "enable_progress_bar"}  # which a run builds from settings of its own
@@ -59,6 +64,8 @@ def test_an_option_that_cannot_be_is_named(options: Group) -> None:
         ("max_epochs", "3", ["trainer.max_epochs='3' is not allowed", "integer"]),
         ("max_epochs", 3.0, ["trainer.max_epochs=3.0 is not allowed", "integer"]),
         ("accumulate_grad_batches", 0, ["trainer.accumulate_grad_batches=0 is not allowed", "at least 1"]),
+        ("gradient_clip_val", -1, ["trainer.gradient_clip_val=-1 is not allowed", "null clips none"]),
+        ("gradient_clip_val", float("inf"), ["trainer.gradient_clip_val=inf is not allowed", "finite"]),
         ("devices", "2", ["trainer.devices='2' is not allowed", "without quotes"]),
         ("limit_train_batches", 1.0, ["trainer.limit_train_batches=1.0 is not allowed", "null is all batches"]),
         ("val_check_interval", 1, ["trainer.val_check_interval=1 is not allowed", "every epoch is measured once"]),
@@ -93,6 +100,50 @@ def test_what_lightning_refuses_is_named(options: Group) -> None:
             build_trainer(options | changes, threads=1, logger=False)
         for words in said:
             assert words in str(error.value), changes
+
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+MACHINE = {  # options, threads, and words of the message
+    "several machines": ({"num_nodes": 2}, 1, "trainer.num_nodes=2 is not allowed here: start the run on each machine"),
+    "more machines": ({"num_nodes": 10**12}, 1, "start the run on each machine"),
+    "no machine": ({"num_nodes": 0}, 1, "trainer.num_nodes=0"),
+    "devices": ({"devices": 99999}, 1, f"=99999 is not allowed, for this machine has {CORES} cores and "),
+    "more devices": ({"devices": 10**30}, 1, "is not allowed, for this machine has"),
+    "devices of a GPU": ({"accelerator": "gpu", "devices": 99999}, 1, "is not allowed, for this machine has"),
+    "all devices": ({"devices": -1}, 1, "trainer.devices=-1"),
+    "a list": ({"devices": [0, 1]}, 1, "trainer.devices=[0, 1]"),
+    "a text": ({"devices": "0,1"}, 1, "trainer.devices=0,1"),
+    "no list": ({"devices": []}, 1, "trainer.devices=[]"),
+    "nothing": ({"devices": None}, 1, "trainer.devices=None is not allowed"),
+    "TPU": ({"accelerator": "tpu"}, 1, "trainer.accelerator=tpu"),
+    "package": ({"strategy": "deepspeed"}, 1, "eep"),
+    "threads": ({}, 100_000, f"threads=100000 is not allowed, for this process may use {CORES} cores"),
+}
+
+
+def test_what_this_machine_does_not_have_is_refused_before_anything_starts(
+    options: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WORLD_SIZE", "SLURM_NTASKS"):
+        monkeypatch.delenv(name, raising=False)
+    with every_case() as case:
+        for name, (changes, threads, words) in MACHINE.items():
+            with case(name=name), pytest.raises(ConfigurationError, match=re.escape(words)):
+                build_trainer(options | changes, threads=threads, logger=False)
+    assert build_trainer(options | {"devices": "auto"}, threads=1, logger=False).num_devices == 1
+
+
+def test_the_machine_is_looked_at_before_any_data_are_read(tmp_path: Path) -> None:
+    asked = settings("experiment=airline", "paths.data=nowhere", "trainer.devices=99999")
+    with pytest.raises(ConfigurationError, match=r"trainer\.devices=99999"):
+        train(asked, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_option_that_is_missing_is_named(options: Group) -> None:
+    for name in ("max_epochs", "deterministic", "accelerator"):
+        with pytest.raises(ConfigurationError, match=f"trainer.{name} is missing; give trainer.{name}=VALUE"):
+            check_options({key: value for key, value in options.items() if key != name})
 
 
 @pytest.mark.filterwarnings("ignore:.*not supported on CPU")

@@ -1,0 +1,55 @@
+"""How Hydra finds the folder of a run: what `conf/config.yaml` computes, once the settings are checked."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from experiments.errors import ConfigurationError
+from experiments.identity import run_id
+from experiments.settings import Place, check_place, checked_settings
+
+
+def resolved(config: DictConfig, keys: Iterable[str] | None = None) -> dict[str, Any]:
+    """The settings as plain values, without Hydra's own, or those of some keys alone.
+
+    Raises:
+        ConfigurationError: one has no value.
+        OmegaConfBaseException: one refers to what is not there.
+    """
+    chosen = [str(key) for key in config if key != "hydra" and (keys is None or key in keys)]
+    own = OmegaConf.masked_copy(config, chosen)
+    for key in sorted(OmegaConf.missing_keys(own)):
+        raise ConfigurationError(f"{key} is missing; give {key}=VALUE")
+    values = OmegaConf.to_container(own, resolve=True)
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
+
+
+def _checked(*, _root_: DictConfig) -> str:
+    """Nothing, in front of a folder that Hydra is about to make: wrong settings are refused before it is there."""
+    checked_settings(resolved(_root_))
+    return ""
+
+
+def _folder_in_sweep(*, _root_: DictConfig) -> str:
+    try:
+        settings = checked_settings(resolved(_root_))
+    except (ConfigurationError, OmegaConfBaseException):
+        return ".refused"  # the job itself says why, and the others go on
+    return f"{settings.activation.name}-{run_id(_root_)}/seed-{settings.seed}"
+
+
+def _from_here(path: str, *, _root_: DictConfig) -> str:
+    check_place(resolved(_root_, Place.model_fields))
+    return str(Path(_root_.hydra.runtime.cwd) / path)
+
+
+def register_resolvers() -> None:
+    """Give OmegaConf the functions that `conf/config.yaml` calls; Hydra hands them to all processes of a launcher."""
+    OmegaConf.register_new_resolver("run_id", lambda *, _root_: run_id(_root_), replace=True)
+    OmegaConf.register_new_resolver("checked", _checked, replace=True)
+    OmegaConf.register_new_resolver("folder_in_sweep", _folder_in_sweep, replace=True)
+    OmegaConf.register_new_resolver("from_here", _from_here, replace=True)

@@ -1,0 +1,80 @@
+"""A logger that fails is named in a warning, and costs neither the training nor the other loggers."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wandb
+from lightning.pytorch.loggers import CSVLogger
+
+from experiments.callbacks.curves import log_row
+from experiments.callbacks.loggers import open_loggers, wandb_logger
+from experiments.errors import ConfigurationError
+from experiments.settings import RunSettings
+from tests.experiments.building import settings
+from tests.sharmix.cases import every_case
+
+HERE = "tests.experiments.callbacks.test_loggers"
+ROWS: list[float] = []
+KEY = "0123456789" * 4
+
+
+class Kept(CSVLogger):
+    """Keeps the epochs that it is given."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        ROWS.append(metrics["epoch"])
+
+
+class Failing(CSVLogger):
+    """Fails in one of its methods."""
+
+    def __init__(self, folder: str, method: str) -> None:
+        if method == "__init__":
+            raise OSError("the disk is gone")
+        super().__init__(folder)
+        setattr(self, method, self.fail)
+
+    def fail(self, *arguments: Any, **options: Any) -> None:
+        raise OSError("the disk is gone")
+
+
+def logging_to(**groups: dict[str, Any]) -> RunSettings:
+    return settings("experiment=digits").model_copy(update={"logger": groups})
+
+
+def test_a_logger_that_fails_is_left_out_with_one_warning_that_names_it(tmp_path: Path) -> None:
+    with every_case() as case:
+        for method in ("__init__", "log_hyperparams", "log_metrics", "finalize"):
+            with case(method=method), warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                ROWS.clear()
+                bad, good = {"_target_": f"{HERE}.Failing", "method": method}, {"_target_": f"{HERE}.Kept"}
+                with open_loggers(logging_to(bad=bad, good=good), tmp_path) as loggers:
+                    for epoch in (1, 2, 3):
+                        log_row(loggers, {"epoch": epoch})
+                assert ROWS == [0, 1, 2]
+                (warning,) = (str(each.message) for each in warned if "logger." in str(each.message))
+                assert warning.startswith("logger.bad has failed, and the run goes on without it: OSError: the disk is")
+
+
+def test_a_logger_whose_settings_are_wrong_is_refused(tmp_path: Path) -> None:
+    wrong = logging_to(bad={"_target_": f"{HERE}.Failing", "methods": "log_metrics"})
+    with pytest.raises(ConfigurationError, match=r"logger\.bad"), open_loggers(wrong, tmp_path):
+        pass
+
+
+def test_wandb_logs_offline_where_the_key_is_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def login(**options: Any) -> bool:
+        raise wandb.errors.AuthenticationError("Failed to authenticate with https://nowhere: no answer")
+
+    monkeypatch.setattr(wandb, "login", login)
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    with pytest.warns(UserWarning, match=r"logger\.wandb logs offline, .* no answer") as warned:
+        logger = wandb_logger(str(tmp_path), project="sharmix")
+    assert logger._wandb_init["mode"] == "offline"
+    assert not any(KEY in str(each.message) for each in warned)
