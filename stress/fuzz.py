@@ -445,7 +445,10 @@ def search(seconds: float, seed: int, most: int = 10**9) -> Outcome:
 def run(seconds: float, seed: int) -> Outcome:
     """The trials in a process of their own, which a crash ends."""
     command = [sys.executable, "-W", "ignore", "-m", "stress.fuzz", str(seconds), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 120)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 300)
+    except subprocess.TimeoutExpired:
+        return Outcome(_WHAT, tried=1, lost=1, failures=[f"{' '.join(command)} hangs"])
     if done.returncode == 0:
         return Outcome(**json.loads(done.stdout.splitlines()[-1]))
     ended = f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-2000:]}"

@@ -76,9 +76,12 @@ def watched(folder: Path, libraries: str, seconds: float, seed: int) -> subproce
     options = {"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
     environment = os.environ | options | {"LD_PRELOAD": libraries, "PYTHONPATH": str(folder), "PYTHONMALLOC": "malloc"}
     command = [sys.executable, "-W", "ignore", "-m", "stress.sanitizers", str(seconds), str(seed)]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=seconds + 300
-    )
+    try:
+        return subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=seconds + 300
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 1, "", "it hangs")
 
 
 def was_reported(done: subprocess.CompletedProcess[str]) -> bool:
