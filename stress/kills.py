@@ -8,7 +8,6 @@ import random
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -26,8 +25,7 @@ WHAT = "runs, sweeps and tables killed at a random time, file operation or byte"
 
 
 def run(seconds: float, seed: int) -> Outcome:
-    with tempfile.TemporaryDirectory(prefix="sharmix-kills-") as home:
-        return repeat("kills", WHAT, Kills(Path(home)).trial, seconds, seed)
+    return repeat("kills", WHAT, lambda home: Kills(home).trial, seconds, seed)
 
 
 class Kills:

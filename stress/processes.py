@@ -1,6 +1,7 @@
 """Processes for trials, forked from one that has imported all that takes seconds, so that a run takes one second."""
 
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import resource
@@ -21,6 +22,8 @@ from experiments.identity import ROOT
 
 PATIENCE = 60.0  # seconds until a process counts as hanging
 MEMORY = 2 * 2**30  # bytes that a process may take beside what it has at its start
+MOST_PROCESSES = 40  # that one may start
+_PR_SET_PDEATHSIG = 1
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
     [
@@ -28,13 +31,19 @@ _SERVER.set_forkserver_preload(
         "experiments.training",
         *("experiments.data.airline", "experiments.data.copying", "experiments.data.digits"),
         *("experiments.networks.embedding_bag", "experiments.networks.perceptron", "experiments.networks.transformer"),
-        *("experiments.modules.classifier", "experiments.modules.translator", "reporting.tables"),
+        *(
+            "experiments.data.cifar100",
+            "experiments.data.imagenet",
+            "experiments.data.parallel_corpus",
+            "pyarrow.parquet",
+        ),
+        *("experiments.modules.classifier", "experiments.modules.translator", "reporting.tables", "matplotlib.pyplot"),
     ]
 )
 
 
 class Hang(Exception):
-    """A process has not ended in its time."""
+    """A process has not ended in its time, or others have not ended with it."""
 
 
 class Started:
@@ -64,23 +73,28 @@ class Started:
         """The exit status, negative where a signal has ended it, and what it has printed; removes the print.
 
         Raises:
-            Hang: it is at work after so many seconds, or a process that it has started outlives it by some seconds.
+            Hang: it is at work after so many seconds, starts dozens of processes, or is outlived by one of them.
         """
-        self.process.join(seconds)
-        hangs = self.process.exitcode is None
-        deadline = time.monotonic() + (0 if hangs else 10)
-        while (left := self._session()) and time.monotonic() < deadline:
+        deadline, amiss = time.monotonic() + seconds, None
+        while self.process.exitcode is None and amiss is None:
+            self.process.join(0.2)
+            if time.monotonic() > deadline:
+                amiss = f"nothing after {seconds:.0f} s"
+            elif (count := len(self._session())) > MOST_PROCESSES:
+                amiss = f"starts {count} processes"
+        grace = time.monotonic() + 10
+        while amiss is None and (left := len(self._session())):
+            if time.monotonic() > grace:
+                amiss = f"{left} processes outlive the one that started them by 10 s"
             time.sleep(0.1)
-        for number in left:
+        for number in self._session():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
         self.process.join()
         text = self.printed.read_text(errors="replace")
         self.printed.unlink()
-        if hangs:
-            raise Hang(f"nothing after {seconds:.0f} s; printed {last_lines(text)!r}")
-        if left:
-            raise Hang(f"{len(left)} processes outlive the one that started them by 10 s")
+        if amiss is not None:
+            raise Hang(f"{amiss}; printed {last_lines(text)!r}")
         assert self.process.exitcode is not None
         return self.process.exitcode, text
 
@@ -115,6 +129,7 @@ def last_lines(text: str, most: int = 300) -> str:
 
 
 def _enter(printed: Path, function: Callable[[], object], prepare: Callable[[], None] | None, tell: Any) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # ends with the campaign
     os.setsid()
     os.chdir(printed.parent)
     multiprocessing.set_start_method(None, force=True)  # the usual one, for the processes that read data

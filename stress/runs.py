@@ -74,7 +74,7 @@ class Run:
         for what, expected in self.end.items():
             if end[what] != expected:
                 kind = Lost if what in ("epochs", "epochs in the CSV file", "files") else Wrong
-                raise kind(f"{what}: {end[what]} after the kill, {expected} without")
+                raise kind(f"{what}: {str(end[what])[:100]} where an undisturbed run has {str(expected)[:100]}")
 
 
 def finished(home: Path, name: str) -> Run:
@@ -135,7 +135,7 @@ def result(outputs: Path) -> dict[str, Any]:
     if folder is None:
         raise Lost(f"no record; there are {sorted(path.name for path in outputs.rglob('*'))}")
     record = json.loads((folder / "record.json").read_text())
-    with (folder / "metrics.csv").open(newline="") as file:
+    with (folder / "metrics.csv").open(newline="", errors="replace") as file:
         rows = [*csv.DictReader(file)]
     return {
         "files": sorted(str(path.relative_to(folder)) for path in folder.rglob("*")),

@@ -3,7 +3,6 @@
 import random
 import shutil
 import signal
-import tempfile
 import time
 from pathlib import Path
 from uuid import uuid4
@@ -17,8 +16,7 @@ WHAT = "the same run started two or three times at once, in one folder"
 
 
 def run(seconds: float, seed: int) -> Outcome:
-    with tempfile.TemporaryDirectory(prefix="sharmix-shared-folder-") as home:
-        return repeat("shared_folder", WHAT, SharedFolder(Path(home)).trial, seconds, seed)
+    return repeat("shared_folder", WHAT, lambda home: SharedFolder(home).trial, seconds, seed)
 
 
 class SharedFolder:

@@ -1,15 +1,16 @@
 """Files of runs and of results that are spoiled: noticed, with one message, or harmless, but never used silently."""
 
+import json
 import random
 import shutil
-import tempfile
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from stress.mutations import spoil
 from stress.outcome import Outcome
 from stress.processes import command, last_lines, perform
-from stress.runs import RUNS, copied, finished, half_way, rebuilding, result, small_results
+from stress.runs import RUNS, copied, finished, half_way, rebuilding, small_results
 from stress.trials import Trial, Wrong, repeat
 
 WHAT = "bits flipped, files cut, emptied and swapped: checkpoints, weights, records, subwords"
@@ -17,8 +18,7 @@ INPUTS = {"digits": "0 8 16 4 " * 16, "airline": "the late flight", "copy": "w4 
 
 
 def run(seconds: float, seed: int) -> Outcome:
-    with tempfile.TemporaryDirectory(prefix="sharmix-spoiled-files-") as home:
-        return repeat("spoiled_files", WHAT, SpoiledFiles(Path(home)).trial, seconds, seed)
+    return repeat("spoiled_files", WHAT, lambda home: SpoiledFiles(home).trial, seconds, seed)
 
 
 class SpoiledFiles:
@@ -58,14 +58,12 @@ class SpoiledFiles:
         spoilt = self._spoil(draw, outputs, self.half[name])
         for function in (
             command("run.py", *run.at(outputs)),
-            command(
-                "reporting", "collect", run.experiment, "--outputs", str(outputs), "--results", str(outputs.parent)
-            ),
+            command("reporting", "collect", run.experiment, f"--outputs={outputs}", f"--results={outputs.parent}"),
         ):
             status, printed = perform(outputs.parent, function)
             if status:
                 _check_message(spoilt, status, printed)
-            elif any(result(outputs)[what] != run.end[what] for what in ("curves", "metrics", "data")):
+            elif _reported(outputs) != _reported(run.outputs):
                 raise Wrong(f"{spoilt}: the record is taken as it is")
         shutil.rmtree(outputs.parent)
 
@@ -120,6 +118,13 @@ class SpoiledFiles:
     def _predict(self, name: str, outputs: Path) -> tuple[int, str]:
         (folder,) = outputs.glob("*/*/seed-*")
         return perform(outputs.parent, command("predict.py", f"run={folder}", f"input={self.home / name}"))
+
+
+def _reported(outputs: Path) -> list[Any]:
+    """What reports read of the only record."""
+    (file,) = outputs.rglob("record.json")
+    record = json.loads(file.read_text())
+    return [record.get(key) for key in ("experiment", "seed", "config", "data", "curves", "metrics", "epoch")]
 
 
 def _check_message(spoilt: str, status: int, printed: str) -> None:

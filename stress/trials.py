@@ -2,9 +2,11 @@
 
 import random
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
 
 from stress.outcome import Outcome
 
@@ -22,13 +24,22 @@ class Wrong(Exception):
     """A number is wrong, or other data or weights were used, and nothing says so."""
 
 
-def repeat(stage: str, what: str, trial: Trial, seconds: float, seed: int) -> Outcome:
-    """The outcome of a stage whose trials start within so many seconds; there is at least one.
+def repeat(stage: str, what: str, prepare: Callable[[Path], Trial], seconds: float, seed: int) -> Outcome:
+    """The outcome of a stage that starts trials for so many seconds; there is at least one trial.
 
     The first trial draws from `seed`, the others from seeds drawn by it: `python -m stress STAGE --minutes 0 --seed
     SEED_OF_THE_TRIAL` repeats any of them.
+
+    Args:
+        stage: its name.
+        what: is tried, in a few words.
+        prepare: gives the trial, which works in the folder given.
+        seconds: for preparing and for trials.
+        seed: a whole number.
     """
-    return summary(stage, what, trial, _until(time.monotonic() + seconds, stage, seeds(seed)))
+    end = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory(prefix="sharmix-stress-", ignore_cleanup_errors=True) as home:
+        return summary(stage, what, prepare(Path(home)), _until(end, stage, seeds(seed)))
 
 
 def seeds(first: int) -> Iterator[int]:
@@ -39,7 +50,7 @@ def seeds(first: int) -> Iterator[int]:
         yield draw.randrange(2**32)
 
 
-def summary(stage: str, what: str, trial: Trial, chosen: Iterator[int]) -> Outcome:
+def summary(stage: str, what: str, trial: Trial, chosen: Iterable[int]) -> Outcome:
     """The outcome of the trials with these seeds."""
     outcome = Outcome(what)
     at_work: dict[Future[None], int] = {}
