@@ -83,8 +83,8 @@ def run(seconds: float, seed: int) -> Outcome:
 class BadData:
     """The trials, with the data sets as they are before the damage."""
 
-    def __init__(self, home: Path) -> None:
-        self.home, self.data = home, home / "data"
+    def __init__(self, home: Path, prepare: Callable[[], None] | None = None) -> None:
+        self.home, self.data, self.prepare = home, home / "data", prepare
         write_tweets(self.data, tweets())
         for split in ("train", "val", "test"):
             write_pairs(self.data, split, lines(GERMAN), lines(ENGLISH))
@@ -128,7 +128,7 @@ class BadData:
         return spoil(draw, file, draw.choice(files).read_bytes())
 
     def _load(self, name: str, folder: Path) -> tuple[int, str]:
-        return perform(folder.parent, partial(load, name, folder))
+        return perform(folder.parent, partial(load, name, folder), prepare=self.prepare)
 
 
 def load(name: str, folder: Path) -> None:
