@@ -7,6 +7,7 @@ from rich.console import Console
 
 from experiments.errors import ConfigurationError
 from experiments.files import remove_unfinished
+from experiments.folder_lock import held
 from experiments.identity import code_of
 from experiments.record import Record, RecordError, read_record
 from experiments.settings import RunSettings
@@ -14,13 +15,23 @@ from experiments.settings import RunSettings
 RECORD, CURVES, WEIGHTS = "record.json", "metrics.csv", "weights.ckpt"
 HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.4f}", "sparsity": "sparsity {:.3f}"}
 _PROCESS = ("RANK", "SLURM_PROCID")  # torchrun and SLURM number the processes that they start
+_RANKS = (*_PROCESS, "LOCAL_RANK", "NODE_RANK")  # and so does Lightning
 
 
 def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | None:
     """Bring the run in `folder` to its record: skip it if it is there, else train on from the last checkpoint.
 
-    Returns and raises as `training.train`; a `prefix` begins each line that is printed.
+    Another process that is given the same folder meanwhile waits, and then finds the finished run, or trains on in
+    place of a killed one. Returns and raises as `training.train`; a `prefix` begins each line that is printed.
     """
+    if any(os.environ.get(number, "0") != "0" for number in _RANKS):  # the first process of the run holds the folder
+        return _perform(settings, folder, prefix)
+    waits = f"{prefix}waits for another process, which is at work on this run: {folder}"
+    with held(folder, lambda: Console(highlight=False, soft_wrap=True).print(waits)):
+        return _perform(settings, folder, prefix)
+
+
+def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:
     console = Console(highlight=False, soft_wrap=True)
     title = f"{settings.name} {folder.parent.name} seed {settings.seed}"
     record_file = folder / RECORD
