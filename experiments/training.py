@@ -197,7 +197,7 @@ def _record(settings: RunSettings, trainer: L.Trainer, curves: Curves, code: dic
         )
     reported = rows[-1] if selected_by is None else max(rows, key=lambda row: row[selected_by])
     config = json.loads(settings.model_dump_json())
-    return Record(
+    return Record.of_run(
         experiment=settings.name,
         run_id=run_id(config),
         seed=settings.seed,

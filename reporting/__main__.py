@@ -1,11 +1,14 @@
 """Collect the records of finished runs, and rebuild tables and figures from them."""
 
-from argparse import ArgumentParser, Namespace
+import signal
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from pathlib import Path
 
 from experiments.record import RecordError
 from reporting.declaration import TableError
+from reporting.whole_folders import put_back
 
 RESULTS = Path(__file__).parent.parent / "results"
 
@@ -17,13 +20,19 @@ def main(arguments: list[str] | None = None) -> None:
         arguments: of the command; None for those of the process.
 
     Raises:
-        SystemExit: with one line that starts with "error: ", for records or a declaration that cannot be used.
+        SystemExit: with one line that starts with "error: ", for records or a declaration that cannot be used, and for
+            files that cannot be read or written.
     """
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
     except (RecordError, TableError) as error:
         raise SystemExit(f"error: {' '.join(str(error).split())}") from error
+    except OSError as error:
+        raise SystemExit(f"error: {error.filename}: {error.strerror}; see that it can be read and written") from error
+    except KeyboardInterrupt:
+        print("interrupted; repeat the command", file=sys.stderr)
+        raise SystemExit(128 + signal.SIGINT) from None
 
 
 def _parser() -> ArgumentParser:
@@ -31,7 +40,7 @@ def _parser() -> ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     outputs, results, replace, allowances = (ArgumentParser(add_help=False) for _ in range(4))
-    outputs.add_argument("experiments", metavar="EXPERIMENT", nargs="+", help="name of an experiment")
+    outputs.add_argument("experiments", metavar="EXPERIMENT", nargs="+", type=_name, help="name of an experiment")
     outputs.add_argument("--outputs", type=Path, default=Path("outputs"), help="the runs' folder (default: outputs)")
     results.add_argument(
         "--results", type=Path, default=Path("results"), help="folder of records, tables and figures (default: results)"
@@ -51,14 +60,19 @@ def _parser() -> ArgumentParser:
     return parser
 
 
+def _name(text: str) -> str:
+    if not text or Path(text).name != text:
+        raise ArgumentTypeError(f"{text!r} is not the name of an experiment")
+    return text
+
+
 # Each command imports what it needs: pandas, matplotlib and torch take seconds.
 
 
 def _collect(options: Namespace) -> None:
     from reporting.records import collect
 
-    for experiment in options.experiments:
-        print(collect(experiment, options.outputs, options.results, options.replace))
+    print(*collect(options.experiments, options.outputs, options.results, options.replace), sep="\n")
 
 
 def _tables(options: Namespace) -> None:
@@ -76,6 +90,8 @@ def _figures(options: Namespace) -> None:
 def _rebuild(rebuild: Callable[..., tuple[list[Path], list[str]]], options: Namespace) -> None:
     from reporting.kept_runs import KeptRuns
 
+    for name in ("tables", "figures"):
+        put_back(options.results / name)
     files, left_out = rebuild(
         KeptRuns.load(
             options.results,

@@ -1,23 +1,21 @@
 """What results/tables.yaml declares: the tables to rebuild, the claims to decide, and the panels of the figures."""
 
+import reprlib
 from collections.abc import Iterable, Mapping
 from functools import cache
-from math import nan
+from math import inf, nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from experiments.record import first_problem
-from reporting.palette import label
+from experiments.record import first_problem, out_of_range
+from reporting.palette import PARAMETERS, label
+from reporting.yaml_files import TableError, read_yaml
 
 ORDERS = "orders"  # stands for a split where a number belongs to none: learned (q, r), times
 SPLITS = ("train", "dev", "test", ORDERS)
-
-
-class TableError(ValueError):
-    """A declaration or records that no table can be built from."""
+VERDICTS = "verdicts"  # the name of the files that decide the claims of all tables
 
 
 class Cell(NamedTuple):
@@ -42,7 +40,34 @@ Numbers = dict[str, Printed]  # by row
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+def _labelled(activation: dict[str, Any]) -> dict[str, Any]:
+    """Values of `config.activation` that a label can be made of."""
+    if not isinstance(activation.get("name"), str):
+        raise ValueError("Input should have the name of an activation")
+    if wrong := [key for key in (*PARAMETERS, "q", "r") if not isinstance(activation.get(key), _kind(key))]:
+        raise ValueError(f"Input should have {wrong[0]} of another type")
+    if not isinstance(activation.get("parameters", {}), dict):
+        raise ValueError("Input should have parameters by their names")
+    return activation
+
+
+def _kind(parameter: str) -> Any:
+    return str | None if parameter == "objective" else int | float | None
+
+
+def _without_doubles(values: list[int]) -> list[int]:
+    if len(set(values)) < len(values):
+        raise ValueError("Input should have each value once")
+    return values
+
+
+Activation = Annotated[dict[str, Any], AfterValidator(_labelled)]
+Decimals = Annotated[int, Field(ge=0, le=15)]
+Epoch = Annotated[int, Field(ge=1)]
+FileName = Annotated[str, Field(pattern=r"^\w[\w.+-]*$")]  # never outside the folder
 
 
 class Bootstrap(_Part):
@@ -54,9 +79,9 @@ class Bootstrap(_Part):
         seed: seed of the resampling.
     """
 
-    confidence: float
-    resamples: int
-    seed: int
+    confidence: float = Field(gt=0, lt=1)
+    resamples: int = Field(ge=1, le=1_000_000)
+    seed: int = Field(ge=0)
 
 
 class Columns(_Part):
@@ -75,11 +100,11 @@ class Columns(_Part):
 
     split: str
     metrics: dict[str, str]
-    epochs: list[int] = []
+    epochs: list[Epoch] = []
     printed: bool = False
     measured: bool = True
     unit: str = "fraction"
-    decimals: int = 3
+    decimals: Decimals = 3
 
     def titles(self) -> dict[Cell, str]:
         """Title of every column, by what it shows."""
@@ -100,7 +125,7 @@ class Row(_Part):
         label: title of the row; None for the label of its activation.
     """
 
-    select: dict[str, Any]
+    select: Activation
     published: str | None = None
     where: dict[str, Any] = {}
     label: str | None = None
@@ -121,7 +146,7 @@ class Claim(_Part):
     metric: str
     rows: list[str]
     against: list[str] = []
-    epoch: int | None = None
+    epoch: Epoch | None = None
 
 
 class Table(_Part):
@@ -144,18 +169,18 @@ class Table(_Part):
     """
 
     title: str
-    experiment: str
-    seeds: list[int]
+    experiment: FileName
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), AfterValidator(_without_doubles)]
     repeat: str
     columns: list[Columns]
     rows: dict[str, Row]
-    baseline: dict[str, Any] | None = None
+    baseline: Activation | None = None
     compared: str | None = None
     published: str | None = None
     claims: list[Claim] = []
     where: dict[str, Any] = {}
-    epoch: int | None = None
-    paper: str | None = None
+    epoch: Epoch | None = None
+    paper: FileName | None = None
 
     def labels(self) -> dict[str, str]:
         """Label of every row, by its name."""
@@ -209,10 +234,10 @@ class Declaration(_Part):
         figures: what the figures show of them.
     """
 
-    published: str
-    published_decimals: int
+    published: FileName
+    published_decimals: Decimals
     bootstrap: Bootstrap
-    tables: dict[str, Table]
+    tables: dict[FileName, Table] = Field(min_length=1)
     figures: Figures
 
 
@@ -230,14 +255,14 @@ def load_declaration(results: Path) -> Declaration:
             or a claim about a row, a metric or an epoch that is not declared.
     """
     path = results / "tables.yaml"
+    if not path.exists():
+        raise TableError(f"{path}: no such file; name the folder that holds it")
     try:
-        declaration = Declaration.model_validate(yaml.safe_load(path.read_text("utf-8")))
-    except FileNotFoundError as error:
-        raise TableError(f"{path}: no such file; name the folder that holds it") from error
+        declaration = Declaration.model_validate(read_yaml(path))
     except ValidationError as error:
         raise TableError(f"{path}: {first_problem(error)}") from error
-    except yaml.YAMLError as error:
-        raise TableError(f"{path}: {error}") from error
+    if VERDICTS in declaration.tables:
+        raise TableError(f"{path}: no table may be named {VERDICTS!r}, for the verdicts have this name; rename it")
     for name, table in declaration.tables.items():
         _check_table(table, name, path)
     for panel in declaration.figures.panels:
@@ -265,14 +290,14 @@ def load_numbers(results: Path, declaration: Declaration) -> dict[str, Numbers]:
         if table.published is None:
             continue
         path, printed = read(table.paper or declaration.published)
-        _check_names([table.published], printed, "table", f"{path}, asked for {name}")
+        rows = _named(printed, table.published, "table", f"{path}, asked for {name}")
         for row, spec in table.rows.items():
             if spec.published is not None:
                 place = f"{path}, asked for row {row!r} of {name}"
-                _check_names([spec.published], printed[table.published], "row", place)
-                numbers = printed[table.published][spec.published]
+                numbers = _named(rows, spec.published, "row", place)
                 cells = {cell: _mean_and_std(numbers, cell, place) for cell in table.printed()}
-                tables[name][row] = Printed(cells, numbers.get("difference", nan))
+                difference = _number(numbers["difference"], f"{place}, difference") if "difference" in numbers else nan
+                tables[name][row] = Printed(cells, difference)
     return tables
 
 
@@ -291,36 +316,66 @@ def load_regimes(results: Path, declaration: Declaration) -> dict[str, dict[str,
     """
     path, printed = _published(results, declaration.published)
     place = f"{path}, asked for the figures"
-    _check_names([declaration.figures.published], printed, "figure", place)
-    regimes: dict[str, dict[str, Any]] = printed[declaration.figures.published]
-    asked = [panel.regime for panel in declaration.figures.panels if panel.regime is not None]
-    _check_names(asked, regimes, "regime", place)
-    return regimes
+    printed = _named(printed, declaration.figures.published, "figure", place) if declaration.figures.panels else {}
+    regimes = {}
+    for regime in dict.fromkeys(panel.regime for panel in declaration.figures.panels if panel.regime is not None):
+        levels = _named(printed, regime, "regime", place)
+        try:
+            regimes[regime] = TypeAdapter(_Band if "sparsity_low" in levels else _Level).validate_python(levels)
+        except ValidationError as error:
+            raise TableError(f"{place}, {regime}: {first_problem(error)}") from error
+    return {regime: levels.model_dump() for regime, levels in regimes.items()}
 
 
-def _published(results: Path, name: str) -> tuple[Path, dict[str, Any]]:
+class _Band(_Part):
+    sparsity_low: float = Field(ge=0, le=1)
+    sparsity_high: float = Field(ge=0, le=1)
+
+
+class _Level(_Part):
+    sparsity_final: float = Field(ge=0, le=1)
+    zero_from_epoch: list[Epoch] = Field(min_length=2, max_length=2)
+
+
+def _published(results: Path, name: str) -> tuple[Path, Any]:
     path = results / "published" / f"{name}.yaml"
-    if not path.is_file():
+    if not path.exists():
         raise TableError(f"{path}: no such file; tables.yaml asks for it as `published`")
-    try:
-        return path, yaml.safe_load(path.read_text("utf-8"))
-    except yaml.YAMLError as error:
-        raise TableError(f"{path}: {error}") from error
+    return path, read_yaml(path)
 
 
 def _mean_and_std(numbers: Mapping[str, Any], cell: Cell, place: str) -> tuple[float, float]:
     name = cell.metric if cell.split == "test" else f"{cell.split}_{cell.metric}"
     _check_names([name], numbers, "metric", place)
-    printed = numbers[name]
+    printed, place = numbers[name], f"{place}, {name}"
     if cell.epoch is not None:
-        _check_names([cell.epoch], printed, "epoch", f"{place}, {name}")
+        _check_names([cell.epoch], _mapping(printed, "epoch", place), "epoch", place)
         printed = printed[cell.epoch]
-    match printed:
-        case [mean, std]:
-            return mean, std
-        case int() | float():
-            return printed, nan
-    raise TableError(f"{place}, {name}: {printed!r} is not allowed; it must be a number, or [mean, deviation]")
+    mean, std = printed if isinstance(printed, list) and len(printed) == 2 else (printed, None)
+    mean = _number(mean, place)
+    if problem := out_of_range({f"{cell.split}/{cell.metric}": mean}):
+        raise TableError(f"{place}: {problem}")
+    return mean, nan if std is None else _number(std, place)
+
+
+def _number(value: Any, place: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < inf:
+        raise TableError(f"{place}: {reprlib.repr(value)} is not allowed; it must be a number, or [mean, deviation]")
+    return value
+
+
+def _named(known: Any, name: str, kind: str, place: str) -> dict[str, Any]:
+    """The mapping of this name."""
+    _check_names([name], _mapping(known, kind, place), kind, place)
+    return _mapping(known[name], "metric", f"{place}, {name}")
+
+
+def _mapping(value: Any, kind: str, place: str) -> dict[Any, Any]:
+    if not isinstance(value, dict):
+        raise TableError(
+            f"{place}: {reprlib.repr(value)} is not allowed; it must be a mapping, by the name of the {kind}"
+        )
+    return value
 
 
 def _check_table(table: Table, name: str, path: Path) -> None:

@@ -1,14 +1,13 @@
 """Parts that several figures share: curves and trade-offs drawn into given axes, a legend, and the files."""
 
 from collections.abc import Iterable
-from pathlib import Path
+from io import BytesIO
 from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.files import replace_atomically
 from reporting.groups import Group
 
 MARKERS = 10  # on a curve, however many epochs it has
@@ -104,23 +103,20 @@ def add_legend(figure: Figure, axes: Iterable[Axes], columns: int) -> None:
     figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=columns, frameon=False)
 
 
-def save(figure: Figure, path: Path) -> list[Path]:
-    """Write a figure as SVG and as PNG.
+def rendered(figure: Figure, name: str) -> dict[str, bytes]:
+    """The files of a figure: NAME.png, then NAME.svg.
 
     Text stays text in the SVG, and the same figure gives the same bytes.
-
-    Args:
-        figure: the figure.
-        path: the PNG; the SVG stands beside it.
-
-    Returns:
-        The two files, the PNG first.
     """
-    vector = path.with_suffix(".svg")
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "sharmix"}):
-        replace_atomically(vector, lambda file: figure.savefig(file, format="svg", metadata={"Date": None}))
-    replace_atomically(path, lambda file: figure.savefig(file, format="png", dpi=150))
-    return [path, vector]
+        vector = _written(figure, format="svg", metadata={"Date": None})
+    return {f"{name}.png": _written(figure, format="png", dpi=150), f"{name}.svg": vector}
+
+
+def _written(figure: Figure, **options: Any) -> bytes:
+    file = BytesIO()
+    figure.savefig(file, **options)
+    return file.getvalue()
 
 
 def _outlined(style: dict[str, Any]) -> dict[str, Any]:

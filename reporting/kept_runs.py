@@ -35,9 +35,10 @@ class ShownPanel(NamedTuple):
     levels: dict[str, Any] | None = None
 
     def title_with_seeds(self) -> str:
-        """The title and the number of seeds."""
-        seeds = max((len(group.runs) for group in self.runs), default=0)
-        return f"{self.title}, {seeds} seed{'' if seeds == 1 else 's'}"
+        """The title and the number of seeds, from the fewest that a configuration has to the most."""
+        counts = {len(group.runs) for group in self.runs} or {0}
+        fewest, most = min(counts), max(counts)
+        return f"{self.title}, {most if fewest == most else f'{fewest} to {most}'} seed{'' if most == 1 else 's'}"
 
 
 @dataclass(frozen=True)

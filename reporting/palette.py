@@ -74,6 +74,6 @@ def label(activation: Mapping[str, Any], data: Mapping[str, Any] | None = None) 
     ]
     parts += [f"{key} = {value}" for key, value in (activation.get("parameters") or {}).items()]
     augmentation = (data or {}).get("augmentation")
-    parts += [AUGMENTATION[augmentation]] if augmentation in AUGMENTATION else []
+    parts += [text for name, text in AUGMENTATION.items() if name == augmentation]
     name = look(activation["name"]).label
     return f"{name} ({', '.join(parts)})" if parts else name

@@ -1,10 +1,13 @@
 """The records of an experiment: collected from its finished runs, and kept as one line for each run."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
-from experiments.files import write_atomically
-from experiments.record import Record, RecordError, read_record
+from experiments.files import remove_unfinished, write_atomically
+from experiments.record import Record, RecordError, read_record, read_text
+from reporting.whole_folders import writing
 
 
 def records_path(results: Path, experiment: str) -> Path:
@@ -15,7 +18,7 @@ def records_path(results: Path, experiment: str) -> Path:
 def missing_records(results: Path, experiment: str) -> str | None:
     """What to do where an experiment has no kept records; None where it has some."""
     path = records_path(results, experiment)
-    if path.is_file():
+    if path.exists():
         return None
     return (
         f"{path}: there are no records of {experiment!r}; run the experiment, then "
@@ -34,13 +37,14 @@ def read_records(results: Path, experiment: str) -> list[Record]:
         The records, in the order of the file.
 
     Raises:
-        RecordError: for a missing file, naming the command that makes it; for a malformed record, naming file, line
-            and key; for a run recorded twice.
+        RecordError: for a file that is missing or cannot be read, naming the command that makes it; for a malformed
+            record, naming file, line and key; for a run recorded twice.
     """
     if missing := missing_records(results, experiment):
         raise RecordError(missing)
     path = records_path(results, experiment)
-    lines = path.read_text(encoding="utf-8").split("\n")  # splitlines also cuts inside JSON strings
+    remedy = f"restore it, or remove it and collect it again: `python -m reporting collect {experiment}`"
+    lines = read_text(path, remedy).split("\n")  # splitlines also cuts inside JSON strings
     return _read_all(((f"{path}, line {n}", line) for n, line in enumerate(lines, 1) if line.strip()), experiment)
 
 
@@ -58,7 +62,8 @@ def finished_records(outputs: Path, experiment: str) -> list[Record]:
         RecordError: where no run has finished, a record is malformed, or a run is recorded twice.
     """
     folder = outputs / experiment
-    records = _read_all(((str(path), path.read_text("utf-8")) for path in folder.glob("**/record.json")), experiment)
+    files = sorted(Path(place, "record.json") for place, *names in _walked(folder) if "record.json" in chain(*names))
+    records = _read_all(((str(path), read_text(path, "repeat the run with force=true")) for path in files), experiment)
     if not records:
         raise RecordError(
             f"{folder}: no finished run of {experiment!r} (no record.json below it); run it with "
@@ -67,24 +72,39 @@ def finished_records(outputs: Path, experiment: str) -> list[Record]:
     return sorted(records, key=_order)
 
 
-def collect(experiment: str, outputs: Path, results: Path, replace: bool = False) -> Path:
-    """Keep the records of an experiment's finished runs, in place of those kept before.
+def collect(experiments: Sequence[str], outputs: Path, results: Path, replace: bool = False) -> list[Path]:
+    """Keep the records of the finished runs of experiments, in place of those kept before.
 
-    Folders of the machine are not kept: they do not change the result.
+    Folders of the machine are not kept: they do not change the result. Each file is replaced at once, and none where
+    one experiment has an error.
 
     Args:
-        experiment: name of the experiment.
+        experiments: names of the experiments.
         outputs: folder that holds the runs' folders.
         results: folder that keeps the records.
         replace: whether kept records of runs that are not in `outputs` may be dropped.
 
     Returns:
-        The file written, <results>/records/<experiment>.jsonl.
+        The files written, <results>/records/<experiment>.jsonl.
 
     Raises:
-        RecordError: as `finished_records`; or kept records would be dropped without `replace`.
+        RecordError: as `finished_records`; or kept records would be dropped without `replace`, or a file cannot be
+            written.
     """
-    records = finished_records(outputs, experiment)
+    finished = {experiment: finished_records(outputs, experiment) for experiment in experiments}
+    with writing(results / "records"):
+        remove_unfinished(results / "records")
+        texts = {
+            records_path(results, experiment): _text(records, experiment, outputs, results, replace)
+            for experiment, records in finished.items()
+        }
+        for path, text in texts.items():
+            write_atomically(path, text)
+    return [*texts]
+
+
+def _text(records: list[Record], experiment: str, outputs: Path, results: Path, replace: bool) -> str:
+    """What is kept of the records of finished runs; none that are kept already is dropped without `replace`."""
     if not replace and missing_records(results, experiment) is None:
         found = {(record.run_id, record.seed) for record in records}
         kept = {(record.run_id, record.seed) for record in read_records(results, experiment)}
@@ -96,9 +116,19 @@ def collect(experiment: str, outputs: Path, results: Path, replace: bool = False
     for record in records:
         record.config.pop("paths", None)
         record.config["data"].pop("folder", None)
-    path = records_path(results, experiment)
-    write_atomically(path, "".join(f"{record.to_json()}\n" for record in records))
-    return path
+    return "".join(f"{record.to_json()}\n" for record in records)
+
+
+def _walked(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """The folders below a folder, as `os.walk` gives them; a RecordError names one that cannot be read."""
+
+    def refuse(error: OSError) -> None:
+        if isinstance(error, FileNotFoundError) and not folder.exists():
+            return  # the caller says how the folder is made
+        remedy = "see that you may read it, or name another folder with --outputs"
+        raise RecordError(f"{error.filename}: cannot be read ({error.strerror}); {remedy}") from error
+
+    return os.walk(folder, onerror=refuse)
 
 
 def _read_all(texts: Iterable[tuple[str, str]], experiment: str) -> list[Record]:

@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from reporting.declaration import Bootstrap
-from reporting.drawing import add_legend, draw_curves, draw_trade_off, save
+from reporting.drawing import add_legend, draw_curves, draw_trade_off, rendered
 from reporting.groups import Group, label_runs, style_groups
 from reporting.plane import draw_paths, draw_plane
 from reporting.records import finished_records
 from reporting.same_code import list_runs_by_code, of_one_code
 from reporting.statistics import POINTS, estimate, paired_difference
+from reporting.whole_folders import replace_files
 
 COLUMNS = {
     "accuracy": "accuracy",
@@ -138,6 +139,8 @@ def verdict(experiment: str, groups: list[Group], bootstrap: Bootstrap) -> str |
     interval = (
         f"{ours.mean:+.2f} {unit} from softmax, {bootstrap.confidence:.0%} interval [{ours.low:+.2f}, {ours.high:+.2f}]"
     )
+    if ours.seeds < (most := max(len(group.runs) for group in (best, *baselines))):
+        interval += f" over the {ours.seeds} of {most} seeds that both have"
     if ours.low > 0:
         return f"{experiment}: {best.label} beats softmax ({interval})"
     if ours.high < 0:
@@ -177,5 +180,6 @@ def summarise(experiments: Sequence[str], outputs: Path, bootstrap: Bootstrap, c
     verdicts = [verdict(experiment, own, bootstrap) for experiment, own in groups.items()]
     if said := [sentence for sentence in verdicts if sentence]:
         console.print(f"Verdict: {'; '.join(said)}.", style="bold", soft_wrap=True)
-    path, _ = save(draw(groups), outputs / "summary" / f"{'-'.join(groups)}.png")
-    return path
+    files = rendered(draw(groups), "-".join(groups))
+    replace_files(outputs / "summary", files, own=files)
+    return outputs / "summary" / next(iter(files))

@@ -9,14 +9,14 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.files import write_atomically
-from reporting.declaration import ORDERS, Cell, Columns, Declaration, Numbers, Table, load_numbers
+from reporting.declaration import ORDERS, VERDICTS, Cell, Columns, Declaration, Numbers, Table, load_numbers
 from reporting.kept_runs import KeptRuns
 from reporting.notes import table_notes
 from reporting.palette import label
 from reporting.selection import Selection, final_epoch
 from reporting.statistics import POINTS, estimate, paired_difference
 from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict, decide_claims
+from reporting.whole_folders import replace_files
 
 NOTHING = "–"  # a cell for which there is no number
 NOT_REACHED = Verdict.NOT_REACHED.value  # a cell whose epoch no run has reached
@@ -25,14 +25,15 @@ LATEX = {"±": r"$\pm$", "−": "$-$", "α": r"$\alpha$", "τ": r"$\tau$", "–"
 
 
 def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
-    """Rebuild the declared tables whose records are kept, and the verdicts, under <results>/tables/.
+    """Rebuild the declared tables whose records are kept, and the verdicts, in place of all under <results>/tables/.
 
     Args:
         kept: the kept runs.
 
     Returns:
-        The files written: Markdown, CSV and LaTeX of each table, Markdown and CSV of the verdicts. And the tables
-        left out: a line for each experiment without records, with the command that makes them.
+        The files written: Markdown, CSV and LaTeX of each table, Markdown and CSV of the verdicts. And what is left
+        out: a line for each experiment without records, with the command that makes them, and a line for each file
+        that was removed because no table has it.
 
     Raises:
         TableError: for published numbers that tables.yaml names and the paper does not have.
@@ -51,13 +52,16 @@ def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
         texts[f"{name}.md"] = _markdown(table.title, wide, notes)
         texts[f"{name}.tex"] = _latex(name, table.title, wide, notes)
         verdicts += decide_claims(declaration, name, numbers[name], selection)
-    texts["verdicts.csv"] = _csv(pd.DataFrame(verdicts))
-    texts["verdicts.md"] = _verdicts(declaration, pd.DataFrame(verdicts, columns=["table"] if not verdicts else None))
+    texts[f"{VERDICTS}.csv"] = _csv(pd.DataFrame(verdicts))
+    texts[f"{VERDICTS}.md"] = _verdicts(
+        declaration, pd.DataFrame(verdicts, columns=["table"] if not verdicts else None)
+    )
 
     folder = kept.results / "tables"
-    for file, text in texts.items():  # only now, so that an error leaves the old tables whole
-        write_atomically(folder / file, text)
-    return [folder / file for file in texts], _left_out(kept)
+    files = {file: text.encode() for file, text in texts.items()}
+    gone = replace_files(folder, files, own=("*.csv", "*.md", "*.tex"))
+    removed = [f"removed: {path}, which no declared table with records has" for path in gone]
+    return [folder / file for file in texts], _left_out(kept) + removed
 
 
 def _tidy(declaration: Declaration, table: Table, numbers: Numbers, selection: Selection) -> pd.DataFrame:
@@ -119,7 +123,8 @@ def _wide(declaration: Declaration, table: Table, tidy: pd.DataFrame) -> pd.Data
     for source, group, plain in (("published", published, "test"), ("ours", "ours", ORDERS)):
         lines = tidy[tidy["source"] == source].set_index("row")
         levels, points = lines[lines["kind"] == "level"], lines[lines["kind"] != "level"]
-        levels = levels.assign(of=levels.groupby("row")["seeds"].max())
+        of = levels.groupby("row")["seeds"].max().rename("of")
+        levels, points = levels.join(of), points.join(of)
         for columns in table.columns:
             if not (columns.printed if source == "published" else columns.measured):
                 continue
@@ -155,15 +160,19 @@ def _mean_and_std(line: pd.Series, decimals: int) -> str:
         return NOTHING if pd.isna(line.get("epoch")) else NOT_REACHED
     mean = _number(line["mean"], decimals)
     shown = mean if isnan(line["std"]) else f"{mean} ± {_number(line['std'], decimals)}"
-    fewer = pd.notna(line["seeds"]) and line["seeds"] < line["of"]
-    return f"{shown} ({line['seeds']} of {line['of']} seeds)" if fewer else shown
+    return shown + _fewer_seeds(line)
 
 
 def _with_interval(line: pd.Series, decimals: int, sign: str = "+") -> str:
     if isnan(line["mean"]):
         return NOTHING
     mean, low, high = (_number(line[key], decimals, sign) for key in ("mean", "low", "high"))
-    return mean if isnan(line["low"]) else f"{mean} [{low}, {high}]"
+    return (mean if isnan(line["low"]) else f"{mean} [{low}, {high}]") + _fewer_seeds(line)
+
+
+def _fewer_seeds(line: pd.Series) -> str:
+    fewer = pd.notna(line["seeds"]) and line["seeds"] < line["of"]
+    return f" ({line['seeds']} of {line['of']} seeds)" if fewer else ""
 
 
 def _csv(frame: pd.DataFrame) -> str:
@@ -191,12 +200,12 @@ def _verdicts(declaration: Declaration, verdicts: pd.DataFrame) -> str:
         parts.append(f"## {declaration.tables[str(name)].title}")
         if Verdict.NOT_REACHED in set(lines["test_verdict"]):
             parts.append(NOT_REACHED_RULE.strip())
-        cells = lines.apply(_verdict_line, axis="columns")
+        cells = lines.apply(_verdict_line, axis="columns", of=len(declaration.tables[str(name)].seeds))
         parts.append(cells.to_markdown(index=False, disable_numparse=True))
     return "\n\n".join(parts) + "\n"
 
 
-def _verdict_line(line: pd.Series) -> pd.Series:
+def _verdict_line(line: pd.Series, of: int) -> pd.Series:
     difference = line["kind"] == "difference"
     decimals, sign, unit = (2, "+", " points") if difference else (3, "-", "")
     cells = {
@@ -205,19 +214,15 @@ def _verdict_line(line: pd.Series) -> pd.Series:
         "published": _number(line["published"], decimals, sign) + unit,
     }
     for split in ("test", "train"):
-        ours = line[[f"{split}_mean", f"{split}_low", f"{split}_high"]]
-        named = ours.set_axis(["mean", "low", "high"])
-        cells[f"ours, {split} [interval]"] = _with_interval(named, decimals, sign)
+        ours = pd.Series({key: line[f"{split}_{key}"] for key in ("mean", "low", "high", "seeds")} | {"of": of})
+        cells[f"ours, {split} [interval]"] = _with_interval(ours, decimals, sign)
         cells[f"verdict on {split}"] = line[f"{split}_verdict"]
     return pd.Series(cells | {"nearer split": line["nearer_split"]})
 
 
 def _left_out(kept: KeptRuns) -> list[str]:
     lines = []
-    folder = kept.results / "tables"
     for experiment, message in kept.missing.items():
         names = [name for name, table in kept.declaration.tables.items() if table.experiment == experiment]
-        stale = [name for name in names if (folder / f"{name}.md").is_file()]
-        there = f"; {folder} still holds {', '.join(stale)}, with no records behind" if stale else ""
-        lines.append(f"left out: {', '.join(names)}: {message}{there}")
+        lines.append(f"left out: {', '.join(names)}: {message}")
     return lines

@@ -16,6 +16,7 @@ from experiments.data.base import SplitDataModule
 from experiments.data.examples import Batch
 from experiments.errors import DivergedError
 from experiments.files import write_atomically
+from experiments.record import RecordError, out_of_range
 
 STEPS = "steps"  # of the optimizer so far
 EXAMPLES_PER_SECOND = "examples_per_second"  # while training
@@ -112,3 +113,5 @@ def _refuse_lost_numbers(row: dict[str, float]) -> None:
         diverged = "the training has diverged; a lower optimizer.learning_rate may help"
         reason = diverged if losses else "a metric must be a finite number"
         raise DivergedError(f"after epoch {row['epoch']}, {name} is {row[name]}: {reason}")
+    if problem := out_of_range(row):  # now, and not at the end of the training, when its record would be refused
+        raise RecordError(f"after epoch {row['epoch']}, {problem}; measure it so, or give the metric another name")

@@ -10,8 +10,9 @@ from pkgutil import iter_modules
 
 from matplotlib.figure import Figure
 
-from reporting.drawing import save
+from reporting.drawing import rendered
 from reporting.kept_runs import KeptRuns, LeftOut
+from reporting.whole_folders import replace_files
 
 Draw = Callable[[KeptRuns], Figure]
 
@@ -48,14 +49,14 @@ def all_figures() -> dict[str, Draw]:
 
 
 def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
-    """Draw every figure whose records are kept, under <results>/figures/.
+    """Draw every figure whose records are kept, in place of all those under <results>/figures/.
 
     Args:
         kept: the kept runs.
 
     Returns:
-        The files written, PNG and SVG. And what is left out: a line for each panel without records, and for the
-        figures that cannot be drawn.
+        The files written, PNG and SVG. And what is left out: a line for each panel without records, for the figures
+        that cannot be drawn, and for each file that was removed because no figure has it.
 
     Raises:
         TableError: for a panel with a regime that the paper does not have.
@@ -68,13 +69,9 @@ def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
             drawn[name] = draw(kept)
         except LeftOut as reason:
             without.setdefault(str(reason), []).append(name)
-    files = [path for name, one in drawn.items() for path in save(one, kept.results / "figures" / f"{name}.png")]
-    panels = [f"left out: {title}: {reason}" for title, reason in kept.missing_panels().items()]
-    return files, panels + [_left_out(kept, names, reason) for reason, names in without.items()]
-
-
-def _left_out(kept: KeptRuns, names: list[str], reason: str) -> str:
     folder = kept.results / "figures"
-    stale = [name for name in names if (folder / f"{name}.png").is_file()]
-    there = f"; {folder} still holds {', '.join(stale)}, with no records behind" if stale else ""
-    return f"left out: {', '.join(names)}: {reason}{there}"
+    files = {file: content for name, one in drawn.items() for file, content in rendered(one, name).items()}
+    gone = replace_files(folder, files, own=("*.png", "*.svg"))
+    notices = [f"left out: {title}: {reason}" for title, reason in kept.missing_panels().items()]
+    notices += [f"left out: {', '.join(names)}: {reason}" for reason, names in without.items()]
+    return [folder / file for file in files], notices + [f"removed: {path}, which is no longer drawn" for path in gone]

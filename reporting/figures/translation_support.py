@@ -31,5 +31,5 @@ def draw_translation_support(kept: KeptRuns) -> Figure:
 
 
 def _shares(runs: Runs) -> pd.Series:
-    shares = runs.at().filter(regex=f"^{SUPPORT}").mean()
+    shares = runs.at().filter(regex=rf"^{SUPPORT}\d+$").mean(skipna=False)  # a line over all seeds, or no line
     return shares.rename(lambda name: int(name.removeprefix(SUPPORT))).sort_index()

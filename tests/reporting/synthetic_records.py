@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from experiments.identity import run_id
 from experiments.record import Record, by_split, read_record
 
 PARAMETERS = ("alpha", "q", "r", "tau", "temperature", "objective")
@@ -36,16 +37,20 @@ def make_record(
     }
     chosen = dict.fromkeys(PARAMETERS) | parameters
     last = {"train": metrics | (train or {}), "test": metrics | (test or {})}
-    settings = {**chosen, **(data or {})}
+    config = {
+        "name": experiment,
+        "seed": seed,
+        "activation": {"name": activation, **chosen, "parameters": {}},
+        "data": {"name": experiment, **(data or {})},
+        **{group: {} for group in ("model", "module", "optimizer", "trainer", "callbacks")},
+        "threads": 1,
+    }
     return {
         "schema": 1,
         "experiment": experiment,
-        "run_id": "-".join([activation, *(str(value) for value in settings.values() if value)]),
+        "run_id": run_id(config),
         "seed": seed,
-        "config": {
-            "activation": {"name": activation, **chosen, "parameters": {}},
-            "data": {"name": experiment, **(data or {})},
-        },
+        "config": config,
         "code": {"commit": "c0ffee", "dirty": False, "digest": "d1ge57"},
         "environment": {
             "python": "3.11.7",
@@ -62,6 +67,12 @@ def make_record(
         "peak_memory_mib": 500.0,
         "finished_at": "2026-11-21T08:00:00+00:00",
     }
+
+
+def changed(record: dict[str, Any], **groups: dict[str, Any]) -> dict[str, Any]:
+    """The record with settings changed, and the `run_id` that they have."""
+    config = record["config"] | {name: record["config"].get(name, {}) | group for name, group in groups.items()}
+    return record | {"config": config, "run_id": run_id(config)}
 
 
 def as_read(record: dict[str, Any]) -> Record:
@@ -125,8 +136,8 @@ def make_translation_record(
     orders = {"softmax": {}, "entmax_learned": {"alpha": 1.5}, "sharmix_learned": {"q": 1.25, "r": 1.5}}[attention]
     attended = {"name": attention, **orders}
     record["config"] |= {"model": {"dimension": 256, "attention": attended}}
-    record["run_id"] += f"-{attention}-{parameters.get('tau')}"
     return record | {
+        "run_id": run_id(record["config"]),
         "curves": curves,
         "epoch": best + 1,
         "selected_by": "dev/bleu",

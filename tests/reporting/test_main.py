@@ -56,7 +56,7 @@ def test_figures_are_printed_with_what_is_left_out(projects, capsys, monkeypatch
 
 
 def test_the_summary_prints_every_table_and_where_the_figure_is(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(summary, "save", lambda figure, path: [path, path.with_suffix(".svg")])
+    monkeypatch.setattr(summary, "rendered", lambda figure, name: {f"{name}.png": b""})
     shots = {"many_accuracy": 0.9, "medium_accuracy": 0.7, "few_accuracy": 0.4}
     tail = make_record("softmax", 1, "digits_lt", shots, facts={"shot_rule": "many > 100, few < 20"})
     finish_runs(tmp_path, [make_record(experiment="digits"), tail])

@@ -2,7 +2,7 @@
 
 from reporting.kept_runs import KeptRuns
 from reporting.notes import table_notes
-from tests.reporting.synthetic_records import keep_records
+from tests.reporting.synthetic_records import changed, keep_records
 from tests.reporting.synthetic_results import small_records
 
 
@@ -29,8 +29,5 @@ def test_a_long_tail_says_how_its_groups_were_made(built_short):
 def test_training_metrics_measured_while_an_epoch_trains_are_said_so(small):
     """Their setting stands under `data`, and in old records under `trainer`."""
     for group, value, said in (("trainer", "running", True), ("data", "running", True), ("data", "evaluated", False)):
-        records = list(small_records())
-        for record in records:
-            record["config"].setdefault(group, {})["train_metrics"] = value
-        keep_records(small, records)
+        keep_records(small, [changed(record, **{group: {"train_metrics": value}}) for record in small_records()])
         assert ("while an epoch trains" in notes_of(KeptRuns.load(small), "small")) is said

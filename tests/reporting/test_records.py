@@ -20,7 +20,7 @@ def test_collected_records_are_read_back_sorted(tmp_path):
     random.Random(0).shuffle(records)
     finish_runs(tmp_path / "outputs", [*records, make_record(experiment="digits")])
 
-    path = collect("airline", tmp_path / "outputs", tmp_path / "results")
+    (path,) = collect(["airline"], tmp_path / "outputs", tmp_path / "results")
 
     assert path == records_path(tmp_path / "results", "airline")
     kept = read_records(tmp_path / "results", "airline")
@@ -34,7 +34,8 @@ def test_collected_records_are_read_back_sorted(tmp_path):
     assert sorted(record.to_json() for record in kept) == sorted(as_read(record).to_json() for record in records)
 
     first = path.read_bytes()
-    assert collect("airline", tmp_path / "outputs", tmp_path / "results").read_bytes() == first
+    collect(["airline"], tmp_path / "outputs", tmp_path / "results")
+    assert path.read_bytes() == first
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -43,7 +44,7 @@ def test_no_folder_of_the_machine_is_kept(tmp_path):
     record["config"]["paths"] = {"data": "/home/somebody/data", "outputs": "outputs"}
     record["config"]["data"]["folder"] = "/home/somebody/data"
     finish_runs(tmp_path / "outputs", [record])
-    path = collect("airline", tmp_path / "outputs", tmp_path / "results")
+    (path,) = collect(["airline"], tmp_path / "outputs", tmp_path / "results")
     assert "somebody" not in path.read_text()
     assert read_records(tmp_path / "results", "airline") == [as_read(make_record())]
 
@@ -53,9 +54,9 @@ def test_kept_records_are_dropped_only_when_asked(tmp_path):
     keep_records(results, [make_record(seed=21), make_record(seed=42)])
     finish_runs(outputs, [make_record(seed=42)])
     with pytest.raises(RecordError, match=r"1 of 2 kept runs are not in .* or give --replace"):
-        collect("airline", outputs, results)
+        collect(["airline"], outputs, results)
     assert len(read_records(results, "airline")) == 2
-    collect("airline", outputs, results, replace=True)
+    collect(["airline"], outputs, results, replace=True)
     assert [record.seed for record in read_records(results, "airline")] == [42]
 
 
@@ -87,7 +88,7 @@ def test_a_failed_collection_leaves_the_kept_records_as_they_were(tmp_path):
     del broken["metrics"]
     finish_runs(tmp_path / "outputs", [broken])
     with pytest.raises(RecordError, match=r"record\.json: the key metrics is missing"):
-        collect("airline", tmp_path / "outputs", tmp_path)
+        collect(["airline"], tmp_path / "outputs", tmp_path)
     assert path.read_bytes() == before
 
 
@@ -95,4 +96,4 @@ def test_missing_records_are_explained(tmp_path):
     with pytest.raises(RecordError, match=r"python -m reporting collect airline --results"):
         read_records(tmp_path, "airline")
     with pytest.raises(RecordError, match=r"python run\.py experiment=airline"):
-        collect("airline", tmp_path / "outputs", tmp_path)
+        collect(["airline"], tmp_path / "outputs", tmp_path)

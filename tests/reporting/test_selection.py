@@ -75,8 +75,11 @@ def test_different_splits_are_refused(small):
 
 
 def test_a_row_of_several_configurations_is_refused(small):
-    keep_records(small, [*small_records(), make_record("sharmix_learned", 1, q=1.25, r=1.5, objective="brier")])
-    assert "several configurations, run_id sharmix_learned-1.25-1.5, sharmix_learned-1.25-1.5-brier" in refusal(small)
+    by_brier = make_record("sharmix_learned", 1, q=1.25, r=1.5, objective="brier")
+    records = [*small_records(), by_brier]
+    keep_records(small, records)
+    both = ", ".join(sorted({records[1]["run_id"], by_brier["run_id"]}))
+    assert f"several configurations, run_id {both};" in refusal(small)
 
 
 def test_settings_beside_the_activation_pick_runs_too(short):

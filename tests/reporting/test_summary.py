@@ -120,7 +120,7 @@ def test_the_figure_draws_every_seed_the_mean_curve_and_the_paths(records):
 
 def test_runs_of_different_code_are_averaged_with_a_warning(records, tmp_path, monkeypatch):
     monkeypatch.setattr(summary, "draw", lambda groups: None)
-    monkeypatch.setattr(summary, "save", lambda figure, path: [path, path])
+    monkeypatch.setattr(summary, "rendered", lambda figure, name: {f"{name}.png": b""})
 
     def said():
         console = Console(file=io.StringIO(), width=1000)

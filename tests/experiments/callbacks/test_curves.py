@@ -13,6 +13,7 @@ from torchmetrics import Metric
 
 from experiments.callbacks.curves import EXAMPLES_PER_SECOND, TRAINING_SECONDS, Curves
 from experiments.errors import DivergedError
+from experiments.record import RecordError
 from tests.experiments.building import ADVICE, classifier, digits, stock_trainer
 
 pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
@@ -85,3 +86,12 @@ def test_a_metric_that_is_no_number_is_named_with_its_epoch() -> None:
     with pytest.raises(DivergedError, match=r"after epoch 2, test/strange is inf: a metric must be a finite number"):
         trainer_with(curves, num_sanity_val_steps=0).fit(module, digits(train_metrics="running"))
     assert [row["epoch"] for row in curves.rows] == [1]
+
+
+def test_a_share_in_percent_is_named_after_the_first_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, curves = classifier("softmax"), Curves()
+    measured = module.take_metrics
+    monkeypatch.setattr(module, "take_metrics", lambda split: measured(split) | {"accuracy": torch.tensor(79.0)})
+    with pytest.raises(RecordError, match=r"after epoch 1, test/accuracy=79\.0: it should be between 0 and 1; measure"):
+        trainer_with(curves).fit(module, digits())
+    assert curves.rows == []

@@ -1,0 +1,127 @@
+"""Folders whose files are replaced together: what a killed command leaves is the old set or the new one, never a mix.
+
+The new files are written into a fresh folder beside the old one, `.NAME.new`. Then the old folder is renamed to
+`.NAME.old`, the fresh one takes its name, and the old one is removed. Between the two renames a reader finds no folder
+at all; a process killed there leaves both sets whole, and the next command puts the old one back before it does
+anything else.
+"""
+
+import fcntl
+import fnmatch
+import os
+import shutil
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from experiments.files import replace_atomically
+from experiments.record import RecordError
+
+SECONDS = 60.0  # that a command waits for another one, which writes for less than a second
+
+
+def replace_files(folder: Path, files: Mapping[str, bytes], own: Collection[str]) -> list[Path]:
+    """Replace all files of a command's own in a folder by new ones. Other files stay.
+
+    Args:
+        folder: the folder; made where there is none.
+        files: the contents of the new files, by name.
+        own: patterns of the names of the command's own files, such as "*.csv".
+
+    Returns:
+        The files of its own that were there before and are no more.
+
+    Raises:
+        RecordError: the folder cannot be written; its files are as before.
+    """
+    folder = folder.resolve()  # a link stays one
+    with writing(folder.parent):
+        _put_back(folder)
+        new, old = _beside(folder)
+        try:
+            gone = _fill(new, folder, files, own)
+            if folder.exists():
+                folder.rename(old)
+            new.rename(folder)
+        finally:
+            _put_back(folder)
+    return gone
+
+
+def put_back(folder: Path) -> None:
+    """Put a folder back as it was before a command that was killed while it replaced the folder, if one was."""
+    folder = folder.resolve()
+    if any(beside.exists() for beside in _beside(folder)):
+        with writing(folder.parent):
+            _put_back(folder)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Have a folder to oneself among the commands that write into it; errors of writing name the file and a remedy.
+
+    Raises:
+        RecordError: the folder cannot be made or written, or another process does not end.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            _lock(place, folder)
+            yield
+        finally:
+            os.close(place)  # which unlocks it
+    except OSError as error:
+        named = Path(os.fsdecode(error.filename or folder))
+        raise RecordError(
+            f"{_obstacle(named)}: cannot be written ({error.strerror}); make room and see that it is a folder that you "
+            "may write, or name another one"
+        ) from error
+
+
+def _lock(place: int, folder: Path) -> None:
+    until = time.monotonic() + SECONDS
+    while True:
+        try:
+            return fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise RecordError(
+                    f"{folder}: another command has been writing here for {SECONDS:.0f} s; end it"
+                ) from None
+            time.sleep(0.02)
+
+
+def _fill(new: Path, folder: Path, files: Mapping[str, bytes], own: Collection[str]) -> list[Path]:
+    new.mkdir()
+    gone = []
+    for path in sorted(folder.iterdir()) if folder.exists() else ():
+        if any(fnmatch.fnmatchcase(path.name, pattern) for pattern in own):
+            gone += [path] if path.name not in files else []
+        elif path.is_dir() and not path.is_symlink():
+            shutil.copytree(path, new / path.name, symlinks=True)
+        else:
+            shutil.copy2(path, new / path.name, follow_symlinks=False)
+    for name, content in files.items():
+        replace_atomically(new / name, lambda file, content=content: file.write(content))
+    return gone
+
+
+def _put_back(folder: Path) -> None:
+    new, old = _beside(folder)
+    if new.exists():
+        shutil.rmtree(new)
+    if old.exists():  # always whole: it is removed under the other name
+        old.rename(new if folder.exists() else folder)
+    if new.exists():
+        shutil.rmtree(new)
+
+
+def _beside(folder: Path) -> tuple[Path, Path]:
+    return folder.with_name(f".{folder.name}.new"), folder.with_name(f".{folder.name}.old")
+
+
+def _obstacle(path: Path) -> Path:
+    """The file that stands where a folder of the path should be, or else the path."""
+    return next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), path)
