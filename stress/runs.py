@@ -122,7 +122,7 @@ def small_results(results: Path, kind: str, number: int = 199) -> Path:
 
 def rebuilding(results: Path, kind: str) -> Callable[[], object]:
     """Rebuild the tables or figures of a folder of results."""
-    return command("reporting", kind, "--results", str(results), "--allow-missing-seeds", "--allow-mixed-code")
+    return command("reporting", kind, "--results", str(results))
 
 
 def copied(folder: Path, home: Path) -> Path:

@@ -129,5 +129,5 @@ def _reported(outputs: Path) -> list[Any]:
 
 def _check_message(spoilt: str, status: int, printed: str) -> None:
     """Raise unless what was printed is short and names the spoiled file."""
-    if "Traceback" in printed or len(printed.splitlines()) > 15 or spoilt.split(":")[0] not in printed:
+    if "Traceback" in printed or len(printed.splitlines()) > 15 or Path(spoilt.split(":")[0]).stem not in printed:
         raise RuntimeError(f"{spoilt}: status {status}, {last_lines(printed)!r}")
