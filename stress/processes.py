@@ -149,7 +149,7 @@ def _enter(printed: Path, function: Callable[[], object], prepare: Callable[[], 
 
 
 def _run(name: str, arguments: Sequence[str]) -> None:
-    os.environ |= {"NO_COLOR": "1", "WANDB_MODE": "offline", "HYDRA_FULL_ERROR": "0"}
+    os.environ |= {"NO_COLOR": "1", "WANDB_MODE": "offline", "HF_HUB_OFFLINE": "1"}
     sys.path.insert(0, str(ROOT))
     sys.argv = [str(ROOT / name), *arguments]
     if name.endswith(".py"):
