@@ -12,8 +12,8 @@ from rich.markdown import Markdown
 from benchmarks.contenders import BASELINES, FIXED, LEARNED
 from benchmarks.maps_figures import draw
 from benchmarks.verdicts import at_least, at_most
-from experiments.files import write_atomically
-from reporting.drawing import save
+from experiments.files import replace_atomically, write_atomically
+from reporting.drawing import rendered
 
 _CASE = ["kind", "rows", "classes", "regime", "dtype", "threads"]
 _NOT_MET = "Goals that are not met"
@@ -41,7 +41,8 @@ def report(path: Path, settings: Mapping[str, Any]) -> None:
     figures = {part: path.with_name(f"{path.stem}_{part}.png") for part in settings["curves"]}
     figures = {part: file for part, file in figures.items() if (data["part"] == part).any()}
     for part, file in figures.items():
-        save(draw(data[data["part"] == part], part), file)
+        for name, content in rendered(draw(data[data["part"] == part], part), file.stem).items():
+            replace_atomically(file.with_name(name), lambda file, content=content: file.write(content))
     pictures = [f"![Time against {part}]({file.name})" for part, file in figures.items()]
     text = "\n\n".join([_heading(data, settings), *_sections(data, settings), *pictures]) + "\n"
     write_atomically(path.with_suffix(".md"), text)

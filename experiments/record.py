@@ -174,6 +174,8 @@ class Record(_Open):
                 if not isinstance(found, dict) or key not in found:
                     raise ValueError(f"the key {required} is missing")
                 found = found[key]
+            if not isinstance(found, str):
+                raise ValueError(f"{required}={reprlib.repr(found)}: it should be a text")
         for key, value in self.data.items():
             if isinstance(value, int) and value < 0 and re.fullmatch(_COUNTS, key):
                 raise ValueError(f"data.{key}={value}: it should be at least 0")
@@ -391,5 +393,5 @@ def first_problem(error: ValidationError) -> str:
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).removeprefix(".")
     if amiss := {"missing": "missing", "extra_forbidden": "not known"}.get(problem["type"]):
         return f"the key {key} is {amiss}"
-    message = problem["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
+    message = problem["msg"].removeprefix("Value error, ").replace("Input should", "it should")
     return f"{key}={reprlib.repr(problem['input'])}: {message}" if key else message

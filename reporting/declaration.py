@@ -1,5 +1,6 @@
 """What results/tables.yaml declares: the tables to rebuild, the claims to decide, and the panels of the figures."""
 
+import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -64,10 +65,16 @@ def _without_doubles(values: list[int]) -> list[int]:
     return values
 
 
+def _plain(name: str) -> str:
+    if not re.fullmatch(r"\w[\w.+-]*", name):  # else the file might lie outside its folder
+        raise ValueError("Input should be a plain name")
+    return name
+
+
 Activation = Annotated[dict[str, Any], AfterValidator(_labelled)]
 Decimals = Annotated[int, Field(ge=0, le=15)]
 Epoch = Annotated[int, Field(ge=1)]
-FileName = Annotated[str, Field(pattern=r"^\w[\w.+-]*$")]  # never outside the folder
+FileName = Annotated[str, AfterValidator(_plain)]
 
 
 class Bootstrap(_Part):
@@ -355,7 +362,9 @@ def _mean_and_std(numbers: Mapping[str, Any], cell: Cell, place: str) -> tuple[f
     mean = _number(mean, place)
     if problem := out_of_range({f"{cell.split}/{cell.metric}": mean}):
         raise TableError(f"{place}: {problem}")
-    return mean, nan if std is None else _number(std, place)
+    if std is not None and _number(std, place) < 0:
+        raise TableError(f"{place}: the deviation {std} is not allowed; it must be at least 0")
+    return mean, nan if std is None else std
 
 
 def _number(value: Any, place: str) -> float:
@@ -382,6 +391,9 @@ def _check_table(table: Table, name: str, path: Path) -> None:
     labels = list(table.labels().values())
     if doubled := {text for text in labels if labels.count(text) > 1}:
         raise TableError(f"{path}: {name} has several rows for {sorted(doubled)}; keep one")
+    titles = [(columns.split, title) for columns in table.columns for title in columns.titles().values()]
+    if doubled := {" ".join(one) for one in titles if titles.count(one) > 1}:
+        raise TableError(f"{path}: {name} has several columns for {sorted(doubled)}; keep one")
     measured = [columns.split for columns in table.columns if columns.measured]
     _check_names(measured, SPLITS, "split", f"{path}: columns of {name}")
     if table.compared is not None:

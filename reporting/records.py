@@ -18,6 +18,8 @@ def records_path(results: Path, experiment: str) -> Path:
 def missing_records(results: Path, experiment: str) -> str | None:
     """What to do where an experiment has no kept records; None where it has some."""
     path = records_path(results, experiment)
+    if path.parent.exists() and not path.parent.is_dir():
+        raise RecordError(f"{path.parent}: not a folder; move it away, and restore the records or collect them again")
     if path.exists():
         return None
     return (

@@ -50,8 +50,9 @@ def estimate(values: pd.Series, bootstrap: Bootstrap) -> Estimate:
 
     Source: B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
     """
+    values = values.dropna()
     low, high = bootstrap_interval(values.to_numpy(), np.mean, bootstrap)
-    return Estimate(float(values.mean()), float(values.std()), int(values.count()), low, high)
+    return Estimate(float(values.mean()), float(values.std()), len(values), low, high)
 
 
 def bootstrap_interval(values: ArrayLike, statistic: Callable[..., Any], bootstrap: Bootstrap) -> tuple[float, float]:

@@ -172,7 +172,7 @@ def _with_interval(line: pd.Series, decimals: int, sign: str = "+") -> str:
 
 def _fewer_seeds(line: pd.Series) -> str:
     fewer = pd.notna(line["seeds"]) and line["seeds"] < line["of"]
-    return f" ({line['seeds']} of {line['of']} seeds)" if fewer else ""
+    return f" ({line['seeds']:.0f} of {line['of']:.0f} seeds)" if fewer else ""
 
 
 def _csv(frame: pd.DataFrame) -> str:

@@ -1,11 +1,15 @@
 """Reading YAML files that people write: whatever is wrong with one is a `TableError` that names it."""
 
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from experiments.record import RecordError, read_text
+
+_MOST = 100_000  # values in a file, all aliases written out
 
 
 class TableError(ValueError):
@@ -32,6 +36,13 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def _values(content: Any) -> Iterator[Any]:
+    """All values inside each other, those of an alias as often as it is named; without end where one names itself."""
+    yield content
+    for inner in content.values() if isinstance(content, dict) else content if isinstance(content, list) else ():
+        yield from _values(inner)
+
+
 def _key(name: yaml.Node) -> Any:
     return (name.tag, name.value) if isinstance(name, yaml.ScalarNode) else name
 
@@ -39,10 +50,15 @@ def _key(name: yaml.Node) -> Any:
 def read_yaml(path: Path) -> Any:
     """What a YAML file holds; a TableError names the file, and where possible the line."""
     try:
-        return yaml.load(read_text(path, "restore it, or mend it by hand"), _Loader)  # a SafeLoader
+        content = yaml.load(read_text(path, "restore it, or mend it by hand"), _Loader)  # a SafeLoader
+        if sum(1 for _ in islice(_values(content), _MOST)) == _MOST:
+            raise TableError(f"{path}: its aliases make more than {_MOST} values of it; restore it, or mend it by hand")
+        return content
     except RecordError as error:
         raise TableError(str(error)) from error
     except RecursionError as error:
         raise TableError(f"{path}: it nests too deep; restore it, or mend it by hand") from error
+    except TableError:
+        raise
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a day or a number that there is not
         raise TableError(f"{path}: {error}; restore it, or mend it by hand") from error

@@ -202,6 +202,7 @@ def test_numbers_that_are_none_or_out_of_range_are_refused():
         cases.append((LEARNED, both("test", "loss", value), f"curves[9].test/loss={shown}"))
         cases.append((LEARNED, lambda r, value=value: r.update(wall_time_seconds=value), f"wall_time_seconds={shown}"))
     cases += [
+        (LEARNED, lambda r: r["data"].update(split_hash=[]), "data.split_hash=[]: it should be a text"),
         (LEARNED, lambda r: r.update(wall_time_seconds=-1), "wall_time_seconds=-1: it should be at least 0"),
         (LEARNED, lambda r: r.update(peak_memory_mib=-1), "peak_memory_mib=-1: it should be at least 0"),
         (LEARNED, lambda r: r.update(seed=-1), "seed=-1: it should be"),

@@ -33,6 +33,7 @@ def test_a_wrong_declaration_is_one_clear_error(small):
         ("published: table_of_paper", "published: table_9", "no table 'table_9'"),
         ("published: paper\n", "published: book\n", "book.yaml: no such file"),
         ("    repeat: make small_table\n", "", "the key tables.small.repeat is missing"),
+        ("split: train", "split: test", "several columns for ['test accuracy', 'test sparsity']"),
         ("{name: entmax, alpha: 1.5}", "{name: softmax}", "several rows for ['softmax']"),
         ("panels: []", "panels: [", "tables.yaml: while parsing"),
     ]

@@ -38,6 +38,10 @@ def test_too_few_seeds_give_nan():
     assert math.isnan(estimate(pd.Series([], dtype=float), BOOTSTRAP).mean)
 
 
+def test_a_seed_without_a_number_is_not_counted():
+    assert estimate(pd.Series([0.5, math.nan, 0.7]), BOOTSTRAP) == estimate(pd.Series([0.5, 0.7]), BOOTSTRAP)
+
+
 def test_differences_are_paired_by_seed():
     values = pd.Series({63: 0.9, 21: 0.7, 1: 0.1})
     reference = pd.Series({21: 0.6, 42: 0.0, 63: 0.5})

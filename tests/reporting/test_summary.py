@@ -157,4 +157,9 @@ def test_the_verdict_says_whether_the_best_activation_beats_softmax():
     )
     assert sentence(0.01, -0.01, 0.0).startswith("digits: no activation clearly beats softmax")
     assert sentence(0.01).endswith("one seed decides nothing")
+    fewer = [make_record("softmax", seed, "digits", {"accuracy": 0.8}) for seed in (0, 1)]
+    fewer += [make_record("entmax", seed, "digits", {"accuracy": 0.9}, alpha=1.5) for seed in (0, 1, 2)]
+    assert verdict("digits", grouped(fewer), BOOTSTRAP).endswith(
+        "[+10.00, +10.00] over the 2 of 3 seeds that both have)"
+    )
     assert verdict("digits", grouped([make_record("softmax", 1, "digits")]), BOOTSTRAP) is None

@@ -8,7 +8,7 @@ import pytest
 from reporting.kept_runs import KeptRuns
 from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_records import keep_records
-from tests.reporting.synthetic_results import cells_of, line, rebuild, short_record, short_records
+from tests.reporting.synthetic_results import cells_of, line, rebuild, short_record, short_records, small_records
 
 LEARNED = "SharMiX learned (1.25, 1.50)"
 
@@ -198,3 +198,18 @@ def test_a_row_without_any_run_is_empty(short):
     keep_records(short, [short_record("sparsemax", seed, 6, 0.4) for seed in (1, 2)], "images")
     rebuild(short, allow_missing_seeds=True)
     assert cells_of(short, "dynamics")["softmax"]["ours, test accuracy, epoch 2"] == "–"
+
+
+def test_a_difference_over_fewer_seeds_than_its_row_says_so(small):
+    records = [r for r in small_records() if r["seed"] < 4 or r["config"]["activation"]["name"] != "softmax"]
+    keep_records(small, records)
+    rebuild(small, allow_missing_seeds=True)
+    learned, softmax = (cells_of(small, "small")[row] for row in (LEARNED, "softmax"))
+    assert (learned["seeds"], softmax["seeds"]) == ("5", "3")
+    column = "ours, test: accuracy − softmax points [95%]"
+    assert learned[column] == "+0.50 [+0.50, +0.50] (3 of 5 seeds)"
+    assert softmax[column] == "+0.00 [+0.00, +0.00]"
+    verdicts = (small / "tables" / "verdicts.md").read_text("utf-8")
+    assert "+0.50 points" not in verdicts
+    assert "+0.50 [+0.50, +0.50] (3 of 5 seeds)" in verdicts
+    assert verdicts.count("(3 of 5 seeds)") == 4  # the difference, and the level of softmax, each on test and on train

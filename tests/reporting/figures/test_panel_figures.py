@@ -70,6 +70,8 @@ def test_runs_of_different_lengths_are_compared_at_one_epoch():
     longer, shorter = short_record("softmax", 21, 8, 0.5), short_record("sparsemax", 21, 4, 0.4)
     (axes,) = draw_accuracy_sparsity(kept(panel("Images", [longer, shorter], epoch=4))).axes
     assert axes.get_title() == "Images, 1 seed, epoch 4"
+    two = [short_record("sparsemax", seed, 4, 0.4) for seed in (21, 42)]
+    assert panel("Images", [longer, *two]).title_with_seeds() == "Images, 1 to 2 seeds"
     heights = {round(float(point[1]), 6) for scatter in axes.collections for point in np.asarray(scatter.get_offsets())}
     assert heights == {0.4, 0.5 - (0.1 / 4 - 0.1 / 8)}
 
