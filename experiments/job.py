@@ -1,6 +1,7 @@
 """One job of the runner: recognise a finished run, or finish it."""
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from rich.console import Console
@@ -24,11 +25,16 @@ def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | N
     Another process that is given the same folder meanwhile waits, and then finds the finished run, or trains on in
     place of a killed one. Returns and raises as `training.train`; a `prefix` begins each line that is printed.
     """
-    if any(os.environ.get(number, "0") != "0" for number in _RANKS):  # the first process of the run holds the folder
+    with _turn(folder, prefix):
         return _perform(settings, folder, prefix)
+
+
+def _turn(folder: Path, prefix: str) -> AbstractContextManager[None]:
+    """Wait for another process that is at work in the folder; the first process of a run does so for the others."""
+    if any(os.environ.get(number, "0") != "0" for number in _RANKS):
+        return nullcontext()
     waits = f"{prefix}waits for another process, which is at work on this run: {folder}"
-    with held(folder, lambda: Console(highlight=False, soft_wrap=True).print(waits)):
-        return _perform(settings, folder, prefix)
+    return held(folder, lambda: Console(highlight=False, soft_wrap=True).print(waits))
 
 
 def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:
