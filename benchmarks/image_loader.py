@@ -104,7 +104,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     folders = f"data.images={arguments.folder}", f"data.test_folder={arguments.test_folder}"
-    settings = settings_of("imagenet_balanced", *folders, f"paths.data={arguments.data}")
+    settings = settings_of("imagenet_balanced", *folders, "data.expected_examples=null", f"paths.data={arguments.data}")
     try:
         data = build(settings.data, "data").load()
     except UserError as error:

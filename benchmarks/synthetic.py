@@ -36,7 +36,7 @@ class RandomExamples(ClassificationDataModule):
         side = InMemory(inputs, torch.randint(self.classes, (self.examples,), generator=generator))
         sizes = {} if self.vocabulary is None else {"vocabulary_size": self.vocabulary}
         names = tuple(map(str, range(self.classes)))
-        return ClassificationData(side, side, names, "synthetic", {}, sizes)
+        return ClassificationData(side, side, names, sizes=sizes)
 
 
 class RandomSentences(TranslationDataModule):
@@ -59,4 +59,4 @@ class RandomSentences(TranslationDataModule):
             torch.randint(FIRST, self.vocabulary, (self.count, length), generator=generator) for length in self.lengths
         )
         pairs = SentencePairs(*(side.tolist() for side in sides), references=[""] * self.count)
-        return TranslationData(pairs, pairs, pairs, self.vocabulary, str, lambda sentence: [], "synthetic", {})
+        return TranslationData(pairs, pairs, pairs, self.vocabulary, str, lambda sentence: [], {})

@@ -6,6 +6,9 @@ from hydra.errors import CompactHydraException
 class UserError(CompactHydraException, ValueError):
     """Says what is wrong, where it came from and what to do about it."""
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message.encode(errors="backslashreplace").decode())  # names of files need not be UTF-8
+
 
 class ConfigurationError(UserError):
     """A setting that cannot be used: names its key, its value and what is allowed."""

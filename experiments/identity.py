@@ -20,7 +20,7 @@ RUNNER = "experiments.training"  # the module that every run imports, beside the
 # Settings that decide a result, and those among them that do not. The seed names a folder of its own.
 DECISIVE = ("name", "activation", "data", "model", "module", "optimizer", "trainer", "callbacks", "threads")
 INDECISIVE = {
-    "data": ("seed", "folder", "num_workers"),
+    "data": ("seed", "folder", "num_workers", "expected_examples"),
     "trainer": (
         *("profiler", "detect_anomaly", "enable_progress_bar", "enable_model_summary", "log_every_n_steps"),
         *("default_root_dir", "enable_autolog_hparams", "model_registry", "num_sanity_val_steps"),

@@ -42,7 +42,12 @@ def load_run(folder: str | Path, data_folder: str | Path | None = None) -> "tupl
     from experiments.training import build_run
 
     module, data = build_run(settings)
-    if data.data.split_hash != record.data["split_hash"]:
+    if "content_hash" not in record.data:
+        raise DataError(
+            f"{folder}: its record is of an earlier version, which did not hash the contents of the data, so that "
+            "nobody knows whether they are the same; repeat the run with force=true"
+        )
+    if data.data.content_hash != record.data["content_hash"]:
         raise DataError(f"{folder}: its data set has changed since; restore the files that the run was trained on")
     try:
         module.load_state_dict(torch.load(weights_file, map_location="cpu", weights_only=True)["state_dict"])

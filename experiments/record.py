@@ -18,9 +18,9 @@ from experiments.identity import run_id
 
 SCHEMA = 1  # the shape of a record; raise it when readers must tell old records from new ones
 
-_REQUIRED = ("data.split_hash",)  # within the free dictionaries
+# Hashes that tell data apart, of which a record has one: of the contents, or in older records of the split.
+_DATA_HASHES = ("content_hash", "split_hash")
 _OLDER = ("name", "activation", "data", "model", "optimizer", "trainer")  # decisive before settings named a module
-_LEARNING = ("entmax", "entmax_learned", "normmax", "sharmix_fixed", "sharmix_learned")  # whose orders stay in range
 _DEEPEST = 100  # levels of dictionaries and lists inside each other
 
 # What a number may be, by its name in the curves: metrics are "split/name". All others may be any finite number.
@@ -29,7 +29,7 @@ _RANGES = {
     r".+/(macro_f1|coverage|zero_true|sparsity_in_use|support_to_\d+)": (0, 1),
     r".+/(exact_match|empty_preferred|empty_possible|unfinished)": (0, 1),
     r".+/(bleu|chrf)": (0, 100),
-    r".+/(loss|support|brier)": (0, inf),  # all losses are Fenchel–Young's
+    r".+/(support|brier)": (0, inf),  # a loss of the user's own may be negative
     r"steps|learning_rate|examples_per_second|training_seconds|decoding_seconds": (0, inf),
 }
 _COUNTS = r"unreadable|records.*|repeated_.*|.*_(size|classes|class|types|tokens)|.*_skipped_.*"  # among facts of data
@@ -167,15 +167,13 @@ class Record(_Open):
         return content
 
     @model_validator(mode="after")
-    def _has_required_keys(self) -> Self:
-        for required in _REQUIRED:
-            found: Any = vars(self)
-            for key in required.split("."):
-                if not isinstance(found, dict) or key not in found:
-                    raise ValueError(f"the key {required} is missing")
-                found = found[key]
-            if not isinstance(found, str):
-                raise ValueError(f"{required}={reprlib.repr(found)}: it should be a text")
+    def _names_its_data(self) -> Self:
+        found = {name: self.data[name] for name in _DATA_HASHES if name in self.data}
+        if not found:
+            raise ValueError(f"the key data.{_DATA_HASHES[0]} is missing")
+        for name, value in found.items():
+            if not isinstance(value, str):
+                raise ValueError(f"data.{name}={reprlib.repr(value)}: it should be a text")
         for key, value in self.data.items():
             if isinstance(value, int) and value < 0 and re.fullmatch(_COUNTS, key):
                 raise ValueError(f"data.{key}={value}: it should be at least 0")
@@ -206,20 +204,9 @@ class Record(_Open):
                 raise ValueError(f"the key curves[{number}].epoch is missing")
             if type(row["epoch"]) is not int or row["epoch"] != number + 1:
                 raise ValueError(f"curves[{number}].epoch={row['epoch']}: it should be {number + 1}, without a gap")
-            if problem := out_of_range(row) or self._order_out_of_range(row):
+            if problem := out_of_range(row):
                 raise ValueError(f"curves[{number}].{problem}")
         return self
-
-    def _order_out_of_range(self, row: Mapping[str, float]) -> str | None:
-        for column, value in row.items():
-            place, _, name = column.rpartition(".")
-            if name not in ("q", "r", "alpha") or 1 <= value <= 2:
-                continue
-            model = self.config.get("model")
-            owner = model.get("attention") if place and isinstance(model, dict) else self.config["activation"]
-            if isinstance(owner, dict) and owner.get("name") in _LEARNING:
-                return f"{column}={value}: it should be between 1 and 2, as every learned order"
-        return None
 
     @model_validator(mode="after")
     def _metrics_agree_with_curves(self) -> Self:
@@ -258,6 +245,11 @@ class Record(_Open):
             return cls(**fields)
         except ValidationError as error:
             raise RecordError(f"the record of this run cannot be kept: {first_problem(error)}") from error
+
+    @property
+    def data_hash(self) -> str:
+        """The hash of the data with its name: hashes of different names are not of the same thing."""
+        return next(f"{name} {self.data[name]}" for name in _DATA_HASHES if name in self.data)
 
     def to_json(self, indent: int | None = None) -> str:
         """The record as JSON text, for `read_record`: keys sorted, the fields that were given, and their digest.

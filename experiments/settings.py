@@ -94,10 +94,23 @@ class RunSettings(Settings):
 
 def checked_settings(config: Mapping[str, Any]) -> RunSettings:
     """The settings of a composed configuration; a ConfigurationError names the first that is not allowed."""
+    if key := _not_utf8(config):
+        raise ConfigurationError(f"{key}: the name is no UTF-8, which a record could not hold; give it another name")
     try:
         return RunSettings.model_validate(config)
     except ValidationError as error:
         raise refusal(error) from error
+
+
+def _not_utf8(value: Any) -> str | None:
+    """The first setting whose text cannot be written, as "key=text"; None where all can be."""
+    if isinstance(value, Mapping):
+        found = ((key, _not_utf8(inner)) for key, inner in value.items())
+        return next((f"{key}.{inner}".replace(".=", "=") for key, inner in found if inner), None)
+    if isinstance(value, list | tuple):
+        return next(filter(None, map(_not_utf8, value)), None)
+    text = str(value).encode(errors="backslashreplace").decode()
+    return f"={text}" if isinstance(value, str) and text != value else None
 
 
 def build(group: Group, key: str, **arguments: Any) -> Any:

@@ -42,6 +42,7 @@ from experiments.settings import (
 )
 from experiments.trainer import build_trainer, check_options
 
+_log = logging.getLogger(__name__)
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on devices are not about the run
 
 
@@ -75,8 +76,12 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
         for file in (folder / RECORD, folder / CURVES, *folder.glob("*.ckpt")) if settings.force else ():
             file.unlink(missing_ok=True)
         remove_unfinished(folder)
-    last = folder / f"last-{code['digest'][:8]}-{data.data.split_hash[:8]}.ckpt"  # so that no other code continues it
+    last = folder / f"last-{code['digest'][:8]}-{data.data.content_hash[:8]}.ckpt"  # so that no other code continues it
     resumed = last if last.exists() and not settings.force else None
+    if resumed is None and rank_zero_only.rank == 0:
+        for other in folder.glob("last-*.ckpt"):
+            same_code = other.name.startswith(f"last-{code['digest'][:8]}-")
+            _log.warning("begins anew: %s is of other %s", other, "data" if same_code else "code")
     curves = Curves(folder / CURVES)
     progress = progress_callbacks(settings.progress, curves, sweep_place)
     callbacks = [ReseedEachEpoch(settings.seed), InterruptHint(last, settings.force), *own_callbacks]
@@ -204,7 +209,7 @@ def _record(settings: RunSettings, trainer: L.Trainer, curves: Curves, code: dic
         config=config,
         code=code,
         environment=environment(trainer.strategy.root_device),
-        data={"split_hash": data.data.split_hash, "unreadable": len(data.unreadable.names), **data.data.facts},
+        data={"content_hash": data.data.content_hash, "unreadable": len(data.unreadable.names), **data.data.facts},
         curves=rows,
         metrics=by_split(reported),
         measured_by=dict(module.measured_by),

@@ -59,7 +59,8 @@ def select_runs(table: Table, records: Iterable[Record], place: str) -> Selectio
         The runs of its rows.
 
     Raises:
-        TableError: where a row takes runs of several configurations, or the rows were trained on different splits.
+        TableError: where a row takes runs of several configurations, or the rows are not known to be trained on the
+            same data.
     """
     pool = [record for record in records if record.seed in table.seeds and _has(record.config, table.where)]
     rows = {
@@ -72,11 +73,11 @@ def select_runs(table: Table, records: Iterable[Record], place: str) -> Selectio
         baseline = _matching(table.baseline, pool, place)
         named = {label(table.baseline): baseline} | named
     selection = Selection(rows, baseline, _missing(table.seeds, named))
-    splits = {record.data["split_hash"] for record in selection.records()}
-    if len(splits) > 1:
+    data = {record.data_hash for record in selection.records()}
+    if len(data) > 1:
         raise TableError(
-            f"{place}: the runs of {table.title!r} were trained on different splits, split_hash "
-            f"{', '.join(sorted(splits))}; repeat them on one split"
+            f"{place}: the runs of {table.title!r} were trained on different data, or it is not known whether they are "
+            f"the same: {', '.join(sorted(data))}; repeat them on the same data"
         )
     return selection
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.hub import load_from_hub
-from experiments.data.splits import groups_of_repeats, split_hash, stratified_group_split
+from experiments.data.local_files import read_file
+from experiments.data.splits import groups_of_repeats, stratified_group_split
 from experiments.data.text import Vocabulary, lines_of, tokenize
 from experiments.errors import DataError
 from experiments.settings import AtLeastOne, OpenShare, Seed, validated_class
@@ -46,6 +47,7 @@ class AirlineDataModule(ClassificationDataModule):
     def load(self) -> ClassificationData:
         source = str(self.folder / FILE_NAME) if self.folder else f"{HUB_NAME} on the Hugging Face hub"
         records = [*_checked(_rows_of_file(self.folder) if self.folder else _rows_of_hub())]
+        self.check_count("all", len(records), source, FETCH_AGAIN)
         ids, texts, sentiments = ([record[column] for record in records] for column in COLUMNS)
         classes = Counter(sentiments)
         for name in CLASS_NAMES:
@@ -69,7 +71,6 @@ class AirlineDataModule(ClassificationDataModule):
             train=InMemory(inputs[train], targets[train]),
             test=InMemory(inputs[test], targets[test]),
             class_names=CLASS_NAMES,
-            split_hash=split_hash(ids, test),
             facts={
                 "records": len(records),
                 **{f"records_{name}": classes[name] for name in CLASS_NAMES},
@@ -93,7 +94,7 @@ def _rows_of_file(folder: Path) -> Iterator[Row]:
     """The header and the records of the file, each with the line where it starts."""
     path = folder / FILE_NAME
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except OSError as error:
         raise DataError(
             f"{path}: cannot be read ({error.strerror}); paths.data={folder} must be a folder "
@@ -141,8 +142,9 @@ def _checked(rows: Iterator[Row]) -> Iterator[dict[str, str]]:
     """The records by the names of their columns, which the first row gives."""
     place, header = next(rows)
     for column in COLUMNS:
-        if column not in header:
-            raise DataError(f"{place}: no column {column!r} among {', '.join(header)}; {FETCH_AGAIN}")
+        if header.count(column) != 1:
+            amiss = "several columns" if column in header else "no column"
+            raise DataError(f"{place}: {amiss} {column!r} among {', '.join(header)}; {FETCH_AGAIN}")
     for place, fields in rows:
         if len(fields) != len(header):
             raise DataError(

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from experiments.data.contents import content_hash
 from experiments.data.examples import Batch, BatchIndices, ClassificationData, Examples
+from experiments.data.local_files import read_file
 from experiments.data.samplers import (
     FEWEST_EXAMPLES,
     BatchDivision,
@@ -28,7 +30,6 @@ from experiments.settings import AtLeastOne, NotNegative, Seed, Share, validated
 
 Batches = EpochSampler | Sequence[BatchIndices]
 Loader = Collection[Batch]
-LOCAL_DATA = Path("data")  # where a data set is fetched to; git ignores it
 
 
 class BatchReader(Dataset[Batch]):
@@ -72,6 +73,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
     batch_size: AtLeastOne
     evaluation_batch_size: AtLeastOne
     num_workers: NotNegative = 0
+    expected_examples: dict[str, AtLeastOne] | None = None
 
     evaluated: ClassVar[tuple[str, ...]]
     data = None
@@ -114,13 +116,29 @@ class SplitDataModule(L.LightningDataModule, ABC):
         if getattr(self.data, "encode", None) is None:
             raise UserError(f"{type(self).__name__} cannot read inputs from a file")
         try:
-            content = file.read_bytes()
+            content = read_file(file)
         except OSError as error:
             raise DataError(f"{file}: cannot be read ({error.strerror})") from error
         try:
             return self.data.encode(content)
         except Exception as error:  # the decoders of text and images fail with errors that share no base class
             raise DataError(f"{file}: cannot be read as input of {type(self).__name__} ({error})") from error
+
+    def check_count(self, part: str, found: int, place: str, remedy: str) -> None:
+        """Raise a DataError where a part of the data set has another number of examples than is published.
+
+        Args:
+            part: its key in `expected_examples`.
+            found: how many examples it has.
+            place: where they lie.
+            remedy: what to do about it.
+        """
+        expected = (self.expected_examples or {}).get(part, found)
+        if found != expected:
+            raise DataError(
+                f"{place}: {found:,} examples, {expected:,} are expected; {remedy}, or give "
+                "data.expected_examples=null to use another number"
+            )
 
     def prepare_data(self) -> None:
         self.setup()
@@ -255,6 +273,7 @@ class ClassificationDataModule(SplitDataModule):
     def _complete(self, data: ClassificationData) -> ClassificationData:
         for split, examples in (("train", data.train), ("test", data.test)):
             self._check_classes(f"{type(self).__name__}: the {split}", examples.targets, len(data.class_names))
+        data = replace(data, content_hash=content_hash({"train": data.train, "test": data.test}, *data.class_names))
         if self.validation_fraction:
             data = data.with_validation(*self.split_for_validation(data.train.targets, data.groups))
         return replace(data, facts=data.facts | data.counts())

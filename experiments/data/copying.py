@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments.data.sentence_pairs import SentencePairs
 from experiments.data.special_tokens import FIRST
-from experiments.data.translation import TranslationData, TranslationDataModule, text_hash
+from experiments.data.translation import TranslationData, TranslationDataModule
 from experiments.errors import ConfigurationError
 from experiments.settings import AtLeastOne, Seed, validated
 
@@ -57,15 +57,7 @@ class CopyDataModule(TranslationDataModule):
             own = list(islice(sentences, size))
             splits[split] = SentencePairs(own, own, [text(sentence) for sentence in own])
         facts = {f"{split}_size": size for split, size in self.sizes.items()} | {"vocabulary_size": self.words.stop}
-        split_hash = text_hash([(one, one) for one in pairs.references] for pairs in splits.values())
-        return TranslationData(
-            **splits,
-            vocabulary_size=self.words.stop,
-            text=text,
-            numbers=self._numbers,
-            split_hash=split_hash,
-            facts=facts,
-        )
+        return TranslationData(**splits, vocabulary_size=self.words.stop, text=text, numbers=self._numbers, facts=facts)
 
     def _numbers(self, sentence: str) -> list[int]:
         known = {text([number]): number for number in self.words}

@@ -1,22 +1,25 @@
 """The handwritten digits that ship inside scikit-learn: 1,797 images, nothing to download."""
 
-import io
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from numpy.typing import NDArray
+from PIL import UnidentifiedImageError
 from torch import Tensor
 
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
+from experiments.data.images import open_image
+from experiments.data.local_files import check_is_file
 from experiments.data.long_tail import ShotRule, exponential_tail
-from experiments.data.splits import split_hash, stratified_group_split
-from experiments.errors import ConfigurationError
+from experiments.data.splits import stratified_group_split
+from experiments.errors import ConfigurationError, DataError
 from experiments.settings import OpenShare, Ratio, Seed, validated_class
 
 SIDE = 8
+FILE = "datasets/data/digits.csv.gz"  # in the package of scikit-learn
 BRIGHTEST = 16  # scikit-learn's digits count the ink of 4 × 4 blocks: integers from 0 to 16
 
 
@@ -35,16 +38,13 @@ class DigitsDataModule(ClassificationDataModule):
     shots: ShotRule | None = None
 
     def load(self) -> ClassificationData:
-        # The file alone: importing scikit-learn takes longer than a run.
-        home = Path(find_spec("sklearn").submodule_search_locations[0])
-        table = np.loadtxt(home / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+        table = self._table()
         labels = table[:, -1].astype(np.int64)
         try:
             train, test = stratified_group_split(labels, range(len(labels)), self.test_fraction, self.split_seed)
         except ValueError as error:
             raise ConfigurationError(f"data.test_fraction={self.test_fraction} is not allowed; {error}") from error
         train = train[exponential_tail(labels[train], self.imbalance, self.tail_seed)]
-        kept = np.sort(np.concatenate([train, test]))
         remaining, _ = self.split_for_validation(labels[train])
         inputs, targets = torch.from_numpy(table[:, :-1] / BRIGHTEST).float(), torch.from_numpy(labels)
         features = inputs.shape[1]
@@ -52,7 +52,6 @@ class DigitsDataModule(ClassificationDataModule):
             train=InMemory(inputs[train], targets[train]),
             test=InMemory(inputs[test], targets[test]),
             class_names=tuple(map(str, range(10))),
-            split_hash=split_hash(map(str, kept), np.searchsorted(kept, test)),
             facts={
                 "records": len(labels),
                 "features": features,
@@ -63,11 +62,26 @@ class DigitsDataModule(ClassificationDataModule):
             encode=_encode,
         )
 
+    def _table(self) -> NDArray[np.float64]:
+        """A row an image: its pixels and its label."""
+        # The file alone: importing scikit-learn takes longer than a run.
+        place, remedy = Path(find_spec("sklearn").submodule_search_locations[0], FILE), "install scikit-learn again"
+        try:
+            check_is_file(place)
+            table = np.loadtxt(place, delimiter=",", ndmin=2)
+        except Exception as error:  # of three libraries: of the file, its compression and its numbers
+            raise DataError(f"{place}: cannot be read ({error}); {remedy}") from error
+        self.check_count("all", len(table), str(place), remedy)
+        in_range = np.isin(table, range(BRIGHTEST + 1)).all() and (table[:, -1] < 10).all()
+        if table.shape[1] != SIDE * SIDE + 1 or not in_range:
+            raise DataError(f"{place}: is no table of {SIDE * SIDE} pixels and a digit a row; {remedy}")
+        return table
+
 
 def _encode(content: bytes) -> tuple[Tensor, list[str]]:
     """Inputs of a grey image of 8 × 8 pixels, white on black, or of a text with 64 numbers from 0 to 16 a line."""
     try:
-        image = Image.open(io.BytesIO(content))
+        image = open_image(content)
     except UnidentifiedImageError:
         return _encode_text(content)
     if image.size != (SIDE, SIDE):

@@ -1,15 +1,16 @@
 """Examples, the batches they come in, and the parts of a split data set."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from experiments.data.contents import tensor_digest
 from experiments.data.long_tail import ShotRule
-from experiments.data.splits import Indices, split_hash, stratified_group_split
+from experiments.data.splits import Indices, stratified_group_split
 from experiments.errors import DataError
 
 
@@ -56,7 +57,10 @@ class Batch(NamedTuple):
 
 
 class Examples(Protocol):
-    """The examples of one split; for classification `targets` are their class indices, int64 [n]."""
+    """The examples of one split; for classification `targets` are their class indices, int64 [n].
+
+    A method `digest`, which gives the SHA-256 of all inputs and targets, spares reading all of them at the start.
+    """
 
     targets: Any
 
@@ -73,6 +77,9 @@ class InMemory:
 
     def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
         return self.inputs.index_select(0, indices), self.targets.index_select(0, indices), []
+
+    def digest(self) -> bytes:
+        return tensor_digest(self.inputs, self.targets)
 
 
 class Subset:
@@ -92,7 +99,6 @@ class ClassificationData:
     Attributes:
         train, test: the training and the held-out examples.
         class_names: the name of each class index.
-        split_hash: hash of which example lies in which split, see `splits.split_hash`.
         facts: what the record of a run says about the data; the data module adds `counts`.
         sizes: sizes that a network may need, by the name of the argument: `features`, `vocabulary_size`.
         augment: changes training inputs, given a seed for each; None for no augmentation.
@@ -104,12 +110,12 @@ class ClassificationData:
         validation: examples taken out of training, on which settings may be chosen; None for none.
         encode: from the content of a file to inputs [n, ...] and a name for each, for predictions; raises a ValueError
             that says what is wrong with the content. None where the data set has no such form.
+        content_hash: see `contents.content_hash`; the data module adds it.
     """
 
     train: Examples
     test: Examples
     class_names: tuple[str, ...]
-    split_hash: str
     facts: dict[str, int | float | str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     augment: Callable[[Tensor, Tensor], Tensor] | None = None
@@ -119,6 +125,7 @@ class ClassificationData:
     train_as_measured: Examples | None = None
     validation: Examples | None = None
     encode: Callable[[bytes], tuple[Tensor, list[str]]] | None = None
+    content_hash: str = ""
 
     @classmethod
     def from_tensors(
@@ -152,8 +159,7 @@ class ClassificationData:
         except ValueError as error:
             raise DataError(str(error)) from error
         train, test = (InMemory(inputs[side], targets[side]) for side in sides)
-        found = described((train.inputs, train.targets, test.inputs, test.targets), inputs[0])
-        return cls(train, test, tuple(map(str, class_names)), **found | more)
+        return cls(train, test, tuple(map(str, class_names)), **{"sizes": sizes_of(inputs[0])} | more)
 
     @property
     def shots(self) -> dict[str, Tensor] | None:
@@ -168,13 +174,13 @@ class ClassificationData:
 
     def with_validation(self, kept: Indices, held_out: Indices) -> "ClassificationData":
         """The same data, with the training examples `held_out` for validation and those `kept` for training."""
-        numbers = map(str, range(len(kept) + len(held_out)))
+        split = hashlib.sha256(self.content_hash.encode() + tensor_digest(torch.from_numpy(held_out)))
         return replace(
             self,
             train=Subset(self.train, torch.from_numpy(kept)),
             train_as_measured=None,
             validation=Subset(self.train_as_measured or self.train, torch.from_numpy(held_out)),
-            split_hash=split_hash([self.split_hash, *numbers], held_out + 1),
+            content_hash=split.hexdigest(),
             groups=None,
         )
 
@@ -182,15 +188,7 @@ class ClassificationData:
         return self.train.targets.bincount(minlength=len(self.class_names)).tolist()
 
 
-def described(hashed: Sequence[Tensor], example: Tensor) -> dict[str, Any]:
-    """The split hash and sizes of a data set that has no others.
-
-    Args:
-        hashed: what the split hash is of.
-        example: one input, which gives the size `features` if it is a row, and `channels` if it is an image.
-    """
-    digest = hashlib.sha256()
-    for tensor in hashed:
-        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode() + tensor.contiguous().numpy().tobytes())
+def sizes_of(example: Tensor) -> dict[str, int]:
+    """The size `features` of an input that is a row, and `channels` of one that is an image."""
     name = {1: "features", 3: "channels"}.get(example.dim())
-    return {"split_hash": digest.hexdigest(), "sizes": {name: example.shape[0]} if name else {}}
+    return {name: example.shape[0]} if name else {}

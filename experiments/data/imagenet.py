@@ -5,7 +5,6 @@ import math
 import os
 import re
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ import numpy as np
 import torch
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
-from experiments.data.base import LOCAL_DATA, ClassificationDataModule
+from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData
 from experiments.data.hub import load_from_hub
+from experiments.data.local_files import LOCAL_DATA, read_file
 from experiments.data.long_tail import ShotRule, keep_counts
 from experiments.data.photographs import (
     ImageFiles,
@@ -25,13 +25,14 @@ from experiments.data.photographs import (
     measuring_transform,
     training_transform,
 )
-from experiments.data.splits import Indices, split_hash
+from experiments.data.splits import Indices
 from experiments.errors import ConfigurationError, DataError
 from experiments.settings import AtLeastOne, OpenShare, Seed, Share, YesNo, validated_class
 
 HUB_NAME = "ILSVRC/imagenet-1k"
 CLASSES = 1000
 TRAIN = "train"
+RESTORE = "restore its images"
 
 TAIL_LIST = "imagenet_lt/ImageNet_LT_train.txt"
 TAIL_COUNTS = "imagenet_lt/ImageNet_LT_train.json"
@@ -77,6 +78,9 @@ class ImagenetDataModule(ClassificationDataModule):
             class_names, (train, labels), (test, test_labels) = _on_hub()
         else:
             class_names, (train, labels), (test, test_labels) = _in_folders(self.folder / self.images, self.test_folder)
+        if not self._by_list(train):  # whose images may be all that the folder holds
+            self.check_count(TRAIN, len(labels), f"{train.place}, {TRAIN}", RESTORE)
+        self.check_count("test", len(test_labels), f"{test.place}, the test side", RESTORE)
         tail_facts: dict[str, int | str] = {}
         repeats, repeated = None, 0
         if self.long_tailed:
@@ -85,8 +89,7 @@ class ImagenetDataModule(ClassificationDataModule):
             repeated = len(kept) - len(np.unique(kept))
             repeats = torch.from_numpy(kept) if repeated else None
             tail_facts = {"train_list": source, "repeated_images": repeated}
-        size, whole = len(labels), len(labels) + len(test_labels)
-        names = chain(map(train.name, range(size)), map(test.name, range(len(test_labels))))
+        whole = len(labels) + len(test_labels)
         crop = training_transform(self.image_size, self.least_area)
         middle = measuring_transform(self.image_size, self.shorter_side)
         return ClassificationData(
@@ -94,7 +97,6 @@ class ImagenetDataModule(ClassificationDataModule):
             train_as_measured=Photographs(train, torch.from_numpy(labels), middle),
             test=Photographs(test, torch.from_numpy(test_labels), middle),
             class_names=class_names,
-            split_hash=split_hash(names, range(size, whole)),
             facts=tail_facts,
             shot_rule=self.shots if self.long_tailed else None,
             groups=repeats,
@@ -102,10 +104,15 @@ class ImagenetDataModule(ClassificationDataModule):
             encode=lambda content: (middle(decoded(content))[None], [""]),
         )
 
+    def _by_list(self, train: Images) -> bool:
+        """Whether the published list says which training images are kept."""
+        home = self.folder or LOCAL_DATA
+        return self.long_tailed and isinstance(train, ImageFiles) and (home / TAIL_LIST).exists()
+
     def _long_tail(self, train: Images, labels: Indices, class_names: Sequence[str]) -> tuple[Indices, str]:
         """Which training images ImageNet-LT keeps, and how they were chosen."""
         home = self.folder or LOCAL_DATA
-        if isinstance(train, ImageFiles) and (home / TAIL_LIST).exists():
+        if self._by_list(train):
             return _listed(home / TAIL_LIST, train, class_names), "published list"
         counts = _tail_counts(home)
         try:
@@ -148,7 +155,10 @@ def _class_names(folder: Path) -> tuple[str, ...]:
 def _scanned(root: Path, side: str, class_names: Sequence[str]) -> Side:
     names, counts = [], []
     for wnid in class_names:
-        own = sorted(file for file in os.listdir(root / side / wnid) if file.lower().endswith(IMG_EXTENSIONS))
+        try:
+            own = sorted(file for file in os.listdir(root / side / wnid) if file.lower().endswith(IMG_EXTENSIONS))
+        except OSError as error:
+            raise DataError(f"{root / side / wnid}: cannot be read ({error.strerror}); {RESTORE}") from error
         if not own:
             raise DataError(f"{root / side / wnid}: holds no image; restore the images of this class")
         names.append(np.array([os.fsencode(f"{side}/{wnid}/{file}") for file in own]))
@@ -210,6 +220,8 @@ def _tail_counts(home: Path) -> list[int]:
         counts = json.loads(_read(path))
     except json.JSONDecodeError as error:
         raise DataError(f"{path}, line {error.lineno}: is no JSON ({error.msg}); {FETCH_LISTS}") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists within lists
+        raise DataError(f"{path}: is no list of whole numbers ({error}); {FETCH_LISTS}") from error
     if not (isinstance(counts, list) and counts and all(type(count) is int for count in counts)):
         raise DataError(f"{path}: is no list of whole numbers, {CLASSES} are expected; {FETCH_LISTS}")
     _check_profile(counts, path)
@@ -226,7 +238,7 @@ def _check_profile(counts: Sequence[int], path: Path) -> None:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path}: cannot be read ({error}); ImageNet-LT needs {TAIL_COUNTS}, the number of training images of each "

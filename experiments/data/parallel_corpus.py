@@ -1,15 +1,14 @@
 """A parallel corpus: pairs of sentences from files or from the Hugging Face hub, numbered by learned subwords."""
 
 import hashlib
-import math
 from array import array
 from pathlib import Path
 from typing import Any
 
 from sentencepiece import SentencePieceProcessor
 
-from experiments.data.base import LOCAL_DATA
 from experiments.data.hub import load_from_hub
+from experiments.data.local_files import LOCAL_DATA, read_file
 from experiments.data.sentence_pairs import SentencePairs
 from experiments.data.subwords import learned_subwords
 from experiments.data.translation import Pair, TranslationData, TranslationDataModule, text_hash
@@ -18,7 +17,8 @@ from experiments.settings import AtLeastOne, validated
 
 HUB_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 CACHE = LOCAL_DATA / "subwords"
-Line = str | None  # None where it is no UTF-8
+MOST_SUBWORDS = 1000  # on either side of a pair of dev or test: the memory to translate it grows with the square
+Line = str | None  # None where it is no text in UTF-8
 
 
 class ParallelCorpusDataModule(TranslationDataModule):
@@ -56,9 +56,15 @@ class ParallelCorpusDataModule(TranslationDataModule):
         model = learned_subwords(sentences, self.vocabulary_size, CACHE)
         subwords = SentencePieceProcessor(model_proto=model)
         splits = {
-            split: _numbered(pairs[split], subwords, self.max_length if split == "train" else math.inf)
+            split: _numbered(pairs[split], subwords, self.max_length if split == "train" else MOST_SUBWORDS)
             for split in self.files
         }
+        for split in ("dev", "test"):
+            if over_long := len(pairs[split]) - len(splits[split].references):
+                raise DataError(
+                    f"{self._place()}, {split}: {over_long} pairs have more than {MOST_SUBWORDS} subwords on a side; "
+                    "fetch the files again, or cut these lines into sentences"
+                )
         if not splits["train"].references:
             raise DataError(
                 f"data.max_length={self.max_length} leaves no training pair: each has a side of more subwords"
@@ -68,8 +74,8 @@ class ParallelCorpusDataModule(TranslationDataModule):
             vocabulary_size=subwords.get_piece_size(),
             text=subwords.decode,
             numbers=subwords.encode,
-            split_hash=text_hash(pairs.values()),
             facts=facts,
+            text_hash=text_hash(pairs.values()),
         )
         facts |= {f"{split}_size": len(numbered.references) for split, numbered in splits.items()}
         facts |= {
@@ -85,10 +91,11 @@ class ParallelCorpusDataModule(TranslationDataModule):
         """The usable pairs of `train`, `dev` or `test`, and how many others there are, by what is wrong with them.
 
         Raises:
-            DataError: files that are missing or have different numbers of lines, a hub that cannot be reached, or no
-                pair at all, naming the remedy.
+            DataError: files that are missing or have different or unexpected numbers of lines, a hub that cannot be
+                reached, or no pair at all, naming the remedy.
         """
         sources, targets = self._from_hub(split) if self.folder is None else self._from_files(split)
+        self.check_count(split, len(sources), f"{self._place()}, {split}", "fetch the files again")
         pairs, skipped = [], {"empty": 0, "undecodable": 0}
         for source, target in zip(sources, targets, strict=True):
             if source is None or target is None:
@@ -98,14 +105,18 @@ class ParallelCorpusDataModule(TranslationDataModule):
             else:
                 pairs.append((source.strip(), target.strip()))
         if not pairs:
-            place = self.hub if self.folder is None else self.folder / self.name
-            raise DataError(f"{place}, {split}: no pair of sentences can be used ({skipped}); fetch the files again")
+            raise DataError(
+                f"{self._place()}, {split}: no pair of sentences can be used ({skipped}); fetch the files again"
+            )
         return pairs, skipped
+
+    def _place(self) -> str:
+        return self.hub if self.folder is None else str(self.folder / self.name)
 
     def _from_files(self, split: str) -> list[list[Line]]:
         paths = [self.folder / self.name / f"{self.files[split]}.{language}" for language in self.languages]
         try:
-            contents = [path.read_bytes().removesuffix(b"\n") for path in paths]
+            contents = [read_file(path).removesuffix(b"\n") for path in paths]
         except OSError as error:
             raise DataError(
                 f"{error.filename}: cannot be read ({error.strerror}); paths.data={self.folder} must be a folder that "
@@ -130,19 +141,24 @@ class ParallelCorpusDataModule(TranslationDataModule):
             rows = load_from_hub("parquet", hub_split, remedy, data_files={hub_split: files})
         try:
             pairs = rows["translation"] if "translation" in rows.column_names else rows
-            return [[pair[language] for pair in pairs] for language in self.languages]
-        except KeyError as error:
+            return [[_text(pair[language]) for pair in pairs] for language in self.languages]
+        except (KeyError, TypeError) as error:
             raise DataError(f"{self.hub}: no sentences in {error} among {', '.join(rows.column_names)}") from error
 
 
 def _decoded(line: bytes) -> Line:
     try:
-        return line.decode()
+        return _text(line.decode())
     except UnicodeDecodeError:
         return None
 
 
-def _numbered(pairs: list[Pair], subwords: SentencePieceProcessor, most: float) -> SentencePairs:
+def _text(value: object) -> Line:
+    """The line, unless it is no text: a text in UTF-16 that is read as UTF-8 has zeros."""
+    return value if isinstance(value, str) and "\0" not in value else None
+
+
+def _numbered(pairs: list[Pair], subwords: SentencePieceProcessor, most: int) -> SentencePairs:
     """The pairs with at most `most` subwords on either side."""
     sources, targets, references = [], [], []
     for pair in pairs:

@@ -1,6 +1,6 @@
 """Photographs of any size and format, decoded and cut to one size when they are asked for."""
 
-import io
+import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,9 +16,13 @@ from torch.utils.data import default_collate
 from torchvision.transforms import v2
 from torchvision.transforms.v2.functional import pil_to_tensor
 
+from experiments.data.contents import image_digest, tensor_digest
+from experiments.data.images import open_image
+from experiments.data.local_files import file_stamp, printable, read_file
 from experiments.data.splits import Indices
 
 Transform = Callable[[Tensor], Tensor]
+MOST_STRETCHED = 200  # times its shorter side that an image may be long: resizing makes it as many times as large
 
 # Names are one array, and rows stay in their file: a Python object for each of a million images would be copied into
 # the memory of every worker as soon as it is looked at.
@@ -35,7 +39,10 @@ class ImageFiles:
         return os.fsdecode(self.names[index])
 
     def encoded(self, index: int) -> bytes:
-        return Path(self.place, self.name(index)).read_bytes()
+        return read_file(Path(self.place, self.name(index)))
+
+    def stamp(self, index: int) -> tuple[str, int]:
+        return file_stamp(os.path.join(self.place, self.name(index)))
 
     def kept(self, indices: Indices) -> "ImageFiles":
         return replace(self, names=self.names[indices])
@@ -55,6 +62,14 @@ class ImageRows:
 
     def encoded(self, index: int) -> bytes:
         return self.table[int(self.numbers[index])]["image"]["bytes"]
+
+    def stamp(self, index: int) -> tuple[str, int]:
+        return f"{self.files} {self.numbers[index]}", self.table.data.nbytes // len(self.table) if self.files else 0
+
+    @functools.cached_property
+    def files(self) -> str:
+        """The stamps of the table's files; empty where it lies in memory alone."""
+        return "".join(file_stamp(file["filename"])[0] for file in self.table.cache_files)
 
     def kept(self, indices: Indices) -> "ImageRows":
         return replace(self, numbers=self.numbers[indices])
@@ -82,7 +97,8 @@ class Photographs:
                 try:
                     image = decoded(self.images.encoded(index))
                 except Exception as error:  # Pillow's decoders fail with errors that share no base class
-                    unreadable.append(f"{self.images.place}/{self.images.name(index)}: {_reason(error)}")
+                    name = printable(f"{self.images.place}/{self.images.name(index)}")
+                    unreadable.append(f"{name}: {_reason(error)}")
                     continue
                 torch.default_generator.manual_seed(seed)  # of the processor's numbers alone
                 pixels.append(self.transform(image))
@@ -90,6 +106,9 @@ class Photographs:
         # A worker stacks them where the training process reads them.
         inputs = default_collate(pixels) if pixels else torch.empty(0, 3, 0, 0, dtype=torch.uint8)
         return inputs, self.targets[read], unreadable
+
+    def digest(self) -> bytes:
+        return image_digest(self.images, len(self.targets), self.images.place) + tensor_digest(self.targets)
 
 
 def training_transform(size: int, least_area: float) -> Transform:
@@ -111,14 +130,16 @@ def measuring_transform(size: int, shorter_side: int) -> Transform:
 
 
 def decoded(encoded: bytes) -> Tensor:
-    """The pixels of an image in any of Pillow's formats as RGB, uint8 [3, height, width]; transparency is dropped.
+    """The pixels of an image in any of Pillow's formats as RGB, uint8 [3, height, width].
+
+    Transparency is dropped, and so is what a camera notes of its orientation.
 
     Raises:
-        Exception: the bytes are no image, or not all of one; what is raised depends on the format.
+        Exception: as `open_image`; or the bytes are not all of an image, or it is too long and thin.
     """
-    if not encoded:
-        raise ValueError("the file is empty")
-    image = Image.open(io.BytesIO(encoded))
+    image = open_image(encoded)
+    if max(image.size) > MOST_STRETCHED * min(image.size):
+        raise ValueError(f"{image.width} × {image.height} pixels; at most {MOST_STRETCHED} times as long as wide")
     if image.mode in ("I", "F"):
         raise ValueError(f"pixels of mode {image.mode}, whose range is not known")
     if image.mode.startswith("I;16"):

@@ -1,5 +1,6 @@
 """Sentences of two languages as token numbers."""
 
+import hashlib
 from array import array
 from collections.abc import Iterable, Sequence
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from experiments.data.contents import tensor_digest
 from experiments.data.special_tokens import BEGIN, END, PADDING
 
 
@@ -54,6 +56,10 @@ class SentencePairs:
 
     def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
         return self.sources.padded(indices), self.targets.padded(indices), []
+
+    def digest(self) -> bytes:
+        sides = (self.sources.tokens, self.sources.lengths, self.targets.tokens, self.targets.lengths)
+        return hashlib.sha256(tensor_digest(*sides) + "\n".join(self.references).encode()).digest()
 
     def predicted_tokens(self) -> Tensor:
         """How many tokens of each target are predicted: all but BEGIN, int64 [n]."""

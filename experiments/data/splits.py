@@ -1,7 +1,6 @@
 """Splitting examples into a training and a test side."""
 
-import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,15 +84,3 @@ def stratified_group_split(
                 "is held out: give more examples or another share"
             )
     return np.flatnonzero(~example_in_test), np.flatnonzero(example_in_test)
-
-
-def split_hash(ids: Iterable[str], test_index: Iterable[int]) -> str:
-    """The SHA-256 over the sorted lines "id side", side being train or test; no matter the order of the examples.
-
-    Args:
-        ids: id of each example; one that repeats has a line each time.
-        test_index: which of them lie on the test side.
-    """
-    in_test = {int(index) for index in test_index}
-    lines = sorted(f"{id_} {'test' if index in in_test else 'train'}\n" for index, id_ in enumerate(ids))
-    return hashlib.sha256("".join(lines).encode()).hexdigest()

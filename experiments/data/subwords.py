@@ -9,9 +9,9 @@ from pathlib import Path
 
 from sentencepiece import SentencePieceTrainer
 
+from experiments.data.local_files import keep, read_kept
 from experiments.data.special_tokens import BEGIN, END, PADDING, UNKNOWN
 from experiments.errors import ConfigurationError
-from experiments.files import replace_atomically
 
 OPTIONS = {
     "model_type": "bpe",
@@ -28,6 +28,8 @@ OPTIONS = {
 def learned_subwords(sentences: Sequence[str], vocabulary_size: int, cache: Path) -> bytes:
     """The model of sentencepiece, learned from sentences of both languages, or found in the cache.
 
+    A model in the cache that is damaged, or was learned from other sentences, is learned again.
+
     Raises:
         ConfigurationError: the sentences do not allow a vocabulary of this size.
 
@@ -36,9 +38,9 @@ def learned_subwords(sentences: Sequence[str], vocabulary_size: int, cache: Path
     digest = hashlib.sha256(json.dumps([version("sentencepiece"), vocabulary_size, OPTIONS]).encode())
     for sentence in sentences:
         digest.update(f"{sentence}\n".encode())
-    file = cache / f"{digest.hexdigest()[:16]}.model"
-    if file.exists():
-        return file.read_bytes()
+    file = cache / f"{digest.hexdigest()[:16]}.checked-model"
+    if (kept := read_kept(file, digest.digest())) is not None:
+        return kept
     model, size = io.BytesIO(), {"vocab_size": vocabulary_size}
     try:
         SentencePieceTrainer.train(
@@ -46,5 +48,5 @@ def learned_subwords(sentences: Sequence[str], vocabulary_size: int, cache: Path
         )
     except RuntimeError as error:
         raise ConfigurationError(f"data.vocabulary_size={vocabulary_size} is not allowed: {error}") from error
-    replace_atomically(file, lambda opened: opened.write(model.getvalue()))
+    keep(file, digest.digest(), model.getvalue())
     return model.getvalue()

@@ -1,18 +1,27 @@
 """Any two torch Datasets of inputs and class numbers, such as those of torchvision, as a data module."""
 
+import os
+import struct
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
-from PIL.Image import Image
+from PIL.Image import DecompressionBombError, Image
 from torch import Tensor
 from torch.utils.data import Dataset
+from torchvision.datasets import DatasetFolder
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 from experiments.data.base import ClassificationDataModule
-from experiments.data.examples import ClassificationData, described
+from experiments.data.contents import digest_by_reading, image_digest, tensor_digest
+from experiments.data.examples import ClassificationData, sizes_of
+from experiments.data.photographs import ImageFiles
 from experiments.errors import DataError
 from experiments.settings import validated_class
+
+# What Pillow and its like raise for damaged files; other errors are those of the dataset's own code.
+DAMAGE = (OSError, SyntaxError, EOFError, struct.error, DecompressionBombError)
 
 
 @validated_class
@@ -32,8 +41,7 @@ class TorchDatasetModule(ClassificationDataModule):
         train, test = (DatasetExamples(dataset, class_numbers(dataset)) for dataset in (self.train, self.test))
         names = self.class_names or getattr(self.train, "classes", None) or range(int(train.targets.max()) + 1)
         first, _, _ = train.read(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
-        found = described((train.targets, test.targets), first[0])
-        return ClassificationData(train, test, tuple(map(str, names)), **found)
+        return ClassificationData(train, test, tuple(map(str, names)), sizes=sizes_of(first[0]))
 
 
 @dataclass(frozen=True)
@@ -54,9 +62,24 @@ class DatasetExamples:
             )
         return torch.stack(inputs) if inputs else torch.empty(0), self.targets[indices], []
 
+    def digest(self) -> bytes:
+        """The SHA-256 of what the dataset holds: its array of `data`, its image files, or else what it gives."""
+        held = getattr(self.dataset, "data", None)
+        if isinstance(held, np.ndarray) and held.dtype.kind in "biuf":
+            held = torch.from_numpy(held)
+        if isinstance(held, Tensor) and len(held) == len(self.targets):
+            return tensor_digest(held, self.targets)
+        if isinstance(self.dataset, DatasetFolder):
+            files = ImageFiles("", np.array([os.fsencode(path) for path, _ in self.dataset.samples]))
+            return image_digest(files, len(self.targets), str(self.dataset.root)) + tensor_digest(self.targets)
+        return digest_by_reading(self)
+
     def _input(self, index: int, seed: int) -> Tensor:
         torch.default_generator.manual_seed(seed)
-        value = self.dataset[index][0]
+        try:
+            value = self.dataset[index][0]
+        except DAMAGE as error:
+            raise _unreadable(self.dataset, index, error) from error
         if isinstance(value, Image):
             return pil_to_tensor(value)
         try:
@@ -76,8 +99,22 @@ def class_numbers(dataset: Any) -> Tensor:
     """
     found = getattr(dataset, "targets", None)
     if found is None or getattr(dataset, "target_transform", None) is not None:
-        found = [dataset[index][1] for index in range(len(dataset))]
-    numbers = torch.as_tensor(found)
-    if numbers.is_floating_point() or numbers.dim() != 1:
+        found = [_label(dataset, index) for index in range(len(dataset))]
+    try:
+        numbers = torch.as_tensor(found)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        numbers = torch.empty(0)
+    if numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool or numbers.dim() != 1:
         raise DataError(f"{type(dataset).__name__}: each example must be a pair of an input and a class number")
     return numbers.long()
+
+
+def _label(dataset: Any, index: int) -> Any:
+    try:
+        return dataset[index][1]
+    except DAMAGE as error:
+        raise _unreadable(dataset, index, error) from error
+
+
+def _unreadable(dataset: Any, index: int, error: Exception) -> DataError:
+    return DataError(f"{type(dataset).__name__}: example {index} cannot be read ({error}); restore its file")

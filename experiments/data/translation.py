@@ -2,13 +2,14 @@
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from experiments.data.base import SplitDataModule
+from experiments.data.contents import content_hash
 from experiments.data.samplers import BatchDivision, EpochSampler
 from experiments.data.sentence_pairs import SentencePairs, Sequences
 from experiments.data.special_tokens import BEGIN, END
@@ -27,8 +28,9 @@ class TranslationData:
         vocabulary_size: how many token numbers there are, with the numbers of `special_tokens.py`.
         text: from token numbers to their sentence.
         numbers: from a sentence of the source language to its token numbers.
-        split_hash: hash of all sentences by split.
         facts: what the record of a run says about the data: sizes, what was skipped, the hash of the subwords.
+        text_hash: hash of all sentences, where their token numbers do not tell all that is in them.
+        content_hash: see `contents.content_hash`; the data module adds it.
     """
 
     train: SentencePairs
@@ -37,8 +39,9 @@ class TranslationData:
     vocabulary_size: int
     text: Callable[[list[int]], str]
     numbers: Callable[[str], list[int]]
-    split_hash: str
     facts: dict[str, int | float | str]
+    text_hash: str = ""
+    content_hash: str = ""
     unreadable_most = 0  # all pairs are read beforehand
 
     def types_in_use(self) -> Tensor:
@@ -69,6 +72,10 @@ class TranslationDataModule(SplitDataModule):
 
     def module_arguments(self) -> dict[str, Any]:
         return {"data": self.data}
+
+    def _complete(self, data: TranslationData) -> TranslationData:
+        splits = {"train": data.train, "dev": data.dev, "test": data.test}
+        return replace(data, content_hash=content_hash(splits, data.text_hash))
 
     def evaluation_order(self, split: str) -> Tensor:
         return getattr(self.data, split).sources.lengths.argsort(stable=True)  # the shortest first: less padding

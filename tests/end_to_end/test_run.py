@@ -54,7 +54,7 @@ def test_a_run_is_recorded_whole(finished: Path) -> None:
         assert metrics["coverage"] + metrics["zero_true"] == pytest.approx(1)
         assert metrics["support"] == pytest.approx(10 * (1 - metrics["sparsity"]), rel=1e-5)
         assert metrics["accuracy"] == record["curves"][-1][f"{split}/accuracy"]
-    assert len(record["data"]["split_hash"]) == 64
+    assert len(record["data"]["content_hash"]) == 64
     assert record["environment"]["packages"]["torch"]
     assert record["environment"]["hardware"]["cores"] >= 1
     assert len(record["code"]["digest"]) == 64
@@ -190,7 +190,7 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 IMAGES = (
     *("model=timm", "model.architecture=test_resnet"),
     *("trainer.max_epochs=2", "data.batch_size=8", "trainer.limit_train_batches=12", "trainer.accelerator=cpu"),
-    *("data.test_folder=train", "data.image_size=32", "data.shorter_side=32"),
+    *("data.test_folder=train", "data.image_size=32", "data.shorter_side=32", "data.expected_examples=null"),
 )
 COPIES = (
     *("trainer.max_epochs=2", "trainer.limit_train_batches=12", "data.train_size=2000", "data.evaluation_size=20"),

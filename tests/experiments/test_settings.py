@@ -11,10 +11,10 @@ import sharmix
 from experiments.data.samplers import BatchDivision
 from experiments.errors import ConfigurationError
 from experiments.identity import ROOT
-from experiments.settings import RunSettings, build, build_activation, get_class_or_function
+from experiments.settings import RunSettings, build, build_activation, checked_settings, get_class_or_function
 from experiments.trainer import check_options
 from experiments.training import build_run
-from tests.experiments.building import ADVICE, CONF, EXPERIMENTS, settings, stock_trainer
+from tests.experiments.building import ADVICE, CONF, EXPERIMENTS, composed, settings, stock_trainer
 
 pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 ACTIVATIONS = sorted(file.stem for file in (CONF / "activation").glob("*.yaml"))
@@ -225,3 +225,12 @@ def test_an_activation_that_cannot_be_is_refused_before_any_data_are_read(
         build_run(settings("experiment=airline", "paths.data=nowhere", *overrides))
     for words in said:
         assert words in str(error.value)
+
+
+def test_a_name_that_is_no_utf_8_is_refused_before_the_training_whose_record_could_not_hold_it() -> None:
+    for change, named in (
+        ({"paths": {"data": "caf\udce9", "outputs": "outputs"}}, r"paths\.data=caf\\udce9: the name is no UTF-8"),
+        ({"tags": ["one", "tw\udcf6"]}, r"tags=tw\\udcf6: the name is no UTF-8"),
+    ):
+        with pytest.raises(ConfigurationError, match=named):
+            checked_settings(OmegaConf.to_container(composed("experiment=digits"), resolve=True) | change)

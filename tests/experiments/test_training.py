@@ -1,5 +1,6 @@
 """A run in this process: what it leaves, what loggers are given, and how it goes on after it was stopped."""
 
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +12,14 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers.logger import DummyLogger
 
-from experiments import files
-from experiments.errors import ConfigurationError
+from experiments import files, training
+from experiments.errors import ConfigurationError, DataError
 from experiments.files import replace_atomically
 from experiments.job import perform
+from experiments.loading import load_run
 from experiments.settings import RunSettings
 from tests.experiments.building import ADVICE, settings
+from tests.experiments.data.generated import tweets, write_tweets
 
 pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 HERE = "tests.experiments.test_training"
@@ -108,6 +111,37 @@ def test_a_run_killed_before_its_record_trains_no_further_epoch(ending: tuple[st
     assert resumed.weights_hash == whole.weights_hash
     assert resumed.metrics == whole.metrics
     assert Kept.values["epoch", int(resumed.curves[0]["steps"]) - 1] == 0
+
+
+@pytest.mark.slow
+def test_a_killed_run_does_not_go_on_over_other_data(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_tweets(tmp_path, tweets())
+    airline = ("experiment=airline", f"paths.data={tmp_path}", "data.expected_examples=null", *QUICK[2:])
+    run = settings(*airline, f"+callbacks.fails._target_={HERE}.Fails")
+    killed(run, tmp_path / "killed", "epoch 2")
+    (checkpoint,) = (tmp_path / "killed").glob("last-*.ckpt")
+    write_tweets(tmp_path, [[*row[:3], " ".join(row[3].split()[::-1])] for row in tweets()])
+    training._loaded.clear()
+    killed(run, tmp_path / "killed", "epoch 1")
+    assert f"begins anew: {checkpoint} is of other data" in caplog.text
+    resumed = perform(run, tmp_path / "killed")
+    assert resumed.weights_hash == perform(run, tmp_path / "whole").weights_hash
+    assert resumed.data["content_hash"][:8] not in checkpoint.name
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_loaded_with_its_own_data_alone(tmp_path: Path) -> None:
+    perform(settings(*QUICK, "trainer.max_epochs=1"), tmp_path)
+    load_run(tmp_path)
+    record = json.loads((tmp_path / "record.json").read_text())
+    content_hash = record["data"].pop("content_hash")
+    for hashes, said in (
+        ({"content_hash": content_hash[::-1]}, "its data set has changed since"),
+        ({"split_hash": content_hash}, "its record is of an earlier version"),
+    ):
+        (tmp_path / "record.json").write_text(json.dumps(record | {"data": record["data"] | hashes}))
+        with pytest.raises(DataError, match=said):
+            load_run(tmp_path)
 
 
 def test_what_a_killed_process_has_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,9 +69,20 @@ def test_experiments_may_be_of_different_code_but_runs_of_one_may_not(short):
     assert "different code" in refusal(short)
 
 
-def test_different_splits_are_refused(small):
+def test_runs_that_are_not_known_to_share_their_data_are_refused(small):
     keep_changed(small, data={"split_hash": "0ther"})
-    assert "different splits, split_hash 0ther, 5p117" in refusal(small)
+    assert (
+        "different data, or it is not known whether they are the same: split_hash 0ther, split_hash 5p117;"
+        in refusal(small)
+    )
+    keep_changed(small, data={"content_hash": "5p117"})  # the same letters, but a hash of another kind
+    assert "content_hash 5p117, split_hash 5p117;" in refusal(small)
+
+
+def test_runs_of_one_content_hash_stand_in_one_table(small):
+    records = [record | {"data": {"content_hash": "c0ntent"}} for record in small_records()]
+    keep_records(small, records)
+    KeptRuns.load(small)
 
 
 def test_a_row_of_several_configurations_is_refused(small):

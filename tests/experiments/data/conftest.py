@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.data import cifar100
 from tests.experiments.data.generated import (
     CIFAR_LABELS,
-    CIFAR_SIZES,
     ENGLISH,
     GERMAN,
     cifar_rows,
@@ -27,18 +25,12 @@ def tweets_folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def shared_cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small CIFAR-100."""
     folder = tmp_path_factory.mktemp("cifar")
     for side in CIFAR_LABELS:
         write_cifar(folder, side, cifar_rows(side))
     return folder
-
-
-@pytest.fixture
-def cifar(shared_cifar: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a small CIFAR-100, whose size is the one that is expected."""
-    monkeypatch.setattr(cifar100, "SIZES", CIFAR_SIZES)
-    return shared_cifar
 
 
 @pytest.fixture(scope="session")

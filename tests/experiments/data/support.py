@@ -31,7 +31,6 @@ def small_data(size: int = 31, classes: int = 3, **changes: Any) -> Classificati
         "train": InMemory(10.0 * numbers[:, None], numbers % classes),
         "test": InMemory(-10.0 * numbers[:17, None], numbers[:17] % classes),
         "class_names": tuple(map(str, range(classes))),
-        "split_hash": "of the small data",
         "facts": {"train_size": size, "test_size": 17},
     }
     return ClassificationData(**given | changes)

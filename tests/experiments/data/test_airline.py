@@ -80,7 +80,7 @@ def test_repeats_stay_on_one_side(tweets_folder: Path) -> None:
 
 
 def test_split_follows_the_split_seed(tweets_folder: Path) -> None:
-    hashes = [load(tweets_folder, split_seed=seed).split_hash for seed in (1, 1, 2)]
+    hashes = [load(tweets_folder, split_seed=seed).content_hash for seed in (1, 1, 2)]
 
     assert hashes[0] == hashes[1] != hashes[2]
 
@@ -90,7 +90,7 @@ def test_byte_order_mark_and_windows_line_ends_change_nothing(tweets_folder: Pat
     path = tweets_folder / "airline" / "Tweets.csv"
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
 
-    assert load(tweets_folder).split_hash == plain.split_hash
+    assert load(tweets_folder).content_hash == plain.content_hash
 
 
 def append(content: bytes) -> Callable[[bytes], bytes]:
@@ -186,7 +186,7 @@ def test_hub_and_folder_give_the_same_data(tweets_folder: Path, monkeypatch: pyt
     hub, file = load(None), load(tweets_folder)
 
     assert asked == [(("osanseviero/twitter-airline-sentiment",), {"split": "train"})]
-    assert hub.split_hash == file.split_hash
+    assert hub.content_hash == file.content_hash
     assert torch.equal(hub.train.inputs, file.train.inputs)
     assert hub.facts == file.facts
 

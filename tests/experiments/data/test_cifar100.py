@@ -37,9 +37,8 @@ def load(folder: Path | None, **changes: Any) -> ClassificationData:
 
 
 @pytest.fixture
-def own_cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_cifar(tmp_path: Path) -> Path:
     """A folder with a small CIFAR-100, to spoil."""
-    monkeypatch.setattr("experiments.data.cifar100.SIZES", CIFAR_SIZES)
     for side in CIFAR_LABELS:
         write_cifar(tmp_path, side, cifar_rows(side))
     return tmp_path
@@ -68,7 +67,7 @@ def test_torchvisions_folder_gives_the_same(cifar: Path, tmp_path: Path, monkeyp
     found, expected = load(tmp_path / "other"), load(cifar)
     assert torch.equal(found.train.inputs, expected.train.inputs)
     assert torch.equal(found.test.targets, expected.test.targets)
-    assert found.split_hash == expected.split_hash
+    assert found.content_hash == expected.content_hash
 
 
 def test_the_hub_gives_the_same(cifar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +80,7 @@ def test_the_hub_gives_the_same(cifar: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("datasets.load_dataset", lambda name, split: Rows(cifar_rows(split)))
     found, expected = load(None), load(cifar)
     assert torch.equal(found.train.inputs, expected.train.inputs)
-    assert found.split_hash == expected.split_hash
+    assert found.content_hash == expected.content_hash
 
 
 def test_an_unreachable_hub_names_the_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +97,8 @@ def test_a_long_tail_thins_out_the_training_side_alone(cifar: Path) -> None:
     counts = tailed.train.targets.bincount(minlength=100).tolist()
     assert counts == [int(5 * 5 ** (-i / 99)) for i in range(100)]
     assert torch.equal(tailed.test.inputs, balanced.test.inputs)
-    assert tailed.split_hash != balanced.split_hash
-    assert tailed.split_hash != load(cifar, imbalance=5, tail_seed=1).split_hash
+    assert tailed.content_hash != balanced.content_hash
+    assert tailed.content_hash != load(cifar, imbalance=5, tail_seed=1).content_hash
     assert tailed.facts["train_size"] == sum(counts)
     assert tailed.facts["few_classes"] == sum(count < 2 for count in counts) == len(tailed.shots["few"])
 
@@ -133,10 +132,10 @@ def test_a_folder_without_the_set_says_what_it_must_hold(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda content: content[:-1], "199 images, 200 are expected"),
+        (lambda content: content[:-1], "199 examples, 200 are expected"),
         (lambda content: [{"fine_label": row["fine_label"]} for row in content], "img"),
-        (lambda content: [*content[:-1], content[-1] | {"fine_label": None}], "'fine_label' is missing or has gaps"),
-        (lambda content: [*content[:-1], content[-1] | {"fine_label": 100}], "not of equal size"),
+        (lambda content: [*content[:-1], content[-1] | {"fine_label": None}], "row 199: fine_label is None"),
+        (lambda content: [*content[:-1], content[-1] | {"fine_label": 100}], "row 199: fine_label is 100, allowed"),
         (lambda content: [*content[:-1], content[-1] | {"fine_label": 0}], "not of equal size"),
         (lambda content: [*content[:-1], content[-1] | {"img": {"bytes": b"no image"}}], "row 199.*cannot be decoded"),
         (
@@ -148,7 +147,7 @@ def test_a_folder_without_the_set_says_what_it_must_hold(tmp_path: Path) -> None
 def test_a_wrong_file_is_named_with_what_is_wrong(own_cifar: Path, wrong, said: str) -> None:
     write_cifar(own_cifar, "test", wrong(cifar_rows("test")))
     with pytest.raises(DataError, match=rf"(?s)test\.parquet.*{said}.*fetch it again"):
-        load(own_cifar)
+        load(own_cifar, expected_examples=CIFAR_SIZES)
 
 
 def test_an_image_of_a_user_becomes_pixels_of_the_right_size(cifar: Path, tmp_path: Path) -> None:

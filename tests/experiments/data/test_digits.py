@@ -37,7 +37,7 @@ def test_digits_are_scaled_pixels_with_every_class_on_both_sides() -> None:
 def test_split_follows_the_seed() -> None:
     first, again, other = (load(split_seed=seed) for seed in (21, 21, 42))
 
-    assert first.split_hash == again.split_hash != other.split_hash
+    assert first.content_hash == again.content_hash != other.content_hash
     assert torch.equal(first.test.inputs, again.test.inputs)
 
 
@@ -61,7 +61,7 @@ def test_a_long_tail_keeps_fewer_of_each_later_class_and_all_of_the_test_side() 
 def test_the_tail_has_a_seed_of_its_own() -> None:
     first, other = (load(imbalance=20, tail_seed=seed) for seed in (0, 1))
 
-    assert first.split_hash != other.split_hash
+    assert first.content_hash != other.content_hash
     assert torch.equal(first.test.inputs, other.test.inputs)
     assert torch.equal(first.train.targets.bincount(), other.train.targets.bincount())
 

@@ -121,12 +121,12 @@ def test_other_files_beside_the_images_are_no_examples(linked: Path) -> None:
     assert load(linked).facts["train_size"] == 1009
 
 
-def test_split_hash_follows_the_names_wherever_they_lie(photos: Path, linked: Path) -> None:
-    whole, moved = (load(folder).split_hash for folder in (photos, linked))
-    folder = own(linked / "photos/train", WNIDS[4])
-    (folder / f"{WNIDS[4]}_0.JPEG").rename(folder / f"{WNIDS[4]}_1.JPEG")
+def test_content_hash_follows_the_images_wherever_they_lie(photos: Path, linked: Path) -> None:
+    whole, moved = (load(folder).content_hash for folder in (photos, linked))
+    image = own(linked / "photos/train", WNIDS[4]) / f"{WNIDS[4]}_0.JPEG"
+    image.write_bytes(image.read_bytes()[:-1])
 
-    assert whole == moved != load(linked).split_hash
+    assert whole == moved != load(linked).content_hash
 
 
 def test_one_folder_may_be_both_sides(photos: Path) -> None:
@@ -211,7 +211,7 @@ def test_the_sample_follows_the_tail_seed(home: Path) -> None:
 
     assert kept_names(first.train) == kept_names(again.train) != kept_names(other.train)
     assert len(set(kept_names(first.train)[-5:])) == 5
-    assert first.split_hash == again.split_hash != other.split_hash
+    assert first.content_hash == again.content_hash  # as is the other one here, whose images are all alike
 
 
 def test_the_published_list_gives_exactly_its_images(home: Path) -> None:

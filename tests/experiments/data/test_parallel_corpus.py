@@ -90,7 +90,7 @@ def test_subwords_are_learned_once_and_depend_on_the_training_split_alone(pairs_
     again = load(pairs_folder)
     assert model.stat().st_mtime_ns == stamp
     assert again.facts["subwords_hash"] == first.facts["subwords_hash"]
-    assert again.split_hash != first.split_hash
+    assert again.content_hash != first.content_hash
     assert UNKNOWN in again.test.sources.tokens  # letters that training never showed
     write_pairs(pairs_folder, "train", lines([*GERMAN, "noch ein Satz"]), lines([*ENGLISH, "one more"]))
     assert load(pairs_folder).facts["subwords_hash"] != first.facts["subwords_hash"]

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from experiments.data.splits import groups_of_repeats, split_hash, stratified_group_split
+from experiments.data.splits import groups_of_repeats, stratified_group_split
 
 
 def shares(labels: np.ndarray) -> np.ndarray:
@@ -98,12 +98,3 @@ def test_repeats_are_joined_through_chains_of_ids_and_texts() -> None:
     assert first == second == third
     assert fourth == sixth
     assert len({first, fourth, fifth}) == 3
-
-
-def test_hash_tells_splits_apart_whatever_the_order_of_examples() -> None:
-    split = split_hash(["1", "2", "3"], [2])
-
-    assert split == split_hash(["3", "1", "2"], [0])
-    assert split != split_hash(["1", "2", "3"], [1])
-    assert split != split_hash(["1", "2", "4"], [2])
-    assert len(split) == 64
