@@ -1,20 +1,13 @@
 """The campaign itself: a small fixed part of it, faults that it must find, and what it writes."""
 
-import io
-import os
 import random
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO
 
 import pytest
 
-from experiments import files
-from experiments.callbacks import checkpoints
-from experiments.data import base
 from experiments.identity import ROOT
 from stress import __main__ as command
 from stress.bad_data import BadData
@@ -24,6 +17,7 @@ from stress.settings_generation import SettingsGeneration
 from stress.shared_folder import SharedFolder
 from stress.spoiled_files import SpoiledFiles
 from stress.trials import Lost, Wrong, summary
+from tests.stress.faults import hash_nothing, remove_the_old_record
 
 QUICK = ("digits",)
 
@@ -41,33 +35,12 @@ def test_a_small_part_of_every_stage_survives(tmp_path: Path) -> None:
         assert (outcome.tried, outcome.survived) == (len(seeds), len(seeds)), outcome.failures
 
 
-def write_in_place() -> None:
-    """Plants a fault: files are written where they stand, in two parts."""
-
-    def replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(content := io.BytesIO())
-        half = len(content.getvalue()) // 2
-        with path.open("wb") as file:
-            file.write(content.getvalue()[:half])
-            file.flush()
-            os.chmod(path, 0o644)  # a moment at which the campaign may kill
-            file.write(content.getvalue()[half:])
-
-    files.replace_atomically = checkpoints.replace_atomically = replace
-
-
-def hash_nothing() -> None:
-    """Plants a fault: all data have the same hash."""
-    base.content_hash = lambda *_: "0" * 64
-
-
 @pytest.mark.slow
 def test_planted_faults_are_found(tmp_path: Path) -> None:
-    kills = Kills(tmp_path / "kills", write_in_place, QUICK)
-    assert summary("kills", "", kills.kill_run, range(8)).lost > 0
+    kills = Kills(tmp_path / "kills", remove_the_old_record, QUICK)
+    assert summary("kills", "", kills.kill_run, (13, 42)).lost > 0  # both with force=true
     data = BadData(tmp_path / "data", hash_nothing)
-    assert summary("bad_data", "", data.trial, range(12)).wrong > 0
+    assert summary("bad_data", "", data.trial, range(4)).wrong > 0
 
 
 def test_trials_are_counted_by_how_they_end(capfd: pytest.CaptureFixture[str]) -> None:
