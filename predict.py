@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import experiments
 from experiments.errors import ConfigurationError, DataError, UserError
+from experiments.failures import machine_failures
+from experiments.interruption import listen, told
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,7 +78,9 @@ def _shares(values: Sequence[float], classes: Sequence[int], names: Sequence[str
 
 if __name__ == "__main__":
     sys.path.append(os.getcwd())  # data sets, networks and activations of the user's own
+    listen()
     try:
-        main(sys.argv[1:])
+        with told(), machine_failures():
+            main(sys.argv[1:])
     except UserError as error:
         sys.exit(str(error))

@@ -5,28 +5,36 @@ python run.py -m experiment=digits activation=softmax,sparsemax seed=21,42 hydra
 python run.py --help
 """
 
-import contextlib
 import os
 import sys
 from pathlib import Path
 
-import hydra
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from experiments.interruption import importing, listen, told
 
-from experiments.errors import UserError
-from experiments.hints import hints
-from experiments.identity import run_id
-from experiments.job import check_objective, objective, perform
-from experiments.settings import checked_settings
-from experiments.sweep import (
-    is_optimising,
-    missing_packages,
-    place_in_sweep,
-    refuse_several_processes,
-    report_failures,
-)
+if __name__ == "__main__":
+    listen()
+with importing():
+    import hydra
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.errors import CompactHydraException
+    from hydra.types import RunMode
+    from omegaconf import DictConfig, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from experiments.failures import machine_failures
+    from experiments.files import remove_empty_folders
+    from experiments.hints import hints
+    from experiments.identity import run_id
+    from experiments.job import check_objective, objective, perform
+    from experiments.settings import checked_settings
+    from experiments.sweep import (
+        how_it_goes_on,
+        is_optimising,
+        missing_packages,
+        place_in_sweep,
+        refuse_several_processes,
+        report_failures,
+    )
 
 sys.path.append(os.getcwd())  # data sets, networks and metrics of the user's own
 # Hydra hands both to the processes of every launcher.
@@ -48,10 +56,9 @@ def main(config: DictConfig) -> float | None:
             check_objective(settings.objective, settings.data.get("validation_fraction"))
         record = perform(settings, folder, place_in_sweep())
         return objective(settings, record) if record and is_optimising() else None
-    except UserError:
-        with contextlib.suppress(OSError):  # not empty, or gone by another process
-            folder.rmdir()  # Hydra made it for a run that never began
-        raise
+    finally:  # Hydra made the folder for a run that may have left nothing
+        notes = hydra_config.output_subdir
+        remove_empty_folders(folder, Path(config.paths.outputs), ignored=[notes] if notes else [])
 
 
 if __name__ == "__main__":
@@ -59,11 +66,19 @@ if __name__ == "__main__":
         print(missing, file=sys.stderr)
         sys.exit(1)
     try:
-        main()
-    except SystemExit as stopped:
-        if stopped.code:
-            print(*hints(sys.argv[1:]), sep="\n", end="", file=sys.stderr)
-        raise
+        os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+        with told(how_it_goes_on), machine_failures():
+            main()
+    except CompactHydraException as error:
+        print(
+            error,
+            *filter(None, [isinstance(error.__cause__, OmegaConfBaseException) and error.__cause__]),
+            sep="\n",
+            file=sys.stderr,
+        )
+        print("\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.", file=sys.stderr)
+        print(*hints(sys.argv[1:]), sep="\n", end="", file=sys.stderr)
+        sys.exit(1)
     finally:
         failed = report_failures()
     sys.exit(1 if failed else 0)  # an optimising sweep goes on after a failed run

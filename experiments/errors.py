@@ -18,5 +18,9 @@ class DivergedError(UserError):
     """A training whose loss is no longer a number: names the epoch and the remedy."""
 
 
+class MachineError(UserError):
+    """A disk, a memory or a right that a run lacks: names the path and the remedy."""
+
+
 class DataError(UserError):
     """A data set that cannot be used: names the file and line, what is wrong, and the remedy."""

@@ -1,9 +1,13 @@
 """Writing files so that a reader never sees half of one."""
 
+import contextlib
+import csv
+import io
 import os
+import shutil
 import socket
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -16,18 +20,26 @@ def replace_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None
     """Let `write` fill a temporary file beside `path`, then rename it to `path`.
 
     A process killed at any moment leaves either the old file or the new one. Missing folders are made.
+
+    Raises:
+        OSError: the file cannot be written; names a file.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(f"@{this_process()}{_UNFINISHED}", f".{path.name}.", path.parent)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes private files; results are for sharing
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(f"@{this_process()}{_UNFINISHED}", f".{path.name}.", path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)  # mkstemp makes private files; results are for sharing
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        if error.filename is None or _UNFINISHED in str(error.filename):
+            error.filename = str(path)  # of a full disk the system names no file
         raise
 
 
@@ -36,15 +48,56 @@ def write_atomically(path: Path, text: str) -> None:
     replace_atomically(path, lambda file: file.write(text.encode()))
 
 
+def write_rows(path: Path, rows: Sequence[Mapping[str, float]]) -> None:
+    """Replace the CSV file at `path` by these rows, all or nothing."""
+    text = io.StringIO()
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(path, text.getvalue())
+
+
+def unfinished_folder(folder: Path) -> Path:
+    """A folder below `folder`, yet to be made, for what this process prepares; `remove_unfinished` removes it."""
+    return folder / f".@{this_process()}{_UNFINISHED}"
+
+
+def unfinished_folders(folder: Path) -> list[Path]:
+    """Those of all processes, at work or killed."""
+    return [place for place in folder.glob(f".*{_UNFINISHED}") if place.is_dir()]
+
+
 def remove_unfinished(folder: Path) -> None:
-    """Remove the temporary files that killed processes of this machine have left in a folder.
+    """Remove the temporary files and folders that killed processes of this machine have left in a folder.
 
     What a process of another machine has left stays, for it may be at work. Containers that share a folder need names
     of their own.
     """
-    for file in folder.glob(f".*{_UNFINISHED}"):
-        if has_ended(file.name.removesuffix(_UNFINISHED).rpartition("@")[2]):
-            file.unlink(missing_ok=True)
+    for path in folder.glob(f".*{_UNFINISHED}"):
+        with contextlib.suppress(FileNotFoundError):  # another process has removed it
+            process = path.name.removesuffix(_UNFINISHED).rpartition("@")[2]
+            if has_ended(process, path.stat().st_mtime):
+                remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all that it holds, if there is one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_empty_folders(folder: Path, root: Path, ignored: Collection[str] = ()) -> None:
+    """Remove a folder that holds nothing but what is named in `ignored`, and the empty ones above it, up to `root`."""
+    with contextlib.suppress(OSError):  # not empty, or gone
+        if all(path.name in ignored for path in folder.iterdir()):
+            for name in ignored:
+                remove(folder / name)
+        for each in (folder, *folder.parents):
+            if each == folder or each.is_relative_to(root.absolute()):
+                each.rmdir()
 
 
 def this_process() -> str:
@@ -52,7 +105,17 @@ def this_process() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
-def has_ended(process: str) -> bool:
-    """Whether `this_process` was said by a process of this machine that is no more; of other machines nobody knows."""
+def has_ended(process: str, since: float = float("inf")) -> bool:
+    """Whether `this_process` was said by a process of this machine that is no more; of other machines nobody knows.
+
+    A process that began after the time `since` has the number of the one that said it.
+    """
     machine, _, number = process.rpartition("-")
-    return machine == socket.gethostname() and number.isdecimal() and not psutil.pid_exists(int(number))
+    if machine != socket.gethostname() or not number.isdecimal():
+        return False
+    if not psutil.pid_exists(int(number)):
+        return True
+    try:
+        return psutil.Process(int(number)).create_time() > since
+    except psutil.Error:  # it has just ended, or belongs to somebody else
+        return False

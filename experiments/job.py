@@ -1,15 +1,25 @@
 """One job of the runner: recognise a finished run, or finish it."""
 
+import contextlib
 import os
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import IO
 
 from rich.console import Console
 
+from experiments.checkpoint_files import stated_digest
 from experiments.errors import ConfigurationError
-from experiments.files import remove_unfinished
+from experiments.failures import machine_failures
+from experiments.files import (
+    remove,
+    remove_unfinished,
+    replace_atomically,
+    unfinished_folders,
+    write_rows,
+)
 from experiments.folder_lock import held
 from experiments.identity import code_of
+from experiments.interruption import importing
 from experiments.record import Record, RecordError, read_record
 from experiments.settings import RunSettings
 
@@ -23,16 +33,17 @@ def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | N
     """Bring the run in `folder` to its record: skip it if it is there, else train on from the last checkpoint.
 
     Another process that is given the same folder meanwhile waits, and then finds the finished run, or trains on in
-    place of a killed one. Returns and raises as `training.train`; a `prefix` begins each line that is printed.
+    place of a killed one. Returns and raises as `training.train`, and a MachineError where the machine fails; a
+    `prefix` begins each line that is printed.
     """
-    with _turn(folder, prefix):
+    with machine_failures(folder), _turn(folder, prefix):
         return _perform(settings, folder, prefix)
 
 
-def _turn(folder: Path, prefix: str) -> AbstractContextManager[None]:
+def _turn(folder: Path, prefix: str) -> contextlib.AbstractContextManager[None]:
     """Wait for another process that is at work in the folder; the first process of a run does so for the others."""
     if any(os.environ.get(number, "0") != "0" for number in _RANKS):
-        return nullcontext()
+        return contextlib.nullcontext()
     waits = f"{prefix}waits for another process, which is at work on this run: {folder}"
     return held(folder, lambda: Console(highlight=False, soft_wrap=True).print(waits))
 
@@ -41,12 +52,13 @@ def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:
     console = Console(highlight=False, soft_wrap=True)
     title = f"{settings.name} {folder.parent.name} seed {settings.seed}"
     record_file = folder / RECORD
+    if record_file.is_dir():
+        raise ConfigurationError(f"{record_file}: a folder stands in the place of the record; move it away")
     if record_file.exists() and not settings.force:
         if any(os.environ.get(number, "0") != "0" for number in _PROCESS):
             return None
         record = record_of(folder)
-        remove_checkpoints(folder, record)  # of a process that was killed after it had written the record
-        remove_unfinished(folder)
+        tidy(folder, record)
         same_code = record.code.digest == code_of(settings.model_dump())["digest"]
         note = "" if same_code else " [yellow](by other code; force=true repeats it)[/]"
         console.print(f"{prefix}[green]finished before[/] {title}{note}: {record_file}")
@@ -56,8 +68,9 @@ def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:
             replay(settings, folder, record.curves)
         return record
 
-    import experiments.quick_imports  # noqa: F401  # before all that imports torch, for it spares seconds
-    from experiments.training import train
+    with importing():
+        import experiments.quick_imports  # noqa: F401  # before all that imports torch, for it spares seconds
+        from experiments.training import train
 
     new = train(settings, folder, prefix)
     if new is not None:
@@ -70,17 +83,61 @@ def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:
 
 def record_of(folder: Path) -> Record:
     """The record of a finished run; a ConfigurationError names what is wrong with it."""
+    file = folder / RECORD
     try:
-        return read_record((folder / RECORD).read_text(), str(folder / RECORD))
+        return read_record(file.read_text("utf-8"), str(file))
     except RecordError as error:
         raise ConfigurationError(str(error)) from error
+    except (UnicodeDecodeError, RecursionError, IsADirectoryError) as error:
+        raise ConfigurationError(f"{file}: damaged ({error}); repeat the run with force=true") from error
 
 
-def remove_checkpoints(folder: Path, record: Record) -> None:
-    """Remove the checkpoints of a finished run, but for the weights that its record names."""
+def finish(folder: Path, place: Path, record: Record) -> None:
+    """Write the record of a run and leave nothing but its results.
+
+    A process killed at any moment leaves a finished run before, or this one: the record changes by one rename, with no
+    curves beside it that are not its own. Its digest tells its weights from those of the run before, which it replaces
+    afterwards; `tidy` does so if this process is killed before.
+
+    Args:
+        folder: of the run.
+        place: where the files of the training are: `folder`, or a folder below it where there is a finished run.
+        record: of the training.
+    """
+
+    def write(file: IO[bytes]) -> None:
+        file.write(record.to_json(indent=1).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+        if place != folder:
+            (folder / CURVES).unlink(missing_ok=True)  # of the run before; `tidy` writes the new ones
+
+    replace_atomically(folder / RECORD, write)
+    tidy(folder, record)
+    if place != folder:
+        for logged in place.iterdir():
+            if logged.suffix != ".ckpt":
+                remove(folder / logged.name)
+                logged.rename(folder / logged.name)
+
+
+def tidy(folder: Path, record: Record) -> None:
+    """Leave the results of a finished run, and nothing else that runs leave before they are killed."""
+    with contextlib.suppress(FileNotFoundError):  # another process did so
+        for weights in unfinished_weights(folder, record):
+            weights.replace(folder / WEIGHTS)
+    if not (folder / CURVES).exists():
+        write_rows(folder / CURVES, record.curves)
     for checkpoint in folder.glob("*.ckpt"):
         if checkpoint.name != record.weights:
-            checkpoint.unlink(missing_ok=True)
+            remove(checkpoint)
+    remove_unfinished(folder)
+
+
+def unfinished_weights(folder: Path, record: Record) -> list[Path]:
+    """The weights of a record that a killed process has left where it trained, beside the run that it replaced."""
+    found = [file for place in unfinished_folders(folder) for file in place.rglob(WEIGHTS)]
+    return [file for file in found if record.weights and stated_digest(file) == record.weights_digest]
 
 
 def check_objective(objective: str | None, validation_fraction: float | None) -> None:

@@ -1,11 +1,12 @@
 """A finished run from its folder."""
 
 from pathlib import Path
-from pickle import UnpicklingError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from experiments.checkpoint_files import DamagedFileError, load_checkpoint, stated_digest
 from experiments.errors import ConfigurationError, DataError
-from experiments.job import RECORD, WEIGHTS, record_of
+from experiments.job import RECORD, WEIGHTS, record_of, unfinished_weights
+from experiments.record import Record
 from experiments.settings import checked_settings
 
 if TYPE_CHECKING:
@@ -23,21 +24,18 @@ def load_run(folder: str | Path, data_folder: str | Path | None = None) -> "tupl
         data_folder: folder that holds the data sets, in place of the run's `paths.data`.
 
     Raises:
-        ConfigurationError: the folder holds no finished run, no weights, or weights of other code.
+        ConfigurationError: the folder holds no finished run, no weights, or weights that are damaged or of other code.
         DataError: the data set cannot be loaded, or is not that of the run.
     """
     if not (Path(folder) / RECORD).is_file():
         raise ConfigurationError(f"{folder}: there is no {RECORD}; give the folder of a finished run")
-    record, weights_file = record_of(Path(folder)), Path(folder) / WEIGHTS
-    if record.weights is None or not weights_file.is_file():
-        raise ConfigurationError(f"{folder}: there is no {WEIGHTS}; repeat the run with keep_weights=true force=true")
+    record = record_of(Path(folder))
+    weights = _weights(Path(folder), record)
     settings = checked_settings(record.config)
     if data_folder is not None:
         if "folder" not in settings.data:
             raise ConfigurationError(f"data={data_folder}: the data set of {folder} does not lie in a folder")
         settings = settings.model_copy(update={"data": settings.data | {"folder": str(data_folder)}})
-
-    import torch  # seconds of imports that a wrong folder can do without
 
     from experiments.training import build_run
 
@@ -50,9 +48,25 @@ def load_run(folder: str | Path, data_folder: str | Path | None = None) -> "tupl
     if data.data.content_hash != record.data["content_hash"]:
         raise DataError(f"{folder}: its data set has changed since; restore the files that the run was trained on")
     try:
-        module.load_state_dict(torch.load(weights_file, map_location="cpu", weights_only=True)["state_dict"])
-    except (OSError, RuntimeError, KeyError, UnpicklingError) as error:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
         raise ConfigurationError(
-            f"{weights_file}: the weights are damaged, or of other code; repeat the run with force=true"
+            f"{Path(folder, WEIGHTS)}: the weights are of other code; repeat the run with force=true"
         ) from error
     return module.eval(), data
+
+
+def _weights(folder: Path, record: Record) -> dict[str, Any]:
+    """The parameters and buffers of a finished run, from the file that has the record's digest."""
+    file = next(iter(unfinished_weights(folder, record)), folder / WEIGHTS)
+    if record.weights is None or not file.is_file():
+        raise ConfigurationError(f"{folder}: there is no {WEIGHTS}; repeat the run with keep_weights=true force=true")
+    try:
+        weights: dict[str, Any] = load_checkpoint(file)["state_dict"]
+    except (DamagedFileError, KeyError) as error:
+        raise ConfigurationError(f"{error}; repeat the run with force=true") from error
+    if stated_digest(file) != record.weights_digest:
+        raise ConfigurationError(
+            f"{file}: these are not the weights of {folder / RECORD}; repeat the run with force=true"
+        )
+    return weights

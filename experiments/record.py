@@ -148,6 +148,7 @@ class Record(_Open):
     measured_by: dict[str, str] = {}  # how metrics are computed, where there are several ways
     # the file of the trained weights, beside the record; None where they are not kept
     weights: Annotated[str, AfterValidator(_file_name)] | None = None
+    weights_digest: Annotated[str, AfterValidator(_sha256)] | None = None  # at the end of that file
     weights_hash: Annotated[str, AfterValidator(_sha256)] | None = None
 
     @property

@@ -2,10 +2,14 @@
 
 import importlib.util
 import math
+import multiprocessing
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +21,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.errors import ConfigurationError
-from experiments.files import has_ended, this_process
+from experiments.files import has_ended, remove_empty_folders, this_process
+from experiments.interruption import AT_START, listen, listen_alone
 from experiments.job import check_objective
 from experiments.settings import RunSettings
 
@@ -50,20 +55,27 @@ class SweepReport(Callback):
     def __init__(self) -> None:
         self.runs: int | None = None
         self.began = time.time()
-        self.ended = Path()
+        self.ended = self.outputs = Path()
+        self.process = os.getpid()  # of the sweep
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.runs = _number_of_runs(config)
         if _optimises(config.hydra):
             _refuse_objective(config)
-        folder = Path(config.hydra.sweep.dir).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder, self.outputs = Path(config.hydra.sweep.dir).resolve(), Path(config.paths.outputs).resolve()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:  # which Hydra would make a warning of; its sweeper meets it again
+            return
         for file in folder.glob(f"{_REPORT}*"):
             if has_ended(file.name.removeprefix(_REPORT)):  # its sweep was killed
                 file.unlink(missing_ok=True)
         self.ended = folder / f"{_REPORT}{this_process()}"
         self.ended.unlink(missing_ok=True)
         SweepReport.at_work = self
+        if config.hydra.launcher.get("_target_", "").endswith("JoblibLauncher"):
+            resource_tracker.ensure_running()  # which takes all signals again
+            listen_alone()  # and end the workers
         if "submitit_folder" in config.hydra.launcher:
             logs = os.path.relpath(Path(config.hydra.launcher.submitit_folder).parent)
             print(f"runs as jobs of their own, {self.runs or 'some'} in all; what they print: {logs}/JOB/", flush=True)
@@ -78,6 +90,9 @@ class SweepReport(Callback):
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         SweepReport.at_work = self
+        if multiprocessing.current_process().name.startswith("LokyProcess"):  # a worker of joblib
+            listen()
+            _end_with(self.process)
         if self.runs is not None and not config.hydra.job.chdir:
             os.chdir(config.hydra.runtime.cwd)  # data lie by relative paths, and a worker may have started elsewhere
 
@@ -120,14 +135,22 @@ def is_optimising() -> bool:
 
 def report_failures() -> bool:
     """Name the failed runs of the sweep that this process has started, and say whether there are any."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     report = SweepReport.at_work
-    if report is None or not report.ended.is_file():
+    if report is None or report.ended == Path():
         return False
     failed = [line for line in report.lines() if line.startswith(_FAILED)]
-    report.ended.unlink()
+    report.ended.unlink(missing_ok=True)
+    remove_empty_folders(report.ended.parent, report.outputs, ignored=["multirun.yaml"])
     if failed:
         print(f"failed runs of the sweep, {len(failed)} of {report.runs}:", *failed, sep="\n", file=sys.stderr)
     return bool(failed)
+
+
+def how_it_goes_on() -> str:
+    """What follows an interrupt of this process outside of a training."""
+    sweep = SweepReport.at_work is not None and SweepReport.at_work.ended != Path()
+    return "the same command skips the finished runs and goes on with the others" if sweep else AT_START
 
 
 def refuse_several_processes(settings: RunSettings) -> None:
@@ -150,6 +173,18 @@ def missing_packages(arguments: Sequence[str]) -> str | None:
         if module and importlib.util.find_spec(f"hydra_plugins.{module}") is None:
             return f"{argument} needs packages that are not installed: pip install {packages}"
     return None
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent has ended, which could not tell it: joblib's workers wait on for minutes."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    if not any(thread.name == "watch the parent" for thread in threading.enumerate()):
+        threading.Thread(target=watch, name="watch the parent", daemon=True).start()
 
 
 def _optimises(hydra_config: DictConfig) -> bool:

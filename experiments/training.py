@@ -17,16 +17,18 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, ProgressBar
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint
+from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint, finished_epochs
 from experiments.callbacks.curves import Curves
 from experiments.callbacks.loggers import open_loggers
-from experiments.callbacks.progress import InterruptHint, progress_callbacks, say_start
+from experiments.callbacks.progress import WaitForSlurm, how_it_goes_on, progress_callbacks, say_start
 from experiments.callbacks.reproducibility import ReseedEachEpoch
+from experiments.checkpoint_files import stated_digest
 from experiments.data.base import SplitDataModule
 from experiments.errors import ConfigurationError, DataError
-from experiments.files import remove_unfinished, write_atomically
+from experiments.files import remove, remove_unfinished, unfinished_folder
 from experiments.identity import code_of, run_id
-from experiments.job import CURVES, RECORD, WEIGHTS, remove_checkpoints
+from experiments.interruption import postponed, told
+from experiments.job import CURVES, RECORD, WEIGHTS, finish
 from experiments.machine import environment, forget_peak_memory, peak_memory_mib
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
@@ -50,7 +52,7 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
     """Train from the last checkpoint, or from the start, to the last epoch; then write the record.
 
     Args:
-        settings: the run; `force` starts it anew.
+        settings: the run; `force` starts it anew, beside a finished run, which it replaces in the end.
         folder: of the run; gets a checkpoint after every epoch, in place of the one before, and in the end the record
             and the weights of the reported epoch in place of the checkpoint.
         sweep_place: which run of a sweep this is, for the lines that it prints.
@@ -72,26 +74,49 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
             get_class_or_function(group, f"logger.{name}")
     code = code_of(settings.model_dump())
     module, data = build_run(settings)
+    beside = settings.force and (folder / RECORD).exists()
     if rank_zero_only.rank == 0:
-        for file in (folder / RECORD, folder / CURVES, *folder.glob("*.ckpt")) if settings.force else ():
-            file.unlink(missing_ok=True)
         remove_unfinished(folder)
-    last = folder / f"last-{code['digest'][:8]}-{data.data.content_hash[:8]}.ckpt"  # so that no other code continues it
-    resumed = last if last.exists() and not settings.force else None
-    if resumed is None and rank_zero_only.rank == 0:
-        for other in folder.glob("last-*.ckpt"):
+        for file in (folder / CURVES, *folder.glob("*.ckpt")) if settings.force and not beside else ():
+            remove(file)
+    new = unfinished_folder(folder)
+    place = new.joinpath(*folder.parts[-2:]) if beside else folder  # loggers name a run by its last two folders
+    try:
+        return _train_in(place, folder, settings, module, data, own_callbacks, code, sweep_place)
+    finally:
+        remove(new)
+
+
+def _train_in(
+    place: Path,
+    folder: Path,
+    settings: RunSettings,
+    module: OutputModule,
+    data: SplitDataModule,
+    own_callbacks: list[Callback],
+    code: dict[str, Any],
+    sweep_place: str,
+) -> Record | None:
+    """Train with all files in `place`, then finish the run in `folder`."""
+    last = place / f"last-{code['digest'][:8]}-{data.data.content_hash[:8]}.ckpt"  # so that no other code continues it
+    best = place / WEIGHTS if settings.keep_weights and module.selected_by is not None else None
+    done = None if settings.force else finished_epochs(last, best)
+    if done is None and rank_zero_only.rank == 0:
+        for other in place.glob("last-*.ckpt"):
             same_code = other.name.startswith(f"last-{code['digest'][:8]}-")
             _log.warning("begins anew: %s is of other %s", other, "data" if same_code else "code")
-    curves = Curves(folder / CURVES)
+    curves = Curves(place / CURVES)
     progress = progress_callbacks(settings.progress, curves, sweep_place)
-    callbacks = [ReseedEachEpoch(settings.seed), InterruptHint(last, settings.force), *own_callbacks]
-    callbacks += [curves, *progress]
-    if settings.keep_weights and module.selected_by is not None:
-        callbacks.append(BestWeights(folder / WEIGHTS, module.selected_by))
+    callbacks = [ReseedEachEpoch(settings.seed), WaitForSlurm(), *own_callbacks, curves, *progress]
+    if best is not None:
+        callbacks.append(BestWeights(best, module.selected_by))
     callbacks.append(PeriodicCheckpoint(last, settings.checkpoint_seconds))
     bar = any(isinstance(callback, ProgressBar) for callback in progress)
     options = {"enable_progress_bar": bar} | settings.trainer
-    with open_loggers(settings, folder) as loggers:
+    with (
+        told(lambda: how_it_goes_on(last, settings, place != folder) if rank_zero_only.rank == 0 else ""),
+        open_loggers(settings, place) as loggers,
+    ):
         try:
             trainer = build_trainer(options, settings.threads, callbacks=callbacks, logger=loggers)
             if module.lacks_threshold() and trainer.world_size > 1:
@@ -100,17 +125,17 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
                     "processes share here; give activation.tau=NUMBER, or train on one device"
                 )
             if trainer.is_global_zero:
-                say_start(settings, data, trainer, folder, resumed, sweep_place)
-            trainer.fit(module, datamodule=data, ckpt_path=resumed, weights_only=True)
+                say_start(settings, data, trainer, folder, done, sweep_place)
+            trainer.fit(module, datamodule=data, ckpt_path=None if done is None else last, weights_only=True)
+            if settings.keep_weights and best is None and not trainer.fast_dev_run:
+                trainer.save_checkpoint(place / WEIGHTS, weights_only=True)
         except MisconfigurationException as error:
             raise ConfigurationError(f"trainer: {error}") from error
-    if settings.keep_weights and module.selected_by is None and not trainer.fast_dev_run:
-        trainer.save_checkpoint(folder / WEIGHTS, weights_only=True)
     if not trainer.is_global_zero or trainer.fast_dev_run:
         return None
-    record = _record(settings, trainer, curves, code)
-    write_atomically(folder / RECORD, record.to_json(indent=1) + "\n")
-    remove_checkpoints(folder, record)
+    record = _record(settings, trainer, curves, code, place)
+    with told(lambda: "the run has finished"), postponed():
+        finish(folder, place, record)
     return record
 
 
@@ -191,7 +216,7 @@ def weights_hash(module: OutputModule) -> str:
     return digest.hexdigest()
 
 
-def _record(settings: RunSettings, trainer: L.Trainer, curves: Curves, code: dict[str, Any]) -> Record:
+def _record(settings: RunSettings, trainer: L.Trainer, curves: Curves, code: dict[str, Any], place: Path) -> Record:
     """What was run, on what data, on what machine, and what was measured."""
     module, data, rows = trainer.lightning_module, trainer.datamodule, curves.rows
     selected_by = module.selected_by
@@ -216,6 +241,7 @@ def _record(settings: RunSettings, trainer: L.Trainer, curves: Curves, code: dic
         selected_by=selected_by,
         epoch=reported["epoch"],
         weights=WEIGHTS if settings.keep_weights else None,
+        weights_digest=stated_digest(place / WEIGHTS) if settings.keep_weights else None,
         weights_hash=weights_hash(module),
         wall_time_seconds=curves.seconds,
         peak_memory_mib=peak_memory_mib(),

@@ -1,28 +1,49 @@
 """Checkpoints at the end of epochs; their files are whole or absent, and hold data alone."""
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as L
-import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from experiments.files import replace_atomically
+from experiments.checkpoint_files import DamagedFileError, check_digest, load_checkpoint, save_checkpoint
+from experiments.files import remove
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes to a temporary file and renames it; loads tensors and plain values only, never code."""
+    """Checkpoint files as `experiments.checkpoint_files` writes and reads them."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        replace_atomically(Path(path), lambda file: torch.save(checkpoint, file))
+        save_checkpoint(checkpoint, Path(path))
 
     def load_checkpoint(
         self, path: str | Path, map_location: Any = None, weights_only: bool | None = True
     ) -> dict[str, Any]:
-        checkpoint: dict[str, Any] = torch.load(path, map_location=map_location, weights_only=True)
-        return checkpoint
+        return load_checkpoint(Path(path), map_location)
+
+
+def finished_epochs(last: Path, best: Path | None) -> int | None:
+    """The number of epochs after which the checkpoint `last` goes on; None where there is no such file.
+
+    If it is damaged, or the weights of the best epoch beside it are, it is set aside as damaged.ckpt, with a warning.
+    """
+    if not last.exists():
+        return None
+    try:
+        if best is not None:
+            check_digest(best)
+        return int(load_checkpoint(last)["epoch"]) + 1
+    except (DamagedFileError, FileNotFoundError) as error:
+        if rank_zero_only.rank == 0:
+            damaged = last.with_name("damaged.ckpt")  # one name, so that they do not pile up
+            remove(damaged)
+            last.rename(damaged)
+            print(f"{error}; {last} is now {damaged.name}, and the run begins anew", file=sys.stderr)
+        return None
 
 
 class BestWeights(ModelCheckpoint):

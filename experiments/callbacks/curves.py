@@ -1,7 +1,5 @@
 """One row an epoch: kept in the checkpoint, so that a resumed run neither loses nor doubles any."""
 
-import csv
-import io
 import math
 import time
 from collections.abc import Iterable
@@ -15,7 +13,7 @@ from lightning.pytorch.loggers import Logger
 from experiments.data.base import SplitDataModule
 from experiments.data.examples import Batch
 from experiments.errors import DivergedError
-from experiments.files import write_atomically
+from experiments.files import write_rows
 from experiments.record import RecordError, out_of_range
 
 STEPS = "steps"  # of the optimizer so far
@@ -83,13 +81,8 @@ class Curves(Checkpoint):
         self._write(trainer)
 
     def _write(self, trainer: L.Trainer) -> None:
-        if self.file is not None and trainer.is_global_zero and self.rows:
-            text = io.StringIO()
-            columns = list(dict.fromkeys(name for row in self.rows for name in row))
-            writer = csv.DictWriter(text, columns, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.rows)
-            write_atomically(self.file, text.getvalue())
+        if self.file is not None and trainer.is_global_zero and self.rows and not trainer.fast_dev_run:
+            write_rows(self.file, self.rows)
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self.rows, "seconds": self.seconds}

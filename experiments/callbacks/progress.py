@@ -1,18 +1,16 @@
-"""What a run tells the person at the keyboard: a first line, then a bar or a line an epoch."""
+"""What a run tells the person at the keyboard: a first line, a bar or a line an epoch, and how it goes on."""
 
 import signal
 import threading
 from pathlib import Path
-from typing import Any
 
 import lightning.pytorch as L
-import torch
 from lightning.fabric.plugins.environments import SLURMEnvironment
 from lightning.pytorch.callbacks import Callback, Checkpoint, RichProgressBar
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 from rich.console import Console
 
 from experiments.callbacks.curves import Curves
+from experiments.checkpoint_files import load_checkpoint
 from experiments.data.base import SplitDataModule
 from experiments.modules.base import OutputModule
 from experiments.settings import ActivationSettings, RunSettings
@@ -35,17 +33,16 @@ def progress_callbacks(progress: str, curves: Curves, prefix: str) -> list[Callb
 
 
 def say_start(
-    settings: RunSettings, data: SplitDataModule, trainer: L.Trainer, folder: Path, last: Path | None, prefix: str
+    settings: RunSettings, data: SplitDataModule, trainer: L.Trainer, folder: Path, done: int | None, prefix: str
 ) -> None:
-    """Print what is about to run."""
+    """Print what is about to run, after the epochs that are `done`, if any."""
     facts, device = data.data.facts, trainer.strategy.root_device.type
     sizes = [f"{name.removesuffix('_size')} {facts[name]:,}" for name in facts if name in SIZES]
     devices = device if trainer.world_size == 1 else f"{trainer.world_size} × {device}"
     title = f"{settings.name}, {described(settings.activation)}, seed {settings.seed}"
     parts = [f"{prefix}[bold]{title}[/]", ", ".join(sizes), devices, str(folder)]
-    if last is not None:
-        epoch = torch.load(last, map_location="cpu", weights_only=True)["epoch"]
-        parts.append(f"[yellow]goes on from epoch {epoch + 2}[/]")
+    if done is not None:
+        parts.append(f"[yellow]goes on from epoch {done + 1}[/]")
     console().print("; ".join(parts))
 
 
@@ -81,11 +78,8 @@ def epoch_line(curves: Curves, epochs: int | None, headline: str) -> str:
     return "  ".join([f"epoch {row['epoch']}{of}", *numbers, f"{minutes}:{seconds:02d}"])
 
 
-class InterruptHint(Callback):
-    """Says after Ctrl-C, or SIGTERM, how the run goes on; in a job of SLURM it trains on until SLURM kills it."""
-
-    def __init__(self, last: Path, force: bool) -> None:
-        self.last, self.force = last, force  # the checkpoint, and whether the run's command begins it anew
+class WaitForSlurm(Callback):
+    """Trains on after SLURM's SIGTERM, until SLURM kills the job."""
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         # SLURM sends SIGTERM some time before it takes the machine away and queues the job again. A process that ends
@@ -95,11 +89,18 @@ class InterruptHint(Callback):
                 signal.SIGTERM, lambda *_: console().print("SLURM is about to end this job; trains on until then")
             )
 
-    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> Any:
-        if isinstance(exception, SIGTERMException):  # Lightning's own, whose exit status would be that of success
-            exception.code = 128 + signal.SIGTERM
-        if isinstance(exception, KeyboardInterrupt | SIGTERMException) and trainer.is_global_zero:
-            how = f"the same command{' without force=true' if self.force else ''} goes on from its last checkpoint"
-            if not self.last.exists():
-                how = "the same command begins anew, for there is no checkpoint yet"
-            console().print(f"[yellow]interrupted in epoch {trainer.current_epoch + 1}; {how}[/]")
+
+def how_it_goes_on(last: Path, settings: RunSettings, beside: bool) -> str:
+    """What follows an interrupt: training after the epochs of the checkpoint `last`, if there is one.
+
+    `beside` says whether there is a finished run, which the interrupted one was to replace.
+    """
+    if beside:
+        return "the finished run is as it was, and the same command repeats it from the start"
+    command = f"the same command{' without force=true' if settings.force else ''}"
+    if not last.exists():
+        return f"{command} begins anew, for there is no checkpoint yet"
+    done = load_checkpoint(last)["epoch"] + 1
+    if done == settings.trainer.get("max_epochs"):
+        return f"{command} finishes the run, for all {done} epochs are trained"
+    return f"{command} goes on from epoch {done + 1}"

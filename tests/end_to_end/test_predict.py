@@ -15,6 +15,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import experiments
+from experiments.checkpoint_files import save_checkpoint
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.identity import ROOT
 from predict import main
@@ -165,7 +166,7 @@ def test_a_folder_without_a_finished_run_or_weights_is_refused(sparse: Path, tmp
     shutil.copytree(sparse, tmp_path / "run")
     (tmp_path / "run" / "weights.ckpt").write_bytes(b"no weights")
     assert refused().startswith(
-        "/run/weights.ckpt: the weights are damaged, or of other code; repeat the run with force=true"
+        "/run/weights.ckpt: does not end with a digest, so it is cut off, or of an earlier version; repeat the run with"
     )
     (tmp_path / "run" / "weights.ckpt").unlink()
     without = "/run: there is no weights.ckpt; repeat the run with keep_weights=true force=true"
@@ -174,6 +175,12 @@ def test_a_folder_without_a_finished_run_or_weights_is_refused(sparse: Path, tmp
     record = (sparse / "record.json").read_text()
     (tmp_path / "run" / "record.json").write_text(record.replace('"weights": "weights.ckpt"', '"weights": null'))
     assert refused() == without
+    content = torch.load(sparse / "weights.ckpt", weights_only=True)
+    save_checkpoint(content | {"epoch": 99}, tmp_path / "run" / "weights.ckpt")  # whole, but of another training
+    (tmp_path / "run" / "record.json").write_text(record)
+    assert refused() == (
+        "/run/weights.ckpt: these are not the weights of /run/record.json; repeat the run with force=true"
+    )
     (tmp_path / "run" / "record.json").write_text("{")
     assert refused().startswith("/run/record.json: not a JSON object")
 
@@ -181,7 +188,8 @@ def test_a_folder_without_a_finished_run_or_weights_is_refused(sparse: Path, tmp
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "holds nothing to predict"),
+        (b"", "the file is empty"),
+            (b"\n", "holds nothing to predict"),
         (b"1 2 3\n", "line 1: 3 numbers, 64 are needed"),
         (b"\n" + b"17 " * 64, "line 2: the numbers must be from 0 to 16"),
         (b"one " * 64, "line 1: could not convert string to float: 'one'"),

@@ -100,5 +100,5 @@ def test_a_run_that_is_told_to_end(slurm: bool, tmp_path: Path) -> None:
         assert not list(tmp_path.rglob("hpc_ckpt*"))
     else:
         assert status == 128 + signal.SIGTERM
-        assert "interrupted in epoch" in printed
+        assert "interrupted; the same command begins anew, for there is no checkpoint yet" in printed
         assert not records(tmp_path / "outputs")

@@ -19,6 +19,7 @@ def test_a_sweep_removes_what_killed_sweeps_have_left(tmp_path: Path, monkeypatc
         file.write_text("ended\n")
     hydra = {"sweeper": {"_target_": "a.BasicSweeper", "params": {"seed": "1,2"}}, "overrides": {"task": []}}
     report = sweep.SweepReport()
-    report.on_multirun_start(OmegaConf.create({"hydra": hydra | {"launcher": {}, "sweep": {"dir": str(tmp_path)}}}))
+    hydra |= {"launcher": {}, "sweep": {"dir": str(tmp_path)}}
+    report.on_multirun_start(OmegaConf.create({"hydra": hydra, "paths": {"outputs": str(tmp_path)}}))
     assert set(tmp_path.iterdir()) == {files["running"], files["elsewhere"]}
     assert report.place(0) == "\\[1/2] "

@@ -1,6 +1,7 @@
 """A run in this process: what it leaves, what loggers are given, and how it goes on after it was stopped."""
 
 import json
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,6 +168,16 @@ def test_one_of_several_processes_says_that_the_run_has_finished(
     monkeypatch.setenv(number, "1")
     assert perform(settings(*QUICK), tmp_path) is None
     assert capsys.readouterr().out == ""
+
+
+def test_what_an_earlier_process_of_the_same_number_has_left_is_removed(tmp_path: Path) -> None:
+    place = files.unfinished_folder(tmp_path)  # as in a container, where each command may have the number 1
+    (place / "weights").mkdir(parents=True)
+    files.remove_unfinished(tmp_path)
+    assert place.exists()
+    os.utime(place, (1e9, 1e9))
+    files.remove_unfinished(tmp_path)
+    assert not place.exists()
 
 
 def test_what_a_live_process_writes_stays(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""Ctrl-C and SIGTERM end a command with one line and the status 130 or 143, at any moment and without a traceback."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+AT_START = "the same command starts again where this one did"
+_received: int | None = None  # the signal that ends this process
+_importing = _postponing = False
+
+
+def listen() -> None:
+    """Take both signals from now on."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise a KeyboardInterrupt; end the process at once while it imports, or if it has been interrupted before."""
+    global _received
+    if _postponing:
+        _received = number
+        return
+    if _importing or _received is not None:  # some modules take any error for a package that is not installed
+        if _received is None:
+            os.write(2, f"interrupted; {AT_START}\n".encode())
+        os._exit(128 + number)
+    _received = number
+    raise KeyboardInterrupt
+
+
+def listen_alone() -> None:
+    """As `listen`, but the processes that this one starts do not take Ctrl-C, which a terminal sends to all of them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # which they inherit
+
+    def take() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        threading.Event().wait()
+
+    threading.Thread(target=take, daemon=True).start()
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Around imports, while nothing is open that wants closing."""
+    global _importing
+    _importing = True
+    try:
+        yield
+    finally:
+        _importing = False
+
+
+@contextmanager
+def postponed() -> Iterator[None]:
+    """A signal that comes meanwhile ends the process afterwards."""
+    global _postponing
+    _postponing = True
+    try:
+        yield
+    finally:
+        _postponing = False
+    if _received is not None:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def told(how_it_goes_on: Callable[[], str] = lambda: AT_START) -> Iterator[None]:
+    """Where one of the signals ends what is within, say how it goes on, and exit with the status.
+
+    Args:
+        how_it_goes_on: the end of the line; empty for a process that has nothing to say.
+    """
+    try:
+        yield
+    except BaseException as error:  # libraries make errors and exits of their own of an interrupt
+        if _received is None:
+            raise
+        status = 128 + _received
+        if not (isinstance(error, SystemExit) and error.code == status) and (how := how_it_goes_on()):
+            print(f"interrupted; {how}", file=sys.stderr)
+        raise SystemExit(status) from None
