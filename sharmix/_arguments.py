@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import ParamSpec
 
 import torch
 from torch import Tensor
@@ -12,17 +11,18 @@ from torch import Tensor
 from sharmix._private_torch import dispatch_modes_active, has_lost_memory, in_onnx_export, is_traced
 
 Order = float | Tensor
-Values = ParamSpec("Values")
 
-# What each order may be: its least value, and whether that value itself is allowed.
+MOST_Q = 1000.0  # beyond, the rounding of p alone, times q, is more than 1e-13
+
+# What each order may be: its least value, whether that value itself is allowed, and the largest.
 _ALLOWED = {
-    "q": (1.0, True),
-    "alpha": (1.0, True),
-    "r": (0.0, False),
-    "temperature": (0.0, False),
-    "alpha of alpha-ReLU": (1.0, False),
-    "alpha of normmax": (1.0, False),
-    "tau": (-math.inf, False),
+    "q": (1.0, True, MOST_Q),
+    "alpha": (1.0, True, MOST_Q),
+    "r": (0.0, False, math.inf),
+    "temperature": (0.0, False, math.inf),
+    "alpha of alpha-ReLU": (1.0, False, math.inf),
+    "alpha of normmax": (1.0, False, MOST_Q),
+    "tau": (-math.inf, False, math.inf),
 }
 
 _ROUNDED = 2**-8  # a sum of numbers that were rounded to bfloat16 is at most half of this from what it was
@@ -138,16 +138,16 @@ def number(value: float, name: str) -> float:
 def checked_number(value: float, name: str) -> float:
     """`value` as a float; TypeError if it is no number, ValueError if it is out of the range of order `name`."""
     value = number(value, name)
-    least, included = _ALLOWED[name]
-    if not (math.isfinite(value) and (value > least or (included and value == least))):
+    least, included, most = _ALLOWED[name]
+    if not (math.isfinite(value) and (value > least or (included and value == least)) and value <= most):
         raise ValueError(_out_of_range(name, value))
     return value
 
 
 def checked_values(values: Tensor, name: str) -> Tensor:
     """`values`, all in the range of order `name`; ValueError if one is not."""
-    least, included = _ALLOWED[name]
-    allowed = (values >= least if included else values > least) & values.isfinite()
+    least, included, most = _ALLOWED[name]
+    allowed = (values >= least if included else values > least) & values.isfinite() & (values <= most)
     if not allowed.all():
         raise ValueError(_out_of_range(name, values[~allowed][0].item()))
     return values
@@ -174,36 +174,44 @@ def label_error(label: float, classes: int, ignore_index: int) -> ValueError:
 
 
 def _out_of_range(name: str, value: float) -> str:
-    least, included = _ALLOWED[name]
+    least, included, most = _ALLOWED[name]
     bound = f" and {'>=' if included else '>'} {least:g}" if math.isfinite(least) else ""
+    bound += f", and at most {most:g}" if math.isfinite(value) and value > most else ""
     return f"{name}={value!r} is not allowed; it must be finite{bound}"
 
 
-def _operator(fake: Callable[..., Tensor]) -> Callable[[Callable[Values, Tensor]], Callable[Values, Tensor]]:
+def _operator(schema: str, fake: Callable[..., Tensor]) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
     """An operator that looks at values, which no traced or batched tensor lets Python do, and its fake.
 
-    It returns something the caller goes on with, so that a compiler cannot drop the check as dead code.
+    It returns something the caller goes on with, so that a compiler cannot drop the check as dead code. Not by
+    `torch.library.custom_op`, whose first call imports torch's compiler: two seconds.
     """
 
-    def decorate(check: Callable[Values, Tensor]) -> Callable[Values, Tensor]:
-        operator = torch.library.custom_op(f"sharmix::{check.__name__.lstrip('_')}", check, mutates_args=())
-        operator.register_fake(fake)
+    def decorate(check: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        name = check.__name__.lstrip("_")
+        torch.library.define(f"sharmix::{name}", schema, tags=torch.Tag.pt2_compliant_tag)
+        torch.library.impl(f"sharmix::{name}", "default", check)
+        torch.library.register_fake(f"sharmix::{name}", fake)
+        operator: Callable[..., Tensor] = getattr(torch.ops.sharmix, name).default
 
-        @operator.register_vmap
         def batched(info: object, in_dims: tuple[int, ...], values: Tensor, *constants: object) -> tuple[Tensor, int]:
             return operator(values.movedim(in_dims[0], 0), *constants), 0  # one more row dimension
 
+        torch.library.register_vmap(f"sharmix::{name}", batched)
         return operator
 
     return decorate
 
 
-@_operator(lambda values, name: torch.ones_like(values))
+@_operator("(Tensor values, str name) -> Tensor", lambda values, name: torch.ones_like(values))
 def _ones_if_allowed(values: Tensor, name: str) -> Tensor:
     return torch.ones_like(checked_values(values, name))
 
 
-@_operator(lambda y: y.new_empty(y.shape[:-1], dtype=torch.promote_types(y.dtype, torch.float32)))
+@_operator(
+    "(Tensor targets) -> Tensor",
+    lambda y: y.new_empty(y.shape[:-1], dtype=torch.promote_types(y.dtype, torch.float32)),
+)
 def checked_distribution(targets: Tensor) -> Tensor:
     """1 for each row of soft targets [..., classes]; ValueError if a row is no distribution."""
     if (targets < 0).any():
@@ -215,7 +223,10 @@ def checked_distribution(targets: Tensor) -> Tensor:
     return torch.ones_like(totals)
 
 
-@_operator(lambda targets, classes, ignore_index: torch.empty_like(targets, dtype=torch.int64))
+@_operator(
+    "(Tensor targets, SymInt classes, SymInt ignore_index) -> Tensor",
+    lambda targets, classes, ignore_index: torch.empty_like(targets, dtype=torch.int64),
+)
 def checked_classes(targets: Tensor, classes: int, ignore_index: int) -> Tensor:
     """Class indices as int64, 0 where they are `ignore_index`; ValueError if one is out of range."""
     indices = torch.where(targets == ignore_index, 0, targets).long()

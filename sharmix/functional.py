@@ -35,10 +35,11 @@ def sharmix(
     r = q is α-entmax, (2, 2) sparsemax, (1, 1) softmax, all exactly.
 
     Args:
-        logits: z, floating point, of any shape. −inf gets probability 0; a row with a NaN is NaN. Half precision is
-            computed in float32.
-        q: q ≥ 1, sparser as it grows; a number or a tensor that broadcasts with size 1 along `dim`.
-        r: r > 0, sharper as it grows; likewise.
+        logits: z, floating point, of any shape. −inf gets probability 0; a row with a NaN or +inf is NaN. Half
+            precision is computed in float32.
+        q: 1 ≤ q ≤ 1000, sparser as it grows; a number or a tensor that broadcasts with size 1 along `dim`.
+        r: r > 0, sharper as it grows, with (r − 1) log(classes) ≤ 500, so that the scale of tied logits, classes^(r−1),
+            is a double; likewise.
         temperature: T₀ > 0, in units of the logits; likewise.
         dim: the dimension that holds the classes.
         nonconcave: for r < 2 − 1/q, where the objective can have several maxima and the map can jump: `global`
@@ -91,7 +92,7 @@ def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: Ma
 
     Args:
         logits, dim, masked_rows: as for `sharmix`.
-        alpha: α ≥ 1, a number or a tensor that broadcasts with size 1 along `dim`.
+        alpha: 1 ≤ α ≤ 1000, as q and r of `sharmix`; a number or a tensor that broadcasts with size 1 along `dim`.
 
     Returns, Raises: as `sharmix`.
 
@@ -127,7 +128,7 @@ def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: M
 
     Args:
         logits, dim, masked_rows: as for `sharmix`.
-        alpha: α > 1, a number or a tensor that broadcasts with size 1 along `dim`.
+        alpha: 1 < α ≤ 1000, a number or a tensor that broadcasts with size 1 along `dim`.
 
     Returns, Raises: as `sharmix`.
 
@@ -230,8 +231,9 @@ class SharmaMittalRegulariser:
     def entropy(self, probabilities: Tensor) -> Tensor:
         """(T₀/q) H_{q,r}(p) of probabilities [..., classes]; fewer rows than the orders have stand for all."""
         q, r, temperature = self.orders
-        shapes = [order.shape for order in self.orders if isinstance(order, Tensor)]
-        rows = torch.broadcast_shapes((*probabilities.shape[:-1], 1), *shapes)[:-1]  # type: ignore[no-untyped-call]
+        tensors = [order for order in self.orders if isinstance(order, Tensor)]
+        # not by torch.broadcast_shapes, which imports sympy
+        rows = torch.broadcast_tensors(probabilities[..., :1], *tensors)[0].shape[:-1]  # type: ignore[no-untyped-call]
         weight = temperature / q
         weight = weight.squeeze(-1) if isinstance(weight, Tensor) and weight.dim() else weight
         return weight * sharma_mittal_entropy(probabilities.expand(*rows, -1), q, r)

@@ -80,9 +80,9 @@ class MapSensitivity(ConjugateSensitivity):
         centred = escort * (direction - (escort * direction).sum(-1, keepdim=True))
         log_escort_sum = self.delta * (self.escort_log - self.log_p)
         along = (self.spread * direction).sum(-1, keepdim=True)
-        rank_one = self.feedback / self.stiffness * (self.delta * self.renyi).exp() * along * self.spread
-        heat = self.temperature * ((self.q - self.r) * self.renyi).exp()
-        return (log_escort_sum.exp() * centred - rank_one) / heat
+        rank_one = self.feedback / self.stiffness * ((self.r - 1) * self.renyi).exp() * along * self.spread
+        cooling = (self.r - self.q) * self.renyi  # log T₀/T, in one exponent with A: each alone can overflow
+        return ((log_escort_sum + cooling).exp() * centred - rank_one) / self.temperature
 
     def wrt_q(self) -> Tensor:
         """∂p/∂q = −ṽ [R_q − H₁ − (r−q)(∂R_q/∂q + q Σ pρξ)]/(1 + (r−q)qQ) − p∘(ξ − E_p ξ).

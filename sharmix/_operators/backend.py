@@ -2,10 +2,10 @@
 
 import importlib
 import importlib.util
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal, Protocol
 
 import torch
@@ -48,8 +48,14 @@ class Kernel(Implementation, Protocol):
         """Whether it computes logits of this dtype with these orders, faster than plain torch."""
 
 
-_plain_torch_contexts = 0  # how many contexts ask for it, in all threads
-_lock = threading.Lock()
+class _Block:
+    """One `with plain_torch()`. It ends wherever it was seen: in tasks that were started in it, and when a generator
+    that is suspended in it is closed by another thread."""
+
+    has_ended = False
+
+
+plain_torch_blocks: ContextVar[tuple[_Block, ...]] = ContextVar("plain_torch_blocks", default=())
 _warned = False
 
 
@@ -79,26 +85,45 @@ def backend(device: str | torch.device = "cpu") -> Backend:
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
-    """Within this context plain torch computes on every device and in every thread, as where there is no kernel.
+    """Within this block plain torch computes on every device, as where there is no kernel.
+
+    It holds in the thread or asyncio task that entered the block, and in tasks started from within, until the block
+    ends; other threads choose for themselves. The backward pass computes as the forward pass did, wherever it runs. In
+    a compiled function (`torch.compile`, `torch.export`) the choice is that of each call, not of the compilation.
 
     Example:
         >>> with sharmix.plain_torch():
         ...     sharmix.sparsemax(torch.tensor([1.0, 0.5, -1.0]))
         tensor([0.7500, 0.2500, 0.0000])
     """
-    global _plain_torch_contexts
-    with _lock:
-        _plain_torch_contexts += 1
+    block = _Block()
+    plain_torch_blocks.set((*plain_torch_blocks.get(), block))
     try:
         yield
     finally:
-        with _lock:
-            _plain_torch_contexts -= 1
+        block.has_ended = True
+        plain_torch_blocks.set(tuple(other for other in plain_torch_blocks.get() if not other.has_ended))
 
 
 def is_plain_torch() -> bool:
-    """Whether the caller, or another thread, is inside `plain_torch`."""
-    return _plain_torch_contexts > 0
+    """Whether the caller is inside `plain_torch`; never while a function is compiled, whose operators choose later."""
+    if torch.compiler.is_compiling():
+        return False
+    blocks = plain_torch_blocks.get()
+    return bool(blocks) and not all(block.has_ended for block in blocks)
+
+
+@contextmanager
+def chosen(plain: bool) -> Iterator[None]:
+    """Within it `is_plain_torch` is what it was in the forward pass of what is now differentiated."""
+    if plain == is_plain_torch():
+        yield
+        return
+    token = plain_torch_blocks.set((_Block(),) if plain else ())
+    try:
+        yield
+    finally:
+        plain_torch_blocks.reset(token)
 
 
 def select(logits: Tensor, orders: LossOrders) -> Implementation:

@@ -1,6 +1,6 @@
 """The derivatives of map and losses with respect to logits, q, r, T₀ and τ, as torch's autograd takes them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sharmix._arguments import Order, checked_memory
 from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
-from sharmix._operators import register
+from sharmix._operators import backend, register
 from sharmix._private_torch import (
     forward_mode_active,
     forward_mode_depth,
@@ -76,7 +76,8 @@ def _differentiated_again() -> bool:
 
 
 def _save(ctx: Any, tensors: Sequence[Tensor], orders: Sequence[Order | None], forward: bool = False) -> None:
-    """Keep tensors and orders for the backward pass, or for forward mode."""
+    """Keep tensors, orders and the choice of plain torch for the backward pass, or for forward mode."""
+    ctx.is_plain_torch = backend.is_plain_torch()
     ctx.orders = [Tensor if isinstance(order, Tensor) else order for order in orders]
     (ctx.save_for_forward if forward else ctx.save_for_backward)(
         *tensors, *[order for order in orders if isinstance(order, Tensor)]
@@ -91,6 +92,16 @@ def _saved(ctx: Any) -> tuple[Sequence[Tensor], Any]:
     tensors = list(tensors)
     given = [tensors.pop() if order is Tensor else order for order in reversed(orders)]
     return tensors, given[::-1]
+
+
+def _as_in_forward(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A backward pass that plain torch computes if it computed the forward pass: of CUDA it runs in another thread."""
+
+    def computed(ctx: Any, *gradients: Tensor | None) -> Any:
+        with backend.chosen(ctx.is_plain_torch):
+            return backward(ctx, *gradients)
+
+    return computed
 
 
 class _Map(torch.autograd.Function):
@@ -113,6 +124,7 @@ class _Map(torch.autograd.Function):
         ctx.set_materialize_grads(False)
 
     @staticmethod
+    @_as_in_forward
     def backward(ctx: Any, grad_p: Tensor | None, grad_conjugate: Tensor | None = None) -> tuple[Tensor | None, ...]:
         (p,), orders = _saved(ctx)
         gradients: Gradients = [None] * 4
@@ -250,6 +262,7 @@ class _ClassLoss(torch.autograd.Function):
         _save(ctx, (logits, targets, *output[1:]), (q, r, temperature))
 
     @staticmethod
+    @_as_in_forward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (logits, targets, states, slopes, divisor), orders = _saved(ctx)
         grad, wanted = checked_memory(grad) / divisor.clamp_min(1), ctx.needs_input_grad[2:5]

@@ -51,7 +51,7 @@ def class_loss(
     reduction: str = "mean",
 ) -> Tensor | None:
     """The mean or sum of the losses of logits [..., classes] against one class a row, [...]; α-ReLU has α, None, τ."""
-    if weight is not None or label_smoothing or reduction == "none" or _is_closed():
+    if targets is None or weight is not None or label_smoothing or reduction == "none" or _is_closed():
         return None
     values = cpu.kernel.node_orders(logits, targets, q, r, temperature)
     if values is None or type(ignore_index) is not int or reduction not in ("mean", "sum"):
@@ -62,7 +62,9 @@ def class_loss(
 
 
 def _is_closed() -> bool:
-    return torch.compiler.is_compiling() or backend.is_plain_torch() or cpu.kernel is None
+    if torch.compiler.is_compiling() or cpu.kernel is None:
+        return True
+    return bool(backend.plain_torch_blocks.get()) and backend.is_plain_torch()
 
 
 class _Map(torch.autograd.Function):
@@ -79,7 +81,8 @@ class _Map(torch.autograd.Function):
         gradients: Sequence[Tensor | None] | None = cpu.kernel.map_gradients(p, grad, *ctx.orders)
         if gradients is not None:
             return gradients
-        by_logits, *by_orders = derivatives.through_map(grad, p, *_checked(*ctx.orders))
+        with backend.chosen(plain=False):
+            by_logits, *by_orders = derivatives.through_map(grad, p, *_checked(*ctx.orders))
         return by_logits, None, *by_orders
 
 
@@ -108,9 +111,10 @@ class _ClassLoss(torch.autograd.Function):
         if gradients is not None:
             return gradients
         orders, are_tensors = _checked(values, given)
-        by_logits, *by_orders = derivatives.through_class_loss(
-            checked_memory(grad) / divisor, widened(logits), targets, orders, ignored, "global", are_tensors
-        )
+        with backend.chosen(plain=False):
+            by_logits, *by_orders = derivatives.through_class_loss(
+                checked_memory(grad) / divisor, widened(logits), targets, orders, ignored, "global", are_tensors
+            )
         return by_logits, None, None, None, None, *by_orders
 
 

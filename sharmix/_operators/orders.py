@@ -10,6 +10,7 @@ from sharmix._arguments import Order, checked_number, checked_values
 Orders = tuple[float | Tensor, float | Tensor, float | Tensor]  # q, r, T₀: a number, or float64 [rows, 1]
 LossOrders = Orders | tuple[float, None, float]  # α-ReLU, α-entmax with a threshold that is given, has α, None, τ
 
+_LARGEST_EXPONENT = 500.0  # of the scale of tied logits, classes^(r−1): a double holds 1e308, and needs some room
 _CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
 
 
@@ -19,12 +20,13 @@ def checked_orders(
     """Numbers, or tensors that broadcast to [..., 1] for logits [..., classes], as orders.
 
     Raises:
-        ValueError: a value is out of its range, or `nonconcave` is neither `global` nor `error`, or is `error` and
-            r < 2 − 1/q.
+        ValueError: a value is out of its range, r is too large for so many classes, or `nonconcave` is neither `global`
+            nor `error`, or is `error` and r < 2 − 1/q.
     """
     if r is None:
         return checked_number(float(q), "alpha of alpha-ReLU"), None, float(temperature)
     orders = _order(q, "q", logits), _order(r, "r", logits), _order(temperature, "temperature", logits)
+    _refuse_steep(orders[1], logits.shape[-1])
     if nonconcave != "global":
         _refuse_nonconcave(*orders[:2], nonconcave)
     return orders
@@ -36,7 +38,19 @@ def _order(order: Order, name: str, logits: Tensor) -> float | Tensor:
             rows = *logits.shape[:-1], 1
             return checked_values(order, name).double().expand(rows).reshape(-1, 1).contiguous()
         order = order.item()
-    return order if 1 <= order < math.inf else checked_number(order, name)  # what every order may be, first
+    return order if 1 <= order <= 2 else checked_number(order, name)  # what every order may be, first
+
+
+def _refuse_steep(r: float | Tensor, classes: int) -> None:
+    most = 1 + _LARGEST_EXPONENT / math.log(max(2, classes))
+    if isinstance(r, float) and r <= 2:
+        return
+    value = largest(r) if isinstance(r, float) or r.numel() else 0.0
+    if value > most:
+        raise ValueError(
+            f"r={value!r} is not allowed with {classes} classes; it must be at most {most:.4g}, which keeps "
+            "classes^(r - 1), the scale of tied logits, in double precision"
+        )
 
 
 def _refuse_nonconcave(q: float | Tensor, r: float | Tensor, nonconcave: str) -> None:

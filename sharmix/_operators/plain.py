@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from sharmix._arguments import checked_classes
+from sharmix._arguments import checked_classes, widened
 from sharmix._mathematics.equation import Equation
 from sharmix._mathematics.global_maximum import global_maximum
 from sharmix._mathematics.knots import from_last_knot
@@ -47,12 +47,13 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orde
     """See `backend.Implementation`."""
     if probabilities.shape[-1] == 0:
         return torch.empty_like(grad), grad.new_zeros((*grad.shape[:-1], 3) if wants_orders else 0)
-    at = MapSensitivity(probabilities, *shaped(orders, probabilities))
-    grad_logits = at.logit_product(grad).to(probabilities.dtype).contiguous()
+    at = MapSensitivity(probabilities.double(), *shaped(orders, probabilities))  # whose powers leave single precision
+    grad_logits = at.logit_product(grad.double()).to(probabilities.dtype).contiguous()
+    wide = torch.promote_types(probabilities.dtype, torch.float32)
     if not wants_orders:
-        return grad_logits, at.p.new_empty(0)
+        return grad_logits, probabilities.new_empty(0, dtype=wide)
     along = [(grad * slope).sum(-1) for slope in (at.wrt_q(), at.wrt_r(), at.wrt_temperature())]
-    return grad_logits, torch.stack(along, -1)
+    return grad_logits, torch.stack(along, -1).to(wide)
 
 
 def class_loss(
@@ -60,7 +61,7 @@ def class_loss(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See `backend.Implementation`; the backward pass solves again."""
     counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
-    logits, (q, r, temperature) = torch.where(counted.unsqueeze(-1), logits, 0), orders
+    logits, (q, r, temperature) = torch.where(counted.unsqueeze(-1), widened(logits), 0), orders
     of_target = logits.gather(-1, indices.unsqueeze(-1)).squeeze(-1)
     if r is None:
         conjugate = _powers(logits, q, temperature, q / (q - 1)).sum(-1) / q
@@ -88,7 +89,7 @@ def class_loss_backward(
 ) -> Tensor:
     """See `backend.Implementation`."""
     counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
-    finite, (q, r, temperature) = torch.where(counted.unsqueeze(-1), logits, 0), orders
+    finite, (q, r, temperature) = torch.where(counted.unsqueeze(-1), widened(logits), 0), orders
     p = _powers(finite, q, temperature, 1 / (q - 1)) if r is None else solve(finite, (q, r, temperature))[0]
     error = p.scatter_add(-1, indices.unsqueeze(-1), -torch.ones_like(p[..., :1]))
     return (torch.where(counted, grad, 0).unsqueeze(-1) * error).to(logits.dtype)

@@ -339,6 +339,8 @@ bool are_common_targets(PyObject* targets, PyObject* logits) {
 
 bool is_learned(PyObject* order) { return is_tensor(order) && is_true(attribute(order, requires_grad)); }
 
+constexpr double MOST_R = 12;  // any number of classes to the power of r - 1 is a double; else Python counts them
+
 // (logits, targets or None, q, r, temperature) -> the orders' values if the kernel is to be called at once, past torch's
 // dispatcher, or None; for q > 2 plain torch measures better
 Object node_orders(Given given) {
@@ -353,7 +355,7 @@ Object node_orders(Given given) {
             return none();
         return Object(Py_BuildValue("dOd", q, Py_None, temperature));
     }
-    if (!(1 <= q && q <= 2 && 0 < r && std::isfinite(r) && 0 < temperature && std::isfinite(temperature))) return none();
+    if (!(1 <= q && q <= 2 && 0 < r && r <= MOST_R && 0 < temperature && std::isfinite(temperature))) return none();
     return Object(Py_BuildValue("ddd", q, r, temperature));
 }
 

@@ -57,7 +57,9 @@ template <class... Given> Object call(PyObject* object, Name& method, Given... g
 }
 
 inline Name data_ptr("data_ptr"), shape_name("shape"), dtype_name("dtype"), contiguous("contiguous"), new_empty("new_empty");
-inline Name to("to"), numel("numel"), is_floating_point("is_floating_point");
+inline Name to("to"), numel("numel"), is_floating_point("is_floating_point"), is_neg("is_neg"), resolve_neg("resolve_neg");
+
+inline bool is_true(const Object& object) { return object.get() == Py_True; }
 
 inline int64_t integer(PyObject* object) {
     const int64_t value = PyLong_AsLongLong(object);
@@ -95,9 +97,16 @@ inline void* memory(PyObject* tensor, int64_t entries) {
     return found;
 }
 
+// The tensor as one whose memory holds what it reads: contiguous, and with its own sign.
+inline Object as_read(PyObject* tensor) {
+    Object found = call(tensor, contiguous);
+    if (is_true(call(found.get(), is_neg))) found = call(found.get(), resolve_neg);
+    return found;
+}
+
 // A tensor of so many entries or more, contiguous and of a dtype, whatever was made of it between two passes.
 struct Numbers {
-    Numbers(PyObject* tensor, PyObject* dtype, int64_t entries) : object(call(tensor, contiguous)) {
+    Numbers(PyObject* tensor, PyObject* dtype, int64_t entries) : object(as_read(tensor)) {
         if (attribute(object.get(), dtype_name).get() != dtype) object = call(object.get(), to, dtype);
         count = integer(call(object.get(), numel).get());
         if (count < entries) {
@@ -118,7 +127,7 @@ inline bool is_half(const Object& dtype) {
 
 // A contiguous tensor [..., classes] of float32 or float64, as a matrix; one of half precision is converted.
 struct Rows {
-    explicit Rows(PyObject* tensor) : object(call(tensor, contiguous)), shape(attribute(object.get(), shape_name)) {
+    explicit Rows(PyObject* tensor) : object(as_read(tensor)), shape(attribute(object.get(), shape_name)) {
         Object dtype = attribute(object.get(), dtype_name);
         if (is_half(dtype)) {
             object = call(object.get(), to, torch_objects.float32);
@@ -190,10 +199,8 @@ template <auto Function, Py_ssize_t Count> PyObject* door(PyObject*, PyObject* c
     }
 }
 
-inline Name new_full("new_full"), item("item"), dim("dim"), is_cpu("is_cpu"), is_neg("is_neg"), layout("layout");
+inline Name new_full("new_full"), item("item"), dim("dim"), is_cpu("is_cpu"), layout("layout");
 inline Name current_level("_current_level"), requires_grad("requires_grad");
-
-inline bool is_true(const Object& object) { return object.get() == Py_True; }
 
 inline bool is_tensor(PyObject* object) {
     PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
@@ -202,8 +209,8 @@ inline bool is_tensor(PyObject* object) {
 
 // Whether it is a tensor in the processor's memory and nothing else. One that is zero by a flag has no memory.
 inline bool is_plain(PyObject* object) {
-    return is_tensor(object) && is_true(attribute(object, is_cpu)) && !is_true(call(object, is_neg)) &&
-           attribute(object, layout).get() == torch_objects.strided && address(object);
+    return is_tensor(object) && is_true(attribute(object, is_cpu)) && attribute(object, layout).get() == torch_objects.strided &&
+           address(object);
 }
 
 inline bool is_real(PyObject* tensor) {

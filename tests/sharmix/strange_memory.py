@@ -7,6 +7,7 @@ and "right", "wrong", "ValueError", ..., or "crash".
 import json
 import os
 import resource
+import tempfile
 
 import torch
 
@@ -34,14 +35,75 @@ def freed(like):
     return tensor
 
 
+def imaginary(like):
+    """The imaginary part of a conjugate: every other number in memory, with the other sign."""
+    return torch.complex(torch.zeros_like(like), -like).conj().imag
+
+
+def negated_of_inference(like):
+    with torch.inference_mode():
+        return negated(like)
+
+
+def mapped(like):
+    """A tensor whose memory is a file."""
+    with tempfile.NamedTemporaryFile() as file:
+        tensor = torch.from_file(file.name, shared=True, size=like.numel(), dtype=like.dtype)
+        return tensor.reshape(like.shape).copy_(like)
+
+
+def overlapping(like):
+    """Rows that share their memory, each the first of `like`."""
+    return like.flatten()[: like.shape[-1]].expand(like.shape) if like.dim() else like
+
+
+class Subclass(torch.Tensor):
+    pass
+
+
+class Negative(torch.Tensor):
+    """A wrapper around the negative of a tensor, which it shows to no one but to operators."""
+
+    @staticmethod
+    def __new__(cls, like):
+        kind = {"dtype": like.dtype, "device": like.device, "requires_grad": like.requires_grad}
+        return torch.Tensor._make_wrapper_subclass(cls, like.shape, **kind)
+
+    def __init__(self, like):
+        self.negative = -like.detach()
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, arguments=(), keywords=None):
+        def unwrapped(one):
+            return -one.negative if isinstance(one, cls) else one
+
+        arguments = torch.utils._pytree.tree_map(unwrapped, arguments)
+        return function(*arguments, **torch.utils._pytree.tree_map(unwrapped, keywords or {}))
+
+
 # Torch's own multiplication crashes on a freed gradient, as cross_entropy does on freed soft targets; its softmax and
 # its loss of classes refuse freed tensors.
 READ_BY_A_KERNEL = ("sharmix", "outside the concave region", "an order for each row", "entmax", "sparsemax")
-STRANGE = {"zero": zero, "negated": negated, "freed": freed}
+STRANGE = {
+    "zero": zero,
+    "negated": negated,
+    "freed": freed,
+    "imaginary": imaginary,
+    "negated, of inference mode": negated_of_inference,
+    "mapped": mapped,
+    "overlapping": overlapping,
+    "subclass": lambda like: like.clone().as_subclass(Subclass),
+    "negated subclass": lambda like: negated(like).as_subclass(Subclass),
+    "negated parameter": lambda like: torch.nn.Parameter(negated(like), requires_grad=False),
+    "wrapper": Negative,
+}
+NO_INTEGERS = ("imaginary", "negated, of inference mode", "negated parameter", "wrapper")
 
 
 def plain(kind, like):
     """What the strange tensor reads."""
+    if kind == "overlapping":
+        return overlapping(like).clone()
     return torch.zeros_like(like) if kind == "zero" else like
 
 
@@ -55,6 +117,18 @@ def as_gradient(kind, function):
     gradient = doors.logits(*output.shape) if output.dim() else torch.tensor(1.5, dtype=output.dtype)
     expected = torch.autograd.grad(output, z, plain(kind, gradient), retain_graph=True)
     return torch.autograd.grad(output, z, STRANGE[kind](gradient)), expected
+
+
+def as_saved(kind, function):
+    """What the forward pass keeps comes back strange to the backward pass, as through a hook that moves it away."""
+    z = Z.clone().requires_grad_()
+
+    def gradient(unpack):
+        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.detach().clone(), unpack):
+            output = function(z)
+        return torch.autograd.grad(output, z, doors.logits(*output.shape) if output.dim() else None)
+
+    return gradient(lambda kept: kept if kept.dtype == torch.bool else STRANGE[kind](kept)), gradient(lambda kept: kept)
 
 
 def as_parameter(kind, name, shape):
@@ -104,15 +178,19 @@ def cases():
             yield kind, "logits", name, as_logits, (kind, function)
             if kind != "freed" or name in READ_BY_A_KERNEL:
                 yield kind, "gradient", name, as_gradient, (kind, function)
+            if kind not in (*NO_INTEGERS, "zero", "freed", "overlapping"):  # which hold other numbers
+                yield kind, "saved", name, as_saved, (kind, function)
         for name in PARAMETERS:
             for shape in ((), (3, 1)):
                 if kind != "zero":  # 0 is no order
                     yield kind, f"{name} {shape}", "map and loss", as_parameter, (kind, name, shape)
         if kind != "freed":
             yield kind, "tau", "alpha_relu", as_threshold, (kind,)
+        if kind in NO_INTEGERS:
+            continue
         for name, loss in (("loss", sharmix.fenchel_young_loss), ("alpha_relu loss", sharmix.alpha_relu_loss)):
             yield kind, "labels", name, as_targets, (kind, loss, doors.labels(Z))
-            if kind == "negated":  # 0 is no distribution
+            if kind not in ("zero", "freed"):  # 0 is no distribution
                 yield kind, "soft targets", name, as_targets, (kind, loss, doors.soft_targets(Z).clone())
     for name, function in doors.EVERYTHING.items():
         yield "device", "new tensors", name, where_new_tensors_are_meta, (function,)

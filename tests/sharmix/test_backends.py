@@ -2,7 +2,6 @@
 
 import itertools
 import sys
-import threading
 
 import pytest
 import torch
@@ -14,34 +13,6 @@ from tests.sharmix.cases import every_case
 
 def logits(rows=7, classes=50, dtype=torch.float32):
     return 2 * torch.randn(rows, classes, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
-
-
-def test_plain_torch_for_a_while():
-    before = sharmix.backend()
-    with sharmix.plain_torch():
-        assert sharmix.backend() == "torch"
-        with sharmix.plain_torch():
-            pass
-        assert sharmix.backend() == "torch"
-    assert sharmix.backend() == before
-
-
-def test_plain_torch_in_two_threads_ends_with_the_last():
-    entered, left = threading.Event(), threading.Event()
-
-    def later():
-        with sharmix.plain_torch():
-            entered.set()
-            left.wait()
-
-    thread, usual = threading.Thread(target=later), sharmix.backend()
-    with sharmix.plain_torch():
-        thread.start()
-        entered.wait()
-    assert sharmix.backend() == "torch"
-    left.set()
-    thread.join()
-    assert sharmix.backend() == usual
 
 
 def test_a_device_without_a_kernel_has_plain_torch():

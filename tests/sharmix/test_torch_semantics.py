@@ -27,6 +27,7 @@ from tests.sharmix.doors import (
     logits,
     soft_targets,
 )
+from tests.sharmix.strange_memory import STRANGE
 
 ROOT = Path(__file__).parents[2]
 HALF = (torch.bfloat16, torch.float16)
@@ -255,7 +256,7 @@ def strange_memory():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["zero", "negated", "freed", "device"])
+@pytest.mark.parametrize("kind", [*STRANGE, "device"])
 def test_memory_is_read_as_torch_reads_it_or_refused(kind, strange_memory):
     allowed = {"RuntimeError", "ValueError"} if kind == "freed" else {"right"}
     of_torch = ("freed", "gradient", "alpha_relu")  # a product of torch's own, which crashes as that of torch.relu does

@@ -1,0 +1,237 @@
+"""`plain_torch` holds where it was asked for, and nowhere else: threads, tasks, generators, backward, compiled code."""
+
+import asyncio
+import sys
+import threading
+
+import pytest
+import torch
+
+import sharmix
+from sharmix._operators import cpu, plain
+
+USUAL = sharmix.backend()
+TRIALS = 20
+
+
+@pytest.fixture(autouse=True)
+def usual_before_and_after():
+    assert sharmix.backend() == USUAL
+    yield
+    assert sharmix.backend() == USUAL
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The names of implementations and of their functions, in the order of their calls."""
+    seen = []
+
+    def listed(module, name):
+        function = getattr(module, name)
+        label = f"{module.__name__.rpartition('.')[2]}.{name}"
+        monkeypatch.setattr(module, name, lambda *given: seen.append(label) or function(*given))
+
+    for module in (plain, cpu):
+        for name in ("solve", "map_backward", "class_loss", "class_loss_backward"):
+            listed(module, name)
+    return seen
+
+
+def in_a_thread(function):
+    """What the function returns in a thread of its own."""
+    found = []
+    thread = threading.Thread(target=lambda: found.append(function()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_nested_and_left_by_an_exception():
+    with sharmix.plain_torch():
+        with sharmix.plain_torch():
+            assert sharmix.backend() == "torch"
+        assert sharmix.backend() == "torch"
+        with pytest.raises(KeyError), sharmix.plain_torch():
+            raise KeyError
+        assert sharmix.backend() == "torch"
+    with pytest.raises(KeyError), sharmix.plain_torch(), sharmix.plain_torch():
+        raise KeyError
+
+
+def test_another_thread_chooses_for_itself():
+    with sharmix.plain_torch():
+        assert in_a_thread(sharmix.backend) == USUAL
+
+
+@pytest.fixture
+def threads_take_turns_often():
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("threads_take_turns_often")
+def test_racing_threads():
+    wrong = []
+
+    def race(barrier, own):
+        barrier.wait()
+        for turn in range(50):
+            with sharmix.plain_torch():
+                if sharmix.backend() != "torch":
+                    wrong.append((own, turn, "within"))
+            if sharmix.backend() != USUAL:
+                wrong.append((own, turn, "outside"))
+
+    for _ in range(TRIALS):
+        barrier = threading.Barrier(8)
+        threads = [threading.Thread(target=race, args=(barrier, own)) for own in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sharmix.backend() == USUAL
+    assert not wrong
+
+
+def test_a_block_that_another_thread_leaves_has_ended():
+    entered, left = threading.Event(), threading.Event()
+    backends = []
+
+    def other():
+        with sharmix.plain_torch():
+            entered.set()
+            left.wait()
+            backends.append(sharmix.backend())
+
+    thread = threading.Thread(target=other)
+    with sharmix.plain_torch():
+        thread.start()
+        entered.wait()
+    backends.append(sharmix.backend())  # while the other thread is still inside
+    left.set()
+    thread.join()
+    assert backends == [USUAL, "torch"]
+
+
+def test_tasks():
+    async def inside(log):
+        with sharmix.plain_torch():
+            for _ in range(3):
+                await asyncio.sleep(0)
+                log.append(sharmix.backend())
+
+    async def outside(log):
+        for _ in range(3):
+            await asyncio.sleep(0)
+            log.append(sharmix.backend())
+
+    async def child_outlives_the_block(log):
+        with sharmix.plain_torch():
+            child = asyncio.create_task(outside(log))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        await child
+
+    async def cancelled():
+        with sharmix.plain_torch():
+            await asyncio.sleep(60)
+
+    async def everything():
+        within, without, of_child = [], [], []
+        stopped = asyncio.create_task(cancelled())
+        await asyncio.gather(inside(within), outside(without), inside(within))
+        await child_outlives_the_block(of_child)
+        stopped.cancel()
+        await asyncio.gather(stopped, return_exceptions=True)
+        return within, without, of_child, sharmix.backend()
+
+    within, without, of_child, after = asyncio.run(everything())
+    assert within == ["torch"] * 6
+    assert without == [USUAL] * 3
+    assert (of_child[0], of_child[-1], after) == ("torch", USUAL, USUAL)
+
+
+def suspended():
+    with sharmix.plain_torch():
+        yield sharmix.backend()
+
+
+def test_a_generator_that_is_left_early():
+    generator = suspended()
+    assert next(generator) == "torch"
+    generator.close()
+    assert sharmix.backend() == USUAL
+    generator = suspended()
+    next(generator)
+    with sharmix.plain_torch():
+        generator.close()  # not the innermost block
+        assert sharmix.backend() == "torch"
+    assert sharmix.backend() == USUAL
+
+
+def test_a_generator_that_another_thread_closes():
+    generator = suspended()
+    next(generator)
+    assert in_a_thread(lambda: generator.close() or sharmix.backend()) == USUAL
+    assert sharmix.backend() == USUAL
+    with sharmix.plain_torch():
+        assert sharmix.backend() == "torch"
+
+
+# Backward passes. That of a plain call goes the short way and calls the kernel itself: then nothing is listed.
+
+
+def losses(z):
+    y = torch.arange(len(z))
+    row_orders = torch.full((len(z), 1), 1.3, dtype=z.dtype)
+    yield "map", sharmix.sharmix(z).square().sum()
+    yield "map, an order for each row", sharmix.sharmix(z, row_orders).square().sum()
+    yield "loss", sharmix.fenchel_young_loss(z, y)
+    yield "loss of each row", sharmix.fenchel_young_loss(z, y, reduction="none").sum()
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_the_backward_pass_computes_as_the_forward_pass_did(calls, in_thread):
+    z = torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()
+    with sharmix.plain_torch():
+        plain_forward = dict(losses(z))
+    kernel_forward = dict(losses(z))
+    for name, loss in plain_forward.items():
+        for given, other, block in ((loss, "cpu", None), (kernel_forward[name], "plain", sharmix.plain_torch)):
+            for create_graph in (False, True):
+                calls.clear()
+
+                def differentiate(given=given, create_graph=create_graph):
+                    return torch.autograd.grad(given, z, retain_graph=True, create_graph=create_graph)[0]
+
+                run = (lambda f=differentiate: in_a_thread(f)) if in_thread else differentiate
+                if block is None:
+                    found = run()
+                else:
+                    with block():
+                        found = run()
+                assert USUAL == "torch" or not [call for call in calls if call.startswith(other)], (name, calls)
+                expected = torch.autograd.grad(kernel_forward[name], z, retain_graph=True)[0]
+                torch.testing.assert_close(found.detach(), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiled_within", [False, True])
+def test_a_compiled_function_computes_as_each_call_asks(calls, compiled_within):
+    z = torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()
+
+    def both(z):
+        return sharmix.sharmix(z).square().sum() + sharmix.fenchel_young_loss(z, torch.arange(3))
+
+    expected = torch.autograd.grad(both(z), z)
+    compiled = torch.compile(both, fullgraph=True, backend="aot_eager")
+    for within in (compiled_within, not compiled_within, compiled_within):
+        calls.clear()
+        with sharmix.plain_torch() if within else torch.enable_grad():
+            value = compiled(z)
+            gradient = torch.autograd.grad(value, z)
+        torch.testing.assert_close((value, *gradient), (both(z), *expected))
+        other = "cpu" if within else "plain"
+        assert USUAL == "torch" or (calls and not [call for call in calls if call.startswith(other)]), calls
