@@ -20,7 +20,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu overhead instructions tables figures accuracy lint format clean
+.PHONY: help setup demo test check airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu overhead instructions tables figures accuracy stress lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_ ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -111,6 +111,9 @@ instructions: setup  ## instructions of the C++ kernel beside those on record, b
 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package
 	$(BIN)/python -m tests.sharmix.accuracy
+
+stress: setup  ## tries to break everything for a quarter of an hour: kills, damaged files and data, strange settings; docs/reliability.md
+	$(BIN)/python -m stress $(if $(SEED),--seed $(SEED))
 
 lint: setup  ## ruff, and mypy on sharmix/
 	$(BIN)/ruff check .

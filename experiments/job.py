@@ -17,6 +17,7 @@ from experiments.files import (
     unfinished_folders,
     write_rows,
 )
+from experiments.folder_lock import held
 from experiments.identity import code_of, run_id
 from experiments.interruption import importing
 from experiments.record import Record, RecordError, read_record
@@ -25,16 +26,26 @@ from experiments.settings import RunSettings
 RECORD, CURVES, WEIGHTS = "record.json", "metrics.csv", "weights.ckpt"
 HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.4f}", "sparsity": "sparsity {:.3f}"}
 _PROCESS = ("RANK", "SLURM_PROCID")  # torchrun and SLURM number the processes that they start
+_RANKS = (*_PROCESS, "LOCAL_RANK", "NODE_RANK")  # and so does Lightning
 
 
 def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | None:
     """Bring the run in `folder` to its record: skip it if it is there, else train on from the last checkpoint.
 
-    Returns and raises as `training.train`, and a MachineError where the machine fails; a `prefix` begins each line
-    that is printed.
+    Another process that is given the same folder meanwhile waits, and then finds the finished run, or trains on in
+    place of a killed one. Returns and raises as `training.train`, and a MachineError where the machine fails; a
+    `prefix` begins each line that is printed.
     """
-    with machine_failures(folder):
+    with machine_failures(folder), _turn(folder, prefix):
         return _perform(settings, folder, prefix)
+
+
+def _turn(folder: Path, prefix: str) -> contextlib.AbstractContextManager[None]:
+    """Wait for another process that is at work in the folder; the first process of a run does so for the others."""
+    if any(os.environ.get(number, "0") != "0" for number in _RANKS):
+        return contextlib.nullcontext()
+    waits = f"{prefix}waits for another process, which is at work on this run: {folder}"
+    return held(folder, lambda: Console(highlight=False, soft_wrap=True).print(waits))
 
 
 def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:

@@ -253,12 +253,13 @@ class Record(_Open):
         return next(f"{name} {self.data[name]}" for name in _DATA_HASHES if name in self.data)
 
     def to_json(self, indent: int | None = None) -> str:
-        """The record as JSON text, which `read_record` reads: keys sorted, and only the fields that were given.
+        """The record as JSON text, for `read_record`: keys sorted, the fields that were given, and their digest.
 
         Raises:
             ValueError: for a number that JSON does not have, such as NaN among unknown keys.
         """
-        content = {"schema": SCHEMA, **self.model_dump(exclude_unset=True)}
+        content = self.model_dump(exclude_unset=True)
+        content |= {"schema": SCHEMA, "digest": _digest(content)}
         return json.dumps(content, ensure_ascii=False, sort_keys=True, allow_nan=False, indent=indent)
 
 
@@ -345,16 +346,24 @@ def read_record(text: str, place: str) -> Record:
         raise RecordError(f"{place}: not a JSON object ({error}); {again}") from error
     if not isinstance(content, dict):
         raise RecordError(f"{place}: {reprlib.repr(content)} is not a JSON object; remove it")
-    schema = content.pop("schema", None)
+    schema, digest = content.pop("schema", None), content.pop("digest", None)
     if type(schema) is not int or schema != SCHEMA:
         raise RecordError(
             f"{place}: schema={reprlib.repr(schema)}, allowed is {SCHEMA!r}; remove this record or repeat its run with "
             "force=true"
         )
     try:
-        return Record.model_validate(content)
+        record = Record.model_validate(content)
     except ValidationError as error:
         raise RecordError(f"{place}: {first_problem(error)}; repeat the run with force=true") from error
+    if digest not in (None, _digest(content)):  # older records have none
+        raise RecordError(f"{place}: its content does not have its digest, so a value was changed or damaged; {again}")
+    return record
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of the fields of a record."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def load_record(file: Path) -> Record:

@@ -47,7 +47,10 @@ def read_records(results: Path, experiment: str) -> list[Record]:
     path = records_path(results, experiment)
     remedy = f"restore it, or remove it and collect it again: `python -m reporting collect {experiment}`"
     lines = read_text(path, remedy).split("\n")  # splitlines also cuts inside JSON strings
-    return _read_all(((f"{path}, line {n}", line) for n, line in enumerate(lines, 1) if line.strip()), experiment)
+    records = _read_all(((f"{path}, line {n}", line) for n, line in enumerate(lines, 1) if line.strip()), experiment)
+    if not records:
+        raise RecordError(f"{path}: the file is empty; {remedy}")
+    return records
 
 
 def finished_records(outputs: Path, experiment: str) -> list[Record]:

@@ -1,8 +1,13 @@
 """The value that a sweeper optimises, and those that it must not."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import pytest
 
 from experiments.errors import ConfigurationError
+from experiments.folder_lock import held
 from experiments.job import check_objective, objective
 from experiments.record import Record
 from experiments.settings import RunSettings
@@ -67,3 +72,22 @@ def test_nothing_is_chosen_where_there_is_no_part_to_choose_on() -> None:
     with pytest.raises(ConfigurationError, match=r"data\.validation_fraction=0 leaves nothing to choose settings on"):
         check_objective(None, 0.0)
     check_objective(None, None)  # as translation, which has dev
+
+
+def test_two_who_want_a_folder_have_it_one_after_the_other(tmp_path: Path) -> None:
+    told: list[str] = []
+    with ThreadPoolExecutor(1) as pool:
+        with held(tmp_path / "run", lambda: told.append("first")):
+            second = pool.submit(have, tmp_path / "run", told)
+            while not told:
+                time.sleep(0.01)
+            told.append("first ends")
+        second.result(timeout=10)
+    assert told == ["waits", "first ends", "has it"]
+    with held(tmp_path / "run", lambda: told.append("third")):
+        assert "third" not in told
+
+
+def have(folder: Path, told: list[str]) -> None:
+    with held(folder, lambda: told.append("waits")):
+        told.append("has it")

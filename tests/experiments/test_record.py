@@ -35,7 +35,8 @@ def test_a_new_record_has_files_weights_settings_and_metrics_of_its_own():
     record = as_read(content)
     assert (record.code.files, record.weights) == ({"run.py": "a1b2"}, "weights.pt")
     assert record.metrics["test"]["calibration_error"] == 0.05
-    assert json.loads(record.to_json()) == json.loads(record.to_json(indent=1)) == content
+    assert record.to_json() == json.dumps(json.loads(record.to_json(indent=1)), ensure_ascii=False, sort_keys=True)
+    assert json.loads(without_digest(record.to_json())) == content
     assert as_read(make_record()).weights is None
 
 
@@ -105,10 +106,21 @@ def test_text_that_is_no_record_is_named():
             read_record(text, "here")
 
 
-# Every case damages a record that is committed.
+# Every case damages a record that is committed, without its digest, as older records are.
+
+
+def without_digest(text: str) -> str:
+    content = json.loads(text)
+    assert len(content.pop("digest")) == 64
+    return json.dumps(content, sort_keys=True)
+
 
 LEARNED, TRANSLATION = (
-    next(line for line in (RESULTS / "records" / file).read_text("utf-8").splitlines() if activation in line)
+    next(
+        without_digest(line)
+        for line in (RESULTS / "records" / file).read_text("utf-8").splitlines()
+        if activation in line
+    )
     for file, activation in (("airline.jsonl", '"sharmix_learned"'), ("multi30k.jsonl", '"sharmix_learned"'))
 )
 
@@ -340,7 +352,7 @@ def test_numbers_of_ones_own_may_be_any_and_orders_of_ones_own_as_well():
 
 def test_a_run_writes_no_record_that_is_refused():
     fields = {key: value for key, value in json.loads(LEARNED).items() if key != "schema"}
-    assert Record.of_run(**fields).to_json() == LEARNED
+    assert without_digest(Record.of_run(**fields).to_json()) == LEARNED
     with pytest.raises(
         RecordError, match=r"of this run cannot be kept: curves\[9\].test/accuracy=79: it should be between"
     ):
@@ -434,3 +446,22 @@ def test_a_damaged_record_is_refused_or_misleads_nobody():
             wrong += [text] if read_record(record.to_json(), "again") != record else []
     assert not wrong
     assert taken > 20 < refusals
+
+
+@pytest.mark.slow
+def test_a_record_whose_digest_is_of_other_content_is_refused():
+    record = read_record(LEARNED, "old.jsonl, line 3")
+    text, numbers, refusals = record.to_json(), random.Random(18), 0
+    for changed_text in (
+        text.replace('"seed": 21', '"seed": 42'),
+        *(re.sub(rf'("{name}": \d+\.\d*)\d', r"\g<1>", text, count=1) for name in ("training_seconds", "test/loss")),
+    ):
+        assert changed_text != text
+        with pytest.raises(RecordError, match=r"new.jsonl, line 1: its content does not have its digest"):
+            read_record(changed_text, "new.jsonl, line 1")
+    for _ in range(400):
+        try:
+            assert read_record(damaged(text, numbers), "new.jsonl, line 1") == record
+        except RecordError:
+            refusals += 1
+    assert refusals > 380

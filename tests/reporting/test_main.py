@@ -84,5 +84,5 @@ finally:
     command = [sys.executable, "-W", "error", "-c", code, "tables", "--results", str(small)]
     done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "[]\n[]\n")
-    assert done.stderr.startswith("error: these runs have no record: small: softmax, seed 1, 2, 3, 4, 5;")
+    assert done.stderr.startswith(f"error: {small}/records/airline.jsonl: the file is empty;")
     assert done.stderr.count("\n") == 1

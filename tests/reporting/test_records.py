@@ -97,3 +97,10 @@ def test_missing_records_are_explained(tmp_path):
         read_records(tmp_path, "airline")
     with pytest.raises(RecordError, match=r"python run\.py experiment=airline"):
         collect(["airline"], tmp_path / "outputs", tmp_path)
+
+
+def test_kept_records_that_are_empty_are_named_by_their_file(tmp_path):
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "airline.jsonl").write_text("\n")
+    with pytest.raises(RecordError, match=r"airline\.jsonl: the file is empty; restore it"):
+        read_records(tmp_path, "airline")

@@ -1,0 +1,29 @@
+"""One process at a time in a folder, until it leaves or ends, however it ends."""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def held(folder: Path, say: Callable[[], object]) -> Iterator[None]:
+    """Have a folder alone among the processes that ask so. The lock is on the folder itself and leaves no file.
+
+    Where another process has it, `say` is called, and this one waits. File systems without locks let all pass.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say()
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # processes that read data have copies of the descriptor
+        os.close(descriptor)
