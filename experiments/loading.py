@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.checkpoint_files import DamagedFileError, load_checkpoint, stated_digest
 from experiments.errors import ConfigurationError, DataError
-from experiments.job import RECORD, WEIGHTS, record_of, unfinished_weights
 from experiments.record import Record
+from experiments.run_folder import RECORD, WEIGHTS, record_of, unfinished_weights
 from experiments.settings import checked_settings
 
 if TYPE_CHECKING:

@@ -28,11 +28,11 @@ from experiments.errors import ConfigurationError, DataError, DivergedError, Use
 from experiments.files import remove, remove_unfinished, unfinished_folder
 from experiments.identity import code_of, run_id
 from experiments.interruption import postponed, told
-from experiments.job import CURVES, RECORD, WEIGHTS, finish
 from experiments.machine import environment, forget_peak_memory, peak_memory_mib
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
 from experiments.record import Record, by_split
+from experiments.run_folder import CURVES, RECORD, WEIGHTS, finish
 from experiments.settings import (
     ActivationSettings,
     Group,

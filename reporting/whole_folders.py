@@ -6,19 +6,16 @@ at all; a process killed there leaves both sets whole, and the next command puts
 anything else.
 """
 
-import fcntl
 import fnmatch
 import os
 import shutil
-import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from experiments.files import replace_atomically
+from experiments.folder_lock import held
 from experiments.record import RecordError
-
-SECONDS = 60.0  # that a command waits for another one, which writes for less than a second
 
 
 def replace_files(folder: Path, files: Mapping[str, bytes], own: Collection[str]) -> list[Path]:
@@ -62,35 +59,17 @@ def writing(folder: Path) -> Iterator[None]:
     """Have a folder to oneself among the commands that write into it; errors of writing name the file and a remedy.
 
     Raises:
-        RecordError: the folder cannot be made or written, or another process does not end.
+        RecordError: the folder cannot be made or written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            _lock(place, folder)
+        with held(folder, lambda: print(f"waits for another command, which is writing into {folder}", flush=True)):
             yield
-        finally:
-            os.close(place)  # which unlocks it
     except OSError as error:
         named = Path(os.fsdecode(error.filename or folder))
         raise RecordError(
             f"{_obstacle(named)}: cannot be written ({error.strerror}); make room and see that it is a folder that you "
             "may write, or name another one"
         ) from error
-
-
-def _lock(place: int, folder: Path) -> None:
-    until = time.monotonic() + SECONDS
-    while True:
-        try:
-            return fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise RecordError(
-                    f"{folder}: another command has been writing here for {SECONDS:.0f} s; end it"
-                ) from None
-            time.sleep(0.02)
 
 
 def _fill(new: Path, folder: Path, files: Mapping[str, bytes], own: Collection[str]) -> list[Path]:
