@@ -18,6 +18,7 @@ import experiments
 from experiments.checkpoint_files import save_checkpoint
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.identity import ROOT
+from experiments.record import read_record
 from predict import main
 from tests.end_to_end.runner import command_line, records
 
@@ -173,7 +174,8 @@ def test_a_folder_without_a_finished_run_or_weights_is_refused(sparse: Path, tmp
     assert refused() == without
     shutil.copy(sparse / "weights.ckpt", tmp_path / "run")  # left by an earlier run of the folder
     record = (sparse / "record.json").read_text()
-    (tmp_path / "run" / "record.json").write_text(record.replace('"weights": "weights.ckpt"', '"weights": null'))
+    without_weights = read_record(record, "here").model_copy(update={"weights": None})
+    (tmp_path / "run" / "record.json").write_text(without_weights.to_json())
     assert refused() == without
     content = torch.load(sparse / "weights.ckpt", weights_only=True)
     save_checkpoint(content | {"epoch": 99}, tmp_path / "run" / "weights.ckpt")  # whole, but of another training
