@@ -7,7 +7,14 @@ from typing import IO
 
 from experiments.checkpoint_files import stated_digest
 from experiments.errors import ConfigurationError
-from experiments.files import remove, remove_unfinished, replace_atomically, unfinished_folders, write_rows
+from experiments.files import (
+    remove,
+    remove_unfinished,
+    replace_atomically,
+    unfinished_folder,
+    unfinished_folders,
+    write_rows,
+)
 from experiments.record import Record, RecordError, load_record
 
 RECORD, CURVES, WEIGHTS = "record.json", "metrics.csv", "weights.ckpt"
@@ -19,6 +26,11 @@ def record_of(folder: Path) -> Record:
         return load_record(folder / RECORD)
     except RecordError as error:
         raise ConfigurationError(str(error)) from error
+
+
+def place_beside(folder: Path) -> Path:
+    """Where a run trains whose folder holds a finished one: below it, under its last two names, which loggers show."""
+    return unfinished_folder(folder) / folder.parent.name / folder.name
 
 
 def finish(folder: Path, place: Path, record: Record) -> None:

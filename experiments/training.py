@@ -32,7 +32,7 @@ from experiments.machine import environment, forget_peak_memory, peak_memory_mib
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
 from experiments.record import Record, by_split
-from experiments.run_folder import CURVES, RECORD, WEIGHTS, finish
+from experiments.run_folder import CURVES, RECORD, WEIGHTS, finish, place_beside
 from experiments.settings import (
     ActivationSettings,
     Group,
@@ -80,12 +80,11 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
         remove_unfinished(folder)
         for file in (folder / CURVES, *folder.glob("*.ckpt")) if settings.force and not beside else ():
             remove(file)
-    new = unfinished_folder(folder)
-    place = new.joinpath(*folder.parts[-2:]) if beside else folder  # loggers name a run by its last two folders
+    place = place_beside(folder) if beside else folder
     try:
         return _train_in(place, folder, settings, module, data, own_callbacks, code, sweep_place)
     finally:
-        remove(new)
+        remove(unfinished_folder(folder))
 
 
 def _train_in(

@@ -18,6 +18,7 @@ from experiments.files import this_process
 from experiments.job import perform
 from experiments.modules.classifier import Classifier
 from experiments.record import Record, read_record
+from experiments.run_folder import place_beside
 from experiments.training import weights_hash
 from tests.experiments.building import ADVICE, settings
 from tests.sharmix.cases import every_case
@@ -229,3 +230,9 @@ def test_a_damaged_record_is_named_and_force_replaces_it(before: Path, tmp_path:
     for force in ("force=true", "force=false"):
         with pytest.raises(ConfigurationError, match="a folder stands in the place of the record"):
             perform(settings(*QUICK, force), folder)
+
+
+def test_a_forced_run_trains_below_its_folder_wherever_that_is() -> None:
+    for folder in (Path("/results"), Path("/outputs/seed-1"), Path("/outputs/digits/softmax/seed-1")):
+        assert place_beside(folder) != folder
+        assert place_beside(folder).is_relative_to(folder)
