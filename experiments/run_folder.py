@@ -18,6 +18,7 @@ from experiments.files import (
 from experiments.record import Record, RecordError, load_record
 
 RECORD, CURVES, WEIGHTS = "record.json", "metrics.csv", "weights.ckpt"
+_CHECKPOINTS = ("last-*.ckpt", "damaged.ckpt", WEIGHTS)  # all that a run writes, and may remove
 
 
 def record_of(folder: Path) -> Record:
@@ -26,6 +27,11 @@ def record_of(folder: Path) -> Record:
         return load_record(folder / RECORD)
     except RecordError as error:
         raise ConfigurationError(str(error)) from error
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints and weights that runs have left in a folder; others may be the user's, and stay."""
+    return [file for names in _CHECKPOINTS for file in folder.glob(names)]
 
 
 def place_beside(folder: Path) -> Path:
@@ -69,7 +75,7 @@ def tidy(folder: Path, record: Record) -> None:
             weights.replace(folder / WEIGHTS)
     if not (folder / CURVES).exists():
         write_rows(folder / CURVES, record.curves)
-    for checkpoint in folder.glob("*.ckpt"):
+    for checkpoint in checkpoints(folder):
         if checkpoint.name != record.weights:
             remove(checkpoint)
     remove_unfinished(folder)

@@ -32,7 +32,7 @@ from experiments.machine import environment, forget_peak_memory, peak_memory_mib
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
 from experiments.record import Record, by_split
-from experiments.run_folder import CURVES, RECORD, WEIGHTS, finish, place_beside
+from experiments.run_folder import CURVES, RECORD, WEIGHTS, checkpoints, finish, place_beside
 from experiments.settings import (
     ActivationSettings,
     Group,
@@ -78,7 +78,7 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
     beside = settings.force and (folder / RECORD).exists()
     if rank_zero_only.rank == 0:
         remove_unfinished(folder)
-        for file in (folder / CURVES, *folder.glob("*.ckpt")) if settings.force and not beside else ():
+        for file in (folder / CURVES, *checkpoints(folder)) if settings.force and not beside else ():
             remove(file)
     place = place_beside(folder) if beside else folder
     try:

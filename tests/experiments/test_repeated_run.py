@@ -236,3 +236,14 @@ def test_a_forced_run_trains_below_its_folder_wherever_that_is() -> None:
     for folder in (Path("/results"), Path("/outputs/seed-1"), Path("/outputs/digits/softmax/seed-1")):
         assert place_beside(folder) != folder
         assert place_beside(folder).is_relative_to(folder)
+
+
+def test_checkpoints_of_the_users_own_stay(tmp_path: Path) -> None:
+    own = tmp_path / "pretrained.ckpt"
+    own.write_bytes(b"of the user")
+    for arguments in ((), (), ("force=true",)):  # a new run, a finished one, and one that replaces it
+        perform(settings(*QUICK, *arguments), tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} == RESULTS | {own.name}
+    (tmp_path / "record.json").unlink()
+    perform(settings(*QUICK, "force=true"), tmp_path)
+    assert own.read_bytes() == b"of the user"
