@@ -247,3 +247,23 @@ def test_checkpoints_of_the_users_own_stay(tmp_path: Path) -> None:
     (tmp_path / "record.json").unlink()
     perform(settings(*QUICK, "force=true"), tmp_path)
     assert own.read_bytes() == b"of the user"
+
+
+def test_a_forced_run_after_one_killed_before_its_weights_were_in_place_keeps_them(
+    before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "softmax" / "seed-1"
+    shutil.copytree(before, folder)
+    record = perform(settings(*QUICK, "seed=2", "force=true"), folder)
+    left = folder / f".@{socket.gethostname()}-{2**22 + 1}.unfinished" / "weights.ckpt"
+    left.parent.mkdir()
+    (folder / "weights.ckpt").rename(left)
+    shutil.copy(before / "weights.ckpt", folder)
+    monkeypatch.setattr(Stops, "does", True)
+    with pytest.raises(RuntimeError, match="stopped"):
+        perform(settings(*QUICK, "seed=2", "force=true"), folder)
+    assert consistent_record(folder) == record
+    (folder / "record.json").write_text("damaged")
+    monkeypatch.undo()
+    perform(settings(*QUICK, "seed=2", "force=true"), folder)
+    assert consistent_record(folder).curves
