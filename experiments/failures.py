@@ -34,6 +34,8 @@ _REMEDIES = {
     errno.ENFILE: "too many files are open on this machine; start fewer runs at a time",
     errno.EAGAIN: "too many processes are at work (ulimit -u); start fewer runs at a time",
 }
+# What a program also meets that has named a wrong path.
+_OF_ITS_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY, errno.EACCES, errno.EPERM)
 _MEMORY = re.compile(r"can't allocate memory|not enough memory|out of memory", re.IGNORECASE)  # what torch says
 _SMALLER = "give a smaller data.batch_size or data.evaluation_batch_size, or start fewer runs at a time"
 
@@ -43,7 +45,8 @@ def machine_failures(place: Path | None = None) -> Iterator[None]:
     """Raise a MachineError where the machine fails; errors that are not of the machine pass.
 
     Args:
-        place: the folder that is written to, for failures whose file the system does not name.
+        place: the folder that is written to, for failures whose file the system does not name. Where it is given,
+            a wrong path elsewhere is no failure of the machine: code of the user's own has looked there.
     """
     try:
         yield
@@ -64,6 +67,12 @@ def _explained(error: Exception, place: Path | None) -> str | None:
     if error.errno not in _REMEDIES:
         return None
     path = error.filename if isinstance(error.filename, str | Path) else place or "the outputs"
+    if place is not None and error.errno in _OF_ITS_PATH and not _on_the_way(Path(path).absolute(), place):
+        return None
     if error.errno == errno.ENOTDIR:
         path = next((above for above in Path(path).parents if above.exists()), path)  # the file in the way
     return f"{path}: {error.strerror}; {_REMEDIES[error.errno]}"
+
+
+def _on_the_way(path: Path, place: Path) -> bool:
+    return path.is_relative_to(place) or place.is_relative_to(path)

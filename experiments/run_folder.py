@@ -7,10 +7,18 @@ from typing import IO
 
 from experiments.checkpoint_files import stated_digest
 from experiments.errors import ConfigurationError
-from experiments.files import remove, remove_unfinished, replace_atomically, unfinished_folders, write_rows
+from experiments.files import (
+    remove,
+    remove_unfinished,
+    replace_atomically,
+    unfinished_folder,
+    unfinished_folders,
+    write_rows,
+)
 from experiments.record import Record, RecordError, load_record
 
 RECORD, CURVES, WEIGHTS = "record.json", "metrics.csv", "weights.ckpt"
+_CHECKPOINTS = ("last-*.ckpt", "damaged.ckpt", WEIGHTS)  # all that a run writes, and may remove
 
 
 def record_of(folder: Path) -> Record:
@@ -19,6 +27,16 @@ def record_of(folder: Path) -> Record:
         return load_record(folder / RECORD)
     except RecordError as error:
         raise ConfigurationError(str(error)) from error
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints and weights that runs have left in a folder; others may be the user's, and stay."""
+    return [file for names in _CHECKPOINTS for file in folder.glob(names)]
+
+
+def place_beside(folder: Path) -> Path:
+    """Where a run trains whose folder holds a finished one: below it, under its last two names, which loggers show."""
+    return unfinished_folder(folder) / folder.parent.name / folder.name
 
 
 def finish(folder: Path, place: Path, record: Record) -> None:
@@ -57,7 +75,7 @@ def tidy(folder: Path, record: Record) -> None:
             weights.replace(folder / WEIGHTS)
     if not (folder / CURVES).exists():
         write_rows(folder / CURVES, record.curves)
-    for checkpoint in folder.glob("*.ckpt"):
+    for checkpoint in checkpoints(folder):
         if checkpoint.name != record.weights:
             remove(checkpoint)
     remove_unfinished(folder)

@@ -69,13 +69,14 @@ class SweepReport(Callback):
         try:
             folder, self.outputs = Path(config.hydra.sweep.dir).resolve(), Path(config.paths.outputs).resolve()
             folder.mkdir(parents=True, exist_ok=True)
+            ended = folder / f"{_REPORT}{this_process()}"
+            ended.unlink(missing_ok=True)
+            for file in folder.glob(f"{_REPORT}*"):
+                if has_ended(file.name.removeprefix(_REPORT)):  # its sweep was killed
+                    file.unlink(missing_ok=True)
         except (OmegaConfBaseException, OSError):  # Hydra would make a warning of it; its sweeper meets it again
             return
-        for file in folder.glob(f"{_REPORT}*"):
-            if has_ended(file.name.removeprefix(_REPORT)):  # its sweep was killed
-                file.unlink(missing_ok=True)
-        self.ended = folder / f"{_REPORT}{this_process()}"
-        self.ended.unlink(missing_ok=True)
+        self.ended = ended
         SweepReport.at_work = self
         if config.hydra.launcher.get("_target_", "").endswith("JoblibLauncher"):
             resource_tracker.ensure_running()  # which takes all signals again

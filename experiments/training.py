@@ -1,5 +1,6 @@
 """One run from its settings to its record."""
 
+import contextlib
 import getpass
 import hashlib
 import inspect
@@ -32,7 +33,7 @@ from experiments.machine import environment, forget_peak_memory, peak_memory_mib
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
 from experiments.record import Record, by_split
-from experiments.run_folder import CURVES, RECORD, WEIGHTS, finish
+from experiments.run_folder import CURVES, RECORD, WEIGHTS, checkpoints, finish, place_beside, record_of, tidy
 from experiments.settings import (
     ActivationSettings,
     Group,
@@ -77,15 +78,17 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
     module, data = build_run(settings)
     beside = settings.force and (folder / RECORD).exists()
     if rank_zero_only.rank == 0:
+        with contextlib.suppress(ConfigurationError):  # a damaged record, which this run replaces
+            if beside:
+                tidy(folder, record_of(folder))
         remove_unfinished(folder)
-        for file in (folder / CURVES, *folder.glob("*.ckpt")) if settings.force and not beside else ():
+        for file in (folder / CURVES, *checkpoints(folder)) if settings.force and not beside else ():
             remove(file)
-    new = unfinished_folder(folder)
-    place = new.joinpath(*folder.parts[-2:]) if beside else folder  # loggers name a run by its last two folders
+    place = place_beside(folder) if beside else folder
     try:
         return _train_in(place, folder, settings, module, data, own_callbacks, code, sweep_place)
     finally:
-        remove(new)
+        remove(unfinished_folder(folder))
 
 
 def _train_in(

@@ -74,6 +74,16 @@ def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path) -> None:
         assert refused(folder).startswith(f"{tmp_path / 'file'}: ")
 
 
+def test_a_wrong_path_of_the_users_own_code_is_no_failure_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing, forbidden = FileNotFoundError(errno.ENOENT, "", "words.txt"), PermissionError(errno.EACCES, "", "/words")
+    for error in (missing, forbidden):
+        monkeypatch.setattr(Raises, "error", error)
+        with pytest.raises(type(error)):
+            perform(settings(*QUICK), tmp_path / "run")
+
+
 def test_memory_that_is_used_up_is_told_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with every_case() as case:
         for number, error in enumerate((MemoryError(), RuntimeError(ALLOCATOR), OSError(errno.ENOMEM, "no memory"))):

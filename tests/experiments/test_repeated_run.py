@@ -18,6 +18,7 @@ from experiments.files import this_process
 from experiments.job import perform
 from experiments.modules.classifier import Classifier
 from experiments.record import Record, read_record
+from experiments.run_folder import place_beside
 from experiments.training import weights_hash
 from tests.experiments.building import ADVICE, settings
 from tests.sharmix.cases import every_case
@@ -229,3 +230,40 @@ def test_a_damaged_record_is_named_and_force_replaces_it(before: Path, tmp_path:
     for force in ("force=true", "force=false"):
         with pytest.raises(ConfigurationError, match="a folder stands in the place of the record"):
             perform(settings(*QUICK, force), folder)
+
+
+def test_a_forced_run_trains_below_its_folder_wherever_that_is() -> None:
+    for folder in (Path("/results"), Path("/outputs/seed-1"), Path("/outputs/digits/softmax/seed-1")):
+        assert place_beside(folder) != folder
+        assert place_beside(folder).is_relative_to(folder)
+
+
+def test_checkpoints_of_the_users_own_stay(tmp_path: Path) -> None:
+    own = tmp_path / "pretrained.ckpt"
+    own.write_bytes(b"of the user")
+    for arguments in ((), (), ("force=true",)):  # a new run, a finished one, and one that replaces it
+        perform(settings(*QUICK, *arguments), tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} == RESULTS | {own.name}
+    (tmp_path / "record.json").unlink()
+    perform(settings(*QUICK, "force=true"), tmp_path)
+    assert own.read_bytes() == b"of the user"
+
+
+def test_a_forced_run_after_one_killed_before_its_weights_were_in_place_keeps_them(
+    before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "softmax" / "seed-1"
+    shutil.copytree(before, folder)
+    record = perform(settings(*QUICK, "seed=2", "force=true"), folder)
+    left = folder / f".@{socket.gethostname()}-{2**22 + 1}.unfinished" / "weights.ckpt"
+    left.parent.mkdir()
+    (folder / "weights.ckpt").rename(left)
+    shutil.copy(before / "weights.ckpt", folder)
+    monkeypatch.setattr(Stops, "does", True)
+    with pytest.raises(RuntimeError, match="stopped"):
+        perform(settings(*QUICK, "seed=2", "force=true"), folder)
+    assert consistent_record(folder) == record
+    (folder / "record.json").write_text("damaged")
+    monkeypatch.undo()
+    perform(settings(*QUICK, "seed=2", "force=true"), folder)
+    assert consistent_record(folder).curves
