@@ -24,7 +24,7 @@ def found(folder: Path) -> dict[str, bytes] | None:
 
 
 def replaced(folder: Path, files: dict[str, bytes]) -> list[Path]:
-    return replace_files(folder, files, own=["*.md"])
+    return replace_files(folder, files, own=OLD.keys() | NEW.keys())
 
 
 def forked(do: Callable[[], object]) -> int:
