@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from experiments.data.contents import content_hash
 from experiments.data.examples import Batch, BatchIndices, ClassificationData, Examples
-from experiments.data.local_files import read_file
+from experiments.data.local_files import read_input
 from experiments.data.samplers import (
     FEWEST_EXAMPLES,
     BatchDivision,
@@ -116,7 +116,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
         if getattr(self.data, "encode", None) is None:
             raise UserError(f"{type(self).__name__} cannot read inputs from a file")
         try:
-            content = read_file(file)
+            content = read_input(file)
         except OSError as error:
             raise DataError(f"{file}: cannot be read ({error.strerror})") from error
         try:
