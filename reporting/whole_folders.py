@@ -66,13 +66,15 @@ def writing(folder: Path) -> Iterator[None]:
     except OSError as error:
         named = Path(os.fsdecode(error.filename or folder))
         raise RecordError(
-            f"{_obstacle(named)}: cannot be written ({error.strerror}); make room and see that it is a folder that you "
-            "may write, or name another one"
+            f"{_obstacle(named)}: cannot be written ({error.strerror or error}); make room and see that it is a "
+            "folder that you may write, or name another one"
         ) from error
 
 
 def _fill(new: Path, folder: Path, files: Mapping[str, bytes], own: Collection[str]) -> list[Path]:
     new.mkdir()
+    if folder.exists():
+        shutil.copymode(folder, new)  # it may be shared with a group
     gone = []
     for path in sorted(folder.iterdir()) if folder.exists() else ():
         if path.name in own:
