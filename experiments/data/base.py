@@ -1,5 +1,6 @@
 """What every data set of the suite is: a LightningDataModule that knows its splits."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -145,7 +146,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     def setup(self, stage: str | None = None) -> None:
         if self.data is None:
-            self.data = self._complete(self.load())
+            self.data = self._with_facts_to_keep(self._complete(self.load()))
         self.unreadable.most = self.data.unreadable_most
 
     def train_dataloader(self) -> Loader:
@@ -179,6 +180,18 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     def _complete(self, data: Any) -> Any:
         """The loaded data as they are used; raises where they cannot be."""
+        return data
+
+    def _with_facts_to_keep(self, data: Any) -> Any:
+        """The same data; a DataError names facts that no record can hold, before there is a training to lose."""
+        for name, value in data.facts.items():
+            try:
+                json.dumps(value, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise DataError(
+                    f"{type(self).__name__}: the fact {name}={value!r} cannot be kept in a record ({error}); give a "
+                    "finite number of Python's own or a text"
+                ) from error
         return data
 
     def _division(self) -> BatchDivision:
