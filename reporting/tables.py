@@ -25,7 +25,7 @@ LATEX = {"±": r"$\pm$", "−": "$-$", "α": r"$\alpha$", "τ": r"$\tau$", "–"
 
 
 def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
-    """Rebuild the declared tables whose records are kept, and the verdicts, in place of all under <results>/tables/.
+    """Rebuild the declared tables whose records are kept, and the verdicts, in place of those under <results>/tables/.
 
     Args:
         kept: the kept runs.
@@ -33,7 +33,7 @@ def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     Returns:
         The files written: Markdown, CSV and LaTeX of each table, Markdown and CSV of the verdicts. And what is left
         out: a line for each experiment without records, with the command that makes them, and a line for each file
-        that was removed because no table has it.
+        that was removed because its table has no records.
 
     Raises:
         TableError: for published numbers that tables.yaml names and the paper does not have.
@@ -59,8 +59,9 @@ def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
 
     folder = kept.results / "tables"
     files = {file: text.encode() for file, text in texts.items()}
-    gone = replace_files(folder, files, own=("*.csv", "*.md", "*.tex"))
-    removed = [f"removed: {path}, which no declared table with records has" for path in gone]
+    own = {f"{name}.{end}" for name in [*declaration.tables, VERDICTS] for end in ("csv", "md", "tex")}
+    gone = replace_files(folder, files, own)
+    removed = [f"removed: {path}, which has no records" for path in gone]
     return [folder / file for file in texts], _left_out(kept) + removed
 
 

@@ -6,7 +6,6 @@ at all; a process killed there leaves both sets whole, and the next command puts
 anything else.
 """
 
-import fnmatch
 import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping
@@ -24,7 +23,7 @@ def replace_files(folder: Path, files: Mapping[str, bytes], own: Collection[str]
     Args:
         folder: the folder; made where there is none.
         files: the contents of the new files, by name.
-        own: patterns of the names of the command's own files, such as "*.csv".
+        own: the names that the command's own files can have, those of `files` among them.
 
     Returns:
         The files of its own that were there before and are no more.
@@ -67,16 +66,18 @@ def writing(folder: Path) -> Iterator[None]:
     except OSError as error:
         named = Path(os.fsdecode(error.filename or folder))
         raise RecordError(
-            f"{_obstacle(named)}: cannot be written ({error.strerror}); make room and see that it is a folder that you "
-            "may write, or name another one"
+            f"{_obstacle(named)}: cannot be written ({error.strerror or error}); make room and see that it is a "
+            "folder that you may write, or name another one"
         ) from error
 
 
 def _fill(new: Path, folder: Path, files: Mapping[str, bytes], own: Collection[str]) -> list[Path]:
     new.mkdir()
+    if folder.exists():
+        shutil.copymode(folder, new)  # it may be shared with a group
     gone = []
     for path in sorted(folder.iterdir()) if folder.exists() else ():
-        if any(fnmatch.fnmatchcase(path.name, pattern) for pattern in own):
+        if path.name in own:
             gone += [path] if path.name not in files else []
         elif path.is_dir() and not path.is_symlink():
             shutil.copytree(path, new / path.name, symlinks=True)

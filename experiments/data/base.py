@@ -1,5 +1,6 @@
 """What every data set of the suite is: a LightningDataModule that knows its splits."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from experiments.data.contents import content_hash
 from experiments.data.examples import Batch, BatchIndices, ClassificationData, Examples
-from experiments.data.local_files import read_file
+from experiments.data.local_files import read_input
 from experiments.data.samplers import (
     FEWEST_EXAMPLES,
     BatchDivision,
@@ -116,7 +117,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
         if getattr(self.data, "encode", None) is None:
             raise UserError(f"{type(self).__name__} cannot read inputs from a file")
         try:
-            content = read_file(file)
+            content = read_input(file)
         except OSError as error:
             raise DataError(f"{file}: cannot be read ({error.strerror})") from error
         try:
@@ -145,7 +146,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     def setup(self, stage: str | None = None) -> None:
         if self.data is None:
-            self.data = self._complete(self.load())
+            self.data = self._with_facts_to_keep(self._complete(self.load()))
         self.unreadable.most = self.data.unreadable_most
 
     def train_dataloader(self) -> Loader:
@@ -179,6 +180,18 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     def _complete(self, data: Any) -> Any:
         """The loaded data as they are used; raises where they cannot be."""
+        return data
+
+    def _with_facts_to_keep(self, data: Any) -> Any:
+        """The same data; a DataError names facts that no record can hold, before there is a training to lose."""
+        for name, value in data.facts.items():
+            try:
+                json.dumps(value, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise DataError(
+                    f"{type(self).__name__}: the fact {name}={value!r} cannot be kept in a record ({error}); give a "
+                    "finite number of Python's own or a text"
+                ) from error
         return data
 
     def _division(self) -> BatchDivision:

@@ -50,11 +50,11 @@ def content_hash(splits: Mapping[str, "Examples"], *names: str) -> str:
 
 
 def tensor_digest(*tensors: Tensor) -> bytes:
-    """The SHA-256 of the types, shapes and values of tensors."""
+    """The SHA-256 of the types, shapes and values of dense tensors."""
     digest = hashlib.sha256()
     for tensor in tensors:
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.detach().contiguous().flatten().view(torch.uint8).numpy())
+        digest.update(tensor.detach().cpu().resolve_neg().flatten().view(torch.uint8).numpy())
     return digest.digest()
 
 

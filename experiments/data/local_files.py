@@ -18,6 +18,7 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+_OPENED = {Path("/dev/fd"), Path("/proc/self/fd")}  # what a shell has opened for the command, such as <(command)
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -32,6 +33,11 @@ def read_file(path: Path) -> bytes:
     """The content of an ordinary file; raises as `check_is_file`."""
     check_is_file(path)
     return path.read_bytes()
+
+
+def read_input(path: Path) -> bytes:
+    """The content of an ordinary file, or of what the shell has opened, to its end; raises as `check_is_file`."""
+    return path.read_bytes() if path.parent in _OPENED or path == Path("/dev/stdin") else read_file(path)
 
 
 def read_kept(file: Path, source: bytes) -> bytes | None:

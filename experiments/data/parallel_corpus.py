@@ -92,7 +92,7 @@ class ParallelCorpusDataModule(TranslationDataModule):
 
         Raises:
             DataError: files that are missing or have different or unexpected numbers of lines, a hub that cannot be
-                reached, or no pair at all, naming the remedy.
+                reached, or hardly a pair that can be used, naming the remedy.
         """
         sources, targets = self._from_hub(split) if self.folder is None else self._from_files(split)
         self.check_count(split, len(sources), f"{self._place()}, {split}", "fetch the files again")
@@ -104,9 +104,10 @@ class ParallelCorpusDataModule(TranslationDataModule):
                 skipped["empty"] += 1
             else:
                 pairs.append((source.strip(), target.strip()))
-        if not pairs:
+        if len(pairs) < max(1, len(sources) / 2):  # of a file in another encoding the lines without accents are left
             raise DataError(
-                f"{self._place()}, {split}: no pair of sentences can be used ({skipped}); fetch the files again"
+                f"{self._place()}, {split}: {len(pairs)} of {len(sources)} pairs of sentences can be used ({skipped}); "
+                "fetch the files again"
             )
         return pairs, skipped
 

@@ -65,9 +65,9 @@ class DatasetExamples:
     def digest(self) -> bytes:
         """The SHA-256 of what the dataset holds: its array of `data`, its image files, or else what it gives."""
         held = getattr(self.dataset, "data", None)
-        if isinstance(held, np.ndarray) and held.dtype.kind in "biuf":
-            held = torch.from_numpy(held)
-        if isinstance(held, Tensor) and len(held) == len(self.targets):
+        if isinstance(held, np.ndarray) and held.dtype.kind in "biuf" and held.dtype.itemsize <= 8:
+            held = torch.from_numpy(np.ascontiguousarray(held, dtype=held.dtype.newbyteorder("=")))
+        if isinstance(held, Tensor) and held.layout == torch.strided and held.shape[:1] == self.targets.shape:
             return tensor_digest(held, self.targets)
         if isinstance(self.dataset, DatasetFolder):
             files = ImageFiles("", np.array([os.fsencode(path) for path, _ in self.dataset.samples]))

@@ -49,14 +49,14 @@ def all_figures() -> dict[str, Draw]:
 
 
 def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
-    """Draw every figure whose records are kept, in place of all those under <results>/figures/.
+    """Draw every figure whose records are kept, in place of those under <results>/figures/.
 
     Args:
         kept: the kept runs.
 
     Returns:
         The files written, PNG and SVG. And what is left out: a line for each panel without records, for the figures
-        that cannot be drawn, and for each file that was removed because no figure has it.
+        that cannot be drawn, and for each file that was removed because its figure is left out.
 
     Raises:
         TableError: for a panel with a regime that the paper does not have.
@@ -71,7 +71,8 @@ def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
             without.setdefault(str(reason), []).append(name)
     folder = kept.results / "figures"
     files = {file: content for name, one in drawn.items() for file, content in rendered(one, name).items()}
-    gone = replace_files(folder, files, own=("*.png", "*.svg"))
+    own = {f"{name}.{end}" for name in all_figures() for end in ("png", "svg")}
+    gone = replace_files(folder, files, own)
     notices = [f"left out: {title}: {reason}" for title, reason in kept.missing_panels().items()]
     notices += [f"left out: {', '.join(names)}: {reason}" for reason, names in without.items()]
-    return [folder / file for file in files], notices + [f"removed: {path}, which is no longer drawn" for path in gone]
+    return [folder / file for file in files], notices + [f"removed: {path}, which is left out" for path in gone]

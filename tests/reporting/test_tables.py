@@ -129,13 +129,15 @@ def test_a_long_tail_shows_its_groups_and_any_other_metric_by_its_name(built_sho
 def test_tables_without_records_are_left_out_and_said_so(short):
     assert rebuild_tables(KeptRuns.load(short))[1] == []
     (short / "records" / "images_lt.jsonl").unlink()
+    (short / "tables" / "README.md").write_text("somebody's notes")
     files, (notice, *removed) = rebuild_tables(KeptRuns.load(short))
     assert not any("tail" in file.name for file in files)
     assert notice.startswith("left out: tail: ")
     assert "python -m reporting collect images_lt" in notice
     gone = [short / "tables" / f"tail.{end}" for end in ("csv", "md", "tex")]
-    assert removed == [f"removed: {file}, which no declared table with records has" for file in gone]
+    assert removed == [f"removed: {file}, which has no records" for file in gone]
     assert not [file for file in gone if file.exists()]
+    assert (short / "tables" / "README.md").read_text() == "somebody's notes"
 
 
 # Translation

@@ -24,7 +24,7 @@ def found(folder: Path) -> dict[str, bytes] | None:
 
 
 def replaced(folder: Path, files: dict[str, bytes]) -> list[Path]:
-    return replace_files(folder, files, own=["*.md"])
+    return replace_files(folder, files, own=OLD.keys() | NEW.keys())
 
 
 def forked(do: Callable[[], object]) -> int:
@@ -105,7 +105,9 @@ def test_files_of_ones_own_stay_and_those_that_are_no_more_are_named(tmp_path):
     (folder / "more").mkdir()
     (folder / "more" / "deep.md").write_bytes(b"mine")
     (folder / "link").symlink_to("nowhere")
+    folder.chmod(0o2775)  # shared with a group
     assert replaced(folder, NEW) == [folder / "three.md"]
+    assert folder.stat().st_mode & 0o7777 == 0o2775
     assert {name: (folder / name).read_bytes() for name in NEW} == NEW
     assert (folder / "notes.txt").read_bytes() == (folder / "more" / "deep.md").read_bytes() == b"mine"
     assert os.readlink(folder / "link") == "nowhere"

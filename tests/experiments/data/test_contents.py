@@ -328,6 +328,10 @@ def test_a_dataset_that_holds_its_data_is_not_read() -> None:
     hashes = [of_datasets(held, held), of_datasets(Held(torch.from_numpy(array)), Held(array))]
     assert hashes[0] == hashes[1] != of_datasets(Held(array[::-1].copy()), Held(array))
     assert held.read == 1  # one input, for its shape
+    reversed_bytes, reversed_sign = array.astype(">i8"), torch._neg_view(torch.from_numpy(-array))
+    for strange, same in ((array[:, ::-1], array[:, ::-1].copy()), (reversed_bytes, array), (reversed_sign, array)):
+        assert of_datasets(Held(strange), Held(array)) == of_datasets(Held(same), Held(array))
+    assert of_datasets(Held(torch.eye(4).to_sparse()), Held(array.astype(np.longdouble)))  # read
     several = Held(["a", "b", "c", "d"])
     of_datasets(several, several)
     assert several.read == 9

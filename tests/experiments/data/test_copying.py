@@ -1,5 +1,6 @@
 """A synthetic language whose translation is the sentence itself."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +53,12 @@ def test_lines_of_a_users_file_become_tokens(tmp_path: Path) -> None:
     inputs, names = module().encode(tmp_path / "mine.txt")
     assert names == ["w4 w5 w9", "w7"]
     assert inputs.tolist() == [[4, 5, 9, END], [7, END, PADDING, PADDING]]
+
+
+def test_what_a_shell_has_opened_is_read_to_its_end() -> None:
+    data = module()
+    reading, writing = os.pipe()  # as of <(command)
+    os.write(writing, b"w4 w5 w9\n")
+    os.close(writing)
+    assert data.encode(Path(f"/dev/fd/{reading}"))[1] == ["w4 w5 w9"]
+    os.close(reading)

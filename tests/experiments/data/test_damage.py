@@ -407,7 +407,8 @@ def test_strange_sentences_are_left_out_and_counted_or_refused(pairs_folder: Pat
     assert skipped(plain.replace(b"ein Hund", b"\xed\xa0\x80", 1)) == {"empty": 0, "undecodable": 1}
     assert skipped(plain.replace("ein Hund läuft".encode(), b" \t", 1)) == {"empty": 1, "undecodable": 0}
     for german, said in (
-        ("\n".join(GERMAN).encode("utf-16"), "no pair of sentences can be used"),
+        ("\n".join(GERMAN).encode("utf-16"), "pairs of sentences can be used"),
+        (b"\xe9\n" * 11 + lines(GERMAN[11:]), "test: 9 of 20 pairs of sentences can be used"),
         (plain.replace(b"ein Hund", b"wort " * 200_000, 1), "test: 1 pairs have more than 1000 subwords on a side"),
         (plain[:-30], "lines, but"),
         (plain + plain, "40 lines, but"),

@@ -135,7 +135,7 @@ def test_misaligned_files_are_refused_with_both_counts(pairs_folder: Path) -> No
     ("spoil", "said"),
     [
         (lambda folder: (folder / "pairs" / "val.en").unlink(), r"val\.en: cannot be read.*paths\.data="),
-        (lambda folder: write_pairs(folder, "train", b"\n", b"\n"), r"no pair of sentences can be used"),
+        (lambda folder: write_pairs(folder, "train", b"\n", b"\n"), r"0 of \d+ pairs of sentences can be used"),
     ],
     ids=["a missing file", "empty lines"],
 )

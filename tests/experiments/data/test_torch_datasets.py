@@ -12,6 +12,7 @@ from torchvision.transforms import v2
 from experiments.data.examples import ClassificationData
 from experiments.data.torch_datasets import TorchDatasetModule, class_numbers
 from experiments.errors import DataError
+from tests.experiments.data.support import SmallDataModule, small_data
 
 BATCHES: dict[str, Any] = {"seed": 1, "batch_size": 4, "evaluation_batch_size": 8}
 
@@ -147,3 +148,9 @@ def test_targets_must_be_class_numbers() -> None:
 
     with pytest.raises(DataError, match=r"the train targets are torch.float32 \[4\], but must be one class number"):
         Floats(train=images(), test=images(), **BATCHES).setup()
+
+
+@pytest.mark.parametrize("fact", [float("nan"), np.float32(1), torch.tensor(1)], ids=["nan", "NumPy", "torch"])
+def test_facts_that_no_record_can_hold_are_refused_before_the_training(fact: Any) -> None:
+    with pytest.raises(DataError, match=r"SmallDataModule: the fact mine=.* cannot be kept in a record"):
+        SmallDataModule(small_data(facts={"size": 31, "mine": fact})).setup()

@@ -91,3 +91,12 @@ def test_two_figures_of_one_name_are_refused():
     figures.all_figures()
     with pytest.raises(ValueError, match="two figures named 'figure1'"):
         figures.figure("figure1")(lambda kept: None)
+
+
+def test_a_picture_of_somebody_stays_beside_the_figures(results, monkeypatch):
+    only(monkeypatch, lambda kept: kept.of_table("nowhere"))
+    talk = results / "figures" / "talk.png"
+    talk.parent.mkdir()
+    talk.write_bytes(b"somebody's picture")
+    assert "removed" not in " ".join(rebuild(results)[1])
+    assert talk.read_bytes() == b"somebody's picture"
