@@ -1,4 +1,4 @@
-"""Ways in which a process ends itself in the middle of its files; each is called in the process before it begins."""
+"""The end of a process in the middle of its files: by a signal, or by a disk that is full from then on."""
 
 import os
 import resource
@@ -14,18 +14,28 @@ _OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chm
 
 
 @dataclass(frozen=True)
-class BeforeOperation:
-    """Ends the process by a signal before it does the file operation of this number below a folder; None: counts all.
+class AtOperation:
+    """Ends the process, in which it is called before the work begins, at one of its file operations.
 
     The operations are those that change files: opening for writing, renaming, removing and the like.
+
+    Attributes:
+        folder: the operations below it are counted.
+        number: of the operation; None prints `OPERATION` for each.
+        by: ends the process. SIGXFSZ does so where a file grows beyond `size`, any other before the operation; without
+            a signal the process is told that the disk is full.
+        size: the bytes to which files can grow from then on.
     """
 
     folder: Path
     number: int | None
-    by: signal.Signals = signal.SIGKILL
+    by: signal.Signals | None = signal.SIGKILL
+    size: int | None = None
 
     def __call__(self) -> None:
         counted, place = count(1), str(self.folder)
+        if self.by == signal.SIGXFSZ:
+            signal.signal(self.by, signal.SIG_DFL)  # Python ignores it
 
         def hook(event: str, arguments: tuple[Any, ...]) -> None:
             if event not in _OPERATIONS or (event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR)):
@@ -34,20 +44,13 @@ class BeforeOperation:
                 number = next(counted)
                 if self.number is None:
                     os.write(2, OPERATION.encode())
-                if self.number == number:
-                    os.kill(os.getpid(), self.by)
+                elif self.number == number:
+                    self._end()
 
         sys.addaudithook(hook)
 
-
-@dataclass(frozen=True)
-class AfterBytes:
-    """Lets no file grow beyond so many bytes: the system kills the process there, or tells it that the disk is full."""
-
-    size: int
-    kills: bool
-
-    def __call__(self) -> None:
-        if self.kills:
-            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (self.size, resource.RLIM_INFINITY))
+    def _end(self) -> None:
+        if self.size is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.size, resource.RLIM_INFINITY))
+        elif self.by is not None:
+            os.kill(os.getpid(), self.by)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -17,93 +17,19 @@ import torch
 from torch import Tensor
 
 import sharmix
+from stress.bisection import Array, Orders
 from stress.outcome import Outcome
+from stress.trials import Wrong
 
 _WHAT = "random calls of every public function and module, against a bisection in double precision"
-_HALVINGS = 56  # of a bracket: a double has 53 bits
 _DIFFERENCE = 1e-5  # of a central difference
 _TOLERANCE = {torch.float64: 1e-8, torch.float32: 3e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 _DTYPES = (torch.float64, torch.float64, torch.float32, torch.float32, torch.bfloat16, torch.float16)
-
-Array = np.ndarray[Any, Any]
-
-
-# The reference: for each temperature T a threshold by bisection, and T = T₀ exp((q − r) R_q(p)) by another one.
-
-
-@dataclass(frozen=True)
-class Orders:
-    """q, r and T₀ of all rows."""
-
-    q: float
-    r: float
-    temperature: float
-
-    def renyi(self, p: Array) -> Array:
-        """R_q of each row [rows, 1]."""
-        log_p = np.log(np.where(p > 0, p, 1))
-        if self.q - 1 < 1e-8:
-            return -(p * log_p).sum(-1, keepdims=True)
-        powers = np.where(p > 0, np.exp(self.q * log_p), 0)
-        return np.log(powers.sum(-1, keepdims=True)) / (1 - self.q)
-
-    def entropy(self, p: Array) -> Array:
-        """(T₀/q) H_{q,r} of each row."""
-        renyi, gap = self.renyi(p)[..., 0], 1 - self.r
-        value = renyi if abs(gap) < 1e-12 else np.expm1(gap * renyi) / gap
-        return value * self.temperature / self.q
-
-    def entmax(self, x: Array, heat: Array) -> Array:
-        """The point of the simplex pᵢ = [1 + (q − 1)(xᵢ − μ)/T]₊^{1/(q−1)} for x ≤ 0 [rows, classes], T [rows, 1]."""
-        gap = max(self.q - 1, 1e-12)
-
-        def powers(threshold: Array) -> Array:
-            weight = gap * (x - threshold) / heat
-            inside = weight > -1
-            return np.where(inside, np.exp(np.log1p(np.where(inside, weight, 0)) / gap), 0)
-
-        low, high = np.zeros_like(heat), heat * -np.expm1(-gap * math.log(x.shape[-1])) / gap
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            above = powers(middle).sum(-1, keepdims=True) > 1
-            low, high = np.where(above, middle, low), np.where(above, high, middle)
-        p = powers((low + high) / 2)
-        return p / p.sum(-1, keepdims=True)
-
-    def map(self, logits: Array) -> Array:
-        """p* of finite logits or −∞ [rows, classes], in the concave region."""
-        x = logits
-        x = x - x.max(-1, keepdims=True)
-        feedback = self.q - self.r
-        span = feedback * math.log(x.shape[-1])
-        low, high = (np.full((len(x), 1), end) for end in (min(span, 0), max(span, 0)))
-        for _ in range(_HALVINGS if span else 1):
-            middle = (low + high) / 2
-            p = self.entmax(x, self.temperature * np.exp(middle))
-            below = middle < feedback * self.renyi(p)
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return self.entmax(x, self.temperature * np.exp((low + high) / 2))
-
-    def loss(self, logits: Array, targets: Array) -> Array:
-        """L(z, y) of each row; targets [rows, classes] on the simplex."""
-        p, z = self.map(logits), logits
-        difference = np.where(p == targets, 0, p - targets)
-        linear = (difference * np.where(difference == 0, 0, z)).sum(-1)
-        return linear + self.entropy(p) - self.entropy(targets)
-
-
-# A trial: one draw of logits and settings, and what is called with it.
-
-
-compared = 0  # tensors, so far
-
-
-class Wrong(Exception):
-    """A number that is not the reference's."""
+compared = 0  # tensors and refusals, so far
 
 
 class Draw:
-    """What one trial is made of."""
+    """Logits and settings of one trial."""
 
     def __init__(self, number: int) -> None:
         self.generator = np.random.default_rng(number)

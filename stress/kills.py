@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from experiments.identity import ROOT
-from stress.endings import OPERATION, AfterBytes, BeforeOperation
+from stress.endings import OPERATION, AtOperation
 from stress.outcome import Outcome
 from stress.processes import Started, command, last_lines, perform
 from stress.runs import RUNS, copied, finished, rebuilding, run_again, small_results, whole_record
@@ -101,12 +101,13 @@ class Kills:
     ) -> None:
         """Start a process that is ended by a signal at a random time, file operation or byte, or by a full disk."""
         number = draw.choices((signal.SIGKILL, signal.SIGTERM, signal.SIGINT), (8, 1, 1))[0]
+        at = partial(AtOperation, folder, draw.randint(1, operations))
         how = draw.choice(("time", "operation", "byte", "full"))
         prepare: Callable[[], None] | None = {
             "time": None,
-            "operation": BeforeOperation(folder, draw.randint(1, operations), number),
-            "byte": AfterBytes(int(10 ** draw.uniform(0, 4.3)), kills=True),
-            "full": AfterBytes(draw.randint(3_000, 20_000), kills=False),
+            "operation": at(number),
+            "byte": at(signal.SIGXFSZ, int(10 ** draw.uniform(0, 4.3))),
+            "full": at(None, draw.randint(3_000, 20_000)),
         }[how]
         started = Started(folder.parent, function, partial(_in_turn, self.prepare, prepare))
         if how == "time":

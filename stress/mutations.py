@@ -1,34 +1,30 @@
-"""Damage to files, drawn at random and described in a few words."""
+"""Damage to files, drawn at random and described in a few words: as disks, downloads, editors and scripts do it."""
 
 import os
 import random
 from collections.abc import Callable
 from pathlib import Path
 
-
-def spoil(draw: random.Random, file: Path, other: bytes) -> str:
-    """Damage the bytes of a file, at times by the content of another; says how, after the file's name."""
-    content = bytearray(file.read_bytes())
-    how = draw.choice(("a bit", "a bit", "some bytes", "cut", "empty", "longer", "swapped"))
-    where = draw.randrange(max(len(content), 1))
-    if how == "a bit" and content:
-        content[where] ^= 1 << draw.randrange(8)
-    elif how == "some bytes":
-        content[where : where + 16] = draw.randbytes(16)
-    elif how == "cut":
-        del content[where:]
-    elif how == "longer":
-        content += draw.randbytes(draw.randint(1, 100))
-    else:
-        content = bytearray(b"" if how == "empty" else other)
-    return _replaced(file, bytes(content), f"{how} at byte {where}")
+Bytes = Callable[[random.Random, bytes, int], bytes]  # damages a content at a byte
+Lines = Callable[[random.Random, list[bytes], int], list[bytes]]  # damages lines at one of them
 
 
-def edit(draw: random.Random, file: Path) -> str:
-    """Change lines or fields of a text; says how, after the file's name."""
-    lines = file.read_bytes().split(b"\n")
-    how, number = draw.choice([*_EDITS]), draw.randrange(len(lines))
-    return _replaced(file, b"\n".join(_EDITS[how](draw, lines, number)), f"{how} at line {number + 1}")
+def mutated(draw: random.Random, content: bytes, other: bytes = b"") -> tuple[bytes, str]:
+    """A content with one kind of damage, at times replaced by another content; and how, in words."""
+    if draw.random() < 0.5:
+        how, at = draw.choice([*_BYTES]), draw.randrange(max(len(content), 1))
+        return (_BYTES[how](draw, content, at) if how != "swapped" else other), f"{how} at byte {at}"
+    lines = content.split(b"\n")
+    how, at = draw.choice([*_LINES]), draw.randrange(len(lines))
+    return b"\n".join(_LINES[how](draw, lines, at)), f"{how} at line {at + 1}"
+
+
+def mutate(draw: random.Random, file: Path, other: bytes) -> str:
+    """Damage a file as `mutated`; says how, after the file's name."""
+    content, how = mutated(draw, file.read_bytes(), other)
+    file.unlink()  # it may be a link of many trials
+    file.write_bytes(content)
+    return f"{file.name}: {how}"
 
 
 def replace_kind(draw: random.Random, file: Path) -> str:
@@ -39,41 +35,74 @@ def replace_kind(draw: random.Random, file: Path) -> str:
     return f"{file.name}: {kind}"
 
 
-Lines = list[bytes]
+def _over(put: Callable[[random.Random], bytes]) -> Bytes:
+    def change(draw: random.Random, content: bytes, at: int) -> bytes:
+        new = put(draw)
+        return content[:at] + new + content[at + len(new) :]
+
+    return change
 
 
-def _at(put: Callable[[random.Random, bytes], list[bytes]]) -> Callable[[random.Random, Lines, int], Lines]:
-    return lambda draw, lines, number: lines[:number] + put(draw, lines[number]) + lines[number + 1 :]
+def _line(put: Callable[[bytes], list[bytes]]) -> Lines:
+    return lambda draw, lines, at: lines[:at] + put(lines[at]) + lines[at + 1 :]
 
 
-def _field(put: Callable[[list[bytes], int], list[bytes]]) -> Callable[[random.Random, Lines, int], Lines]:
-    def change(draw: random.Random, line: bytes) -> list[bytes]:
-        separator = b"," if b"," in line else b" "
-        fields = line.split(separator)
-        return [separator.join(put(fields, draw.randrange(len(fields))))]
+def _field(put: Callable[[list[bytes], int], list[bytes]]) -> Lines:
+    def change(draw: random.Random, lines: list[bytes], at: int) -> list[bytes]:
+        separator = b"," if b"," in lines[at] else b" "
+        fields = lines[at].split(separator)
+        return [*lines[:at], separator.join(put(fields, draw.randrange(len(fields)))), *lines[at + 1 :]]
 
-    return _at(change)
+    return change
 
 
-_EDITS: dict[str, Callable[[random.Random, Lines, int], Lines]] = {
-    "a line less": _at(lambda draw, line: []),
-    "a line doubled": _at(lambda draw, line: [line, line]),
-    "an empty line": _at(lambda draw, line: [b"", line]),
-    "no line after it": lambda draw, lines, number: [*lines[:number], b""],
-    "other order": lambda draw, lines, number: [lines[0], *draw.sample(lines[1:], len(lines) - 1)],
+def _columns(draw: random.Random, lines: list[bytes], at: int) -> list[bytes]:
+    tables = [line.split(b",") for line in lines]
+    one, two = draw.sample(range(4), 2)
+    for fields in tables:
+        if len(fields) > max(one, two):
+            fields[one], fields[two] = fields[two], fields[one]
+    return [b",".join(fields) for fields in tables]
+
+
+def _bit(draw: random.Random, content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 1 << draw.randrange(8)]) + content[at + 1 :] if content else b""
+
+
+_BYTES: dict[str, Bytes] = {
+    "a bit": _bit,
+    "another bit": _bit,  # twice as often
+    "random bytes": _over(lambda draw: draw.randbytes(draw.randint(1, 64))),
+    "zeros": _over(lambda draw: bytes(draw.randint(1, 64))),
+    "cut": lambda draw, content, at: content[:at],
+    "a piece less": lambda draw, content, at: content[:at] + content[at + draw.randint(1, 200) :],
+    "a byte more": lambda draw, content, at: content[:at] + bytes([draw.choice(b'\0"\r,\t')]) + content[at:],
+    "longer": lambda draw, content, at: content + draw.randbytes(draw.randint(1, 100)),
+    "doubled": lambda draw, content, at: content * 2,
+    "reversed": lambda draw, content, at: content[::-1],
+    "empty": lambda draw, content, at: b"",
+    "swapped": lambda draw, content, at: content,
+}
+_LINES: dict[str, Lines] = {
+    "a line less": _line(lambda line: []),
+    "a line doubled": _line(lambda line: [line, line]),
+    "an empty line": _line(lambda line: [b"", line]),
+    "a line joined": lambda draw, lines, at: [*lines[:at], b"".join(lines[at : at + 2]), *lines[at + 2 :]],
+    "no line after it": lambda draw, lines, at: [*lines[:at], b""],
+    "other order": lambda draw, lines, at: [lines[0], *draw.sample(lines[1:], len(lines) - 1)],
+    "columns exchanged": _columns,
     "a field less": _field(lambda fields, at: fields[:at] + fields[at + 1 :]),
     "a field more": _field(lambda fields, at: [*fields[:at], b"more", *fields[at:]]),
     "an empty field": _field(lambda fields, at: [*fields[:at], b"", *fields[at + 1 :]]),
     "another field": _field(lambda fields, at: [*fields[:at], b"-1e999", *fields[at + 1 :]]),
     "a field reversed": _field(lambda fields, at: [*fields[:at], fields[at][::-1], *fields[at + 1 :]]),
-    "a quote": _at(lambda draw, line: [line + b'"']),
-    "a zero byte": _at(lambda draw, line: [line + b"\0"]),
-    "not UTF-8": _at(lambda draw, line: [line + b"\xff\xfe"]),
-    "a megabyte": _at(lambda draw, line: [line + b"word " * 200_000]),
-    "many digits": _at(lambda draw, line: [b"9" * 10_000]),
-    "Windows lines": lambda draw, lines, number: [line + b"\r" for line in lines],
-    "a mark of UTF-8": lambda draw, lines, number: [b"\xef\xbb\xbf" + lines[0], *lines[1:]],
-    "UTF-16": lambda draw, lines, number: [b"\n".join(lines).decode(errors="replace").encode("utf-16")],
+    "not UTF-8": _line(lambda line: [line + b"\xff\xfe"]),
+    "a surrogate": _line(lambda line: [b"\xed\xa0\x80" + line]),
+    "a megabyte": _line(lambda line: [line + b"word " * 200_000]),
+    "many digits": _line(lambda line: [b"9" * 10_000]),
+    "Windows lines": lambda draw, lines, at: [line + b"\r" for line in lines],
+    "a mark of UTF-8": lambda draw, lines, at: [b"\xef\xbb\xbf" + lines[0], *lines[1:]],
+    "UTF-16": lambda draw, lines, at: [b"\n".join(lines).decode(errors="replace").encode("utf-16")],
 }
 _KINDS: dict[str, Callable[[Path], object]] = {
     "missing": lambda file: None,
@@ -84,9 +113,3 @@ _KINDS: dict[str, Callable[[Path], object]] = {
     "an endless device": lambda file: file.symlink_to("/dev/zero"),
     "an empty device": lambda file: file.symlink_to("/dev/null"),
 }
-
-
-def _replaced(file: Path, content: bytes, how: str) -> str:
-    file.unlink()  # it may be a link of many trials
-    file.write_bytes(content)
-    return f"{file.name}: {how}"

@@ -27,17 +27,11 @@ _PR_SET_PDEATHSIG = 1
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
     [
-        "experiments.quick_imports",
-        "experiments.training",
-        *("experiments.data.airline", "experiments.data.copying", "experiments.data.digits"),
-        *("experiments.networks.embedding_bag", "experiments.networks.perceptron", "experiments.networks.transformer"),
-        *(
-            "experiments.data.cifar100",
-            "experiments.data.imagenet",
-            "experiments.data.parallel_corpus",
-            "pyarrow.parquet",
-        ),
-        *("experiments.modules.classifier", "experiments.modules.translator", "reporting.tables", "matplotlib.pyplot"),
+        *("experiments.quick_imports", "experiments.training", "experiments.modules.classifier"),
+        *("experiments.modules.translator", "experiments.networks.embedding_bag", "experiments.networks.perceptron"),
+        *("experiments.networks.transformer", "reporting.tables", "matplotlib.pyplot", "pyarrow.parquet"),
+        *(f"experiments.data.{name}" for name in ("airline", "cifar100", "copying", "digits", "imagenet")),
+        "experiments.data.parallel_corpus",
     ]
 )
 

@@ -8,7 +8,9 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from uuid import uuid4
 
@@ -18,7 +20,7 @@ from experiments.callbacks.curves import EXAMPLES_PER_SECOND, TRAINING_SECONDS
 from experiments.identity import ROOT
 from experiments.modules.translator import DECODING_SECONDS
 from experiments.record import RecordError, read_record
-from stress.endings import OPERATION, BeforeOperation
+from stress.endings import OPERATION, AtOperation
 from stress.processes import command, last_lines, perform
 from stress.trials import Lost, Wrong
 from tests.experiments.data.generated import ENGLISH, GERMAN, lines, tweets, write_pairs, write_tweets
@@ -26,6 +28,7 @@ from tests.experiments.data.generated import ENGLISH, GERMAN, lines, tweets, wri
 FILES = {"record.json", "metrics.csv", "weights.ckpt"}  # of a finished run
 TIMES = {EXAMPLES_PER_SECOND, TRAINING_SECONDS, DECODING_SECONDS}
 KEPT = ("cifar100_augmented", "copy", "multi30k_early")  # the experiments whose tables and figures are rebuilt
+_building = Lock()  # of the threads that try
 _COMMON = ("progress=lines", "checkpoint_seconds=0", "trainer.max_epochs=3", "activation=sharmix_learned")
 _FEW = "data.expected_examples=null"  # not those of the published data set
 RUNS = {
@@ -78,6 +81,7 @@ class Run:
                 raise kind(f"{what}: {str(end[what])[:100]} where an undisturbed run has {str(expected)[:100]}")
 
 
+@cache
 def finished(home: Path, name: str) -> Run:
     """The run of a name, trained to its end."""
     write_tweets(home / "data", tweets())
@@ -86,7 +90,7 @@ def finished(home: Path, name: str) -> Run:
     arguments = (*_COMMON, *RUNS[name], f"paths.data={home / 'data'}")
     outputs = home / f"finished-{name}"
     status, printed = perform(
-        home, command("run.py", *arguments, f"paths.outputs={outputs}"), prepare=BeforeOperation(home, None)
+        home, command("run.py", *arguments, f"paths.outputs={outputs}"), prepare=AtOperation(home, None)
     )
     assert status == 0, printed
     return Run(arguments, outputs, printed, result(outputs))
@@ -97,27 +101,30 @@ def half_way(home: Path, run: Run, draw: random.Random) -> Path:
     while True:
         outputs = home / uuid4().hex / "outputs"
         number = draw.randint(1, run.printed.count(OPERATION))
-        perform(outputs.parent, command("run.py", *run.at(outputs)), prepare=BeforeOperation(outputs, number))
+        perform(outputs.parent, command("run.py", *run.at(outputs)), prepare=AtOperation(outputs, number))
         if [*outputs.rglob("last-*.ckpt")] and not [*outputs.rglob("record.json")]:
             return outputs
 
 
 def small_results(results: Path, kind: str, number: int = 199) -> Path:
     """A folder of some of the project's records, with the tables or figures of a declaration that has the number."""
-    if results.exists():
-        return results
-    unfinished = results.with_name(uuid4().hex)
-    (unfinished / "records").mkdir(parents=True)
+    with _building:
+        if not results.exists():
+            _build_results(results, kind, number)
+    return results
+
+
+def _build_results(results: Path, kind: str, number: int) -> None:
+    (results / "records").mkdir(parents=True)
     for name in KEPT:
-        shutil.copy(ROOT / "results" / "records" / f"{name}.jsonl", unfinished / "records")
-    shutil.copytree(ROOT / "results" / "published", unfinished / "published")
+        shutil.copy(ROOT / "results" / "records" / f"{name}.jsonl", results / "records")
+    shutil.copytree(ROOT / "results" / "published", results / "published")
     text = (ROOT / "results" / "tables.yaml").read_text(encoding="utf-8")
     changed = text.replace("resamples: 9999", f"resamples: {number}")
     changed = re.sub(r'title: ("?)', rf"title: \g<1>{number} ", changed)
-    (unfinished / "tables.yaml").write_text(changed, encoding="utf-8")
-    status, printed = perform(results.parent, rebuilding(unfinished, kind))
+    (results / "tables.yaml").write_text(changed, encoding="utf-8")
+    status, printed = perform(results.parent, rebuilding(results, kind))
     assert status == 0, printed
-    return unfinished.rename(results)
 
 
 def rebuilding(results: Path, kind: str) -> Callable[[], object]:
@@ -166,13 +173,15 @@ def whole_record(outputs: Path) -> Path | None:
     return None
 
 
-def run_again(run: Run, outputs: Path, *more: str) -> str:
-    """What the run's command prints when it goes on undisturbed, after which its end is checked."""
+def run_again(run: Run, outputs: Path, *more: str) -> None:
+    """Let the run's command go on undisturbed; raises Lost unless it uses the checkpoint, and as `check`."""
+    checkpoints = [] if more else [*outputs.glob("*/*/*/last-*.ckpt")]
     status, printed = perform(outputs.parent, command("run.py", *run.at(outputs, *more)))
     if status:
         raise RuntimeError(f"status {status}: {last_lines(printed)!r}")
+    if checkpoints and "goes on from epoch" not in printed and "finished before" not in printed:
+        raise Lost(f"a checkpoint is not used: {last_lines(printed)!r}")
     run.check(outputs)
-    return printed
 
 
 def _digest(weights: Path) -> str:

