@@ -134,8 +134,11 @@ class SplitDataModule(L.LightningDataModule, ABC):
             place: where they lie.
             remedy: what to do about it.
         """
-        expected = (self.expected_examples or {}).get(part, found)
-        if found != expected:
+        if self.expected_examples is None:
+            return
+        if part not in self.expected_examples:
+            raise ConfigurationError(f"data.expected_examples={self.expected_examples} does not have {part!r}; add it")
+        if found != (expected := self.expected_examples[part]):
             raise DataError(
                 f"{place}: {found:,} examples, {expected:,} are expected; {remedy}, or give "
                 "data.expected_examples=null to use another number"

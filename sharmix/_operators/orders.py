@@ -38,18 +38,18 @@ def _order(order: Order, name: str, logits: Tensor) -> float | Tensor:
             rows = *logits.shape[:-1], 1
             return checked_values(order, name).double().expand(rows).reshape(-1, 1).contiguous()
         order = order.item()
-    return order if 1 <= order <= 2 else checked_number(order, name)  # what every order may be, first
+    return order if 1 <= order <= 2 else checked_number(order, name)  # any order may be 1 to 2
 
 
 def _refuse_steep(r: float | Tensor, classes: int) -> None:
-    most = 1 + _LARGEST_EXPONENT / math.log(max(2, classes))
     if isinstance(r, float) and r <= 2:
         return
+    most = 1 + _LARGEST_EXPONENT / math.log(max(2, classes))
     value = largest(r) if isinstance(r, float) or r.numel() else 0.0
     if value > most:
         raise ValueError(
-            f"r={value!r} is not allowed with {classes} classes; it must be at most {most:.4g}, which keeps "
-            "classes^(r - 1), the scale of tied logits, in double precision"
+            f"r={value!r} (of entmax, alpha) is not allowed with {classes} classes; it must be at most {most:.4g}, "
+            "which keeps classes^(r - 1), the scale of tied logits, in double precision"
         )
 
 

@@ -15,7 +15,7 @@ from experiments.data.cifar100 import Cifar100DataModule
 from experiments.data.digits import DigitsDataModule
 from experiments.data.imagenet import ImagenetDataModule
 from experiments.data.parallel_corpus import ParallelCorpusDataModule
-from experiments.errors import DataError
+from experiments.errors import ConfigurationError, DataError
 from experiments.identity import run_id
 from experiments.settings import build
 from tests.experiments.building import composed, settings
@@ -84,6 +84,12 @@ def test_tweets(tweets_folder: Path) -> None:
         "airline/Tweets.csv: ",
         "fetch Tweets.csv again",
     )
+
+
+def test_a_misspelt_part_does_not_switch_the_check_off(tweets_folder: Path) -> None:
+    tweets = AirlineDataModule(folder=tweets_folder, expected_examples={"al": 60}, **TWEETS, **BATCHES)
+    with pytest.raises(ConfigurationError, match=r"data\.expected_examples=\{'al': 60\} does not have 'all'; add it"):
+        tweets.setup()
 
 
 def test_a_file_cut_at_a_line_end_is_refused(tweets_folder: Path) -> None:
