@@ -79,15 +79,22 @@ def epoch_line(curves: Curves, epochs: int | None, headline: str) -> str:
 
 
 class WaitForSlurm(Callback):
-    """Trains on after SLURM's SIGTERM, until SLURM kills the job."""
+    """Trains on after SLURM's SIGTERM, until SLURM kills the job; elsewhere SIGTERM does what it did before."""
+
+    def __init__(self) -> None:
+        self._before = signal.getsignal(signal.SIGTERM)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
         # SLURM sends SIGTERM some time before it takes the machine away and queues the job again. A process that ends
         # in that time counts as finished, and is not queued again. Lightning puts the old handlers back in the end.
-        if SLURMEnvironment.detect() and threading.current_thread() is threading.main_thread():
+        if SLURMEnvironment.detect():
             signal.signal(
                 signal.SIGTERM, lambda *_: console().print("SLURM is about to end this job; trains on until then")
             )
+        elif callable(self._before):  # Lightning's own waits for the other processes, which wait for this one
+            signal.signal(signal.SIGTERM, self._before)
 
 
 def how_it_goes_on(last: Path, settings: RunSettings, beside: bool) -> str:

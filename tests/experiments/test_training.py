@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -213,3 +214,22 @@ def test_a_run_that_cannot_begin_leaves_the_finished_one(tmp_path: Path) -> None
         with pytest.raises(ConfigurationError):
             perform(settings(*QUICK, "force=true", wrong), tmp_path)
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_sigterm_ends_a_training_by_the_handler_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[object] = []
+
+    def handler(*arguments: object) -> None:
+        taken.append(arguments)
+
+    class Looks(Callback):
+        def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+            taken.append(signal.getsignal(signal.SIGTERM))
+
+    monkeypatch.setattr(training, "progress_callbacks", lambda *_: [Looks()])
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        perform(settings(*QUICK, "trainer.max_epochs=1"), tmp_path)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert taken == [handler]
