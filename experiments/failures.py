@@ -8,11 +8,11 @@ from pathlib import Path
 
 from experiments.errors import MachineError, UserError
 
-_ELSEWHERE = "or choose another folder with paths.outputs=FOLDER; then the same command goes on"
+_ELSEWHERE = "or choose another folder with paths.outputs=FOLDER; then repeat the command"
 _ROOM = f"make room there, {_ELSEWHERE}"
 _RIGHTS = f"make it writable, {_ELSEWHERE}"
 _IN_THE_WAY = f"move away what stands there, {_ELSEWHERE}"
-_VANISHED = "it has been removed meanwhile, or its disk has gone; bring it back, and the same command goes on"
+_VANISHED = "it does not exist, or was removed meanwhile; bring it back, and repeat the command"
 _BROKEN = f"the disk or its connection fails; mend it, {_ELSEWHERE}"
 _REMEDIES = {
     errno.ENOSPC: _ROOM,

@@ -63,6 +63,11 @@ def unfinished_folder(folder: Path) -> Path:
     return folder / f".@{this_process()}{_UNFINISHED}"
 
 
+def is_unfinished(path: Path) -> bool:
+    """Whether a process is preparing the file or folder, or was killed before it was whole."""
+    return path.name.endswith(_UNFINISHED)
+
+
 def unfinished_folders(folder: Path) -> list[Path]:
     """Those of all processes, at work or killed."""
     return [place for place in folder.glob(f".*{_UNFINISHED}") if place.is_dir()]

@@ -13,17 +13,26 @@ def held(folder: Path, say: Callable[[], object]) -> Iterator[None]:
 
     Where another process has it, `say` is called, and this one waits. File systems without locks let all pass.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = _locked(folder, say)
     try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # processes that read data have copies of the descriptor
+        os.close(descriptor)
+
+
+def _locked(folder: Path, say: Callable[[], object]) -> int:
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
         with suppress(OSError):
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 say()
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # processes that read data have copies of the descriptor
-        os.close(descriptor)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), folder.stat()):
+                return descriptor
+        os.close(descriptor)  # the process that had the folder has removed it

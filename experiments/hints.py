@@ -44,7 +44,7 @@ def one_message(arguments: Sequence[str]) -> Iterator[None]:
         print(f"\nSet the environment variable {_TRACEBACKS}=1 for a complete stack trace.", file=sys.stderr)
         sys.exit(1)
     finally:
-        os.environ.pop(_TRACEBACKS)
+        os.environ.pop(_TRACEBACKS, None)
         os.environ.update({} if asked is None else {_TRACEBACKS: asked})
 
 

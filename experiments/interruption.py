@@ -23,7 +23,7 @@ def listen() -> None:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raise a KeyboardInterrupt; end the process at once while it imports, or if it has been interrupted before."""
     global _received
-    if _postponing:
+    if _postponing and _received is None:
         _received = number
         return
     if _importing or _received is not None:  # some modules take any error for a package that is not installed

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from experiments.errors import ConfigurationError
 from experiments.failures import machine_failures
 from experiments.folder_lock import held
 from experiments.identity import code_of, run_id
-from experiments.interruption import importing
+from experiments.interruption import postponed
 from experiments.record import Record
 from experiments.run_folder import RECORD, record_of, tidy
 from experiments.settings import RunSettings
@@ -33,24 +34,42 @@ def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | N
 
 def _turn(folder: Path, prefix: str) -> contextlib.AbstractContextManager[None]:
     """Wait for another process that is at work in the folder; the first process of a run does so for the others."""
-    if any(os.environ.get(number, "0") != "0" for number in _RANKS):
+    if _is_not_first(_RANKS):
         return contextlib.nullcontext()
     waits = f"{prefix}waits for another process, which is at work on this run: {folder}"
     return held(folder, lambda: Console(highlight=False, soft_wrap=True).print(waits))
+
+
+def _is_not_first(numbers: Sequence[str]) -> bool:
+    return any(os.environ.get(number, "0") != "0" for number in numbers)
+
+
+def _finished(settings: RunSettings, folder: Path) -> Record | None:
+    """The record that the run has left in its folder; None where there is none, or `force` replaces a damaged one."""
+    file = folder / RECORD
+    if file.is_dir():
+        raise ConfigurationError(f"{file}: a folder stands in the place of the record; move it away")
+    if not file.exists():
+        return None
+    try:
+        record = record_of(folder)
+    except ConfigurationError:
+        if settings.force:
+            return None
+        raise
+    if (record.run_id, record.seed) != (run_id(settings.model_dump()), settings.seed):  # by hydra.run.dir
+        raise ConfigurationError(f"{file}: another run has its record there; give this one another folder")
+    return record
 
 
 def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:
     console = Console(highlight=False, soft_wrap=True)
     title = f"{settings.name} {folder.parent.name} seed {settings.seed}"
     record_file = folder / RECORD
-    if record_file.is_dir():
-        raise ConfigurationError(f"{record_file}: a folder stands in the place of the record; move it away")
-    if record_file.exists() and not settings.force:
-        if any(os.environ.get(number, "0") != "0" for number in _PROCESS):
-            return None
-        record = record_of(folder)
-        if (record.run_id, record.seed) != (run_id(settings.model_dump()), settings.seed):  # by hydra.run.dir
-            raise ConfigurationError(f"{record_file}: another run has its record there; give this one another folder")
+    if record_file.exists() and not settings.force and _is_not_first(_PROCESS):
+        return None
+    record = _finished(settings, folder)
+    if record is not None and not settings.force:
         tidy(folder, record)
         same_code = record.code.digest == code_of(settings.model_dump())["digest"]
         note = "" if same_code else " [yellow](by other code; force=true repeats it)[/]"
@@ -61,7 +80,7 @@ def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:
             replay(settings, folder, record.curves)
         return record
 
-    with importing():
+    with postponed():  # an interrupted import may be taken for a package that is not installed
         import experiments.quick_imports  # noqa: F401  # before all that imports torch, for it spares seconds
         from experiments.training import train
 

@@ -8,6 +8,7 @@ from typing import IO
 from experiments.checkpoint_files import stated_digest
 from experiments.errors import ConfigurationError
 from experiments.files import (
+    is_unfinished,
     remove,
     remove_unfinished,
     replace_atomically,
@@ -37,6 +38,11 @@ def checkpoints(folder: Path) -> list[Path]:
 def place_beside(folder: Path) -> Path:
     """Where a run trains whose folder holds a finished one: below it, under its last two names, which loggers show."""
     return unfinished_folder(folder) / folder.parent.name / folder.name
+
+
+def folder_of(place: Path) -> Path:
+    """The folder of the run that trains in a place: the place itself, or the one that `place_beside` was given."""
+    return place.parents[2] if is_unfinished(place.parents[1]) else place
 
 
 def finish(folder: Path, place: Path, record: Record) -> None:

@@ -21,7 +21,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint, finished_epochs
 from experiments.callbacks.curves import Curves
 from experiments.callbacks.loggers import open_loggers
-from experiments.callbacks.progress import WaitForSlurm, how_it_goes_on, progress_callbacks, say_start
+from experiments.callbacks.progress import Termination, how_it_goes_on, progress_callbacks, say_start
 from experiments.callbacks.reproducibility import ReseedEachEpoch
 from experiments.checkpoint_files import stated_digest
 from experiments.data.base import SplitDataModule
@@ -111,7 +111,7 @@ def _train_in(
             _log.warning("begins anew: %s is of other %s", other, "data" if same_code else "code")
     curves = Curves(place / CURVES)
     progress = progress_callbacks(settings.progress, curves, sweep_place)
-    callbacks = [ReseedEachEpoch(settings.seed), WaitForSlurm(), *own_callbacks, curves, *progress]
+    callbacks = [ReseedEachEpoch(settings.seed), Termination(), *own_callbacks, curves, *progress]
     if best is not None:
         callbacks.append(BestWeights(best, module.selected_by))
     callbacks.append(PeriodicCheckpoint(last, settings.checkpoint_seconds))

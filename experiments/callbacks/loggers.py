@@ -12,6 +12,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from experiments.callbacks.curves import log_row
 from experiments.errors import UserError
+from experiments.run_folder import folder_of
 from experiments.settings import RunSettings, build
 
 _CALLED = ("log_metrics", "log_hyperparams", "save", "after_save_checkpoint", "finalize")  # by Lightning, and here
@@ -24,7 +25,10 @@ def tensorboard_logger(folder: str, **options: Any) -> TensorBoardLogger:
 
 
 def wandb_logger(folder: str, **options: Any) -> WandbLogger:
-    """A Weights & Biases run named after the folder; offline where no key is configured, or it is not accepted."""
+    """A Weights & Biases run named after the folder; offline where no key is configured, or it is not accepted.
+
+    Its files lie beside those of earlier runs, which may wait to be sent.
+    """
     import wandb
 
     name = "-".join(Path(folder).parts[-2:])
@@ -36,7 +40,7 @@ def wandb_logger(folder: str, **options: Any) -> WandbLogger:
     if not online:
         # Of `offline` alone Lightning makes a variable of the environment, which W&B has read before.
         options |= {"offline": True, "mode": "offline"}
-    return WandbLogger(name=name, save_dir=folder, **options)
+    return WandbLogger(name=name, save_dir=folder_of(Path(folder).absolute()), **options)
 
 
 @contextmanager

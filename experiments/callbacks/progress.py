@@ -78,7 +78,7 @@ def epoch_line(curves: Curves, epochs: int | None, headline: str) -> str:
     return "  ".join([f"epoch {row['epoch']}{of}", *numbers, f"{minutes}:{seconds:02d}"])
 
 
-class WaitForSlurm(Callback):
+class Termination(Callback):
     """Trains on after SLURM's SIGTERM, until SLURM kills the job; elsewhere SIGTERM does what it did before."""
 
     def __init__(self) -> None:
