@@ -60,7 +60,9 @@ def run(seconds: float, seed: int) -> Outcome:
 class BadData:
     """The trials, with the data sets as they are before the damage."""
 
-    def __init__(self, home: Path, prepare: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, home: Path, prepare: Callable[[], None] | None = None, names: tuple[str, ...] = (*MODULES,)
+    ) -> None:
         self.home, self.data, self.prepare = home, home / "data", prepare
         write_tweets(self.data, tweets())
         for split in ("train", "val", "test"):
@@ -72,16 +74,15 @@ class BadData:
             for number, kind in enumerate(("JPEG", "PNG")):
                 file = self.data / "imagenet" / side / wnid / f"{wnid}_{number}.{kind}"
                 file.write_bytes(encoded(slope(24 + number), kind))
-        (self.data / "digits").mkdir()
         for name, content in INPUTS.items():
             (self.data / name).mkdir(exist_ok=True)
             (self.data / name / "input.txt").write_bytes(content)
-        self.whole = {name: self._load(name, self.data) for name in MODULES}
+        self.whole = {name: self._load(name, self.data) for name in names}
         for name, (status, printed) in self.whole.items():
             assert status == 0, (name, printed)
 
     def trial(self, draw: random.Random) -> None:
-        name = draw.choice([*MODULES])
+        name = draw.choice([*self.whole])
         place = self.home / uuid4().hex / "data"
         shutil.copytree(self.data / name, place / name, copy_function=os.link)
         damage = self._damage(draw, place / name)

@@ -58,8 +58,7 @@ class Kills:
     def kill_command(self, draw: random.Random) -> None:
         """A kill of the real command line at a random time."""
         run, outputs = self.runs["digits"], self.home / uuid4().hex / "outputs"
-        arguments = [sys.executable, str(ROOT / "run.py"), *run.at(outputs)]
-        self._kill_later(draw, Started(outputs.parent, partial(os.execv, sys.executable, arguments)), 8.0)
+        self._kill_later(draw, Started(outputs.parent, _from_a_shell(*run.at(outputs))), 8.0)
         whole_record(outputs)
         run_again(run, outputs)
 
@@ -67,8 +66,8 @@ class Kills:
         """A kill of a sweep whose runs have processes of their own."""
         run, outputs = self.runs["digits"], self.home / uuid4().hex / "outputs"
         arguments = ("-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", *run.at(outputs), "seed=21,42,63")
-        self._kill_later(draw, Started(outputs.parent, command("run.py", *arguments)), 12.0)
-        status, printed = perform(outputs.parent, command("run.py", *arguments))
+        self._kill_later(draw, Started(outputs.parent, _from_a_shell(*arguments)), 15.0)
+        status, printed = perform(outputs.parent, _from_a_shell(*arguments))
         if status:
             raise RuntimeError(f"the sweep does not go on: status {status}, {last_lines(printed)!r}")
         for folder in outputs.glob("*/*/seed-*"):
@@ -121,6 +120,11 @@ class Kills:
         time.sleep(draw.uniform(0, most))
         started.send(number)
         _check_end(*started.end())
+
+
+def _from_a_shell(*arguments: str) -> Callable[[], object]:
+    """run.py as a new process of Python; a forked one would wait at its end for the workers of a sweep."""
+    return partial(os.execv, sys.executable, [sys.executable, str(ROOT / "run.py"), *arguments])
 
 
 def _check_end(status: int, printed: str) -> None:

@@ -33,7 +33,8 @@ class SpoiledFiles:
         self.predicted = {name: self._predict(name, run.outputs)[1] for name, run in self.runs.items()}
 
     def trial(self, draw: random.Random) -> None:
-        kinds: dict[Trial, int] = {self.go_on: 4, self.look_at: 4, self.predict: 4, self.subwords: 1, self.tables: 2}
+        kinds: dict[Trial, int] = {self.go_on: 4, self.look_at: 4, self.predict: 4, self.tables: 2}
+        kinds[self.subwords] = int("pairs" in self.runs)  # the only run that has them
         (kind,) = draw.choices([*kinds], [*kinds.values()])
         kind(draw)
 
@@ -80,8 +81,6 @@ class SpoiledFiles:
 
     def subwords(self, draw: random.Random) -> None:
         """The learned subwords that runs share are spoiled, then a run uses them."""
-        if "pairs" not in self.runs:
-            return
         run, outputs = self.runs["pairs"], self.home / uuid4().hex / "outputs"
         shutil.copytree(run.outputs.parent / "data" / "subwords", outputs.parent / "data" / "subwords")
         (model,) = (outputs.parent / "data" / "subwords").iterdir()
