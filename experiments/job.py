@@ -44,32 +44,18 @@ def _is_not_first(numbers: Sequence[str]) -> bool:
     return any(os.environ.get(number, "0") != "0" for number in numbers)
 
 
-def _finished(settings: RunSettings, folder: Path) -> Record | None:
-    """The record that the run has left in its folder; None where there is none, or `force` replaces a damaged one."""
-    file = folder / RECORD
-    if file.is_dir():
-        raise ConfigurationError(f"{file}: a folder stands in the place of the record; move it away")
-    if not file.exists():
-        return None
-    try:
-        record = record_of(folder)
-    except ConfigurationError:
-        if settings.force:
-            return None
-        raise
-    if (record.run_id, record.seed) != (run_id(settings.model_dump()), settings.seed):  # by hydra.run.dir
-        raise ConfigurationError(f"{file}: another run has its record there; give this one another folder")
-    return record
-
-
 def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:
     console = Console(highlight=False, soft_wrap=True)
     title = f"{settings.name} {folder.parent.name} seed {settings.seed}"
     record_file = folder / RECORD
-    if record_file.exists() and not settings.force and _is_not_first(_PROCESS):
-        return None
-    record = _finished(settings, folder)
-    if record is not None and not settings.force:
+    if record_file.is_dir():
+        raise ConfigurationError(f"{record_file}: a folder stands in the place of the record; move it away")
+    if record_file.exists() and not settings.force:
+        if _is_not_first(_PROCESS):
+            return None
+        record = record_of(folder)
+        if (record.run_id, record.seed) != (run_id(settings.model_dump()), settings.seed):  # by hydra.run.dir
+            raise ConfigurationError(f"{record_file}: another run has its record there; give this one another folder")
         tidy(folder, record)
         same_code = record.code.digest == code_of(settings.model_dump())["digest"]
         note = "" if same_code else " [yellow](by other code; force=true repeats it)[/]"

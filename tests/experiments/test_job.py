@@ -91,3 +91,16 @@ def test_two_who_want_a_folder_have_it_one_after_the_other(tmp_path: Path) -> No
 def have(folder: Path, told: list[str]) -> None:
     with held(folder, lambda: told.append("waits")):
         told.append("has it")
+
+
+def test_whoever_waits_for_a_folder_that_is_removed_has_the_new_one(tmp_path: Path) -> None:
+    told: list[str] = []
+    with ThreadPoolExecutor(2) as pool:
+        with held(tmp_path / "run", lambda: told.append("first")):
+            second = pool.submit(have, tmp_path / "run", told)
+            while not told:
+                time.sleep(0.01)
+            (tmp_path / "run").rmdir()
+        second.result(timeout=10)
+    assert told == ["waits", "has it"]
+    assert (tmp_path / "run").is_dir()
