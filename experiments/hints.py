@@ -121,8 +121,12 @@ def hints(arguments: Sequence[str]) -> Iterator[str]:
     for key, value in overrides if config else ():
         if key not in known and "/" not in key and not key.startswith("hydra."):
             group = key.rpartition(".")[0]
-            siblings = ", ".join(other for other in known if other.rpartition(".")[0] == group)
-            yield f"there is no setting {key!r} (given {key}={value}).{closest(key, known)} Allowed: {siblings}"
+            siblings = [other for other in known if other.rpartition(".")[0] == group]
+            if group in known and not siblings:
+                yield f"there is no setting {key!r} yet; +{key}={value} adds it"
+                continue
+            allowed = ", ".join(siblings)
+            yield f"there is no setting {key!r} (given {key}={value}).{closest(key, known)} Allowed: {allowed}"
 
 
 def _choices(*folders: Path) -> dict[str, list[str]]:
