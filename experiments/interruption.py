@@ -18,6 +18,17 @@ def listen() -> None:
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _interrupt)
+        sys.unraisablehook = _repeat
+
+
+def _repeat(ignored: "sys.UnraisableHookArgs") -> None:
+    """Send the signal again where Python has ignored its KeyboardInterrupt, as in the finalizer of an object."""
+    global _received
+    if _received is None or not issubclass(ignored.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(ignored)
+        return
+    number, _received = _received, None
+    threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

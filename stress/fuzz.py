@@ -142,7 +142,8 @@ def try_special_maps(draw: Draw) -> None:
     for learned in (False, True):
         start = min(max(q, 1.01), 1.9)
         module = sharmix.SharMiX(start, 1.95, learned=learned)
-        check(repr(module), module(z), Orders(start, 1.95, 1.0).map(rows), z.dtype)
+        held = (order.item() if learned else order for order in (module.q, module.r))  # learned ones are in float32
+        check(repr(module), module(z), Orders(*held, 1.0).map(rows), z.dtype)
     alpha = max(q, 1.1)
     weight = np.maximum((alpha - 1) * rows - 0.3, 0) ** (1 / (alpha - 1))
     limit = torch.finfo(z.dtype).max

@@ -8,6 +8,7 @@ import resource
 import runpy
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,6 +25,7 @@ PATIENCE = 60.0  # seconds until a process counts as hanging
 MEMORY = 2 * 2**30  # bytes that a process may take beside what it has at its start
 MOST_PROCESSES = 40  # that one may start
 _PR_SET_PDEATHSIG = 1
+_POLLING = threading.Lock()  # starting a process polls all others: of two that poll one, the second gets a wrong status
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
     [
@@ -54,7 +56,8 @@ class Started:
         self.printed = folder / f"printed-{uuid4().hex}"
         ready, tell = _SERVER.Pipe(duplex=False)
         self.process = _SERVER.Process(target=_enter, args=(self.printed, function, prepare, tell))
-        self.process.start()
+        with _POLLING:
+            self.process.start()
         tell.close()
         with contextlib.suppress(EOFError):
             ready.recv()
@@ -70,8 +73,8 @@ class Started:
             Hang: it is at work after so many seconds, starts dozens of processes, or is outlived by one of them.
         """
         deadline, amiss = time.monotonic() + seconds, None
-        while self.process.exitcode is None and amiss is None:
-            self.process.join(0.2)
+        while self._status() is None and amiss is None:
+            time.sleep(0.05)
             if time.monotonic() > deadline:
                 amiss = f"nothing after {seconds:.0f} s"
             elif (count := len(self._session())) > MOST_PROCESSES:
@@ -84,13 +87,17 @@ class Started:
         for number in self._session():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
-        self.process.join()
+        while (status := self._status()) is None:
+            time.sleep(0.05)
         text = self.printed.read_text(errors="replace")
         self.printed.unlink()
         if amiss is not None:
             raise Hang(f"{amiss}; printed {last_lines(text)!r}")
-        assert self.process.exitcode is not None
-        return self.process.exitcode, text
+        return status, text
+
+    def _status(self) -> int | None:
+        with _POLLING:
+            return self.process.exitcode
 
     @property
     def _id(self) -> int:

@@ -19,7 +19,7 @@ import torch
 from experiments.callbacks.curves import EXAMPLES_PER_SECOND, TRAINING_SECONDS
 from experiments.identity import ROOT
 from experiments.modules.translator import DECODING_SECONDS
-from experiments.record import RecordError, read_record
+from experiments.record import RecordError, load_record
 from stress.endings import OPERATION, AtOperation
 from stress.processes import command, last_lines, perform
 from stress.trials import Lost, Wrong
@@ -142,7 +142,7 @@ def result(outputs: Path) -> dict[str, Any]:
     folder = whole_record(outputs)
     if folder is None:
         raise Lost(f"no record; there are {sorted(path.name for path in outputs.rglob('*'))}")
-    record = json.loads((folder / "record.json").read_text())
+    record = json.loads((folder / "record.json").read_text("utf-8-sig"))
     with (folder / "metrics.csv").open(newline="", errors="replace") as file:
         rows = [*csv.DictReader(file)]
     return {
@@ -165,7 +165,7 @@ def whole_record(outputs: Path) -> Path | None:
         raise Lost(f"{len(files)} records of one run")
     for file in files:
         try:
-            read_record(file.read_text(), str(file))
+            load_record(file)
             _digest(file.with_name("weights.ckpt"))
         except (RecordError, OSError, RuntimeError) as error:
             raise Lost(f"half a record: {error}") from error

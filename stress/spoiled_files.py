@@ -123,7 +123,7 @@ class SpoiledFiles:
 def _reported(outputs: Path) -> list[Any]:
     """What reports read of the only record."""
     (file,) = outputs.rglob("record.json")
-    record = json.loads(file.read_text())
+    record = json.loads(file.read_text("utf-8-sig"))
     return [record.get(key) for key in ("experiment", "seed", "config", "data", "curves", "metrics", "epoch")]
 
 

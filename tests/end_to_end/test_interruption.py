@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from experiments.identity import ROOT
+from experiments.interruption import AT_START
 from tests.end_to_end.runner import QUICK, VARIABLES, Started, command_line
 from tests.sharmix.cases import every_case
 
@@ -115,3 +116,22 @@ def test_refused_runs_leave_no_folders(tmp_path: Path) -> None:
                 assert f"{tmp_path / 'file'}" in printed
                 assert "Not a directory; move away what stands there" in printed
     assert [*tmp_path.iterdir()] == [tmp_path / "file"]
+
+
+def test_an_interrupt_that_python_ignores_is_sent_again() -> None:
+    script = """
+import os, signal, sys, time
+from experiments.interruption import listen, told
+
+class Closing:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+listen()
+with told():
+    Closing()
+    time.sleep(20)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, f"interrupted; {AT_START}\n")

@@ -24,7 +24,7 @@ REFUSED = {
     "name=${name}": "name: Recursive interpolation detected",
     "activation.alpha=${bad:1}": "activation.alpha: Unsupported interpolation type bad",
     "data=digit": "data=digit is not allowed. Did you mean digits? Allowed: airline, ",
-    "activation.parameters.x=5": "there is no setting 'activation.parameters.x' yet; +activation.parameters.x=5 adds it",
+    "activation.parameters.x=5": "setting 'activation.parameters.x' yet; +activation.parameters.x=5 adds it",
     "attention=null": "attention=null is not allowed. Allowed: entmax, sharmix, softmax",
     "trainer=null": "trainer=null is not allowed. Allowed: default",
     "model=[1]": "model=[1] is not allowed. Allowed: embedding_bag, ",
