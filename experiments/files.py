@@ -69,7 +69,7 @@ def is_unfinished(path: Path) -> bool:
 
 
 def unfinished_folders(folder: Path) -> list[Path]:
-    """Those of all processes, at work or killed."""
+    """The folders below `folder` that any process is preparing, or was preparing when it was killed."""
     return [place for place in folder.glob(f".*{_UNFINISHED}") if place.is_dir()]
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -17,8 +16,7 @@ from experiments.run_folder import RECORD, record_of, tidy
 from experiments.settings import RunSettings
 
 HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.4f}", "sparsity": "sparsity {:.3f}"}
-_PROCESS = ("RANK", "SLURM_PROCID")  # torchrun and SLURM number the processes that they start
-_RANKS = (*_PROCESS, "LOCAL_RANK", "NODE_RANK")  # and so does Lightning
+_RANKS = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")  # of a process of torchrun, SLURM or Lightning
 
 
 def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | None:
@@ -34,14 +32,15 @@ def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | N
 
 def _turn(folder: Path, prefix: str) -> contextlib.AbstractContextManager[None]:
     """Wait for another process that is at work in the folder; the first process of a run does so for the others."""
-    if _is_not_first(_RANKS):
+    if _is_not_first():
         return contextlib.nullcontext()
     waits = f"{prefix}waits for another process, which is at work on this run: {folder}"
     return held(folder, lambda: Console(highlight=False, soft_wrap=True).print(waits))
 
 
-def _is_not_first(numbers: Sequence[str]) -> bool:
-    return any(os.environ.get(number, "0") != "0" for number in numbers)
+def _is_not_first() -> bool:
+    """Whether this is one of several processes of a run, and not the first of them."""
+    return any(os.environ.get(number, "0") != "0" for number in _RANKS)
 
 
 def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:
@@ -51,7 +50,7 @@ def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:
     if record_file.is_dir():
         raise ConfigurationError(f"{record_file}: a folder stands in the place of the record; move it away")
     if record_file.exists() and not settings.force:
-        if _is_not_first(_PROCESS):
+        if _is_not_first():
             return None
         record = record_of(folder)
         if (record.run_id, record.seed) != (run_id(settings.model_dump()), settings.seed):  # by hydra.run.dir

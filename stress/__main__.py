@@ -68,7 +68,7 @@ class Campaign:
         return (
             f"{self.table()}\n\nCommit {str(source['commit'])[:12]}{dirty}, {datetime.now(UTC).date()}, "
             f"{self.minutes:.0f} minutes, seed {self.seed}; {source['processor']}, {source['cores']} cores, torch "
-            f"{source['torch']}. Repeat: `make stress`."
+            f"{source['torch']}. Repeat: `python -m stress --minutes {self.minutes:.0f} --seed {self.seed}`."
         )
 
 
