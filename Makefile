@@ -23,7 +23,7 @@ endef
 .PHONY: help setup demo test check airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu overhead instructions tables figures accuracy stress lint format clean
 
 help:  ## list what can be made
-	@grep -hE '^[a-z0-9_ ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
 	@echo "DATA=FOLDER names the data sets' folder (default: ../shared/data where it is there, else the public hubs)."
 
 setup: $(VENV)/installed  ## a virtual environment with the pinned packages
@@ -81,6 +81,9 @@ multi30k: setup  ## translation: six output layers, three kinds of attention; SE
 multi30k_early: setup  ## early training of α-ReLU under seven thresholds
 	$(SWEEP) experiment=$@ $(FROM) activation=alpha_relu activation.tau=null,0,0.1,0.2,0.3,5,10
 	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
+
+study-%: setup  ## what a sparse output does for somebody: study-NAME for each NAME.py in studies/ that has settings
+	$(BIN)/python -m studies $* $(if $(DATA),--data $(DATA))
 
 tables: setup  ## all tables from the committed records; ALLOW=--allow-missing-seeds or --allow-mixed-code relaxes them
 	$(BIN)/python -m reporting tables --results $(RESULTS) $(ALLOW)

@@ -1,0 +1,65 @@
+"""Run studies of what a sparse output does for somebody, then rebuild the tables of all studies from their records.
+
+python -m studies [NAME ...] [--data FOLDER]
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from experiments.errors import UserError
+from studies.pages import write_findings, write_tables
+from studies.records import gather, read_records, run_tasks, write_records
+from studies.study import available_studies, load_study
+
+RESULTS = Path("results/studies")
+OUTPUTS = Path("outputs/studies")
+FINDINGS = Path("docs/findings.md")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line.
+
+    Args:
+        arguments: of the command; None for those of the process.
+
+    Raises:
+        SystemExit: with one line, for what the user can mend.
+    """
+    parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(available_studies())} (default: none)")
+    parser.add_argument("--data", type=Path, help="the data sets' folder")
+    parser.add_argument("--jobs", type=int, default=2, help="processes side by side (default: 2)")
+    parser.add_argument("--allow-mixed-code", action="store_true", help="gather tasks that different code measured")
+    options = parser.parse_args(arguments)
+    if unknown := {*options.names} - {*available_studies()}:
+        parser.error(f"there is no study {', '.join(sorted(unknown))}; there are {', '.join(available_studies())}")
+    try:
+        for name in options.names:
+            study = load_study(name)
+            run_tasks(study, options.data, OUTPUTS, options.jobs)
+            write_records(RESULTS, name, *gather(study, options.data, OUTPUTS, options.allow_mixed_code))
+        rebuild_pages(RESULTS, FINDINGS, RESULTS)
+    except UserError as error:
+        raise SystemExit(f"error: {error}") from error
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on with the tasks that are left", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
+    """Rebuild the tables of every study whose records lie in a folder, and the table of all findings on a page.
+
+    The page links to the tables in the folder `linked`.
+    """
+    findings = []
+    for name, records, source in read_records(folder):
+        report = load_study(name).report(records, source["settings"])
+        write_tables(folder / f"{name}.md", report, source)
+        findings += [(name, finding) for finding in report.findings]
+    if findings:
+        write_findings(page, findings, linked)
+
+
+if __name__ == "__main__":
+    main()

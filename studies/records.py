@@ -1,0 +1,102 @@
+"""The records of a study: measured task by task, each kept as soon as it is finished, then gathered in one table."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import joblib
+import pandas as pd
+import torch
+import yaml
+from rich.console import Console
+
+from benchmarks.progress import ProgressOrLines
+from experiments.errors import ConfigurationError
+from experiments.files import write_atomically
+from experiments.identity import code_of
+from experiments.machine import environment
+from studies.study import Settings, Study, Task, load_study
+
+SOURCE = ("commit", "dirty", "digest")  # of the code that measured a task
+
+
+def run_tasks(study: Study, data: Path | None, outputs: Path, jobs: int) -> None:
+    """Measure all tasks that are not finished, each in a file of its own below `outputs`."""
+    left = [task for task in study.tasks(study.settings, data) if not _file(study, task, outputs).exists()]
+    source = code_of({"_target_": f"studies.{study.name}.measure"})  # now, before anybody edits a file
+    with ProgressOrLines(Console(stderr=True)) as progress, joblib.parallel_config("loky", inner_max_num_threads=1):
+        bar = progress.add_task(study.name, total=len(left))
+        work = (joblib.delayed(_run_task)(study.name, study.settings, task, data) for task in left)
+        for task, result in joblib.Parallel(jobs, return_as="generator_unordered")(work):
+            content = {"task": task, **{key: source[key] for key in SOURCE}, **result}
+            write_atomically(_file(study, task, outputs), json.dumps(content))
+            progress.advance(bar)
+
+
+def _run_task(name: str, settings: Settings, task: Task, data: Path | None) -> tuple[Task, dict[str, Any]]:
+    torch.set_num_threads(1)
+    began = monotonic()
+    rows = load_study(name).measure(task, settings, data)
+    return task, {"rows": rows, "seconds": monotonic() - began}
+
+
+def _file(study: Study, task: Task, outputs: Path) -> Path:
+    text = json.dumps([task, study.settings], sort_keys=True)
+    return outputs / study.name / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+
+def gather(
+    study: Study, data: Path | None, outputs: Path, allow_mixed_code: bool
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The rows of all tasks with the tasks' keys, and where they come from.
+
+    Raises:
+        ConfigurationError: the tasks were measured by different code.
+    """
+    tasks = study.tasks(study.settings, data)
+    done = [json.loads(_file(study, task, outputs).read_text(encoding="utf-8")) for task in tasks]
+    if len(digests := sorted({one["digest"] for one in done})) > 1 and not allow_mixed_code:
+        raise ConfigurationError(
+            f"{outputs / study.name}: its tasks were measured by different code ({', '.join(_short(digests))}); remove "
+            "the folder to measure all of them again, or give --allow-mixed-code"
+        )
+    rows = [{**one["task"], **row} for one in done for row in one["rows"]]
+    found = environment(torch.device("cpu"))
+    packages = found["packages"] | {name: version(name) for name in study.settings.get("packages", ())}
+    source = {
+        "title": study.title,
+        "repeat": f"make study-{study.name}",
+        "commit": sorted({one["commit"] or "unknown" for one in done}),
+        "dirty": any(one["dirty"] for one in done),
+        "digest": _short(digests),
+        "python": found["python"],
+        "packages": packages,
+        "hardware": found["hardware"],
+        "tasks": len(done),
+        "seconds": round(sum(one["seconds"] for one in done)),
+        "finished": datetime.now(UTC).date().isoformat(),
+        "settings": study.settings,
+    }
+    return pd.DataFrame(rows), source
+
+
+def _short(digests: list[str]) -> list[str]:
+    return [digest[:12] for digest in digests]
+
+
+def write_records(folder: Path, name: str, records: pd.DataFrame, source: dict[str, Any]) -> None:
+    """Write the table of records and where it comes from."""
+    write_atomically(folder / f"{name}.csv", records.to_csv(index=False, lineterminator="\n", float_format="%.8g"))
+    write_atomically(folder / f"{name}.yaml", yaml.safe_dump(source, sort_keys=False, allow_unicode=True))
+
+
+def read_records(folder: Path) -> Iterator[tuple[str, pd.DataFrame, dict[str, Any]]]:
+    """Name, records and source of every study that has records in a folder."""
+    for path in sorted(folder.glob("*.csv")):
+        source = yaml.safe_load(path.with_suffix(".yaml").read_text(encoding="utf-8"))
+        yield path.stem, pd.read_csv(path), source

@@ -1,0 +1,57 @@
+"""Paired comparisons of two contenders."""
+
+import pandas as pd
+import pytest
+
+from reporting.declaration import Bootstrap
+from studies.comparison import compare
+
+BOOTSTRAP = Bootstrap(confidence=0.95, resamples=999, seed=0)
+
+
+def records(**values):
+    """Records of a Brier score: for each contender the values of each data set, one of each split."""
+    return pd.DataFrame(
+        {"contender": name, "metric": "brier", "data_set": data_set, "split": split, "value": value}
+        for name, sets in values.items()
+        for data_set, splits in enumerate(sets)
+        for split, value in enumerate(splits)
+    )
+
+
+def test_splits_are_averaged_before_data_sets_are_paired():
+    found = compare(records(ours=[[1, 3], [5]], theirs=[[1], [1, 3]]), "brier", "ours", "theirs", "data_set", BOOTSTRAP)
+    assert (found.difference, found.low, found.high, found.units) == (2.0, 1.0, 3.0, 2)
+    assert str(found) == "+2.0000 [+1.0000, +3.0000]"
+
+
+def test_a_relative_difference_is_the_mean_of_shares():
+    found = compare(
+        records(ours=[[1], [3]], theirs=[[2], [4]]), "brier", "ours", "theirs", "data_set", BOOTSTRAP, relative=True
+    )
+    assert found.difference == (-0.5 - 0.25) / 2
+    assert str(found) == "−37.5 % [−50.0 %, −25.0 %]"
+
+
+@pytest.mark.parametrize(
+    ("ours", "lower_is_better", "higher_is_better"),
+    [
+        ([[1], [2], [3]], "gain", "loss"),
+        ([[9], [9], [9]], "loss", "gain"),
+        ([[1], [9], [5]], "no gain", "no gain"),
+        ([[1]], "undecided", "undecided"),
+    ],
+)
+def test_a_verdict_needs_the_whole_interval_on_one_side(ours, lower_is_better, higher_is_better):
+    theirs = [[5]] * len(ours)
+    found = compare(records(ours=ours, theirs=theirs), "brier", "ours", "theirs", "data_set", BOOTSTRAP)
+    assert found.verdict("lower") == lower_is_better
+    assert found.verdict("higher") == higher_is_better
+
+
+def test_what_has_no_records_is_named():
+    with pytest.raises(ValueError, match="no records of brier by nobody; there are ours, theirs"):
+        compare(records(ours=[[1]], theirs=[[1]]), "brier", "nobody", "ours", "data_set", BOOTSTRAP)
+    one_each = pd.concat([records(ours=[[1]]), records(theirs=[[1]]).assign(data_set=7)])
+    with pytest.raises(ValueError, match="ours and theirs share no data_set by brier"):
+        compare(one_each, "brier", "ours", "theirs", "data_set", BOOTSTRAP)

@@ -1,0 +1,137 @@
+"""The frame of the studies, by a study of its own that lies in a temporary folder."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+import studies
+from studies import __main__ as command
+from studies.pages import MARKS
+from studies.study import available_studies, load_study
+
+ROOT = Path(__file__).parents[2]
+MODULE = '''
+"""Coins."""
+
+import pandas as pd
+
+from pathlib import Path
+from reporting.declaration import Bootstrap
+from studies.comparison import compare
+from studies.study import Finding, Report
+
+
+def tasks(settings, data):
+    return [{"data_set": name} for name in settings["values"]]
+
+
+def measure(task, settings, data):
+    with open("measured", "a") as file:
+        file.write(task["data_set"])
+    if task["data_set"] == settings.get("fails_at") and Path("failing").exists():
+        raise RuntimeError("the coin is lost")
+    ours, theirs = settings["values"][task["data_set"]]
+    return [
+        {"contender": name, "metric": "loss", "value": value} for name, value in (("ours", ours), ("theirs", theirs))
+    ]
+
+
+def report(records, settings):
+    found = compare(records, "loss", "ours", "theirs", "data_set", Bootstrap(**settings["bootstrap"]))
+    finding = Finding("toss", "ours", str(found), "theirs", found.units, 1, found.verdict("lower"))
+    return Report({"Means": records.groupby("contender")["value"].mean().reset_index()}, [finding], ["A note."])
+'''
+SETTINGS = {
+    "values": {"a": [0.25, 0.5], "b": [0.5, 1.0], "c": [0.125, 0.25]},
+    "fails_at": "b",
+    "bootstrap": {"confidence": 0.95, "resamples": 999, "seed": 0},
+}
+
+
+@pytest.fixture
+def coins(tmp_path, monkeypatch):
+    """A folder to work in, with the study `coins` and a page of findings."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "coins.py").write_text(MODULE)
+    (package / "coins.yaml").write_text(yaml.safe_dump(SETTINGS))
+    monkeypatch.setattr(studies, "__path__", [str(package)])
+    monkeypatch.delitem(__import__("sys").modules, "studies.coins", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    command.FINDINGS.write_text(f"Before.\n\n{MARKS[0]}\nold\n{MARKS[1]}\n\nAfter.\n")
+    return tmp_path
+
+
+def run(*arguments):
+    command.main(["coins", "--jobs", "1", *arguments])
+
+
+def test_a_study_leaves_records_their_origin_tables_and_a_finding(coins):
+    run()
+    records = pd.read_csv("results/studies/coins.csv")
+    assert records[["data_set", "contender", "value"]].to_numpy().tolist()[:2] == [
+        ["a", "ours", 0.25],
+        ["a", "theirs", 0.5],
+    ]
+    source = yaml.safe_load(Path("results/studies/coins.yaml").read_text())
+    assert source["settings"] == SETTINGS
+    assert source["repeat"] == "make study-coins"
+    assert source["packages"]["torch"]
+    table = Path("results/studies/coins.md").read_text()
+    assert table.startswith("# Coins\n\n## Means\n\n")
+    assert "A note." in table
+    page = command.FINDINGS.read_text()
+    assert page.startswith("Before.")
+    assert page.endswith("After.\n")
+    assert "−0.2917 [−0.5000, −0.1250]" in page
+    assert "| gain" in page
+
+
+def test_a_study_that_failed_goes_on_with_the_tasks_that_are_left(coins):
+    Path("failing").touch()
+    with pytest.raises(RuntimeError, match="the coin is lost"):
+        run()
+    assert not Path("results").exists()
+    Path("failing").unlink()
+    run()
+    assert Path("measured").read_text() == "ab" + "bc"
+    run()
+    assert Path("measured").read_text() == "abbc"
+
+
+def test_tasks_of_different_code_are_no_one_study(coins):
+    run()
+    first = min(Path("outputs/studies/coins").iterdir())
+    first.write_text(json.dumps(json.loads(first.read_text()) | {"digest": "0" * 64}))
+    with pytest.raises(SystemExit, match=r"outputs/studies/coins: .*different code.*000000000000.*remove the folder"):
+        run()
+    run("--allow-mixed-code")
+    assert "000000000000" in yaml.safe_load(Path("results/studies/coins.yaml").read_text())["digest"]
+
+
+def test_a_study_that_there_is_not(coins, capsys):
+    with pytest.raises(SystemExit):
+        command.main(["dice"])
+    assert "there is no study dice; there are coins" in capsys.readouterr().err
+
+
+def test_the_committed_pages_are_those_of_the_committed_records(tmp_path):
+    shutil.copytree(ROOT / "results" / "studies", tmp_path / "studies", dirs_exist_ok=True)
+    shutil.copy(ROOT / command.FINDINGS, page := tmp_path / "findings.md")
+    command.rebuild_pages(tmp_path / "studies", page, command.RESULTS)
+    assert page.read_text() == (ROOT / command.FINDINGS).read_text()
+    pages = sorted((ROOT / "results" / "studies").glob("*.md"))
+    assert [path.stem for path in pages] == sorted(available_studies())
+    for path in pages:
+        assert (tmp_path / "studies" / path.name).read_text() == path.read_text()
+
+
+@pytest.mark.parametrize("name", available_studies())
+def test_every_study_has_a_page_of_findings(name):
+    assert f"results/studies/{name}.md" in (ROOT / "docs" / "studies" / f"{name}.md").read_text()
+    assert load_study(name).title
