@@ -1,5 +1,6 @@
 """Sparse, learnable output activations: SharMiX and the maps it contains, their losses and their exact derivatives."""
 
+from sharmix._attention import LogLengthScale, attention
 from sharmix._configuration import show_config
 from sharmix._linear_loss import linear_fenchel_young_loss
 from sharmix._operators.backend import backend, plain_torch
@@ -30,6 +31,7 @@ __all__ = [
     "Entmax",
     "EntmaxLoss",
     "FenchelYoungLoss",
+    "LogLengthScale",
     "Normmax",
     "NormmaxLoss",
     "SharMiX",
@@ -39,6 +41,7 @@ __all__ = [
     "SparsemaxLoss",
     "alpha_relu",
     "alpha_relu_loss",
+    "attention",
     "available_activations",
     "backend",
     "build_activation",

@@ -38,6 +38,7 @@ def functions():
         yield f"{name}, soft", lambda f=loss: f(z, soft)
         for option in ({"reduction": "none"}, {"label_smoothing": 0.1}, {"weight": torch.ones(5)}, {"ignore_index": 2}):
             yield f"{name}, {next(iter(option))}", lambda f=loss, o=option: f(z, y.clamp_min(0), **o)
+    yield "attention", lambda: sharmix.attention(z, z, z, "entmax", is_causal=True)
     yield "linear_fenchel_young_loss", lambda: sharmix.linear_fenchel_young_loss(z, weights, None, y)
     for name in sharmix.available_activations():
         if name == "entmax_package":

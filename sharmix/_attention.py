@@ -1,0 +1,244 @@
+"""Attention whose weights come from any activation: a function, and a scale that grows with the number of keys."""
+
+from collections.abc import Callable, Sequence
+from typing import get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+
+from sharmix._arguments import widened
+from sharmix.activations import Activation
+from sharmix.functional import MaskedRows
+from sharmix.registry import build_activation
+
+Weighting = Activation | str | Callable[[Tensor], Tensor]
+LengthScale = Callable[[Tensor], Tensor]
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    activation: Weighting,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    length_scale: LengthScale | None = None,
+    masked_rows: MaskedRows = "zeros",
+) -> Tensor:
+    """Scaled dot product attention with an activation in softmax's place: activation(scale · Q Kᵀ + mask) V.
+
+    Its arguments are those of `torch.nn.functional.scaled_dot_product_attention`, and with `softmax` its results too.
+
+    Args:
+        query: [..., L, E], floating point.
+        key: [..., S, E], of the same dtype, as is `value`.
+        value: [..., S, Ev].
+        activation: maps scores [..., L, S] to weights along the last dimension: an `Activation`, whose orders may hold
+            one value for each head, [heads, 1, 1]; the name of one that learns nothing, for its usual orders; or any
+            function. Half precision scores reach it as float32.
+        attn_mask: broadcasts to [..., L, S]; bool, True where a key takes part, or a number added to the score.
+        dropout_p: the share of weights set to 0, on every call.
+        is_causal: whether query i sees no key after key i, counted from the first of both, also where L ≠ S.
+        scale: what the dot products are multiplied by; None for 1/√E.
+        enable_gqa: whether the heads of key and value, dimension -3, each serve several heads of the query.
+        length_scale: maps the number n of keys that a query may see to a further factor of its dot products, such as
+            `LogLengthScale()`. It gets n as numbers of the scores' dtype, [..., L, 1] or [1, 1], and returns what
+            broadcasts to [..., L, 1].
+        masked_rows: what a query gives that sees no key: `zeros`, as torch does, or `nan`. Its gradients are 0.
+
+    Returns:
+        [..., L, Ev], of the dtype of `value`.
+
+    Raises:
+        TypeError: a mask that is neither bool nor floating point, or dtypes that differ.
+        ValueError: an activation, a mask beside `is_causal`, `masked_rows` or a shape that is not allowed.
+
+    Source: Vaswani et al. (2017), section 3.2.1; with α-entmax: Correia, Niculae and Martins (2019).
+
+    Example:
+        >>> query, key = torch.tensor([[2.0, 0.0]]), torch.tensor([[2.0, 0.0], [1.0, 1.0], [-1.0, 0.0]])
+        >>> sharmix.attention(query, key, torch.eye(3), "entmax")
+        tensor([[0.9330, 0.0670, 0.0000]])
+        >>> per_head = sharmix.SharMiX(q=torch.full((8, 1, 1), 1.25), learned=True)
+        >>> sharmix.attention(*torch.randn(3, 2, 8, 5, 4), per_head, is_causal=True).shape
+        torch.Size([2, 8, 5, 4])
+    """
+    return attend(
+        query, key, value, activation, attn_mask, dropout_p, is_causal, scale, enable_gqa, length_scale, masked_rows,
+        need_weights=False,
+    )[0]  # fmt: skip
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    activation: Weighting,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    length_scale: LengthScale | None = None,
+    masked_rows: MaskedRows = "zeros",
+    need_weights: bool = True,
+) -> tuple[Tensor, Tensor | None]:
+    """`attention`, and where they are needed the weights [..., L, S] after dropout."""
+    weigh = weighting(activation)
+    _check(query, key, value, attn_mask, is_causal, enable_gqa, masked_rows)
+    if enable_gqa:
+        key, value = (heads.repeat_interleave(query.shape[-3] // heads.shape[-3], -3) for heads in (key, value))
+    if is_causal:
+        attn_mask = query.new_ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
+    allowed = None if attn_mask is None else _allowed(attn_mask, key.shape[-2])
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scaled = widened(query) * factor
+    if length_scale is not None:
+        scaled = scaled * length_scale(_number_of_keys(allowed, key, scaled.dtype))
+    scores = scaled @ widened(key).mT  # the queries are scaled, as they are fewer numbers than the scores
+    sees_none = None
+    if attn_mask is not None and allowed is not None:
+        # What sees no key sees all of them for a moment: no activation meets a row of −inf, and no gradient is NaN
+        sees_none = ~allowed.any(-1, keepdim=True)
+        if attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~(attn_mask | sees_none), -torch.inf)
+        else:
+            scores = scores + attn_mask.masked_fill(sees_none, 0)
+    weights = weigh(scores)
+    if dropout_p:
+        weights = dropout(weights, dropout_p)
+    output = weights.to(value.dtype) @ value
+    if sees_none is not None:  # the output is filled as it is smaller than the weights
+        filling = 0.0 if masked_rows == "zeros" else torch.nan
+        output = output.masked_fill(sees_none, filling)
+        weights = weights.masked_fill(sees_none, filling) if need_weights else weights
+    return output, weights if need_weights else None
+
+
+def weighting(activation: Weighting) -> Callable[[Tensor], Tensor]:
+    """The map of scores to weights that an argument stands for.
+
+    Raises:
+        TypeError: it is neither an activation, nor a name, nor a function.
+        ValueError: there is no activation of that name, it would learn, or its classes are not the last dimension.
+    """
+    if isinstance(activation, str):
+        built = build_activation(activation).eval()
+        if list(built.parameters()):
+            raise ValueError(
+                f"activation={activation!r} has parameters, which a name would make anew at each call; "
+                f"pass the module sharmix.build_activation({activation!r})"
+            )
+        return built
+    if isinstance(activation, Activation) and activation.dim != -1:
+        raise ValueError(f"activation has dim={activation.dim}; it must be -1, for the keys are the last dimension")
+    if not callable(activation):
+        raise TypeError(f"activation must be an Activation, a name or a function, got {type(activation).__name__}")
+    return activation
+
+
+def _check(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,
+    enable_gqa: bool,
+    masked_rows: MaskedRows,
+) -> None:
+    if not query.dtype == key.dtype == value.dtype or not query.is_floating_point():
+        dtypes = f"{query.dtype}, {key.dtype} and {value.dtype}"
+        raise TypeError(f"query, key and value must be of one floating-point dtype, got {dtypes}")
+    shapes = [tuple(tensor.shape) for tensor in (query, key, value)]
+    if min(map(len, shapes)) < 2 or shapes[0][-1] != shapes[1][-1] or shapes[1][-2] != shapes[2][-2]:
+        raise ValueError(f"query, key and value must be [..., L, E], [..., S, E] and [..., S, Ev], got {shapes}")
+    if enable_gqa and (min(map(len, shapes)) < 3 or any(shapes[0][-3] % shape[-3] for shape in shapes[1:])):
+        raise ValueError(f"enable_gqa needs heads of the query that are a multiple of those of key and value: {shapes}")
+    if mask is not None and is_causal:
+        raise ValueError("attn_mask and is_causal=True are not allowed together; put the causal part into the mask")
+    if mask is not None and mask.dtype not in (torch.bool, torch.float32, query.dtype):
+        raise TypeError(f"attn_mask must be bool, float32 or {query.dtype} like the query, got {mask.dtype}")
+    if mask is not None and mask.dim() < 2:
+        raise ValueError(f"attn_mask of shape {tuple(mask.shape)} is not allowed; it must broadcast to [..., L, S]")
+    if masked_rows not in get_args(MaskedRows):
+        raise ValueError(f"masked_rows={masked_rows!r} is not allowed; it must be 'nan' or 'zeros'")
+
+
+def _allowed(mask: Tensor, keys: int) -> Tensor:
+    """Which keys take part, bool [..., L or 1, keys]."""
+    allowed = mask if mask.dtype == torch.bool else mask != -torch.inf
+    return allowed.expand(*allowed.shape[:-1], keys)
+
+
+def _number_of_keys(allowed: Tensor | None, key: Tensor, dtype: torch.dtype) -> Tensor:
+    if allowed is None:
+        return torch.full((1, 1), key.shape[-2], dtype=dtype, device=key.device)
+    return allowed.sum(-1, keepdim=True, dtype=dtype)
+
+
+class LogLengthScale(nn.Module):
+    """A factor of the scores that grows with the number n of keys a query may see: δ + β (log(1 + n))^γ.
+
+    Attention over more keys is flatter under a map of fixed temperature; the factor sharpens it, as an inverse
+    temperature that each head learns. The papers' adaptive form, where β and γ depend on the query's own state x, is a
+    function as well: `length_scale=lambda n: 1 + softplus(W x) * (1 + n).log() ** (2 * (U x).tanh())`.
+
+    Args:
+        num_heads: how many heads have a factor of their own; 1 for one factor of all.
+        delta: δ.
+        beta: β; Scalable-Softmax is δ = 0, γ = 1 with β learned.
+        gamma: γ; 0 gives the same factor at each n, from where γ can be learned.
+        learned: which of the three are parameters, [num_heads, 1, 1] each; () for numbers that stay as given.
+
+    Shape:
+        n (*, L, 1); the factor (*, num_heads, L, 1), where dimension -3 of n is missing, 1 or num_heads.
+
+    Raises:
+        ValueError: `learned` names something else.
+
+    Source: ASEntmax, Vasylenko et al., Long-Context Generalization with Sparse Attention (2025), section 4, with their
+    code's log(1 + n), which is above 0, and the mean of what it draws β and γ from as starts; Scalable-Softmax,
+    Nakanishi, Scalable-Softmax Is Superior for Attention (2025).
+
+    Example:
+        >>> n = torch.tensor([[64.0], [1024.0]])
+        >>> sharmix.LogLengthScale(delta=0.0, beta=0.25, gamma=1.0, learned=())(n)
+        tensor([[1.0436],
+                [1.7331]])
+        >>> sharmix.LogLengthScale(num_heads=8)(n).shape
+        torch.Size([8, 2, 1])
+    """
+
+    def __init__(
+        self,
+        num_heads: int = 1,
+        delta: float = 1.0,
+        beta: float = 0.55,
+        gamma: float = 0.0,
+        learned: Sequence[str] = ("beta", "gamma"),
+    ) -> None:
+        super().__init__()
+        starts = {"delta": delta, "beta": beta, "gamma": gamma}
+        if isinstance(learned, str) or not set(learned) <= set(starts):
+            raise ValueError(f"learned={learned!r} is not allowed; it must hold names among {tuple(starts)}")
+        self.delta: float | Tensor
+        self.beta: float | Tensor
+        self.gamma: float | Tensor
+        for name, start in starts.items():
+            setattr(self, name, nn.Parameter(torch.full((num_heads, 1, 1), start)) if name in learned else start)
+
+    def forward(self, n: Tensor) -> Tensor:
+        """The factor of queries that see n keys; n = 0 counts as 1."""
+        return self.delta + self.beta * n.clamp_min(1).log1p() ** self.gamma
+
+    def extra_repr(self) -> str:
+        described = {name: getattr(self, name) for name in ("delta", "beta", "gamma")}
+        return ", ".join(
+            f"{name}=<{tuple(value.shape)}>" if isinstance(value, Tensor) else f"{name}={value}"
+            for name, value in described.items()
+        )

@@ -1,0 +1,308 @@
+"""Attention: the function beside torch's and beside a slow loop, and its masks, orders, scales and refusals."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.func import jvp, vmap
+from torch.nn.functional import scaled_dot_product_attention
+
+import sharmix
+from tests.sharmix import reference
+from tests.sharmix.cases import every_case
+
+INF = float("inf")
+BATCH, HEADS, QUERIES, KEYS, WIDTH = 2, 4, 5, 7, 3
+
+
+def numbers(*shape, dtype=torch.float64, seed=0):
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+def inputs(dtype=torch.float64, heads=HEADS):
+    query = 3 * numbers(BATCH, HEADS, QUERIES, WIDTH, dtype=dtype)
+    key, value = (numbers(BATCH, heads, KEYS, WIDTH + i, dtype=dtype, seed=i + 1) for i in range(2))
+    return query, key, value
+
+
+def bool_mask(*shape):
+    """A quarter of the keys is hidden, and all of them from the last query."""
+    mask = numbers(*shape) > -0.7
+    mask[..., -1, :] = False
+    return mask
+
+
+def float_mask(*shape, dtype=torch.float64):
+    return numbers(*shape, dtype=dtype, seed=9).masked_fill(~bool_mask(*shape), -INF)
+
+
+MASKS = {
+    "none": {},
+    "causal": {"is_causal": True},
+    "bool": {"attn_mask": bool_mask(QUERIES, KEYS)},
+    "bool for each example": {"attn_mask": bool_mask(BATCH, 1, QUERIES, KEYS)},
+    "bool for each head": {"attn_mask": bool_mask(HEADS, QUERIES, KEYS)},
+    "bool for each query": {"attn_mask": bool_mask(QUERIES, 1)},
+    "padding": {"attn_mask": torch.arange(KEYS) < torch.tensor([3, 0]).reshape(2, 1, 1, 1)},
+    "float": {"attn_mask": float_mask(QUERIES, KEYS)},
+    "float for each example and head": {"attn_mask": float_mask(BATCH, HEADS, QUERIES, KEYS)},
+    "scale": {"scale": 0.3, "is_causal": True},
+}
+
+
+def in_dtype(options, dtype):
+    return {
+        name: value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        for name, value in options.items()
+    }
+
+
+def test_softmax_is_the_attention_of_torch():
+    with every_case() as case:
+        for dtype, error in ((torch.float64, 1e-14), (torch.float32, 1e-6), (torch.bfloat16, 2e-2)):
+            for name, options in MASKS.items():
+                with case(mask=name, dtype=dtype):
+                    options, arguments = in_dtype(options, dtype), inputs(dtype)
+                    expected = scaled_dot_product_attention(*arguments, **options)
+                    for softmax in (
+                        "softmax",
+                        sharmix.Softmax(),
+                        sharmix.SharMiX(q=1.0, r=1.0),
+                        lambda z: z.softmax(-1),
+                    ):
+                        found = sharmix.attention(*arguments, softmax, **options)
+                        torch.testing.assert_close(found, expected, rtol=0, atol=error)
+
+
+def test_heads_and_batches_broadcast_as_in_torch():
+    query, key, value = inputs()
+    with every_case() as case:
+        for name, shared, options in (
+            ("grouped heads", inputs(heads=2)[1:], {"enable_gqa": True}),
+            ("one head for all", inputs(heads=1)[1:], {"enable_gqa": True, "is_causal": True}),
+            ("one head, broadcast", inputs(heads=1)[1:], {}),
+            ("no batch", (key[0], value[0]), {"is_causal": True}),
+            ("one example", (key[:1], value[:1]), {}),
+            ("no keys", (key[:, :, :0], value[:, :, :0]), {"attn_mask": bool_mask(QUERIES, 0)}),
+        ):
+            with case(shapes=name):
+                expected = scaled_dot_product_attention(query, *shared, **options)
+                torch.testing.assert_close(sharmix.attention(query, *shared, "softmax", **options), expected)
+        with case(shapes="no batch and no heads"):
+            expected = scaled_dot_product_attention(query[0, 0], key[0, 0], value[0, 0])
+            torch.testing.assert_close(sharmix.attention(query[0, 0], key[0, 0], value[0, 0], "softmax"), expected)
+
+
+def slow_attention(query, key, value, orders, bias, factor):
+    """One query at a time, over the keys it sees alone, with the map to fifty digits; 0 where it sees none."""
+    output = torch.zeros(*query.shape[:-1], value.shape[-1], dtype=torch.float64)
+    for example, head, i in torch.cartesian_prod(*map(torch.arange, query.shape[:-1])).tolist():
+        row = bias.expand(*query.shape[:-1], KEYS)[example, head, i]
+        seen = [j for j in range(KEYS) if row[j] > -INF]
+        keys, values = key[example, head], value[example, head]
+        scores = [factor(head, len(seen)) * float(query[example, head, i] @ keys[j]) + float(row[j]) for j in seen]
+        for j, weight in zip(seen, reference.sharmix(scores, *orders[head]) if seen else (), strict=True):
+            output[example, head, i] += float(weight) * values[j]
+    return output
+
+
+def bias_of(options):
+    if options.get("is_causal"):
+        return torch.zeros(QUERIES, KEYS).masked_fill(torch.ones(QUERIES, KEYS).triu(1).bool(), -INF)
+    mask = options.get("attn_mask", torch.zeros(QUERIES, KEYS))
+    return torch.zeros(mask.shape).masked_fill(~mask, -INF) if mask.dtype == torch.bool else mask
+
+
+def per_head(*values):
+    return torch.tensor(values, dtype=torch.float64).reshape(-1, 1, 1)
+
+
+def test_each_head_with_orders_of_its_own_equals_the_slow_loop():
+    q, r = per_head(1.25, 1.5, 1.5, 2.0), per_head(1.5, 1.5, 2.0, 2.0)
+    orders = list(zip(q.flatten().tolist(), r.flatten().tolist(), strict=True))
+    act = sharmix.SharMiX(q=q, r=r)
+    with every_case() as case:
+        for name, options in MASKS.items():
+            with case(mask=name):
+                scale = options.get("scale", WIDTH**-0.5)
+                expected = slow_attention(*inputs(), orders, bias_of(options), lambda head, n, scale=scale: scale)
+                found = sharmix.attention(*inputs(), act, **options)
+                torch.testing.assert_close(found, expected, rtol=0, atol=1e-13)
+
+
+def test_a_scale_that_grows_with_the_keys_a_query_sees_equals_the_slow_loop():
+    beta, gamma = per_head(0.1, 0.5, 1.0, 2.0), per_head(0.0, 0.5, 1.0, -1.0)
+    length_scale = sharmix.LogLengthScale(HEADS, delta=0.5).double()
+    with torch.no_grad():
+        length_scale.beta.copy_(beta)
+        length_scale.gamma.copy_(gamma)
+
+    def factor(head, n):
+        return WIDTH**-0.5 * (0.5 + beta[head].item() * math.log(1 + n) ** gamma[head].item())
+
+    with every_case() as case:
+        for name, options in MASKS.items():
+            if "scale" not in options:
+                with case(mask=name):
+                    expected = slow_attention(*inputs(), [(1.5, 1.5)] * HEADS, bias_of(options), factor)
+                    found = sharmix.attention(*inputs(), "entmax", **options, length_scale=length_scale)
+                    torch.testing.assert_close(found, expected, rtol=0, atol=1e-13)
+
+
+def test_scalable_softmax_and_what_is_not_learned():
+    n = torch.tensor([[1.0], [10.0], [100.0]])
+    scalable = sharmix.LogLengthScale(delta=0.0, beta=0.4, gamma=1.0, learned=["beta"])
+    torch.testing.assert_close(scalable(n), 0.4 * (1 + n).log()[None])
+    assert [name for name, _ in scalable.named_parameters()] == ["beta"]
+    assert repr(scalable) == "LogLengthScale(delta=0.0, beta=<(1, 1, 1)>, gamma=1.0)"
+    assert not list(sharmix.LogLengthScale(learned=()).parameters())
+    assert sharmix.LogLengthScale()(n).unique().numel() == 1  # γ starts at 0
+    with pytest.raises(ValueError, match=r"learned='beta' is not allowed; it must hold names among"):
+        sharmix.LogLengthScale(learned="beta")
+
+
+def test_half_precision_is_mapped_in_float32():
+    seen = []
+
+    def probe(scores):
+        seen.append(scores.dtype)
+        return scores.softmax(-1)
+
+    exact = sharmix.attention(*inputs(), "entmax", is_causal=True)
+    with every_case() as case:
+        for dtype, error in ((torch.float16, 5e-3), (torch.bfloat16, 5e-2)):
+            with case(dtype=dtype):
+                assert sharmix.attention(*inputs(dtype), probe).dtype == dtype
+                assert seen.pop() == torch.float32
+                halves = [tensor.to(dtype) for tensor in inputs()]
+                found = sharmix.attention(*halves, "entmax", is_causal=True)
+                assert found.dtype == dtype
+                torch.testing.assert_close(found.double(), exact, rtol=0, atol=error)
+
+
+def test_a_query_that_sees_no_key_gives_zeros_or_nan_and_no_gradient():
+    with every_case() as case:
+        for name in ("bool", "float", "padding"):
+            for masked_rows, expected in (("zeros", 0.0), ("nan", math.nan)):
+                for act in ("softmax", "entmax", "sharmix_fixed"):
+                    with case(mask=name, masked_rows=masked_rows, act=act):
+                        arguments = [tensor.requires_grad_() for tensor in inputs()]
+                        output = sharmix.attention(*arguments, act, **MASKS[name], masked_rows=masked_rows)
+                        blind = (bias_of(MASKS[name]) == -INF).all(-1).expand(output.shape[:-1])
+                        assert blind.any()
+                        torch.testing.assert_close(
+                            output[blind], torch.full_like(output[blind], expected), equal_nan=True
+                        )
+                        assert output[~blind].isfinite().all()
+                        gradients = torch.autograd.grad(output.sum(), arguments)
+                        assert all(gradient.isfinite().all() for gradient in gradients)
+                        assert (gradients[0][blind] == 0).all()
+
+
+@pytest.mark.parametrize("masked", ["none", "causal", "bool for each example", "float"])
+def test_gradients(masked):
+    act = sharmix.SharMiX(q=per_head(1.25, 1.6), r=per_head(1.5, 1.7), learned=True).double()
+    length_scale = sharmix.LogLengthScale(2).double()
+    arguments = [tensor[:, :2].requires_grad_() for tensor in inputs()]
+    bias = MASKS["float"]["attn_mask"].clone().requires_grad_()
+    learned = [*act.parameters(), *length_scale.parameters()]
+
+    def function(query, key, value, bias, *_):
+        options = {"attn_mask": bias} if masked == "float" else MASKS[masked]
+        return sharmix.attention(query, key, value, act, **options, length_scale=length_scale)
+
+    assert torch.autograd.gradcheck(function, (*arguments, bias, *learned), atol=1e-6)
+
+
+def test_dropout_is_that_of_torch():
+    query, key, value = inputs()
+    torch.manual_seed(0)
+    found = sharmix.attention(query, key, value, "entmax", dropout_p=0.4)
+    torch.manual_seed(0)
+    weights = sharmix.entmax(query @ key.mT * WIDTH**-0.5)
+    torch.testing.assert_close(found, torch.nn.functional.dropout(weights, 0.4) @ value)
+    assert (sharmix.attention(query, key, value, "entmax", dropout_p=1.0) == 0).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 1000), act=st.sampled_from(["softmax", "entmax", "sparsemax", "sharmix_fixed"]))
+def test_hidden_keys_count_for_nothing(seed, act):
+    query, key, value = inputs()
+    mask = torch.rand(KEYS, generator=torch.Generator().manual_seed(seed)) > 0.5
+    length_scale = sharmix.LogLengthScale(gamma=1.0)
+    shown = (tensor[..., mask, :] for tensor in (key, value))
+    expected = sharmix.attention(query, *shown, act, length_scale=length_scale)
+    found = sharmix.attention(query, key, value, act, attn_mask=mask[None], length_scale=length_scale)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # by torch, at its first forward mode
+def test_function_transforms():
+    query, key, value = inputs()
+    mask, act = MASKS["bool for each example"]["attn_mask"], sharmix.Entmax(alpha=per_head(1.2, 1.4, 1.6, 1.8))
+    expected = sharmix.attention(query, key, value, act, attn_mask=mask)
+    found = vmap(lambda q, k, v, m: sharmix.attention(q, k, v, act, attn_mask=m))(query, key, value, mask)
+    torch.testing.assert_close(found, expected)
+
+    def function(query):
+        return sharmix.attention(query, key, value, act, is_causal=True)
+
+    step = 1e-6 * numbers(*query.shape, seed=5)
+    torch.testing.assert_close(
+        jvp(function, (query,), (step,))[1],
+        (function(query + step) - function(query - step)) / 2,
+        atol=1e-12,
+        rtol=1e-4,
+    )
+
+
+@pytest.mark.slow
+def test_it_compiles_in_one_graph():
+    act, length_scale = sharmix.SharMiX(q=torch.full((HEADS, 1, 1), 1.25), learned=True), sharmix.LogLengthScale(HEADS)
+    arguments = [tensor.requires_grad_() for tensor in inputs(torch.float32)]
+    mask = MASKS["bool for each example"]["attn_mask"]
+
+    def function(query, key, value, mask):
+        masked = sharmix.attention(query, key, value, act, attn_mask=mask, length_scale=length_scale)
+        return masked + sharmix.attention(query, key, value, act, is_causal=True)
+
+    compiled = torch.compile(function, fullgraph=True, backend="eager")
+    trained = [*arguments, *act.parameters(), *length_scale.parameters()]
+    found, expected = (made(*arguments, mask) for made in (compiled, function))
+    torch.testing.assert_close(found, expected)
+    for one, other in zip(
+        *(torch.autograd.grad(made.square().sum(), trained) for made in (found, expected)), strict=True
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def test_refusals():
+    query, key, value = inputs()
+    mask = MASKS["bool"]["attn_mask"]
+    refused = {
+        "there is no activation 'entmx'; did you mean entmax": {"activation": "entmx"},
+        "activation='entmax_learned' has parameters": {"activation": "entmax_learned"},
+        "alpha-ReLU has no threshold yet": {"activation": "alpha_relu"},
+        "activation has dim=1; it must be -1": {"activation": sharmix.Entmax(dim=1)},
+        "must be an Activation, a name or a function, got float": {"activation": 1.5},
+        "got torch.float64, torch.float32 and torch.float64": {"key": key.float()},
+        "must be of one floating-point dtype": {"query": query.long(), "key": key.long(), "value": value.long()},
+        r"\[..., L, E\], \[..., S, E\] and \[..., S, Ev\], got \[\(2, 4, 5, 3\), \(2, 4, 7, 2\)": {"key": key[..., :2]},
+        r"got \[\(2, 4, 5, 3\), \(2, 4, 6, 3\)": {"key": key[..., :6, :]},
+        r"got \[\(3,\)": {"query": query[0, 0, 0]},
+        "attn_mask and is_causal=True": {"attn_mask": mask, "is_causal": True},
+        "attn_mask must be bool, float32 or torch.float64 like the query, got torch.int64": {"attn_mask": mask.long()},
+        r"attn_mask of shape \(7,\)": {"attn_mask": mask[0]},
+        "enable_gqa needs heads of the query that are a multiple": {
+            "key": key[:, :3], "value": value[:, :3], "enable_gqa": True,
+        },
+        "masked_rows='zero' is not allowed": {"masked_rows": "zero"},
+        "dropout probability has to be between 0 and 1": {"dropout_p": 1.5},
+    }  # fmt: skip
+    with every_case() as case:
+        for message, wrong in refused.items():
+            arguments = {"query": query, "key": key, "value": value, "activation": "entmax"} | wrong
+            with case(message=message), pytest.raises((TypeError, ValueError, RuntimeError), match=message):
+                sharmix.attention(**arguments)
