@@ -3,6 +3,7 @@
 from sharmix._attention import LogLengthScale, attention
 from sharmix._configuration import show_config
 from sharmix._linear_loss import linear_fenchel_young_loss
+from sharmix._multihead_attention import SparseAttention
 from sharmix._operators.backend import backend, plain_torch
 from sharmix.activations import Activation, AlphaReLU, Entmax, Normmax, SharMiX, Softmax, Sparsemax
 from sharmix.criteria import AlphaReLULoss, EntmaxLoss, FenchelYoungLoss, NormmaxLoss, SharMiXLoss, SparsemaxLoss
@@ -37,6 +38,7 @@ __all__ = [
     "SharMiX",
     "SharMiXLoss",
     "Softmax",
+    "SparseAttention",
     "Sparsemax",
     "SparsemaxLoss",
     "alpha_relu",

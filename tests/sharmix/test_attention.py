@@ -204,7 +204,7 @@ def test_a_query_that_sees_no_key_gives_zeros_or_nan_and_no_gradient():
 @pytest.mark.parametrize("masked", ["none", "causal", "bool for each example", "float"])
 def test_gradients(masked):
     act = sharmix.SharMiX(q=per_head(1.25, 1.6), r=per_head(1.5, 1.7), learned=True).double()
-    length_scale = sharmix.LogLengthScale(2).double()
+    length_scale = sharmix.LogLengthScale(2, gamma=-0.5).double()
     arguments = [tensor[:, :2].requires_grad_() for tensor in inputs()]
     bias = MASKS["float"]["attn_mask"].clone().requires_grad_()
     learned = [*act.parameters(), *length_scale.parameters()]

@@ -1,0 +1,233 @@
+"""SparseAttention beside torch's nn.MultiheadAttention, alone and inside torch's encoder and decoder."""
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import nn
+
+import sharmix
+from tests.sharmix.cases import every_case
+
+WIDTH, HEADS, BATCH, QUERIES, KEYS = 12, 4, 2, 5, 7
+
+
+def states(*lengths, seed=0, **options):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(BATCH, length, WIDTH, generator=generator, **options) for length in lengths]
+
+
+def pair(activation="softmax", **options):
+    """torch's module, and ours with its weights."""
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(WIDTH, HEADS, **options)
+    ours = sharmix.SparseAttention(WIDTH, HEADS, **options, activation=activation)
+    for bias in (theirs.in_proj_bias, theirs.out_proj.bias):
+        if bias is not None:
+            nn.init.normal_(bias)
+    ours.load_state_dict(theirs.state_dict(), strict=isinstance(activation, str))
+    return theirs, ours
+
+
+def masks():
+    hidden = torch.randn(QUERIES, KEYS, generator=torch.Generator().manual_seed(1)) > 0.5
+    hidden[:, 0] = False
+    each = torch.randn(BATCH * HEADS, QUERIES, KEYS, generator=torch.Generator().manual_seed(2))
+    padding = torch.arange(KEYS) >= torch.tensor([[4], [7]])
+    minus = torch.zeros(BATCH, KEYS).masked_fill(padding, float("-inf"))
+    return {
+        "none": {},
+        "bool": {"attn_mask": hidden},
+        "float": {"attn_mask": each[0]},
+        "for each head": {"attn_mask": (each > 1) & hidden},
+        "float for each head": {"attn_mask": each},
+        "padding": {"key_padding_mask": padding},
+        "both": {"key_padding_mask": padding, "attn_mask": hidden},
+        "both float": {"key_padding_mask": minus, "attn_mask": each},
+        "causal": {"attn_mask": torch.ones(QUERIES, KEYS).triu(1).bool(), "is_causal": True},
+        "head weights": {"attn_mask": hidden, "average_attn_weights": False},
+        "no weights": {"attn_mask": hidden, "need_weights": False},
+    }
+
+
+def test_under_softmax_it_is_the_module_of_torch():
+    kinds = [{}, {"batch_first": True}, {"bias": False}, {"kdim": 8, "vdim": 10, "batch_first": True}]
+    with every_case() as case:
+        for options in kinds:
+            theirs, ours = pair(**options)
+            for name, mask in masks().items():
+                with case(options=options, mask=name):
+                    inputs = states(QUERIES, KEYS, KEYS, requires_grad=True)
+                    query = inputs[0]
+                    key, value = inputs[1][..., : theirs.kdim], inputs[2][..., : theirs.vdim]
+                    if not options.get("batch_first"):
+                        query, key, value = (tensor.transpose(0, 1) for tensor in (query, key, value))
+                    made = [module(query, key, value, **mask) for module in (ours, theirs)]
+                    torch.testing.assert_close(*made, rtol=0, atol=1e-6)
+                    both = [
+                        torch.autograd.grad(output.square().sum(), [*inputs, *module.parameters()])
+                        for (output, _), module in zip(made, (ours, theirs), strict=True)
+                    ]
+                    torch.testing.assert_close(*both, rtol=1e-5, atol=1e-5)
+
+
+def test_without_a_batch():
+    theirs, ours = pair()
+    query, key = (tensor[0] for tensor in states(QUERIES, KEYS))
+    with every_case() as case:
+        for name, mask in {
+            "none": {},
+            "padding": {"key_padding_mask": torch.arange(KEYS) > 3},
+            "for each head": {"attn_mask": torch.randn(HEADS, QUERIES, KEYS), "average_attn_weights": False},
+        }.items():
+            with case(mask=name):
+                torch.testing.assert_close(ours(query, key, key, **mask), theirs(query, key, key, **mask))
+
+
+def test_its_dropout_is_that_of_the_module_of_torch():
+    made, inputs = [], states(QUERIES, KEYS, KEYS)
+    for module in pair(dropout=0.4, batch_first=True):
+        torch.manual_seed(3)
+        made.append(module(*inputs))
+    torch.testing.assert_close(*made)
+    evaluated = pair(dropout=0.4, batch_first=True)[1].eval()
+    torch.testing.assert_close(evaluated(*inputs), pair(batch_first=True)[1](*inputs), rtol=0, atol=0)
+
+
+def test_its_weights_are_sparse_and_those_of_the_function():
+    _, ours = pair(sharmix.SharMiX(q=torch.tensor([1.1, 1.3, 1.6, 2.0]).reshape(4, 1, 1)), batch_first=True)
+    query, key = (3 * tensor for tensor in states(QUERIES, KEYS))
+    output, weights = ours(query, key, key, average_attn_weights=False)
+    heads = [
+        (x @ w.T + b).reshape(BATCH, -1, HEADS, 3).transpose(1, 2)
+        for x, w, b in zip((query, key, key), ours.in_proj_weight.chunk(3), ours.in_proj_bias.chunk(3), strict=True)
+    ]
+    expected = sharmix.attention(*heads, ours.activation)
+    torch.testing.assert_close(output, ours.out_proj(expected.transpose(1, 2).flatten(-2)))
+    torch.testing.assert_close(weights @ heads[2], expected)
+    assert (weights == 0).any()
+
+
+def test_a_query_that_sees_no_key():
+    _, ours = pair("entmax")
+    query, key = (tensor.transpose(0, 1) for tensor in states(QUERIES, KEYS, requires_grad=True))
+    hidden = torch.arange(QUERIES).unsqueeze(-1).expand(-1, KEYS) == 2
+    output, weights = ours(query, key, key, attn_mask=hidden)
+    assert (weights[:, 2] == 0).all()
+    torch.testing.assert_close(output[2], ours.out_proj.bias.expand(BATCH, -1))
+    output.sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in ours.parameters())
+
+
+def encoder_layer(activation, **options):
+    """A trained torch layer's weights, under another attention."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 16, dropout=0.1, batch_first=True, **options)
+    sparse = sharmix.SparseAttention(WIDTH, HEADS, dropout=0.1, batch_first=True, activation=activation)
+    sparse.load_state_dict(layer.self_attn.state_dict(), strict=False)
+    plain, layer.self_attn = copy.deepcopy(layer), sparse
+    return plain, layer
+
+
+def by_hand(layer, x, attended):
+    x = layer.norm1(x + attended)
+    return layer.norm2(x + layer.linear2(layer.linear1(x).relu()))
+
+
+def test_the_fast_path_of_an_encoder_layer_leaves_it_alone():
+    (x,) = states(KEYS)
+    x = 3 * x
+    with every_case() as case:
+        for activation in ("softmax", "entmax"):
+            for inference in (torch.no_grad, torch.inference_mode, torch.enable_grad):
+                with case(activation=activation, inference=inference.__name__), inference():
+                    plain, layer = (module.eval() for module in encoder_layer(activation))
+                    attended, weights = layer.self_attn(x, x, x)
+                    torch.testing.assert_close(layer(x), by_hand(layer, x, attended), rtol=0, atol=1e-6)
+                    close = torch.allclose(layer(x), plain(x), rtol=0, atol=1e-5)
+                    assert close == (activation == "softmax")
+                    assert (weights == 0).any() == (activation == "entmax")
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+def test_inside_an_encoder_and_a_decoder():
+    (x,) = states(KEYS)
+    padding, causal = (
+        torch.arange(KEYS) >= torch.tensor([[4], [7]]),
+        nn.Transformer.generate_square_subsequent_mask(KEYS),
+    )
+    plain, layer = encoder_layer("softmax")
+    seen = ~padding
+    with pytest.warns(UserWarning, match="use_nested_tensor is False because .*_qkv_same_embed_dim was not True"):
+        ours = nn.TransformerEncoder(layer, 2).eval()
+    theirs = nn.TransformerEncoder(plain, 2).eval()
+    with torch.no_grad():
+        found, expected = (encoder(x, src_key_padding_mask=padding) for encoder in (ours, theirs))
+        torch.testing.assert_close(found[seen], expected[seen], rtol=0, atol=1e-5)
+        found, expected = (encoder(x, mask=causal, is_causal=True) for encoder in (ours, theirs))
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        patched = copy.deepcopy(theirs)
+        patched.layers[0].self_attn = layer.self_attn.eval()
+        with pytest.raises(RuntimeError, match="no nested tensor; set encoder"):
+            patched(x, src_key_padding_mask=padding)
+        patched.use_nested_tensor = False
+        found, expected = (encoder(x, src_key_padding_mask=padding) for encoder in (patched, theirs))
+        torch.testing.assert_close(found[seen], expected[seen], rtol=0, atol=1e-5)
+
+    decoder = nn.TransformerDecoderLayer(WIDTH, HEADS, 16, batch_first=True).eval()
+    expected = decoder(x, x, tgt_mask=causal, memory_key_padding_mask=padding, tgt_is_causal=True)
+    for name in ("self_attn", "multihead_attn"):
+        sparse = sharmix.SparseAttention(WIDTH, HEADS, batch_first=True, activation="softmax").eval()
+        sparse.load_state_dict(getattr(decoder, name).state_dict())
+        setattr(decoder, name, sparse)
+    found = decoder(x, x, tgt_mask=causal, memory_key_padding_mask=padding, tgt_is_causal=True)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+def test_what_it_learns_is_trained_and_saved():
+    act = sharmix.SharMiX(q=torch.full((HEADS, 1, 1), 1.25), learned=True)
+    options = {"batch_first": True, "activation": act, "length_scale": sharmix.LogLengthScale(HEADS)}
+    module = sharmix.SparseAttention(WIDTH, HEADS, **options)
+    learned = {"activation.q", "activation.r", "length_scale.beta", "length_scale.gamma"}
+    query, key = states(QUERIES, KEYS)
+    module(3 * query, key, key)[0].square().sum().backward()
+    assert all(module.get_parameter(name).grad.abs().max() > 0 for name in learned)
+    file = io.BytesIO()
+    torch.save(module.state_dict(), file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=True)
+    assert set(loaded) - set(nn.MultiheadAttention(WIDTH, HEADS).state_dict()) == learned
+    assert torch.equal(copy.deepcopy(module)(query, key, key)[0], module(query, key, key)[0])
+    named = sharmix.SparseAttention(WIDTH, HEADS, activation="entmax_learned")
+    assert "activation.alpha" in dict(named.named_parameters())
+
+
+def test_half_precision_and_placement():
+    module = sharmix.SparseAttention(WIDTH, HEADS, dtype=torch.bfloat16, device="meta", activation="entmax_learned")
+    assert {parameter.device.type for parameter in module.parameters()} == {"meta"}
+    half = pair("entmax", batch_first=True)[1].bfloat16()
+    query, key = states(QUERIES, KEYS, dtype=torch.bfloat16)
+    padding = torch.arange(KEYS) >= torch.tensor([[4], [7]])
+    output, weights = half(query, key, key, key_padding_mask=padding, attn_mask=torch.zeros(QUERIES, KEYS).bfloat16())
+    assert output.dtype == torch.bfloat16
+    assert (weights[0, :, 4:] == 0).all()
+    assert weights[1, :, 4:].any()
+
+
+def test_refusals():
+    (x,) = states(KEYS)
+    refused = {
+        "add_bias_kv=True and add_zero_attn=False are not allowed": lambda: sharmix.SparseAttention(
+            WIDTH, HEADS, add_bias_kv=True
+        ),
+        "add_zero_attn=True are not allowed": lambda: sharmix.SparseAttention(WIDTH, HEADS, add_zero_attn=True),
+        "must be divisible by num_heads": lambda: sharmix.SparseAttention(WIDTH, 5),
+        "there is no activation 'entmx'": lambda: sharmix.SparseAttention(WIDTH, HEADS, activation="entmx"),
+        "must be -1": lambda: sharmix.SparseAttention(WIDTH, HEADS, activation=sharmix.Entmax(dim=1)),
+        "is_causal=True is a hint": lambda: pair()[1](x, x, x, is_causal=True),
+    }
+    with every_case() as case:
+        for message, call in refused.items():
+            with case(message=message), pytest.raises((ValueError, RuntimeError, AssertionError), match=message):
+                call()
