@@ -1,0 +1,141 @@
+"""Hugging Face transformers: sparse attention inside their models, and sparse candidates in generation.
+
+Needs the package: pip install 'sharmix[transformers]'
+"""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sharmix._attention import LengthScale, Weighting, attend, weighting
+from sharmix.activations import Activation
+
+try:
+    from transformers import AttentionInterface, AttentionMaskInterface, LogitsProcessor
+    from transformers.masking_utils import sdpa_mask
+except ImportError as error:
+    raise ImportError(
+        "sharmix.transformers needs transformers 5 or newer: pip install 'sharmix[transformers]'"
+    ) from error
+
+_UNSUPPORTED = ("softcap", "s_aux", "cache")  # what some models add to attention: Gemma 2, GPT-OSS, continuous batching
+
+
+def register_attention(name: str, activation: Weighting, length_scale: LengthScale | None = None) -> None:
+    """Give an attention implementation a name that every model of transformers can select.
+
+    `model.set_attn_implementation(name)`, or `attn_implementation=name` in a config or in `from_pretrained`. Grouped
+    heads, masks, padding, key-value caches, dropout, position biases and `output_attentions` work as under `sdpa`. A
+    config does not save the name: load a model with `attn_implementation=name`, or it computes softmax attention.
+
+    Args:
+        name: what the models call it; a name that is there already is replaced.
+        activation: as for `sharmix.attention`. All layers share it, but an attention layer with a module
+            `sharmix_activation` of its own, which is trained, moved and saved with the model.
+        length_scale: as for `sharmix.attention`.
+
+    Raises:
+        TypeError, ValueError: the activation is not allowed.
+
+    Source: transformers' AttentionInterface.
+
+    Example:
+        >>> from sharmix.transformers import register_attention
+        >>> register_attention("sharmix_entmax", "entmax")
+        >>> from transformers import LlamaConfig, LlamaModel
+        >>> sizes = {"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+        >>> config = LlamaConfig(**sizes, num_attention_heads=2, attn_implementation="sharmix_entmax")
+        >>> LlamaModel(config)(torch.tensor([[1, 2, 3]])).last_hidden_state.shape
+        torch.Size([1, 3, 8])
+    """
+    weighting(activation)  # raises here, not in the model
+    AttentionInterface.register(name, partial(_attention_forward, activation, length_scale))
+    AttentionMaskInterface.register(name, sdpa_mask)  # bool, or None where `is_causal` says the same
+
+
+def _attention_forward(
+    activation: Weighting,
+    length_scale: LengthScale | None,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    position_bias: Tensor | None = None,
+    **options: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """The output [N, L, heads, Ev] and the weights [N, heads, L, S]; arguments as transformers has them."""
+    for unsupported in _UNSUPPORTED:
+        if options.get(unsupported) is not None:
+            raise ValueError(f"{type(module).__name__} computes attention with {unsupported}, which sharmix has not")
+    declared = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    causal = declared and attention_mask is None and query.shape[-2] > 1  # a single query comes after all cached keys
+    if position_bias is not None:
+        seen = query.new_ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril() if causal else attention_mask
+        attention_mask, causal = _biased(position_bias, seen), False
+    output, weights = attend(
+        query,
+        key,
+        value,
+        getattr(module, "sharmix_activation", activation),
+        attention_mask,
+        dropout,
+        causal,
+        scaling,
+        enable_gqa=query.shape[-3] != key.shape[-3],
+        length_scale=length_scale,
+    )
+    return output.transpose(1, 2).contiguous(), weights
+
+
+def _biased(bias: Tensor, mask: Tensor | None) -> Tensor:
+    """A number for each query and key, −inf where a bool mask hides the key."""
+    if mask is None:
+        return bias
+    return torch.where(mask, bias, -torch.inf) if mask.dtype == torch.bool else bias + mask
+
+
+class SupportLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
+    """Generation whose candidates are the support of a sparse map: at each step, the tokens with a probability above 0.
+
+    How many there are follows from the model's own scores, where top-k and top-p take a number.
+
+    Args:
+        activation: an `Activation` that sums to 1, or the name of one.
+        own_probabilities: False samples the candidates by their softmax probabilities, which a temperature after this
+            processor still changes; True by those of the activation: their logarithms become the scores.
+
+    Shape:
+        scores (batch, vocabulary), before any softmax; the same.
+
+    Raises:
+        TypeError, ValueError: the activation is not allowed.
+
+    Source: Martins, Marinho and Martins, Sparse Text Generation (2020), whose entmax sampling is
+    `SupportLogitsProcessor("entmax", own_probabilities=True)`.
+
+    Example:
+        >>> from sharmix.transformers import SupportLogitsProcessor
+        >>> scores = torch.tensor([[2.0, 1.0, -1.0]])
+        >>> SupportLogitsProcessor("entmax")(None, scores)
+        tensor([[2., 1., -inf]])
+        >>> SupportLogitsProcessor("entmax", own_probabilities=True)(None, scores).softmax(-1)
+        tensor([[0.8307, 0.1693, 0.0000]])
+    """
+
+    def __init__(self, activation: Activation | str, own_probabilities: bool = False) -> None:
+        self.activation = weighting(activation)
+        if not getattr(self.activation, "normalised", True):
+            raise ValueError(f"activation={activation!r} is not allowed; it can leave no candidate")
+        self.own_probabilities = own_probabilities
+
+    def __call__(self, input_ids: Tensor | None, scores: Tensor) -> Tensor:
+        probabilities = self.activation(scores)
+        if self.own_probabilities:
+            return probabilities.log()
+        return scores.masked_fill(probabilities == 0, -torch.inf)

@@ -1,0 +1,297 @@
+"""Sparse attention and sparse candidates inside tiny models of transformers, made from configurations."""
+
+import doctest
+import importlib
+import math
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import sharmix
+from tests.sharmix import reference
+from tests.sharmix.cases import every_case
+
+transformers = pytest.importorskip("transformers")
+ours = importlib.import_module("sharmix.transformers")
+
+pytestmark = pytest.mark.slow  # imports transformers: seconds
+
+SIZES = {"vocab_size": 24, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
+LENGTH = 6
+TOKENS = torch.randint(2, 24, (2, LENGTH), generator=torch.Generator().manual_seed(0))
+PADDED_LEFT = torch.tensor([[0, 0, 1, 1, 1, 1], [1] * LENGTH])
+PADDED_RIGHT = PADDED_LEFT.flip(1)
+
+
+def llama(**options):
+    """Four heads of the query share two of keys and values."""
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "max_position_embeddings": 64}
+    config = transformers.LlamaConfig(**SIZES, **sizes, num_attention_heads=4, num_key_value_heads=2, **options)
+    return transformers.LlamaForCausalLM(config)
+
+
+def gpt2(**options):
+    config = transformers.GPT2Config(**SIZES, n_embd=16, n_layer=2, n_head=4, n_positions=64, **options)
+    return transformers.GPT2LMHeadModel(config)
+
+
+def bert(**options):
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32}
+    config = transformers.BertConfig(**SIZES, **sizes, max_position_embeddings=64, **options)
+    return transformers.BertForMaskedLM(config)
+
+
+def t5(**options):
+    sizes = {"d_model": 16, "d_kv": 4, "d_ff": 32, "num_layers": 2, "num_heads": 4, "decoder_start_token_id": 0}
+    return transformers.T5ForConditionalGeneration(transformers.T5Config(**SIZES, **sizes, **options))
+
+
+def model_of(make, **options):
+    """A random model whose attention is far from uniform, in float64, without dropout."""
+    torch.manual_seed(0)
+    model = make(**options).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 2:
+                parameter.mul_(8)
+    return model
+
+
+@pytest.fixture(scope="module", autouse=True)
+def names():
+    ours.register_attention("sharmix_softmax", "softmax")
+    ours.register_attention("sharmix_entmax", "entmax")
+    ours.register_attention("sharmix_sparsemax", sharmix.Sparsemax())
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
+def test_under_softmax_models_compute_what_they_did(dtype, error):
+    with every_case() as case:
+        for make in (llama, gpt2, bert, t5):
+            model = model_of(make).to(dtype)
+            inputs = {"input_ids": TOKENS} | ({"labels": TOKENS} if make is t5 else {})
+            for padding in (None, PADDED_LEFT, PADDED_RIGHT):
+                made = {}
+                for name in ("sdpa", "eager", "sharmix_softmax"):
+                    model.set_attn_implementation(name)
+                    made[name] = model(**inputs, attention_mask=padding).logits
+                seen = slice(None) if padding is None or make is t5 else padding.bool()
+                for name in ("sdpa", "eager"):
+                    if name == "sdpa" or dtype == torch.float32:  # eager attention computes softmax in float32
+                        with case(model=make.__name__, padding=padding, as_in=name):
+                            expected = made[name][seen]
+                            atol = error * expected.abs().max().item()
+                            torch.testing.assert_close(made["sharmix_softmax"][seen], expected, rtol=0, atol=atol)
+
+
+def by_hand(query, key, value, scaling, causal, padding):
+    """α-entmax attention, one query at a time over the keys that it sees, to fifty digits: [N, L, heads, E]."""
+    examples, heads, length, _ = query.shape
+    output = torch.zeros(examples, length, heads, value.shape[-1], dtype=torch.float64)
+    for example in range(examples):
+        for head in range(heads):
+            keys, values = (x[example, head * x.shape[1] // heads] for x in (key, value))
+            for i in range(length):
+                seen = [j for j in range(length) if padding[example, j] and (j <= i or not causal)]
+                scores = [scaling * float(query[example, head, i] @ keys[j]) for j in seen]
+                for j, weight in zip(seen, reference.sharmix(scores, 1.5, 1.5) if seen else (), strict=True):
+                    output[example, i, head] += float(weight) * values[j]
+    return output
+
+
+@pytest.mark.parametrize("make", [llama, gpt2, bert])
+def test_entmax_equals_the_slow_loop_on_the_models_own_states(make, monkeypatch):
+    model, recorded = model_of(make, attn_implementation="sharmix_entmax"), []
+    attend = ours.attend
+
+    def recording(query, key, value, activation, mask, dropout, causal, scaling, **options):
+        output = attend(query, key, value, activation, mask, dropout, causal, scaling, **options)
+        recorded.append((query, key, value, scaling, output[0]))
+        return output
+
+    monkeypatch.setattr(ours, "attend", recording)
+    with every_case() as case:
+        for padding in (torch.ones_like(TOKENS), PADDED_LEFT, PADDED_RIGHT):
+            with case(padding=padding.tolist()), torch.no_grad():
+                recorded.clear()
+                model(TOKENS, attention_mask=padding)
+                assert len(recorded) == 2
+                for query, key, value, scaling, output in recorded:
+                    expected = by_hand(query, key, value, scaling, make is not bert, padding)
+                    torch.testing.assert_close(output.transpose(1, 2), expected, rtol=0, atol=1e-12)
+
+
+def test_attention_weights_are_returned_and_sparse():
+    with every_case() as case:
+        for make in (llama, gpt2, bert):
+            with case(model=make.__name__):
+                model = model_of(make, attn_implementation="sharmix_sparsemax")
+                weights = model(TOKENS, attention_mask=PADDED_LEFT, output_attentions=True).attentions
+                assert [layer.shape for layer in weights] == [(2, 4, LENGTH, LENGTH)] * 2
+                assert (weights[0][0, :, :, :2] == 0).all()
+                totals = weights[0][PADDED_LEFT.bool()[:, None].expand(-1, 4, -1)].sum(-1)
+                torch.testing.assert_close(totals, torch.ones_like(totals))
+                assert 0 < (weights[0][1, :, -1] > 0).double().mean() < 1
+
+
+def test_caches_and_padding_change_nothing():
+    length_scale = sharmix.LogLengthScale(4, gamma=1.0).double()
+    ours.register_attention("sharmix_scaled", "entmax", length_scale)
+    model = model_of(llama, attn_implementation="sharmix_scaled")
+    with torch.no_grad():
+        expected = model(TOKENS[1:]).logits[0]
+        by_token, cache = [], transformers.DynamicCache(config=model.config)
+        static = transformers.StaticCache(config=model.config, max_cache_len=LENGTH + 3)
+        for token in TOKENS[1]:
+            by_token.append(model(token.reshape(1, 1), past_key_values=cache).logits[0, -1])
+        in_static = model(TOKENS[1:, :4], past_key_values=static).logits[0]
+        in_static = torch.cat([in_static, model(TOKENS[1:, 4:], past_key_values=static).logits[0]])
+        short = torch.cat([torch.zeros(1, 2, dtype=torch.long), TOKENS[1:, :4]], dim=1)
+        padded = model(short, attention_mask=PADDED_LEFT[:1]).logits[0, 2:]
+    torch.testing.assert_close(torch.stack(by_token), expected)
+    torch.testing.assert_close(in_static, expected)
+    torch.testing.assert_close(padded, expected[:4], rtol=0, atol=1e-5)  # rotary angles are float32
+    generated = [
+        model.generate(TOKENS, attention_mask=PADDED_LEFT, max_new_tokens=5, do_sample=False, use_cache=use_cache)
+        for use_cache in (True, False)
+    ]
+    assert torch.equal(*generated)
+    assert generated[0].shape == (2, LENGTH + 5)
+
+
+def test_orders_of_a_layer_are_trained_and_saved(tmp_path):
+    def with_orders():
+        model = model_of(llama, attn_implementation="sharmix_entmax")
+        for layer in model.model.layers:
+            layer.self_attn.sharmix_activation = sharmix.Entmax(torch.full((4, 1, 1), 1.5), learned=True)
+        return model
+
+    model = with_orders()
+    before = model(TOKENS).logits
+    torch.testing.assert_close(before, model_of(llama, attn_implementation="sharmix_entmax")(TOKENS).logits)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    model(TOKENS, labels=TOKENS).loss.backward()
+    optimizer.step()
+    orders = {name: parameter for name, parameter in model.named_parameters() if "sharmix_activation" in name}
+    assert list(orders) == [f"model.layers.{i}.self_attn.sharmix_activation.alpha" for i in range(2)]
+    assert all((order != 1.5).all() and order.unique().numel() == 4 for order in orders.values())
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    loaded = with_orders()
+    loaded.load_state_dict(torch.load(tmp_path / "weights.pt", weights_only=True))
+    assert torch.equal(loaded(TOKENS).logits, model(TOKENS).logits)
+
+
+def test_a_saved_model_is_loaded_under_the_name(tmp_path):
+    model = model_of(gpt2, attn_implementation="sharmix_entmax")
+    model.save_pretrained(tmp_path)
+    load = transformers.GPT2LMHeadModel.from_pretrained
+    loaded = load(tmp_path, attn_implementation="sharmix_entmax", dtype=torch.float64)
+    assert torch.equal(loaded(TOKENS).logits, model(TOKENS).logits)
+    assert load(tmp_path).config._attn_implementation == "sdpa"  # as docs/attention.md warns
+
+
+def test_dropout_and_half_precision():
+    model = model_of(gpt2, attn_implementation="sharmix_entmax", attn_pdrop=0.5, resid_pdrop=0.0, embd_pdrop=0.0)
+    assert torch.equal(model(TOKENS).logits, model(TOKENS).logits)
+    model.train()
+    assert not torch.equal(model(TOKENS).logits, model(TOKENS).logits)
+    assert model.eval().bfloat16()(TOKENS).logits.dtype == torch.bfloat16
+
+
+PROCESSED = ["entmax", sharmix.SharMiX(1.5, 1.75), sharmix.Sparsemax()]
+
+
+def test_candidates_are_the_support():
+    model = model_of(gpt2, attn_implementation="sharmix_entmax").float()
+    processor = transformers.LogitsProcessorList
+    with every_case() as case:
+        for activation in PROCESSED:
+            for own in (False, True):
+                for beams in (1, 2):
+                    with case(activation=activation, own=own, beams=beams):
+                        made = model.generate(
+                            TOKENS.repeat(50, 1), max_new_tokens=4, do_sample=True, num_beams=beams, top_k=0,
+                            logits_processor=processor([ours.SupportLogitsProcessor(activation, own)]),
+                            output_logits=True, return_dict_in_generate=True,
+                        )  # fmt: skip
+                        assert_in_support(model, made.sequences, activation)
+
+
+def assert_in_support(model, sequences, activation):
+    """Each token that was generated has a probability above 0, after those before it, and some token has none."""
+    act = sharmix.build_activation(activation) if isinstance(activation, str) else activation
+    with torch.no_grad():
+        p = act(model(sequences).logits[:, LENGTH - 1 : -1])
+    chosen = p.gather(-1, sequences[:, LENGTH:, None])
+    assert (chosen > -1e-6).all()
+    assert (chosen > 0).double().mean() > 0.99  # a step at a time rounds otherwise, at the edge of the support
+    assert (p == 0).any()
+
+
+def test_own_probabilities_are_those_that_are_drawn():
+    model, act = model_of(gpt2).float(), sharmix.SharMiX(1.5, 1.75)
+    with torch.no_grad():
+        logits = model(TOKENS[:1]).logits[0, -1]
+    with every_case() as case:
+        for own, expected in (
+            (True, act(logits)),
+            (False, logits.masked_fill(act(logits) == 0, -torch.inf).softmax(-1)),
+        ):
+            with case(own=own):
+                torch.manual_seed(0)
+                processors = transformers.LogitsProcessorList([ours.SupportLogitsProcessor(act, own)])
+                drawn = model.generate(
+                    TOKENS[:1], max_new_tokens=1, do_sample=True, top_k=0, num_return_sequences=4000,
+                    logits_processor=processors,
+                )[:, -1]  # fmt: skip
+                shares = drawn.bincount(minlength=24) / 4000
+                assert (shares[expected == 0] == 0).all()
+                torch.testing.assert_close(shares, expected, rtol=0, atol=4 * (0.25 / 4000) ** 0.5)
+
+
+def test_refusals(monkeypatch):
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "head_dim": 4}
+    config = transformers.Gemma2Config(**SIZES, **sizes, num_attention_heads=4, num_key_value_heads=2)
+    gemma = transformers.Gemma2ForCausalLM(config)
+    gemma.set_attn_implementation("sharmix_entmax")
+    refused = {
+        "Gemma2Attention computes attention with softcap": lambda: gemma(TOKENS),
+        "there is no activation 'entmx'": lambda: ours.register_attention("sharmix_wrong", "entmx"),
+        "activation='entmax_learned' has parameters": lambda: ours.SupportLogitsProcessor("entmax_learned"),
+        "it can leave no candidate": lambda: ours.SupportLogitsProcessor(sharmix.AlphaReLU(tau=0.3)),
+        "not a valid|not supported": lambda: gpt2(attn_implementation="sharmix_wrong"),
+    }
+    with every_case() as case:
+        for message, call in refused.items():
+            with case(message=message), pytest.raises((ValueError, KeyError), match=message):
+                call()
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.delitem(sys.modules, "sharmix.transformers")
+    with pytest.raises(ImportError, match=r"pip install 'sharmix\[transformers\]'"):
+        importlib.import_module("sharmix.transformers")
+
+
+def test_the_code_of_the_documentation(tmp_path, monkeypatch):
+    torch.manual_seed(0)
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "attention.md").read_text(encoding="utf-8")
+    names = {"math": math}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, names)
+    assert (names["model"].model.layers[0].self_attn.sharmix_activation.alpha == 1.5).all()
+    assert names["generated"].shape == (2, 17)
+    rows = re.findall(r"`(LogLengthScale\(.*?\))` \|", page)
+    scales = [eval(f"sharmix.{row}", names | {"num_heads": 8, "b": 0.4, "N": 64}) for row in rows]
+    factors = [scale(torch.tensor([[64.0]])) for scale in scales]
+    assert [factor.numel() for factor in factors] == [8, 8, 1]
+    torch.testing.assert_close(factors[2], torch.ones(1, 1))
+
+
+@pytest.mark.parametrize("name", ["register_attention", "SupportLogitsProcessor"])
+def test_the_example_of(name):
+    (examples,) = doctest.DocTestFinder(recurse=False).find(getattr(ours, name), name, globs={"torch": torch})
+    assert examples.examples
+    assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples).failed == 0
