@@ -162,6 +162,14 @@ def test_caches_and_padding_change_nothing():
     assert generated[0].shape == (2, LENGTH + 5)
 
 
+def test_a_length_scale_multiplies_the_scores():
+    ours.register_attention("sharmix_scaled", "entmax", lambda n: 2.0)
+    ours.register_attention("sharmix_function", lambda scores: sharmix.entmax(2 * scores))
+    made = [model_of(gpt2, attn_implementation=f"sharmix_{name}")(TOKENS).logits for name in ("scaled", "function")]
+    torch.testing.assert_close(*made)
+    assert not torch.allclose(made[0], model_of(gpt2, attn_implementation="sharmix_entmax")(TOKENS).logits)
+
+
 def test_orders_of_a_layer_are_trained_and_saved(tmp_path):
     def with_orders():
         model = model_of(llama, attn_implementation="sharmix_entmax")
