@@ -50,8 +50,8 @@ def register_attention(name: str, activation: Weighting, length_scale: LengthSca
         >>> LlamaModel(config)(torch.tensor([[1, 2, 3]])).last_hidden_state.shape
         torch.Size([1, 3, 8])
     """
-    weighting(activation)  # raises here, not in the model
-    AttentionInterface.register(name, partial(_attention_forward, activation, length_scale))
+    built = weighting(activation)  # once, and raises here, not in the model
+    AttentionInterface.register(name, partial(_attention_forward, built, length_scale))
     AttentionMaskInterface.register(name, sdpa_mask)  # bool, or None where `is_causal` says the same
 
 
