@@ -1,7 +1,8 @@
 """Every private name of torch that this package uses: what a new torch can break, in one place.
 
-Outside of it stand two: csrc/tensors.h reads `_current_level` of forward_ad, and modules override
-`_load_from_state_dict`. tests/sharmix/test_private_torch.py has a test for each name.
+Outside of it stand three: csrc/tensors.h reads `_current_level` of forward_ad, modules override
+`_load_from_state_dict`, and SparseAttention sets `_qkv_same_embed_dim` of nn.MultiheadAttention, for which
+tests/sharmix/test_multihead_attention.py has a test. tests/sharmix/test_private_torch.py has one for each other name.
 """
 
 import ctypes
