@@ -5,7 +5,8 @@ try:
 except ImportError as error:
     raise ImportError("sharmix.sklearn needs scikit-learn: pip install 'sharmix[sklearn]'") from error
 
+from sharmix.sklearn.calibrator import SharMiXCalibrator
 from sharmix.sklearn.classifier import FenchelYoungClassifier
 from sharmix.sklearn.scaling import SharMiXScaling
 
-__all__ = ["FenchelYoungClassifier", "SharMiXScaling"]
+__all__ = ["FenchelYoungClassifier", "SharMiXCalibrator", "SharMiXScaling"]

@@ -69,6 +69,9 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         >>> X, y = load_iris(return_X_y=True)
         >>> classifier = FenchelYoungClassifier(q=1.5, r=2.0).fit(X, y)
         >>> classifier.predict_proba(X[[0, 75, 100]]).round(2)
+        array([[1.  , 0.  , 0.  ],
+               [0.  , 0.97, 0.03],
+               [0.  , 0.  , 1.  ]])
     """
 
     def __init__(

@@ -1,0 +1,167 @@
+"""A classifier whose probabilities are calibrated on examples that it was not fitted to."""
+
+import warnings
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import check_cv, cross_val_predict
+from sklearn.utils import column_or_1d, get_tags, indexable
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from sharmix.sklearn.scaling import SharMiXScaling
+
+Array = NDArray[Any]
+
+LEAST_PROBABILITY = 1e-12  # what scikit-learn's temperature scaling adds before it takes logarithms
+
+
+class SharMiXCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """A classifier with its outputs calibrated by `SharMiXScaling`: by a temperature, q and r.
+
+    It goes as `CalibratedClassifierCV(method="temperature", ensemble=False)` does: cross-validation gives each example
+    the output of a copy of the classifier that was not fitted to it, the scaling is fitted to these outputs, and the
+    classifier to all examples. A classifier that is fitted already comes in a `FrozenEstimator`; all examples then
+    serve the scaling, and must not be those that it was fitted to. There is no ensemble: a mean of sparse probabilities
+    is 0 only where all of them are.
+
+    The outputs are those of `decision_function`, where there is one, as logits, (0, x) in place of a single x; else the
+    logarithms of `predict_proba` + 1e-12.
+
+    Args:
+        estimator: the classifier.
+        q, r, temperature, loss: as for `SharMiXScaling`: None is fitted, a number is held, and r may be `"q"`.
+        cv: how to cross-validate, as for `CalibratedClassifierCV`; None for five folds.
+        n_jobs: how many processes cross-validate.
+
+    Attributes:
+        classes_: the labels, in order.
+        estimator_: the fitted classifier.
+        scaling_: the fitted `SharMiXScaling`, with `q_`, `r_`, `temperature_` and `loss_`.
+        n_features_in_, feature_names_in_: those of the classifier, where it has them.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X, y = load_iris(return_X_y=True)
+        >>> calibrator = SharMiXCalibrator(GaussianNB(), r="q").fit(X, y)
+        >>> round(calibrator.scaling_.temperature_, 2), round(calibrator.scaling_.q_, 2)
+        (3.18, 1.44)
+        >>> calibrator.predict_proba(X[[0, 70]]).round(2)
+        array([[1.  , 0.  , 0.  ],
+               [0.  , 0.32, 0.68]])
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        q: float | None = None,
+        r: float | Literal["q"] | None = None,
+        temperature: float | None = None,
+        loss: Literal["brier", "log"] = "brier",
+        cv: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.q = q
+        self.r = r
+        self.temperature = temperature
+        self.loss = loss
+        self.cv = cv
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the classifier and its scaling.
+
+        Args:
+            X: features [examples, features], as the classifier takes them.
+            y: labels [examples].
+            sample_weight: how much each example counts, [examples], for the classifier and for its scaling.
+
+        Returns:
+            This calibrator.
+
+        Raises:
+            ValueError: a parameter or a label that is not allowed, or too few examples of a class to cross-validate.
+
+        Warns:
+            UserWarning: the classifier does not take the weights, which then serve the scaling alone.
+        """
+        check_classification_targets(y)
+        X, y = indexable(X, y)
+        labels = column_or_1d(y, warn=True)
+        if isinstance(self.estimator, FrozenEstimator):
+            self.estimator_ = self.estimator
+            outputs = getattr(self.estimator_, _method(self.estimator_))(X)
+        else:
+            weights = self._weights_of_estimator(sample_weight)
+            cv = check_cv(self.cv, labels, classifier=True)
+            folds = cv.n_splits if self.cv is not None and hasattr(cv, "n_splits") else 1
+            if np.unique(labels, return_counts=True)[1].min() < folds:
+                raise ValueError(
+                    f"cv={self.cv!r} makes {folds} folds, but there are fewer examples of at least one class"
+                )
+            outputs = cross_val_predict(
+                clone(self.estimator),
+                X,
+                labels,
+                cv=cv,
+                method=_method(self.estimator),
+                n_jobs=self.n_jobs,
+                params=weights,
+            )
+            self.estimator_ = clone(self.estimator).fit(X, labels, **weights)
+        self.classes_ = self.estimator_.classes_
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            raise ValueError(f"y has classes {unknown.tolist()} that {self.estimator_} was not fitted to")
+        self.scaling_ = SharMiXScaling(q=self.q, r=self.r, temperature=self.temperature, loss=self.loss)
+        self.scaling_.fit(self._logits(outputs), np.searchsorted(self.classes_, labels), sample_weight)
+        return self
+
+    def predict_proba(self, X: Any) -> Array:
+        """The calibrated probabilities [examples, classes], in the order of `classes_`."""
+        check_is_fitted(self)
+        return self.scaling_.transform(self._logits(getattr(self.estimator_, _method(self.estimator_))(X)))
+
+    def predict(self, X: Any) -> Array:
+        """The most probable label of each example, [examples]."""
+        check_is_fitted(self)
+        labels: Array = self.classes_[self.predict_proba(X).argmax(1)]
+        return labels
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
+
+    def _weights_of_estimator(self, sample_weight: ArrayLike | None) -> dict[str, ArrayLike]:
+        """What the classifier's own fit is called with."""
+        if sample_weight is None:
+            return {}
+        if has_fit_parameter(self.estimator, "sample_weight"):
+            return {"sample_weight": sample_weight}
+        warnings.warn(
+            f"{type(self.estimator).__name__} does not take sample_weight; the weights serve its scaling alone",
+            UserWarning,
+            stacklevel=3,
+        )
+        return {}
+
+    def _logits(self, outputs: Array) -> Array:
+        """Logits [examples, classes] from what the classifier gives."""
+        if _method(self.estimator_) == "predict_proba":
+            logits: Array = np.log(outputs + LEAST_PROBABILITY)
+            return logits
+        return np.stack([np.zeros_like(outputs), outputs], 1) if outputs.ndim == 1 else outputs
+
+
+def _method(estimator: Any) -> str:
+    return "decision_function" if hasattr(estimator, "decision_function") else "predict_proba"

@@ -1,0 +1,418 @@
+"""scikit-learn's estimators: its own checks, and agreement with its classifiers and with independent solvers."""
+
+import doctest
+import importlib
+import pickle
+import sys
+
+import numpy as np
+import pytest
+import torch
+from entmax.losses import entmax15_loss, sparsemax_loss
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sharmix
+from tests.sharmix.cases import every_case
+
+pytest.importorskip("sklearn")
+
+from scipy.optimize import minimize
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_iris, make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import check_estimator
+
+from sharmix.sklearn import FenchelYoungClassifier, SharMiXCalibrator, SharMiXScaling
+
+CLASSIFIERS = {
+    "SharMiX": FenchelYoungClassifier(),
+    "alpha-ReLU": FenchelYoungClassifier(activation="alpha_relu"),
+    "hidden layer": FenchelYoungClassifier(
+        2, 2, hidden_layer_sizes=4, tol=0.03, max_iter=40, class_weight="balanced"
+    ),
+    "learned orders": FenchelYoungClassifier(
+        activation="sharmix_learned", activation_params={"objective": "brier"},
+        solver="adam", learning_rate_init=0.3, tol=0.01, max_iter=30,
+    ),
+}  # fmt: skip
+CALIBRATORS = {
+    "decision function": SharMiXCalibrator(LogisticRegression(), r="q", cv=3),
+    "probabilities": SharMiXCalibrator(DecisionTreeClassifier(random_state=0), q=1.5, r=2, loss="log", cv=3),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of few iterations, to be quick
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")  # by scikit-learn's own checks
+@pytest.mark.parametrize("name", CLASSIFIERS | CALIBRATORS)
+def test_every_check_of_scikit_learn(name):
+    results = check_estimator((CLASSIFIERS | CALIBRATORS)[name], on_skip=None, on_fail=None)
+    failed = [(result["check_name"], result["exception"]) for result in results if result["status"] != "passed"]
+    assert len(results) > 40
+    assert [name for name, _ in failed] in ([], ["check_array_api_input"]), failed  # skipped without SCIPY_ARRAY_API
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
+def blobs(classes=3, examples=120, seed=0):
+    return make_classification(
+        examples, 6, n_informative=4, n_classes=classes, flip_y=0.2, class_sep=0.7, random_state=seed
+    )
+
+
+def exactly(*args, **kwargs):
+    return FenchelYoungClassifier(*args, tol=1e-9, max_iter=5000, **kwargs)
+
+
+def test_softmax_is_logistic_regression():
+    with every_case() as case:
+        for classes in (2, 3):
+            X, y = blobs(classes)
+            labels = np.array(["ash", "beech", "cedar"])[y]
+            weights = np.random.default_rng(0).uniform(0, 3, len(y))
+            for alpha in (0.1, 10):
+                for class_weight in (None, {"ash": 5.0, "beech": 0.5}):
+                    with case(classes=classes, alpha=alpha, class_weight=class_weight):
+                        theirs = LogisticRegression(C=1 / alpha, class_weight=class_weight, tol=1e-9, max_iter=5000)
+                        theirs.fit(X, labels, weights)
+                        ours = exactly(1, 1, alpha=alpha, class_weight=class_weight).fit(X, labels, weights)
+                        np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-6)
+                        np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-6)
+                        np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
+                        np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-5)
+                        assert (ours.predict(X) == theirs.predict(X)).all()
+
+
+@pytest.mark.parametrize(("order", "loss"), [(1.5, entmax15_loss), (2.0, sparsemax_loss)])
+def test_sparse_losses_reach_the_minimum_that_another_package_and_solver_find(order, loss):
+    X, y = blobs()
+    inputs, labels = torch.tensor(X), torch.tensor(y)
+
+    def value_and_gradient(flat):
+        weights = torch.tensor(flat.reshape(7, 3), requires_grad=True)
+        logits = inputs @ weights[:6] + weights[6]
+        value = (loss(logits, labels).sum() + 0.35 * weights[:6].square().sum()) / len(y)
+        value.backward()
+        return value.item(), weights.grad.numpy().ravel()
+
+    found = minimize(value_and_gradient, np.zeros(21), jac=True, method="BFGS", options={"gtol": 1e-9})
+    ours = exactly(order, order, alpha=0.7).fit(X, y)
+    assert ours.loss_ == pytest.approx(found.fun, abs=1e-9)
+    np.testing.assert_allclose(ours.coef_, found.x.reshape(7, 3)[:6].T, atol=1e-5)
+    assert (ours.predict_proba(X) == 0).any()
+
+
+def test_two_classes_are_the_map_of_two_logits(iris):
+    X, y = iris[0][50:], iris[1][50:]
+    ours = FenchelYoungClassifier(1.5, 2).fit(X, y)
+    x = torch.tensor(ours.decision_function(X))
+    expected = sharmix.sharmix(torch.stack([torch.zeros_like(x), x], -1), 1.5, 2.0)
+    np.testing.assert_allclose(ours.predict_proba(X), expected, atol=1e-14)
+    assert ours.coef_.shape == (1, 4)
+
+
+def test_sparse_and_narrow_features(iris):
+    X, y = iris
+    X = np.where(np.abs(X) < 0.5, 0, X)
+    for hidden in ((), 5):
+        dense = FenchelYoungClassifier(hidden_layer_sizes=hidden, random_state=0, tol=1e-3).fit(X, y)
+        sparse = clone(dense).fit(csr_array(X), y)
+        np.testing.assert_allclose(sparse.predict_proba(csr_array(X)), dense.predict_proba(X), atol=1e-6)
+        narrow = clone(dense).fit(X.astype(np.float32), y)
+        np.testing.assert_allclose(narrow.predict_proba(X), dense.predict_proba(X), atol=0.02)
+        assert {array.dtype for array in narrow.coefs_ + narrow.intercepts_} == {np.dtype(np.float32)}
+        assert narrow.predict_proba(X.astype(np.float32)).dtype == np.float32
+
+
+def test_probabilities_as_targets():
+    X, y = blobs()
+    targets = np.random.default_rng(0).dirichlet(np.ones(3), len(y))
+    soft = exactly(1, 1).fit(X, targets)
+    repeated = LogisticRegression(tol=1e-9, max_iter=5000)
+    repeated.fit(np.repeat(X, 3, 0), np.tile(range(3), len(y)), targets.ravel())
+    np.testing.assert_allclose(soft.predict_proba(X), repeated.predict_proba(X), atol=1e-6)
+    assert (soft.predict(X) == soft.predict_proba(X).argmax(1)).all()
+
+    weights = {0: 3.0, 2: 0.2}
+    of_labels = exactly(1.5, 2, class_weight=weights).fit(X, y)
+    of_one_hot = exactly(1.5, 2, class_weight=weights).fit(X, np.eye(3)[y])
+    np.testing.assert_allclose(of_one_hot.predict_proba(X), of_labels.predict_proba(X), atol=1e-5)
+    balanced = exactly(1.5, 2, class_weight="balanced").fit(X[:90], y[:90])
+    counts = np.bincount(y[:90])
+    by_hand = exactly(1.5, 2).fit(X[:90], y[:90], (90 / (3 * counts))[y[:90]])
+    np.testing.assert_allclose(balanced.predict_proba(X), by_hand.predict_proba(X), atol=1e-5)
+
+
+def test_probabilities_that_are_none():
+    X, y = blobs()
+    for wrong, message in [
+        (np.eye(3)[y] * 2, "rows that sum to 1"),
+        (np.eye(3)[y] - [[0.5, -0.5, 0]], "at least 0"),
+        (np.full((len(y), 2), np.nan), "NaN"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            FenchelYoungClassifier().fit(X, wrong)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_every_activation(iris):
+    X, y = iris
+    with every_case() as case:
+        for name in sharmix.available_activations():
+            with case(activation=name):
+                solver = "adam" if name.endswith("learned") else "lbfgs"
+                ours = FenchelYoungClassifier(activation=name, solver=solver, learning_rate_init=0.1, max_iter=50)
+                p = ours.fit(X, y).predict_proba(X)
+                np.testing.assert_allclose(p.sum(1), 1, atol=1e-12)
+                assert ours.score(X, y) > 0.9
+                assert (ours.predict(X) == p.argmax(1)).all()
+
+
+def test_alpha_relu_shares_out_its_weights():
+    X, y = blobs()
+    ours = FenchelYoungClassifier(activation="alpha_relu", activation_params={"tau": 0.6}).fit(X, y)
+    weights = sharmix.alpha_relu(torch.tensor(ours.decision_function(X)), tau=0.6).numpy()
+    np.testing.assert_allclose(ours.predict_proba(X), weights / weights.sum(1, keepdims=True), atol=1e-7)
+    below_threshold = np.linalg.lstsq(ours.coef_, 0.3 - ours.intercept_)[0]
+    np.testing.assert_allclose(ours.decision_function([below_threshold]), 0.3)
+    np.testing.assert_allclose(ours.predict_proba([below_threshold]), 1 / 3)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_learned_orders(iris):
+    def learned(objective):
+        ours = FenchelYoungClassifier(
+            activation="sharmix_learned", activation_params={"objective": objective},
+            solver="adam", learning_rate_init=0.01, max_iter=20,
+        )  # fmt: skip
+        return ours.fit(*blobs()).activation_
+
+    assert min(learned("fenchel_young").q, 2) > 1.25  # rise whatever the data
+    assert learned("brier").q.item() != learned("log").q.item() != 1.25
+    with pytest.raises(ValueError, match="solver='adam'"):
+        FenchelYoungClassifier(activation="sharmix_learned").fit(*iris)
+
+
+def test_partial_fit():
+    X, y = blobs(examples=300)
+    whole = FenchelYoungClassifier(1.5, 1.5).fit(X, y)
+    ours = FenchelYoungClassifier(1.5, 1.5, learning_rate_init=0.02, batch_size=300, random_state=0)
+    for _ in range(200):
+        ours.partial_fit(X, y, classes=[0, 1, 2])
+    np.testing.assert_allclose(ours.predict_proba(X), whole.predict_proba(X), atol=0.01)
+    assert ours.n_iter_ == 200
+    again = pickle.loads(pickle.dumps(ours))
+    np.testing.assert_array_equal(
+        again.partial_fit(X, y).predict_proba(X), ours.partial_fit(X, y).predict_proba(X)
+    )  # Adam's state and the order of the examples are part of the pickle
+    with pytest.raises(ValueError, match=r"y has classes \[7\] that are not among \[0, 1, 2\]"):
+        ours.partial_fit(X, np.where(y == 2, 7, y))
+    with pytest.raises(ValueError, match="classes must be passed"):
+        FenchelYoungClassifier().partial_fit(X, y)
+
+
+def test_adam_and_lbfgs_find_the_same():
+    X, y = blobs()
+    whole = exactly().fit(X, y)
+    ours = exactly(solver="adam", learning_rate_init=0.1, batch_size=120).fit(X, y)
+    np.testing.assert_allclose(ours.predict_proba(X), whole.predict_proba(X), atol=0.01)
+
+
+def test_a_hidden_layer_learns_what_a_linear_model_cannot():
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    y = X[:, 0] * X[:, 1] > 0
+    assert FenchelYoungClassifier().fit(X, y).score(X, y) < 0.7
+    with pytest.warns(ConvergenceWarning, match="max_iter=60"):
+        ours = FenchelYoungClassifier(hidden_layer_sizes=(16,), alpha=0.01, max_iter=60, random_state=0).fit(X, y)
+    assert ours.score(X, y) > 0.95
+    assert not hasattr(ours, "coef_")
+    assert [array.shape for array in ours.coefs_] == [(2, 16), (16, 1)]
+
+
+def test_grid_search_over_the_orders(iris):
+    pipeline = make_pipeline(StandardScaler(), FenchelYoungClassifier())
+    grid = {"fenchelyoungclassifier__q": [1, 1.5], "fenchelyoungclassifier__r": [1, 2]}
+    search = GridSearchCV(pipeline, grid, scoring="neg_log_loss", cv=2).fit(*iris)
+    scores = search.cv_results_["mean_test_score"]
+    assert len(set(scores)) == 4
+    assert search.best_estimator_[-1].get_params()["q"] == search.best_params_["fenchelyoungclassifier__q"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"solver": "newton"}, "solver='newton' is not allowed"),
+        ({"alpha": -1}, "alpha == -1"),
+        ({"max_iter": 0}, "max_iter == 0"),
+        ({"hidden_layer_sizes": (5, 0)}, r"hidden_layer_sizes=\(5, 0\)"),
+        ({"activation": "softmix"}, "did you mean softmax"),
+        ({"q": 0.5}, "q=0.5"),
+    ],
+)
+def test_parameters_that_are_not_allowed(parameters, message, iris):
+    with pytest.raises(ValueError, match=message):
+        FenchelYoungClassifier(**parameters).fit(*iris)
+
+
+def logits_and_labels(seed=0, examples=150, classes=4, scale=2.0):
+    rng = np.random.default_rng(seed)
+    logits = 3 * rng.normal(size=(examples, classes))
+    labels = (logits + rng.gumbel(size=logits.shape)).argmax(1)
+    return scale * logits, labels
+
+
+def mean_loss(loss, logits, labels, q, r, temperature):
+    p = sharmix.sharmix(torch.tensor(logits), q, r, temperature).numpy()
+    at_label = p[range(len(p)), labels]
+    with np.errstate(divide="ignore"):
+        return -np.log(at_label).mean() if loss == "log" else ((p - np.eye(p.shape[1])[labels]) ** 2).sum(1).mean()
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 1000), loss=st.sampled_from(["brier", "log"]), scale=st.floats(0.2, 20))
+def test_a_fit_is_no_worse_than_a_grid(seed, loss, scale):
+    logits, labels = logits_and_labels(seed, 60, 3, scale)
+    fitted = SharMiXScaling(loss=loss).fit(logits, labels)
+    assert fitted.loss_ == pytest.approx(
+        mean_loss(loss, logits, labels, fitted.q_, fitted.r_, fitted.temperature_), rel=1e-12
+    )
+    grid = [
+        mean_loss(loss, logits, labels, q, r, scale * ratio)
+        for q in (1.0, 1.2, 1.5, 1.8, 2.0)
+        for r in (2 - 1 / q, q, 1.6, 2.0, 2.6)
+        if r >= 2 - 1 / q
+        for ratio in (0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0)
+    ]
+    assert fitted.loss_ <= min(grid) + 1e-9
+
+
+@pytest.mark.parametrize("loss", ["brier", "log"])
+def test_each_family_holds_the_smaller_ones(loss):
+    with every_case() as case:
+        for seed in range(2):
+            with case(seed=seed):
+                logits, labels = logits_and_labels(seed)
+                families = [{"q": 1, "r": 1}, {"r": "q"}, {}]
+                losses = [SharMiXScaling(loss=loss, **family).fit(logits, labels).loss_ for family in families]
+                assert losses[0] >= losses[1] - 1e-9
+                assert losses[1] >= losses[2] - 1e-9
+                held = SharMiXScaling(loss=loss, temperature=2.5, q=1.3, r=1.9).fit(logits, labels)
+                assert (held.q_, held.r_, held.temperature_) == pytest.approx((1.3, 1.9, 2.5))
+
+
+def test_a_fit_by_log_loss_keeps_every_label_in_the_support():
+    logits, labels = logits_and_labels()
+    labels[0] = logits[0].argmin()
+    fitted = SharMiXScaling(q=2, r=2, loss="log").fit(logits, labels)
+    assert fitted.transform(logits)[range(len(labels)), labels].min() > 0
+    assert np.isfinite(fitted.loss_)
+    by_brier = SharMiXScaling(q=2, r=2).fit(logits, labels)
+    assert by_brier.transform(logits)[range(len(labels)), labels].min() == 0
+
+
+def test_weights_of_a_fit_are_repetitions():
+    logits, labels = logits_and_labels()
+    weights = np.random.default_rng(0).integers(0, 4, len(labels))
+    weighted = SharMiXScaling(loss="log").fit(logits, labels, weights)
+    repeated = SharMiXScaling(loss="log").fit(logits.repeat(weights, 0), labels.repeat(weights))
+    np.testing.assert_allclose(weighted.transform(logits), repeated.transform(logits), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"q": 0.9}, "q=0.9 is not allowed"),
+        ({"r": 0.9}, "r=0.9 is not allowed; with q=None it must be at least 1"),
+        ({"q": 2, "r": 1.4}, "r=1.4 is not allowed; with q=2 it must be at least 1.5"),
+        ({"r": "alpha"}, "r='alpha' is not allowed"),
+        ({"temperature": 0.0}, "temperature=0.0 is not allowed"),
+        ({"loss": "hinge"}, "loss='hinge' is not allowed"),
+    ],
+)
+def test_scalings_that_are_not_allowed(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        SharMiXScaling(**parameters).fit(*logits_and_labels())
+
+
+def test_labels_of_a_scaling():
+    logits, labels = logits_and_labels()
+    for wrong, message in [(labels + 1, r"must lie in \[0, 3\]"), (labels / 2, "integers"), (labels[:9], "integers")]:
+        with pytest.raises(ValueError, match=message):
+            SharMiXScaling().fit(logits, wrong)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_temperature_scaling_is_that_of_scikit_learn(classes):
+    X, y = blobs(classes, 300)
+    with every_case() as case:
+        for estimator in (LogisticRegression(C=100), GaussianNB()):
+            with case(estimator=estimator):
+                theirs = CalibratedClassifierCV(estimator, method="temperature", ensemble=False, cv=3).fit(X, y)
+                ours = SharMiXCalibrator(estimator, q=1, r=1, loss="log", cv=3).fit(X, y)
+                np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-5)
+                assert (ours.predict(X) == theirs.predict(X)).all()
+
+
+def test_a_calibrator_is_its_scaling_of_outputs_that_were_held_out():
+    X, y = blobs(3, 200)
+    labels, weights = np.array(["ash", "beech", "cedar"])[y], np.random.default_rng(0).uniform(0, 2, len(y))
+    ours = SharMiXCalibrator(LogisticRegression(), loss="log", cv=3).fit(X, labels, weights)
+    held_out = cross_val_predict(
+        LogisticRegression(), X, labels, cv=3, method="decision_function", params={"sample_weight": weights}
+    )
+    scaling = SharMiXScaling(loss="log").fit(held_out, y, weights)
+    logits = LogisticRegression().fit(X, labels, weights).decision_function(X)
+    np.testing.assert_allclose(ours.predict_proba(X), scaling.transform(logits), atol=1e-7)
+    with pytest.warns(UserWarning, match="KNeighborsClassifier does not take sample_weight"):
+        SharMiXCalibrator(KNeighborsClassifier(), q=1, r=1).fit(X, labels, weights)
+
+
+def test_a_frozen_classifier_meets_only_what_calibrates_it():
+    X, y = blobs(3, 200)
+    frozen = FrozenEstimator(GaussianNB().fit(X[:100], y[:100]))
+    some = slice(100, None)
+    two = y[some] < 2  # one class has no example
+    ours = SharMiXCalibrator(frozen, r="q").fit(X[some][two], y[some][two])
+    scaling = SharMiXScaling(r="q").fit(np.log(frozen.predict_proba(X[some][two]) + 1e-12), y[some][two])
+    expected = scaling.transform(np.log(frozen.predict_proba(X) + 1e-12))
+    np.testing.assert_array_equal(ours.predict_proba(X), expected)
+    with pytest.raises(ValueError, match=r"y has classes \[3, 4, 5\]"):
+        SharMiXCalibrator(frozen).fit(X, y + 3)
+
+
+def test_a_calibrator_in_a_search():
+    X, y = blobs(2, 80)
+    search = GridSearchCV(SharMiXCalibrator(LogisticRegression(), cv=2), {"q": [1, 1.5], "r": ["q", 2]}, cv=2)
+    search.fit(X, y)
+    assert pickle.loads(pickle.dumps(search)).predict_proba(X) == pytest.approx(search.predict_proba(X))
+
+
+@pytest.mark.parametrize("name", ["FenchelYoungClassifier", "SharMiXCalibrator", "SharMiXScaling"])
+def test_the_example_of(name):
+    (example,) = doctest.DocTestFinder(recurse=False).find(
+        getattr(sharmix.sklearn, name), name, globs=vars(sharmix.sklearn)
+    )
+    assert example.examples
+    assert doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF).run(example).failed == 0
+
+
+def test_without_scikit_learn(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.delitem(sys.modules, "sharmix.sklearn")
+    with pytest.raises(ImportError, match=r"pip install 'sharmix\[sklearn\]'"):
+        importlib.import_module("sharmix.sklearn")
