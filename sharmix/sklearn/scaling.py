@@ -20,7 +20,7 @@ LARGEST_Q = 2.0  # sparsemax; above it the map's derivatives have no bound
 LARGEST_R = 4.0
 STARTS_Q, STARTS_SHARE, STARTS_LOG_RATIO = (1.0, 1.25, 1.5, 2.0), (0.0, 0.1, 0.3), (0.0, 0.5, 1.0, 2.0)
 OPTIONS = {"maxiter": 200, "ftol": 1e-12, "gtol": 1e-7}
-UNREACHED = 1e6  # what a line search sees of an infinite loss
+UNREACHED = 1e3  # what a line search sees of an infinite loss: more than the log of any double; far more misleads it
 
 Point = tuple[float, float, float]  # log T₀, q, and the share of the way that r has gone from its least to LARGEST_R
 
