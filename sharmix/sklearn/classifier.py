@@ -217,9 +217,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None, first: bool
     ) -> Examples:
         """The examples, checked; where they are the first, they or `classes` tell the labels."""
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), multi_output=True, reset=first
-        )
+        dtype = (np.float64, np.float32) if first else self.coefs_[0].dtype
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=dtype, multi_output=True, reset=first)
         y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
         if y.ndim == 1:
             check_classification_targets(y)
@@ -238,7 +237,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             targets = _checked_distributions(y, classes)
             of_classes = self._class_weights(weights @ targets)
             shares = targets @ of_classes
-            targets = (targets * of_classes / np.where(shares > 0, shares, 1)[:, None]).astype(X.dtype)
+            weighted = targets * of_classes / np.where(shares > 0, shares, 1)[:, None]
+            targets = np.where(shares[:, None] > 0, weighted, targets).astype(X.dtype)  # a row of weight 0 as it is
             weights = weights * shares
         return Examples(X, torch.from_numpy(targets), torch.from_numpy(weights.astype(X.dtype)))
 
@@ -266,7 +266,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         self._random_state = check_random_state(self.random_state)
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         sizes = [examples.features.shape[1], *self._hidden_layer_sizes(), outputs]
-        self.coefs_, self.intercepts_ = [], []
+        self.coefs_: list[Array] = []
+        self.intercepts_: list[Array] = []
         for fan_in, fan_out in pairwise(sizes):
             bound = (6 / (fan_in + fan_out)) ** 0.5 if len(sizes) > 2 else 0.0
             weights = self._random_state.uniform(-bound, bound, (fan_in, fan_out))

@@ -152,6 +152,9 @@ def test_probabilities_as_targets():
     of_labels = exactly(1.5, 2, class_weight=weights).fit(X, y)
     of_one_hot = exactly(1.5, 2, class_weight=weights).fit(X, np.eye(3)[y])
     np.testing.assert_allclose(of_one_hot.predict_proba(X), of_labels.predict_proba(X), atol=1e-5)
+    without = exactly(1.5, 2, class_weight={2: 0.0}).fit(X, np.eye(3)[y])
+    two = exactly(1.5, 2).fit(X[y < 2], np.eye(3)[y[y < 2]])
+    np.testing.assert_allclose(without.predict_proba(X), two.predict_proba(X), atol=1e-5)
     balanced = exactly(1.5, 2, class_weight="balanced").fit(X[:90], y[:90])
     counts = np.bincount(y[:90])
     by_hand = exactly(1.5, 2).fit(X[:90], y[:90], (90 / (3 * counts))[y[:90]])
@@ -220,6 +223,8 @@ def test_partial_fit():
     np.testing.assert_array_equal(
         again.partial_fit(X, y).predict_proba(X), ours.partial_fit(X, y).predict_proba(X)
     )  # Adam's state and the order of the examples are part of the pickle
+    narrow = FenchelYoungClassifier(hidden_layer_sizes=3, random_state=0).partial_fit(X.astype(np.float32), y, range(3))
+    assert narrow.partial_fit(X, y).coefs_[0].dtype == narrow.predict_proba(X).dtype == np.float32
     with pytest.raises(ValueError, match=r"y has classes \[7\] that are not among \[0, 1, 2\]"):
         ours.partial_fit(X, np.where(y == 2, 7, y))
     with pytest.raises(ValueError, match="classes must be passed"):
@@ -283,6 +288,7 @@ def mean_loss(loss, logits, labels, q, r, temperature):
         return -np.log(at_label).mean() if loss == "log" else ((p - np.eye(p.shape[1])[labels]) ** 2).sum(1).mean()
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(seed=st.integers(0, 1000), loss=st.sampled_from(["brier", "log"]), scale=st.floats(0.2, 20))
 def test_a_fit_is_no_worse_than_a_grid(seed, loss, scale):
