@@ -189,7 +189,7 @@ class SupportPredictor:
             return (gaps <= _last_member(gaps, temperature, self.q, self.r)).reshape(logits.shape)
         if len(temperature) != logits.shape[-1]:
             raise ValueError(
-                f"logits of shape {tuple(logits.shape)} do not fit {len(temperature)} classes' temperatures"
+                f"logits of shape {tuple(logits.shape)} do not fit the temperatures of {len(temperature)} classes"
             )
         return support_scores(logits.double(), None, self.q, self.r) <= temperature
 
