@@ -23,8 +23,8 @@ from torch import Tensor
 from sharmix._arguments import checked_number, classes_last
 from sharmix._operators.orders import checked_orders, is_concave
 
-_HELD = 2**15  # logits that are worked on at a time, so that they and what is made of them fit into a cache
-_PARTS = 32  # of the ranks of a row, each compared with the classes above its last
+_HELD = 2**14  # logits that are worked on at a time, so that they and what is made of them fit into a cache
+_PARTS = 16  # of the ranks of a row, each compared with the classes above its last
 _MOST_POWER = 8  # of wᵢ, up to which moments are faster than pairs of classes
 _LEAST_GAP = 1e-300  # divides in place of 0
 _MARGIN = 1e-7  # relative, so that the class that decides the temperature is in the map's support in float64
@@ -274,8 +274,8 @@ def _of_all(gaps: Tensor, q: float, r: float) -> Tensor:
 
 def _sums(gaps: Tensor, own: Tensor, q: float) -> tuple[Tensor, Tensor]:
     """Σ wᵢ and Σ wᵢ Δᵢ/Δ_k, by all gaps [rows, n], of classes k whose gaps are `own` [rows, m]; [rows, m]."""
-    ratios = (gaps.unsqueeze(-2) / own.clamp_min(_LEAST_GAP).unsqueeze(-1)).clamp_max(1)
-    weights = (torch.log1p(-ratios) * (1 / (q - 1) / math.log(2))).exp2()  # twice as fast as exp
+    ratios = (gaps.unsqueeze(-2) / own.clamp_min(_LEAST_GAP).unsqueeze(-1)).clamp_max_(1)
+    weights = ratios.neg().log1p_().mul_(1 / (q - 1) / math.log(2)).exp2_()  # twice as fast as exp
     return weights.sum(-1), torch.linalg.vecdot(weights, ratios)
 
 
