@@ -78,7 +78,7 @@ def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25
     return scores.reshape(logits.shape).to(wide)
 
 
-@dataclass
+@dataclass(eq=False)
 class SupportPredictor:
     """Prediction sets that hold the true class with a given probability: supports of the map at a fitted temperature.
 
@@ -101,7 +101,7 @@ class SupportPredictor:
 
     Attributes:
         temperature: after `calibrate`, never below 1.2e-38. Where the calibration examples are too few for the
-            coverage it is ∞, and the sets hold all classes.
+            coverage it is ∞, which the map itself does not take, and the sets hold all classes.
 
     Shape:
         logits (..., C), C classes; labels (...); sets (..., C).
@@ -125,7 +125,7 @@ class SupportPredictor:
     temperature: Tensor | None = None
 
     def __post_init__(self) -> None:
-        _check_orders(self.q, self.r)
+        check_orders(self.q, self.r)
 
     def calibrate(
         self, logits: Tensor, labels: Tensor, coverage: float = 0.9, *, class_conditional: bool = False
@@ -204,9 +204,12 @@ class SupportPredictor:
         return gaps
 
 
-def _check_orders(q: float, r: float) -> None:
-    checked_number(q, "q")
-    checked_number(r, "r")
+def check_orders(q: float, r: float) -> None:
+    """Raise where the score has no closed form for these orders, or they are not allowed."""
+    for order, name in ((q, "q"), (r, "r")):
+        if isinstance(order, Tensor):
+            raise TypeError(f"{name} must be a number, got a tensor; give {name}.item()")
+        checked_number(order, name)
     if q == 1:
         raise ValueError("q=1 is not allowed: the map is softmax, whose support is all classes; q must be > 1")
     if not is_concave(q, r):
@@ -233,7 +236,7 @@ def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
 
 def _gaps(logits: Tensor, q: float, r: float) -> Tensor:
     """Each logit's distance to its row's largest, float64 [rows, classes]; NaN where that is not finite."""
-    _check_orders(q, r)
+    check_orders(q, r)
     z = classes_last(logits, "logits", -1).detach()
     if not z.shape[-1]:
         raise ValueError(f"logits of shape {tuple(z.shape)} hold no classes")

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sharmix.conformal import conformal_quantile, support_scores
+from sharmix.conformal import check_orders, conformal_quantile, support_scores
 
 try:
     from mapie.conformity_scores import BaseClassificationScore  # type: ignore[import-untyped]
@@ -19,7 +19,8 @@ class SupportConformityScore(BaseClassificationScore):  # type: ignore[misc]
     """The temperature above which a class is in the support of the map, as MAPIE's conformity score.
 
     MAPIE gives it probabilities p of any classifier; the logits are log p. Class k is then in the set where
-    `sharmix.conformal.support_scores(log p, q=q, r=r)` is at most MAPIE's quantile.
+    `sharmix.conformal.support_scores(log p, q=q, r=r)` is at most MAPIE's quantile. MAPIE takes no score but its own
+    LAC where there are two classes.
 
     Args:
         q: as for `sharmix.conformal.support_scores`, and r.
@@ -40,6 +41,7 @@ class SupportConformityScore(BaseClassificationScore):  # type: ignore[misc]
 
     def __init__(self, q: float = 1.25, r: float = 1.5) -> None:
         super().__init__()
+        check_orders(q, r)
         self.q, self.r = q, r
 
     def get_conformity_scores(

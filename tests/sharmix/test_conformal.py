@@ -250,6 +250,7 @@ def test_what_is_not_allowed_is_refused():
         r"r must be >= 2 - 1/q = 1.333": lambda: SupportPredictor(1.5, 1.3),
         "r=-1.0 is not allowed": lambda: SupportPredictor(1.5, -1.0),
         "r=600.0 .* is not allowed with 3 classes": lambda: support_scores(z, q=2.0, r=600.0),
+        "q must be a number, got a tensor": lambda: SupportPredictor(sharmix.SharMiX(1.5, 1.5, learned=True).q),
         "coverage=1 is not allowed": lambda: SupportPredictor().calibrate(z, y, 1),
         "coverage=0.0 is not allowed": lambda: SupportPredictor().calibrate(z, y, 0.0),
         "coverage=nan is not allowed": lambda: SupportPredictor().calibrate(z, y, math.nan),
