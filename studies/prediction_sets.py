@@ -82,14 +82,14 @@ def tasks(settings: Settings, data: Path | None) -> list[Task]:
 
 def _runs(settings: Settings) -> Iterator[tuple[Task, Path]]:
     """The task and the folder of every finished run."""
-    for experiment, wanted in settings["experiments"].items():
-        for file in sorted(Path(settings["outputs"], experiment).glob("*/seed-*/record.json")):
+    for name, experiment in settings["experiments"].items():
+        for file in sorted(Path(settings["outputs"], experiment["folder"]).glob("*/seed-*/record.json")):
             config = json.loads(file.read_text(encoding="utf-8"))["config"]
-            if not all(values.items() <= config[group].items() for group, values in wanted.items()):
+            if not all(values.items() <= config[group].items() for group, values in experiment["settings"].items()):
                 continue
             for network, described in settings["networks"].items():
                 if described["activation"].items() <= config["activation"].items():
-                    yield {"data_set": experiment, "network": network, "seed": config["seed"]}, file.parent
+                    yield {"data_set": name, "network": network, "seed": config["seed"]}, file.parent
 
 
 def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
