@@ -29,7 +29,7 @@ from studies.study import Finding, Report, Row, Settings, Task
 
 CACHE = Path("outputs/studies/prediction_sets/logits")
 PUBLISHED = "published"  # the network of a data set that comes as probabilities
-UNIT = ["data_set", "network"]  # seeds and coverages of one network are averaged
+CASE = ["data_set", "network", "seed", "level"]  # what sets are made for
 SOFTMAX = "softmax"
 LAC, LAC_T, LAC_OWN, MARGIN = "LAC", "LAC, fitted temperature", "LAC of its own output", "log-margin"
 APS, RAPS = "APS", "RAPS, chosen"
@@ -64,9 +64,10 @@ NOTES = [
     "distribution, at least. A case is a score, a network and a coverage. Ties lift coverage: LAC of its own output "
     "gives all classes of probability 0 one score. APS and RAPS are randomised, and like LAC can give empty sets; "
     "supports and the log-margin never do.",
-    "Intervals of the questions are over pairs of data set and network, whose seeds and coverages are averaged; lower "
-    "is better. Brackets in the table of sizes relative to LAC's hold 95 % of the splits. The violation is the largest "
-    "|coverage − asked| over sets of 0 or 1, 2 or 3, 4 to 10, 11 to 100 classes, of at least {least_stratum} examples.",
+    "Intervals of the questions are over data sets, whose networks, seeds and coverages are averaged, for they share "
+    "their test examples; lower is better. Brackets in the table of sizes relative to LAC's hold 95 % of the splits. "
+    "The violation is the largest |coverage − asked| over sets of 0 or 1, 2 or 3, 4 to 10, 11 to 100 classes, of at "
+    "least {least_stratum} examples.",
     "LAC takes the softmax of the logits, LAC of its own output the probabilities of the map that trained the network. "
     "APS and RAPS take softmax at the fitted temperature.",
 ]
@@ -312,12 +313,13 @@ class _Answer:
         self, use: str, contender: str, opponent: str, metric: str, records: pd.DataFrame, bootstrap: Bootstrap
     ) -> None:
         self.use, self.contender, self.opponent, self.metric = use, contender, opponent, metric
-        relative = metric == "relative size"
-        self.found: Comparison = compare(records, metric, contender, opponent, UNIT, bootstrap, relative)
+        rows = records[(records["metric"] == metric) & records["contender"].isin([contender, opponent])]
+        both = rows.groupby(CASE).filter(lambda case: len(case) == 2)
+        self.found: Comparison = compare(
+            both, metric, contender, opponent, "data_set", bootstrap, relative=metric == "relative size"
+        )
         self.verdict = self.found.verdict("lower")
-        both = records[records["contender"].isin([contender, opponent]) & (records["metric"] == metric)]
-        kept = both.groupby(UNIT)["contender"].nunique() == 2
-        self.data_sets = kept[kept].reset_index()["data_set"].nunique()
+        self.networks = len(both.groupby(["data_set", "network", "seed"]))
 
     def line(self) -> dict[str, str]:
         """Of the table."""
@@ -326,31 +328,27 @@ class _Answer:
             "contender": self.contender,
             "against": self.opponent,
             "difference": str(self.found),
-            "data sets": str(self.data_sets),
-            "networks": str(self.found.units),
+            "data sets": str(self.found.units),
+            "networks": str(self.networks),
             "verdict": self.verdict,
         }
 
     def finding(self, splits: int) -> Finding:
         """Of the table of all studies."""
         by = f"{self.metric} {self.found}"
-        return Finding(self.use, self.contender, by, self.opponent, self.data_sets, splits, self.verdict)
+        return Finding(self.use, self.contender, by, self.opponent, self.found.units, splits, self.verdict)
 
 
 def _relative_sizes(records: pd.DataFrame) -> pd.DataFrame:
     """Mean sizes in units of LAC's with the same network at the same coverage, which may then be averaged."""
     sizes = records[records["metric"] == "size"]
-    keys = ["data_set", "network", "seed", "level"]
-    plain = sizes[sizes["contender"] == LAC].set_index(keys)["value"]
-    relative = sizes["value"].to_numpy() / plain.loc[pd.MultiIndex.from_frame(sizes[keys])].to_numpy()
+    plain = sizes[sizes["contender"] == LAC].set_index(CASE)["value"]
+    relative = sizes["value"].to_numpy() / plain.loc[pd.MultiIndex.from_frame(sizes[CASE])].to_numpy()
     return sizes.assign(metric="relative size", value=relative)
 
 
 def _between_networks(records: pd.DataFrame, network: str, score: str, bootstrap: Bootstrap) -> _Answer:
-    """A network trained by a sparse loss against one trained by softmax, under LAC at its fitted temperature.
-
-    Units are data sets and seeds.
-    """
+    """A network trained by a sparse loss against one trained by softmax, under LAC at its fitted temperature."""
     keys, sizes = ["data_set", "seed", "level"], records[records["metric"] == "size"]
     plain, sparse = (
         sizes[(sizes["network"] == one) & (sizes["contender"] == contender)].set_index(keys)["value"]
@@ -362,14 +360,14 @@ def _between_networks(records: pd.DataFrame, network: str, score: str, bootstrap
     parts = [
         value.rename("value").reset_index().assign(contender=name) for value, name in zip(values, names, strict=True)
     ]
-    both = pd.concat(parts).assign(metric="relative size").rename(columns={"seed": "network"})
+    both = pd.concat(parts).assign(metric="relative size", network=network)
     use = "small sets: training by a sparse loss" if score == OWN else ""
     return _Answer(use, *names, "relative size", both, bootstrap)
 
 
 def _coverage(records: pd.DataFrame) -> pd.DataFrame:
     """How often the number of covered test examples lies where theory puts it, by data set."""
-    wide = records.pivot_table("value", ["data_set", "network", "seed", "level", "contender"], "metric").reset_index()
+    wide = records.pivot_table("value", [*CASE, "contender"], "metric").reset_index()
     wide["excess"] = wide["coverage"] - wide["expected coverage"]
     wide["scores"] = np.where(wide["contender"].str.startswith("support"), "supports", "LAC, APS, RAPS, log-margin")
     wide.loc[wide["contender"] == LAC_OWN, "scores"] = LAC_OWN
