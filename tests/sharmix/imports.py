@@ -27,6 +27,8 @@ def functions():
         yield f"{name}, an order for each row", lambda f=function: f(z, row_orders)
         yield f"{name}, q > 2", lambda f=function: f(z, 3.0)
         yield f"{name}, half precision", lambda f=function: f(z.bfloat16())
+    yield "support scores", lambda: sharmix.conformal.support_scores(z, q=1.3, r=1.5)
+    yield "prediction sets", lambda: sharmix.conformal.SupportPredictor().calibrate(z, y[:1].expand(4), 0.5).sets(z)
     yield "sharmix outside the concave region", lambda: sharmix.sharmix(z, 1.75, 1.25)
     yield "sparsemax", lambda: sharmix.sparsemax(z)
     yield "alpha_relu", lambda: sharmix.alpha_relu(z)

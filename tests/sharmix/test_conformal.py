@@ -1,0 +1,307 @@
+"""Support scores beside the map and slow formulas, and the sets that they make."""
+
+import doctest
+import importlib
+import math
+import warnings
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mpf
+
+import sharmix
+from sharmix.conformal import SupportPredictor, support_scores
+from tests.sharmix import reference
+from tests.sharmix.cases import assert_errors_within, every_case
+
+# Integer and other powers 1/(q − 1); r = q, above it, and on the border of the concave region; q > 2.
+ORDERS = [(1.25, 1.25), (1.25, 1.5), (1.25, 1.2), (1.3, 1.3), (1.5, 1.5), (1.5, 4 / 3), (1.5, 2.0), (1.75, 1.5)]
+ORDERS += [(1.75, 1.75), (2.0, 2.0), (2.0, 1.5), (2.0, 3.0), (3.0, 2.0), (4.0, 4.0)]
+
+
+def sample(rows, classes, scale=3.0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(rows * classes)
+    return (scale * torch.randn(rows, classes, generator=generator, dtype=torch.float64)).to(dtype)
+
+
+def labelled(rows, classes, scale=3.0):
+    """Logits and classes drawn from their softmax."""
+    z = sample(rows, classes, scale)
+    return z, torch.multinomial(z.softmax(-1), 1, generator=torch.Generator().manual_seed(0)).squeeze(-1)
+
+
+def formula(gaps, own, q, r):
+    """T of the class with the gap `own`, to fifty digits."""
+    with mpmath.workdps(50):
+        q, r, own = mpf(q), mpf(r), mpf(own)
+        weights = [(1 - mpf(gap) / own) ** (1 / (q - 1)) for gap in gaps if gap < own]
+        total = mpmath.fsum(weights)
+        renyi = mpmath.log(mpmath.fsum((weight / total) ** q for weight in weights)) / (1 - q)
+        return float((q - 1) * own * total ** (q - 1) * mpmath.exp((r - q) * renyi))
+
+
+def test_scores_are_the_formula_to_fifty_digits():
+    errors = {}
+    for q, r in [*ORDERS, (1.0001, 1.2), (1.05, 1.5), (1 + 1 / 8, 2.0), (30.0, 2.0)]:
+        for scale in (1e-8, 1.0, 1e8):
+            z = sample(2, 33, scale)
+            found, gaps = support_scores(z, q=q, r=r), z.amax(-1, keepdim=True) - z
+            for row, column in ((0, 3), (1, 20)):
+                expected = formula(gaps[row].tolist(), gaps[row, column].item(), q, r)
+                errors[q, r, scale, row] = abs(found[row, column].item() / expected - 1)
+    assert_errors_within(errors, 1e-12)
+
+
+def test_a_class_enters_the_fifty_digit_map_at_its_score():
+    """The reference reads the map's stationarity conditions backwards, at temperature 1: no formula of ours."""
+    errors = {}
+    for q, r in ORDERS:
+        for p in ([0.5, 0.3, 0.2, 0], [0.9, 0.1, 0.0], [0.4, 0.4, 0.1, 0.05, 0.05, 0], [1.0, 0.0]):
+            z = [float(z) for z in reference.logits(p, q, r)]
+            entering = support_scores(torch.tensor(z, dtype=torch.float64), q=q, r=r)
+            errors[q, r, len(p)] = abs(entering[-1].item() - 1)
+            assert (entering[:-1] < 1).all()
+    assert_errors_within(errors, 1e-13)
+
+
+def test_at_r_equal_to_q_scores_are_those_of_campos_et_al():
+    """‖(Δ_k − Δᵢ)₊‖ in the norm of order 1/(q − 1), times q − 1."""
+    z = sample(5, 40)
+    gaps = z.amax(-1, keepdim=True) - z
+    for q in (1.2, 1.5, 1.7, 2.0):
+        between = (gaps.unsqueeze(-1) - gaps.unsqueeze(-2)).clamp_min(0)
+        expected = (q - 1) * (between ** (1 / (q - 1))).sum(-1) ** (q - 1)
+        torch.testing.assert_close(support_scores(z, q=q, r=q), expected, rtol=1e-13, atol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "rounding"), [(torch.float64, 1e-7), (torch.float32, 1e-5)])
+def test_sets_are_the_support_of_the_map_in_a_million_memberships(dtype, rounding):
+    compared = left_out = 0
+    with every_case() as case:
+        for q, r in ORDERS:
+            for scale in (0.3, 3.0, 30.0):
+                z, y = labelled(1000, 30, scale)
+                predictor = SupportPredictor(q, r).calibrate(z[:100].to(dtype), y[:100], 0.8)
+                support = sharmix.sharmix(z.to(dtype), q, r, predictor.temperature) > 0
+                ratio = support_scores(z.to(dtype).double(), q=q, r=r) / predictor.temperature
+                told = (ratio - 1).abs() > rounding
+                with case(q=q, r=r, scale=scale):
+                    assert predictor.sets(z.to(dtype))[told].equal(support[told])
+                    assert 0.01 < support.double().mean() < 0.99
+                compared, left_out = compared + told.sum().item(), left_out + (~told).sum().item()
+    assert compared > 10**6
+    assert left_out < 100
+
+
+@pytest.mark.slow
+def test_the_class_that_decides_the_temperature_is_in_its_set_and_in_the_support():
+    with every_case() as case:
+        for q, r in ORDERS:
+            for classes, scale in ((4, 1.0), (200, 10.0)):
+                z, y = labelled(50, classes, scale)
+                y = (z + 0.1 * y[:, None]).argsort(-1)[:, 0]  # the worst class, so that no score is 0
+                for coverage in (0.3, 0.9):
+                    predictor = SupportPredictor(q, r).calibrate(z, y, coverage)
+                    rank = math.ceil(51 * coverage)
+                    decides = support_scores(z, y, q, r).argsort()[rank - 1]
+                    with case(q=q, r=r, classes=classes, coverage=coverage):
+                        assert predictor.sets(z)[decides, y[decides]]
+                        assert sharmix.sharmix(z, q, r, predictor.temperature)[decides, y[decides]] > 0
+                        assert predictor.sets(z).gather(-1, y[:, None]).sum() == rank
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=60)
+@given(
+    z=st.lists(st.floats(-1e6, 1e6) | st.sampled_from([0.0, 1.0, -math.inf]), min_size=1, max_size=9),
+    orders=st.sampled_from(ORDERS),
+)
+def test_scores_grow_with_the_gap_and_ties_share_one(z, orders):
+    z = torch.tensor([*z, 2.0]).double()
+    scores = support_scores(z, q=orders[0], r=orders[1])
+    assert (scores >= 0).all()
+    assert (scores[z == z.max()] == 0).all()
+    assert (scores[z == -math.inf] == math.inf).all()
+    order = z.argsort(descending=True)
+    assert (scores[order].diff()[:-1].nan_to_num() >= -1e-12 * scores[order][:-2]).all()
+    for value in z.unique():
+        assert len(scores[z == value].unique()) == 1
+    alone = torch.stack([support_scores(z, torch.tensor(k), *orders) for k in range(len(z))])
+    torch.testing.assert_close(alone, scores, rtol=1e-12, atol=0)
+
+
+def test_shapes_and_dtypes():
+    z, y = labelled(12, 5)
+    scores = support_scores(z)
+    assert support_scores(z.reshape(3, 4, 5)).equal(scores.reshape(3, 4, 5))
+    assert support_scores(z.reshape(3, 4, 5), y.reshape(3, 4).int()).shape == (3, 4)
+    assert support_scores(z[0]).shape == (5,)
+    assert support_scores(z[:0]).shape == (0, 5)
+    assert support_scores(torch.tensor([7.0])).item() == 0
+    assert support_scores(z.requires_grad_()).requires_grad is False
+    for dtype, wide in (
+        (torch.float16, torch.float32),
+        (torch.bfloat16, torch.float32),
+        (torch.float32, torch.float32),
+    ):
+        found = support_scores(z.to(dtype))
+        assert found.dtype == wide
+        torch.testing.assert_close(found, support_scores(z.to(dtype).double()).to(wide), rtol=0, atol=0)
+
+
+def test_a_row_that_the_map_makes_nan_has_nan_scores_and_no_sets():
+    for row in ([math.nan, 0.0], [math.inf, 0.0], [-math.inf, -math.inf]):
+        z = torch.tensor([[1.0, 0.0], row])
+        assert support_scores(z).isnan().tolist() == sharmix.sharmix(z).isnan().tolist()
+        with pytest.raises(ValueError, match="row 1 of the logits has no largest finite logit"):
+            SupportPredictor(temperature=torch.tensor(1.0)).sets(z)
+        with pytest.raises(ValueError, match="row 1 of the logits has no largest finite logit"):
+            SupportPredictor().calibrate(z, torch.tensor([0, 1]))
+
+
+def test_a_label_with_a_logit_of_minus_infinity_has_an_infinite_score():
+    z = torch.tensor([[1.0, -math.inf, 0.0]]).expand(20, 3)
+    predictor = SupportPredictor().calibrate(z, torch.ones(20, dtype=torch.long))
+    assert predictor.temperature == math.inf
+    assert predictor.sets(z).all()
+
+
+def test_a_coverage_below_the_accuracy_gives_the_largest_logits_alone():
+    z, y = labelled(200, 6, 30.0)
+    predictor = SupportPredictor(1.5, 1.5).calibrate(z, y, 0.2)
+    assert 0 < predictor.temperature < 1e-37
+    tied = torch.tensor([[3.0, 3.0, 1.0]])
+    assert predictor.sets(tied).tolist() == [[True, True, False]]
+    assert (sharmix.sharmix(tied, 1.5, 1.5, predictor.temperature) > 0).tolist() == [[True, True, False]]
+
+
+def test_too_few_examples_make_sets_of_all_classes_and_a_warning():
+    z, y = labelled(9, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert SupportPredictor().calibrate(z, y, 0.9).temperature < math.inf  # 10 · 0.9 is 9: enough
+    with pytest.warns(RuntimeWarning, match=r"coverage=0.9 needs 9 calibration examples, and there are 8: .* is inf"):
+        predictor = SupportPredictor().calibrate(z[:8], y[:8], 0.9)
+    assert predictor.sets(z).all()
+
+
+def test_the_rank_is_that_of_the_coverage_as_written():
+    """100 · 0.07 is 7.000000000000001 in floating point, whose ceiling is 8."""
+    z = torch.stack([torch.arange(1.0, 100.0), torch.zeros(99)], -1)
+    predictor = SupportPredictor(2.0, 2.0).calibrate(z, torch.ones(99, dtype=torch.long), 0.07)
+    assert predictor.temperature.item() == pytest.approx(7, rel=1e-6)
+
+
+def test_coverage_holds_in_each_class():
+    """A class that the logits underrate needs a temperature of its own."""
+    z, y = labelled(20_000, 4)
+    z = z - 4 * (torch.arange(4) == 2)
+    z, y, new, truth = z[:10_000], y[:10_000], z[10_000:], y[10_000:]
+    for class_conditional in (False, True):
+        sets = SupportPredictor(1.5, 2.0).calibrate(z, y, 0.9, class_conditional=class_conditional).sets(new)
+        covered = sets.gather(-1, truth[:, None]).squeeze(-1).double()
+        assert covered.mean() == pytest.approx(0.9, abs=0.015)
+        rates = torch.stack([covered[truth == label].mean() for label in range(4)])
+        assert (rates.min() > 0.88) == class_conditional
+    with pytest.warns(
+        RuntimeWarning, match=r"needs 19 calibration examples of a class, and 2 classes have fewer \(2, 3\)"
+    ):
+        few = SupportPredictor(1.5, 2.0).calibrate(z[y < 2], y[y < 2], 0.95, class_conditional=True)
+    assert few.sets(new)[:, 2:].all()
+
+
+@pytest.mark.slow
+def test_coverage_over_splits_is_the_beta_binomial_of_split_conformal_prediction():
+    """The share of test examples covered, of 40 after 39 calibration examples: mean ⌈40 · 0.9⌉/40, and its variance."""
+    examples, z_and_y = 39, labelled(400 * 79, 10)
+    z, y = (values.reshape(400, 79, *values.shape[1:]) for values in z_and_y)
+    rank, rates = 36, []
+    for logits, labels in zip(z, y, strict=True):
+        sets = SupportPredictor(1.25, 1.5).calibrate(logits[:examples], labels[:examples], 0.9).sets(logits[examples:])
+        rates.append(sets.gather(-1, labels[examples:, None]).double().mean().item())
+    a, b, n = rank, examples + 1 - rank, 40
+    expected, variance = a / (a + b), a * b * (a + b + n) / ((a + b) ** 2 * (a + b + 1)) / n
+    assert np.mean(rates) == pytest.approx(expected, abs=4 * math.sqrt(variance / 400))
+    assert np.var(rates) == pytest.approx(variance, rel=0.35)
+
+
+def test_a_predictor_is_its_three_values():
+    z, y = labelled(50, 5)
+    for class_conditional in (False, True):
+        predictor = SupportPredictor(1.5, 2.0).calibrate(z, y, 0.5, class_conditional=class_conditional)
+        assert SupportPredictor(**vars(predictor)).sets(z).equal(predictor.sets(z))
+    assert SupportPredictor(1.5, 2.0, 0.7).sets(z).equal(sharmix.sharmix(z, 1.5, 2.0, 0.7) > 0)
+
+
+def test_the_examples():
+    assert doctest.testmod(sharmix.conformal, extraglobs={"sharmix": sharmix}) == (0, 7)
+
+
+def test_what_is_not_allowed_is_refused():
+    z, y = labelled(20, 3)
+    calls = {
+        "q=1 is not allowed": lambda: support_scores(z, q=1.0),
+        "q=0.5 is not allowed": lambda: SupportPredictor(q=0.5),
+        r"r must be >= 2 - 1/q = 1.333": lambda: SupportPredictor(1.5, 1.3),
+        "r=-1.0 is not allowed": lambda: SupportPredictor(1.5, -1.0),
+        "r=600.0 .* is not allowed with 3 classes": lambda: support_scores(z, q=2.0, r=600.0),
+        "q must be a number, got a tensor": lambda: SupportPredictor(sharmix.SharMiX(1.5, 1.5, learned=True).q),
+        "coverage=1 is not allowed": lambda: SupportPredictor().calibrate(z, y, 1),
+        "coverage=0.0 is not allowed": lambda: SupportPredictor().calibrate(z, y, 0.0),
+        "coverage=nan is not allowed": lambda: SupportPredictor().calibrate(z, y, math.nan),
+        "label 3 is out of range for 3 classes": lambda: SupportPredictor().calibrate(z, y + 1),
+        "label -100 is out of range": lambda: support_scores(z, torch.full_like(y, -100)),
+        r"labels of shape \(19,\) do not fit logits of shape \(20, 3\)": lambda: support_scores(z, y[1:]),
+        "hold no calibration examples": lambda: SupportPredictor().calibrate(z[:0], y[:0]),
+        "hold no classes": lambda: support_scores(z[:, :0]),
+        "do not fit the temperatures of 2 classes": lambda: SupportPredictor(temperature=torch.ones(2)).sets(z),
+        "must be a tensor of class indices": lambda: support_scores(z, y.double()),
+        "must be a floating-point tensor": lambda: support_scores(z.long()),
+        "no temperature yet": lambda: SupportPredictor().sets(z),
+    }
+    with every_case() as case:
+        for message, call in calls.items():
+            with case(message=message), pytest.raises((ValueError, TypeError, RuntimeError), match=message):
+                call()
+
+
+@pytest.mark.slow
+def test_the_score_of_mapie_makes_our_sets():
+    classification = pytest.importorskip("mapie.classification")
+    mapie = importlib.import_module("sharmix.mapie")
+    assert doctest.testmod(mapie) == (0, 9)
+
+    z, y = labelled(300, 5)
+    estimator = Fixed(z.softmax(-1).numpy())
+    for q, r in ((1.25, 1.5), (1.3, 1.3), (2.0, 2.0)):
+        score = mapie.SupportConformityScore(q, r)
+        split = classification.SplitConformalClassifier(estimator, [0.8, 0.9], score)
+        split.conformalize(np.arange(100)[:, None], y[:100].numpy())
+        labels, sets = split.predict_set(np.arange(100, 300)[:, None])
+        assert (labels == z[100:].argmax(-1).numpy()).all()
+        for column, coverage in enumerate((0.8, 0.9)):
+            ours = SupportPredictor(q, r).calibrate(z[:100], y[:100], coverage).sets(z[100:])
+            assert (sets[:, :, column] == ours.numpy()).all()
+
+
+class Fixed:
+    """A fitted scikit-learn classifier that gives stored probabilities for row numbers."""
+
+    def __init__(self, probabilities):
+        self.probabilities = probabilities
+        self.classes_ = np.arange(probabilities.shape[1])
+        self.n_features_in_ = 1
+
+    def fit(self, X, y):
+        return self
+
+    def predict_proba(self, X):
+        return self.probabilities[np.ravel(X).astype(int)]
+
+    def predict(self, X):
+        return self.predict_proba(X).argmax(1)
