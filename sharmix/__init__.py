@@ -1,5 +1,6 @@
 """Sparse, learnable output activations: SharMiX and the maps it contains, their losses and their exact derivatives."""
 
+from sharmix import conformal as conformal
 from sharmix._configuration import show_config
 from sharmix._linear_loss import linear_fenchel_young_loss
 from sharmix._operators.backend import backend, plain_torch

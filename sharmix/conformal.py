@@ -1,0 +1,341 @@
+"""Prediction sets with a guarantee: the support of the map, its temperature calibrated by split conformal prediction.
+
+Class k is in the support of `sharmix.sharmix(logits, q, r, temperature)` exactly where the temperature is above
+
+    T_k = (q − 1) Δ_k W^{q−1} exp((r − q) R_q(p)),    wᵢ = (1 − Δᵢ/Δ_k)₊^{1/(q−1)},   W = Σ wᵢ,   p = w/W,
+
+with Δ the gaps to the largest logit and R_q the Rényi entropy (`math` section 8). T_k is a conformal score: the less
+class k fits the logits, the larger it is. `SupportPredictor` calibrates a temperature by it. Other packages take the
+score itself: MAPIE as `sharmix.mapie.SupportConformityScore`, TorchCP as a function, in
+`SplitPredictor(functools.partial(support_scores, q=1.5, r=1.5), model)`.
+"""
+
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from sharmix._arguments import checked_number, classes_last
+from sharmix._operators.orders import checked_orders, is_concave
+
+_HELD = 2**15  # logits that are worked on at a time, so that they and what is made of them fit into a cache
+_PARTS = 32  # of the ranks of a row, each compared with the classes above its last
+_MOST_POWER = 8  # of wᵢ, up to which moments are faster than pairs of classes
+_LEAST_GAP = 1e-300  # divides in place of 0
+_MARGIN = 1e-7  # relative, so that the class that decides the temperature is in the map's support in float64
+_LEAST_TEMPERATURE = torch.finfo(torch.float32).tiny
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_MOST_SHOWN = 5  # classes in a warning
+
+
+def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25, r: float = 1.5) -> Tensor:
+    """T_k, the temperature above which class k is in the support of `sharmix.sharmix(logits, q, r, temperature)`.
+
+        T_k = (q − 1) Δ_k W^{q−1} exp((r − q) R_q(p)),    wᵢ = (1 − Δᵢ/Δ_k)₊^{1/(q−1)},   W = Σ wᵢ,   p = w/W
+
+    Δ are the gaps to the row's largest logit, whose own T is 0. At r = q it is q − 1 times the score of Campos et al.
+    (2025). A row takes O(classes · log classes) time where 1/(q − 1) is an integer up to 8, as at q = 2, 1.5 and 1.25,
+    and O(classes²) elsewhere; one label of it O(classes).
+
+    Args:
+        logits: z, [..., classes], floating point; half precision gives scores in float32. A logit of −inf has T = ∞.
+        labels: class indices [...] of an integer type, whose scores alone are computed; None computes all.
+        q: 1 < q ≤ 1000. At q = 1 the map is softmax, whose support is all classes.
+        r: r ≥ 2 − 1/q, where the map's objective is concave, up to what `sharmix.sharmix` allows. Below 2 − 1/q the
+            supports still grow with the temperature, but by jumps, and this T_k is not where class k enters.
+
+    Returns:
+        Scores ≥ 0 in units of the logits, shaped like them, or like the labels; without gradients. A row with a NaN or
+        +inf, or of nothing but −inf, is NaN, as it is under the map.
+
+    Raises:
+        TypeError: the logits are not floating-point numbers, or the labels not integers.
+        ValueError: an order or a label is not allowed.
+
+    Source: `math` section 8; for r = q Campos, Calém, Sklaviadis, Figueiredo and Martins (2025), Sparse Activations as
+    Conformal Predictors.
+
+    Example:
+        >>> z = torch.tensor([2.0, 1.0, -1.0])
+        >>> sharmix.conformal.support_scores(z, q=1.5, r=2.0)
+        tensor([0.0000, 0.5000, 2.4143])
+        >>> sharmix.sharmix(z, q=1.5, r=2.0, temperature=2.2) > 0
+        tensor([ True,  True, False])
+    """
+    gaps = _gaps(logits, q, r)
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    if labels is not None:
+        own = gaps.gather(-1, _checked_labels(labels, logits).reshape(-1, 1))
+        return _of_labels(gaps, own, q, r).reshape(labels.shape).to(wide)
+    scores = torch.empty_like(gaps)
+    for rows in _parts(len(gaps), _HELD // gaps.shape[-1]):
+        scores[rows] = _of_all(gaps[rows], q, r)
+    return scores.reshape(logits.shape).to(wide)
+
+
+@dataclass
+class SupportPredictor:
+    """Prediction sets that hold the true class with a given probability: supports of the map at a fitted temperature.
+
+        C(z) = {k : T_k(z) ≤ T},    T = the ⌈(n + 1) · coverage⌉-th smallest score of n calibration examples
+
+    Where these n and a new example are exchangeable, C holds the class of the new one with a probability of at least
+    `coverage`, whatever the network is worth, on average over draws of both (split conformal prediction).
+
+    `sets` gives the support of `sharmix.sharmix(logits, q, r, predictor.temperature)`. A class with T_k = T itself has
+    probability 0 there, so the temperature is larger than the score that decides it by one part in 10⁷. The sets go by
+    T_k in float64, whatever the dtype. Rounding can leave a class out of the map's output which is in the set: one
+    whose T_k is within 10⁻⁷ of the temperature, relatively, or within 10⁻⁵ for float32 logits, or one whose probability
+    underflows, as that of many classes does for q below 1.1, where p_k ∝ (1 − Δ_k/Δ)₊^{1/(q−1)} is tiny.
+
+    Args:
+        q: as for `support_scores`, and r.
+        r: likewise.
+        temperature: T, for a predictor calibrated before. These three are all its state: a number, a number, and a
+            float64 tensor [], or [classes] if it was calibrated for each class.
+
+    Attributes:
+        temperature: after `calibrate`, never below 1.2e-38. Where the calibration examples are too few for the
+            coverage it is ∞, and the sets hold all classes.
+
+    Shape:
+        logits (..., C), C classes; labels (...); sets (..., C).
+
+    Source: Campos, Calém, Sklaviadis, Figueiredo and Martins (2025) for r = q; Vovk, Gammerman and Shafer (2005).
+
+    Example:
+        >>> z = torch.tensor([[2.0, 1.0, -1.0], [0.5, 0.0, 0.3], [0.0, 3.0, 1.0], [1.0, 0.0, 0.8]])
+        >>> predictor = sharmix.conformal.SupportPredictor(q=1.5, r=1.5).calibrate(z, torch.tensor([0, 2, 2, 0]), 0.6)
+        >>> predictor.sets(z)
+        tensor([[ True, False, False],
+                [ True, False,  True],
+                [False,  True, False],
+                [ True, False,  True]])
+        >>> (sharmix.sharmix(z, 1.5, 1.5, predictor.temperature) > 0).equal(predictor.sets(z))
+        True
+    """
+
+    q: float = 1.25
+    r: float = 1.5
+    temperature: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        _check_orders(self.q, self.r)
+
+    def calibrate(
+        self, logits: Tensor, labels: Tensor, coverage: float = 0.9, *, class_conditional: bool = False
+    ) -> Self:
+        """Find the temperature.
+
+        Args:
+            logits: [..., classes] of examples that the network was not trained on, nor q and r chosen on.
+            labels: their classes, [...].
+            coverage: the least probability that a set holds the true class, 0 < coverage < 1.
+            class_conditional: whether it is to hold among the examples of each class (Mondrian), with a temperature a
+                class from its own calibration examples. The sets are then no longer supports of one map.
+
+        Returns:
+            The predictor itself.
+
+        Raises:
+            TypeError: the logits are not floating-point numbers, or the labels not integers.
+            ValueError: the coverage or a label is not allowed, a row has no largest finite logit, or there are no rows.
+
+        Warns:
+            RuntimeWarning: the examples, of a class or all, are fewer than the coverage needs, coverage/(1 − coverage).
+        """
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage={coverage!r} is not allowed; it must be > 0 and < 1")
+        exact = Fraction(str(float(coverage)))  # as it is written: in floating point 0.07 · 100 is more than 7
+        gaps = self._gaps(logits)
+        indices = _checked_labels(labels, logits).reshape(-1, 1)
+        scores = _of_labels(gaps, gaps.gather(-1, indices), self.q, self.r).flatten()
+        if not len(scores):
+            raise ValueError(f"logits of shape {tuple(logits.shape)} hold no calibration examples")
+        groups = [scores]
+        if class_conditional:
+            groups = [scores[indices.flatten() == label] for label in range(logits.shape[-1])]
+        thresholds = torch.stack([conformal_quantile(group, exact) for group in groups])
+        if few := [label for label, group in enumerate(groups) if _rank(group, exact) > len(group)]:
+            _warn_of_few(few if class_conditional else [], len(scores), exact)
+        temperatures = (thresholds * (1 + _MARGIN)).clamp_min(_LEAST_TEMPERATURE)
+        self.temperature = temperatures if class_conditional else temperatures[0]
+        return self
+
+    def sets(self, logits: Tensor) -> Tensor:
+        """Which classes are in the set of each row.
+
+        Args:
+            logits: [..., classes].
+
+        Returns:
+            Booleans, shaped like the logits; the largest logit is in every set.
+
+        Raises:
+            RuntimeError: there is no temperature yet.
+            TypeError: the logits are not floating-point numbers.
+            ValueError: a row has no largest finite logit, or there are temperatures of another number of classes.
+        """
+        if self.temperature is None:
+            raise RuntimeError("SupportPredictor has no temperature yet; call calibrate(logits, labels) first")
+        temperature = torch.as_tensor(self.temperature, dtype=torch.float64, device=logits.device)
+        gaps = self._gaps(logits)
+        if temperature.dim() == 0:
+            return (gaps <= _last_member(gaps, temperature, self.q, self.r)).reshape(logits.shape)
+        if len(temperature) != logits.shape[-1]:
+            raise ValueError(
+                f"logits of shape {tuple(logits.shape)} do not fit {len(temperature)} classes' temperatures"
+            )
+        return support_scores(logits.double(), None, self.q, self.r) <= temperature
+
+    def _gaps(self, logits: Tensor) -> Tensor:
+        """[rows, classes] in float64; ValueError if a row has no largest finite logit."""
+        gaps = _gaps(logits, self.q, self.r)
+        if (unreadable := gaps.isnan().any(-1)).any():
+            raise ValueError(
+                f"row {int(unreadable.nonzero()[0])} of the logits has no largest finite logit: "
+                "it holds NaN or inf, or nothing but -inf"
+            )
+        return gaps
+
+
+def _check_orders(q: float, r: float) -> None:
+    checked_number(q, "q")
+    checked_number(r, "r")
+    if q == 1:
+        raise ValueError("q=1 is not allowed: the map is softmax, whose support is all classes; q must be > 1")
+    if not is_concave(q, r):
+        raise ValueError(
+            f"(q, r) = ({q:g}, {r:g}) is not allowed; r must be >= 2 - 1/q = {2 - 1 / q:g}, "
+            "where the map does not jump and the score has a closed form"
+        )
+
+
+def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
+    """The labels as int64."""
+    if not isinstance(labels, Tensor) or labels.dtype not in _INTEGERS:
+        kind = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
+        raise TypeError(f"labels must be a tensor of class indices of an integer type, got {kind}")
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(f"labels of shape {tuple(labels.shape)} do not fit logits of shape {tuple(logits.shape)}")
+    classes = logits.shape[-1]
+    if (outside := (labels < 0) | (labels >= classes)).any():
+        raise ValueError(
+            f"label {labels[outside][0].item()} is out of range for {classes} classes; allowed are 0 to {classes - 1}"
+        )
+    return labels.long()
+
+
+def _gaps(logits: Tensor, q: float, r: float) -> Tensor:
+    """Each logit's distance to its row's largest, float64 [rows, classes]; NaN where that is not finite."""
+    _check_orders(q, r)
+    z = classes_last(logits, "logits", -1).detach()
+    if not z.shape[-1]:
+        raise ValueError(f"logits of shape {tuple(z.shape)} hold no classes")
+    checked_orders(z, q, r, 1.0)
+    z = z.reshape(-1, z.shape[-1]).double()
+    largest = z.amax(-1, keepdim=True)
+    return torch.where(largest.isfinite(), largest - z, torch.nan)
+
+
+def _parts(count: int, size: int) -> Iterator[slice]:
+    size = max(1, size)
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def _of_labels(gaps: Tensor, own: Tensor, q: float, r: float) -> Tensor:
+    """T of one class of each row, whose gap is `own` [rows, 1]; [rows, 1]."""
+    scores = torch.empty_like(own)
+    for rows in _parts(len(gaps), _HELD // gaps.shape[-1]):
+        scores[rows] = _score(own[rows], *_sums(gaps[rows], own[rows], q), q, r)
+    return scores
+
+
+def _of_all(gaps: Tensor, q: float, r: float) -> Tensor:
+    """T of all classes, [rows, classes]."""
+    ordered = gaps.sort(-1).values
+    power = 1 / (q - 1)
+    if power < _MOST_POWER + 0.5 and math.isclose(power, round(power), rel_tol=1e-14):
+        sums = _sums_by_moments(ordered, round(power))
+    else:
+        ranks = _parts(gaps.shape[-1], gaps.shape[-1] // _PARTS)
+        parts = [_sums(ordered[:, : part.stop], ordered[:, part], q) for part in ranks]
+        sums = torch.cat([total for total, _ in parts], -1), torch.cat([weighted for _, weighted in parts], -1)
+    scores = _score(ordered, *sums, q, r)
+    # The first of each gap stands for all: tied classes have one score, to the last bit.
+    first = torch.searchsorted(ordered, gaps).clamp_max(gaps.shape[-1] - 1)
+    return scores.gather(-1, first)
+
+
+def _sums(gaps: Tensor, own: Tensor, q: float) -> tuple[Tensor, Tensor]:
+    """Σ wᵢ and Σ wᵢ Δᵢ/Δ_k, by all gaps [rows, n], of classes k whose gaps are `own` [rows, m]; [rows, m]."""
+    ratios = (gaps.unsqueeze(-2) / own.clamp_min(_LEAST_GAP).unsqueeze(-1)).clamp_max(1)
+    weights = (torch.log1p(-ratios) * (1 / (q - 1) / math.log(2))).exp2()  # twice as fast as exp
+    return weights.sum(-1), torch.linalg.vecdot(weights, ratios)
+
+
+def _sums_by_moments(ordered: Tensor, power: int) -> tuple[Tensor, Tensor]:
+    """What `_sums` gives, of all classes at once, from gaps in ascending order and wᵢ = (1 − Δᵢ/Δ_k)^power.
+
+    The moments Mⱼ(k) = Σ (1 − Δᵢ/Δ_k)ʲ over the w classes up to k follow from those of two halves of them, without a
+    difference: with ρ = Δ_l/Δ_k for l = k − w/2, 1 − Δᵢ/Δ_k = (1 − ρ) + ρ (1 − Δᵢ/Δ_l).
+    """
+    moments = ordered.new_zeros(power + 2, *ordered.shape)
+    moments[0] = 1
+    width, classes = 1, ordered.shape[-1]
+    while width < classes:
+        ratio = ordered[:, :-width] / ordered[:, width:].clamp_min(_LEAST_GAP)
+        shifted = moments[..., :-width]
+        carried = [shifted[0]]
+        for _ in range(power + 1):
+            shifted = shifted[:-1].lerp(shifted[1:], ratio)
+            carried.append(shifted[0])
+        moments[..., width:] += torch.stack(carried)
+        width *= 2
+    return moments[power], moments[power] - moments[power + 1]
+
+
+def _score(own: Tensor, total: Tensor, weighted: Tensor, q: float, r: float) -> Tensor:
+    """T_k from Δ_k, W = Σ wᵢ and Σ wᵢ Δᵢ/Δ_k."""
+    log_total = total.log()
+    renyi = log_total - torch.log1p(-weighted / total) / (q - 1)
+    score = ((q - 1) * log_total + (r - q) * renyi + own.log()).exp() * (q - 1)
+    return score.masked_fill(own == 0, 0).masked_fill(own == torch.inf, torch.inf)
+
+
+def _last_member(gaps: Tensor, temperature: Tensor, q: float, r: float) -> Tensor:
+    """The largest gap of each row with T_k ≤ temperature, [rows, 1], by bisection: T_k grows with the gap."""
+    ordered = gaps.sort(-1).values
+    inside = torch.zeros_like(gaps[:, :1], dtype=torch.long)
+    outside = torch.full_like(inside, gaps.shape[-1])
+    while (outside - inside > 1).any():
+        middle = (inside + outside) // 2
+        is_member = _of_labels(gaps, ordered.gather(-1, middle), q, r) <= temperature
+        inside, outside = torch.where(is_member, middle, inside), torch.where(is_member, outside, middle)
+    return ordered.gather(-1, inside)
+
+
+def conformal_quantile(scores: Tensor, coverage: Fraction) -> Tensor:
+    """The ⌈(n + 1) · coverage⌉-th smallest of n scores, ∞ where n is too small; [] from [n]."""
+    rank = _rank(scores, coverage)
+    return scores.kthvalue(rank).values if rank <= len(scores) else scores.new_full((), torch.inf)
+
+
+def _rank(scores: Tensor, coverage: Fraction) -> int:
+    return math.ceil((len(scores) + 1) * coverage)
+
+
+def _warn_of_few(classes: list[int], examples: int, coverage: Fraction) -> None:
+    least = math.ceil(coverage / (1 - coverage))
+    needs = f"coverage={float(coverage)} needs {least} calibration examples"
+    if classes:
+        shown = ", ".join(map(str, classes[:_MOST_SHOWN])) + (", …" if len(classes) > _MOST_SHOWN else "")
+        message = f"{needs} of a class, and {len(classes)} classes have fewer ({shown}): they are in every set"
+    else:
+        message = f"{needs}, and there are {examples}: the temperature is inf, and every set holds all classes"
+    warnings.warn(message, RuntimeWarning, stacklevel=3)
