@@ -1,0 +1,10 @@
+"""Estimators for scikit-learn: `pip install 'sharmix[sklearn]'`."""
+
+try:
+    import sklearn as _  # noqa: F401
+except ImportError as error:
+    raise ImportError("sharmix.sklearn needs scikit-learn: pip install 'sharmix[sklearn]'") from error
+
+from sharmix.sklearn.scaling import SharMiXScaling
+
+__all__ = ["SharMiXScaling"]

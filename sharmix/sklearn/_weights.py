@@ -1,0 +1,21 @@
+"""How much each example counts."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_array
+
+
+def checked_weights(sample_weight: ArrayLike | None, examples: int) -> NDArray[np.float64]:
+    """Finite weights [examples], at least 0 and not all 0; 1 each for None. Else ValueError."""
+    if sample_weight is None:
+        return np.ones(examples)
+    weights: NDArray[Any] = check_array(sample_weight, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
+    if weights.shape != (examples,):
+        raise ValueError(f"sample_weight of shape {weights.shape} is not allowed; it must be ({examples},)")
+    if (weights < 0).any():
+        raise ValueError(f"sample_weight has {weights.min():g}; Negative values are not allowed")
+    if not weights.any():
+        raise ValueError("sample_weight is not allowed to be all zero; at least one weight must be above 0")
+    return weights

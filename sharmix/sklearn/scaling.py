@@ -1,0 +1,214 @@
+"""Calibration of logits by the map's temperature and orders."""
+
+import math
+from numbers import Real
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, check_is_fitted
+from torch import Tensor
+
+from sharmix.functional import sharmix
+from sharmix.sklearn._weights import checked_weights
+
+LARGEST_LOG_TEMPERATURE = 10.0  # as scikit-learn has it
+LARGEST_Q = 2.0  # sparsemax; above it the map's derivatives have no bound
+LARGEST_R = 4.0
+STARTS_Q, STARTS_SHARE, STARTS_LOG_RATIO = (1.0, 1.25, 1.5, 2.0), (0.0, 0.1, 0.3), (0.0, 0.5, 1.0, 2.0)
+OPTIONS = {"maxiter": 200, "ftol": 1e-12, "gtol": 1e-7}
+UNREACHED = 1e6  # what a line search sees of an infinite loss
+
+Point = tuple[float, float, float]  # log T₀, q, and the share of the way that r has gone from its least to LARGEST_R
+
+
+class SharMiXScaling(BaseEstimator):
+    """Post-hoc calibration of logits: the temperature, q and r of SharMiX that minimise a proper score.
+
+        p = argmax over the simplex of  p·z + (T₀/q) H_{q,r}(p),      z the logits of a trained classifier
+
+    An argument that is None is fitted, and a number is held:
+
+    - `SharMiXScaling(q=1, r=1)` is temperature scaling, softmax(z/T₀);
+    - `SharMiXScaling(r="q")` is entmax scaling, the α-entmax of z/T₀ with α = q;
+    - `SharMiXScaling()` fits all three.
+
+    The fit looks at 1 ≤ q ≤ 2, 2 − 1/q ≤ r ≤ 4 and |log T₀| ≤ 10; below r = 2 − 1/q the map can jump. It descends by
+    L-BFGS-B through the map's derivatives from several starts, one of which is the best temperature of softmax.
+
+    Args:
+        q: the first order, None or at least 1.
+        r: the second order, None, at least 2 − 1/q, or the word `"q"`, which makes it equal to the first.
+        temperature: T₀, None or above 0.
+        loss: what the fit minimises, a mean over the examples: `brier`, Σ (pᵢ − yᵢ)², or `log`, −log p_y. The log loss
+            of an example is infinite where its class has probability 0, so that a fit by it keeps the class of each
+            example in the support.
+
+    Attributes:
+        q_, r_, temperature_: the values found, or held.
+        loss_: the mean loss at these values.
+
+    Source: Guo et al. (2017) for temperature scaling; the map's derivatives: `math` section 4.
+
+    Example:
+        >>> logits = [[4, 1, 0], [0, 3, 1], [2, 3, 0], [1, 0, 5], [3, 2.5, 0], [0, 1, 4]]
+        >>> scaling = SharMiXScaling(r="q").fit(logits, [0, 1, 0, 2, 0, 2])
+        >>> round(scaling.temperature_, 3), round(scaling.q_, 3)
+        (3.1, 2.0)
+        >>> scaling.transform([[4, 1, 0], [2, 2.5, 0]]).round(2)
+        array([[0.98, 0.02, 0.  ],
+               [0.42, 0.58, 0.  ]])
+    """
+
+    def __init__(
+        self,
+        *,
+        q: float | None = None,
+        r: float | Literal["q"] | None = None,
+        temperature: float | None = None,
+        loss: Literal["brier", "log"] = "brier",
+    ) -> None:
+        self.q = q
+        self.r = r
+        self.temperature = temperature
+        self.loss = loss
+
+    def fit(self, logits: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Find the temperature and the orders.
+
+        Args:
+            logits: z, [examples, classes]; of a classifier that gives probabilities, their logarithms.
+            y: the class of each example, as the index of its column, [examples].
+            sample_weight: how much each example counts, [examples]; None for 1 each.
+
+        Returns:
+            This scaling.
+
+        Raises:
+            ValueError: an argument, a shape or an index that is not allowed.
+        """
+        z = check_array(logits, dtype=np.float64, input_name="logits")
+        labels = _checked_indices(y, z)
+        weights = checked_weights(sample_weight, len(z))
+        family = _Family(self.q, self.r, self.temperature)
+        self.loss_, point = _Score(family, z, labels, weights, self.loss).minimum()
+        self.q_, self.r_, self.temperature_ = (
+            order.item() for order in family.orders(torch.tensor(point, dtype=torch.float64))
+        )
+        return self
+
+    def transform(self, logits: ArrayLike) -> NDArray[np.float64]:
+        """The calibrated probabilities [examples, classes] of logits of this shape."""
+        check_is_fitted(self)
+        z = torch.tensor(check_array(logits, dtype=np.float64, input_name="logits"))
+        probabilities: NDArray[np.float64] = sharmix(z, self.q_, self.r_, self.temperature_).numpy()
+        return probabilities
+
+
+def _checked_indices(y: ArrayLike, z: NDArray[Any]) -> NDArray[Any]:
+    indices = np.asarray(y)
+    if indices.shape != z.shape[:1] or not np.issubdtype(indices.dtype, np.integer):
+        raise ValueError(
+            f"y of shape {indices.shape}, {indices.dtype} is not allowed; logits of shape {z.shape} need one "
+            f"class index for each row, {z.shape[:1]} integers"
+        )
+    if indices.min() < 0 or indices.max() >= z.shape[1]:
+        raise ValueError(f"y lies in [{indices.min()}, {indices.max()}]; it must lie in [0, {z.shape[1] - 1}]")
+    return indices
+
+
+def _least_r(q: Any) -> Any:
+    """The least r for which the map has no jumps, of a number or a tensor."""
+    return 2 - 1 / q
+
+
+class _Family:
+    """The maps that a fit chooses from, as points of a box."""
+
+    def __init__(self, q: float | None, r: float | Literal["q"] | None, temperature: float | None) -> None:
+        if q is not None and not 1 <= q < math.inf:
+            raise ValueError(f"q={q!r} is not allowed; it must be None or a number, at least 1")
+        if temperature is not None and not 0 < temperature < math.inf:
+            raise ValueError(f"temperature={temperature!r} is not allowed; it must be None or a number above 0")
+        if isinstance(r, str) and r != "q":
+            raise ValueError(f"r={r!r} is not allowed; it must be None, a number or 'q'")
+        least = _least_r(1.0 if q is None else q)
+        if isinstance(r, Real) and not least <= r < math.inf:
+            raise ValueError(f"r={r!r} is not allowed; with q={q!r} it must be at least {least:g}")
+        self.r = r
+        largest_q = 1 / (2 - float(r)) if isinstance(r, Real) and r < _least_r(LARGEST_Q) else LARGEST_Q
+        log_temperature = None if temperature is None else math.log(temperature)
+        self.box = [
+            (-LARGEST_LOG_TEMPERATURE, LARGEST_LOG_TEMPERATURE) if log_temperature is None else (log_temperature,) * 2,
+            (1.0, largest_q) if q is None else (q, q),
+            (0.0, 1.0 if r is None else 0.0),
+        ]
+
+    def inside(self, *point: float) -> Point:
+        """The point of the box that is nearest to this one."""
+        log_temperature, q, share = np.clip(point, *np.transpose(self.box)).tolist()
+        return log_temperature, q, share
+
+    def orders(self, point: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(q, r, T₀) of a point."""
+        log_temperature, q, share = point.unbind()
+        if isinstance(self.r, Real):
+            r = torch.full_like(q, float(self.r))
+        else:
+            r = q if self.r == "q" else _least_r(q) + share * (LARGEST_R - _least_r(q))
+        return q, r, log_temperature.exp()
+
+
+class _Score:
+    """The mean loss of a family's maps on some examples."""
+
+    def __init__(
+        self, family: _Family, z: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any], loss: str
+    ) -> None:
+        if loss not in ("brier", "log"):
+            raise ValueError(f"loss={loss!r} is not allowed; it must be 'brier' or 'log'")
+        self.family, self.loss = family, loss
+        counted = weights > 0
+        self.z, self.weights = torch.tensor(z[counted]), torch.tensor(weights[counted] / weights.sum())
+        self.labels = torch.tensor(labels[counted], dtype=torch.int64).unsqueeze(-1)
+
+    def mean(self, point: Tensor) -> Tensor:
+        """The loss of a point, differentiable."""
+        q, r, temperature = self.family.orders(point)
+        p = sharmix(self.z, q, r, temperature)
+        at_label = p.gather(-1, self.labels).squeeze(-1)
+        rows = -at_label.log() if self.loss == "log" else p.square().sum(-1) - 2 * at_label + 1
+        return rows @ self.weights
+
+    def value(self, point: Point) -> float:
+        with torch.no_grad():
+            return self.mean(torch.tensor(point, dtype=torch.float64)).item()
+
+    def gradient(self, point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """The loss and its derivatives, with which a line search can go on where the loss is infinite."""
+        variable = torch.tensor(point, requires_grad=True)
+        loss = self.mean(variable)
+        if not loss.isfinite():
+            return UNREACHED, np.zeros_like(point)
+        (derivatives,) = torch.autograd.grad(loss, variable)
+        return loss.item(), derivatives.numpy()
+
+    def descend(self, start: Point, orders_held: bool = False) -> tuple[float, Point]:
+        """The loss and the point of the minimum that L-BFGS-B finds from here, or the start where it is no better."""
+        bounds = [self.family.box[0], *zip(start[1:], start[1:], strict=True)] if orders_held else self.family.box
+        found = minimize(self.gradient, start, jac=True, method="L-BFGS-B", bounds=bounds, options=OPTIONS)
+        return min((self.value(point), point) for point in (start, self.family.inside(*found.x)))
+
+    def minimum(self) -> tuple[float, Point]:
+        """The best of several descents: of softmax in its temperature alone, and from the best start of each q."""
+        family, inside = self.family, self.family.inside
+        wide = {inside(log_temperature, 1.0, 0.0) for log_temperature in np.linspace(*family.box[0], 21)}
+        first = self.descend(min(wide, key=self.value), orders_held=True)
+        found = [first, self.descend(first[1])]
+        for q in {inside(0.0, q, 0.0)[1] for q in STARTS_Q}:
+            near = {inside(first[1][0] + log_ratio, q, s) for s in STARTS_SHARE for log_ratio in STARTS_LOG_RATIO}
+            found.append(self.descend(min(near, key=self.value)))
+        return min(found)
