@@ -5,6 +5,7 @@ try:
 except ImportError as error:
     raise ImportError("sharmix.sklearn needs scikit-learn: pip install 'sharmix[sklearn]'") from error
 
+from sharmix.sklearn.classifier import FenchelYoungClassifier
 from sharmix.sklearn.scaling import SharMiXScaling
 
-__all__ = ["SharMiXScaling"]
+__all__ = ["FenchelYoungClassifier", "SharMiXScaling"]

@@ -1,0 +1,329 @@
+"""A classifier trained by the Fenchel–Young loss of its output activation."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from numbers import Integral, Real
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets, unique_labels
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from torch import Tensor, nn
+
+from sharmix.activations import Activation, SharMiX
+from sharmix.registry import build_activation
+from sharmix.sklearn._network import Examples, Objective, class_logits, epoch, minimise_by_lbfgs, network_outputs
+from sharmix.sklearn._weights import checked_weights
+
+Array = NDArray[Any]
+
+EPOCHS_WITHOUT_PROGRESS = 10  # after which Adam stops, as in scikit-learn's MLPClassifier
+
+
+class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
+    """A linear model, or a network of hidden layers, trained by the Fenchel–Young loss of its output activation.
+
+        minimise  (Σᵢ sᵢ L(zᵢ, yᵢ) + α/2 Σ ‖W‖²) / Σᵢ sᵢ,      z = W x + b, or ReLU layers before it,
+
+    with example weights s. Its probabilities can be exactly 0. At q = r = 1 and without hidden layers it is
+    `LogisticRegression` with C = 1/α. With two classes there is one output x, and the logits are (−x/2, x/2).
+
+    Args:
+        q, r: the orders of SharMiX, where `activation` is None. (1, 1) is softmax, r = q entmax, (2, 2) sparsemax.
+        activation: instead of them, the name of an output activation or the path of its class, as `build_activation`
+            takes it. Of α-ReLU, whose outputs need not sum to 1, `predict_proba` gives the shares of their sum, and
+            equal probabilities where all are 0.
+        activation_params: the activation's own parameters. Those that it learns (`sharmix_learned` and others) need
+            `solver="adam"`, which trains them at the network's learning rate by the objective that they name: the
+            Fenchel–Young loss, under which they rise whatever the data, or `{"objective": "brier"}` or `"log"`.
+        hidden_layer_sizes: how many units each hidden layer has, a number or a tuple; () for a linear model.
+        solver: `lbfgs`, by all examples at once until the largest derivative is below `tol`; or `adam`, by batches,
+            until the loss has not fallen by `tol` for ten epochs.
+        alpha: the strength of the L2 penalty, which leaves out the intercepts; at least 0.
+        batch_size, learning_rate_init: of Adam.
+        max_iter: the most iterations of L-BFGS, or epochs of Adam.
+        tol: when to stop, see `solver`.
+        class_weight: a dictionary from classes to weights, `balanced`, or None; a weight multiplies an example's own.
+        random_state: of the hidden layers' first weights and of the batches.
+
+    Attributes:
+        classes_: the labels, in order; 0, 1, … after a fit to probabilities.
+        coefs_, intercepts_: of each layer, [inputs, outputs] and [outputs], in the dtype of X.
+        coef_, intercept_: of a linear model, in the shapes of `LogisticRegression`.
+        activation_: the output activation, a module; what it learned is there.
+        loss_: what was minimised, at the end; of Adam the mean over its last epoch.
+        n_iter_: the iterations or epochs used.
+        n_features_in_, feature_names_in_: as in all of scikit-learn.
+
+    Source: Blondel, Martins and Niculae (2020), Learning with Fenchel–Young losses.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> classifier = FenchelYoungClassifier(q=1.5, r=2.0).fit(X, y)
+        >>> classifier.predict_proba(X[[0, 75, 100]]).round(2)
+    """
+
+    def __init__(
+        self,
+        q: float = 1.25,
+        r: float = 1.5,
+        *,
+        activation: str | None = None,
+        activation_params: Mapping[str, Any] | None = None,
+        hidden_layer_sizes: int | Sequence[int] = (),
+        solver: Literal["lbfgs", "adam"] = "lbfgs",
+        alpha: float = 1.0,
+        batch_size: int = 200,
+        learning_rate_init: float = 0.001,
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.q = q
+        self.r = r
+        self.activation = activation
+        self.activation_params = activation_params
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.solver = solver
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.learning_rate_init = learning_rate_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.class_weight = class_weight
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on examples.
+
+        Args:
+            X: features [examples, features], dense or sparse, float32 or float64.
+            y: labels [examples], or probabilities [examples, classes] whose rows sum to 1. `predict` then returns the
+                index of a column.
+            sample_weight: how much each example counts, [examples]; None for 1 each.
+
+        Returns:
+            This classifier.
+
+        Raises:
+            ValueError: a parameter, a shape or a value that is not allowed.
+
+        Warns:
+            ConvergenceWarning: `max_iter` was too small.
+        """
+        self._check_parameters()
+        examples = self._examples(X, y, sample_weight, None, first=True)
+        self._start(examples)
+        fit = self._fit_by_lbfgs if self.solver == "lbfgs" else self._fit_by_adam
+        if not fit(examples, self.max_iter):
+            warnings.warn(
+                f"{self.solver} stopped after {self.n_iter_} iterations before it reached tol={self.tol}; increase "
+                f"max_iter={self.max_iter}, or scale the features",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def partial_fit(
+        self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """One epoch of Adam over these examples, whatever the solver; the penalty's share is that of these alone.
+
+        Args:
+            X, y, sample_weight: as for `fit`.
+            classes: all labels that will ever come, needed at the first call, where y are labels.
+
+        Returns, Raises: as `fit`.
+        """
+        self._check_parameters()
+        first = not hasattr(self, "coefs_")
+        if first and classes is None and np.ndim(y) < 2:
+            raise ValueError("classes must be passed on the first call to partial_fit.")
+        examples = self._examples(X, y, sample_weight, classes, first)
+        if first:
+            self._start(examples)
+        self._fit_by_adam(examples, 1)
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """The logits [examples, classes]; with two classes, that of the second less that of the first, [examples]."""
+        outputs = self._outputs(X).numpy()
+        return outputs[:, 0] if len(self.classes_) == 2 else outputs
+
+    def predict_proba(self, X: Any) -> Array:
+        """The probabilities [examples, classes], in the order of `classes_`."""
+        logits = class_logits(self._outputs(X))
+        p: Tensor = self.activation_(logits)
+        if not self.activation_.normalised:
+            total = p.sum(-1, keepdim=True)
+            p = torch.where(total > 0, p / total, 1 / p.shape[-1])
+        probabilities: Array = p.detach().numpy()
+        return probabilities
+
+    def predict(self, X: Any) -> Array:
+        """The label of the largest logit of each example, [examples]."""
+        logits = class_logits(self._outputs(X))
+        labels: Array = self.classes_[logits.argmax(-1).numpy()]
+        return labels
+
+    @property
+    def coef_(self) -> Array:
+        self._check_linear("coef_")
+        coefficients: Array = self.coefs_[0].T
+        return coefficients
+
+    @property
+    def intercept_(self) -> Array:
+        self._check_linear("intercept_")
+        return self.intercepts_[0]
+
+    def _check_linear(self, name: str) -> None:
+        if len(getattr(self, "coefs_", ())) != 1:
+            raise AttributeError(f"{name} belongs to a fitted linear model; see coefs_ and intercepts_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _hidden_layer_sizes(self) -> tuple[int, ...]:
+        sizes = self.hidden_layer_sizes
+        return (sizes,) if isinstance(sizes, int | Integral) else tuple(sizes)
+
+    def _check_parameters(self) -> None:
+        if self.solver not in ("lbfgs", "adam"):
+            raise ValueError(f"solver={self.solver!r} is not allowed; it must be 'lbfgs' or 'adam'")
+        if any(size < 1 for size in self._hidden_layer_sizes()):
+            raise ValueError(f"hidden_layer_sizes={self.hidden_layer_sizes!r} is not allowed; each must be at least 1")
+        check_scalar(self.alpha, "alpha", Real, min_val=0)
+        check_scalar(self.tol, "tol", Real, min_val=0)
+        check_scalar(self.learning_rate_init, "learning_rate_init", Real, min_val=0, include_boundaries="neither")
+        check_scalar(self.max_iter, "max_iter", Integral, min_val=1)
+        check_scalar(self.batch_size, "batch_size", Integral, min_val=1)
+
+    def _examples(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None, first: bool
+    ) -> Examples:
+        """The examples, checked; where they are the first, they or `classes` tell the labels."""
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), multi_output=True, reset=first
+        )
+        y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
+        if y.ndim == 1:
+            check_classification_targets(y)
+        seen = unique_labels(y) if y.ndim == 1 else np.arange(y.shape[1])
+        if first:
+            self.classes_ = seen if classes is None else unique_labels(classes)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has one class, {self.classes_[0]!r}; a classifier needs at least two classes")
+        classes = len(self.classes_)
+        weights = checked_weights(sample_weight, len(y))
+        if y.ndim == 1:
+            targets = self._class_indices(y)
+            of_classes = self._class_weights(np.bincount(targets, weights, classes))
+            weights = weights * of_classes[targets]
+        else:
+            targets = _checked_distributions(y, classes)
+            of_classes = self._class_weights(weights @ targets)
+            shares = targets @ of_classes
+            targets = (targets * of_classes / np.where(shares > 0, shares, 1)[:, None]).astype(X.dtype)
+            weights = weights * shares
+        return Examples(X, torch.from_numpy(targets), torch.from_numpy(weights.astype(X.dtype)))
+
+    def _class_indices(self, y: Array) -> Array:
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(f"y has classes {unknown.tolist()} that are not among {self.classes_.tolist()}")
+        return np.searchsorted(self.classes_, y)
+
+    def _class_weights(self, counts: Array) -> Array:
+        """One weight a class; `balanced` makes the classes' sums of weights equal."""
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            return np.where(counts > 0, counts.sum() / (len(counts) * np.where(counts > 0, counts, 1)), 0)
+        weights: Array = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
+        return weights
+
+    def _start(self, examples: Examples) -> None:
+        """A new activation, and the first weights: 0 of a linear model, else as Glorot and Bengio (2010) draw them."""
+        if self.activation is None:
+            self.activation_: Activation = SharMiX(self.q, self.r)
+        else:
+            self.activation_ = build_activation(self.activation, **(self.activation_params or {}))
+        if self.solver == "lbfgs" and list(self.activation_.parameters()):
+            raise ValueError(f"activation {self.activation_} learns parameters; that needs solver='adam'")
+        self._random_state = check_random_state(self.random_state)
+        outputs = len(self.classes_) if len(self.classes_) > 2 else 1
+        sizes = [examples.features.shape[1], *self._hidden_layer_sizes(), outputs]
+        self.coefs_, self.intercepts_ = [], []
+        for fan_in, fan_out in pairwise(sizes):
+            bound = (6 / (fan_in + fan_out)) ** 0.5 if len(sizes) > 2 else 0.0
+            weights = self._random_state.uniform(-bound, bound, (fan_in, fan_out))
+            self.coefs_.append(weights.astype(examples.features.dtype))
+            self.intercepts_.append(np.zeros(fan_out, examples.features.dtype))
+        self.n_iter_ = 0
+        self._adam_state: dict[str, Any] | None = None
+
+    def _layers(self) -> list[Array]:
+        return [part for layer in zip(self.coefs_, self.intercepts_, strict=True) for part in layer]
+
+    def _objective(self, examples: Examples) -> Objective:
+        return Objective(self.activation_, self.alpha, examples.weights.sum().item())
+
+    def _fit_by_lbfgs(self, examples: Examples, max_iter: int) -> bool:
+        """Whether it found the minimum."""
+        objective = self._objective(examples)
+        layers, found = minimise_by_lbfgs(objective, examples, self._layers(), max_iter, self.tol)
+        self.coefs_, self.intercepts_ = layers[::2], layers[1::2]
+        self.loss_, self.n_iter_ = found.fun, found.nit
+        return bool(found.success)
+
+    def _fit_by_adam(self, examples: Examples, epochs: int) -> bool:
+        """Whether the loss stopped to fall within these epochs."""
+        objective = self._objective(examples)
+        layers = [nn.Parameter(torch.tensor(layer)) for layer in self._layers()]
+        optimizer = torch.optim.Adam([*layers, *self.activation_.parameters()], lr=self.learning_rate_init)
+        if self._adam_state is not None:
+            optimizer.load_state_dict(self._adam_state)
+        best, waited = np.inf, 0
+        for _ in range(epochs):
+            order = self._random_state.permutation(len(examples))
+            batches = np.split(order, range(self.batch_size, len(order), self.batch_size))
+            self.loss_ = epoch(objective, examples, layers, optimizer, batches)
+            self.n_iter_ += 1
+            waited = 0 if self.loss_ < best - self.tol else waited + 1
+            best = min(best, self.loss_)
+            if waited == EPOCHS_WITHOUT_PROGRESS:
+                break
+        arrays = [layer.detach().numpy() for layer in layers]
+        self.coefs_, self.intercepts_ = arrays[::2], arrays[1::2]
+        self._adam_state = optimizer.state_dict()
+        return waited == EPOCHS_WITHOUT_PROGRESS
+
+    @torch.no_grad()
+    def _outputs(self, X: Any) -> Tensor:
+        check_is_fitted(self)
+        features = validate_data(self, X, accept_sparse="csr", dtype=self.coefs_[0].dtype, reset=False)
+        return network_outputs(features, [torch.from_numpy(layer) for layer in self._layers()])
+
+
+def _checked_distributions(y: Array, classes: int) -> Array:
+    rows = np.asarray(y, np.float64)
+    if rows.shape[1] != classes:
+        raise ValueError(f"y of shape {rows.shape} is not allowed; there are {classes} classes, one for each column")
+    sums = rows.sum(1)
+    if (rows < 0).any() or not np.allclose(sums, 1, atol=1e-3):
+        raise ValueError(
+            f"y of shape {rows.shape} must be probabilities, each at least 0 and with rows that sum to 1; got a least "
+            f"value of {rows.min():g} and sums from {sums.min():g} to {sums.max():g}"
+        )
+    distributions: Array = rows / sums[:, None]
+    return distributions
