@@ -5,6 +5,7 @@ and scores the rest.
 """
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +19,12 @@ from torch.nn.functional import cross_entropy, one_hot
 from reporting.declaration import Bootstrap
 from sharmix.sklearn import SharMiXScaling
 from studies.calibration_scores import calibration_scores
-from studies.comparison import Comparison, compare
+from studies.comparison import compare
 from studies.logits import LabelledLogits, network_logits, probability_set
 from studies.study import Finding, Report, Row, Settings, Task
 
 PUBLIC = "public"  # the network of which only the probabilities are known
+NAMES = {"brier": "Brier score", "log": "log loss"}  # of what a fit minimises
 HIGHER_IS_BETTER = ("accuracy",)
 
 
@@ -95,36 +97,32 @@ def vector_scaling(logits: Tensor, labels: Tensor, loss: str) -> Callable[[Tenso
 
 def report(records: pd.DataFrame, settings: Settings) -> Report:
     bootstrap = Bootstrap(**settings["bootstrap"])
-    pairs = [tuple(pair) for pair in settings["compared"]]
+    pairs = settings["compared"]
     tables, findings = {}, []
-    for loss in settings["losses"]:
-        chosen = records[records["fitted_by"] == loss]
-        tables[f"Fitted by the {_name(loss)}: means over {_count(chosen)} data sets"] = _means(chosen)
-        tables[f"Fitted by the {_name(loss)}: change of each score, with its interval over data sets"] = _changes(
-            chosen, pairs, settings["scores"], bootstrap
-        )
-    chosen = records[records["fitted_by"] == settings["losses"][0]]
-    for metric in settings["scores"]:
-        title = f"Fitted by the {_name(settings['losses'][0])}: {metric} of each network, and change over splits"
-        tables[title] = _by_network(chosen, metric, pairs, bootstrap)
-    for contender, opponent in pairs:
-        for metric in settings["found"]:
-            found = compare(chosen, metric, contender, opponent, "data_set", bootstrap, relative=True)
-            helps, splits = f"{contender} scaling, {metric}", settings["splits"]
-            better = "higher" if metric in HIGHER_IS_BETTER else "lower"
-            against = "no calibration" if opponent == "none" else f"{opponent} scaling"
-            findings.append(
-                Finding("calibration", helps, str(found), against, found.units, splits, found.verdict(better))
+    for loss, shown in settings["losses"].items():
+        own, fitted = records[records["fitted_by"] == loss], f"Fitted by the {NAMES[loss]}"
+        tables[f"{fitted}: means over {own['data_set'].nunique()} data sets"] = _means(own)
+        changes = _changes(own, pairs, settings["scores"], bootstrap)
+        tables[f"{fitted}: change of each score, with its interval over data sets"] = changes
+        for metric in shown:
+            by_network = _by_network(own, metric, pairs, bootstrap)
+            tables[f"{fitted}: {metric} of each network, and its change with the interval over splits"] = by_network
+    first = records[records["fitted_by"] == next(iter(settings["losses"]))]
+    for (contender, opponent), metric in product(settings["found"]["pairs"], settings["found"]["scores"]):
+        found = compare(first, metric, contender, opponent, "data_set", bootstrap, relative=True)
+        better = "higher" if metric in HIGHER_IS_BETTER else "lower"
+        findings.append(
+            Finding(
+                "calibration",
+                f"{contender} scaling, {metric}",
+                str(found),
+                f"{opponent} scaling",
+                found.units,
+                settings["splits"],
+                found.verdict(better),
             )
+        )
     return Report(tables, findings, settings["notes"])
-
-
-def _name(loss: str) -> str:
-    return {"brier": "Brier score", "log": "log loss"}[loss]
-
-
-def _count(records: pd.DataFrame) -> int:
-    return records["data_set"].nunique()
 
 
 def _means(records: pd.DataFrame) -> pd.DataFrame:
@@ -134,19 +132,16 @@ def _means(records: pd.DataFrame) -> pd.DataFrame:
     return table.map(lambda value: "" if np.isnan(value) else f"{value:.4f}").reset_index()
 
 
-def _changes(
-    records: pd.DataFrame, pairs: list[tuple[str, str]], metrics: list[str], bootstrap: Bootstrap
-) -> pd.DataFrame:
-    def change(pair: tuple[str, str], metric: str) -> Comparison:
-        return compare(records, metric, *pair, "data_set", bootstrap, relative=True)
+def _changes(records: pd.DataFrame, pairs: list[list[str]], metrics: list[str], bootstrap: Bootstrap) -> pd.DataFrame:
+    def change(pair: list[str], metric: str) -> str:
+        return str(compare(records, metric, *pair, "data_set", bootstrap, relative=True))
 
     return pd.DataFrame(
-        {"change": f"{pair[0]} against {pair[1]}", **{metric: str(change(pair, metric)) for metric in metrics}}
-        for pair in pairs
+        {"change": " against ".join(pair)} | {metric: change(pair, metric) for metric in metrics} for pair in pairs
     )
 
 
-def _by_network(records: pd.DataFrame, metric: str, pairs: list[tuple[str, str]], bootstrap: Bootstrap) -> pd.DataFrame:
+def _by_network(records: pd.DataFrame, metric: str, pairs: list[list[str]], bootstrap: Bootstrap) -> pd.DataFrame:
     def line(place: tuple[str, str], own: pd.DataFrame) -> Row:
         means = own[own["metric"] == metric].groupby("contender", sort=False)["value"].mean()
         changes = {
