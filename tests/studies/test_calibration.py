@@ -39,7 +39,7 @@ def test_temperature_scaling_finds_the_factor_and_all_contenders_are_scored(monk
     table = rows.pivot(index=["fitted_by", "contender"], columns="metric", values="value")
     assert table.loc[("log", "temperature"), "temperature"] == pytest.approx(3.0, rel=0.2)
     assert table.loc[("brier", "temperature"), "brier"] < table.loc[("brier", "none"), "brier"]
-    assert sorted(table.loc["brier"].index) == ["entmax", "none", "sharmix", "temperature", "vector"]
+    assert sorted(table.loc["brier"].index) == ["entmax", "none", "r", "sharmix", "temperature", "vector"]
     assert table.loc[("log", "entmax"), "q"] == table.loc[("log", "entmax"), "r"]
 
 
@@ -89,6 +89,7 @@ def test_the_report_compares_by_data_set():
         "entmax": (0.3, 0.6),
         "sharmix": (0.1, 0.4),
         "vector": (1, 1),
+        "r": (1, 1),
     }
     records = pd.DataFrame(
         {"data_set": f"set {number}", "network": "public", "split": split, "contender": contender}
