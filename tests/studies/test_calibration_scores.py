@@ -27,8 +27,8 @@ def test_the_scores_of_four_examples():
 
 def test_the_calibration_error_has_bins_of_equal_width_of_which_the_last_holds_1():
     p = torch.tensor([[1.0, 0.0], [0.95, 0.05], [0.45, 0.55], [0.4, 0.6]], dtype=torch.float64)
-    right = torch.tensor([0, 1, 1, 0])  # right, wrong; right; wrong
-    found = calibration_scores(p, right, bins=10)["ece"]
+    labels = torch.tensor([1, 0, 1, 0])  # wrong and right; right; wrong
+    found = calibration_scores(p, labels, bins=10)["ece"]
     last, middle, next_one = abs(0.5 - 0.975) * 2, abs(1 - 0.55), abs(0 - 0.6)
     assert found == pytest.approx((last + middle + next_one) / 4, abs=1e-6)
 
