@@ -50,11 +50,13 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
     x /= x[train].std()
     fitted_on, chosen_on = train_test_split(train, test_size=settings["validation_share"], random_state=task["fold"])
 
+    model = settings["models"][task["model"]]
+
     def fitted(candidate: Settings, penalty: float, rows: NDArray[np.int64]) -> FenchelYoungClassifier:
         classifier = FenchelYoungClassifier(
             activation=candidate["activation"],
             activation_params=candidate.get("parameters"),
-            hidden_layer_sizes=settings["models"][task["model"]],
+            hidden_layer_sizes=model["hidden_layer_sizes"],
             alpha=penalty * len(rows),
             random_state=settings["seed"],
             **settings["solver"],
@@ -66,7 +68,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
     rows = []
     for contender, candidates in settings["contenders"].items():
         tried = []
-        for candidate, penalty in product(candidates, settings["penalties"]):
+        for candidate, penalty in product(candidates, model["penalties"]):
             predicted = _predicted(fitted(candidate, penalty, fitted_on), x[chosen_on])
             score = distribution_distances(targets[chosen_on], predicted)[settings["primary"]]
             tried.append((score if settings["primary"] in HIGHER_IS_BETTER else -score, candidate, penalty, predicted))
