@@ -27,7 +27,7 @@ def measured(tmp_path):
             "data_sets": files,
             "folds": 3,
             "penalties": [1e-3, 1e-1],
-            "models": {"linear": []},
+            "models": {"linear": {"hidden_layer_sizes": [], "penalties": [1e-3, 1e-1]}},
         }
         settings["contenders"] = {name: few[:2] for name, few in STUDY.settings["contenders"].items()}
         task = soft_labels.tasks(settings, tmp_path)[fold]
