@@ -1,0 +1,152 @@
+"""Calibration after training: temperature, entmax, SharMiX and vector scaling.
+
+Each split of the labelled examples fits every scaling on its calibration part, by the Brier score and by the log loss,
+and scores the rest.
+"""
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.optimize import minimize
+from sklearn.model_selection import train_test_split
+from torch import Tensor
+from torch.nn.functional import cross_entropy, one_hot
+
+from reporting.declaration import Bootstrap
+from sharmix.sklearn import SharMiXScaling
+from studies.calibration_scores import calibration_scores
+from studies.comparison import compare
+from studies.logits import LabelledLogits, network_logits, probability_set
+from studies.study import Finding, Report, Row, Settings, Task
+
+PUBLIC = "public"  # the network of which only the probabilities are known
+NAMES = {"brier": "Brier score", "log": "log loss"}  # of what a fit minimises
+HIGHER_IS_BETTER = ("accuracy",)
+
+
+def tasks(settings: Settings, data: Path | None) -> list[Task]:
+    sources = [(name, PUBLIC) for name in settings["probability_sets"]]
+    sources += [(experiment, name) for experiment, runs in settings["networks"].items() for name in runs]
+    return [
+        {"data_set": data_set, "network": network, "split": split}
+        for data_set, network in sources
+        for split in range(settings["splits"])
+    ]
+
+
+def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
+    logits, labels, activation = _examples(task, settings, data)
+    share, split = settings["calibration_share"], task["split"]
+    calibration, test = train_test_split(np.arange(len(labels)), train_size=share, random_state=split)
+    z, y = logits[calibration], labels[calibration]
+
+    def rows(contender: str, loss: str, probabilities: Tensor, fitted: dict[str, float]) -> list[Row]:
+        values = calibration_scores(probabilities, labels[test], settings["bins"]) | fitted
+        same = {"contender": contender, "fitted_by": loss}
+        return [{**same, "metric": name, "value": value} for name, value in values.items()]
+
+    found = []
+    for loss in settings["losses"]:
+        found += rows("none", loss, activation(logits[test]), {})
+        for name, held in settings["scalings"].items():
+            scaling = SharMiXScaling(**held, loss=loss).fit(z.numpy(), y.numpy())
+            fitted = {key: getattr(scaling, f"{key}_") for key in ("temperature", "q", "r")}
+            found += rows(name, loss, torch.from_numpy(scaling.transform(logits[test].numpy())), fitted)
+        found += rows("vector", loss, vector_scaling(z, y, loss)(logits[test]), {})
+    return found
+
+
+def _examples(task: Task, settings: Settings, data: Path | None) -> LabelledLogits:
+    if task["network"] == PUBLIC:
+        return probability_set(task["data_set"], data)
+    run = settings["networks"][task["data_set"]][task["network"]]
+    seed = run["seeds"][task["split"] % len(run["seeds"])]
+    return network_logits(task["data_set"], run["overrides"], seed, data)
+
+
+def vector_scaling(logits: Tensor, labels: Tensor, loss: str) -> Callable[[Tensor], Tensor]:
+    """The probabilities softmax(w ∘ z + b) with a weight and a bias for each class that minimise a proper score.
+
+    Args:
+        logits: z, float64 [n, classes].
+        labels: class indices, [n].
+        loss: `brier` or `log`.
+
+    Source: Guo, Pleiss, Sun and Weinberger (2017), On Calibration of Modern Neural Networks.
+    """
+    classes = logits.shape[-1]
+    wanted = one_hot(labels, classes)
+
+    def score(parameters: np.ndarray, kind: str) -> tuple[float, np.ndarray]:
+        weight, bias = given = torch.tensor(parameters).reshape(2, classes).requires_grad_()
+        z = weight * logits + bias
+        value = cross_entropy(z, labels) if kind == "log" else (z.softmax(-1) - wanted).square().sum(-1).mean()
+        [gradient] = torch.autograd.grad(value, given)
+        return value.item(), gradient.numpy().ravel()
+
+    found = np.repeat([1.0, 0.0], classes)
+    for kind in dict.fromkeys(("log", loss)):  # the log loss is convex, and leads the Brier score to a good minimum
+        found = minimize(score, found, kind, jac=True, method="L-BFGS-B").x
+    weight, bias = torch.tensor(found).reshape(2, classes)
+    return lambda z: (weight * z + bias).softmax(-1)
+
+
+def report(records: pd.DataFrame, settings: Settings) -> Report:
+    bootstrap = Bootstrap(**settings["bootstrap"])
+    pairs = settings["compared"]
+    tables, findings = {}, []
+    for loss, shown in settings["losses"].items():
+        own, fitted = records[records["fitted_by"] == loss], f"Fitted by the {NAMES[loss]}"
+        tables[f"{fitted}: means over {own['data_set'].nunique()} data sets"] = _means(own)
+        changes = _changes(own, pairs, settings["scores"], bootstrap)
+        tables[f"{fitted}: change of each score, with its interval over data sets"] = changes
+        for metric in shown:
+            by_network = _by_network(own, metric, pairs, bootstrap)
+            tables[f"{fitted}: {metric} of each network, and its change with the interval over splits"] = by_network
+    first = records[records["fitted_by"] == next(iter(settings["losses"]))]
+    for (contender, opponent), metric in product(settings["found"]["pairs"], settings["found"]["scores"]):
+        found = compare(first, metric, contender, opponent, "data_set", bootstrap, relative=True)
+        better = "higher" if metric in HIGHER_IS_BETTER else "lower"
+        findings.append(
+            Finding(
+                "calibration",
+                f"{contender} scaling, {metric}",
+                str(found),
+                f"{opponent} scaling",
+                found.units,
+                settings["splits"],
+                found.verdict(better),
+            )
+        )
+    return Report(tables, findings, settings["notes"])
+
+
+def _means(records: pd.DataFrame) -> pd.DataFrame:
+    """The mean of each metric over data sets, of networks and splits first."""
+    of_sets = records.groupby(["contender", "metric", "data_set"], sort=False)["value"].mean()
+    table = of_sets.groupby(["contender", "metric"], sort=False).mean().unstack("metric")
+    return table.map(lambda value: "" if np.isnan(value) else f"{value:.4f}").reset_index()
+
+
+def _changes(records: pd.DataFrame, pairs: list[list[str]], metrics: list[str], bootstrap: Bootstrap) -> pd.DataFrame:
+    def change(pair: list[str], metric: str) -> str:
+        return str(compare(records, metric, *pair, "data_set", bootstrap, relative=True))
+
+    return pd.DataFrame(
+        {"change": " against ".join(pair)} | {metric: change(pair, metric) for metric in metrics} for pair in pairs
+    )
+
+
+def _by_network(records: pd.DataFrame, metric: str, pairs: list[list[str]], bootstrap: Bootstrap) -> pd.DataFrame:
+    def line(place: tuple[str, str], own: pd.DataFrame) -> Row:
+        means = own[own["metric"] == metric].groupby("contender", sort=False)["value"].mean()
+        changes = {
+            f"{one} − {other}": str(compare(own, metric, one, other, "split", bootstrap)) for one, other in pairs
+        }
+        return {"data set": place[0], "network": place[1], **{k: f"{v:.4f}" for k, v in means.items()}, **changes}
+
+    return pd.DataFrame(line(place, own) for place, own in records.groupby(["data_set", "network"], sort=False))

@@ -1,0 +1,105 @@
+"""Logits with their labels: of test sets whose probabilities are public, and of networks that the suite trained."""
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import experiments
+import sharmix
+from benchmarks.settings import settings_of
+from experiments.data.local_files import keep, read_kept
+from experiments.errors import ConfigurationError
+from experiments.identity import run_id
+from experiments.run_folder import RECORD, record_of
+from experiments.settings import build_activation
+from reporting.yaml_files import read_yaml
+from studies.public_files import read_public_file
+
+PROBABILITIES = Path(__file__).with_name("probabilities.yaml")
+OUTPUTS = Path("outputs")  # of run.py
+KEPT = OUTPUTS / "studies" / "logits"
+
+
+class LabelledLogits(NamedTuple):
+    """Logits with their labels.
+
+    Attributes:
+        logits: finite, float64 [n, classes].
+        labels: class indices, int64 [n].
+        activation: the map that the network was trained under; softmax where only probabilities are public.
+    """
+
+    logits: Tensor
+    labels: Tensor
+    activation: sharmix.Activation
+
+
+def probability_set(name: str, data: Path | None) -> LabelledLogits:
+    """The logits log p of public probabilities p, each of them exact up to a constant a row.
+
+    A probability of exactly 0 counts as the smallest positive one of the set, so that all logits are finite.
+
+    Args:
+        name: a key of `probabilities.yaml`.
+        data: folder of the data sets.
+
+    Raises:
+        DataError: a file is not there, or has another content.
+    """
+    files = read_yaml(PROBABILITIES)[name]
+    probabilities, labels = (_array(read_public_file(data, files[part])) for part in ("probabilities", "labels"))
+    p = torch.from_numpy(probabilities.astype(np.float64))
+    return LabelledLogits(
+        p.clamp_min(p[p > 0].min()).log(), torch.from_numpy(labels.astype(np.int64)), sharmix.Softmax()
+    )
+
+
+def network_logits(experiment: str, overrides: Sequence[str], seed: int, data: Path | None) -> LabelledLogits:
+    """The logits that a finished run gives the test examples; kept, so that they are computed once.
+
+    Args:
+        experiment, overrides, seed: of the run, as given to run.py: `airline`, [`activation=entmax`], 21.
+        data: folder of the data sets.
+
+    Raises:
+        ConfigurationError: there is no finished run, or its map has learned orders, which are not kept.
+        DataError: the data set cannot be loaded, or is not that of the run.
+    """
+    settings = settings_of(experiment, *overrides, f"seed={seed}")
+    name = Path(settings.name, f"{settings.activation.name}-{run_id(settings.model_dump())}", f"seed-{seed}")
+    folder, file = OUTPUTS / name, KEPT / name.with_suffix(".npz")
+    if not (folder / RECORD).is_file():
+        command = " ".join([f"python run.py experiment={experiment}", *overrides, f"seed={seed} paths.data=FOLDER"])
+        raise ConfigurationError(f"{folder}: there is no finished run; train the network by `{command}`")
+    activation = build_activation(settings.activation)
+    if activation.entropy_parameters():
+        raise ConfigurationError(f"{folder}: its map has learned orders; give a run of an activation with fixed ones")
+    source = f"{record_of(folder).weights_digest}".encode()
+    content = read_kept(file, source)
+    if content is None:
+        content = _computed(folder, data if "folder" in settings.data else None)
+        keep(file, source, content)
+    with np.load(BytesIO(content)) as arrays:
+        logits, labels = (torch.from_numpy(arrays[part]) for part in LabelledLogits._fields[:2])
+    return LabelledLogits(logits, labels, activation)
+
+
+def _computed(folder: Path, data: Path | None) -> bytes:
+    """The logits and labels of a run's test split, as an .npz file holds them."""
+    module, data_module = experiments.load_run(folder, data)
+    with torch.inference_mode():
+        batches = [(module(batch.inputs), batch.targets) for batch in data_module.test_dataloader()]
+    logits, labels = (torch.cat(parts).numpy() for parts in zip(*batches, strict=True))
+    content = BytesIO()
+    np.savez(content, logits=logits.astype(np.float64), labels=labels)
+    return content.getvalue()
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    return np.load(BytesIO(content), allow_pickle=False)

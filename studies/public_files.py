@@ -1,0 +1,31 @@
+"""Files of public data sets: read from the data folder, and known by their content."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from experiments.data.local_files import read_file
+from experiments.errors import DataError
+
+
+def read_public_file(data: Path | None, entry: Mapping[str, str]) -> bytes:
+    """The content of a public file.
+
+    Args:
+        data: folder of the data sets; None where none is given.
+        entry: `file`, the path below that folder; `url`, the public home; `sha256`, of the content.
+
+    Raises:
+        DataError: the file is not there, or has another content.
+    """
+    file = Path("FOLDER" if data is None else data, entry["file"])
+    remedy = f"download {entry['url']} and keep it as {file}"
+    if data is None:
+        raise DataError(f"{entry['file']}: no folder of data sets is given; {remedy}, then give --data FOLDER")
+    try:
+        content = read_file(file)
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror}); {remedy}") from error
+    if (found := hashlib.sha256(content).hexdigest()) != entry["sha256"]:
+        raise DataError(f"{file}: its SHA-256 is {found}, but {entry['sha256']} is expected; {remedy}")
+    return content

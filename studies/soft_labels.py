@@ -1,0 +1,141 @@
+"""Learning label distributions: softmax, entmax and SharMiX by their own losses of soft targets.
+
+The same model and search for each contender: its L2 penalty and its orders are those of the best validation score, and
+it is then fitted again to all training examples of the fold.
+"""
+
+import warnings
+from io import BytesIO
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.io import loadmat
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import KFold, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from reporting.declaration import Bootstrap
+from sharmix.sklearn import FenchelYoungClassifier
+from studies.class_sets import best_threshold, mean_f1
+from studies.comparison import compare
+from studies.distribution_distances import Distributions, distribution_distances
+from studies.public_files import read_public_file
+from studies.study import Finding, Report, Row, Settings, Task
+
+HIGHER_IS_BETTER = ("cosine", "intersection", "support_f1")
+THRESHOLD = "softmax, threshold"  # the support alone: classes whose probability reaches a threshold
+
+
+def tasks(settings: Settings, data: Path | None) -> list[Task]:
+    return [
+        {"data_set": data_set, "model": model, "fold": fold}
+        for data_set, model, fold in product(settings["data_sets"], settings["models"], range(settings["folds"]))
+    ]
+
+
+def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
+    arrays = loadmat(BytesIO(read_public_file(data, settings["data_sets"][task["data_set"]])))
+    targets = arrays["labels"] / arrays["labels"].sum(-1, keepdims=True)  # some sum to 1 in float32 alone
+    folds = KFold(settings["folds"], shuffle=True, random_state=settings["seed"])
+    train, test = list(folds.split(targets))[task["fold"]]
+    features = arrays["features"]
+    components = min(settings["components"], *features[train].shape)
+    reduced = make_pipeline(StandardScaler(), PCA(components, random_state=settings["seed"])).fit(features[train])
+    x = reduced.transform(features).astype(np.float32)
+    x /= x[train].std()
+    fitted_on, chosen_on = train_test_split(train, test_size=settings["validation_share"], random_state=task["fold"])
+
+    model = settings["models"][task["model"]]
+
+    def fitted(candidate: Settings, penalty: float, rows: NDArray[np.int64]) -> FenchelYoungClassifier:
+        classifier = FenchelYoungClassifier(
+            activation=candidate["activation"],
+            activation_params=candidate.get("parameters"),
+            hidden_layer_sizes=model["hidden_layer_sizes"],
+            alpha=penalty * len(rows),
+            random_state=settings["seed"],
+            **settings["solver"],
+        )
+        with warnings.catch_warnings():  # all contenders have the same number of iterations
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return classifier.fit(x[rows], targets[rows])
+
+    rows = []
+    for contender, candidates in settings["contenders"].items():
+        tried = []
+        for candidate, penalty in product(candidates, model["penalties"]):
+            predicted = _predicted(fitted(candidate, penalty, fitted_on), x[chosen_on])
+            score = distribution_distances(targets[chosen_on], predicted)[settings["primary"]]
+            tried.append((score if settings["primary"] in HIGHER_IS_BETTER else -score, candidate, penalty, predicted))
+        _, candidate, penalty, validated = max(tried, key=lambda one: one[0])
+        predicted = _predicted(fitted(candidate, penalty, train), x[test])
+        values = distribution_distances(targets[test], predicted)
+        values |= {"zeros": float((predicted == 0).mean()), "penalty": penalty}
+        values |= candidate.get("parameters", {})
+        rows += [{"contender": contender, "metric": name, "value": value} for name, value in values.items()]
+        if contender == "softmax":
+            threshold, _ = best_threshold(validated, targets[chosen_on] > 0)
+            f1 = mean_f1(predicted >= threshold, targets[test] > 0)
+            rows.append({"contender": THRESHOLD, "metric": "support_f1", "value": f1})
+    return rows
+
+
+def _predicted(classifier: FenchelYoungClassifier, x: NDArray[np.float32]) -> Distributions:
+    """The distributions in float64, so that rounding counts for nothing."""
+    p = classifier.predict_proba(x).astype(np.float64)
+    return p / p.sum(-1, keepdims=True)
+
+
+def report(records: pd.DataFrame, settings: Settings) -> Report:
+    bootstrap = Bootstrap(**settings["bootstrap"])
+    primary, pairs = settings["primary"], settings["compared"]
+    tables, findings = {}, []
+    for model, own in records.groupby("model", sort=False):
+        tables[f"{model}: change of each metric, with its interval over data sets"] = pd.DataFrame(
+            {"change": f"{one} against {other}"}
+            | {metric: str(compare(own, metric, one, other, "data_set", bootstrap)) for metric in settings["metrics"]}
+            for one, other in pairs
+        )
+        for data_set, of_set in own.groupby("data_set", sort=False):
+            means = of_set.groupby(["contender", "metric"], sort=False)["value"].mean().unstack("metric")
+            changes = {
+                f"{one} against {other}": str(compare(of_set, primary, one, other, "fold", bootstrap))
+                for one, other in pairs
+            }
+            written = means.map(lambda value: "" if np.isnan(value) else f"{value:.4f}").reset_index()
+            tables[f"{model}, {data_set}"] = written
+            tables[f"{model}, {data_set}: change of {primary}, with its interval over folds"] = pd.DataFrame([changes])
+        for one, other in pairs:
+            found = compare(own, primary, one, other, "data_set", bootstrap)
+            better = "higher" if primary in HIGHER_IS_BETTER else "lower"
+            findings.append(
+                Finding(
+                    f"label distributions, {model} model",
+                    f"{one}, {primary}",
+                    str(found),
+                    other,
+                    found.units,
+                    settings["folds"],
+                    found.verdict(better),
+                )
+            )
+        zeros = own[own["data_set"].isin(settings["with_zeros"])]
+        for one in settings["supports"]:
+            found = compare(zeros, "support_f1", one, THRESHOLD, "data_set", bootstrap)
+            findings.append(
+                Finding(
+                    f"zeros of label distributions, {model} model",
+                    f"support of {one}, F1",
+                    str(found),
+                    THRESHOLD,
+                    found.units,
+                    settings["folds"],
+                    found.verdict("higher"),
+                )
+            )
+    return Report(tables, findings, settings["notes"])

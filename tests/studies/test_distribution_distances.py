@@ -1,0 +1,33 @@
+"""Distances between label distributions, computed by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from studies.distribution_distances import distribution_distances
+
+EPSILON = np.finfo(np.float64).eps
+
+
+def test_the_distances_of_two_distributions():
+    found = distribution_distances(np.array([[0.5, 0.3, 0.2, 0.0]]), np.array([[0.2, 0.8, 0.0, 0.0]]))
+    ratios = 0.3 / 0.7, 0.5 / 1.1, 1.0, 0.0
+    assert found == pytest.approx(
+        {
+            "chebyshev": 0.5,
+            "clark": math.sqrt(sum(ratio**2 for ratio in ratios)),
+            "canberra": sum(ratios),
+            "kl": 0.5 * math.log(0.5 / 0.2) + 0.3 * math.log(0.3 / 0.8) + 0.2 * math.log(0.2 / EPSILON),
+            "cosine": 0.34 / math.sqrt(0.38 * 0.68),
+            "intersection": 0.2 + 0.3,
+            "support_f1": 2 * 2 / (2 + 3),
+        }
+    )
+
+
+def test_equal_distributions_are_at_no_distance():
+    p = np.array([[0.7, 0.3, 0.0], [0.2, 0.2, 0.6]])
+    found = distribution_distances(p, p)
+    assert [found[name] for name in ("chebyshev", "clark", "canberra", "kl")] == [0, 0, 0, 0]
+    assert [found[name] for name in ("cosine", "intersection", "support_f1")] == pytest.approx([1, 1, 1])

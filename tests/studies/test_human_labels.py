@@ -1,0 +1,87 @@
+"""The study of labels by people, on probabilities and labels that are made up."""
+
+import hashlib
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import sharmix
+from studies import human_labels
+from studies.class_sets import best_threshold
+from studies.logits import LabelledLogits
+from studies.study import load_study
+
+SETTINGS = load_study("human_labels").settings | {
+    "parts": 4,
+    "people": {"anybody": 0.0, "a tenth": 0.1},
+    "q": [1.5, 2.0],
+    "r_above_least": [0.5],
+    "temperatures": [0.5, 2.0, 3],
+}
+
+
+@pytest.fixture
+def people(tmp_path, monkeypatch):
+    """A function that writes the shares of people, and gives what the study measures of part 1."""
+    logits = 2 * torch.randn(80, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = LabelledLogits(logits, logits.argmax(-1), sharmix.Softmax())
+    monkeypatch.setattr(human_labels, "probability_set", lambda name, data: found)
+
+    def measured(shares):
+        np.save(tmp_path / "people.npy", shares)
+        digest = hashlib.sha256((tmp_path / "people.npy").read_bytes()).hexdigest()
+        file = {"file": "people.npy", "url": "https://example.org", "sha256": digest}
+        return pd.DataFrame(human_labels.measure({"part": 1}, SETTINGS | {"labels_by_people": file}, tmp_path))
+
+    measured.logits = logits
+    return measured
+
+
+def test_supports_are_found_where_people_answer_by_a_support(people):
+    """The true sets are supports at (1.5, 1.5 + 1/6) and a temperature, which the study has to find again."""
+    q, r = 1.5, 2 - 1 / 1.5 + 0.5
+    shares = sharmix.sharmix(people.logits, q, r, temperature=2.0).numpy()
+    table = people(shares).pivot(index=["people", "contender"], columns="metric", values="value")
+    found = table.loc["anybody", "sharmix"]
+    assert (found["f1"], found["q"], found["r"]) == pytest.approx((1.0, q, r))
+    assert found["threshold"] == pytest.approx(-2.0, rel=0.1)
+    assert found["size"] == pytest.approx((shares > 0).sum(-1).mean(), rel=0.2)
+    assert set(table.loc["a tenth"].index) == {
+        *SETTINGS["opponents"],
+        "margin",
+        "top-k",
+        "cumulative mass",
+        "entmax",
+        "sharmix",
+    }
+
+
+def test_each_threshold_family_is_nested_as_its_name_says(people):
+    p = people.logits.softmax(-1).numpy()
+    families = {name: list(family) for name, family in human_labels._families(people.logits, SETTINGS).items()}
+    [(_, scores)] = families["cumulative mass"]
+    order = np.argsort(-p[0])
+    assert -scores[0, order] == pytest.approx([0, *np.cumsum(p[0, order])[:-1]])
+    [(_, scores)] = families["top-k"]
+    assert scores[0, order].tolist() == [0, -1, -2, -3, -4]
+    [(_, scores)] = families["margin"]
+    assert scores[0] == pytest.approx(np.log(p[0] / p[0].max()))
+    for choice, scores in families["sharmix"]:
+        temperature, _ = best_threshold(scores, p > 0.1)
+        support = sharmix.sharmix(people.logits, choice["q"], choice["r"], temperature=-temperature * (1 + 1e-9)) > 0
+        assert (scores >= temperature).tolist() == support.tolist()
+
+
+def test_nothing_is_chosen_on_the_tested_part(people):
+    shares = np.random.default_rng(0).dirichlet(np.full(5, 0.3), 80) * (np.random.default_rng(1).random((80, 5)) < 0.7)
+    shares[:, 0] += 0.2
+    before = people(shares)
+    parts = human_labels.KFold(SETTINGS["parts"], shuffle=True, random_state=SETTINGS["parts_seed"])
+    _, tested = list(parts.split(shares))[1]
+    shares[tested] = shares[tested][:, ::-1]
+    after = people(shares)
+    scored = before["metric"] == "f1"
+    assert before[~scored].equals(after[~scored])
+    assert not before[scored].equals(after[scored])

@@ -1,0 +1,57 @@
+"""Logits of public probabilities and of finished runs."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+import experiments
+from experiments.errors import ConfigurationError
+from studies import logits as module
+from studies.logits import network_logits, probability_set
+from tests.end_to_end.runner import command_line
+
+QUICK = ["activation=sparsemax", "trainer.max_epochs=1"]
+
+
+def test_the_logits_of_probabilities_give_them_back(tmp_path, monkeypatch):
+    p = np.array([[0.7, 0.3, 0.0], [0.25, 0.5, 0.25]])
+    arrays = {"probabilities": p, "labels": np.array([0, 2], dtype=np.uint16)}
+    files = {}
+    for part, array in arrays.items():
+        np.save(tmp_path / f"{part}.npy", array)
+        digest = hashlib.sha256((tmp_path / f"{part}.npy").read_bytes()).hexdigest()
+        files[part] = {"file": f"{part}.npy", "url": "https://example.org", "sha256": digest}
+    (tmp_path / "sets.yaml").write_text(yaml.safe_dump({"own": files}))
+    monkeypatch.setattr(module, "PROBABILITIES", tmp_path / "sets.yaml")
+    found = probability_set("own", tmp_path)
+    assert found.labels.tolist() == [0, 2]
+    smallest = 0.25  # of the positive ones, in place of 0
+    assert found.logits.exp().numpy() == pytest.approx(np.where(p > 0, p, smallest))
+    assert found.activation(found.logits)[1].tolist() == pytest.approx(p[1])
+
+
+@pytest.mark.slow
+def test_the_logits_of_a_run_are_those_of_its_network_and_are_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, printed = command_line(tmp_path / "outputs", "experiment=digits", *QUICK, "seed=3")
+    assert status == 0, printed
+    [folder] = Path("outputs/digits").glob("sparsemax-*/seed-3")
+    found = network_logits("digits", QUICK, 3, tmp_path)
+
+    run, data = experiments.load_run(folder)
+    examples = data.data.test
+    inputs = torch.cat([batch.inputs for batch in data.test_dataloader()])
+    with torch.inference_mode():
+        assert found.activation(found.logits).float().allclose(run.probabilities(inputs), atol=1e-6)
+    assert found.labels.equal(examples.targets)
+    assert found.logits.dtype == torch.float64
+
+    (folder / "weights.ckpt").unlink()  # no longer needed
+    again = network_logits("digits", QUICK, 3, tmp_path)
+    assert again.logits.equal(found.logits)
+    with pytest.raises(ConfigurationError, match=r"no finished run; .* `python run.py experiment=digits .* seed=4"):
+        network_logits("digits", QUICK, 4, tmp_path)

@@ -1,0 +1,66 @@
+"""The study of label distributions, on distributions that are made up."""
+
+import hashlib
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.io import savemat
+from sklearn.model_selection import KFold
+
+from studies import soft_labels
+from studies.study import load_study
+
+STUDY = load_study("soft_labels")
+CHOSEN = ["penalty", "alpha", "q", "r"]
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """A function that writes a data set of features and distributions, and gives what the study measures of a fold."""
+
+    def measure(features, targets, fold=0):
+        savemat(tmp_path / "own.mat", {"features": features, "labels": targets})
+        digest = hashlib.sha256((tmp_path / "own.mat").read_bytes()).hexdigest()
+        files = {"own": {"file": "own.mat", "url": "https://example.org", "sha256": digest}}
+        settings = STUDY.settings | {
+            "data_sets": files,
+            "folds": 3,
+            "penalties": [1e-3, 1e-1],
+            "models": {"linear": {"hidden_layer_sizes": [], "penalties": [1e-3, 1e-1]}},
+        }
+        settings["contenders"] = {name: few[:2] for name, few in STUDY.settings["contenders"].items()}
+        task = soft_labels.tasks(settings, tmp_path)[fold]
+        return pd.DataFrame(soft_labels.measure(task, settings, tmp_path))
+
+    return measure
+
+
+@pytest.mark.slow
+def test_a_sparse_map_learns_sparse_distributions(measured):
+    """The distributions are sparsemax of a linear function: softmax cannot have their zeros."""
+    x = np.random.default_rng(0).normal(size=(150, 4))
+    z = x @ np.random.default_rng(1).normal(size=(4, 5))
+    threshold = np.sort(z, -1)[:, ::-1]
+    rank = np.arange(1, 6)
+    size = (1 + rank * threshold > threshold.cumsum(-1)).sum(-1, keepdims=True)
+    tau = (np.take_along_axis(threshold.cumsum(-1), size - 1, -1) - 1) / size
+    y = np.maximum(z - tau, 0)
+    table = measured(x, y).pivot(index="contender", columns="metric", values="value")
+    assert table.loc["softmax", "zeros"] == 0
+    assert table.loc["entmax", "support_f1"] > table.loc["softmax", "support_f1"] + 0.1
+    assert table.loc["entmax", "intersection"] > 0.9
+    assert table.loc["softmax, threshold", "support_f1"] > table.loc["softmax", "support_f1"]
+
+
+@pytest.mark.slow
+def test_nothing_is_chosen_on_the_tested_fold(measured):
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(90, 4)), generator.dirichlet(np.full(3, 0.5), 90)
+    before = measured(x, y, fold=1)
+    _, test = list(KFold(3, shuffle=True, random_state=STUDY.settings["seed"]).split(x))[1]
+    y[test] = y[test][:, ::-1]
+    after = measured(x, y, fold=1)
+    chosen = before["metric"].isin([*CHOSEN, "zeros"])
+    assert before[chosen].equals(after[chosen])
+    assert not before[~chosen].equals(after[~chosen])
