@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import studies
+import studies.comparison  # while the package is where it is
 from studies import __main__ as command
 from studies.pages import MARKS
 from studies.study import available_studies, load_study
