@@ -39,6 +39,7 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard sharmix/cs
 	@echo '[4/4] all else; compiles the C++ kernels, then bytecode: a minute or two'
 	@rm -f sharmix/*.cpython-*.so  # kernels of older checkouts, which Python would prefer to the new ones
 	@$(INSTALL) --compile --no-build-isolation --editable '.[experiments,development]'
+	@$(INSTALL) --no-deps torchcp  # a peer; of what it requires, one has to be compiled, and what we compare uses none
 	@touch $@
 	@echo 'ready'
 
@@ -104,6 +105,9 @@ gpu: setup  ## tests of the compiled CUDA kernels, and their times beside adaspl
 		($(INSTALL) "$$peer") || echo "$$peer cannot be installed; its rows will say so"; \
 	done
 	$(BIN)/python -m benchmarks.gpu
+
+conformal: setup  ## support scores beside TorchCP's EntmaxScore: that both are equal, and the time of each
+	$(BIN)/python -m benchmarks.conformal
 
 overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation, in 23 minutes
 	$(BIN)/python -m benchmarks.overhead

@@ -2,8 +2,8 @@
 
 python -m benchmarks.conformal [--folder FOLDER]
 
-TorchCP is installed apart, by `make conformal`, without its requirements torchsort, which has to be compiled, and
-torch-geometric: its scores use neither.
+`make setup` installs TorchCP without its requirements torchsort, which has to be compiled, and torch-geometric: its
+scores use neither.
 """
 
 import argparse
@@ -29,7 +29,6 @@ ROWS, CLASSES = 1000, 100
 GAMMAS = (2.0, 1.5, 1.25, 1.3, 1.75)  # the last two have no integer 1/(γ − 1)
 ROUNDS = 3
 GOAL = 100  # times faster
-FOLDER = Path("outputs/torchcp")
 
 # What TorchCP imports for its graphs and for one of its losses, without which its scores work.
 _ABSENT = ("torchsort", *(f"torch_geometric{part}" for part in ("", ".data", ".loader", ".nn", ".utils")))
@@ -44,11 +43,9 @@ def import_torchcp() -> ModuleType:
     """
     stand_ins = [name for name in _ABSENT if not importlib.util.find_spec(name.partition(".")[0])]
     sys.modules.update({name: MagicMock() for name in stand_ins})
-    sys.path.append(str(FOLDER))
     try:
         return importlib.import_module("torchcp.classification")
     finally:
-        sys.path.remove(str(FOLDER))
         for name in stand_ins:
             del sys.modules[name]
 

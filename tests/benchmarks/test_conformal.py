@@ -14,12 +14,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def torchcp():
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return import_torchcp()
-    except ImportError as error:
-        pytest.skip(f"TorchCP is missing ({error}); make conformal installs it in outputs/torchcp")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return import_torchcp()
 
 
 @pytest.mark.usefixtures("torchcp")
