@@ -87,7 +87,7 @@ def test_measure_and_report(settings):
     assert brier["SharMiX + T"] < 0.67  # of equal probabilities
 
     report = boosting.report(records, settings)
-    assert [finding.against for finding in report.findings][:2] == ["LightGBM", "LightGBM + T"]
+    assert [finding.against for finding in report.findings][:2] == ["LightGBM", "LightGBM with a temperature"]
     changes, means, _, of_sets = report.tables.values()
     assert changes["data sets better"].str.endswith(" of 2").all()
     assert f"{brier['SharMiX + T']:.4f}" in set(means["brier"])
