@@ -1,0 +1,292 @@
+"""Boosted trees with a sparse output: an objective and metrics for LightGBM and XGBoost, in the arrays they hand over.
+
+Either package is enough, and this module imports neither.
+"""
+
+import copy
+import inspect
+import math
+from collections.abc import Iterator
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from sharmix._mathematics.sensitivity import logit_diagonal
+from sharmix._scores import proper_score
+from sharmix.activations import Activation, SharmaMittal, Softmax
+from sharmix.registry import build_activation
+
+try:
+    import numpy as np
+except ImportError as error:
+    _MISSING = "sharmix.boosting needs LightGBM or XGBoost: pip install 'sharmix[lightgbm]' or 'sharmix[xgboost]'"
+    raise ImportError(_MISSING) from error
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Kind = Literal["fenchel_young", "brier"]
+
+_BLOCK = 2**15  # raw scores computed at a time, so that all that is made of them on the way stays in the cache
+
+
+class Objective:
+    """The Fenchel–Young loss of an activation, as an objective of LightGBM and XGBoost.
+
+        gradient = w (p − y),      Hessian = w max(diag ∂p/∂z, floor),      p = activation(z), z the raw scores
+
+    One object serves `lightgbm.train({"objective": objective, "num_class": classes}, …)`,
+    `LGBMClassifier(objective=objective, metric="none")`, `xgboost.train({"num_class": classes}, …, obj=objective)` and
+    `XGBClassifier(objective=objective)`. Their models then predict raw scores, or as `XGBClassifier.predict_proba` does
+    the softmax of them, which is not this map: use `predict_proba` or `probabilities` of this object.
+
+    Two classes need two raw scores a row: give `num_class=2`, to the classifiers as well, and to `XGBClassifier` then
+    `disable_default_eval_metric=True`.
+
+    Args:
+        activation: a module, or the name of one, as for `build_activation`. Trees alone are trained: parameters of a
+            module are fixed at the values that they have, and must not require gradients.
+        hessian_floor: the least second derivative of a row. It is 0 for a class outside the support, where a leaf of
+            such rows alone would take an infinite step; with the floor a step is at most 1/floor before the learning
+            rate. Like the Hessian it is in units of 1/temperature.
+        **parameters: those of the named activation, such as q and r.
+
+    Shape:
+        raw scores [n, classes], float32 or float64, by rows (XGBoost) or by columns (LightGBM), read where they are;
+        gradient and Hessian the same, float32, which both packages take without a copy.
+
+    Raises:
+        TypeError, ValueError: an argument, label or shape that is not allowed.
+
+    With softmax the trees are those of the packages' own objectives but for a factor of the Hessian: LightGBM
+    multiplies it by classes/(classes − 1), XGBoost by 2. A learning rate divided by that factor grows the same trees.
+    LightGBM's own also starts from the classes' shares (`boost_from_average`); a custom objective starts from 0.
+
+    Source: `math` sections 4 and 5.
+
+    Example:
+        >>> import numpy, xgboost
+        >>> from sharmix.boosting import Objective
+        >>> objective = Objective("sharmix_fixed", q=1.25, r=1.5)
+        >>> features, labels = numpy.arange(90.0)[:, None], numpy.repeat([0, 1, 2], 30)
+        >>> model = xgboost.XGBClassifier(objective=objective, n_estimators=9, n_jobs=1).fit(features, labels)
+        >>> objective.predict_proba(model, features)[0].round(2)
+        array([0.99, 0.01, 0.  ], dtype=float32)
+    """
+
+    def __init__(
+        self, activation: Activation | str = "sharmix_fixed", *, hessian_floor: float = 1e-2, **parameters: Any
+    ) -> None:
+        if isinstance(activation, str):
+            activation = build_activation(activation, **parameters)
+        elif parameters:
+            raise ValueError(f"{', '.join(parameters)} cannot be given beside a module, which has its parameters")
+        if not 0 < hessian_floor < math.inf:
+            raise ValueError(f"hessian_floor={hessian_floor!r} is not allowed; it must be finite and > 0")
+        self.activation = _fixed(activation)
+        self.hessian_floor = hessian_floor
+
+    def __call__(self, labels: Any, raw_scores: Any, sample_weight: Array | None = None) -> tuple[Array, Array]:
+        """Gradient and Hessian at (labels, raw scores), or at (raw scores, Dataset or DMatrix)."""
+        raw_scores, labels, weight = _given(labels, raw_scores, sample_weight)
+        gradient, hessian = np.empty_like(raw_scores, np.float32), np.empty_like(raw_scores, np.float32)
+        for z, y, w, of_gradient, of_hessian in _blocks(raw_scores, labels, weight, gradient, hessian):
+            p, diagonal = self._derivatives(z)
+            error = p.scatter_add(-1, _classes(y, p).unsqueeze(-1), -torch.ones_like(p[:, :1]))
+            of_gradient.copy_(error * w.unsqueeze(-1))
+            of_hessian.copy_(diagonal.clamp_min(self.hessian_floor) * w.unsqueeze(-1))
+        return gradient, hessian
+
+    def probabilities(self, raw_scores: Array) -> Array:
+        """The activation of raw scores [n, classes], of their shape and dtype."""
+        _check(raw_scores)
+        probabilities = np.empty_like(raw_scores)
+        for z, p in _blocks(raw_scores, probabilities):
+            p.copy_(self.activation(z))
+        return probabilities
+
+    def predict_proba(self, model: Any, features: Any, **options: Any) -> Array:
+        """The probabilities of a model that was trained with this objective.
+
+        Args:
+            model: a Booster or classifier of either package.
+            features: the first argument of its `predict`.
+            **options: more arguments of its `predict`. After early stopping every model stops at its best round but
+                `xgboost.Booster`, which needs `iteration_range=(0, model.best_iteration + 1)`.
+
+        Returns:
+            [n, classes].
+        """
+        raw = "raw_score" if "raw_score" in inspect.signature(model.predict).parameters else "output_margin"
+        return self.probabilities(model.predict(features, **{raw: True}, **options))
+
+    def _derivatives(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """p, the derivative of the conjugate, and the diagonal of ∂p/∂z."""
+        if isinstance(self.activation, SharmaMittal | Softmax):
+            orders = (1.0, 1.0, 1.0) if isinstance(self.activation, Softmax) else self.activation.orders()
+            p = self.activation(logits)
+            return p, logit_diagonal(p.double(), *map(float, orders))
+        logits = logits.clone().requires_grad_()
+        p = self.activation(logits)
+        rows = [torch.autograd.grad(p_k.sum(), logits, retain_graph=True)[0] for p_k in p.unbind(-1)]
+        return p.detach(), torch.stack(rows).diagonal(dim1=0, dim2=-1)
+
+    def __repr__(self) -> str:
+        return f"Objective({self.activation}, hessian_floor={self.hessian_floor:g})"
+
+
+class _Metric:
+    """The mean of a loss over the rows, by their weights.
+
+    Args:
+        objective: the objective that the model is trained with; its activation makes probabilities of raw scores.
+        kind: `brier`, Σ (pᵢ − yᵢ)², which compares activations, or `fenchel_young`, the loss that is minimised. The log
+            score is not among them: it is infinite as soon as one label is outside the support.
+    """
+
+    def __init__(self, objective: Objective, kind: Kind = "brier") -> None:
+        if kind not in get_args(Kind):
+            raise ValueError(f"kind={kind!r} is not allowed; it must be one of {', '.join(get_args(Kind))}")
+        self.objective = objective
+        self.kind: Kind = kind
+        self.__name__ = kind  # by which XGBClassifier calls it
+
+    def _mean(self, labels: Any, raw_scores: Any, sample_weight: Array | None) -> float:
+        raw_scores, labels, weight = _given(labels, raw_scores, sample_weight)
+        blocks = _blocks(raw_scores, labels, weight)
+        return sum(float(self._rows(z, _classes(y, z)).double() @ w.double()) for z, y, w in blocks) / float(
+            weight.sum()
+        )
+
+    def _rows(self, logits: Tensor, labels: Tensor) -> Tensor:
+        activation = self.objective.activation
+        if self.kind == "fenchel_young":
+            return activation.loss(logits, labels, reduction="none")
+        return proper_score("brier", activation, logits, labels, -100, "none")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.objective}, kind={self.kind!r})"
+
+
+class LightGBMMetric(_Metric):
+    """A metric of an `Objective` for `lightgbm.train(feval=metric)` and `LGBMClassifier.fit(eval_metric=metric)`.
+
+    Give `metric="none"` beside it: LightGBM's own metrics take raw scores of a custom objective for probabilities, and
+    early stopping heeds all metrics.
+
+    Args:
+        objective: the objective of the model, whose activation turns raw scores into probabilities.
+        kind: `brier`, Σ (pᵢ − yᵢ)², by which activations can be compared, or `fenchel_young`, the loss in training.
+
+    Example:
+        >>> import numpy, lightgbm
+        >>> from sharmix.boosting import LightGBMMetric, Objective
+        >>> objective = Objective("entmax", alpha=1.5)
+        >>> data = lightgbm.Dataset(numpy.arange(90.0)[:, None], numpy.repeat([0, 1, 2], 30))
+        >>> settings = {"objective": objective, "num_class": 3, "metric": "none", "num_threads": 1, "verbosity": -1}
+        >>> model = lightgbm.train(settings, data, 9, valid_sets=[data], feval=LightGBMMetric(objective))
+        >>> round(model.best_score["training"]["brier"], 2)
+        0.06
+    """
+
+    def __call__(
+        self, labels: Any, raw_scores: Any, sample_weight: Array | None = None
+    ) -> tuple[str, float, Literal[False]]:
+        """Name, value, and that higher is not better."""
+        return self.kind, self._mean(labels, raw_scores, sample_weight), False
+
+
+class XGBoostMetric(_Metric):
+    """A metric of an `Objective` for `xgboost.train(custom_metric=metric)` and `XGBClassifier(eval_metric=metric)`.
+
+    Args:
+        objective, kind: as for `LightGBMMetric`.
+
+    Example:
+        >>> import numpy, xgboost
+        >>> from sharmix.boosting import Objective, XGBoostMetric
+        >>> objective = Objective("entmax", alpha=1.5)
+        >>> data = xgboost.DMatrix(numpy.arange(90.0)[:, None], numpy.repeat([0, 1, 2], 30))
+        >>> settings = {"num_class": 3, "disable_default_eval_metric": True, "nthread": 1}
+        >>> metric, values = XGBoostMetric(objective), {}
+        >>> _ = xgboost.train(
+        ...     settings, data, 9, evals=[(data, "train")], obj=objective, custom_metric=metric,
+        ...     evals_result=values, verbose_eval=False,
+        ... )
+        >>> values["train"]["brier"][-1] < 1e-3
+        True
+    """
+
+    def __call__(self, labels: Any, raw_scores: Any, sample_weight: Array | None = None) -> float | tuple[str, float]:
+        """The value; with its name where a DMatrix is given, as `xgboost.train` wants it."""
+        value = self._mean(labels, raw_scores, sample_weight)
+        return (self.kind, value) if _is_data(raw_scores) else value
+
+
+def _fixed(activation: Activation) -> Activation:
+    """A copy that no later training changes."""
+    if not isinstance(activation, Activation):
+        raise TypeError(f"activation must be a name or an instance of sharmix.Activation, got {activation!r}")
+    if learned := [name for name, parameter in activation.named_parameters() if parameter.requires_grad]:
+        raise ValueError(
+            f"{', '.join(learned)} of {activation} cannot be learned: boosting trains trees alone; give fixed values, "
+            "or a module after .requires_grad_(False)"
+        )
+    if activation.dim != -1:
+        raise ValueError(f"dim={activation.dim} of {activation} is not allowed; raw scores have the classes last, -1")
+    activation = copy.deepcopy(activation).eval()
+    activation(torch.zeros(1, 2))  # raises here if it has a value for each row, or has not been calibrated
+    return activation
+
+
+def _is_data(given: Any) -> bool:
+    """Whether it is a Dataset or a DMatrix."""
+    return hasattr(given, "get_label")
+
+
+def _given(labels: Any, raw_scores: Any, sample_weight: Any) -> tuple[Array, Array, Array]:
+    """Raw scores [n, classes], labels [n] and weights [n], whichever door of the packages they come through."""
+    if _is_data(raw_scores):
+        data, raw_scores = raw_scores, labels
+        labels, sample_weight = data.get_label(), data.get_weight()
+    _check(raw_scores)
+    given = sample_weight is not None and len(sample_weight) > 0  # XGBoost has an empty array for none
+    weight = np.asarray(sample_weight) if given else np.ones(len(raw_scores), np.float32)
+    labels = np.asarray(labels)
+    for name, values in (("labels", labels), ("sample_weight", weight)):
+        if values.shape != raw_scores.shape[:1]:
+            raise ValueError(
+                f"{name} of shape {values.shape} do not match raw scores of shape {raw_scores.shape}; "
+                f"they must be of shape {raw_scores.shape[:1]}"
+            )
+    return raw_scores, labels, weight
+
+
+def _check(raw_scores: Any) -> None:
+    if not isinstance(raw_scores, np.ndarray) or raw_scores.dtype not in (np.float32, np.float64):
+        kind = raw_scores.dtype if isinstance(raw_scores, np.ndarray) else type(raw_scores).__name__
+        raise TypeError(f"raw scores must be a NumPy array of float32 or float64, got {kind}")
+    if raw_scores.ndim != 2 or raw_scores.shape[1] < 2:
+        raise ValueError(
+            f"raw scores of shape {raw_scores.shape} are not allowed; they must be of shape (n, classes) with at least "
+            "2 classes; give num_class, for two classes num_class=2"
+        )
+
+
+def _blocks(raw_scores: Array, *others: Array) -> Iterator[tuple[Tensor, ...]]:
+    """Blocks of rows of all arrays, as tensors in the arrays' own memory."""
+    rows = max(1, _BLOCK // raw_scores.shape[1])
+    for start in range(0, len(raw_scores), rows):
+        parts = [array[start : start + rows] for array in (raw_scores, *others)]
+        yield tuple(torch.from_numpy(part if part.flags.writeable else part.copy()) for part in parts)
+
+
+def _classes(labels: Tensor, like: Tensor) -> Tensor:
+    """The labels of a block [n] as class indices of `like` [n, classes]."""
+    indices, classes = labels.long(), like.shape[-1]
+    wrong = (indices != labels) | (indices < 0) | (indices >= classes)
+    if wrong.any():
+        raise ValueError(
+            f"label {labels[wrong][0].item()!r} is not allowed; with {classes} raw scores a row (num_class={classes}) "
+            f"labels are the whole numbers 0 to {classes - 1}"
+        )
+    return indices
