@@ -1,0 +1,81 @@
+"""Tables for classification in the files of Python packages, chosen by a rule of their sizes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.datasets import load_digits
+
+from experiments.errors import ConfigurationError
+from studies.study import Settings
+
+
+@dataclass(frozen=True)
+class Table:
+    """A classification task.
+
+    Attributes:
+        features: float64 [rows, features]; categories are numbered in alphabetical order, missing values are NaN.
+        labels: class indices [rows].
+    """
+
+    features: np.ndarray
+    labels: np.ndarray
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        rows, features = self.features.shape
+        counts = np.bincount(self.labels)
+        return {"rows": rows, "features": features, "classes": len(counts), "least_of_a_class": int(counts.min())}
+
+
+def chosen_tables(settings: Settings) -> dict[str, Table]:
+    """The tables whose sizes the rule allows, by name.
+
+    Args:
+        settings: `folder` of the packages; `keel`, the folder of KEEL's files in it; `left_out`, names of these;
+            `files`, other tables; `allowed`, the least and the largest of each size.
+    """
+    tables = {name: read_table(name, settings) for name in _names(settings)}
+    within = settings["allowed"].items()
+    return {
+        name: table
+        for name, table in tables.items()
+        if all(least <= table.sizes[size] <= largest for size, (least, largest) in within)
+    }
+
+
+def _names(settings: Settings) -> list[str]:
+    folder = Path(settings["folder"], settings["keel"])
+    if not folder.is_dir():
+        raise ConfigurationError(
+            f"there is no folder {folder}; `make study-boosting` installs the packages of the data"
+        )
+    keel = [path.stem for path in sorted(folder.glob("*.dat"))]
+    return [*(name for name in keel if name not in settings["left_out"]), *settings["files"], "digits"]
+
+
+def read_table(name: str, settings: Settings) -> Table:
+    """The table of this name; arguments as for `chosen_tables`."""
+    if name == "digits":
+        return Table(*load_digits(return_X_y=True))
+    if name not in settings["files"]:  # KEEL's have no header, and the class in the last column
+        table = pd.read_csv(
+            Path(settings["folder"], settings["keel"], f"{name}.dat"), header=None, skipinitialspace=True
+        )
+        return _numbered(table, table.columns[-1])
+    described = settings["files"][name]
+    path = Path(settings["folder"], described["file"])
+    table = pd.read_json(path) if path.suffix == ".json" else pd.read_csv(path, sep=described.get("separator", ","))
+    return _numbered(table.drop(columns=described.get("left_out", [])), described["target"])
+
+
+def _numbered(table: pd.DataFrame, target: str | int) -> Table:
+    labels = pd.Categorical(table.pop(target)).codes.astype(int)
+    numeric = [pd.api.types.is_numeric_dtype(column) for _, column in table.items()]
+    columns = [
+        column if is_number else pd.Series(pd.Categorical(column).codes).replace(-1, np.nan)
+        for (_, column), is_number in zip(table.items(), numeric, strict=True)
+    ]
+    return Table(np.column_stack(columns).astype(float), labels)
