@@ -1,0 +1,120 @@
+"""The study of boosted trees: its tables, its scores, and that everything is chosen on validation."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.metrics import log_loss
+
+from experiments.errors import ConfigurationError
+from studies import boosting
+from studies.packaged_tables import chosen_tables
+from studies.study import load_study
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Those of the study, on small tables of our own and with a small search."""
+    keel = tmp_path / "keel"
+    keel.mkdir()
+    for name, loaded in (("iris", load_iris()), ("wine", load_wine())):
+        names = np.array(["a", "b", "c"])[loaded.target]
+        names[::7] = "b"  # or a Brier score would be 0, and no change a share of it
+        pd.DataFrame(loaded.data).assign(y=names).to_csv(keel / f"{name}.dat", header=False, index=False)
+    (keel / "binary.dat").write_text("1, x, yes\n2, y, no\n" * 60)
+    kinds, noise = ["x", None, "y"] * 50, np.random.default_rng(0).integers(1, 4, 147)
+    table = pd.DataFrame({"kind": kinds, "dropped": 0, "size": range(150), "y": [3, 1, 2, *noise]})
+    table.to_csv(tmp_path / "file.csv", sep=";", index=False)
+    own = load_study("boosting").settings
+    described = {"file": "file.csv", "target": "y", "left_out": ["dropped"], "separator": ";"}
+    own["data_sets"] |= {"folder": str(tmp_path), "keel": "keel", "left_out": ["wine"], "files": {"file": described}}
+    return own | {"splits": 2, "rounds": 15, "learning_rates": [0.2], "most_rows": 500}
+
+
+def test_tables_are_those_of_the_allowed_sizes_with_categories_numbered(settings):
+    tables = chosen_tables(settings["data_sets"])
+    assert list(tables) == ["iris", "file", "digits"]
+    np.testing.assert_array_equal(tables["iris"].labels[1:7], [0] * 6)
+    np.testing.assert_array_equal(tables["iris"].features, load_iris().data)
+    np.testing.assert_array_equal(tables["file"].features[:3], [[0, 0], [np.nan, 1], [1, 2]])
+    np.testing.assert_array_equal(tables["file"].labels[:3], [2, 0, 1])
+    assert tables["digits"].sizes == {"rows": 1797, "features": 64, "classes": 10, "least_of_a_class": 174}
+    assert len(boosting.tasks(settings, None)) == 6
+    settings["data_sets"]["keel"] = "missing"
+    with pytest.raises(ConfigurationError, match="make study-boosting"):
+        chosen_tables(settings["data_sets"])
+
+
+def test_the_parts_of_a_split_are_disjoint_and_hold_every_class(settings):
+    table = chosen_tables(settings["data_sets"])["digits"]
+    splits = [boosting.Examples.of(table, split, settings) for split in (0, 0, 1)]
+    for examples in splits:
+        parts = [examples.train, examples.validation, examples.test]
+        assert [len(part) for part in parts] == [300, 100, 100]
+        assert len(np.unique(np.concatenate(parts))) == 500
+        assert all(len(np.unique(load_digits().target[part])) == 10 for part in parts)
+    np.testing.assert_array_equal(splits[0].test, splits[1].test)
+    assert set(splits[0].test) != set(splits[2].test)
+
+
+def test_scores_are_those_of_scikit_learn():
+    generator = np.random.default_rng(0)
+    p, y = generator.dirichlet([0.5] * 4, 50), generator.integers(4, size=50)
+    p[0], y[0] = [0, 0.5, 0.5, 0], 0
+    found = boosting.scores(torch.from_numpy(p), torch.from_numpy(y), 1e-7)
+    clipped = np.where(p > 1e-7, p, 1e-7)[np.arange(50), y]
+    assert found["brier"].item() == pytest.approx(np.square(p - np.eye(4)[y]).sum(1).mean())
+    assert found["log_loss"].item() == pytest.approx(-np.log(clipped).mean())
+    assert log_loss(y[1:], p[1:]) == pytest.approx((found["log_loss"].item() * 50 + np.log(1e-7)) / 49)
+    assert found["outside"].item() == 1 / 50
+    assert found["accuracy"].item() == (p.argmax(1) == y).mean()
+    assert found["support"].item() == (p > 0).sum(1).mean()
+
+
+def test_measure_and_report(settings):
+    tasks = [task for task in boosting.tasks(settings, None) if task["data_set"] != "digits"]
+    records = pd.DataFrame([{**task, **row} for task in tasks for row in boosting.measure(task, settings, None)])
+    assert set(records["contender"]) == {
+        name + end for name in [*settings["contenders"], *settings["chosen"]] for end in ("", " + T")
+    }
+    values = records[records["metric"] == "outside"].set_index("contender")["value"]
+    assert (values["LightGBM"] == 0).all()
+    temperatures = records[records["metric"] == "temperature"].set_index("contender")["value"]
+    assert (temperatures["softmax"] == 1).all()
+    assert temperatures["softmax + T"].between(0.1, 10).all()
+    brier = records[records["metric"] == "brier"].groupby("contender")["value"].mean()
+    assert brier["SharMiX + T"] < 0.67  # of equal probabilities
+
+    report = boosting.report(records, settings)
+    assert [finding.against for finding in report.findings][:2] == ["LightGBM", "LightGBM + T"]
+    changes, means, _, of_sets = report.tables.values()
+    assert changes["data sets better"].str.endswith(" of 2").all()
+    assert f"{brier['SharMiX + T']:.4f}" in set(means["brier"])
+    assert of_sets["data_set"].tolist() == ["iris", "file"]
+
+
+def test_nothing_is_chosen_on_the_test_part(settings, monkeypatch):
+    task = {"data_set": "iris", "split": 0}
+
+    def temperatures():
+        rows = boosting.measure(task, settings, None)
+        return [row["value"] for row in rows if row["metric"] == "temperature"]
+
+    before, whole = temperatures(), boosting.Examples.of
+
+    def without_test_labels(table, split, settings):
+        examples = whole(table, split, settings)
+        examples.table.labels[examples.test] = 0
+        return examples
+
+    monkeypatch.setattr(boosting.Examples, "of", without_test_labels)
+    assert temperatures() == before
+
+
+def test_the_settings_name_what_they_compare():
+    settings = load_study("boosting").settings
+    names = {*settings["contenders"], *settings["chosen"]}
+    compared = {name.removesuffix(boosting.CALIBRATED) for pair in settings["compared"] for name in pair}
+    assert compared | {name.removesuffix(boosting.CALIBRATED) for name in settings["shown"]} <= names
+    assert {part for parts in settings["chosen"].values() for part in parts} <= names
