@@ -74,7 +74,7 @@ class Objective:
     """
 
     def __init__(
-        self, activation: Activation | str = "sharmix_fixed", *, hessian_floor: float = 1e-2, **parameters: Any
+        self, activation: Activation | str = "sharmix_fixed", *, hessian_floor: float = 1e-3, **parameters: Any
     ) -> None:
         if isinstance(activation, str):
             activation = build_activation(activation, **parameters)

@@ -246,7 +246,7 @@ def test_a_classifier_with_an_objective_can_be_cloned():
     base = pytest.importorskip("sklearn.base")
     for classifier in (lightgbm.LGBMClassifier, xgboost.XGBClassifier):
         twin = base.clone(classifier(objective=Objective("sparsemax")))
-        assert repr(twin.objective) == "Objective(Sparsemax(), hessian_floor=0.01)"
+        assert repr(twin.objective) == "Objective(Sparsemax(), hessian_floor=0.001)"
 
 
 def test_labels_and_scores_that_are_not_allowed_are_named():
