@@ -20,17 +20,22 @@ from reporting.declaration import Bootstrap
 from sharmix.sklearn import SharMiXScaling
 from studies.calibration_scores import calibration_scores
 from studies.comparison import compare
-from studies.logits import LabelledLogits, network_logits, probability_set
+from studies.logits import PUBLIC, LabelledLogits, network_logits, probability_set
 from studies.study import Finding, Report, Row, Settings, Task
 
-PUBLIC = "public"  # the network of which only the probabilities are known
-NAMES = {"brier": "Brier score", "log": "log loss"}  # of what a fit minimises
+LOSSES = {"brier": "Brier score", "log": "log loss"}  # the full names of what a fit minimises
+SCORES = {  # and of what is compared
+    "brier": "Brier score",
+    "ece": "expected calibration error",
+    "nll": "negative log likelihood",
+    "aurc": "area under the risk–coverage curve",
+}
 HIGHER_IS_BETTER = ("accuracy",)
 
 
 def tasks(settings: Settings, data: Path | None) -> list[Task]:
     sources = [(name, PUBLIC) for name in settings["probability_sets"]]
-    sources += [(experiment, name) for experiment, runs in settings["networks"].items() for name in runs]
+    sources += [(data_set, network) for data_set, networks in settings["networks"].items() for network in networks]
     return [
         {"data_set": data_set, "network": network, "split": split}
         for data_set, network in sources
@@ -63,9 +68,9 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
 def _examples(task: Task, settings: Settings, data: Path | None) -> LabelledLogits:
     if task["network"] == PUBLIC:
         return probability_set(task["data_set"], data)
-    run = settings["networks"][task["data_set"]][task["network"]]
-    seed = run["seeds"][task["split"] % len(run["seeds"])]
-    return network_logits(task["data_set"], run["overrides"], seed, data)
+    network = settings["networks"][task["data_set"]][task["network"]]
+    seed = network["seeds"][task["split"] % len(network["seeds"])]
+    return network_logits(network["overrides"], seed, data)
 
 
 def vector_scaling(logits: Tensor, labels: Tensor, loss: str) -> Callable[[Tensor], Tensor]:
@@ -100,13 +105,15 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
     pairs = settings["compared"]
     tables, findings = {}, []
     for loss, shown in settings["losses"].items():
-        own, fitted = records[records["fitted_by"] == loss], f"Fitted by the {NAMES[loss]}"
+        own, fitted = records[records["fitted_by"] == loss], f"Fitted by the {LOSSES[loss]}"
         tables[f"{fitted}: means over {own['data_set'].nunique()} data sets"] = _means(own)
         changes = _changes(own, pairs, settings["scores"], bootstrap)
         tables[f"{fitted}: change of each score, with its interval over data sets"] = changes
         for metric in shown:
             by_network = _by_network(own, metric, pairs, bootstrap)
-            tables[f"{fitted}: {metric} of each network, and its change with the interval over splits"] = by_network
+            tables[f"{fitted}: {SCORES[metric]} of each network, and its change with the interval over splits"] = (
+                by_network
+            )
     first = records[records["fitted_by"] == next(iter(settings["losses"]))]
     for (contender, opponent), metric in product(settings["found"]["pairs"], settings["found"]["scores"]):
         found = compare(first, metric, contender, opponent, "data_set", bootstrap, relative=True)
@@ -114,7 +121,7 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
         findings.append(
             Finding(
                 "calibration",
-                f"{contender} scaling, {metric}",
+                f"{contender} scaling, {SCORES[metric]}",
                 str(found),
                 f"{opponent} scaling",
                 found.units,
@@ -129,7 +136,7 @@ def _means(records: pd.DataFrame) -> pd.DataFrame:
     """The mean of each metric over data sets, of networks and splits first."""
     of_sets = records.groupby(["contender", "metric", "data_set"], sort=False)["value"].mean()
     table = of_sets.groupby(["contender", "metric"], sort=False).mean().unstack("metric")
-    return table.map(lambda value: "" if np.isnan(value) else f"{value:.4f}").reset_index()
+    return table.map(lambda value: "" if np.isnan(value) else f"{value:.4f}").rename(columns=SCORES).reset_index()
 
 
 def _changes(records: pd.DataFrame, pairs: list[list[str]], metrics: list[str], bootstrap: Bootstrap) -> pd.DataFrame:
@@ -137,7 +144,8 @@ def _changes(records: pd.DataFrame, pairs: list[list[str]], metrics: list[str], 
         return str(compare(records, metric, *pair, "data_set", bootstrap, relative=True))
 
     return pd.DataFrame(
-        {"change": " against ".join(pair)} | {metric: change(pair, metric) for metric in metrics} for pair in pairs
+        {"change": " against ".join(pair)} | {SCORES.get(metric, metric): change(pair, metric) for metric in metrics}
+        for pair in pairs
     )
 
 

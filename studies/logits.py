@@ -12,17 +12,16 @@ from torch import Tensor
 
 import experiments
 import sharmix
-from benchmarks.settings import settings_of
 from experiments.data.local_files import keep, read_kept
 from experiments.errors import ConfigurationError
-from experiments.identity import run_id
-from experiments.run_folder import RECORD, record_of
+from experiments.run_folder import record_of
 from experiments.settings import build_activation
 from reporting.yaml_files import read_yaml
+from studies.networks import OUTPUTS, run_of
 from studies.public_files import read_public_file
 
 PROBABILITIES = Path(__file__).with_name("probabilities.yaml")
-OUTPUTS = Path("outputs")  # of run.py
+PUBLIC = "public"  # the network of which only the probabilities are known
 KEPT = OUTPUTS / "studies" / "logits"
 
 
@@ -52,38 +51,43 @@ def probability_set(name: str, data: Path | None) -> LabelledLogits:
     Raises:
         DataError: a file is not there, or has another content.
     """
+    p, labels = public_probabilities(name, data)
+    return LabelledLogits(p.clamp_min(p[p > 0].min()).log(), labels, sharmix.Softmax())
+
+
+def public_probabilities(name: str, data: Path | None) -> tuple[Tensor, Tensor]:
+    """Public probabilities, float64 [n, classes], and their labels, int64 [n]; all else as of `probability_set`."""
     files = read_yaml(PROBABILITIES)[name]
     probabilities, labels = (_array(read_public_file(data, files[part])) for part in ("probabilities", "labels"))
-    p = torch.from_numpy(probabilities.astype(np.float64))
-    return LabelledLogits(
-        p.clamp_min(p[p > 0].min()).log(), torch.from_numpy(labels.astype(np.int64)), sharmix.Softmax()
-    )
+    return torch.from_numpy(probabilities.astype(np.float64)), torch.from_numpy(labels.astype(np.int64))
 
 
-def network_logits(experiment: str, overrides: Sequence[str], seed: int, data: Path | None) -> LabelledLogits:
+def network_logits(overrides: Sequence[str], seed: int, data: Path | None) -> LabelledLogits:
     """The logits that a finished run gives the test examples; kept, so that they are computed once.
 
     Args:
-        experiment, overrides, seed: of the run, as given to run.py: `airline`, [`activation=entmax`], 21.
+        overrides: of run.py, as `studied_networks` gives them: [`experiment=airline`, `activation=entmax`].
+        seed: of the run.
         data: folder of the data sets.
 
     Raises:
         ConfigurationError: there is no finished run, or its map has learned orders, which are not kept.
         DataError: the data set cannot be loaded, or is not that of the run.
     """
-    settings = settings_of(experiment, *overrides, f"seed={seed}")
-    name = Path(settings.name, f"{settings.activation.name}-{run_id(settings.model_dump())}", f"seed-{seed}")
-    folder, file = OUTPUTS / name, KEPT / name.with_suffix(".npz")
-    if not (folder / RECORD).is_file():
-        command = " ".join([f"python run.py experiment={experiment}", *overrides, f"seed={seed} paths.data=FOLDER"])
-        raise ConfigurationError(f"{folder}: there is no finished run; train the network by `{command}`")
-    activation = build_activation(settings.activation)
+    run = run_of(overrides)
+    folder, file = run.folder(seed), KEPT / run.name / f"seed-{seed}.npz"
+    if not run.is_finished(seed):
+        command = " ".join(["python run.py", *overrides, f"seed={seed} paths.data=FOLDER"])
+        raise ConfigurationError(
+            f"{folder}: there is no finished run; train it by `make studied_networks` or `{command}`"
+        )
+    activation = build_activation(run.settings.activation)
     if activation.entropy_parameters():
         raise ConfigurationError(f"{folder}: its map has learned orders; give a run of an activation with fixed ones")
     source = f"{record_of(folder).weights_digest}".encode()
     content = read_kept(file, source)
     if content is None:
-        content = _computed(folder, data if "folder" in settings.data else None)
+        content = _computed(folder, data if "folder" in run.settings.data else None)
         keep(file, source, content)
     with np.load(BytesIO(content)) as arrays:
         logits, labels = (torch.from_numpy(arrays[part]) for part in LabelledLogits._fields[:2])

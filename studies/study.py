@@ -6,7 +6,8 @@ A study NAME is the module `studies/NAME.py` with three functions, and its setti
     measure(task, settings, data)   -> list[Row]    what one of them gives
     report(records, settings)       -> Report       tables and findings, of the records of all tasks
 
-`settings` is what the YAML file holds. `data` is the folder of the data sets, or None where none is given. A task is a
+`settings` is what the YAML file holds; data sets that it names under `networks` become the networks that
+`studied_networks.yaml` lists for them. `data` is the folder of the data sets, or None where none is given. A task is a
 dictionary of texts and numbers. A row is `contender`, `metric`, `value` and whatever else tells rows apart; the records
 are one table of all rows, each with the keys of its task.
 """
@@ -22,6 +23,7 @@ import pandas as pd
 
 import studies
 from reporting.yaml_files import read_yaml
+from studies.networks import studied_networks
 
 Task = dict[str, Any]
 Row = dict[str, Any]
@@ -88,5 +90,7 @@ def load_study(name: str) -> Study:
     """The study of this name; its title is the first line of its module's docstring, without the full stop."""
     module = importlib.import_module(f"studies.{name}")
     settings = read_yaml(Path(module.__file__).with_suffix(".yaml"))
+    if "networks" in settings:
+        settings["networks"] = studied_networks(settings["networks"])  # records and their settings then name each run
     title = module.__doc__.splitlines()[0].rstrip(".")
     return Study(name, title, settings, module.tasks, module.measure, module.report)

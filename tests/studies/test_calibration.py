@@ -39,7 +39,7 @@ def test_temperature_scaling_finds_the_factor_and_all_contenders_are_scored(monk
     table = rows.pivot(index=["fitted_by", "contender"], columns="metric", values="value")
     assert table.loc[("log", "temperature"), "temperature"] == pytest.approx(3.0, rel=0.2)
     assert table.loc[("brier", "temperature"), "brier"] < table.loc[("brier", "none"), "brier"]
-    assert sorted(table.loc["brier"].index) == ["entmax", "none", "r", "sharmix", "temperature", "vector"]
+    assert sorted(table.loc["brier"].index) == ["SharMiX", "entmax", "none", "r", "temperature", "vector"]
     assert table.loc[("log", "entmax"), "q"] == table.loc[("log", "entmax"), "r"]
 
 
@@ -87,7 +87,7 @@ def test_the_report_compares_by_data_set():
         "none": (0.4, 0.8),
         "temperature": (0.2, 0.4),
         "entmax": (0.3, 0.6),
-        "sharmix": (0.1, 0.4),
+        "SharMiX": (0.1, 0.4),
         "vector": (1, 1),
         "r": (1, 1),
     }
@@ -102,6 +102,6 @@ def test_the_report_compares_by_data_set():
     )
     found = calibration.report(records, SETTINGS).findings
     lines = {(one.helps, one.against): (one.by.split(" [")[0], one.verdict) for one in found}
-    assert lines["sharmix scaling, brier", "entmax scaling"] == ("−50.0 %", "gain")
-    assert lines["sharmix scaling, ece", "temperature scaling"] == ("−25.0 %", "no gain")
-    assert lines["entmax scaling, ece", "temperature scaling"] == ("+50.0 %", "loss")
+    assert lines["SharMiX scaling, Brier score", "entmax scaling"] == ("−50.0 %", "gain")
+    assert lines["SharMiX scaling, expected calibration error", "temperature scaling"] == ("−25.0 %", "no gain")
+    assert lines["entmax scaling, expected calibration error", "temperature scaling"] == ("+50.0 %", "loss")

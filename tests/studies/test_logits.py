@@ -11,10 +11,10 @@ import yaml
 import experiments
 from experiments.errors import ConfigurationError
 from studies import logits as module
-from studies.logits import network_logits, probability_set
+from studies.logits import network_logits, probability_set, public_probabilities
 from tests.end_to_end.runner import command_line
 
-QUICK = ["activation=sparsemax", "trainer.max_epochs=1"]
+QUICK = ["experiment=digits", "activation=sparsemax", "trainer.max_epochs=1"]
 
 
 def test_the_logits_of_probabilities_give_them_back(tmp_path, monkeypatch):
@@ -32,15 +32,16 @@ def test_the_logits_of_probabilities_give_them_back(tmp_path, monkeypatch):
     smallest = 0.25  # of the positive ones, in place of 0
     assert found.logits.exp().numpy() == pytest.approx(np.where(p > 0, p, smallest))
     assert found.activation(found.logits)[1].tolist() == pytest.approx(p[1])
+    assert public_probabilities("own", tmp_path)[0].equal(torch.from_numpy(p))
 
 
 @pytest.mark.slow
 def test_the_logits_of_a_run_are_those_of_its_network_and_are_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    status, printed = command_line(tmp_path / "outputs", "experiment=digits", *QUICK, "seed=3")
+    status, printed = command_line(tmp_path / "outputs", *QUICK, "seed=3")
     assert status == 0, printed
     [folder] = Path("outputs/digits").glob("sparsemax-*/seed-3")
-    found = network_logits("digits", QUICK, 3, tmp_path)
+    found = network_logits(QUICK, 3, tmp_path)
 
     run, data = experiments.load_run(folder)
     examples = data.data.test
@@ -51,7 +52,9 @@ def test_the_logits_of_a_run_are_those_of_its_network_and_are_kept(tmp_path, mon
     assert found.logits.dtype == torch.float64
 
     (folder / "weights.ckpt").unlink()  # no longer needed
-    again = network_logits("digits", QUICK, 3, tmp_path)
+    again = network_logits(QUICK, 3, tmp_path)
     assert again.logits.equal(found.logits)
-    with pytest.raises(ConfigurationError, match=r"no finished run; .* `python run.py experiment=digits .* seed=4"):
-        network_logits("digits", QUICK, 4, tmp_path)
+    with pytest.raises(
+        ConfigurationError, match=r"no finished run; .*make studied_networks.*experiment=digits .* seed=4"
+    ):
+        network_logits(QUICK, 4, tmp_path)

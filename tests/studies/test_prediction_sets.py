@@ -5,7 +5,11 @@ import pandas as pd
 import pytest
 import torch
 
+import sharmix
 from studies import prediction_sets as study
+from studies.conformal_scores import LAC, LAC_OWN, OWN, Contenders
+from studies.conformal_splits import ConformalSplits
+from studies.logits import LabelledLogits
 from studies.study import load_study
 from tests.sharmix.cases import every_case
 
@@ -13,33 +17,29 @@ from tests.sharmix.cases import every_case
 @pytest.fixture
 def settings():
     small = {"splits": 40, "selection_splits": 3, "bootstrap": {"confidence": 0.95, "resamples": 200, "seed": 0}}
-    small |= {"coverages": [0.8, 0.9], "least_stratum": 10, "probabilities": ["cifar10"], "experiments": {}}
+    small |= {"coverages": [0.8, 0.9], "least_stratum": 10, "probability_sets": ["own"], "networks": {}}
     return load_study("prediction_sets").settings | small
 
 
 @pytest.fixture
-def data(tmp_path):
+def examples(monkeypatch):
     generator = torch.Generator().manual_seed(0)
-    p = (2 * torch.randn(500, 6, generator=generator)).softmax(-1)
-    folder = tmp_path / "calibration"
-    folder.mkdir()
-    np.save(folder / "cifar10_test_probabilities.npy", p.numpy())
-    np.save(folder / "cifar10_test_labels.npy", torch.multinomial(p, 1, generator=generator).squeeze(-1).numpy())
-    return tmp_path
+    p = (2 * torch.randn(500, 6, generator=generator, dtype=torch.float64)).softmax(-1)
+    labels = torch.multinomial(p, 1, generator=generator).squeeze(-1)
+    monkeypatch.setattr(study, "public_probabilities", lambda name, data: (p, labels))
+    return LabelledLogits(p.log(), labels, sharmix.Entmax(1.5))
 
 
-def contenders(data, settings):
-    task = study.tasks(settings, data)[0]
-    logits, labels = study._examples(task, settings, data)
-    network = {"orders": [1.5, 1.5]}
-    return logits, labels, study.Contenders(logits, labels, np.arange(100), network, settings, np.random.default_rng(0))
+@pytest.fixture
+def contenders(examples, settings):
+    return Contenders(examples, np.arange(100), settings, np.random.default_rng(0))
 
 
-def test_splits_are_what_a_loop_finds(data, settings):
-    logits, labels, _ = contenders(data, settings)
+def test_splits_are_what_a_loop_finds(examples, settings):
+    logits, labels, _ = examples
     random = np.random.default_rng(0)
-    halves = [random.permutation(500) for _ in range(5)]
-    found = study._Splits(-logits, labels, 0.9, halves, settings)
+    halves = np.stack([random.permutation(500) for _ in range(5)])
+    found = ConformalSplits(-logits, labels, 0.9, halves, settings)
     for split, half in enumerate(halves):
         scores = sorted(-logits[i, labels[i]].item() for i in half[:250])
         threshold = scores[226 - 1]  # ⌈251 · 0.9⌉
@@ -54,55 +54,69 @@ def test_splits_are_what_a_loop_finds(data, settings):
         assert found.violation[split] == pytest.approx(violation)
 
 
-def test_raps_is_its_formula(data, settings):
-    logits, _, found = contenders(data, settings)
-    scores = found._cumulative(slice(None), 0.1, 2)
-    p = (logits / found.temperature).softmax(-1)
+def test_sets_hold_all_classes_where_too_few_examples_calibrate(examples, settings):
+    found = ConformalSplits(-examples.logits, examples.labels, 0.999, np.arange(500)[None], settings)
+    assert (found.size, found.covered) == (6, 250)
+
+
+def test_raps_is_its_formula(examples, contenders):
+    scores = contenders._cumulative(slice(None), 0.1, 2)
+    p = (examples.logits / contenders.temperature).softmax(-1)
     with every_case() as case:
         for row, k in ((0, 0), (1, 3), (2, 5)):
             rank = 1 + (p[row] > p[row, k]).sum()
             above = p[row][p[row] > p[row, k]].sum()
-            expected = above + found.dither[row] * p[row, k] + 0.1 * max(rank - 2, 0)
+            expected = above + contenders.dither[row] * p[row, k] + 0.1 * max(rank - 2, 0)
             with case(row=row, k=k):
                 assert scores[row, k].item() == pytest.approx(expected.item())
 
 
-def test_the_fitted_temperature_has_the_least_log_loss(data, settings):
-    logits, labels, found = contenders(data, settings)
+def test_a_network_is_scored_by_its_own_map(examples, contenders):
+    scores = {name: found for name, found, _ in contenders.all(0.9)}
+    assert scores[LAC_OWN].equal(-sharmix.entmax(examples.logits, 1.5))
+    for temperature in (0.5, 1.0, 2.0):
+        support = sharmix.entmax(examples.logits / temperature, 1.5) > 0
+        assert (scores[OWN] < temperature).equal(support)
+
+
+def test_the_fitted_temperature_has_the_least_log_loss(examples, contenders):
+    logits, labels, _ = examples
     losses = [
-        torch.nn.functional.cross_entropy(logits[:100] / (found.temperature * scale), labels[:100])
+        torch.nn.functional.cross_entropy(logits[:100] / (contenders.temperature * scale), labels[:100])
         for scale in (0.97, 1.0, 1.03)
     ]
     assert losses[1] < min(losses[0], losses[2])
 
 
 @pytest.mark.slow
-def test_the_report_of_made_up_networks(data, settings):
-    task = study.tasks(settings, data)[0]
-    measured = study.measure(task, settings, data)
+def test_the_report_of_made_up_networks(examples, settings):
+    task = study.tasks(settings, None)[0]
+    measured = study.measure(task, settings, None)
     rows = [
         {**task, "network": network, "data_set": name, **row}
         for name in ("digits", "airline")
-        for network in settings["networks"]
+        for network in ("softmax", "1.5-entmax")
         for row in measured
     ]
     records = pd.DataFrame(rows)
     own = [
         {**row, "contender": name}
         for row in rows
-        if row["contender"] == study.LAC
-        for name in (study.OWN, study.LAC_OWN)
+        if row["contender"] == LAC and row["network"] != "softmax"
+        for name in (OWN, LAC_OWN)
     ]
     records = pd.concat([records, pd.DataFrame(own)])
     expected = records[records["metric"] == "expected coverage"]["value"].to_numpy()
     assert records[records["metric"] == "coverage"]["value"].to_numpy() == pytest.approx(expected, abs=0.02)
     report = study.report(records, settings)
     asked = report.tables["What was asked"].set_index(["contender", "against", "metric"])["difference"]
-    assert asked[study.OWN, study.LAC, "relative size"] == "+0.0 % [+0.0 %, +0.0 %]"
+    assert asked[OWN, LAC, "relative size"] == "+0.0 % [+0.0 %, +0.0 %]"
     assert {finding.verdict for finding in report.findings} <= {"gain", "no gain", "loss"}
+    assert "1.5-entmax network, support of its own map" in {finding.helps for finding in report.findings}
 
 
-def test_without_a_folder_the_error_names_what_to_give(settings):
-    task = study.tasks(settings, None)[0]
-    with pytest.raises(study.DataError, match="name it by DATA=FOLDER"):
-        study.measure(task, settings, None)
+def test_a_task_is_every_network_with_every_seed():
+    found = load_study("prediction_sets")
+    tasks = found.tasks(found.settings, None)
+    assert {"data_set": "airline", "network": "SharMiX (1.5, 1.75)", "seed": 9998} in tasks
+    assert {"data_set": "20news", "network": "public", "seed": 0} in tasks

@@ -1,0 +1,172 @@
+"""The report of the study of prediction sets: coverage, what was asked, sizes and violations."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from reporting.declaration import Bootstrap
+from studies.comparison import Comparison, compare
+from studies.conformal_scores import ALPHA, APS, LAC, LAC_OWN, LAC_T, MARGIN, ORDERS, OWN, RAPS
+from studies.study import Finding, Report, Settings
+
+CASE = ["data_set", "network", "seed", "level"]  # what sets are made for
+SOFTMAX = "softmax"
+SHOWN = (LAC, LAC_T, LAC_OWN, APS, RAPS, MARGIN, OWN, ALPHA, ORDERS)
+QUESTIONS = [  # use in the table of all findings, contender, opponent, metric
+    ("small sets of a given network", ORDERS, LAC, "relative size"),
+    ("small sets of a given network", ORDERS, LAC_T, "relative size"),
+    ("", ORDERS, RAPS, "relative size"),
+    ("", ORDERS, MARGIN, "relative size"),
+    ("", ALPHA, LAC_T, "relative size"),
+    ("small sets: r beside q", ORDERS, ALPHA, "relative size"),
+    ("small sets of a network trained by a sparse loss", OWN, LAC, "relative size"),
+    ("", OWN, LAC_T, "relative size"),
+    ("", OWN, LAC_OWN, "relative size"),
+    ("", OWN, MARGIN, "relative size"),
+    ("coverage at every size of set: r > q", "support (1.5, 2)", "support (1.5, 1.5)", "violation"),
+    ("", "support (2, 3)", "support (2, 2)", "violation"),
+    ("", "support (1.25, 1.5)", "support (1.25, 1.25)", "violation"),
+    ("", "support (1.5, 2)", "support (1.5, 1.5)", "relative size"),
+    ("", "support (2, 3)", "support (2, 2)", "relative size"),
+    ("", "support (1.25, 1.5)", "support (1.25, 1.25)", "relative size"),
+    ("coverage at every size of set", ORDERS, RAPS, "violation"),
+    ("", ORDERS, LAC_T, "violation"),
+    ("", OWN, LAC, "violation"),
+]
+NOTES = [
+    "Each number is a mean over {splits} random splits of the examples that chose nothing. A coverage is left out "
+    "where, on the selection part, sets of one class reach it, or the classes with a probability above 0 do not; and "
+    "where fewer than {least_beyond} calibration scores lie beyond the threshold.",
+    "Coverage: the number of covered test examples of a split is beta-binomial; the band holds {band:.0%} of that "
+    "distribution, at least. A case is a score, a network and a coverage. Ties lift coverage: LAC of its own output "
+    "gives all classes of probability 0 one score. APS and RAPS are randomised, and like LAC can give empty sets; "
+    "supports and the log-margin never do.",
+    "Intervals of the questions are over data sets, whose networks, seeds and coverages are averaged, for they share "
+    "their test examples; lower is better. Brackets in the table of sizes relative to LAC's hold 95 % of the splits. "
+    "The violation is the largest |coverage − asked| over sets of 0 or 1, 2 or 3, 4 to 10, 11 to 100 classes, of at "
+    "least {least_stratum} examples.",
+    "LAC takes the softmax of the logits, LAC of its own output the probabilities of the map that trained the network. "
+    "APS and RAPS take softmax at the fitted temperature.",
+]
+
+
+def report(records: pd.DataFrame, settings: Settings) -> Report:
+    """Coverage, size, singletons and violation of each score, and what was asked of them."""
+    bootstrap = Bootstrap(**settings["bootstrap"])
+    sized = pd.concat([records, _relative_sizes(records)])
+    answers = [_Answer(*question, sized, bootstrap) for question in QUESTIONS]
+    sparse = records[records["contender"] == OWN]["network"].unique()
+    answers += [_between_networks(records, network, ours, bootstrap) for network in sparse for ours in (OWN, LAC_T)]
+    tables = {
+        "Coverage": _coverage(records),
+        "What was asked": pd.DataFrame([answer.line() for answer in answers]),
+        "Mean size": _by_contender(records, "size", "{:.3f}".format),
+        "Size relative to LAC's": _over_splits(records),
+        "Share of sets with one class": _by_contender(records, "singletons", "{:.3f}".format),
+        "Size-stratified coverage violation": _by_contender(records, "violation", "{:.3f}".format),
+    }
+    findings = [answer.finding(settings["splits"]) for answer in answers if answer.use]
+    return Report(tables, findings, [note.format(**settings) for note in NOTES])
+
+
+class _Answer:
+    """One comparison, and how it is shown; `use` is empty where it is no line of the table of all findings."""
+
+    def __init__(
+        self, use: str, contender: str, opponent: str, metric: str, records: pd.DataFrame, bootstrap: Bootstrap
+    ) -> None:
+        self.use, self.contender, self.opponent, self.metric = use, contender, opponent, metric
+        rows = records[(records["metric"] == metric) & records["contender"].isin([contender, opponent])]
+        both = rows.groupby(CASE).filter(lambda case: len(case) == 2)
+        self.found: Comparison = compare(
+            both, metric, contender, opponent, "data_set", bootstrap, relative=metric == "relative size"
+        )
+        self.verdict = self.found.verdict("lower")
+        self.networks = len(both.groupby(["data_set", "network", "seed"]))
+
+    def line(self) -> dict[str, str]:
+        """Of the table."""
+        return {
+            "metric": self.metric,
+            "contender": self.contender,
+            "against": self.opponent,
+            "difference": str(self.found),
+            "data sets": str(self.found.units),
+            "networks": str(self.networks),
+            "verdict": self.verdict,
+        }
+
+    def finding(self, splits: int) -> Finding:
+        """Of the table of all studies."""
+        by = f"{self.metric} {self.found}"
+        return Finding(self.use, self.contender, by, self.opponent, self.found.units, splits, self.verdict)
+
+
+def _relative_sizes(records: pd.DataFrame) -> pd.DataFrame:
+    """Mean sizes in units of LAC's with the same network at the same coverage, which may then be averaged."""
+    sizes = records[records["metric"] == "size"]
+    plain = sizes[sizes["contender"] == LAC].set_index(CASE)["value"]
+    relative = sizes["value"].to_numpy() / plain.loc[pd.MultiIndex.from_frame(sizes[CASE])].to_numpy()
+    return sizes.assign(metric="relative size", value=relative)
+
+
+def _between_networks(records: pd.DataFrame, network: str, score: str, bootstrap: Bootstrap) -> _Answer:
+    """A network trained by a sparse loss against one trained by softmax, under LAC at its fitted temperature."""
+    keys, sizes = ["data_set", "seed", "level"], records[records["metric"] == "size"]
+    plain, sparse = (
+        sizes[(sizes["network"] == one) & (sizes["contender"] == contender)].set_index(keys)["value"]
+        for one, contender in ((SOFTMAX, LAC_T), (network, score))
+    )
+    shared = plain.index.intersection(sparse.index)
+    names = f"{network} network, {score}", f"softmax network, {LAC_T}"
+    values = (sparse[shared] / plain[shared]), plain[shared] / plain[shared]
+    parts = [
+        value.rename("value").reset_index().assign(contender=name) for value, name in zip(values, names, strict=True)
+    ]
+    both = pd.concat(parts).assign(metric="relative size", network=network)
+    use = "small sets: training by a sparse loss" if score == OWN else ""
+    return _Answer(use, *names, "relative size", both, bootstrap)
+
+
+def _coverage(records: pd.DataFrame) -> pd.DataFrame:
+    """How often the number of covered test examples lies where theory puts it, by data set."""
+    wide = records.pivot_table("value", [*CASE, "contender"], "metric").reset_index()
+    wide["excess"] = wide["coverage"] - wide["expected coverage"]
+    wide["scores"] = np.where(wide["contender"].str.startswith("support"), "supports", "LAC, APS, RAPS, log-margin")
+    wide.loc[wide["contender"] == LAC_OWN, "scores"] = LAC_OWN
+    groups = wide.groupby(["data_set", "scores"], sort=False)
+    shown = {
+        "cases": groups.size().map(str),
+        "coverage − expected": groups["excess"].mean().map("{:+.5f}".format),
+        "least": groups["excess"].min().map("{:+.5f}".format),
+        "largest": groups["excess"].max().map("{:+.5f}".format),
+        "splits inside the band": groups["inside band"].mean().map("{:.2%}".format),
+        "below it": groups["below band"].mean().map("{:.2%}".format),
+        "below it, worst case": groups["below band"].max().map("{:.1%}".format),
+    }
+    return pd.DataFrame(shown).reset_index()
+
+
+def _by_contender(records: pd.DataFrame, metric: str, text: Callable[[float], str]) -> pd.DataFrame:
+    """Means over seeds, a line for each data set, network and coverage."""
+    rows = records[(records["metric"] == metric) & records["contender"].isin(SHOWN)]
+    table = rows.pivot_table("value", ["data_set", "network", "level"], "contender")[list(SHOWN)]
+    return table.map(lambda value: "–" if np.isnan(value) else text(value)).reset_index()
+
+
+def _over_splits(records: pd.DataFrame) -> pd.DataFrame:
+    """The relative difference to LAC's size, with what 95 % of the splits lie between, means over seeds."""
+    keys = ["data_set", "network", "level"]
+    table = records.pivot_table("value", [*keys, "contender"], "metric").reset_index("contender")
+    plain = table.loc[table["contender"] == LAC, "size"]
+    table["middle"] = table["size"] / plain - 1
+    table["text"] = [
+        f"{100 * middle:+.1f} % [{100 * low:+.1f}, {100 * high:+.1f}]".replace("-", "−")
+        for middle, low, high in zip(
+            table["middle"], table["size over LAC, low"], table["size over LAC, high"], strict=True
+        )
+    ]
+    others = [name for name in SHOWN if name != LAC]
+    wide = table[table["contender"].isin(others)].reset_index().pivot(index=keys, columns="contender", values="text")
+    return wide[others].fillna("–").reset_index()

@@ -1,0 +1,53 @@
+"""The list of studied networks, and the commands that train them."""
+
+import re
+
+import pytest
+
+from experiments.errors import ConfigurationError
+from experiments.run_folder import RECORD
+from studies import networks, train_networks
+from studies.networks import run_of, studied_networks
+from studies.study import load_study
+
+ALL = [*networks.read_yaml(networks.NETWORKS)["data_sets"]]
+
+
+def test_the_settings_of_a_study_hold_the_runs_that_it_takes():
+    taken = load_study("calibration").settings["networks"]
+    assert taken == studied_networks(["digits", "airline"])
+    assert taken["digits"]["sparsemax"]["overrides"][-1] == "activation=sparsemax"
+    with pytest.raises(ConfigurationError, match=r"no data set coins; there are digits, airline"):
+        studied_networks(["digits", "coins"])
+
+
+@pytest.mark.slow
+def test_each_network_is_a_run_with_the_orders_that_its_name_says():
+    found = {}
+    for data_set, own in studied_networks(ALL).items():
+        for name, network in own.items():
+            run = run_of(network["overrides"])
+            found[data_set, name] = run.name
+            numbers = [float(number) for number in re.findall(r"\d+\.\d+", name)]
+            activation = run.settings.activation
+            set_to = [getattr(activation, key, None) for key in ("alpha", "q", "r")]
+            assert [value for value in set_to if value is not None] == numbers
+    assert len({*found.values()}) == len(found) == 5 * len(ALL)
+
+
+def test_a_command_trains_the_seeds_that_are_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(networks, "OUTPUTS", tmp_path)
+    own = load_study("prediction_sets").settings["networks"]
+    for data_set, of_set in own.items():
+        for network in of_set.values():
+            for seed in network["seeds"][data_set == "digits" :]:
+                folder = run_of(network["overrides"]).folder(seed)
+                folder.mkdir(parents=True)
+                (folder / RECORD).touch()
+    first, *others = train_networks.commands(["paths.data=here"])
+    assert first[2:] == [
+        *["-m", "hydra/launcher=joblib", "seed=21", "progress=none"],
+        *["experiment=digits", "trainer.max_epochs=60", "data.test_fraction=0.5", "activation=softmax"],
+        "paths.data=here",
+    ]
+    assert len(others) == 4
