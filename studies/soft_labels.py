@@ -28,6 +28,7 @@ from studies.public_files import read_public_file
 from studies.study import Finding, Report, Row, Settings, Task
 
 HIGHER_IS_BETTER = ("cosine", "intersection", "support_f1")
+NAMES = {"sharmix": "SharMiX"}  # of contenders in findings, where they differ from the records
 THRESHOLD = "softmax, threshold"  # the support alone: classes whose probability reaches a threshold
 
 
@@ -116,7 +117,7 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
             findings.append(
                 Finding(
                     f"label distributions, {model} model",
-                    f"{one}, {primary}",
+                    f"{NAMES.get(one, one)}, {primary}",
                     str(found),
                     other,
                     found.units,
@@ -130,7 +131,7 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
             findings.append(
                 Finding(
                     f"zeros of label distributions, {model} model",
-                    f"support of {one}, F1",
+                    f"support of {NAMES.get(one, one)}, F1",
                     str(found),
                     THRESHOLD,
                     found.units,

@@ -35,6 +35,7 @@ def test_each_network_is_a_run_with_the_orders_that_its_name_says():
     assert len({*found.values()}) == len(found) == 5 * len(ALL)
 
 
+@pytest.mark.slow
 def test_a_command_trains_the_seeds_that_are_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(networks, "OUTPUTS", tmp_path)
     own = load_study("prediction_sets").settings["networks"]

@@ -35,8 +35,9 @@ def contenders(examples, settings):
     return Contenders(examples, np.arange(100), settings, np.random.default_rng(0))
 
 
-def test_splits_are_what_a_loop_finds(examples, settings):
-    logits, labels, _ = examples
+@pytest.mark.parametrize("decimals", [15, 1], ids=["all differ", "many ties"])
+def test_splits_are_what_a_loop_finds(examples, settings, decimals):
+    logits, labels = examples.logits.round(decimals=decimals), examples.labels
     random = np.random.default_rng(0)
     halves = np.stack([random.permutation(500) for _ in range(5)])
     found = ConformalSplits(-logits, labels, 0.9, halves, settings)
