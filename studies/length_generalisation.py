@@ -149,24 +149,21 @@ def _by_length(records: pd.DataFrame, cell: Callable[[pd.DataFrame, str, str], s
 
 
 def _findings(records: pd.DataFrame, settings: Settings, bootstrap: Bootstrap) -> list[Finding]:
-    longest = records["length"].max()
+    longest, trained = records["length"].max(), max(settings["training"]["lengths"])
     found = []
     for (problem, rows), (contender, opponent) in product(
         records[records["length"] == longest].groupby("problem", sort=False), settings["findings"]
     ):
         compared = compare(rows, "accuracy", contender, opponent, "seed", bootstrap)
-        trained = max(settings["training"]["lengths"])
-        use = f"attention, {problem}: trained at length {trained}, accuracy at {longest}"
-        seeds = compared.units
-        found.append(Finding(use, contender, str(compared), opponent, 1, seeds, compared.verdict("higher")))
+        use = f"attention trained on up to {trained} tokens, {problem}: accuracy at {longest}"
+        found.append(Finding(use, contender, str(compared), opponent, 1, compared.units, compared.verdict("higher")))
     return found
 
 
 def _note(settings: Settings) -> str:
     lowest, highest = (ends(settings["training"]["lengths"]) for ends in (min, max))
-    share = f"{settings['bootstrap']['confidence']:.0%}"
     return (
         f"Every decoder is trained on sequences of {lowest} to {highest} tokens. Means over {len(settings['seeds'])} "
-        f"seeds; in brackets the {share} bootstrap interval over seeds, of differences paired by seed. “Accuracy” is "
+        f"seeds; in brackets the bootstrap interval over seeds, of differences paired by seed. “Accuracy” is "
         "the share of the tokens asked for that are right, “exact match” the share of sequences without a wrong one."
     )
