@@ -36,11 +36,11 @@ def attention(
 
     Args:
         query: [..., L, E], floating point.
-        key: [..., S, E], of the same dtype, as is `value`.
+        key: [..., S, E], of the same dtype, as is `value`; dtypes may differ under `torch.autocast`.
         value: [..., S, Ev].
         activation: maps scores [..., L, S] to weights along the last dimension: an `Activation`, whose orders may hold
             one value for each head, [heads, 1, 1]; the name of one that learns nothing, for its usual orders; or any
-            function. Half precision scores reach it as float32.
+            function. Half precision scores reach it as float32, also under `torch.autocast`.
         attn_mask: broadcasts to [..., L, S]; bool, True where a key takes part, or a number added to the score.
         dropout_p: the share of weights set to 0, on every call.
         is_causal: whether query i sees no key after key i, counted from the first of both, also where L ≠ S.
@@ -100,7 +100,7 @@ def attend(
     scaled = widened(query) * factor
     if length_scale is not None:
         scaled = scaled * length_scale(_number_of_keys(allowed, key, scaled.dtype))
-    scores = scaled @ widened(key).mT  # the queries are scaled, as they are fewer numbers than the scores
+    scores = widened(scaled @ widened(key).mT)  # the queries are scaled, as they are fewer numbers than the scores
     sees_none = None
     if attn_mask is not None and allowed is not None:
         # What sees no key sees all of them for a moment: no activation meets a row of −inf, and no gradient is NaN
@@ -151,9 +151,10 @@ def _check(
     enable_gqa: bool,
     masked_rows: MaskedRows,
 ) -> None:
-    if not query.dtype == key.dtype == value.dtype or not query.is_floating_point():
-        dtypes = f"{query.dtype}, {key.dtype} and {value.dtype}"
-        raise TypeError(f"query, key and value must be of one floating-point dtype, got {dtypes}")
+    dtypes = query.dtype, key.dtype, value.dtype
+    one_dtype = len(set(dtypes)) == 1 or _is_autocast(query)
+    if not one_dtype or not all(dtype.is_floating_point for dtype in dtypes):
+        raise TypeError("query, key and value must be of one floating-point dtype, got {}, {} and {}".format(*dtypes))
     shapes = [tuple(tensor.shape) for tensor in (query, key, value)]
     if min(map(len, shapes)) < 2 or shapes[0][-1] != shapes[1][-1] or shapes[1][-2] != shapes[2][-2]:
         raise ValueError(f"query, key and value must be [..., L, E], [..., S, E] and [..., S, Ev], got {shapes}")
@@ -167,6 +168,11 @@ def _check(
         raise ValueError(f"attn_mask of shape {tuple(mask.shape)} is not allowed; it must broadcast to [..., L, S]")
     if masked_rows not in get_args(MaskedRows):
         raise ValueError(f"masked_rows={masked_rows!r} is not allowed; it must be 'nan' or 'zeros'")
+
+
+def _is_autocast(tensor: Tensor) -> bool:
+    device = tensor.device.type
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def _allowed(mask: Tensor, keys: int) -> Tensor:

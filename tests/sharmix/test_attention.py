@@ -182,6 +182,25 @@ def test_half_precision_is_mapped_in_float32():
                 torch.testing.assert_close(found.double(), exact, rtol=0, atol=error)
 
 
+def test_autocast_is_that_of_torch_and_maps_in_float32():
+    query, key, value = (tensor.requires_grad_() for tensor in inputs(torch.float32))
+    seen = []
+
+    def probe(scores):
+        seen.append(scores.dtype)
+        return scores.softmax(-1)
+
+    with every_case() as case:
+        for rotated in (False, True):  # rotary angles in float32 leave queries and keys in float32
+            with case(rotated=rotated), torch.autocast("cpu", torch.bfloat16):
+                given = (query, key, value.bfloat16()) if rotated else (query, key, value)
+                found, expected = sharmix.attention(*given, probe), scaled_dot_product_attention(*given)
+                assert seen.pop() == torch.float32
+                assert found.dtype == expected.dtype == torch.bfloat16
+                torch.testing.assert_close(found, expected, rtol=0, atol=3e-2)
+                sharmix.attention(*given, "entmax", is_causal=True).sum().backward()
+
+
 def test_a_query_that_sees_no_key_gives_zeros_or_nan_and_no_gradient():
     with every_case() as case:
         for name in ("bool", "float", "padding"):

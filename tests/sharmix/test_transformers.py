@@ -209,6 +209,18 @@ def test_dropout_and_half_precision():
     assert model.eval().bfloat16()(TOKENS).logits.dtype == torch.bfloat16
 
 
+def test_autocast_in_training():
+    with every_case() as case:
+        for make in (llama, gpt2):  # queries and keys of Llama are rotated in float32, its values are bfloat16
+            with case(model=make.__name__), torch.autocast("cpu", torch.bfloat16):
+                model, made = model_of(make).float(), {}
+                for name in ("eager", "sharmix_softmax"):
+                    model.set_attn_implementation(name)
+                    made[name] = model(TOKENS, labels=TOKENS, use_cache=False)
+                torch.testing.assert_close(*(output.logits for output in made.values()), rtol=0, atol=5e-2)
+                made["sharmix_softmax"].loss.backward()
+
+
 PROCESSED = ["entmax", sharmix.SharMiX(1.5, 1.75), sharmix.Sparsemax()]
 
 
