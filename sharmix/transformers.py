@@ -20,7 +20,9 @@ except ImportError as error:
         "sharmix.transformers needs transformers 5 or newer: pip install 'sharmix[transformers]'"
     ) from error
 
-_UNSUPPORTED = ("softcap", "s_aux", "cache")  # what some models add to attention: Gemma 2, GPT-OSS, continuous batching
+# What some models add to attention: a soft cap (Gemma 2), sinks (GPT-OSS, Inkling 2), keys chosen for each query
+# (DeepSeek V3.2, MiniMax M3), pages of continuous batching
+_UNSUPPORTED = ("softcap", "s_aux", "sinks", "indices", "block_indices", "cache")
 
 
 def register_attention(name: str, activation: Weighting, length_scale: LengthScale | None = None) -> None:
@@ -72,7 +74,7 @@ def _attention_forward(
     """The output [N, L, heads, Ev] and the weights [N, heads, L, S]; arguments as transformers has them."""
     for unsupported in _UNSUPPORTED:
         if options.get(unsupported) is not None:
-            raise ValueError(f"{type(module).__name__} computes attention with {unsupported}, which sharmix has not")
+            raise ValueError(f"{type(module).__name__} computes attention with {unsupported}, which sharmix lacks")
     declared = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = declared and attention_mask is None and query.shape[-2] > 1  # a single query comes after all cached keys
     if position_bias is not None:

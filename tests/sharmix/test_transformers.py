@@ -277,8 +277,15 @@ def test_refusals(monkeypatch):
     config = transformers.Gemma2Config(**SIZES, **sizes, num_attention_heads=4, num_key_value_heads=2)
     gemma = transformers.Gemma2ForCausalLM(config)
     gemma.set_attn_implementation("sharmix_entmax")
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 4, "attn_implementation": "sharmix_entmax"}
+    sinks = transformers.GptOssForCausalLM(transformers.GptOssConfig(**SIZES, **sizes, num_local_experts=2))
+    sizes |= {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 4}
+    sizes |= {"first_k_dense_replace": 1, "index_topk": 3, "index_n_heads": 2, "index_head_dim": 8}
+    indexed = transformers.DeepseekV32ForCausalLM(transformers.DeepseekV32Config(**SIZES, **sizes))
     refused = {
         "Gemma2Attention computes attention with softcap": lambda: gemma(TOKENS),
+        "GptOssAttention computes attention with s_aux": lambda: sinks(TOKENS),
+        "DeepseekV32Attention computes attention with indices": lambda: indexed(TOKENS),
         "there is no activation 'entmx'": lambda: ours.register_attention("sharmix_wrong", "entmx"),
         "activation='entmax_learned' has parameters": lambda: ours.SupportLogitsProcessor("entmax_learned"),
         "it can leave no candidate": lambda: ours.SupportLogitsProcessor(sharmix.AlphaReLU(tau=0.3)),
