@@ -88,7 +88,7 @@ def attend(
     masked_rows: MaskedRows = "zeros",
     need_weights: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
-    """`attention`, and where they are needed the weights [..., L, S] after dropout."""
+    """`attention`, and where they are needed the weights [..., L, S] after dropout, of the dtype of `value`."""
     weigh = weighting(activation)
     _check(query, key, value, attn_mask, is_causal, enable_gqa, masked_rows)
     if enable_gqa:
@@ -109,10 +109,10 @@ def attend(
             scores = scores.masked_fill(~(attn_mask | sees_none), -torch.inf)
         else:
             scores = scores + attn_mask.masked_fill(sees_none, 0)
-    weights = weigh(scores)
+    weights = weigh(scores).to(value.dtype)
     if dropout_p:
         weights = dropout(weights, dropout_p)
-    output = weights.to(value.dtype) @ value
+    output = weights @ value
     if sees_none is not None:  # the output is filled as it is smaller than the weights
         filling = 0.0 if masked_rows == "zeros" else torch.nan
         output = output.masked_fill(sees_none, filling)

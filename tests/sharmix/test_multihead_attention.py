@@ -210,7 +210,7 @@ def test_half_precision_and_placement():
     query, key = states(QUERIES, KEYS, dtype=torch.bfloat16)
     padding = torch.arange(KEYS) >= torch.tensor([[4], [7]])
     output, weights = half(query, key, key, key_padding_mask=padding, attn_mask=torch.zeros(QUERIES, KEYS).bfloat16())
-    assert output.dtype == torch.bfloat16
+    assert output.dtype == weights.dtype == torch.bfloat16
     assert (weights[0, :, 4:] == 0).all()
     assert weights[1, :, 4:].any()
 

@@ -206,7 +206,8 @@ def test_dropout_and_half_precision():
     assert torch.equal(model(TOKENS).logits, model(TOKENS).logits)
     model.train()
     assert not torch.equal(model(TOKENS).logits, model(TOKENS).logits)
-    assert model.eval().bfloat16()(TOKENS).logits.dtype == torch.bfloat16
+    made = model.eval().bfloat16()(TOKENS, output_attentions=True)
+    assert made.logits.dtype == made.attentions[0].dtype == torch.bfloat16
 
 
 def test_autocast_in_training():
