@@ -199,10 +199,12 @@ class LogLengthScale(nn.Module):
         delta: δ.
         beta: β; Scalable-Softmax is δ = 0, γ = 1 with β learned.
         gamma: γ; 0 gives the same factor at each n, from where γ can be learned.
-        learned: which of the three are parameters, [num_heads, 1, 1] each; () for numbers that stay as given.
+        learned: which of the three are parameters, [num_heads, 1, 1] each, or [1, 1] for one head; () for numbers that
+            stay as given.
 
     Shape:
-        n (*, L, 1); the factor (*, num_heads, L, 1), where dimension -3 of n is missing, 1 or num_heads.
+        n (*, L, 1); the factor (*, num_heads, L, 1), where dimension -3 of n is missing, 1 or num_heads; for one head
+        the factor is shaped like n.
 
     Raises:
         ValueError: `learned` names something else.
@@ -235,8 +237,9 @@ class LogLengthScale(nn.Module):
         self.delta: float | Tensor
         self.beta: float | Tensor
         self.gamma: float | Tensor
+        shape = (num_heads, 1, 1) if num_heads > 1 else (1, 1)  # one factor serves scores that have no heads, too
         for name, start in starts.items():
-            setattr(self, name, nn.Parameter(torch.full((num_heads, 1, 1), start)) if name in learned else start)
+            setattr(self, name, nn.Parameter(torch.full(shape, start)) if name in learned else start)
 
     def forward(self, n: Tensor) -> Tensor:
         """The factor of queries that see n keys; n = 0 counts as 1."""

@@ -154,13 +154,20 @@ def test_a_scale_that_grows_with_the_keys_a_query_sees_equals_the_slow_loop():
 def test_scalable_softmax_and_what_is_not_learned():
     n = torch.tensor([[1.0], [10.0], [100.0]])
     scalable = sharmix.LogLengthScale(delta=0.0, beta=0.4, gamma=1.0, learned=["beta"])
-    torch.testing.assert_close(scalable(n), 0.4 * (1 + n).log()[None])
+    torch.testing.assert_close(scalable(n), 0.4 * (1 + n).log())
     assert [name for name, _ in scalable.named_parameters()] == ["beta"]
-    assert repr(scalable) == "LogLengthScale(delta=0.0, beta=<(1, 1, 1)>, gamma=1.0)"
+    assert repr(scalable) == "LogLengthScale(delta=0.0, beta=<(1, 1)>, gamma=1.0)"
     assert not list(sharmix.LogLengthScale(learned=()).parameters())
     assert sharmix.LogLengthScale()(n).unique().numel() == 1  # γ starts at 0
     with pytest.raises(ValueError, match=r"learned='beta' is not allowed; it must hold names among"):
         sharmix.LogLengthScale(learned="beta")
+
+
+def test_one_scale_serves_scores_without_heads():
+    one_head = [tensor[0, 0].float() for tensor in inputs()]
+    scales = sharmix.LogLengthScale(), sharmix.LogLengthScale(learned=())
+    made = [sharmix.attention(*one_head, "entmax", is_causal=True, length_scale=scale) for scale in scales]
+    torch.testing.assert_close(*made)
 
 
 def test_half_precision_is_mapped_in_float32():
