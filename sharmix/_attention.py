@@ -48,7 +48,7 @@ def attention(
         enable_gqa: whether the heads of key and value, dimension -3, each serve several heads of the query.
         length_scale: maps the number n of keys that a query may see to a further factor of its dot products, such as
             `LogLengthScale()`. It gets n as numbers of the scores' dtype, [..., L, 1] or [1, 1], and returns what
-            broadcasts to [..., L, 1].
+            broadcasts to [..., L, 1]. For a query that sees no key n is 1.
         masked_rows: what a query gives that sees no key: `zeros`, as torch does, or `nan`. Its gradients are 0.
 
     Returns:
@@ -182,16 +182,17 @@ def _allowed(mask: Tensor, keys: int) -> Tensor:
 
 
 def _number_of_keys(allowed: Tensor | None, key: Tensor, dtype: torch.dtype) -> Tensor:
+    """How many keys a query sees; 1 where it sees none, as a factor of 0 keys may be infinite and its gradient NaN."""
     if allowed is None:
-        return torch.full((1, 1), key.shape[-2], dtype=dtype, device=key.device)
-    return allowed.sum(-1, keepdim=True, dtype=dtype)
+        return torch.full((1, 1), key.shape[-2], dtype=dtype, device=key.device).clamp_min(1)
+    return allowed.sum(-1, keepdim=True, dtype=dtype).clamp_min(1)
 
 
 class LogLengthScale(nn.Module):
     """A factor of the scores that grows with the number n of keys a query may see: δ + β (log(1 + n))^γ.
 
     Attention over more keys is flatter under a map of fixed temperature; the factor sharpens it, as an inverse
-    temperature that each head learns. The papers' adaptive form, where β and γ depend on the query's own state x, is a
+    temperature that each head learns. The paper's adaptive form, where β and γ depend on the query's own state x, is a
     function as well: `length_scale=lambda n: 1 + softplus(W x) * (1 + n).log() ** (2 * (U x).tanh())`.
 
     Args:
@@ -242,8 +243,8 @@ class LogLengthScale(nn.Module):
             setattr(self, name, nn.Parameter(torch.full(shape, start)) if name in learned else start)
 
     def forward(self, n: Tensor) -> Tensor:
-        """The factor of queries that see n keys; n = 0 counts as 1."""
-        return self.delta + self.beta * n.clamp_min(1).log1p() ** self.gamma
+        """The factor of queries that see n keys, at least 1."""
+        return self.delta + self.beta * n.log1p() ** self.gamma
 
     def extra_repr(self) -> str:
         described = {name: getattr(self, name) for name in ("delta", "beta", "gamma")}

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.func import jvp, vmap
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention, softplus
 
 import sharmix
 from tests.sharmix import reference
@@ -225,6 +225,17 @@ def test_a_query_that_sees_no_key_gives_zeros_or_nan_and_no_gradient():
                         gradients = torch.autograd.grad(output.sum(), arguments)
                         assert all(gradient.isfinite().all() for gradient in gradients)
                         assert (gradients[0][blind] == 0).all()
+
+
+def test_a_scale_of_a_querys_own_leaves_gradients_finite_where_it_sees_no_key():
+    beta, gamma = (numbers(BATCH, HEADS, QUERIES, 1, seed=i).requires_grad_() for i in (3, 4))
+
+    def adaptive(n):
+        return 1 + softplus(beta) * (1 + n).log() ** (2 * gamma.tanh())
+
+    output = sharmix.attention(*inputs(), "entmax", **MASKS["padding"], length_scale=adaptive)
+    assert output.isfinite().all()
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(output.sum(), (beta, gamma)))
 
 
 @pytest.mark.parametrize("masked", ["none", "causal", "bool for each example", "float"])
