@@ -29,13 +29,15 @@ def register_attention(name: str, activation: Weighting, length_scale: LengthSca
     """Give an attention implementation a name that every model of transformers can select.
 
     `model.set_attn_implementation(name)`, or `attn_implementation=name` in a config or in `from_pretrained`. Grouped
-    heads, masks, padding, key-value caches, dropout, position biases and `output_attentions` work as under `sdpa`. A
-    config does not save the name: load a model with `attn_implementation=name`, or it computes softmax attention.
+    heads, masks, padding, key-value caches, dropout and position biases work as under `sdpa`, and a call's
+    `output_attentions=True` as under `eager`. A config does not save the name: load a model with
+    `attn_implementation=name`, or it computes softmax attention.
 
     Args:
         name: what the models call it; a name that is there already is replaced.
         activation: as for `sharmix.attention`. All layers share it, but an attention layer with a module
-            `sharmix_activation` of its own, which is trained, moved and saved with the model.
+            `sharmix_activation` of its own, which is trained, moved and saved with the model, but which
+            `from_pretrained` does not load: see docs/attention.md.
         length_scale: as for `sharmix.attention`.
 
     Raises:

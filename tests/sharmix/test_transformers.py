@@ -310,6 +310,9 @@ def test_the_code_of_the_documentation(tmp_path, monkeypatch):
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(block, names)
     assert (names["model"].model.layers[0].self_attn.sharmix_activation.alpha == 1.5).all()
+    plain = transformers.LlamaForCausalLM(names["model"].config)
+    names["model"].save_pretrained("orders")
+    assert not hasattr(plain.from_pretrained("orders").model.layers[0].self_attn, "sharmix_activation")
     assert names["generated"].shape == (2, 17)
     rows = re.findall(r"`(LogLengthScale\(.*?\))` \|", page)
     scales = [eval(f"sharmix.{row}", names | {"num_heads": 8, "b": 0.4, "N": 64}) for row in rows]
