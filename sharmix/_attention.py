@@ -103,7 +103,7 @@ def attend(
     scores = widened(scaled @ widened(key).mT)  # the queries are scaled, as they are fewer numbers than the scores
     sees_none = None
     if attn_mask is not None and allowed is not None:
-        # What sees no key sees all of them for a moment: no activation meets a row of −inf, and no gradient is NaN
+        # A query that sees no key sees all of them for a moment: a row of nothing but −inf has NaN as its gradient
         sees_none = ~allowed.any(-1, keepdim=True)
         if attn_mask.dtype == torch.bool:
             scores = scores.masked_fill(~(attn_mask | sees_none), -torch.inf)
@@ -210,9 +210,9 @@ class LogLengthScale(nn.Module):
     Raises:
         ValueError: `learned` names something else.
 
-    Source: ASEntmax, Vasylenko et al., Long-Context Generalization with Sparse Attention (2025), section 4, with their
-    code's log(1 + n), which is above 0, and the mean of what it draws β and γ from as starts; Scalable-Softmax,
-    Nakanishi, Scalable-Softmax Is Superior for Attention (2025).
+    Source: ASEntmax, Vasylenko et al., Long-Context Generalization with Sparse Attention (2025), section 4. As in their
+    code, log(1 + n) replaces the papers' log n, which is 0 at n = 1; β and γ start at the means of the values that
+    their code draws. Scalable-Softmax: Nakanishi, Scalable-Softmax Is Superior for Attention (2025).
 
     Example:
         >>> n = torch.tensor([[64.0], [1024.0]])

@@ -17,8 +17,8 @@ class SparseAttention(nn.MultiheadAttention):
         concat_h(activation(Q_h K_hᵀ / √E_h + mask) V_h) Wᵒ
 
     Its parameters have the names and shapes of that module's, so either loads the other's state dict; learned orders
-    and scales come on top (`strict=False`). Under `softmax` it computes the same, but for a query that sees no key: its
-    heads are zeros. torch's inference fast path, which knows softmax alone, leaves it alone.
+    and scales come on top (`strict=False`). Under `softmax` it computes the same, except for a query that sees no key:
+    its heads are zeros. torch's inference fast path, which computes softmax alone, is not used.
 
     Args:
         embed_dim, num_heads, dropout, bias, kdim, vdim, batch_first, device, dtype: as for that module.
