@@ -253,6 +253,11 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             return np.where(counts > 0, counts.sum() / (len(counts) * np.where(counts > 0, counts, 1)), 0)
         weights: Array = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
+        if not (weights >= 0).all() or not weights @ counts > 0:
+            raise ValueError(
+                f"class_weight={self.class_weight!r} is not allowed; each weight must be at least 0, and that of at "
+                f"least one class in y above 0"
+            )
         return weights
 
     def _start(self, examples: Examples) -> None:
@@ -288,6 +293,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         layers, found = minimise_by_lbfgs(objective, examples, self._layers(), max_iter, self.tol)
         self.coefs_, self.intercepts_ = layers[::2], layers[1::2]
         self.loss_, self.n_iter_ = found.fun, found.nit
+        self._check_loss()
         return bool(found.success)
 
     def _fit_by_adam(self, examples: Examples, epochs: int) -> bool:
@@ -310,7 +316,15 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         arrays = [layer.detach().numpy() for layer in layers]
         self.coefs_, self.intercepts_ = arrays[::2], arrays[1::2]
         self._adam_state = optimizer.state_dict()
+        self._check_loss()
         return waited == EPOCHS_WITHOUT_PROGRESS
+
+    def _check_loss(self) -> None:
+        if not np.isfinite([self.loss_, *(layer.sum() for layer in self._layers())]).all():
+            raise ValueError(
+                f"the loss or a weight is not finite after {self.n_iter_} iterations; scale the features and "
+                f"sample_weight, or lower learning_rate_init={self.learning_rate_init} or alpha={self.alpha}"
+            )
 
     @torch.no_grad()
     def _outputs(self, X: Any) -> Tensor:

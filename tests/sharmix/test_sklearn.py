@@ -258,6 +258,28 @@ def test_grid_search_over_the_orders(iris):
     assert search.best_estimator_[-1].get_params()["q"] == search.best_params_["fenchelyoungclassifier__q"]
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+def test_what_is_not_finite_is_an_error(iris):
+    X, y = iris
+    with every_case() as case:
+        for parameters, weights in [
+            ({"solver": "adam", "learning_rate_init": 1e200, "hidden_layer_sizes": 3}, None),
+            ({"alpha": np.inf}, None),
+            ({"alpha": np.nan}, None),
+            ({}, np.full(150, 1e40)),  # infinite in float32
+            ({}, np.full(150, 1e-50)),  # 0 in float32
+        ]:
+            with case(parameters=parameters), pytest.raises(ValueError, match="not finite"):
+                FenchelYoungClassifier(**parameters).fit(X if weights is None else X.astype(np.float32), y, weights)
+        for class_weight in ({0: -0.5}, {0: np.nan}, {0: 0, 1: 0, 2: 0}):
+            for targets in (y, np.eye(3)[y]):
+                with (
+                    case(class_weight=class_weight, soft=targets.ndim),
+                    pytest.raises(ValueError, match="class_weight="),
+                ):
+                    FenchelYoungClassifier(class_weight=class_weight).fit(X, targets)
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
