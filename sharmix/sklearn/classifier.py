@@ -126,6 +126,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         self._check_parameters()
         examples = self._examples(X, y, sample_weight, None, first=True)
         self._start(examples)
+        if self.solver == "lbfgs" and list(self.activation_.parameters()):
+            raise ValueError(f"activation {self.activation_} learns parameters; that needs solver='adam'")
         fit = self._fit_by_lbfgs if self.solver == "lbfgs" else self._fit_by_adam
         if not fit(examples, self.max_iter):
             warnings.warn(
@@ -139,18 +141,20 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     def partial_fit(
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """One epoch of Adam over these examples, whatever the solver; the penalty's share is that of these alone.
+        """One epoch of Adam over these examples, whatever the solver; the penalty and `balanced` see these alone.
 
         Args:
-            X, y, sample_weight: as for `fit`.
+            X, y, sample_weight: as for `fit`; the columns of probabilities are in the order of `classes_`.
             classes: all labels that will ever come, needed at the first call, where y are labels.
 
         Returns, Raises: as `fit`.
         """
         self._check_parameters()
         first = not hasattr(self, "coefs_")
-        if first and classes is None and np.ndim(y) < 2:
+        if first and classes is None and (np.ndim(y) < 2 or np.shape(y)[1] == 1):
             raise ValueError("classes must be passed on the first call to partial_fit.")
+        if not first and classes is not None and not np.array_equal(unique_labels(classes), self.classes_):
+            raise ValueError(f"classes={classes!r} are not those of the first call, {self.classes_.tolist()}")
         examples = self._examples(X, y, sample_weight, classes, first)
         if first:
             self._start(examples)
@@ -227,14 +231,13 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             self.classes_ = seen if classes is None else unique_labels(classes)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class, {self.classes_[0]!r}; a classifier needs at least two classes")
-        classes = len(self.classes_)
         weights = checked_weights(sample_weight, len(y))
         if y.ndim == 1:
             targets = self._class_indices(y)
-            of_classes = self._class_weights(np.bincount(targets, weights, classes))
+            of_classes = self._class_weights(np.bincount(targets, weights, len(self.classes_)))
             weights = weights * of_classes[targets]
         else:
-            targets = _checked_distributions(y, classes)
+            targets = _checked_distributions(y, len(self.classes_))
             of_classes = self._class_weights(weights @ targets)
             shares = targets @ of_classes
             weighted = targets * of_classes / np.where(shares > 0, shares, 1)[:, None]
@@ -266,8 +269,6 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             self.activation_: Activation = SharMiX(self.q, self.r)
         else:
             self.activation_ = build_activation(self.activation, **(self.activation_params or {}))
-        if self.solver == "lbfgs" and list(self.activation_.parameters()):
-            raise ValueError(f"activation {self.activation_} learns parameters; that needs solver='adam'")
         self._random_state = check_random_state(self.random_state)
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         sizes = [examples.features.shape[1], *self._hidden_layer_sizes(), outputs]
@@ -303,6 +304,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         optimizer = torch.optim.Adam([*layers, *self.activation_.parameters()], lr=self.learning_rate_init)
         if self._adam_state is not None:
             optimizer.load_state_dict(self._adam_state)
+            optimizer.param_groups[0]["lr"] = self.learning_rate_init
         best, waited = np.inf, 0
         for _ in range(epochs):
             order = self._random_state.permutation(len(examples))

@@ -227,8 +227,16 @@ def test_partial_fit():
     assert narrow.partial_fit(X, y).coefs_[0].dtype == narrow.predict_proba(X).dtype == np.float32
     with pytest.raises(ValueError, match=r"y has classes \[7\] that are not among \[0, 1, 2\]"):
         ours.partial_fit(X, np.where(y == 2, 7, y))
-    with pytest.raises(ValueError, match="classes must be passed"):
-        FenchelYoungClassifier().partial_fit(X, y)
+    with pytest.raises(ValueError, match=r"classes=\[0, 1\] are not those of the first call, \[0, 1, 2\]"):
+        ours.partial_fit(X, y, classes=[0, 1])
+    for labels in (y, y[:, None]):
+        with pytest.raises(ValueError, match="classes must be passed"):
+            FenchelYoungClassifier().partial_fit(X, labels)
+    before = ours.coef_.copy()
+    ours.set_params(learning_rate_init=1e-9).partial_fit(X, y)  # a schedule
+    np.testing.assert_allclose(ours.coef_, before, atol=1e-7)
+    learned = FenchelYoungClassifier(activation="sharmix_learned").partial_fit(X, y, classes=range(3))
+    assert learned.activation_.q != 1.25
 
 
 def test_adam_and_lbfgs_find_the_same():
