@@ -105,13 +105,14 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         self.class_weight = class_weight
         self.random_state = random_state
 
+    @torch.inference_mode(False)  # which a caller may be in
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on examples.
 
         Args:
             X: features [examples, features], dense or sparse, float32 or float64.
             y: labels [examples], or probabilities [examples, classes] whose rows sum to 1. `predict` then returns the
-                index of a column.
+                index of a column; scikit-learn's own scores and `cross_val_predict` take labels alone.
             sample_weight: how much each example counts, [examples]; None for 1 each.
 
         Returns:
@@ -138,6 +139,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             )
         return self
 
+    @torch.inference_mode(False)
     def partial_fit(
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:

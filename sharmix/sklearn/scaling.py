@@ -76,6 +76,7 @@ class SharMiXScaling(BaseEstimator):
         self.temperature = temperature
         self.loss = loss
 
+    @torch.inference_mode(False)  # which a caller may be in
     def fit(self, logits: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Find the temperature and the orders.
 

@@ -239,6 +239,16 @@ def test_partial_fit():
     assert learned.activation_.q != 1.25
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_fits_inside_a_mode_of_torch_without_gradients(mode, iris):
+    logits, labels = logits_and_labels()
+    with mode():
+        inside = FenchelYoungClassifier().fit(*iris).partial_fit(*iris)
+        scaling = SharMiXScaling(r="q").fit(torch.tensor(logits), labels)
+    assert inside.loss_ < 0.2
+    assert scaling.loss_ == SharMiXScaling(r="q").fit(logits, labels).loss_
+
+
 def test_adam_and_lbfgs_find_the_same():
     X, y = blobs()
     whole = exactly(alpha=30).fit(X, y)
