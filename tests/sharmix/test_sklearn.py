@@ -19,6 +19,7 @@ pytest.importorskip("sklearn")
 
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris, make_classification
@@ -30,6 +31,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -440,6 +442,27 @@ def test_a_calibrator_is_its_scaling_of_outputs_that_were_held_out():
     np.testing.assert_allclose(ours.predict_proba(X), scaling.transform(logits), atol=1e-7)
     with pytest.warns(UserWarning, match="KNeighborsClassifier does not take sample_weight"):
         SharMiXCalibrator(KNeighborsClassifier(), q=1, r=1).fit(X, labels, weights)
+
+
+def test_weights_go_where_they_are_requested():
+    X, y = blobs(3, 200)
+    weights = np.random.default_rng(0).uniform(0, 2, len(y))
+    with config_context(enable_metadata_routing=True), every_case() as case:
+        for requested in (True, False):
+            with case(requested=requested):
+                inner = LogisticRegression().set_fit_request(sample_weight=requested)
+                pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), inner)
+                ours = SharMiXCalibrator(pipeline, q=1, r=1, cv=3).fit(X, y, weights)
+                alone = clone(pipeline).fit(X, y, **({"sample_weight": weights} if requested else {}))
+                np.testing.assert_array_equal(ours.estimator_.decision_function(X), alone.decision_function(X))
+        ours.set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+        assert GridSearchCV(ours, {"r": [1, "q"]}, cv=2).fit(X, y, sample_weight=weights).best_score_ > 0.5
+
+
+def test_outputs_that_are_not_one_a_class():
+    X, y = blobs(4, 200)
+    with pytest.raises(ValueError, match=r"SVC\(.*\) has 6 outputs for 4 classes"):
+        SharMiXCalibrator(SVC(decision_function_shape="ovo")).fit(X, y)
 
 
 def test_a_frozen_classifier_meets_only_what_calibrates_it():
