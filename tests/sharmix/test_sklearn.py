@@ -399,9 +399,12 @@ def test_weights_of_a_fit_are_repetitions():
     ("parameters", "message"),
     [
         ({"q": 0.9}, "q=0.9 is not allowed"),
+        ({"q": "q"}, "q='q' is not allowed"),
+        ({"temperature": "1"}, "temperature='1' is not allowed"),
         ({"r": 0.9}, "r=0.9 is not allowed; with q=None it must be at least 1"),
         ({"q": 2, "r": 1.4}, "r=1.4 is not allowed; with q=2 it must be at least 1.5"),
         ({"r": "alpha"}, "r='alpha' is not allowed"),
+        ({"r": [1.5]}, r"r=\[1.5\] is not allowed"),
         ({"temperature": 0.0}, "temperature=0.0 is not allowed"),
         ({"loss": "hinge"}, "loss='hinge' is not allowed"),
     ],
@@ -411,8 +414,19 @@ def test_scalings_that_are_not_allowed(parameters, message):
         SharMiXScaling(**parameters).fit(*logits_and_labels())
 
 
-def test_labels_of_a_scaling():
+def test_a_log_loss_that_is_infinite_everywhere():
     logits, labels = logits_and_labels()
+    logits[0, labels[0]] = -1e300
+    with pytest.warns(ConvergenceWarning, match="log loss is infinite at every temperature"):
+        assert SharMiXScaling(loss="log").fit(logits, labels).loss_ == np.inf
+    assert SharMiXScaling().fit(logits, labels).loss_ < 1
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+def test_labels_and_weights_of_a_scaling():
+    logits, labels = logits_and_labels()
+    with pytest.raises(ValueError, match=r"sample_weight has 1e\+308; the sum of the weights must be finite"):
+        SharMiXScaling().fit(logits, labels, np.full(len(labels), 1e308))
     for wrong, message in [(labels + 1, r"must lie in \[0, 3\]"), (labels / 2, "integers"), (labels[:9], "integers")]:
         with pytest.raises(ValueError, match=message):
             SharMiXScaling().fit(logits, wrong)
