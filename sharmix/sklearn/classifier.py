@@ -206,13 +206,17 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
     def _hidden_layer_sizes(self) -> tuple[int, ...]:
         sizes = self.hidden_layer_sizes
-        return (sizes,) if isinstance(sizes, int | Integral) else tuple(sizes)
+        return (sizes,) if isinstance(sizes, Real) else tuple(sizes)  # type: ignore[return-value,arg-type]
 
     def _check_parameters(self) -> None:
         if self.solver not in ("lbfgs", "adam"):
             raise ValueError(f"solver={self.solver!r} is not allowed; it must be 'lbfgs' or 'adam'")
-        if any(size < 1 for size in self._hidden_layer_sizes()):
-            raise ValueError(f"hidden_layer_sizes={self.hidden_layer_sizes!r} is not allowed; each must be at least 1")
+        if not all(isinstance(size, Integral) and size > 0 for size in self._hidden_layer_sizes()):
+            raise ValueError(
+                f"hidden_layer_sizes={self.hidden_layer_sizes!r} is not allowed; each must be an integer of at least 1"
+            )
+        if self.activation is None and self.activation_params:
+            raise ValueError(f"activation_params={self.activation_params!r} need the name of an activation")
         check_scalar(self.alpha, "alpha", Real, min_val=0)
         check_scalar(self.tol, "tol", Real, min_val=0)
         check_scalar(self.learning_rate_init, "learning_rate_init", Real, min_val=0, include_boundaries="neither")

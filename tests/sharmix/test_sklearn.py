@@ -307,6 +307,8 @@ def test_what_is_not_finite_is_an_error(iris):
         ({"alpha": -1}, "alpha == -1"),
         ({"max_iter": 0}, "max_iter == 0"),
         ({"hidden_layer_sizes": (5, 0)}, r"hidden_layer_sizes=\(5, 0\)"),
+        ({"hidden_layer_sizes": 2.5}, "hidden_layer_sizes=2.5 is not allowed"),
+        ({"activation_params": {"tau": 1}}, "need the name of an activation"),
         ({"activation": "softmix"}, "did you mean softmax"),
         ({"q": 0.5}, "q=0.5"),
     ],
