@@ -49,7 +49,7 @@ CLASSIFIERS = {
     ),
 }  # fmt: skip
 CALIBRATORS = {
-    "decision function": SharMiXCalibrator(LogisticRegression(), r="q", cv=3),
+    "decision function": SharMiXCalibrator(LogisticRegression(), q=1.2, r="q", cv=2),
     "probabilities": SharMiXCalibrator(DecisionTreeClassifier(random_state=0), q=1.5, r=2, loss="log", cv=3),
 }
 
