@@ -24,7 +24,7 @@ from sharmix._arguments import checked_number, classes_last
 from sharmix._operators.orders import checked_orders, is_concave
 
 _HELD = 2**14  # logits that are worked on at a time, so that they and what is made of them fit into a cache
-_PARTS = 16  # of the ranks of a row, each compared with the classes above its last
+_TOGETHER = 4  # ranks of a row, compared with all classes above the last of them
 _MOST_POWER = 8  # of wᵢ, up to which moments are faster than pairs of classes
 _LEAST_GAP = 1e-300  # divides in place of 0
 _MARGIN = 1e-7  # relative, so that the class that decides the temperature is in the map's support in float64
@@ -70,7 +70,7 @@ def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25
     gaps = _gaps(logits, q, r)
     wide = torch.promote_types(logits.dtype, torch.float32)
     if labels is not None:
-        own = gaps.gather(-1, _checked_labels(labels, logits).reshape(-1, 1))
+        own = gaps.gather(-1, _checked_labels(labels, logits).reshape(-1, 1)).squeeze(-1)
         return _of_labels(gaps, own, q, r).reshape(labels.shape).to(wide)
     scores = torch.empty_like(gaps)
     for rows in _parts(len(gaps), _HELD // gaps.shape[-1]):
@@ -153,13 +153,13 @@ class SupportPredictor:
             raise ValueError(f"coverage={coverage!r} is not allowed; it must be > 0 and < 1")
         exact = Fraction(str(float(coverage)))  # as it is written: in floating point 0.07 · 100 is more than 7
         gaps = self._gaps(logits)
-        indices = _checked_labels(labels, logits).reshape(-1, 1)
-        scores = _of_labels(gaps, gaps.gather(-1, indices), self.q, self.r).flatten()
+        indices = _checked_labels(labels, logits).flatten()
+        scores = _of_labels(gaps, gaps.gather(-1, indices.unsqueeze(-1)).squeeze(-1), self.q, self.r)
         if not len(scores):
             raise ValueError(f"logits of shape {tuple(logits.shape)} hold no calibration examples")
         groups = [scores]
         if class_conditional:
-            groups = [scores[indices.flatten() == label] for label in range(logits.shape[-1])]
+            groups = [scores[indices == label] for label in range(logits.shape[-1])]
         thresholds = torch.stack([conformal_quantile(group, exact) for group in groups])
         if few := [label for label, group in enumerate(groups) if _rank(group, exact) > len(group)]:
             _warn_of_few(few if class_conditional else [], len(scores), exact)
@@ -252,34 +252,39 @@ def _parts(count: int, size: int) -> Iterator[slice]:
 
 
 def _of_labels(gaps: Tensor, own: Tensor, q: float, r: float) -> Tensor:
-    """T of one class of each row, whose gap is `own` [rows, 1]; [rows, 1]."""
+    """T of one class of each row, whose gap is `own`; [rows]."""
     scores = torch.empty_like(own)
     for rows in _parts(len(gaps), _HELD // gaps.shape[-1]):
-        scores[rows] = _score(own[rows], *_sums(gaps[rows], own[rows], q), q, r)
+        scores[rows] = _score(own[rows], *_sums(gaps[rows].T, own[rows], q), q, r)
     return scores
 
 
 def _of_all(gaps: Tensor, q: float, r: float) -> Tensor:
     """T of all classes, [rows, classes]."""
-    ordered = gaps.sort(-1).values
+    ordered, classes = gaps.sort(-1)
     power = 1 / (q - 1)
     if power < _MOST_POWER + 0.5 and math.isclose(power, round(power), rel_tol=1e-14):
         sums = _sums_by_moments(ordered, round(power))
     else:
-        ranks = _parts(gaps.shape[-1], gaps.shape[-1] // _PARTS)
-        parts = [_sums(ordered[:, : part.stop], ordered[:, part], q) for part in ranks]
-        sums = torch.cat([total for total, _ in parts], -1), torch.cat([weighted for _, weighted in parts], -1)
-    scores = _score(ordered, *sums, q, r)
+        sums = _sums_by_pairs(ordered, q)
     # The first of each gap stands for all: tied classes have one score, to the last bit.
-    first = torch.searchsorted(ordered, gaps).clamp_max(gaps.shape[-1] - 1)
-    return scores.gather(-1, first)
+    first = torch.searchsorted(ordered, ordered).clamp_max(gaps.shape[-1] - 1)
+    scores = _score(ordered, *sums, q, r).gather(-1, first)
+    return torch.empty_like(scores).scatter_(-1, classes, scores)
+
+
+def _sums_by_pairs(ordered: Tensor, q: float) -> tuple[Tensor, Tensor]:
+    """What `_sums` gives, of all classes, from gaps in ascending order: few classes at a time, and those above them."""
+    columns = ordered.T.contiguous()
+    parts = [_sums(columns[: part.stop].unsqueeze(1), columns[part], q) for part in _parts(len(columns), _TOGETHER)]
+    return torch.cat([total for total, _ in parts]).T, torch.cat([weighted for _, weighted in parts]).T
 
 
 def _sums(gaps: Tensor, own: Tensor, q: float) -> tuple[Tensor, Tensor]:
-    """Σ wᵢ and Σ wᵢ Δᵢ/Δ_k, by all gaps [rows, n], of classes k whose gaps are `own` [rows, m]; [rows, m]."""
-    ratios = (gaps.unsqueeze(-2) / own.clamp_min(_LEAST_GAP).unsqueeze(-1)).clamp_max_(1)
-    weights = ratios.neg().log1p_().mul_(1 / (q - 1) / math.log(2)).exp2_()  # twice as fast as exp
-    return weights.sum(-1), torch.linalg.vecdot(weights, ratios)
+    """Σ wᵢ and Σ wᵢ Δᵢ/Δ_k over the first dimension of the gaps, for classes k whose gaps are `own`, shaped like it."""
+    negated = (gaps / own.clamp_min(_LEAST_GAP).neg()).clamp_min_(-1)
+    weights = negated.log1p().mul_(1 / (q - 1) / math.log(2)).exp2_()  # twice as fast as exp
+    return weights.sum(0), negated.mul_(weights).sum(0).neg_()
 
 
 def _sums_by_moments(ordered: Tensor, power: int) -> tuple[Tensor, Tensor]:
@@ -305,10 +310,8 @@ def _sums_by_moments(ordered: Tensor, power: int) -> tuple[Tensor, Tensor]:
 
 def _score(own: Tensor, total: Tensor, weighted: Tensor, q: float, r: float) -> Tensor:
     """T_k from Δ_k, W = Σ wᵢ and Σ wᵢ Δᵢ/Δ_k."""
-    log_total = total.log()
-    renyi = log_total - torch.log1p(-weighted / total) / (q - 1)
-    score = ((q - 1) * log_total + (r - q) * renyi + own.log()).exp() * (q - 1)
-    return score.masked_fill(own == 0, 0).masked_fill(own == torch.inf, torch.inf)
+    exponent = (r - 1) * total.log() - (r - q) / (q - 1) * torch.log1p(-weighted / total)
+    return (exponent.exp() * own * (q - 1)).masked_fill(own == 0, 0).masked_fill(own == torch.inf, torch.inf)
 
 
 def _last_member(gaps: Tensor, temperature: Tensor, q: float, r: float) -> Tensor:
@@ -318,7 +321,7 @@ def _last_member(gaps: Tensor, temperature: Tensor, q: float, r: float) -> Tenso
     outside = torch.full_like(inside, gaps.shape[-1])
     while (outside - inside > 1).any():
         middle = (inside + outside) // 2
-        is_member = _of_labels(gaps, ordered.gather(-1, middle), q, r) <= temperature
+        is_member = _of_labels(gaps, ordered.gather(-1, middle).squeeze(-1), q, r).unsqueeze(-1) <= temperature
         inside, outside = torch.where(is_member, middle, inside), torch.where(is_member, outside, middle)
     return ordered.gather(-1, inside)
 
