@@ -163,7 +163,7 @@ class SupportPredictor:
         thresholds = torch.stack([conformal_quantile(group, exact) for group in groups])
         if few := [label for label, group in enumerate(groups) if _rank(group, exact) > len(group)]:
             _warn_of_few(few if class_conditional else [], len(scores), exact)
-        temperatures = (thresholds * (1 + _MARGIN)).clamp_min(_LEAST_TEMPERATURE)
+        temperatures = thresholds.clamp_min(_LEAST_TEMPERATURE)
         self.temperature = temperatures if class_conditional else temperatures[0]
         return self
 
@@ -226,12 +226,12 @@ def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
         raise TypeError(f"labels must be a tensor of class indices of an integer type, got {kind}")
     if labels.shape != logits.shape[:-1]:
         raise ValueError(f"labels of shape {tuple(labels.shape)} do not fit logits of shape {tuple(logits.shape)}")
-    classes = logits.shape[-1]
+    classes, labels = logits.shape[-1], labels.long()
     if (outside := (labels < 0) | (labels >= classes)).any():
         raise ValueError(
             f"label {labels[outside][0].item()} is out of range for {classes} classes; allowed are 0 to {classes - 1}"
         )
-    return labels.long()
+    return labels
 
 
 def _gaps(logits: Tensor, q: float, r: float) -> Tensor:
@@ -240,7 +240,7 @@ def _gaps(logits: Tensor, q: float, r: float) -> Tensor:
     z = classes_last(logits, "logits", -1).detach()
     if not z.shape[-1]:
         raise ValueError(f"logits of shape {tuple(z.shape)} hold no classes")
-    checked_orders(z, q, r, 1.0)
+    checked_orders(z, float(q), float(r), 1.0)
     z = z.reshape(-1, z.shape[-1]).double()
     largest = z.amax(-1, keepdim=True)
     return torch.where(largest.isfinite(), largest - z, torch.nan)
@@ -327,9 +327,12 @@ def _last_member(gaps: Tensor, temperature: Tensor, q: float, r: float) -> Tenso
 
 
 def conformal_quantile(scores: Tensor, coverage: Fraction) -> Tensor:
-    """The ⌈(n + 1) · coverage⌉-th smallest of n scores, ∞ where n is too small; [] from [n]."""
+    """The ⌈(n + 1) · coverage⌉-th smallest of n scores, a little enlarged, ∞ where n is too small; [] from [n].
+
+    Enlarged, because equal rows of a small and of a large batch can have scores that differ in their last bits.
+    """
     rank = _rank(scores, coverage)
-    return scores.kthvalue(rank).values if rank <= len(scores) else scores.new_full((), torch.inf)
+    return scores.kthvalue(rank).values * (1 + _MARGIN) if rank <= len(scores) else scores.new_full((), torch.inf)
 
 
 def _rank(scores: Tensor, coverage: Fraction) -> int:

@@ -144,6 +144,9 @@ def test_shapes_and_dtypes():
     assert support_scores(z[:0]).shape == (0, 5)
     assert support_scores(torch.tensor([7.0])).item() == 0
     assert support_scores(z.requires_grad_()).requires_grad is False
+    assert support_scores(z, q=2, r=2).equal(support_scores(z, q=2.0, r=2.0))
+    wide_row, last = sample(1, 256), torch.tensor([255])
+    assert support_scores(wide_row, last.to(torch.uint8)).equal(support_scores(wide_row, last))
     for dtype, wide in (
         (torch.float16, torch.float32),
         (torch.bfloat16, torch.float32),
@@ -287,6 +290,21 @@ def test_the_score_of_mapie_makes_our_sets():
         for column, coverage in enumerate((0.8, 0.9)):
             ours = SupportPredictor(q, r).calibrate(z[:100], y[:100], coverage).sets(z[100:])
             assert (sets[:, :, column] == ours.numpy()).all()
+
+
+@pytest.mark.slow
+def test_mapie_keeps_its_guarantee_where_many_examples_are_the_same():
+    """As a tree's leaf gives them; a row alone and the same one in a batch can have scores that differ in a last bit."""
+    classification = pytest.importorskip("mapie.classification")
+    mapie = importlib.import_module("sharmix.mapie")
+    for q, classes in ((1.25, 5), (1.3, 6), (1.75, 7), (1.75, 9), (2.0, 8)):
+        p = sample(1, classes, 1.0).softmax(-1)
+        labels = np.where(np.arange(103) < 90, p.argmin().item(), np.arange(103) % classes)
+        score = mapie.SupportConformityScore(q, q)
+        split = classification.SplitConformalClassifier(Fixed(p.expand(103, -1).numpy()), 0.8, score)
+        split.conformalize(np.arange(103)[:, None], labels)
+        for rows in (1, 5, 50):
+            assert split.predict_set(np.arange(rows)[:, None])[1][:, labels[0]].all()
 
 
 class Fixed:
