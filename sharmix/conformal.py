@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Real
 from typing import Self
 
 import torch
@@ -126,6 +127,10 @@ class SupportPredictor:
 
     def __post_init__(self) -> None:
         check_orders(self.q, self.r)
+        if self.temperature is not None:
+            self.temperature = torch.as_tensor(self.temperature, dtype=torch.float64)
+            if not (self.temperature > 0).all():
+                raise ValueError(f"temperature={self.temperature.tolist()} is not allowed; it must be > 0")
 
     def calibrate(
         self, logits: Tensor, labels: Tensor, coverage: float = 0.9, *, class_conditional: bool = False
@@ -149,6 +154,8 @@ class SupportPredictor:
         Warns:
             RuntimeWarning: the examples, of a class or all, are fewer than the coverage needs, coverage/(1 − coverage).
         """
+        if isinstance(coverage, bool) or not isinstance(coverage, Real):
+            raise TypeError(f"coverage must be a number, got {type(coverage).__name__}")
         if not 0 < coverage < 1:
             raise ValueError(f"coverage={coverage!r} is not allowed; it must be > 0 and < 1")
         exact = Fraction(str(float(coverage)))  # as it is written: in floating point 0.07 · 100 is more than 7
@@ -183,13 +190,14 @@ class SupportPredictor:
         """
         if self.temperature is None:
             raise RuntimeError("SupportPredictor has no temperature yet; call calibrate(logits, labels) first")
-        temperature = torch.as_tensor(self.temperature, dtype=torch.float64, device=logits.device)
         gaps = self._gaps(logits)
+        temperature = self.temperature.to(gaps.device)
         if temperature.dim() == 0:
             return (gaps <= _last_member(gaps, temperature, self.q, self.r)).reshape(logits.shape)
-        if len(temperature) != logits.shape[-1]:
+        if temperature.shape != logits.shape[-1:]:
             raise ValueError(
-                f"logits of shape {tuple(logits.shape)} do not fit the temperatures of {len(temperature)} classes"
+                f"logits of shape {tuple(logits.shape)} do not fit temperatures of shape {tuple(temperature.shape)}; "
+                "allowed are one temperature, or one for each class"
             )
         return support_scores(logits.double(), None, self.q, self.r) <= temperature
 
