@@ -40,8 +40,8 @@ def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25
         T_k = (q − 1) Δ_k W^{q−1} exp((r − q) R_q(p)),    wᵢ = (1 − Δᵢ/Δ_k)₊^{1/(q−1)},   W = Σ wᵢ,   p = w/W
 
     Δ are the gaps to the row's largest logit, whose own T is 0. At r = q it is q − 1 times the score of Campos et al.
-    (2025). A row takes O(classes · log classes) time where 1/(q − 1) is an integer up to 8, as at q = 2, 1.5 and 1.25,
-    and O(classes²) elsewhere; one label of it O(classes).
+    (2025). All scores of a row take O(classes · log classes) time where 1/(q − 1) is an integer up to 8, as at q = 2,
+    1.5 and 1.25, and O(classes²) elsewhere. The score of its label alone takes O(classes).
 
     Args:
         logits: z, [..., classes], floating point; half precision gives scores in float32. A logit of −inf has T = ∞.
@@ -52,7 +52,8 @@ def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25
 
     Returns:
         Scores ≥ 0 in units of the logits, shaped like them, or like the labels; without gradients. A row with a NaN or
-        +inf, or of nothing but −inf, is NaN, as it is under the map.
+        +inf, or of nothing but −inf, is NaN, as it is under the map. Scores in float64 of equal rows in batches of
+        different sizes can differ in their last bits.
 
     Raises:
         TypeError: the logits are not floating-point numbers, or the labels not integers.
@@ -90,15 +91,16 @@ class SupportPredictor:
 
     `sets` gives the support of `sharmix.sharmix(logits, q, r, predictor.temperature)`. A class with T_k = T itself has
     probability 0 there, so the temperature is larger than the score that decides it by one part in 10⁷. The sets go by
-    T_k in float64, whatever the dtype. Rounding can leave a class out of the map's output which is in the set: one
-    whose T_k is within 10⁻⁷ of the temperature, relatively, or within 10⁻⁵ for float32 logits, or one whose probability
-    underflows, as that of many classes does for q below 1.1, where p_k ∝ (1 − Δ_k/Δ)₊^{1/(q−1)} is tiny.
+    T_k in float64, the map rounds as its dtype does. Its output can thus lack a class of the set, never the reverse:
+    one whose T_k is within 10⁻⁷ of the temperature, relatively, or 10⁻⁴ for float32 logits, or one whose probability
+    p_k ∝ (1 − Δ_k/Δ)₊^{1/(q−1)} underflows. Many do for q below 1.1, and in float16 some do up to q = 1.5.
 
     Args:
         q: as for `support_scores`, and r.
         r: likewise.
-        temperature: T, for a predictor calibrated before. These three are all its state: a number, a number, and a
-            float64 tensor [], or [classes] if it was calibrated for each class.
+        temperature: T > 0, for a predictor calibrated before. These three are all its state: a number, a number, and a
+            float64 tensor [], or [classes] if it was calibrated for each class. `torch.save(vars(predictor), path)`
+            saves them, and `SupportPredictor(**torch.load(path))` is the predictor again.
 
     Attributes:
         temperature: after `calibrate`, never below 1.2e-38. Where the calibration examples are too few for the
@@ -148,7 +150,7 @@ class SupportPredictor:
             The predictor itself.
 
         Raises:
-            TypeError: the logits are not floating-point numbers, or the labels not integers.
+            TypeError: the logits are not floating-point numbers, the labels not integers, or the coverage no number.
             ValueError: the coverage or a label is not allowed, a row has no largest finite logit, or there are no rows.
 
         Warns:
