@@ -37,9 +37,11 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         for name in options.names:
             study = load_study(name)
-            run_tasks(study, options.data, OUTPUTS, options.jobs)
+            run_tasks(study, options.data, OUTPUTS, options.jobs, options.allow_mixed_code)
             write_records(RESULTS, name, *gather(study, options.data, OUTPUTS, options.allow_mixed_code))
         rebuild_pages(RESULTS, FINDINGS, RESULTS)
+        for name in options.names:
+            print(f"{name}: tables in {RESULTS / name}.md, findings in {FINDINGS}", file=sys.stderr)
     except UserError as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:

@@ -10,6 +10,7 @@ import yaml
 
 import studies
 import studies.comparison  # while the package is where it is
+from experiments.files import write_atomically
 from studies import __main__ as command
 from studies.pages import MARKS
 from studies.study import available_studies, load_study
@@ -95,8 +96,9 @@ def test_a_study_leaves_records_their_origin_tables_and_a_finding(coins):
 
 def test_a_study_that_failed_goes_on_with_the_tasks_that_are_left(coins):
     Path("failing").touch()
-    with pytest.raises(RuntimeError, match="the coin is lost"):
+    with pytest.raises(RuntimeError, match="the coin is lost") as failed:
         run()
+    assert failed.value.__notes__ == ["in the task {'data_set': 'b'} of the study coins"]
     assert not Path("results").exists()
     Path("failing").unlink()
     run()
@@ -113,6 +115,35 @@ def test_tasks_of_different_code_are_no_one_study(coins):
         run()
     run("--allow-mixed-code")
     assert "000000000000" in yaml.safe_load(Path("results/studies/coins.yaml").read_text())["digest"]
+
+
+def test_no_task_is_measured_beside_tasks_of_different_code(coins, capsys):
+    run()
+    first, second, _ = sorted(Path("outputs/studies/coins").iterdir())
+    first.write_text(json.dumps(json.loads(first.read_text()) | {"digest": "0" * 64}))
+    second.unlink()
+    with pytest.raises(SystemExit, match="different code"):
+        run()
+    assert not second.exists()
+    run("--allow-mixed-code")
+    assert second.exists()
+    told = capsys.readouterr().err
+    assert "coins: 1 of 3 tasks are left" in told
+    assert "coins: tables in results/studies/coins.md, findings in docs/findings.md" in told
+
+
+def test_a_process_killed_between_the_files_of_the_records_breaks_no_later_one(coins, monkeypatch):
+    def killed_after(path, text):
+        write_atomically(path, text)
+        if path.is_relative_to("results"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("studies.records.write_atomically", killed_after)
+        with pytest.raises(SystemExit):
+            run()
+    command.main([])
+    run()
 
 
 def test_a_study_that_there_is_not(coins, capsys):
