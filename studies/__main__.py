@@ -54,11 +54,11 @@ def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
 
     The page links to the tables in the folder `linked`.
     """
-    findings = []
+    findings = {}
     for name, records, source in read_records(folder):
         report = load_study(name).report(records, source["settings"])
         write_tables(folder / f"{name}.md", report, source)
-        findings += [(name, finding) for finding in report.findings]
+        findings[name] = source["title"], report.findings
     if findings:
         write_findings(page, findings, linked)
 

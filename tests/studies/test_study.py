@@ -12,8 +12,8 @@ import studies
 import studies.comparison  # while the package is where it is
 from experiments.files import write_atomically
 from studies import __main__ as command
-from studies.pages import MARKS
-from studies.study import available_studies, load_study
+from studies.pages import MARKS, ORDER, write_findings
+from studies.study import Finding, available_studies, load_study
 
 ROOT = Path(__file__).parents[2]
 MODULE = '''
@@ -92,6 +92,28 @@ def test_a_study_leaves_records_their_origin_tables_and_a_finding(coins):
     assert page.endswith("After.\n")
     assert "−0.2917 [−0.5000, −0.1250]" in page
     assert "| gain" in page
+
+
+def test_the_table_of_findings_has_its_order_and_says_the_same_once(tmp_path):
+    page = tmp_path / "findings.md"
+    page.write_text("\n".join(MARKS))
+    by_ece = Finding("calibration", "sharmix scaling", "ece −0.1", "softmax", 2, 3, "gain")
+    by_brier = Finding("calibration", "sharmix scaling", "brier −0.1", "softmax", 2, 3, "gain")
+    found = {
+        "aaa": ("New", [by_ece]),
+        "calibration": ("Calibration: four ways", [by_ece, by_brier]),
+        "prediction_sets": ("Prediction sets", [by_ece]),
+    }
+    write_findings(page, found, Path("results"))
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.read_text().splitlines() if "|" in line]
+    assert rows[0] == ["study", "use", "contender", "opponent", "verdict", "difference", "data sets", "seeds or splits"]
+    assert [row[0].partition("]")[0] for row in rows[2:]] == ["[Prediction sets", "[Calibration", "", "[New"]
+    assert rows[3][0] == "[Calibration](studies/calibration.md), [tables](../results/calibration.md)"
+    assert rows[4][1:6] == ["", "SharMiX scaling", "softmax", "gain", "Brier −0.1"]
+
+
+def test_every_study_has_its_place_in_the_table():
+    assert {*available_studies()} <= {*ORDER}
 
 
 def test_a_study_that_failed_goes_on_with_the_tasks_that_are_left(coins):
