@@ -88,8 +88,8 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
             findings += [
                 Finding(
                     f"sets of classes seen by {name}",
-                    f"support of {one}, F1",
-                    str(changes[one]),
+                    f"support of {one}",
+                    f"F1 {changes[one]}",
                     against,
                     1,
                     settings["parts"],

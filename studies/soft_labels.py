@@ -116,8 +116,8 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
             findings.append(
                 Finding(
                     f"label distributions, {model} model",
-                    f"{one}, {primary}",
-                    str(found),
+                    one,
+                    f"{primary} {found}",
                     other,
                     found.units,
                     settings["folds"],
@@ -130,8 +130,8 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
             findings.append(
                 Finding(
                     f"zeros of label distributions, {model} model",
-                    f"support of {one}, F1",
-                    str(found),
+                    f"support of {one}",
+                    f"F1 {found}",
                     THRESHOLD,
                     found.units,
                     settings["folds"],
