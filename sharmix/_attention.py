@@ -36,11 +36,11 @@ def attention(
 
     Args:
         query: [..., L, E], floating point.
-        key: [..., S, E], of the same dtype, as is `value`.
+        key: [..., S, E], of the same dtype, as is `value`; dtypes may differ under `torch.autocast`.
         value: [..., S, Ev].
         activation: maps scores [..., L, S] to weights along the last dimension: an `Activation`, whose orders may hold
             one value for each head, [heads, 1, 1]; the name of one that learns nothing, for its usual orders; or any
-            function. Half precision scores reach it as float32.
+            function. Half precision scores reach it as float32, also under `torch.autocast`.
         attn_mask: broadcasts to [..., L, S]; bool, True where a key takes part, or a number added to the score.
         dropout_p: the share of weights set to 0, on every call.
         is_causal: whether query i sees no key after key i, counted from the first of both, also where L ≠ S.
@@ -48,7 +48,7 @@ def attention(
         enable_gqa: whether the heads of key and value, dimension -3, each serve several heads of the query.
         length_scale: maps the number n of keys that a query may see to a further factor of its dot products, such as
             `LogLengthScale()`. It gets n as numbers of the scores' dtype, [..., L, 1] or [1, 1], and returns what
-            broadcasts to [..., L, 1].
+            broadcasts to [..., L, 1]. For a query that sees no key n is 1.
         masked_rows: what a query gives that sees no key: `zeros`, as torch does, or `nan`. Its gradients are 0.
 
     Returns:
@@ -88,7 +88,7 @@ def attend(
     masked_rows: MaskedRows = "zeros",
     need_weights: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
-    """`attention`, and where they are needed the weights [..., L, S] after dropout."""
+    """`attention`, and where they are needed the weights [..., L, S] after dropout, of the dtype of `value`."""
     weigh = weighting(activation)
     _check(query, key, value, attn_mask, is_causal, enable_gqa, masked_rows)
     if enable_gqa:
@@ -100,19 +100,19 @@ def attend(
     scaled = widened(query) * factor
     if length_scale is not None:
         scaled = scaled * length_scale(_number_of_keys(allowed, key, scaled.dtype))
-    scores = scaled @ widened(key).mT  # the queries are scaled, as they are fewer numbers than the scores
+    scores = widened(scaled @ widened(key).mT)  # the queries are scaled, as they are fewer numbers than the scores
     sees_none = None
     if attn_mask is not None and allowed is not None:
-        # What sees no key sees all of them for a moment: no activation meets a row of −inf, and no gradient is NaN
+        # A query that sees no key sees all of them for a moment: a row of nothing but −inf has NaN as its gradient
         sees_none = ~allowed.any(-1, keepdim=True)
         if attn_mask.dtype == torch.bool:
             scores = scores.masked_fill(~(attn_mask | sees_none), -torch.inf)
         else:
             scores = scores + attn_mask.masked_fill(sees_none, 0)
-    weights = weigh(scores)
+    weights = weigh(scores).to(value.dtype)
     if dropout_p:
         weights = dropout(weights, dropout_p)
-    output = weights.to(value.dtype) @ value
+    output = weights @ value
     if sees_none is not None:  # the output is filled as it is smaller than the weights
         filling = 0.0 if masked_rows == "zeros" else torch.nan
         output = output.masked_fill(sees_none, filling)
@@ -151,9 +151,10 @@ def _check(
     enable_gqa: bool,
     masked_rows: MaskedRows,
 ) -> None:
-    if not query.dtype == key.dtype == value.dtype or not query.is_floating_point():
-        dtypes = f"{query.dtype}, {key.dtype} and {value.dtype}"
-        raise TypeError(f"query, key and value must be of one floating-point dtype, got {dtypes}")
+    dtypes = query.dtype, key.dtype, value.dtype
+    one_dtype = len(set(dtypes)) == 1 or _is_autocast(query)
+    if not one_dtype or not all(dtype.is_floating_point for dtype in dtypes):
+        raise TypeError("query, key and value must be of one floating-point dtype, got {}, {} and {}".format(*dtypes))
     shapes = [tuple(tensor.shape) for tensor in (query, key, value)]
     if min(map(len, shapes)) < 2 or shapes[0][-1] != shapes[1][-1] or shapes[1][-2] != shapes[2][-2]:
         raise ValueError(f"query, key and value must be [..., L, E], [..., S, E] and [..., S, Ev], got {shapes}")
@@ -169,6 +170,11 @@ def _check(
         raise ValueError(f"masked_rows={masked_rows!r} is not allowed; it must be 'nan' or 'zeros'")
 
 
+def _is_autocast(tensor: Tensor) -> bool:
+    device = tensor.device.type
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+
+
 def _allowed(mask: Tensor, keys: int) -> Tensor:
     """Which keys take part, bool [..., L or 1, keys]."""
     allowed = mask if mask.dtype == torch.bool else mask != -torch.inf
@@ -176,16 +182,17 @@ def _allowed(mask: Tensor, keys: int) -> Tensor:
 
 
 def _number_of_keys(allowed: Tensor | None, key: Tensor, dtype: torch.dtype) -> Tensor:
+    """How many keys a query sees; 1 where it sees none, as a factor of 0 keys may be infinite and its gradient NaN."""
     if allowed is None:
-        return torch.full((1, 1), key.shape[-2], dtype=dtype, device=key.device)
-    return allowed.sum(-1, keepdim=True, dtype=dtype)
+        return torch.full((1, 1), key.shape[-2], dtype=dtype, device=key.device).clamp_min(1)
+    return allowed.sum(-1, keepdim=True, dtype=dtype).clamp_min(1)
 
 
 class LogLengthScale(nn.Module):
     """A factor of the scores that grows with the number n of keys a query may see: δ + β (log(1 + n))^γ.
 
     Attention over more keys is flatter under a map of fixed temperature; the factor sharpens it, as an inverse
-    temperature that each head learns. The papers' adaptive form, where β and γ depend on the query's own state x, is a
+    temperature that each head learns. The paper's adaptive form, where β and γ depend on the query's own state x, is a
     function as well: `length_scale=lambda n: 1 + softplus(W x) * (1 + n).log() ** (2 * (U x).tanh())`.
 
     Args:
@@ -193,17 +200,19 @@ class LogLengthScale(nn.Module):
         delta: δ.
         beta: β; Scalable-Softmax is δ = 0, γ = 1 with β learned.
         gamma: γ; 0 gives the same factor at each n, from where γ can be learned.
-        learned: which of the three are parameters, [num_heads, 1, 1] each; () for numbers that stay as given.
+        learned: which of the three are parameters, [num_heads, 1, 1] each, or [1, 1] for one head; () for numbers that
+            stay as given.
 
     Shape:
-        n (*, L, 1); the factor (*, num_heads, L, 1), where dimension -3 of n is missing, 1 or num_heads.
+        n (*, L, 1); the factor (*, num_heads, L, 1), where dimension -3 of n is missing, 1 or num_heads; for one head
+        the factor is shaped like n.
 
     Raises:
         ValueError: `learned` names something else.
 
-    Source: ASEntmax, Vasylenko et al., Long-Context Generalization with Sparse Attention (2025), section 4, with their
-    code's log(1 + n), which is above 0, and the mean of what it draws β and γ from as starts; Scalable-Softmax,
-    Nakanishi, Scalable-Softmax Is Superior for Attention (2025).
+    Source: ASEntmax, Vasylenko et al., Long-Context Generalization with Sparse Attention (2025), section 4. As in their
+    code, log(1 + n) replaces the papers' log n, which is 0 at n = 1; β and γ start at the means of the values that
+    their code draws. Scalable-Softmax: Nakanishi, Scalable-Softmax Is Superior for Attention (2025).
 
     Example:
         >>> n = torch.tensor([[64.0], [1024.0]])
@@ -229,12 +238,13 @@ class LogLengthScale(nn.Module):
         self.delta: float | Tensor
         self.beta: float | Tensor
         self.gamma: float | Tensor
+        shape = (num_heads, 1, 1) if num_heads > 1 else (1, 1)  # one factor serves scores that have no heads, too
         for name, start in starts.items():
-            setattr(self, name, nn.Parameter(torch.full((num_heads, 1, 1), start)) if name in learned else start)
+            setattr(self, name, nn.Parameter(torch.full(shape, start)) if name in learned else start)
 
     def forward(self, n: Tensor) -> Tensor:
-        """The factor of queries that see n keys; n = 0 counts as 1."""
-        return self.delta + self.beta * n.clamp_min(1).log1p() ** self.gamma
+        """The factor of queries that see n keys, at least 1."""
+        return self.delta + self.beta * n.log1p() ** self.gamma
 
     def extra_repr(self) -> str:
         described = {name: getattr(self, name) for name in ("delta", "beta", "gamma")}

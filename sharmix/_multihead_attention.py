@@ -17,8 +17,8 @@ class SparseAttention(nn.MultiheadAttention):
         concat_h(activation(Q_h K_hᵀ / √E_h + mask) V_h) Wᵒ
 
     Its parameters have the names and shapes of that module's, so either loads the other's state dict; learned orders
-    and scales come on top (`strict=False`). Under `softmax` it computes the same, but for a query that sees no key: its
-    heads are zeros. torch's inference fast path, which knows softmax alone, leaves it alone.
+    and scales come on top (`strict=False`). Under `softmax` it computes the same, except for a query that sees no key:
+    its heads are zeros. torch's inference fast path, which computes softmax alone, is not used.
 
     Args:
         embed_dim, num_heads, dropout, bias, kdim, vdim, batch_first, device, dtype: as for that module.
@@ -88,6 +88,7 @@ class SparseAttention(nn.MultiheadAttention):
 
         Raises:
             RuntimeError: `is_causal` without the mask that it is a hint for, as in torch, or a nested tensor.
+            ValueError: a shape that is not allowed.
         """
         if is_causal and attn_mask is None:
             raise RuntimeError("is_causal=True is a hint that attn_mask is causal, but there is no attn_mask; pass it")
@@ -95,6 +96,7 @@ class SparseAttention(nn.MultiheadAttention):
             raise RuntimeError("SparseAttention takes no nested tensor; set encoder.use_nested_tensor = False")
         batched = query.dim() == 3
         states = [self._batch_first(tensor) if batched else tensor[None] for tensor in (query, key, value)]
+        self._check_shapes(states, key_padding_mask, attn_mask)
         queries, keys, values = self._by_head(states)
         if key_padding_mask is not None:
             key_padding_mask = key_padding_mask.reshape(-1, 1, 1, key_padding_mask.shape[-1])
@@ -115,6 +117,19 @@ class SparseAttention(nn.MultiheadAttention):
         if batched:
             return self._batch_first(output), weights
         return output[0], None if weights is None else weights[0]
+
+    def _check_shapes(self, states: list[Tensor], key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> None:
+        """Without it a mask for each example, [N, L, S], would broadcast where N = heads, as one for each head."""
+        shapes = [tuple(tensor.shape) for tensor in states]
+        if any(len(shape) != 3 or shape[0] != shapes[0][0] for shape in shapes) or shapes[1][1] != shapes[2][1]:
+            raise ValueError(f"query, key and value must be [N, L, E], [N, S, Ek] and [N, S, Ev], got {shapes}")
+        examples, length, keys = *shapes[0][:2], shapes[1][1]
+        for name, mask, allowed in (
+            ("key_padding_mask", key_padding_mask, ((examples, keys), (keys,))),
+            ("attn_mask", attn_mask, ((length, keys), (examples * self.num_heads, length, keys))),
+        ):
+            if mask is not None and tuple(mask.shape) not in allowed:
+                raise ValueError(f"{name} of shape {tuple(mask.shape)} is not allowed; it must be one of {allowed}")
 
     def _batch_first(self, states: Tensor) -> Tensor:
         """[N, length, E] of states as they are given, and the other way round."""

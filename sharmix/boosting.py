@@ -36,18 +36,24 @@ class Objective:
 
     One object serves `lightgbm.train({"objective": objective, "num_class": classes}, …)`,
     `LGBMClassifier(objective=objective, metric="none")`, `xgboost.train({"num_class": classes}, …, obj=objective)` and
-    `XGBClassifier(objective=objective)`. Their models then predict raw scores, or as `XGBClassifier.predict_proba` does
-    the softmax of them, which is not this map: use `predict_proba` or `probabilities` of this object.
+    `XGBClassifier(objective=objective)`. Their models know the raw scores alone: `LGBMClassifier` predicts these,
+    `XGBClassifier.predict_proba` the softmax of them, which is not this map. So predict by this object:
+
+        probabilities = objective.predict_proba(model, features)
+        labels = model.classes_[probabilities.argmax(-1)]
+
+    and give `GridSearchCV` and `cross_val_score` a `scoring` that does the same.
 
     Two classes need two raw scores a row: give `num_class=2`, to the classifiers as well, and to `XGBClassifier` then
-    `disable_default_eval_metric=True`.
+    `disable_default_eval_metric=True`. Labels are 0 to classes − 1; `LGBMClassifier` alone takes others.
 
     Args:
         activation: a module, or the name of one, as for `build_activation`. Trees alone are trained: parameters of a
             module are fixed at the values that they have, and must not require gradients.
         hessian_floor: the least second derivative of a row. It is 0 for a class outside the support, where a leaf of
             such rows alone would take an infinite step; with the floor a step is at most 1/floor before the learning
-            rate. Like the Hessian it is in units of 1/temperature.
+            rate. Both packages also ask for a least sum of Hessians in a leaf, and these rows have no more than the
+            floor each: give XGBoost `min_child_weight=0`, for its 1 would take a thousand of them.
         **parameters: those of the named activation, such as q and r.
 
     Shape:
@@ -55,11 +61,13 @@ class Objective:
         gradient and Hessian the same, float32, which both packages take without a copy.
 
     Raises:
-        TypeError, ValueError: an argument, label or shape that is not allowed.
+        TypeError, ValueError: an argument, label, shape or raw score that is not allowed.
 
     With softmax the trees are those of the packages' own objectives but for a factor of the Hessian: LightGBM
     multiplies it by classes/(classes − 1), XGBoost by 2. A learning rate divided by that factor grows the same trees.
-    LightGBM's own also starts from the classes' shares (`boost_from_average`); a custom objective starts from 0.
+    LightGBM's own also starts from the classes' shares (`boost_from_average`); a custom objective starts from equal
+    scores. Other ones, [n, classes], are `Dataset(init_score=…)` in LightGBM and `DMatrix(base_margin=…)` in XGBoost.
+    LightGBM's predictions leave them out: `objective.probabilities(model.predict(features, raw_score=True) + start)`.
 
     Source: `math` sections 4 and 5.
 
@@ -91,6 +99,7 @@ class Objective:
         gradient, hessian = np.empty_like(raw_scores, np.float32), np.empty_like(raw_scores, np.float32)
         for z, y, w, of_gradient, of_hessian in _blocks(raw_scores, labels, weight, gradient, hessian):
             p, diagonal = self._derivatives(z)
+            _check_finite(z, p)
             error = p.scatter_add(-1, _classes(y, p).unsqueeze(-1), -torch.ones_like(p[:, :1]))
             of_gradient.copy_(error * w.unsqueeze(-1))
             of_hessian.copy_(diagonal.clamp_min(self.hessian_floor) * w.unsqueeze(-1))
@@ -269,6 +278,15 @@ def _check(raw_scores: Any) -> None:
         raise ValueError(
             f"raw scores of shape {raw_scores.shape} are not allowed; they must be of shape (n, classes) with at least "
             "2 classes; give num_class, for two classes num_class=2"
+        )
+
+
+def _check_finite(logits: Tensor, probabilities: Tensor) -> None:
+    """LightGBM and XGBoost would go on with a gradient of NaN, and say nothing."""
+    if (wrong := probabilities.isnan().any(-1)).any():
+        raise ValueError(
+            f"raw scores {logits[wrong][0].tolist()} of a row have no probabilities; scores that the model starts from "
+            "(init_score of LightGBM, base_margin and base_score of XGBoost) must not be NaN or infinite"
         )
 
 

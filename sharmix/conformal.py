@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Real
 from typing import Self
 
 import torch
@@ -24,7 +25,7 @@ from sharmix._arguments import checked_number, classes_last
 from sharmix._operators.orders import checked_orders, is_concave
 
 _HELD = 2**14  # logits that are worked on at a time, so that they and what is made of them fit into a cache
-_PARTS = 16  # of the ranks of a row, each compared with the classes above its last
+_TOGETHER = 4  # ranks of a row, compared with all classes above the last of them
 _MOST_POWER = 8  # of wᵢ, up to which moments are faster than pairs of classes
 _LEAST_GAP = 1e-300  # divides in place of 0
 _MARGIN = 1e-7  # relative, so that the class that decides the temperature is in the map's support in float64
@@ -39,8 +40,8 @@ def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25
         T_k = (q − 1) Δ_k W^{q−1} exp((r − q) R_q(p)),    wᵢ = (1 − Δᵢ/Δ_k)₊^{1/(q−1)},   W = Σ wᵢ,   p = w/W
 
     Δ are the gaps to the row's largest logit, whose own T is 0. At r = q it is q − 1 times the score of Campos et al.
-    (2025). A row takes O(classes · log classes) time where 1/(q − 1) is an integer up to 8, as at q = 2, 1.5 and 1.25,
-    and O(classes²) elsewhere; one label of it O(classes).
+    (2025). All scores of a row take O(classes · log classes) time where 1/(q − 1) is an integer up to 8, as at q = 2,
+    1.5 and 1.25, and O(classes²) elsewhere. The score of its label alone takes O(classes).
 
     Args:
         logits: z, [..., classes], floating point; half precision gives scores in float32. A logit of −inf has T = ∞.
@@ -51,7 +52,8 @@ def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25
 
     Returns:
         Scores ≥ 0 in units of the logits, shaped like them, or like the labels; without gradients. A row with a NaN or
-        +inf, or of nothing but −inf, is NaN, as it is under the map.
+        +inf, or of nothing but −inf, is NaN, as it is under the map. Scores in float64 of equal rows in batches of
+        different sizes can differ in their last bits.
 
     Raises:
         TypeError: the logits are not floating-point numbers, or the labels not integers.
@@ -70,7 +72,7 @@ def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25
     gaps = _gaps(logits, q, r)
     wide = torch.promote_types(logits.dtype, torch.float32)
     if labels is not None:
-        own = gaps.gather(-1, _checked_labels(labels, logits).reshape(-1, 1))
+        own = gaps.gather(-1, _checked_labels(labels, logits).reshape(-1, 1)).squeeze(-1)
         return _of_labels(gaps, own, q, r).reshape(labels.shape).to(wide)
     scores = torch.empty_like(gaps)
     for rows in _parts(len(gaps), _HELD // gaps.shape[-1]):
@@ -89,15 +91,16 @@ class SupportPredictor:
 
     `sets` gives the support of `sharmix.sharmix(logits, q, r, predictor.temperature)`. A class with T_k = T itself has
     probability 0 there, so the temperature is larger than the score that decides it by one part in 10⁷. The sets go by
-    T_k in float64, whatever the dtype. Rounding can leave a class out of the map's output which is in the set: one
-    whose T_k is within 10⁻⁷ of the temperature, relatively, or within 10⁻⁵ for float32 logits, or one whose probability
-    underflows, as that of many classes does for q below 1.1, where p_k ∝ (1 − Δ_k/Δ)₊^{1/(q−1)} is tiny.
+    T_k in float64, the map rounds as its dtype does. Its output can thus lack a class of the set, never the reverse:
+    one whose T_k is within 10⁻⁷ of the temperature, relatively, or 10⁻⁴ for float32 logits, or one whose probability
+    p_k ∝ (1 − Δ_k/Δ)₊^{1/(q−1)} underflows. Many do for q below 1.1, and in float16 some do up to q = 1.5.
 
     Args:
         q: as for `support_scores`, and r.
         r: likewise.
-        temperature: T, for a predictor calibrated before. These three are all its state: a number, a number, and a
-            float64 tensor [], or [classes] if it was calibrated for each class.
+        temperature: T > 0, for a predictor calibrated before. These three are all its state: a number, a number, and a
+            float64 tensor [], or [classes] if it was calibrated for each class. `torch.save(vars(predictor), path)`
+            saves them, and `SupportPredictor(**torch.load(path))` is the predictor again.
 
     Attributes:
         temperature: after `calibrate`, never below 1.2e-38. Where the calibration examples are too few for the
@@ -126,6 +129,10 @@ class SupportPredictor:
 
     def __post_init__(self) -> None:
         check_orders(self.q, self.r)
+        if self.temperature is not None:
+            self.temperature = torch.as_tensor(self.temperature, dtype=torch.float64)
+            if not (self.temperature > 0).all():
+                raise ValueError(f"temperature={self.temperature.tolist()} is not allowed; it must be > 0")
 
     def calibrate(
         self, logits: Tensor, labels: Tensor, coverage: float = 0.9, *, class_conditional: bool = False
@@ -143,27 +150,29 @@ class SupportPredictor:
             The predictor itself.
 
         Raises:
-            TypeError: the logits are not floating-point numbers, or the labels not integers.
+            TypeError: the logits are not floating-point numbers, the labels not integers, or the coverage no number.
             ValueError: the coverage or a label is not allowed, a row has no largest finite logit, or there are no rows.
 
         Warns:
             RuntimeWarning: the examples, of a class or all, are fewer than the coverage needs, coverage/(1 − coverage).
         """
+        if isinstance(coverage, bool) or not isinstance(coverage, Real):
+            raise TypeError(f"coverage must be a number, got {type(coverage).__name__}")
         if not 0 < coverage < 1:
             raise ValueError(f"coverage={coverage!r} is not allowed; it must be > 0 and < 1")
         exact = Fraction(str(float(coverage)))  # as it is written: in floating point 0.07 · 100 is more than 7
         gaps = self._gaps(logits)
-        indices = _checked_labels(labels, logits).reshape(-1, 1)
-        scores = _of_labels(gaps, gaps.gather(-1, indices), self.q, self.r).flatten()
+        indices = _checked_labels(labels, logits).flatten()
+        scores = _of_labels(gaps, gaps.gather(-1, indices.unsqueeze(-1)).squeeze(-1), self.q, self.r)
         if not len(scores):
             raise ValueError(f"logits of shape {tuple(logits.shape)} hold no calibration examples")
         groups = [scores]
         if class_conditional:
-            groups = [scores[indices.flatten() == label] for label in range(logits.shape[-1])]
+            groups = [scores[indices == label] for label in range(logits.shape[-1])]
         thresholds = torch.stack([conformal_quantile(group, exact) for group in groups])
         if few := [label for label, group in enumerate(groups) if _rank(group, exact) > len(group)]:
             _warn_of_few(few if class_conditional else [], len(scores), exact)
-        temperatures = (thresholds * (1 + _MARGIN)).clamp_min(_LEAST_TEMPERATURE)
+        temperatures = thresholds.clamp_min(_LEAST_TEMPERATURE)
         self.temperature = temperatures if class_conditional else temperatures[0]
         return self
 
@@ -183,13 +192,14 @@ class SupportPredictor:
         """
         if self.temperature is None:
             raise RuntimeError("SupportPredictor has no temperature yet; call calibrate(logits, labels) first")
-        temperature = torch.as_tensor(self.temperature, dtype=torch.float64, device=logits.device)
         gaps = self._gaps(logits)
+        temperature = self.temperature.to(gaps.device)
         if temperature.dim() == 0:
             return (gaps <= _last_member(gaps, temperature, self.q, self.r)).reshape(logits.shape)
-        if len(temperature) != logits.shape[-1]:
+        if temperature.shape != logits.shape[-1:]:
             raise ValueError(
-                f"logits of shape {tuple(logits.shape)} do not fit the temperatures of {len(temperature)} classes"
+                f"logits of shape {tuple(logits.shape)} do not fit temperatures of shape {tuple(temperature.shape)}; "
+                "allowed are one temperature, or one for each class"
             )
         return support_scores(logits.double(), None, self.q, self.r) <= temperature
 
@@ -226,12 +236,12 @@ def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
         raise TypeError(f"labels must be a tensor of class indices of an integer type, got {kind}")
     if labels.shape != logits.shape[:-1]:
         raise ValueError(f"labels of shape {tuple(labels.shape)} do not fit logits of shape {tuple(logits.shape)}")
-    classes = logits.shape[-1]
+    classes, labels = logits.shape[-1], labels.long()
     if (outside := (labels < 0) | (labels >= classes)).any():
         raise ValueError(
             f"label {labels[outside][0].item()} is out of range for {classes} classes; allowed are 0 to {classes - 1}"
         )
-    return labels.long()
+    return labels
 
 
 def _gaps(logits: Tensor, q: float, r: float) -> Tensor:
@@ -240,7 +250,7 @@ def _gaps(logits: Tensor, q: float, r: float) -> Tensor:
     z = classes_last(logits, "logits", -1).detach()
     if not z.shape[-1]:
         raise ValueError(f"logits of shape {tuple(z.shape)} hold no classes")
-    checked_orders(z, q, r, 1.0)
+    checked_orders(z, float(q), float(r), 1.0)
     z = z.reshape(-1, z.shape[-1]).double()
     largest = z.amax(-1, keepdim=True)
     return torch.where(largest.isfinite(), largest - z, torch.nan)
@@ -252,34 +262,39 @@ def _parts(count: int, size: int) -> Iterator[slice]:
 
 
 def _of_labels(gaps: Tensor, own: Tensor, q: float, r: float) -> Tensor:
-    """T of one class of each row, whose gap is `own` [rows, 1]; [rows, 1]."""
+    """T of one class of each row, whose gap is `own`; [rows]."""
     scores = torch.empty_like(own)
     for rows in _parts(len(gaps), _HELD // gaps.shape[-1]):
-        scores[rows] = _score(own[rows], *_sums(gaps[rows], own[rows], q), q, r)
+        scores[rows] = _score(own[rows], *_sums(gaps[rows].T, own[rows], q), q, r)
     return scores
 
 
 def _of_all(gaps: Tensor, q: float, r: float) -> Tensor:
     """T of all classes, [rows, classes]."""
-    ordered = gaps.sort(-1).values
+    ordered, classes = gaps.sort(-1)
     power = 1 / (q - 1)
     if power < _MOST_POWER + 0.5 and math.isclose(power, round(power), rel_tol=1e-14):
         sums = _sums_by_moments(ordered, round(power))
     else:
-        ranks = _parts(gaps.shape[-1], gaps.shape[-1] // _PARTS)
-        parts = [_sums(ordered[:, : part.stop], ordered[:, part], q) for part in ranks]
-        sums = torch.cat([total for total, _ in parts], -1), torch.cat([weighted for _, weighted in parts], -1)
-    scores = _score(ordered, *sums, q, r)
+        sums = _sums_by_pairs(ordered, q)
     # The first of each gap stands for all: tied classes have one score, to the last bit.
-    first = torch.searchsorted(ordered, gaps).clamp_max(gaps.shape[-1] - 1)
-    return scores.gather(-1, first)
+    first = torch.searchsorted(ordered, ordered).clamp_max(gaps.shape[-1] - 1)
+    scores = _score(ordered, *sums, q, r).gather(-1, first)
+    return torch.empty_like(scores).scatter_(-1, classes, scores)
+
+
+def _sums_by_pairs(ordered: Tensor, q: float) -> tuple[Tensor, Tensor]:
+    """What `_sums` gives, of all classes, from gaps in ascending order: few classes at a time, and those above them."""
+    columns = ordered.T.contiguous()
+    parts = [_sums(columns[: part.stop].unsqueeze(1), columns[part], q) for part in _parts(len(columns), _TOGETHER)]
+    return torch.cat([total for total, _ in parts]).T, torch.cat([weighted for _, weighted in parts]).T
 
 
 def _sums(gaps: Tensor, own: Tensor, q: float) -> tuple[Tensor, Tensor]:
-    """Σ wᵢ and Σ wᵢ Δᵢ/Δ_k, by all gaps [rows, n], of classes k whose gaps are `own` [rows, m]; [rows, m]."""
-    ratios = (gaps.unsqueeze(-2) / own.clamp_min(_LEAST_GAP).unsqueeze(-1)).clamp_max_(1)
-    weights = ratios.neg().log1p_().mul_(1 / (q - 1) / math.log(2)).exp2_()  # twice as fast as exp
-    return weights.sum(-1), torch.linalg.vecdot(weights, ratios)
+    """Σ wᵢ and Σ wᵢ Δᵢ/Δ_k over the first dimension of the gaps, for classes k whose gaps are `own`, shaped like it."""
+    negated = (gaps / own.clamp_min(_LEAST_GAP).neg()).clamp_min_(-1)
+    weights = negated.log1p().mul_(1 / (q - 1) / math.log(2)).exp2_()  # twice as fast as exp
+    return weights.sum(0), negated.mul_(weights).sum(0).neg_()
 
 
 def _sums_by_moments(ordered: Tensor, power: int) -> tuple[Tensor, Tensor]:
@@ -305,10 +320,8 @@ def _sums_by_moments(ordered: Tensor, power: int) -> tuple[Tensor, Tensor]:
 
 def _score(own: Tensor, total: Tensor, weighted: Tensor, q: float, r: float) -> Tensor:
     """T_k from Δ_k, W = Σ wᵢ and Σ wᵢ Δᵢ/Δ_k."""
-    log_total = total.log()
-    renyi = log_total - torch.log1p(-weighted / total) / (q - 1)
-    score = ((q - 1) * log_total + (r - q) * renyi + own.log()).exp() * (q - 1)
-    return score.masked_fill(own == 0, 0).masked_fill(own == torch.inf, torch.inf)
+    exponent = (r - 1) * total.log() - (r - q) / (q - 1) * torch.log1p(-weighted / total)
+    return (exponent.exp() * own * (q - 1)).masked_fill(own == 0, 0).masked_fill(own == torch.inf, torch.inf)
 
 
 def _last_member(gaps: Tensor, temperature: Tensor, q: float, r: float) -> Tensor:
@@ -318,15 +331,18 @@ def _last_member(gaps: Tensor, temperature: Tensor, q: float, r: float) -> Tenso
     outside = torch.full_like(inside, gaps.shape[-1])
     while (outside - inside > 1).any():
         middle = (inside + outside) // 2
-        is_member = _of_labels(gaps, ordered.gather(-1, middle), q, r) <= temperature
+        is_member = _of_labels(gaps, ordered.gather(-1, middle).squeeze(-1), q, r).unsqueeze(-1) <= temperature
         inside, outside = torch.where(is_member, middle, inside), torch.where(is_member, outside, middle)
     return ordered.gather(-1, inside)
 
 
 def conformal_quantile(scores: Tensor, coverage: Fraction) -> Tensor:
-    """The ⌈(n + 1) · coverage⌉-th smallest of n scores, ∞ where n is too small; [] from [n]."""
+    """The ⌈(n + 1) · coverage⌉-th smallest of n scores, a little enlarged, ∞ where n is too small; [] from [n].
+
+    Enlarged, because equal rows of a small and of a large batch can have scores that differ in their last bits.
+    """
     rank = _rank(scores, coverage)
-    return scores.kthvalue(rank).values if rank <= len(scores) else scores.new_full((), torch.inf)
+    return scores.kthvalue(rank).values * (1 + _MARGIN) if rank <= len(scores) else scores.new_full((), torch.inf)
 
 
 def _rank(scores: Tensor, coverage: Fraction) -> int:

@@ -20,20 +20,24 @@ except ImportError as error:
         "sharmix.transformers needs transformers 5 or newer: pip install 'sharmix[transformers]'"
     ) from error
 
-_UNSUPPORTED = ("softcap", "s_aux", "cache")  # what some models add to attention: Gemma 2, GPT-OSS, continuous batching
+# What some models add to attention: a soft cap (Gemma 2), sinks (GPT-OSS, Inkling 2), keys chosen for each query
+# (DeepSeek V3.2, MiniMax M3), pages of continuous batching
+_UNSUPPORTED = ("softcap", "s_aux", "sinks", "indices", "block_indices", "cache")
 
 
 def register_attention(name: str, activation: Weighting, length_scale: LengthScale | None = None) -> None:
     """Give an attention implementation a name that every model of transformers can select.
 
     `model.set_attn_implementation(name)`, or `attn_implementation=name` in a config or in `from_pretrained`. Grouped
-    heads, masks, padding, key-value caches, dropout, position biases and `output_attentions` work as under `sdpa`. A
-    config does not save the name: load a model with `attn_implementation=name`, or it computes softmax attention.
+    heads, masks, padding, key-value caches, dropout and position biases work as under `sdpa`, and a call's
+    `output_attentions=True` as under `eager`. A config does not save the name: load a model with
+    `attn_implementation=name`, or it computes softmax attention.
 
     Args:
         name: what the models call it; a name that is there already is replaced.
         activation: as for `sharmix.attention`. All layers share it, but an attention layer with a module
-            `sharmix_activation` of its own, which is trained, moved and saved with the model.
+            `sharmix_activation` of its own, which is trained, moved and saved with the model, but which
+            `from_pretrained` does not load: see docs/attention.md.
         length_scale: as for `sharmix.attention`.
 
     Raises:
@@ -72,7 +76,7 @@ def _attention_forward(
     """The output [N, L, heads, Ev] and the weights [N, heads, L, S]; arguments as transformers has them."""
     for unsupported in _UNSUPPORTED:
         if options.get(unsupported) is not None:
-            raise ValueError(f"{type(module).__name__} computes attention with {unsupported}, which sharmix has not")
+            raise ValueError(f"{type(module).__name__} computes attention with {unsupported}, which sharmix lacks")
     declared = getattr(module, "is_causal", True) if is_causal is None else is_causal
     causal = declared and attention_mask is None and query.shape[-2] > 1  # a single query comes after all cached keys
     if position_bias is not None:

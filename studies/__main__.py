@@ -37,9 +37,11 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         for name in options.names:
             study = load_study(name)
-            run_tasks(study, options.data, OUTPUTS, options.jobs)
+            run_tasks(study, options.data, OUTPUTS, options.jobs, options.allow_mixed_code)
             write_records(RESULTS, name, *gather(study, options.data, OUTPUTS, options.allow_mixed_code))
         rebuild_pages(RESULTS, FINDINGS, RESULTS)
+        for name in options.names:
+            print(f"{name}: tables in {RESULTS / name}.md, findings in {FINDINGS}", file=sys.stderr)
     except UserError as error:
         raise SystemExit(f"error: {error}") from error
     except KeyboardInterrupt:
@@ -52,11 +54,11 @@ def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
 
     The page links to the tables in the folder `linked`.
     """
-    findings = []
+    findings = {}
     for name, records, source in read_records(folder):
         report = load_study(name).report(records, source["settings"])
         write_tables(folder / f"{name}.md", report, source)
-        findings += [(name, finding) for finding in report.findings]
+        findings[name] = source["title"], report.findings
     if findings:
         write_findings(page, findings, linked)
 

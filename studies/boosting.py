@@ -164,7 +164,7 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
         if number < settings["found"]:
             one, other = (name.replace(CALIBRATED, " with a temperature") for name in (contender, opponent))
             numbers = found.units, settings["splits"], found.verdict("lower")
-            findings.append(Finding("probabilities of boosted trees", f"{one}, Brier", str(found), other, *numbers))
+            findings.append(Finding("probabilities of boosted trees", one, f"Brier score {found}", other, *numbers))
     tables = {
         "Changes, with their intervals over data sets": pd.DataFrame(lines),
         "Means over data sets, chosen by the Brier score": _means(by["brier"]),

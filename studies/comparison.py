@@ -69,7 +69,7 @@ def compare(
         relative: whether to divide each difference by the opponent's value.
 
     Raises:
-        ValueError: one of the two has no rows of the metric, or they share no unit.
+        ValueError: one of the two has no rows of the metric, they share no unit, or the difference of one is NaN.
     """
     rows = records[records["metric"] == metric]
     columns = [unit] if isinstance(unit, str) else [*unit]
@@ -82,5 +82,10 @@ def compare(
     differences = pairs[contender] - pairs[opponent]
     if relative:
         differences = differences / pairs[opponent]
+    if (undefined := differences.isna()).any():
+        raise ValueError(
+            f"{contender} − {opponent} is not a number by {metric} for {', '.join(map(str, pairs.index[undefined]))}; "
+            f"the values are {pairs[undefined].to_numpy().tolist()}"
+        )
     low, high = bootstrap_interval(differences.to_numpy(), np.mean, bootstrap)
     return Comparison(float(differences.mean()), low, high, len(differences), relative)

@@ -22,7 +22,6 @@ from studies.public_files import read_public_file
 from studies.study import Finding, Report, Row, Settings, Task
 
 Family = Iterator[tuple[dict[str, float], Scores]]  # each choice of its parameters, and the scores of this choice
-NAMES = {"sharmix": "SharMiX"}  # of contenders in findings, where they differ from the records
 
 
 def tasks(settings: Settings, data: Path | None) -> list[Task]:
@@ -89,8 +88,8 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
             findings += [
                 Finding(
                     f"sets of classes seen by {name}",
-                    f"support of {NAMES.get(one, one)}, F1",
-                    str(changes[one]),
+                    f"support of {one}",
+                    f"F1 {changes[one]}",
                     against,
                     1,
                     settings["parts"],

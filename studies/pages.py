@@ -1,8 +1,7 @@
 """The pages that the records of studies are shown on: tables of each study, and one table of all findings."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,17 @@ import pandas as pd
 from experiments.files import write_atomically
 from studies.study import Finding, Report
 
+ORDER = ("prediction_sets", "boosting", "length_generalisation", "calibration", "soft_labels", "human_labels")
+COLUMNS = {  # of the table of all findings, after the study
+    "use": "use",
+    "contender": "helps",
+    "opponent": "against",
+    "verdict": "verdict",
+    "difference": "by",
+    "data sets": "data_sets",
+    "seeds or splits": "seeds",
+}
+WRITTEN = {"sharmix": "SharMiX", "brier": "Brier", "ece": "ECE"}
 MARKS = "<!-- studies: begin, written by python -m studies -->", "<!-- studies: end -->"
 
 
@@ -34,16 +44,35 @@ def _origin(name: str, source: dict[str, Any]) -> str:
     )
 
 
-def write_findings(path: Path, findings: Iterable[tuple[str, Finding]], tables: Path) -> None:
-    """Write the findings of all studies, each with the name of its study, as the one table between the page's marks."""
-    lines = [
-        {**asdict(finding), "study": f"[{name}](studies/{name}.md), [table](../{tables}/{name}.md)"}
-        for name, finding in findings
-    ]
-    titles = {"helps": "what helps", "by": "by how much", "data_sets": "data sets", "seeds": "seeds or splits"}
-    table = pd.DataFrame(lines).rename(columns=titles).to_markdown(index=False, disable_numparse=True)
+def write_findings(path: Path, findings: Mapping[str, tuple[str, list[Finding]]], tables: Path) -> None:
+    """Write the findings of all studies as the one table between the page's marks.
+
+    Args:
+        path: the page.
+        findings: title and findings of each study, by name.
+        tables: the folder of the studies' tables, as the page links to it.
+    """
+    lines: list[dict[str, Any]] = []
+    for name, (title, found) in sorted(findings.items(), key=_place):
+        link = f"[{title.partition(':')[0]}](studies/{name}.md), [tables](../{tables}/{name}.md)"
+        for number, finding in enumerate(found):
+            cells = {column: _written(getattr(finding, field)) for column, field in COLUMNS.items()}
+            if number > 0 and finding.use == found[number - 1].use:
+                cells["use"] = ""
+            lines.append({"study": "" if number > 0 else link, **cells})
+    table = pd.DataFrame(lines).to_markdown(index=False, disable_numparse=True)
     text = path.read_text(encoding="utf-8")
     begin, end = map(re.escape, MARKS)
     new, count = re.subn(f"{begin}.*{end}", lambda _: f"{MARKS[0]}\n\n{table}\n\n{MARKS[1]}", text, flags=re.DOTALL)
     assert count == 1, f"{path}: the marks of the table are gone"
     write_atomically(path, new)
+
+
+def _place(study: tuple[str, Any]) -> tuple[int, str]:
+    name, _ = study
+    return ORDER.index(name) if name in ORDER else len(ORDER), name
+
+
+def _written(value: str | int) -> str:
+    """A cell, in which names of the code stand as a reader writes them."""
+    return re.sub("|".join(rf"\b{name}\b" for name in WRITTEN), lambda found: WRITTEN[found[0]], str(value))

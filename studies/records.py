@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -25,10 +26,19 @@ from studies.study import Settings, Study, Task, load_study
 SOURCE = ("commit", "dirty", "digest")  # of the code that measured a task
 
 
-def run_tasks(study: Study, data: Path | None, outputs: Path, jobs: int) -> None:
-    """Measure all tasks that are not finished, each in a file of its own below `outputs`."""
-    left = [task for task in study.tasks(study.settings, data) if not _file(study, task, outputs).exists()]
+def run_tasks(study: Study, data: Path | None, outputs: Path, jobs: int, allow_mixed_code: bool) -> None:
+    """Measure all tasks that are not finished, each in a file of its own below `outputs`.
+
+    Raises:
+        ConfigurationError: other code measured the finished ones.
+    """
+    files = {_file(study, task, outputs): task for task in study.tasks(study.settings, data)}
+    left = [task for file, task in files.items() if not file.exists()]
     source = code_of({"_target_": f"studies.{study.name}.measure"})  # now, before anybody edits a file
+    if left and not allow_mixed_code:
+        done = {json.loads(file.read_text(encoding="utf-8"))["digest"] for file in files if file.exists()}
+        _check_same_code(outputs / study.name, {source["digest"], *done})
+    print(f"{study.name}: {len(left)} of {len(files)} tasks are left", file=sys.stderr)
     with ProgressOrLines(Console(stderr=True)) as progress, joblib.parallel_config("loky", inner_max_num_threads=1):
         bar = progress.add_task(study.name, total=len(left))
         work = (joblib.delayed(_run_task)(study.name, study.settings, task, data) for task in left)
@@ -41,7 +51,11 @@ def run_tasks(study: Study, data: Path | None, outputs: Path, jobs: int) -> None
 def _run_task(name: str, settings: Settings, task: Task, data: Path | None) -> tuple[Task, dict[str, Any]]:
     torch.set_num_threads(1)
     began = monotonic()
-    rows = load_study(name).measure(task, settings, data)
+    try:
+        rows = load_study(name).measure(task, settings, data)
+    except Exception as error:
+        error.add_note(f"in the task {task} of the study {name}")
+        raise
     return task, {"rows": rows, "seconds": monotonic() - began}
 
 
@@ -60,11 +74,9 @@ def gather(
     """
     tasks = study.tasks(study.settings, data)
     done = [json.loads(_file(study, task, outputs).read_text(encoding="utf-8")) for task in tasks]
-    if len(digests := sorted({one["digest"] for one in done})) > 1 and not allow_mixed_code:
-        raise ConfigurationError(
-            f"{outputs / study.name}: its tasks were measured by different code ({', '.join(_short(digests))}); remove "
-            "the folder to measure all of them again, or give --allow-mixed-code"
-        )
+    digests = {one["digest"] for one in done}
+    if not allow_mixed_code:
+        _check_same_code(outputs / study.name, digests)
     rows = [{**one["task"], **row} for one in done for row in one["rows"]]
     found = environment(torch.device("cpu"))
     packages = found["packages"] | {name: version(name) for name in study.settings.get("packages", ())}
@@ -85,14 +97,23 @@ def gather(
     return pd.DataFrame(rows), source
 
 
-def _short(digests: list[str]) -> list[str]:
-    return [digest[:12] for digest in digests]
+def _check_same_code(folder: Path, digests: set[str]) -> None:
+    if len(digests) > 1:
+        raise ConfigurationError(
+            f"{folder}: its tasks were measured by different code ({', '.join(_short(digests))}); remove the folder to "
+            "measure all of them again, or give --allow-mixed-code"
+        )
+
+
+def _short(digests: set[str]) -> list[str]:
+    return sorted(digest[:12] for digest in digests)
 
 
 def write_records(folder: Path, name: str, records: pd.DataFrame, source: dict[str, Any]) -> None:
     """Write the table of records and where it comes from."""
-    write_atomically(folder / f"{name}.csv", records.to_csv(index=False, lineterminator="\n", float_format="%.8g"))
+    # The table last: a study is known by it, and a process killed in between must not leave it alone.
     write_atomically(folder / f"{name}.yaml", yaml.safe_dump(source, sort_keys=False, allow_unicode=True))
+    write_atomically(folder / f"{name}.csv", records.to_csv(index=False, lineterminator="\n", float_format="%.8g"))
 
 
 def read_records(folder: Path) -> Iterator[tuple[str, pd.DataFrame, dict[str, Any]]]:

@@ -28,7 +28,6 @@ from studies.public_files import read_public_file
 from studies.study import Finding, Report, Row, Settings, Task
 
 HIGHER_IS_BETTER = ("cosine", "intersection", "support_f1")
-NAMES = {"sharmix": "SharMiX"}  # of contenders in findings, where they differ from the records
 THRESHOLD = "softmax, threshold"  # the support alone: classes whose probability reaches a threshold
 
 
@@ -117,8 +116,8 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
             findings.append(
                 Finding(
                     f"label distributions, {model} model",
-                    f"{NAMES.get(one, one)}, {primary}",
-                    str(found),
+                    one,
+                    f"{primary} {found}",
                     other,
                     found.units,
                     settings["folds"],
@@ -131,8 +130,8 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
             findings.append(
                 Finding(
                     f"zeros of label distributions, {model} model",
-                    f"support of {NAMES.get(one, one)}, F1",
-                    str(found),
+                    f"support of {one}",
+                    f"F1 {found}",
                     THRESHOLD,
                     found.units,
                     settings["folds"],

@@ -36,8 +36,8 @@ class Finding:
 
     Attributes:
         use: what somebody wants to do.
-        helps: the contender, and what it was asked.
-        by: how much it differs from the opponent, with its interval.
+        helps: the contender.
+        by: the metric, and how much the contender's differs from the opponent's, with its interval.
         against: the strongest plain opponent.
         data_sets: number of data sets.
         seeds: number of seeds or random splits of each.

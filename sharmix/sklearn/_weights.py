@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_array
 
 
 def checked_weights(sample_weight: ArrayLike | None, examples: int) -> NDArray[np.float64]:
-    """Finite weights [examples], at least 0 and not all 0; 1 each for None. Else ValueError."""
+    """Weights [examples], at least 0, whose sum is finite and not 0; 1 each for None. Else ValueError."""
     if sample_weight is None:
         return np.ones(examples)
     weights: NDArray[Any] = check_array(sample_weight, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
@@ -18,4 +18,6 @@ def checked_weights(sample_weight: ArrayLike | None, examples: int) -> NDArray[n
         raise ValueError(f"sample_weight has {weights.min():g}; Negative values are not allowed")
     if not weights.any():
         raise ValueError("sample_weight is not allowed to be all zero; at least one weight must be above 0")
+    if not np.isfinite(weights.sum()):
+        raise ValueError(f"sample_weight has {weights.max():g}; the sum of the weights must be finite")
     return weights

@@ -5,10 +5,12 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv, cross_val_predict
 from sklearn.utils import column_or_1d, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
@@ -80,13 +82,15 @@ class SharMiXCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         Args:
             X: features [examples, features], as the classifier takes them.
             y: labels [examples].
-            sample_weight: how much each example counts, [examples], for the classifier and for its scaling.
+            sample_weight: how much each example counts, [examples], for the scaling, and for the classifier where it
+                takes weights; with scikit-learn's metadata routing, where it requests them.
 
         Returns:
             This calibrator.
 
         Raises:
-            ValueError: a parameter or a label that is not allowed, or too few examples of a class to cross-validate.
+            ValueError: a parameter or a label that is not allowed, too few examples of a class to cross-validate, or
+                a classifier whose outputs are not one a class, such as `SVC(decision_function_shape="ovo")`.
 
         Warns:
             UserWarning: the classifier does not take the weights, which then serve the scaling alone.
@@ -137,6 +141,12 @@ class SharMiXCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         labels: Array = self.classes_[self.predict_proba(X).argmax(1)]
         return labels
 
+    def get_metadata_routing(self) -> MetadataRouter:
+        """What scikit-learn's metadata routing hands on: the weights, to the classifier's fit."""
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        return router.add(estimator=self.estimator, method_mapping=mapping)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags
@@ -146,6 +156,9 @@ class SharMiXCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """What the classifier's own fit is called with."""
         if sample_weight is None:
             return {}
+        if get_config()["enable_metadata_routing"]:
+            requested: dict[str, ArrayLike] = process_routing(self, "fit", sample_weight=sample_weight).estimator.fit
+            return requested
         if has_fit_parameter(self.estimator, "sample_weight"):
             return {"sample_weight": sample_weight}
         warnings.warn(
@@ -160,7 +173,12 @@ class SharMiXCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if _method(self.estimator_) == "predict_proba":
             logits: Array = np.log(outputs + LEAST_PROBABILITY)
             return logits
-        return np.stack([np.zeros_like(outputs), outputs], 1) if outputs.ndim == 1 else outputs
+        logits = np.stack([np.zeros_like(outputs), outputs], 1) if outputs.ndim == 1 else outputs
+        if logits.shape[1] != len(self.classes_):
+            raise ValueError(
+                f"{self.estimator_} has {logits.shape[1]} outputs for {len(self.classes_)} classes; allowed is one each"
+            )
+        return logits
 
 
 def _method(estimator: Any) -> str:

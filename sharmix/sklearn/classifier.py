@@ -105,13 +105,14 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         self.class_weight = class_weight
         self.random_state = random_state
 
+    @torch.inference_mode(False)  # which a caller may be in
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on examples.
 
         Args:
             X: features [examples, features], dense or sparse, float32 or float64.
             y: labels [examples], or probabilities [examples, classes] whose rows sum to 1. `predict` then returns the
-                index of a column.
+                index of a column; scikit-learn's own scores and `cross_val_predict` take labels alone.
             sample_weight: how much each example counts, [examples]; None for 1 each.
 
         Returns:
@@ -126,6 +127,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         self._check_parameters()
         examples = self._examples(X, y, sample_weight, None, first=True)
         self._start(examples)
+        if self.solver == "lbfgs" and list(self.activation_.parameters()):
+            raise ValueError(f"activation {self.activation_} learns parameters; that needs solver='adam'")
         fit = self._fit_by_lbfgs if self.solver == "lbfgs" else self._fit_by_adam
         if not fit(examples, self.max_iter):
             warnings.warn(
@@ -136,21 +139,24 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             )
         return self
 
+    @torch.inference_mode(False)
     def partial_fit(
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """One epoch of Adam over these examples, whatever the solver; the penalty's share is that of these alone.
+        """One epoch of Adam over these examples, whatever the solver; the penalty and `balanced` see these alone.
 
         Args:
-            X, y, sample_weight: as for `fit`.
+            X, y, sample_weight: as for `fit`; the columns of probabilities are in the order of `classes_`.
             classes: all labels that will ever come, needed at the first call, where y are labels.
 
         Returns, Raises: as `fit`.
         """
         self._check_parameters()
         first = not hasattr(self, "coefs_")
-        if first and classes is None and np.ndim(y) < 2:
+        if first and classes is None and (np.ndim(y) < 2 or np.shape(y)[1] == 1):
             raise ValueError("classes must be passed on the first call to partial_fit.")
+        if not first and classes is not None and not np.array_equal(unique_labels(classes), self.classes_):
+            raise ValueError(f"classes={classes!r} are not those of the first call, {self.classes_.tolist()}")
         examples = self._examples(X, y, sample_weight, classes, first)
         if first:
             self._start(examples)
@@ -200,13 +206,17 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
     def _hidden_layer_sizes(self) -> tuple[int, ...]:
         sizes = self.hidden_layer_sizes
-        return (sizes,) if isinstance(sizes, int | Integral) else tuple(sizes)
+        return (sizes,) if isinstance(sizes, Real) else tuple(sizes)  # type: ignore[return-value,arg-type]
 
     def _check_parameters(self) -> None:
         if self.solver not in ("lbfgs", "adam"):
             raise ValueError(f"solver={self.solver!r} is not allowed; it must be 'lbfgs' or 'adam'")
-        if any(size < 1 for size in self._hidden_layer_sizes()):
-            raise ValueError(f"hidden_layer_sizes={self.hidden_layer_sizes!r} is not allowed; each must be at least 1")
+        if not all(isinstance(size, Integral) and size > 0 for size in self._hidden_layer_sizes()):
+            raise ValueError(
+                f"hidden_layer_sizes={self.hidden_layer_sizes!r} is not allowed; each must be an integer of at least 1"
+            )
+        if self.activation is None and self.activation_params:
+            raise ValueError(f"activation_params={self.activation_params!r} need the name of an activation")
         check_scalar(self.alpha, "alpha", Real, min_val=0)
         check_scalar(self.tol, "tol", Real, min_val=0)
         check_scalar(self.learning_rate_init, "learning_rate_init", Real, min_val=0, include_boundaries="neither")
@@ -227,14 +237,13 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             self.classes_ = seen if classes is None else unique_labels(classes)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class, {self.classes_[0]!r}; a classifier needs at least two classes")
-        classes = len(self.classes_)
         weights = checked_weights(sample_weight, len(y))
         if y.ndim == 1:
             targets = self._class_indices(y)
-            of_classes = self._class_weights(np.bincount(targets, weights, classes))
+            of_classes = self._class_weights(np.bincount(targets, weights, len(self.classes_)))
             weights = weights * of_classes[targets]
         else:
-            targets = _checked_distributions(y, classes)
+            targets = _checked_distributions(y, len(self.classes_))
             of_classes = self._class_weights(weights @ targets)
             shares = targets @ of_classes
             weighted = targets * of_classes / np.where(shares > 0, shares, 1)[:, None]
@@ -253,6 +262,11 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             return np.where(counts > 0, counts.sum() / (len(counts) * np.where(counts > 0, counts, 1)), 0)
         weights: Array = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
+        if not (weights >= 0).all() or not weights @ counts > 0:
+            raise ValueError(
+                f"class_weight={self.class_weight!r} is not allowed; each weight must be at least 0, and that of at "
+                f"least one class in y above 0"
+            )
         return weights
 
     def _start(self, examples: Examples) -> None:
@@ -261,8 +275,6 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             self.activation_: Activation = SharMiX(self.q, self.r)
         else:
             self.activation_ = build_activation(self.activation, **(self.activation_params or {}))
-        if self.solver == "lbfgs" and list(self.activation_.parameters()):
-            raise ValueError(f"activation {self.activation_} learns parameters; that needs solver='adam'")
         self._random_state = check_random_state(self.random_state)
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         sizes = [examples.features.shape[1], *self._hidden_layer_sizes(), outputs]
@@ -288,6 +300,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         layers, found = minimise_by_lbfgs(objective, examples, self._layers(), max_iter, self.tol)
         self.coefs_, self.intercepts_ = layers[::2], layers[1::2]
         self.loss_, self.n_iter_ = found.fun, found.nit
+        self._check_loss()
         return bool(found.success)
 
     def _fit_by_adam(self, examples: Examples, epochs: int) -> bool:
@@ -297,6 +310,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         optimizer = torch.optim.Adam([*layers, *self.activation_.parameters()], lr=self.learning_rate_init)
         if self._adam_state is not None:
             optimizer.load_state_dict(self._adam_state)
+            optimizer.param_groups[0]["lr"] = self.learning_rate_init
         best, waited = np.inf, 0
         for _ in range(epochs):
             order = self._random_state.permutation(len(examples))
@@ -310,7 +324,15 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         arrays = [layer.detach().numpy() for layer in layers]
         self.coefs_, self.intercepts_ = arrays[::2], arrays[1::2]
         self._adam_state = optimizer.state_dict()
+        self._check_loss()
         return waited == EPOCHS_WITHOUT_PROGRESS
+
+    def _check_loss(self) -> None:
+        if not np.isfinite([self.loss_, *(layer.sum() for layer in self._layers())]).all():
+            raise ValueError(
+                f"the loss or a weight is not finite after {self.n_iter_} iterations; scale the features and "
+                f"sample_weight, or lower learning_rate_init={self.learning_rate_init} or alpha={self.alpha}"
+            )
 
     @torch.no_grad()
     def _outputs(self, X: Any) -> Tensor:

@@ -1,6 +1,7 @@
 """Calibration of logits by the map's temperature and orders."""
 
 import math
+import warnings
 from numbers import Real
 from typing import Any, Literal, Self
 
@@ -9,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
@@ -76,11 +78,13 @@ class SharMiXScaling(BaseEstimator):
         self.temperature = temperature
         self.loss = loss
 
+    @torch.inference_mode(False)  # which a caller may be in
     def fit(self, logits: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Find the temperature and the orders.
 
         Args:
-            logits: z, [examples, classes]; of a classifier that gives probabilities, their logarithms.
+            logits: z, [examples, classes], finite; of a classifier that gives probabilities, their logarithms, after
+                something like 1e-12 is added to probabilities that may be 0.
             y: the class of each example, as the index of its column, [examples].
             sample_weight: how much each example counts, [examples]; None for 1 each.
 
@@ -89,6 +93,9 @@ class SharMiXScaling(BaseEstimator):
 
         Raises:
             ValueError: an argument, a shape or an index that is not allowed.
+
+        Warns:
+            ConvergenceWarning: the log loss is infinite wherever the fit looks.
         """
         z = check_array(logits, dtype=np.float64, input_name="logits")
         labels = _checked_indices(y, z)
@@ -98,6 +105,13 @@ class SharMiXScaling(BaseEstimator):
         self.q_, self.r_, self.temperature_ = (
             order.item() for order in family.orders(torch.tensor(point, dtype=torch.float64))
         )
+        if not math.isfinite(self.loss_) and None in (self.q, self.r, self.temperature):
+            warnings.warn(
+                "the log loss is infinite at every temperature and order that the fit looks at: there the class of an "
+                "example has probability 0; loss='brier' is finite",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         return self
 
     def transform(self, logits: ArrayLike) -> NDArray[np.float64]:
@@ -129,11 +143,11 @@ class _Family:
     """The maps that a fit chooses from, as points of a box."""
 
     def __init__(self, q: float | None, r: float | Literal["q"] | None, temperature: float | None) -> None:
-        if q is not None and not 1 <= q < math.inf:
+        if q is not None and not (isinstance(q, Real) and 1 <= q < math.inf):
             raise ValueError(f"q={q!r} is not allowed; it must be None or a number, at least 1")
-        if temperature is not None and not 0 < temperature < math.inf:
+        if temperature is not None and not (isinstance(temperature, Real) and 0 < temperature < math.inf):
             raise ValueError(f"temperature={temperature!r} is not allowed; it must be None or a number above 0")
-        if isinstance(r, str) and r != "q":
+        if not (r is None or r == "q" or isinstance(r, Real)):
             raise ValueError(f"r={r!r} is not allowed; it must be None, a number or 'q'")
         least = _least_r(1.0 if q is None else q)
         if isinstance(r, Real) and not least <= r < math.inf:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.func import jvp, vmap
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention, softplus
 
 import sharmix
 from tests.sharmix import reference
@@ -154,13 +154,20 @@ def test_a_scale_that_grows_with_the_keys_a_query_sees_equals_the_slow_loop():
 def test_scalable_softmax_and_what_is_not_learned():
     n = torch.tensor([[1.0], [10.0], [100.0]])
     scalable = sharmix.LogLengthScale(delta=0.0, beta=0.4, gamma=1.0, learned=["beta"])
-    torch.testing.assert_close(scalable(n), 0.4 * (1 + n).log()[None])
+    torch.testing.assert_close(scalable(n), 0.4 * (1 + n).log())
     assert [name for name, _ in scalable.named_parameters()] == ["beta"]
-    assert repr(scalable) == "LogLengthScale(delta=0.0, beta=<(1, 1, 1)>, gamma=1.0)"
+    assert repr(scalable) == "LogLengthScale(delta=0.0, beta=<(1, 1)>, gamma=1.0)"
     assert not list(sharmix.LogLengthScale(learned=()).parameters())
     assert sharmix.LogLengthScale()(n).unique().numel() == 1  # γ starts at 0
     with pytest.raises(ValueError, match=r"learned='beta' is not allowed; it must hold names among"):
         sharmix.LogLengthScale(learned="beta")
+
+
+def test_one_scale_serves_scores_without_heads():
+    one_head = [tensor[0, 0].float() for tensor in inputs()]
+    scales = sharmix.LogLengthScale(), sharmix.LogLengthScale(learned=())
+    made = [sharmix.attention(*one_head, "entmax", is_causal=True, length_scale=scale) for scale in scales]
+    torch.testing.assert_close(*made)
 
 
 def test_half_precision_is_mapped_in_float32():
@@ -182,6 +189,25 @@ def test_half_precision_is_mapped_in_float32():
                 torch.testing.assert_close(found.double(), exact, rtol=0, atol=error)
 
 
+def test_autocast_is_that_of_torch_and_maps_in_float32():
+    query, key, value = (tensor.requires_grad_() for tensor in inputs(torch.float32))
+    seen = []
+
+    def probe(scores):
+        seen.append(scores.dtype)
+        return scores.softmax(-1)
+
+    with every_case() as case:
+        for rotated in (False, True):  # rotary angles in float32 leave queries and keys in float32
+            with case(rotated=rotated), torch.autocast("cpu", torch.bfloat16):
+                given = (query, key, value.bfloat16()) if rotated else (query, key, value)
+                found, expected = sharmix.attention(*given, probe), scaled_dot_product_attention(*given)
+                assert seen.pop() == torch.float32
+                assert found.dtype == expected.dtype == torch.bfloat16
+                torch.testing.assert_close(found, expected, rtol=0, atol=3e-2)
+                sharmix.attention(*given, "entmax", is_causal=True).sum().backward()
+
+
 def test_a_query_that_sees_no_key_gives_zeros_or_nan_and_no_gradient():
     with every_case() as case:
         for name in ("bool", "float", "padding"):
@@ -199,6 +225,17 @@ def test_a_query_that_sees_no_key_gives_zeros_or_nan_and_no_gradient():
                         gradients = torch.autograd.grad(output.sum(), arguments)
                         assert all(gradient.isfinite().all() for gradient in gradients)
                         assert (gradients[0][blind] == 0).all()
+
+
+def test_a_scale_of_a_querys_own_leaves_gradients_finite_where_it_sees_no_key():
+    beta, gamma = (numbers(BATCH, HEADS, QUERIES, 1, seed=i).requires_grad_() for i in (3, 4))
+
+    def adaptive(n):
+        return 1 + softplus(beta) * (1 + n).log() ** (2 * gamma.tanh())
+
+    output = sharmix.attention(*inputs(), "entmax", **MASKS["padding"], length_scale=adaptive)
+    assert output.isfinite().all()
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(output.sum(), (beta, gamma)))
 
 
 @pytest.mark.parametrize("masked", ["none", "causal", "bool for each example", "float"])

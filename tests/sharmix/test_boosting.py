@@ -249,6 +249,55 @@ def test_a_classifier_with_an_objective_can_be_cloned():
         assert repr(twin.objective) == "Objective(Sparsemax(), hessian_floor=0.001)"
 
 
+def test_a_classifier_s_labels_are_those_of_the_largest_probabilities():
+    """As the docstring says it, by a scorer of scikit-learn; LightGBM's own `score` fails on raw scores."""
+    selection = pytest.importorskip("sklearn.model_selection")
+    features, labels = problem()
+
+    def accuracy(model, x, y):
+        return (model.classes_[model.objective.predict_proba(model, x).argmax(-1)] == y).mean()
+
+    names = np.array(["ant", "bee", "cat"])
+    light = lightgbm.LGBMClassifier(n_estimators=5, **SMALL)
+    for model, y in ((light, names[labels]), (xgboost.XGBClassifier(n_estimators=5, n_jobs=1), labels)):
+        grid = {"objective": [Objective("sparsemax"), Objective("entmax", alpha=1.5)]}
+        found = selection.GridSearchCV(model, grid, scoring=accuracy, cv=2).fit(features, y)
+        assert found.cv_results_["mean_test_score"].min() > 0.6
+
+
+def test_a_start_of_lightgbm_is_added_to_its_predictions():
+    (features, labels), start = problem(), np.log([0.2, 0.3, 0.5])
+    objective = Objective()
+    data = lightgbm.Dataset(features, labels, init_score=np.tile(start, (len(labels), 1)))
+    settings = SMALL | {"objective": objective, "num_class": 3}
+    values = {}
+    record = [lightgbm.record_evaluation(values)]
+    model = lightgbm.train(settings, data, 5, [data], feval=LightGBMMetric(objective), callbacks=record)
+    p = objective.probabilities(model.predict(features, raw_score=True) + start)
+    expected = ((p - np.eye(3)[labels]) ** 2).sum(1).mean()
+    assert values["training"]["brier"][-1] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_scores_without_probabilities_are_named_where_the_packages_would_train_on(bad):
+    features, labels = problem()
+    start = np.zeros((len(labels), 3))
+    start[5, 1] = bad
+    message = re.escape(f"raw scores [0.0, {bad}, 0.0] of a row have no probabilities; scores that the model starts")
+    with pytest.raises(ValueError, match=message):
+        xgboost.train({"num_class": 3}, xgboost.DMatrix(features, labels, base_margin=start), 1, obj=Objective())
+    for act in ("softmax", "sparsemax", "sharmix_fixed"):
+        with pytest.raises(ValueError, match=message):
+            Objective(act)(labels, start)
+
+
+def test_a_class_may_start_from_minus_infinity():
+    """The logarithm of a share of 0."""
+    gradient, hessian = Objective("entmax", alpha=1.5)([1, 2], np.array([[-np.inf, 0.0, 0.0]] * 2))
+    np.testing.assert_allclose(gradient, [[0, -0.5, 0.5], [0, 0.5, -0.5]], atol=1e-7)
+    np.testing.assert_allclose(hessian, [[1e-3, 0.35355338, 0.35355338]] * 2, rtol=1e-6)
+
+
 def test_labels_and_scores_that_are_not_allowed_are_named():
     raw = scores(4, 3)
     outside = "with 3 raw scores a row (num_class=3) labels are the whole numbers 0 to 2"

@@ -210,9 +210,32 @@ def test_half_precision_and_placement():
     query, key = states(QUERIES, KEYS, dtype=torch.bfloat16)
     padding = torch.arange(KEYS) >= torch.tensor([[4], [7]])
     output, weights = half(query, key, key, key_padding_mask=padding, attn_mask=torch.zeros(QUERIES, KEYS).bfloat16())
-    assert output.dtype == torch.bfloat16
+    assert output.dtype == weights.dtype == torch.bfloat16
     assert (weights[0, :, 4:] == 0).all()
     assert weights[1, :, 4:].any()
+
+
+def test_shapes_that_the_module_of_torch_refuses():
+    theirs, ours = pair(batch_first=True)
+    query, key = states(QUERIES, KEYS)
+    four = query[:1].expand(4, -1, -1)  # as many examples as heads
+    refused = {
+        r"\[N, L, E\], .* got \[\(2, 5, 12\), \(1, 7, 12\)": (query, key[:1], key[:1], {}),
+        r"got \[\(2, 5, 12\), \(2, 7, 12\), \(2, 5": (query, key, query, {}),
+        r"got \[\(1, 5, 12\), \(1, 2, 7": (query[0], key, key, {}),
+        r"got \[\(1, 12\)": (query[0, 0], query[0, 0], query[0, 0], {}),
+        r"key_padding_mask of shape \(1, 7\)": (query, key, key, {"key_padding_mask": torch.zeros(1, 7).bool()}),
+        r"attn_mask of shape \(4, 5, 5\)": (four, four, four, {"attn_mask": torch.zeros(4, 5, 5).bool()}),
+        r"must be one of \(\(5, 7\), \(8, 5, 7\)\)": (query, key, key, {"attn_mask": torch.zeros(7, 5)}),
+        r"attn_mask of shape \(2, 4, 5, 7\)": (query, key, key, {"attn_mask": torch.zeros(2, 4, 5, 7)}),
+    }
+    with every_case() as case:
+        for message, (*arguments, masks) in refused.items():
+            with case(message=message):
+                with pytest.raises((RuntimeError, AssertionError)):
+                    theirs(*arguments, **masks)
+                with pytest.raises(ValueError, match=message):
+                    ours(*arguments, **masks)
 
 
 def test_refusals():

@@ -19,6 +19,7 @@ pytest.importorskip("sklearn")
 
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris, make_classification
@@ -30,6 +31,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -47,7 +49,7 @@ CLASSIFIERS = {
     ),
 }  # fmt: skip
 CALIBRATORS = {
-    "decision function": SharMiXCalibrator(LogisticRegression(), r="q", cv=3),
+    "decision function": SharMiXCalibrator(LogisticRegression(), q=1.2, r="q", cv=2),
     "probabilities": SharMiXCalibrator(DecisionTreeClassifier(random_state=0), q=1.5, r=2, loss="log", cv=3),
 }
 
@@ -227,8 +229,26 @@ def test_partial_fit():
     assert narrow.partial_fit(X, y).coefs_[0].dtype == narrow.predict_proba(X).dtype == np.float32
     with pytest.raises(ValueError, match=r"y has classes \[7\] that are not among \[0, 1, 2\]"):
         ours.partial_fit(X, np.where(y == 2, 7, y))
-    with pytest.raises(ValueError, match="classes must be passed"):
-        FenchelYoungClassifier().partial_fit(X, y)
+    with pytest.raises(ValueError, match=r"classes=\[0, 1\] are not those of the first call, \[0, 1, 2\]"):
+        ours.partial_fit(X, y, classes=[0, 1])
+    for labels in (y, y[:, None]):
+        with pytest.raises(ValueError, match="classes must be passed"):
+            FenchelYoungClassifier().partial_fit(X, labels)
+    before = ours.coef_.copy()
+    ours.set_params(learning_rate_init=1e-9).partial_fit(X, y)  # a schedule
+    np.testing.assert_allclose(ours.coef_, before, atol=1e-7)
+    learned = FenchelYoungClassifier(activation="sharmix_learned").partial_fit(X, y, classes=range(3))
+    assert learned.activation_.q != 1.25
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_fits_inside_a_mode_of_torch_without_gradients(mode, iris):
+    logits, labels = logits_and_labels()
+    with mode():
+        inside = FenchelYoungClassifier().fit(*iris).partial_fit(*iris)
+        scaling = SharMiXScaling(r="q").fit(torch.tensor(logits), labels)
+    assert inside.loss_ < 0.2
+    assert scaling.loss_ == SharMiXScaling(r="q").fit(logits, labels).loss_
 
 
 def test_adam_and_lbfgs_find_the_same():
@@ -258,6 +278,28 @@ def test_grid_search_over_the_orders(iris):
     assert search.best_estimator_[-1].get_params()["q"] == search.best_params_["fenchelyoungclassifier__q"]
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+def test_what_is_not_finite_is_an_error(iris):
+    X, y = iris
+    with every_case() as case:
+        for parameters, weights in [
+            ({"solver": "adam", "learning_rate_init": 1e200, "hidden_layer_sizes": 3}, None),
+            ({"alpha": np.inf}, None),
+            ({"alpha": np.nan}, None),
+            ({}, np.full(150, 1e40)),  # infinite in float32
+            ({}, np.full(150, 1e-50)),  # 0 in float32
+        ]:
+            with case(parameters=parameters), pytest.raises(ValueError, match="not finite"):
+                FenchelYoungClassifier(**parameters).fit(X if weights is None else X.astype(np.float32), y, weights)
+        for class_weight in ({0: -0.5}, {0: np.nan}, {0: 0, 1: 0, 2: 0}):
+            for targets in (y, np.eye(3)[y]):
+                with (
+                    case(class_weight=class_weight, soft=targets.ndim),
+                    pytest.raises(ValueError, match="class_weight="),
+                ):
+                    FenchelYoungClassifier(class_weight=class_weight).fit(X, targets)
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -265,6 +307,8 @@ def test_grid_search_over_the_orders(iris):
         ({"alpha": -1}, "alpha == -1"),
         ({"max_iter": 0}, "max_iter == 0"),
         ({"hidden_layer_sizes": (5, 0)}, r"hidden_layer_sizes=\(5, 0\)"),
+        ({"hidden_layer_sizes": 2.5}, "hidden_layer_sizes=2.5 is not allowed"),
+        ({"activation_params": {"tau": 1}}, "need the name of an activation"),
         ({"activation": "softmix"}, "did you mean softmax"),
         ({"q": 0.5}, "q=0.5"),
     ],
@@ -357,9 +401,12 @@ def test_weights_of_a_fit_are_repetitions():
     ("parameters", "message"),
     [
         ({"q": 0.9}, "q=0.9 is not allowed"),
+        ({"q": "q"}, "q='q' is not allowed"),
+        ({"temperature": "1"}, "temperature='1' is not allowed"),
         ({"r": 0.9}, "r=0.9 is not allowed; with q=None it must be at least 1"),
         ({"q": 2, "r": 1.4}, "r=1.4 is not allowed; with q=2 it must be at least 1.5"),
         ({"r": "alpha"}, "r='alpha' is not allowed"),
+        ({"r": [1.5]}, r"r=\[1.5\] is not allowed"),
         ({"temperature": 0.0}, "temperature=0.0 is not allowed"),
         ({"loss": "hinge"}, "loss='hinge' is not allowed"),
     ],
@@ -369,8 +416,19 @@ def test_scalings_that_are_not_allowed(parameters, message):
         SharMiXScaling(**parameters).fit(*logits_and_labels())
 
 
-def test_labels_of_a_scaling():
+def test_a_log_loss_that_is_infinite_everywhere():
     logits, labels = logits_and_labels()
+    logits[0, labels[0]] = -1e300
+    with pytest.warns(ConvergenceWarning, match="log loss is infinite at every temperature"):
+        assert SharMiXScaling(loss="log").fit(logits, labels).loss_ == np.inf
+    assert SharMiXScaling().fit(logits, labels).loss_ < 1
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+def test_labels_and_weights_of_a_scaling():
+    logits, labels = logits_and_labels()
+    with pytest.raises(ValueError, match=r"sample_weight has 1e\+308; the sum of the weights must be finite"):
+        SharMiXScaling().fit(logits, labels, np.full(len(labels), 1e308))
     for wrong, message in [(labels + 1, r"must lie in \[0, 3\]"), (labels / 2, "integers"), (labels[:9], "integers")]:
         with pytest.raises(ValueError, match=message):
             SharMiXScaling().fit(logits, wrong)
@@ -400,6 +458,27 @@ def test_a_calibrator_is_its_scaling_of_outputs_that_were_held_out():
     np.testing.assert_allclose(ours.predict_proba(X), scaling.transform(logits), atol=1e-7)
     with pytest.warns(UserWarning, match="KNeighborsClassifier does not take sample_weight"):
         SharMiXCalibrator(KNeighborsClassifier(), q=1, r=1).fit(X, labels, weights)
+
+
+def test_weights_go_where_they_are_requested():
+    X, y = blobs(3, 200)
+    weights = np.random.default_rng(0).uniform(0, 2, len(y))
+    with config_context(enable_metadata_routing=True), every_case() as case:
+        for requested in (True, False):
+            with case(requested=requested):
+                inner = LogisticRegression().set_fit_request(sample_weight=requested)
+                pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), inner)
+                ours = SharMiXCalibrator(pipeline, q=1, r=1, cv=3).fit(X, y, weights)
+                alone = clone(pipeline).fit(X, y, **({"sample_weight": weights} if requested else {}))
+                np.testing.assert_array_equal(ours.estimator_.decision_function(X), alone.decision_function(X))
+        ours.set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+        assert GridSearchCV(ours, {"r": [1, "q"]}, cv=2).fit(X, y, sample_weight=weights).best_score_ > 0.5
+
+
+def test_outputs_that_are_not_one_a_class():
+    X, y = blobs(4, 200)
+    with pytest.raises(ValueError, match=r"SVC\(.*\) has 6 outputs for 4 classes"):
+        SharMiXCalibrator(SVC(decision_function_shape="ovo")).fit(X, y)
 
 
 def test_a_frozen_classifier_meets_only_what_calibrates_it():

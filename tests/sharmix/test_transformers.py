@@ -206,7 +206,20 @@ def test_dropout_and_half_precision():
     assert torch.equal(model(TOKENS).logits, model(TOKENS).logits)
     model.train()
     assert not torch.equal(model(TOKENS).logits, model(TOKENS).logits)
-    assert model.eval().bfloat16()(TOKENS).logits.dtype == torch.bfloat16
+    made = model.eval().bfloat16()(TOKENS, output_attentions=True)
+    assert made.logits.dtype == made.attentions[0].dtype == torch.bfloat16
+
+
+def test_autocast_in_training():
+    with every_case() as case:
+        for make in (llama, gpt2):  # queries and keys of Llama are rotated in float32, its values are bfloat16
+            with case(model=make.__name__), torch.autocast("cpu", torch.bfloat16):
+                model, made = model_of(make).float(), {}
+                for name in ("eager", "sharmix_softmax"):
+                    model.set_attn_implementation(name)
+                    made[name] = model(TOKENS, labels=TOKENS, use_cache=False)
+                torch.testing.assert_close(*(output.logits for output in made.values()), rtol=0, atol=5e-2)
+                made["sharmix_softmax"].loss.backward()
 
 
 PROCESSED = ["entmax", sharmix.SharMiX(1.5, 1.75), sharmix.Sparsemax()]
@@ -265,8 +278,15 @@ def test_refusals(monkeypatch):
     config = transformers.Gemma2Config(**SIZES, **sizes, num_attention_heads=4, num_key_value_heads=2)
     gemma = transformers.Gemma2ForCausalLM(config)
     gemma.set_attn_implementation("sharmix_entmax")
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 4, "attn_implementation": "sharmix_entmax"}
+    sinks = transformers.GptOssForCausalLM(transformers.GptOssConfig(**SIZES, **sizes, num_local_experts=2))
+    sizes |= {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 4}
+    sizes |= {"first_k_dense_replace": 1, "index_topk": 3, "index_n_heads": 2, "index_head_dim": 8}
+    indexed = transformers.DeepseekV32ForCausalLM(transformers.DeepseekV32Config(**SIZES, **sizes))
     refused = {
         "Gemma2Attention computes attention with softcap": lambda: gemma(TOKENS),
+        "GptOssAttention computes attention with s_aux": lambda: sinks(TOKENS),
+        "DeepseekV32Attention computes attention with indices": lambda: indexed(TOKENS),
         "there is no activation 'entmx'": lambda: ours.register_attention("sharmix_wrong", "entmx"),
         "activation='entmax_learned' has parameters": lambda: ours.SupportLogitsProcessor("entmax_learned"),
         "it can leave no candidate": lambda: ours.SupportLogitsProcessor(sharmix.AlphaReLU(tau=0.3)),
@@ -290,6 +310,9 @@ def test_the_code_of_the_documentation(tmp_path, monkeypatch):
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(block, names)
     assert (names["model"].model.layers[0].self_attn.sharmix_activation.alpha == 1.5).all()
+    plain = transformers.LlamaForCausalLM(names["model"].config)
+    names["model"].save_pretrained("orders")
+    assert not hasattr(plain.from_pretrained("orders").model.layers[0].self_attn, "sharmix_activation")
     assert names["generated"].shape == (2, 17)
     rows = re.findall(r"`(LogLengthScale\(.*?\))` \|", page)
     scales = [eval(f"sharmix.{row}", names | {"num_heads": 8, "b": 0.4, "N": 64}) for row in rows]

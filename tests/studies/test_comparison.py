@@ -55,3 +55,10 @@ def test_what_has_no_records_is_named():
     one_each = pd.concat([records(ours=[[1]]), records(theirs=[[1]]).assign(data_set=7)])
     with pytest.raises(ValueError, match="ours and theirs share no data_set by brier"):
         compare(one_each, "brier", "ours", "theirs", "data_set", BOOTSTRAP)
+
+
+@pytest.mark.parametrize(("value", "relative"), [(float("inf"), False), (0.0, True)])
+def test_a_difference_that_is_no_number_is_named_and_not_left_out(value, relative):
+    both = records(ours=[[1], [value]], theirs=[[2], [value]])
+    with pytest.raises(ValueError, match=rf"ours − theirs is not a number by brier for 1; the values are \[\[{value}"):
+        compare(both, "brier", "ours", "theirs", "data_set", BOOTSTRAP, relative)

@@ -10,9 +10,10 @@ import yaml
 
 import studies
 import studies.comparison  # while the package is where it is
+from experiments.files import write_atomically
 from studies import __main__ as command
-from studies.pages import MARKS
-from studies.study import available_studies, load_study
+from studies.pages import MARKS, ORDER, write_findings
+from studies.study import Finding, available_studies, load_study
 
 ROOT = Path(__file__).parents[2]
 MODULE = '''
@@ -93,10 +94,33 @@ def test_a_study_leaves_records_their_origin_tables_and_a_finding(coins):
     assert "| gain" in page
 
 
+def test_the_table_of_findings_has_its_order_and_says_the_same_once(tmp_path):
+    page = tmp_path / "findings.md"
+    page.write_text("\n".join(MARKS))
+    by_ece = Finding("calibration", "sharmix scaling", "ece −0.1", "softmax", 2, 3, "gain")
+    by_brier = Finding("calibration", "sharmix scaling", "brier −0.1", "softmax", 2, 3, "gain")
+    found = {
+        "aaa": ("New", [by_ece]),
+        "calibration": ("Calibration: four ways", [by_ece, by_brier]),
+        "prediction_sets": ("Prediction sets", [by_ece]),
+    }
+    write_findings(page, found, Path("results"))
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.read_text().splitlines() if "|" in line]
+    assert rows[0] == ["study", "use", "contender", "opponent", "verdict", "difference", "data sets", "seeds or splits"]
+    assert [row[0].partition("]")[0] for row in rows[2:]] == ["[Prediction sets", "[Calibration", "", "[New"]
+    assert rows[3][0] == "[Calibration](studies/calibration.md), [tables](../results/calibration.md)"
+    assert rows[4][1:6] == ["", "SharMiX scaling", "softmax", "gain", "Brier −0.1"]
+
+
+def test_every_study_has_its_place_in_the_table():
+    assert {*available_studies()} <= {*ORDER}
+
+
 def test_a_study_that_failed_goes_on_with_the_tasks_that_are_left(coins):
     Path("failing").touch()
-    with pytest.raises(RuntimeError, match="the coin is lost"):
+    with pytest.raises(RuntimeError, match="the coin is lost") as failed:
         run()
+    assert failed.value.__notes__ == ["in the task {'data_set': 'b'} of the study coins"]
     assert not Path("results").exists()
     Path("failing").unlink()
     run()
@@ -113,6 +137,35 @@ def test_tasks_of_different_code_are_no_one_study(coins):
         run()
     run("--allow-mixed-code")
     assert "000000000000" in yaml.safe_load(Path("results/studies/coins.yaml").read_text())["digest"]
+
+
+def test_no_task_is_measured_beside_tasks_of_different_code(coins, capsys):
+    run()
+    first, second, _ = sorted(Path("outputs/studies/coins").iterdir())
+    first.write_text(json.dumps(json.loads(first.read_text()) | {"digest": "0" * 64}))
+    second.unlink()
+    with pytest.raises(SystemExit, match="different code"):
+        run()
+    assert not second.exists()
+    run("--allow-mixed-code")
+    assert second.exists()
+    told = capsys.readouterr().err
+    assert "coins: 1 of 3 tasks are left" in told
+    assert "coins: tables in results/studies/coins.md, findings in docs/findings.md" in told
+
+
+def test_a_process_killed_between_the_files_of_the_records_breaks_no_later_one(coins, monkeypatch):
+    def killed_after(path, text):
+        write_atomically(path, text)
+        if path.is_relative_to("results"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("studies.records.write_atomically", killed_after)
+        with pytest.raises(SystemExit):
+            run()
+    command.main([])
+    run()
 
 
 def test_a_study_that_there_is_not(coins, capsys):

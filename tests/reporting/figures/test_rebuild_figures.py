@@ -49,6 +49,7 @@ def test_panels_and_figures_without_records_are_left_out_and_said_so(results, mo
         "Airline Tweets",
         "CIFAR-100-LT, long-tailed",
         "attention, translation_dynamics, translation_support",
+        "length_generalisation",
         "thresholds",
     ]
     assert "python -m reporting collect cifar100_lt" in notices[1]

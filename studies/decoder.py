@@ -1,0 +1,110 @@
+"""A small decoder of tokens, whose attention takes its weights from any activation."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+import sharmix
+
+
+class SelfAttention(nn.Module):
+    """Causal attention of heads, of which the first half knows distances, and the other half the content alone.
+
+    Head h of the first half subtracts distance/h from its scores (ALiBi); the others have no positions (NoPE).
+
+    Source: NAPE of Vasylenko et al., Long-Context Generalization with Sparse Attention, 2025, section 5.
+    """
+
+    def __init__(self, dimension: int, heads: int, activation: sharmix.Activation, scale: nn.Module | None) -> None:
+        super().__init__()
+        self.activation, self.scale, self.local = activation, scale, heads // 2
+        self.inputs, self.output = nn.Linear(dimension, 3 * dimension), nn.Linear(dimension, dimension)
+        slopes = [1 / head for head in range(1, self.local + 1)] + [0.0] * (heads - self.local)
+        self.register_buffer("slopes", torch.tensor(slopes)[:, None, None], persistent=False)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """What states [n, length, dimension] gather from themselves and those before."""
+        query, key, value = (
+            part.unflatten(-1, (len(self.slopes), -1)).transpose(1, 2) for part in self.inputs(states).chunk(3, -1)
+        )
+        places = torch.arange(states.shape[1])
+        distances = places[:, None] - places
+        bias = (-self.slopes * distances).masked_fill(distances < 0, -torch.inf)
+        scale = None if self.scale is None else self._scaled_content
+        gathered = sharmix.attention(query, key, value, self.activation, attn_mask=bias, length_scale=scale)
+        return self.output(gathered.transpose(1, 2).flatten(2))
+
+    def _scaled_content(self, keys: Tensor) -> Tensor:
+        """The scale of the heads without positions; those with distances see as many keys at any length."""
+        return torch.cat([torch.ones_like(keys[: self.local]), self.scale(keys[self.local :])])
+
+
+class Layer(nn.Module):
+    """Attention, then a feed-forward network; each reads normalised states, and its output is added to the states."""
+
+    def __init__(self, dimension: int, feedforward: int, attention: SelfAttention) -> None:
+        super().__init__()
+        self.attention, self.attention_norm = attention, nn.LayerNorm(dimension)
+        self.feedforward_norm = nn.LayerNorm(dimension)
+        self.feedforward = nn.Sequential(
+            nn.Linear(dimension, feedforward), nn.GELU(), nn.Linear(feedforward, dimension)
+        )
+
+    def forward(self, states: Tensor) -> Tensor:
+        states = states + self.attention(self.attention_norm(states))
+        return states + self.feedforward(self.feedforward_norm(states))
+
+
+class Decoder(nn.Module):
+    """Hidden states of tokens, and the logits of the token that each position asks for.
+
+    Args:
+        vocabulary_size: number of tokens.
+        layers: number of layers.
+        dimension: of the hidden states.
+        heads: of each attention; an even number.
+        feedforward: width of the feed-forward networks.
+        activation: gives the weights of every attention.
+        same_scale_at: the number of keys at which scores are not scaled, if they are to grow with the logarithm of the
+            number of keys; None for scores of the same scale at any number.
+    """
+
+    def __init__(
+        self,
+        *,
+        vocabulary_size: int,
+        layers: int,
+        dimension: int,
+        heads: int,
+        feedforward: int,
+        activation: sharmix.Activation,
+        same_scale_at: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary_size, dimension)
+        nn.init.normal_(self.embedding.weight, std=dimension**-0.5)
+        self.layers = nn.Sequential(
+            *(
+                Layer(dimension, feedforward, SelfAttention(dimension, heads, activation, _scale(heads, same_scale_at)))
+                for _ in range(layers)
+            )
+        )
+        self.norm, self.output = nn.LayerNorm(dimension), nn.Linear(dimension, vocabulary_size)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Hidden states [n, length, dimension] of tokens [n, length]."""
+        return self.norm(self.layers(self.embedding(tokens)))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[..., vocabulary] of hidden states [..., dimension]."""
+        return self.output(hidden)
+
+
+def _scale(heads: int, same_scale_at: int | None) -> sharmix.LogLengthScale | None:
+    """Scalable-Softmax, β log(1 + n), with a learned β of each head without positions."""
+    if same_scale_at is None:
+        return None
+    return sharmix.LogLengthScale(
+        heads - heads // 2, delta=0.0, beta=1 / math.log1p(same_scale_at), gamma=1.0, learned=("beta",)
+    )

@@ -1,0 +1,87 @@
+"""Sequences of tokens whose answers lie earlier in the sequence: copying, and multi-query associative recall."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from experiments.data.randomness import sample_seeds
+
+UNASKED = -100  # the target of a position that is not asked for; cross-entropy ignores it
+FILLER = 0
+
+Sequences = tuple[Tensor, Tensor]  # tokens [n, length], and the token asked for at each position, [n, length]
+Draw = Callable[[int, int, torch.Generator], Sequences]
+
+
+def copying(letters: int) -> Draw:
+    """A string of random letters, a separator, the string again: asked for is the second string.
+
+    Source: Vasylenko et al., Long-Context Generalization with Sparse Attention, 2025, whose code draws strings of 32
+    letters; Jelassi et al., Repeat After Me: Transformers are Better than State Space Models at Copying, 2024.
+    """
+
+    def draw(examples: int, length: int, generator: torch.Generator) -> Sequences:
+        half = length // 2
+        string = torch.randint(letters, (examples, half), generator=generator) + 1
+        separator, unasked = torch.full((examples, 1), FILLER), torch.full((examples, half), UNASKED)
+        return torch.cat([string, separator, string[:, :-1]], 1), torch.cat([unasked, string], 1)
+
+    return draw
+
+
+def recall(keys: int, values: int) -> Draw:
+    """Pairs of a key and its value, then each key again with a filler after it: asked for is the value of that key.
+
+    There is a pair for every four tokens, so that no token is left over.
+
+    Source: Arora et al., Zoology: Measuring and Improving Recall in Efficient Language Models, 2024, section 3; their
+    code tests up to this number of pairs at each length.
+    """
+
+    def draw(examples: int, length: int, generator: torch.Generator) -> Sequences:
+        pairs = length // 4
+        key = _different(examples, pairs, keys, generator) + 1
+        value = torch.randint(values, (examples, pairs), generator=generator) + 1 + keys
+        order = _different(examples, pairs, pairs, generator)
+        tokens = torch.cat(
+            [_alternating(key, value), _alternating(key.gather(1, order), torch.full_like(key, FILLER))], 1
+        )
+        unasked = torch.full_like(key, UNASKED)
+        return tokens, torch.cat([unasked, unasked, _alternating(value.gather(1, order), unasked)], 1)
+
+    return draw
+
+
+def _different(rows: int, count: int, numbers: int, generator: torch.Generator) -> Tensor:
+    """Different ones of the numbers 0 to `numbers` − 1 in random order, [rows, count]."""
+    return torch.rand(rows, numbers, generator=generator).argsort(1)[:, :count]
+
+
+def _alternating(first: Tensor, second: Tensor) -> Tensor:
+    """The columns of both in turn."""
+    return torch.stack([first, second], 2).flatten(1)
+
+
+class Batches(Dataset[Sequences]):
+    """Batches of sequences, each a function of (seed, its number) alone; the sequences of a batch are equally long.
+
+    Args:
+        draw: what draws them.
+        lengths: those to choose from; each batch draws one.
+        examples: number of sequences in a batch.
+        batches: number of batches.
+        seed: of the draws.
+    """
+
+    def __init__(self, draw: Draw, lengths: list[int], examples: int, batches: int, seed: int) -> None:
+        self.draw, self.lengths, self.examples, self.batches, self.seed = draw, lengths, examples, batches, seed
+
+    def __len__(self) -> int:
+        return self.batches
+
+    def __getitem__(self, number: int) -> Sequences:
+        generator = torch.Generator().manual_seed(int(sample_seeds(self.seed, 0, torch.tensor([number]))))
+        length = self.lengths[int(torch.randint(len(self.lengths), (), generator=generator))]
+        return self.draw(self.examples, length, generator)
