@@ -15,7 +15,7 @@ from studies.study import load_study
 
 @pytest.fixture
 def settings(tmp_path):
-    """Those of the study, on small tables of our own and with a small search."""
+    """The settings of the study, with small tables of our own and a small search in place of its own."""
     keel = tmp_path / "keel"
     keel.mkdir()
     for name, loaded in (("iris", load_iris()), ("wine", load_wine())):
