@@ -24,13 +24,12 @@ from studies.logits import PUBLIC, LabelledLogits, network_logits, probability_s
 from studies.study import Finding, Report, Row, Settings, Task
 
 LOSSES = {"brier": "Brier score", "log": "log loss"}  # the full names of what a fit minimises
-SCORES = {  # and of what is compared
+SCORES = {  # and of what is compared; of all of them less is better
     "brier": "Brier score",
     "ece": "expected calibration error",
     "nll": "negative log likelihood",
     "aurc": "area under the risk–coverage curve",
 }
-HIGHER_IS_BETTER = ("accuracy",)
 
 
 def tasks(settings: Settings, data: Path | None) -> list[Task]:
@@ -117,7 +116,6 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
     first = records[records["fitted_by"] == next(iter(settings["losses"]))]
     for (contender, opponent), metric in product(settings["found"]["pairs"], settings["found"]["scores"]):
         found = compare(first, metric, contender, opponent, "data_set", bootstrap, relative=True)
-        better = "higher" if metric in HIGHER_IS_BETTER else "lower"
         findings.append(
             Finding(
                 "calibration",
@@ -126,7 +124,7 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
                 f"{opponent} scaling",
                 found.units,
                 settings["splits"],
-                found.verdict(better),
+                found.verdict("lower"),
             )
         )
     return Report(tables, findings, settings["notes"])
