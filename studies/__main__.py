@@ -56,7 +56,8 @@ def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
     """
     findings = {}
     for name, records, source in read_records(folder):
-        report = load_study(name).report(records, source["settings"])
+        study = load_study(name)
+        report = study.report(records, source["settings"], study.shown)
         write_tables(folder / f"{name}.md", report, source)
         findings[name] = source["title"], report.findings
     if findings:

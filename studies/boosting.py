@@ -18,7 +18,6 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 import sharmix
-from reporting.declaration import Bootstrap
 from sharmix.boosting import LightGBMMetric, Objective
 from studies.comparison import compare
 from studies.packaged_tables import Table, chosen_tables, read_table
@@ -144,12 +143,12 @@ def scores(p: Tensor, labels: Tensor, clip: float) -> dict[str, Tensor]:
     }
 
 
-def report(records: pd.DataFrame, settings: Settings) -> Report:
-    bootstrap = Bootstrap(**settings["bootstrap"])
+def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
+    confidence = shown["confidence"]
     by = dict(iter(records.groupby("chosen_by")))
     lines, findings = [], []
-    for number, (contender, opponent) in enumerate(settings["compared"]):
-        pair = contender, opponent, "data_set", bootstrap
+    for contender, opponent in shown["compared"]:
+        pair = contender, opponent, "data_set", confidence
         found = compare(by["brier"], "brier", *pair, relative=True)
         lines.append(
             {
@@ -161,7 +160,7 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
                 "clipped log loss": str(compare(by["log_loss"], "log_loss", *pair)),
             }
         )
-        if number < settings["found"]:
+        if [contender, opponent] in shown["found"]:
             one, other = (name.replace(CALIBRATED, " with a temperature") for name in (contender, opponent))
             numbers = found.units, settings["splits"], found.verdict("lower")
             findings.append(Finding("probabilities of boosted trees", one, f"Brier score {found}", other, *numbers))
@@ -169,9 +168,9 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
         "Changes, with their intervals over data sets": pd.DataFrame(lines),
         "Means over data sets, chosen by the Brier score": _means(by["brier"]),
         "Means over data sets, chosen by the clipped log loss": _means(by["log_loss"]),
-        "Brier score on each data set": _by_data_set(by["brier"], settings["shown"]),
+        "Brier score on each data set": _by_data_set(by["brier"], shown["on_each_data_set"]),
     }
-    return Report(tables, findings, settings["notes"])
+    return Report(tables, findings, shown["notes"])
 
 
 def _of_data_sets(records: pd.DataFrame) -> pd.DataFrame:
@@ -195,7 +194,7 @@ def _means(records: pd.DataFrame) -> pd.DataFrame:
     return written.reset_index()
 
 
-def _by_data_set(records: pd.DataFrame, shown: list[str]) -> pd.DataFrame:
+def _by_data_set(records: pd.DataFrame, contenders: list[str]) -> pd.DataFrame:
     sizes = records.groupby("data_set", sort=False)[["rows", "features", "classes"]].first()
-    brier = _of_data_sets(records)["brier"].unstack("contender")[shown]
+    brier = _of_data_sets(records)["brier"].unstack("contender")[contenders]
     return sizes.astype(str).join(brier.map("{:.4f}".format)).reset_index()

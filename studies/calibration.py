@@ -16,7 +16,6 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
-from reporting.declaration import Bootstrap
 from sharmix.sklearn import SharMiXScaling
 from studies.calibration_scores import calibration_scores
 from studies.comparison import compare
@@ -99,35 +98,36 @@ def vector_scaling(logits: Tensor, labels: Tensor, loss: str) -> Callable[[Tenso
     return lambda z: (weight * z + bias).softmax(-1)
 
 
-def report(records: pd.DataFrame, settings: Settings) -> Report:
-    bootstrap = Bootstrap(**settings["bootstrap"])
-    pairs = settings["compared"]
+def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
+    confidence = shown["confidence"]
+    pairs = shown["compared"]
     tables, findings = {}, []
-    for loss, shown in settings["losses"].items():
-        own, fitted = records[records["fitted_by"] == loss], f"Fitted by the {LOSSES[loss]}"
-        tables[f"{fitted}: means over {own['data_set'].nunique()} data sets"] = _means(own)
-        changes = _changes(own, pairs, settings["scores"], bootstrap)
-        tables[f"{fitted}: change of each score, with its interval over data sets"] = changes
-        for metric in shown:
-            by_network = _by_network(own, metric, pairs, bootstrap)
-            tables[f"{fitted}: {SCORES[metric]} of each network, and its change with the interval over splits"] = (
+    for loss in settings["losses"]:
+        own, fit = records[records["fitted_by"] == loss], f"Fitted by the {LOSSES[loss]}"
+        tables[f"{fit}: means over {own['data_set'].nunique()} data sets"] = _means(own)
+        changes = _changes(own, pairs, shown["scores"], confidence)
+        tables[f"{fit}: change of each score, with its interval over data sets"] = changes
+        for metric in shown["scores_of_networks"][loss]:
+            by_network = _by_network(own, metric, pairs, confidence)
+            tables[f"{fit}: {SCORES[metric]} of each network, and its change with the interval over splits"] = (
                 by_network
             )
-    first = records[records["fitted_by"] == next(iter(settings["losses"]))]
-    for (contender, opponent), metric in product(settings["found"]["pairs"], settings["found"]["scores"]):
-        found = compare(first, metric, contender, opponent, "data_set", bootstrap, relative=True)
+    wanted = shown["found"]
+    fitted = records[records["fitted_by"] == wanted["loss"]]
+    for metric, (contender, opponent) in product(wanted["scores"], wanted["pairs"]):
+        found = compare(fitted, metric, contender, opponent, "data_set", confidence, relative=True)
         findings.append(
             Finding(
                 "calibration",
-                f"{contender} scaling, {SCORES[metric]}",
-                str(found),
+                f"{contender} scaling",
+                f"{SCORES[metric]} {found}",
                 f"{opponent} scaling",
                 found.units,
                 settings["splits"],
                 found.verdict("lower"),
             )
         )
-    return Report(tables, findings, settings["notes"])
+    return Report(tables, findings, shown["notes"])
 
 
 def _means(records: pd.DataFrame) -> pd.DataFrame:
@@ -137,9 +137,9 @@ def _means(records: pd.DataFrame) -> pd.DataFrame:
     return table.map(lambda value: "" if np.isnan(value) else f"{value:.4f}").rename(columns=SCORES).reset_index()
 
 
-def _changes(records: pd.DataFrame, pairs: list[list[str]], metrics: list[str], bootstrap: Bootstrap) -> pd.DataFrame:
+def _changes(records: pd.DataFrame, pairs: list[list[str]], metrics: list[str], confidence: float) -> pd.DataFrame:
     def change(pair: list[str], metric: str) -> str:
-        return str(compare(records, metric, *pair, "data_set", bootstrap, relative=True))
+        return str(compare(records, metric, *pair, "data_set", confidence, relative=True))
 
     return pd.DataFrame(
         {"change": " against ".join(pair)} | {SCORES.get(metric, metric): change(pair, metric) for metric in metrics}
@@ -147,11 +147,11 @@ def _changes(records: pd.DataFrame, pairs: list[list[str]], metrics: list[str], 
     )
 
 
-def _by_network(records: pd.DataFrame, metric: str, pairs: list[list[str]], bootstrap: Bootstrap) -> pd.DataFrame:
+def _by_network(records: pd.DataFrame, metric: str, pairs: list[list[str]], confidence: float) -> pd.DataFrame:
     def line(place: tuple[str, str], own: pd.DataFrame) -> Row:
         means = own[own["metric"] == metric].groupby("contender", sort=False)["value"].mean()
         changes = {
-            f"{one} − {other}": str(compare(own, metric, one, other, "split", bootstrap)) for one, other in pairs
+            f"{one} − {other}": str(compare(own, metric, one, other, "split", confidence)) for one, other in pairs
         }
         return {"data set": place[0], "network": place[1], **{k: f"{v:.4f}" for k, v in means.items()}, **changes}
 

@@ -2,14 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import isnan, nan
 from typing import Literal
 
-import numpy as np
 import pandas as pd
-
-from reporting.declaration import Bootstrap
-from reporting.statistics import bootstrap_interval
+from scipy import stats
 
 POINTS = 100  # per cent in 1
 
@@ -20,7 +17,7 @@ class Comparison:
 
     Attributes:
         difference: the mean over units of contender − opponent, divided by the opponent's value where it is relative.
-        low: lower end of its percentile bootstrap interval over units; NaN with fewer than two units.
+        low: lower end of its interval over units, by Student's t; NaN with fewer than two units.
         high: upper end of it.
         units: number of units, such as data sets.
         relative: whether differences are shares of the opponent's value.
@@ -54,7 +51,7 @@ def compare(
     contender: str,
     opponent: str,
     unit: str | Sequence[str],
-    bootstrap: Bootstrap,
+    confidence: float,
     relative: bool = False,
 ) -> Comparison:
     """Compare two contenders by a metric, each unit's rows averaged before units are paired.
@@ -64,8 +61,8 @@ def compare(
         metric: the metric compared.
         contender: what may be better.
         opponent: what it is compared with.
-        unit: the column, or columns, that tell apart what is drawn anew by the bootstrap, such as `data_set`.
-        bootstrap: how the interval is drawn.
+        unit: the column, or columns, that tell apart what the interval is over, such as `data_set`.
+        confidence: of the interval, such as 0.95.
         relative: whether to divide each difference by the opponent's value.
 
     Raises:
@@ -87,5 +84,12 @@ def compare(
             f"{contender} − {opponent} is not a number by {metric} for {', '.join(map(str, pairs.index[undefined]))}; "
             f"the values are {pairs[undefined].to_numpy().tolist()}"
         )
-    low, high = bootstrap_interval(differences.to_numpy(), np.mean, bootstrap)
-    return Comparison(float(differences.mean()), low, high, len(differences), relative)
+    return Comparison(float(differences.mean()), *mean_interval(differences, confidence), len(differences), relative)
+
+
+def mean_interval(values: pd.Series, confidence: float) -> tuple[float, float]:
+    """Both ends of Student's t interval of the mean, for independent values; NaN of fewer than two."""
+    if len(values) < 2:
+        return nan, nan
+    half = float(stats.t.ppf((1 + confidence) / 2, len(values) - 1) * values.sem())
+    return float(values.mean()) - half, float(values.mean()) + half

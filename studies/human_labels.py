@@ -13,7 +13,6 @@ import pandas as pd
 from sklearn.model_selection import KFold
 from torch import Tensor
 
-from reporting.declaration import Bootstrap
 from sharmix.conformal import support_scores
 from studies.class_sets import Scores, Sets, best_threshold, mean_f1
 from studies.comparison import compare
@@ -74,15 +73,15 @@ def _orders_r(q: float, settings: Settings) -> list[float]:
     return [q, *(2 - 1 / q + above for above in settings["r_above_least"])]
 
 
-def report(records: pd.DataFrame, settings: Settings) -> Report:
-    bootstrap = Bootstrap(**settings["bootstrap"])
+def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
+    confidence = shown["confidence"]
     tables, findings = {}, []
     for name in settings["people"]:
         own = records[records["people"] == name]
         means = own.groupby(["contender", "metric"], sort=False)["value"].mean().unstack("metric")
-        for opponent in settings["opponents"]:
+        for opponent in shown["opponents"]:
             others = [contender for contender in means.index if contender != opponent]
-            changes = {one: compare(own, "f1", one, opponent, "part", bootstrap) for one in others}
+            changes = {one: compare(own, "f1", one, opponent, "part", confidence) for one in others}
             means[f"F1 − {opponent}"] = pd.Series({one: str(change) for one, change in changes.items()})
             against = f"softmax, {opponent}"
             findings += [
@@ -95,9 +94,9 @@ def report(records: pd.DataFrame, settings: Settings) -> Report:
                     settings["parts"],
                     changes[one].verdict("higher"),
                 )
-                for one in settings["found"]
-                if opponent == settings["opponents"][0]
+                for one in shown["found"]
+                if opponent == shown["opponents"][0]
             ]
         numbers = means.select_dtypes("number").map(lambda value: "" if np.isnan(value) else f"{value:.4f}")
         tables[f"Classes seen by {name}"] = means.assign(**numbers).fillna("").reset_index()
-    return Report(tables, findings, settings["notes"])
+    return Report(tables, findings, shown["notes"])

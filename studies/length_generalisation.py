@@ -19,9 +19,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
 import sharmix
-from reporting.declaration import Bootstrap
-from reporting.statistics import estimate
-from studies.comparison import compare
+from studies.comparison import compare, mean_interval
 from studies.decoder import Decoder
 from studies.sequences import UNASKED, Batches, Draw, Sequences, copying, recall
 from studies.study import Finding, Report, Row, Settings, Task
@@ -117,26 +115,26 @@ def _test_batches(draw: Draw, length: int, test: Settings) -> Batches:
     return Batches(draw, [length], test["examples"], test["tokens"] // (test["examples"] * length), test["seed"])
 
 
-def report(records: pd.DataFrame, settings: Settings) -> Report:
+def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
     """Both accuracies by length, differences to the opponents paired by seed, and findings at the longest length."""
-    bootstrap = Bootstrap(**settings["bootstrap"])
+    confidence = shown["confidence"]
 
     def mean(rows: pd.DataFrame, contender: str, metric: str) -> str:
         values = rows[(rows["contender"] == contender) & (rows["metric"] == metric)]["value"]
-        found = estimate(values, bootstrap)
-        return f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
+        low, high = mean_interval(values, confidence)
+        return f"{values.mean():.3f} [{low:.3f}, {high:.3f}]"
 
     def difference(rows: pd.DataFrame, contender: str, opponent: str) -> str:
         same = contender == opponent
-        return "–" if same else str(compare(rows, "accuracy", contender, opponent, "seed", bootstrap))
+        return "–" if same else str(compare(rows, "accuracy", contender, opponent, "seed", confidence))
 
     tables = {}
     for problem, rows in records.groupby("problem", sort=False):
         for metric in METRICS:
             tables[f"{problem}: {metric} by length"] = _by_length(rows, mean, metric)
-        for opponent in settings["opponents"]:
+        for opponent in shown["opponents"]:
             tables[f"{problem}: accuracy less that of {opponent}"] = _by_length(rows, difference, opponent)
-    return Report(tables, _findings(records, settings, bootstrap), [_note(settings)])
+    return Report(tables, _findings(records, settings, shown), [_note(settings)])
 
 
 def _by_length(records: pd.DataFrame, cell: Callable[[pd.DataFrame, str, str], str], *given: str) -> pd.DataFrame:
@@ -148,13 +146,13 @@ def _by_length(records: pd.DataFrame, cell: Callable[[pd.DataFrame, str, str], s
     )
 
 
-def _findings(records: pd.DataFrame, settings: Settings, bootstrap: Bootstrap) -> list[Finding]:
+def _findings(records: pd.DataFrame, settings: Settings, shown: Settings) -> list[Finding]:
     longest, trained = records["length"].max(), max(settings["training"]["lengths"])
     found = []
     for (problem, rows), (contender, opponent) in product(
-        records[records["length"] == longest].groupby("problem", sort=False), settings["findings"]
+        records[records["length"] == longest].groupby("problem", sort=False), shown["found"]
     ):
-        compared = compare(rows, "accuracy", contender, opponent, "seed", bootstrap)
+        compared = compare(rows, "accuracy", contender, opponent, "seed", shown["confidence"])
         use = f"attention trained on up to {trained} tokens, {problem}: accuracy at {longest}"
         found.append(Finding(use, contender, str(compared), opponent, 1, compared.units, compared.verdict("higher")))
     return found
@@ -164,6 +162,6 @@ def _note(settings: Settings) -> str:
     lowest, highest = (ends(settings["training"]["lengths"]) for ends in (min, max))
     return (
         f"Every decoder is trained on sequences of {lowest} to {highest} tokens. Means over {len(settings['seeds'])} "
-        f"seeds; in brackets the bootstrap interval over seeds, of differences paired by seed. “Accuracy” is "
+        f"seeds; in brackets Student's t interval over seeds, of differences paired by seed. “Accuracy” is "
         "the share of the tokens asked for that are right, “exact match” the share of sequences without a wrong one."
     )

@@ -1,11 +1,11 @@
 """The report of the study of prediction sets: coverage, what was asked, sizes and violations."""
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from reporting.declaration import Bootstrap
 from studies.comparison import Comparison, compare
 from studies.conformal_scores import ALPHA, APS, LAC, LAC_OWN, LAC_T, MARGIN, ORDERS, OWN, RAPS
 from studies.study import Finding, Report, Settings
@@ -14,7 +14,7 @@ CASE = ["data_set", "network", "seed", "level"]  # what sets are made for
 SOFTMAX = "softmax"
 SHOWN = (LAC, LAC_T, LAC_OWN, APS, RAPS, MARGIN, OWN, ALPHA, ORDERS)
 QUESTIONS = [  # use in the table of all findings, contender, opponent, metric
-    ("small sets of a given network", ORDERS, LAC, "relative size"),
+    ("", ORDERS, LAC, "relative size"),
     ("small sets of a given network", ORDERS, LAC_T, "relative size"),
     ("", ORDERS, RAPS, "relative size"),
     ("", ORDERS, MARGIN, "relative size"),
@@ -51,13 +51,17 @@ NOTES = [
 ]
 
 
-def report(records: pd.DataFrame, settings: Settings) -> Report:
+def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
     """Coverage, size, singletons and violation of each score, and what was asked of them."""
-    bootstrap = Bootstrap(**settings["bootstrap"])
+    confidence = shown["confidence"]
     sized = pd.concat([records, _relative_sizes(records)])
-    answers = [_Answer(*question, sized, bootstrap) for question in QUESTIONS]
-    sparse = records[records["contender"] == OWN]["network"].unique()
-    answers += [_between_networks(records, network, ours, bootstrap) for network in sparse for ours in (OWN, LAC_T)]
+    answers = [_Answer(*question, sized, confidence) for question in QUESTIONS]
+    sparse = records[records["contender"] == OWN]["network"].unique().tolist()
+    trained = {"networks trained by sparse losses": sparse} | {f"{one} network": [one] for one in sparse}
+    answers += [
+        _between_networks(records, name, networks, score, confidence)
+        for (name, networks), score in product(trained.items(), (OWN, LAC_T))
+    ]
     tables = {
         "Coverage": _coverage(records),
         "What was asked": pd.DataFrame([answer.line() for answer in answers]),
@@ -74,13 +78,13 @@ class _Answer:
     """One comparison, and how it is shown; `use` is empty where it is no line of the table of all findings."""
 
     def __init__(
-        self, use: str, contender: str, opponent: str, metric: str, records: pd.DataFrame, bootstrap: Bootstrap
+        self, use: str, contender: str, opponent: str, metric: str, records: pd.DataFrame, confidence: float
     ) -> None:
         self.use, self.contender, self.opponent, self.metric = use, contender, opponent, metric
         rows = records[(records["metric"] == metric) & records["contender"].isin([contender, opponent])]
         both = rows.groupby(CASE).filter(lambda case: len(case) == 2)
         self.found: Comparison = compare(
-            both, metric, contender, opponent, "data_set", bootstrap, relative=metric == "relative size"
+            both, metric, contender, opponent, "data_set", confidence, relative=metric == "relative size"
         )
         self.verdict = self.found.verdict("lower")
         self.networks = len(both.groupby(["data_set", "network", "seed"]))
@@ -111,22 +115,17 @@ def _relative_sizes(records: pd.DataFrame) -> pd.DataFrame:
     return sizes.assign(metric="relative size", value=relative)
 
 
-def _between_networks(records: pd.DataFrame, network: str, score: str, bootstrap: Bootstrap) -> _Answer:
-    """A network trained by a sparse loss against one trained by softmax, under LAC at its fitted temperature."""
-    keys, sizes = ["data_set", "seed", "level"], records[records["metric"] == "size"]
-    plain, sparse = (
-        sizes[(sizes["network"] == one) & (sizes["contender"] == contender)].set_index(keys)["value"]
-        for one, contender in ((SOFTMAX, LAC_T), (network, score))
-    )
-    shared = plain.index.intersection(sparse.index)
-    names = f"{network} network, {score}", f"softmax network, {LAC_T}"
-    values = (sparse[shared] / plain[shared]), plain[shared] / plain[shared]
-    parts = [
-        value.rename("value").reset_index().assign(contender=name) for value, name in zip(values, names, strict=True)
-    ]
-    both = pd.concat(parts).assign(metric="relative size", network=network)
-    use = "small sets: training by a sparse loss" if score == OWN else ""
-    return _Answer(use, *names, "relative size", both, bootstrap)
+def _between_networks(records: pd.DataFrame, name: str, networks: list[str], score: str, confidence: float) -> _Answer:
+    """Networks trained by sparse losses against one trained by softmax, under LAC at its fitted temperature."""
+    sizes = records[records["metric"] == "size"].drop(columns="metric")
+    plain = sizes[(sizes["network"] == SOFTMAX) & (sizes["contender"] == LAC_T)]
+    sparse = sizes[sizes["network"].isin(networks) & (sizes["contender"] == score)]
+    both = sparse.merge(plain, on=["data_set", "seed", "level"], suffixes=("", " of softmax"))
+    ours, opponent = f"{name}, {score}", f"softmax network, {LAC_T}"
+    relative = {ours: both["value"] / both["value of softmax"], opponent: 1.0}
+    rows = pd.concat(both[CASE].assign(contender=one, metric="relative size", value=of) for one, of in relative.items())
+    use = "small sets: training by a sparse loss" if score == OWN and len(networks) > 1 else ""
+    return _Answer(use, ours, opponent, "relative size", rows, confidence)
 
 
 def _coverage(records: pd.DataFrame) -> pd.DataFrame:

@@ -19,10 +19,9 @@ from sklearn.model_selection import KFold, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from reporting.declaration import Bootstrap
 from sharmix.sklearn import FenchelYoungClassifier
 from studies.class_sets import best_threshold, mean_f1
-from studies.comparison import compare
+from studies.comparison import Comparison, compare
 from studies.distribution_distances import Distributions, distribution_distances
 from studies.public_files import read_public_file
 from studies.study import Finding, Report, Row, Settings, Task
@@ -91,51 +90,53 @@ def _predicted(classifier: FenchelYoungClassifier, x: NDArray[np.float32]) -> Di
     return p / p.sum(-1, keepdims=True)
 
 
-def report(records: pd.DataFrame, settings: Settings) -> Report:
-    bootstrap = Bootstrap(**settings["bootstrap"])
-    primary, pairs = settings["primary"], settings["compared"]
+def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
+    confidence = shown["confidence"]
+    primary, pairs = settings["primary"], shown["compared"]
     tables, findings = {}, []
     for model, own in records.groupby("model", sort=False):
         tables[f"{model}: change of each metric, with its interval over data sets"] = pd.DataFrame(
             {"change": f"{one} against {other}"}
-            | {metric: str(compare(own, metric, one, other, "data_set", bootstrap)) for metric in settings["metrics"]}
+            | {metric: str(compare(own, metric, one, other, "data_set", confidence)) for metric in shown["metrics"]}
             for one, other in pairs
         )
         for data_set, of_set in own.groupby("data_set", sort=False):
             means = of_set.groupby(["contender", "metric"], sort=False)["value"].mean().unstack("metric")
             changes = {
-                f"{one} against {other}": str(compare(of_set, primary, one, other, "fold", bootstrap))
+                f"{one} against {other}": str(compare(of_set, primary, one, other, "fold", confidence))
                 for one, other in pairs
             }
             written = means.map(lambda value: "" if np.isnan(value) else f"{value:.4f}").reset_index()
             tables[f"{model}, {data_set}"] = written
             tables[f"{model}, {data_set}: change of {primary}, with its interval over folds"] = pd.DataFrame([changes])
-        for one, other in pairs:
-            found = compare(own, primary, one, other, "data_set", bootstrap)
-            better = "higher" if primary in HIGHER_IS_BETTER else "lower"
-            findings.append(
-                Finding(
-                    f"label distributions, {model} model",
-                    one,
-                    f"{primary} {found}",
-                    other,
-                    found.units,
-                    settings["folds"],
-                    found.verdict(better),
-                )
-            )
-        zeros = own[own["data_set"].isin(settings["with_zeros"])]
-        for one in settings["supports"]:
-            found = compare(zeros, "support_f1", one, THRESHOLD, "data_set", bootstrap)
-            findings.append(
-                Finding(
-                    f"zeros of label distributions, {model} model",
-                    f"support of {one}",
-                    f"F1 {found}",
-                    THRESHOLD,
-                    found.units,
-                    settings["folds"],
-                    found.verdict("higher"),
-                )
-            )
-    return Report(tables, findings, settings["notes"])
+        zeros = own[own["data_set"].isin(shown["with_zeros"])]
+        supports = {
+            one: compare(zeros, "support_f1", one, THRESHOLD, "data_set", confidence) for one in shown["supports"]
+        }
+        title = f"{model}: F1 of supports less that of {THRESHOLD}, over {', '.join(shown['with_zeros'])}"
+        tables[title] = pd.DataFrame([{one: str(found) for one, found in supports.items()}])
+        findings += _findings(model, own, supports, settings, shown)
+    return Report(tables, findings, shown["notes"])
+
+
+def _findings(
+    model: str, records: pd.DataFrame, supports: dict[str, Comparison], settings: Settings, shown: Settings
+) -> list[Finding]:
+    """What the contender of the findings changes against softmax: its distributions, and their zeros."""
+    one, primary, folds = shown["found"], settings["primary"], settings["folds"]
+    whole = compare(records, primary, one, "softmax", "data_set", shown["confidence"])
+    zeros = supports[one]
+    better = "higher" if primary in HIGHER_IS_BETTER else "lower"
+    by, f1 = f"{primary} {whole}", f"F1 {zeros}"
+    return [
+        Finding(f"label distributions, {model} model", one, by, "softmax", whole.units, folds, whole.verdict(better)),
+        Finding(
+            f"zeros of label distributions, {model} model",
+            f"support of {one}",
+            f1,
+            THRESHOLD,
+            zeros.units,
+            folds,
+            zeros.verdict("higher"),
+        ),
+    ]

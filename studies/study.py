@@ -2,14 +2,15 @@
 
 A study NAME is the module `studies/NAME.py` with three functions, and its settings `studies/NAME.yaml`:
 
-    tasks(settings, data)           -> list[Task]   the pieces of work, each on its own, such as a data set and a split
-    measure(task, settings, data)   -> list[Row]    what one of them gives
-    report(records, settings)       -> Report       tables and findings, of the records of all tasks
+    tasks(settings, data)            -> list[Task]   the pieces of work, each on its own, such as a data set and a split
+    measure(task, settings, data)    -> list[Row]    what one of them gives
+    report(records, settings, shown) -> Report       tables and findings, of the records of all tasks
 
-`settings` is what the YAML file holds; data sets that it names under `networks` become the networks that
-`studied_networks.yaml` lists for them. `data` is the folder of the data sets, or None where none is given. A task is a
-dictionary of texts and numbers. A row is `contender`, `metric`, `value` and whatever else tells rows apart; the records
-are one table of all rows, each with the keys of its task.
+`settings` is what the YAML file holds, without its part `report`: that is `shown`, which changes tables and no record.
+Data sets that `settings` names under `networks` become the networks that `studied_networks.yaml` lists for them. `data`
+is the folder of the data sets, or None where none is given. A task is a dictionary of texts and numbers. A row is
+`contender`, `metric`, `value` and whatever else tells rows apart; the records are one table of all rows, each with the
+keys of its task.
 """
 
 import importlib
@@ -70,14 +71,15 @@ class Report:
 
 @dataclass(frozen=True)
 class Study:
-    """The module and the settings of a study."""
+    """The module of a study, the settings of its measurements, and those of its report."""
 
     name: str
     title: str
     settings: Settings
+    shown: Settings
     tasks: Callable[[Settings, Path | None], list[Task]]
     measure: Callable[[Task, Settings, Path | None], list[Row]]
-    report: Callable[[pd.DataFrame, Settings], Report]
+    report: Callable[[pd.DataFrame, Settings, Settings], Report]
 
 
 def available_studies() -> list[str]:
@@ -90,7 +92,8 @@ def load_study(name: str) -> Study:
     """The study of this name; its title is the first line of its module's docstring, without the full stop."""
     module = importlib.import_module(f"studies.{name}")
     settings = read_yaml(Path(module.__file__).with_suffix(".yaml"))
+    shown = settings.pop("report")
     if "networks" in settings:
         settings["networks"] = studied_networks(settings["networks"])  # records and their settings then name each run
     title = module.__doc__.splitlines()[0].rstrip(".")
-    return Study(name, title, settings, module.tasks, module.measure, module.report)
+    return Study(name, title, settings, shown, module.tasks, module.measure, module.report)

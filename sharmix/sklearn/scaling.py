@@ -20,7 +20,7 @@ from sharmix.sklearn._weights import checked_weights
 LARGEST_LOG_TEMPERATURE = 10.0  # as scikit-learn has it
 LARGEST_Q = 2.0  # sparsemax; above it the map's derivatives have no bound
 LARGEST_R = 4.0
-STARTS_Q, STARTS_SHARE, STARTS_LOG_RATIO = (1.0, 1.25, 1.5, 2.0), (0.0, 0.1, 0.3), (0.0, 0.5, 1.0, 2.0)
+STARTS_Q, STARTS_SHARE, STARTS_TEMPERATURES = (1.0, 1.25, 1.5, 2.0), (0.0, 0.1, 0.3, 1.0), 41
 OPTIONS = {"maxiter": 200, "ftol": 1e-12, "gtol": 1e-7}
 UNREACHED = 1e3  # what a line search sees of an infinite loss: more than the log of any double; far more misleads it
 
@@ -217,12 +217,19 @@ class _Score:
         return min((self.value(point), point) for point in (start, self.family.inside(*found.x)))
 
     def minimum(self) -> tuple[float, Point]:
-        """The best of several descents: of softmax in its temperature alone, and from the best start of each q."""
-        family, inside = self.family, self.family.inside
-        wide = {inside(log_temperature, 1.0, 0.0) for log_temperature in np.linspace(*family.box[0], 21)}
-        first = self.descend(min(wide, key=self.value), orders_held=True)
+        """The best of several descents: of softmax in its temperature alone, and from the two best starts of each q.
+
+        Of the starts with one (q, r) only that of the best temperature counts.
+        """
+        temperatures = np.linspace(*self.family.box[0], STARTS_TEMPERATURES)
+
+        def start(q: float, share: float) -> tuple[float, Point]:
+            points = {self.family.inside(log_temperature, q, share) for log_temperature in temperatures}
+            return min((self.value(point), point) for point in points)
+
+        first = self.descend(start(1.0, 0.0)[1], orders_held=True)
         found = [first, self.descend(first[1])]
-        for q in {inside(0.0, q, 0.0)[1] for q in STARTS_Q}:
-            near = {inside(first[1][0] + log_ratio, q, s) for s in STARTS_SHARE for log_ratio in STARTS_LOG_RATIO}
-            found.append(self.descend(min(near, key=self.value)))
+        for q in {self.family.inside(0.0, q, 0.0)[1] for q in STARTS_Q}:
+            shares = {self.family.inside(0.0, q, share)[2] for share in STARTS_SHARE}
+            found += [self.descend(point) for _, point in sorted(start(q, share) for share in shares)[:2]]
         return min(found)

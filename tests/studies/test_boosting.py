@@ -86,7 +86,7 @@ def test_measure_and_report(settings):
     brier = records[records["metric"] == "brier"].groupby("contender")["value"].mean()
     assert brier["SharMiX + T"] < 0.67  # of equal probabilities
 
-    report = boosting.report(records, settings)
+    report = boosting.report(records, settings, load_study("boosting").shown)
     assert [finding.against for finding in report.findings][:2] == ["LightGBM", "LightGBM with a temperature"]
     changes, means, _, of_sets = report.tables.values()
     assert changes["data sets better"].str.endswith(" of 2").all()
@@ -113,8 +113,10 @@ def test_nothing_is_chosen_on_the_test_part(settings, monkeypatch):
 
 
 def test_the_settings_name_what_they_compare():
-    settings = load_study("boosting").settings
+    study = load_study("boosting")
+    settings, shown = study.settings, study.shown
     names = {*settings["contenders"], *settings["chosen"]}
-    compared = {name.removesuffix(boosting.CALIBRATED) for pair in settings["compared"] for name in pair}
-    assert compared | {name.removesuffix(boosting.CALIBRATED) for name in settings["shown"]} <= names
+    assert all(pair in shown["compared"] for pair in shown["found"])
+    compared = {name.removesuffix(boosting.CALIBRATED) for pair in shown["compared"] for name in pair}
+    assert compared | {name.removesuffix(boosting.CALIBRATED) for name in shown["on_each_data_set"]} <= names
     assert {part for parts in settings["chosen"].values() for part in parts} <= names

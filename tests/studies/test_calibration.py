@@ -11,11 +11,11 @@ from studies import calibration
 from studies.logits import LabelledLogits
 from studies.study import load_study
 
-SETTINGS = load_study("calibration").settings | {
+STUDY = load_study("calibration")
+SETTINGS = STUDY.settings | {
     "splits": 3,
     "probability_sets": ["own"],
     "networks": {},
-    "bootstrap": {"confidence": 0.95, "resamples": 99, "seed": 0},
 }
 FITTED = ["temperature", "q", "r"]
 
@@ -84,24 +84,28 @@ def test_vector_scaling_by_the_brier_score_has_a_minimum_of_it():
 
 def test_the_report_compares_by_data_set():
     values = {
-        "none": (0.4, 0.8),
-        "temperature": (0.2, 0.4),
-        "entmax": (0.3, 0.6),
-        "SharMiX": (0.1, 0.4),
-        "vector": (1, 1),
-        "r": (1, 1),
+        "none": (0.4, 0.8, 0.4),
+        "temperature": (0.2, 0.4, 0.2),
+        "entmax": (0.3, 1.0, 0.5),
+        "SharMiX": (0.1, 0.4, 0.2),
+        "vector": (1, 1, 1),
+        "r": (1, 1, 1),
     }
     records = pd.DataFrame(
         {"data_set": f"set {number}", "network": "public", "split": split, "contender": contender}
         | {"fitted_by": loss, "metric": metric, "value": value}
-        for contender, pair in values.items()
-        for number, value in enumerate(pair)
+        for contender, of_sets in values.items()
+        for number, value in enumerate(of_sets)
         for split in range(2)
         for loss in SETTINGS["losses"]
-        for metric in SETTINGS["scores"]
+        for metric in STUDY.shown["scores"]
     )
-    found = calibration.report(records, SETTINGS).findings
-    lines = {(one.helps, one.against): (one.by.split(" [")[0], one.verdict) for one in found}
-    assert lines["SharMiX scaling, Brier score", "entmax scaling"] == ("−50.0 %", "gain")
-    assert lines["SharMiX scaling, expected calibration error", "temperature scaling"] == ("−25.0 %", "no gain")
-    assert lines["entmax scaling, expected calibration error", "temperature scaling"] == ("+50.0 %", "loss")
+    found = calibration.report(records, SETTINGS, STUDY.shown).findings
+    assert [(one.helps, one.against, one.by.split(" [")[0], one.verdict) for one in found] == [
+        ("SharMiX scaling", opponent, f"{score} {change}", verdict)
+        for score in ("Brier score", "expected calibration error")
+        for opponent, change, verdict in (
+            ("temperature scaling", "−16.7 %", "no gain"),
+            ("entmax scaling", "−62.2 %", "gain"),
+        )
+    ]

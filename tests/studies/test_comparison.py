@@ -1,12 +1,13 @@
 """Paired comparisons of two contenders."""
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
-from reporting.declaration import Bootstrap
 from studies.comparison import compare
 
-BOOTSTRAP = Bootstrap(confidence=0.95, resamples=999, seed=0)
+CONFIDENCE = 0.95
 
 
 def records(**values):
@@ -20,17 +21,26 @@ def records(**values):
 
 
 def test_splits_are_averaged_before_data_sets_are_paired():
-    found = compare(records(ours=[[1, 3], [5]], theirs=[[1], [1, 3]]), "brier", "ours", "theirs", "data_set", BOOTSTRAP)
-    assert (found.difference, found.low, found.high, found.units) == (2.0, 1.0, 3.0, 2)
-    assert str(found) == "+2.0000 [+1.0000, +3.0000]"
+    found = compare(
+        records(ours=[[1, 3], [5]], theirs=[[1], [1, 3]]), "brier", "ours", "theirs", "data_set", CONFIDENCE
+    )
+    assert (found.difference, found.units) == (2.0, 2)
+    assert str(found) == "+2.0000 [−10.7062, +14.7062]"
 
 
 def test_a_relative_difference_is_the_mean_of_shares():
     found = compare(
-        records(ours=[[1], [3]], theirs=[[2], [4]]), "brier", "ours", "theirs", "data_set", BOOTSTRAP, relative=True
+        records(ours=[[1], [3]], theirs=[[2], [4]]), "brier", "ours", "theirs", "data_set", CONFIDENCE, relative=True
     )
     assert found.difference == (-0.5 - 0.25) / 2
-    assert str(found) == "−37.5 % [−50.0 %, −25.0 %]"
+    assert str(found) == "−37.5 % [−196.3 %, +121.3 %]"
+
+
+def test_an_interval_is_that_of_the_t_test():
+    values = np.random.default_rng(0).exponential(size=(7, 1))
+    found = compare(records(ours=values, theirs=0 * values), "brier", "ours", "theirs", "data_set", 0.9)
+    expected = stats.ttest_1samp(values[:, 0], 0).confidence_interval(0.9)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -44,21 +54,21 @@ def test_a_relative_difference_is_the_mean_of_shares():
 )
 def test_a_verdict_needs_the_whole_interval_on_one_side(ours, lower_is_better, higher_is_better):
     theirs = [[5]] * len(ours)
-    found = compare(records(ours=ours, theirs=theirs), "brier", "ours", "theirs", "data_set", BOOTSTRAP)
+    found = compare(records(ours=ours, theirs=theirs), "brier", "ours", "theirs", "data_set", CONFIDENCE)
     assert found.verdict("lower") == lower_is_better
     assert found.verdict("higher") == higher_is_better
 
 
 def test_what_has_no_records_is_named():
     with pytest.raises(ValueError, match="no records of brier by nobody; there are ours, theirs"):
-        compare(records(ours=[[1]], theirs=[[1]]), "brier", "nobody", "ours", "data_set", BOOTSTRAP)
+        compare(records(ours=[[1]], theirs=[[1]]), "brier", "nobody", "ours", "data_set", CONFIDENCE)
     one_each = pd.concat([records(ours=[[1]]), records(theirs=[[1]]).assign(data_set=7)])
     with pytest.raises(ValueError, match="ours and theirs share no data_set by brier"):
-        compare(one_each, "brier", "ours", "theirs", "data_set", BOOTSTRAP)
+        compare(one_each, "brier", "ours", "theirs", "data_set", CONFIDENCE)
 
 
 @pytest.mark.parametrize(("value", "relative"), [(float("inf"), False), (0.0, True)])
 def test_a_difference_that_is_no_number_is_named_and_not_left_out(value, relative):
     both = records(ours=[[1], [value]], theirs=[[2], [value]])
     with pytest.raises(ValueError, match=rf"ours − theirs is not a number by brier for 1; the values are \[\[{value}"):
-        compare(both, "brier", "ours", "theirs", "data_set", BOOTSTRAP, relative)
+        compare(both, "brier", "ours", "theirs", "data_set", CONFIDENCE, relative)

@@ -85,6 +85,6 @@ def test_a_short_run_through_the_public_door(tmp_path: Path, monkeypatch: pytest
     records = pd.DataFrame([{**task, **row} for task in every for row in study.measure(task, settings, None)])
     assert len(records) == len(every) * len(METRICS) * 2
     assert records["value"].between(0, 1).all()
-    report = study.report(records, settings)
-    assert len(report.findings) == len(PROBLEMS) * len(settings["findings"])
+    report = study.report(records, settings, study.shown)
+    assert len(report.findings) == len(PROBLEMS) * len(study.shown["found"])
     assert {*report.tables} >= {"copy: accuracy by length", "recall: accuracy less that of softmax"}

@@ -7,18 +7,20 @@ import torch
 
 import sharmix
 from studies import prediction_sets as study
-from studies.conformal_scores import LAC, LAC_OWN, OWN, Contenders
+from studies.conformal_scores import LAC, LAC_OWN, LAC_T, OWN, Contenders
 from studies.conformal_splits import ConformalSplits
 from studies.logits import LabelledLogits
 from studies.study import load_study
 from tests.sharmix.cases import every_case
 
+STUDY = load_study("prediction_sets")
+
 
 @pytest.fixture
 def settings():
-    small = {"splits": 40, "selection_splits": 3, "bootstrap": {"confidence": 0.95, "resamples": 200, "seed": 0}}
+    small = {"splits": 40, "selection_splits": 3}
     small |= {"coverages": [0.8, 0.9], "least_stratum": 10, "probability_sets": ["own"], "networks": {}}
-    return load_study("prediction_sets").settings | small
+    return STUDY.settings | small
 
 
 @pytest.fixture
@@ -109,15 +111,15 @@ def test_the_report_of_made_up_networks(examples, settings):
     records = pd.concat([records, pd.DataFrame(own)])
     expected = records[records["metric"] == "expected coverage"]["value"].to_numpy()
     assert records[records["metric"] == "coverage"]["value"].to_numpy() == pytest.approx(expected, abs=0.02)
-    report = study.report(records, settings)
+    report = study.report(records, settings, STUDY.shown)
     asked = report.tables["What was asked"].set_index(["contender", "against", "metric"])["difference"]
     assert asked[OWN, LAC, "relative size"] == "+0.0 % [+0.0 %, +0.0 %]"
     assert {finding.verdict for finding in report.findings} <= {"gain", "no gain", "loss"}
-    assert "1.5-entmax network, support of its own map" in {finding.helps for finding in report.findings}
+    assert asked["1.5-entmax network, support of its own map", f"softmax network, {LAC_T}", "relative size"]
+    assert "networks trained by sparse losses, support of its own map" in {finding.helps for finding in report.findings}
 
 
 def test_a_task_is_every_network_with_every_seed():
-    found = load_study("prediction_sets")
-    tasks = found.tasks(found.settings, None)
+    tasks = study.tasks(STUDY.settings, None)
     assert {"data_set": "airline", "network": "SharMiX (1.5, 1.75)", "seed": 9998} in tasks
     assert {"data_set": "20news", "network": "public", "seed": 0} in tasks

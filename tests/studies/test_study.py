@@ -22,7 +22,6 @@ MODULE = '''
 import pandas as pd
 
 from pathlib import Path
-from reporting.declaration import Bootstrap
 from studies.comparison import compare
 from studies.study import Finding, Report
 
@@ -42,16 +41,16 @@ def measure(task, settings, data):
     ]
 
 
-def report(records, settings):
-    found = compare(records, "loss", "ours", "theirs", "data_set", Bootstrap(**settings["bootstrap"]))
+def report(records, settings, shown):
+    found = compare(records, "loss", "ours", "theirs", "data_set", shown["confidence"])
     finding = Finding("toss", "ours", str(found), "theirs", found.units, 1, found.verdict("lower"))
     return Report({"Means": records.groupby("contender")["value"].mean().reset_index()}, [finding], ["A note."])
 '''
 SETTINGS = {
     "values": {"a": [0.25, 0.5], "b": [0.5, 1.0], "c": [0.125, 0.25]},
     "fails_at": "b",
-    "bootstrap": {"confidence": 0.95, "resamples": 999, "seed": 0},
 }
+SHOWN = {"confidence": 0.95}
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def coins(tmp_path, monkeypatch):
     package = tmp_path / "package"
     package.mkdir()
     (package / "coins.py").write_text(MODULE)
-    (package / "coins.yaml").write_text(yaml.safe_dump(SETTINGS))
+    (package / "coins.yaml").write_text(yaml.safe_dump(SETTINGS | {"report": SHOWN}))
     monkeypatch.setattr(studies, "__path__", [str(package)])
     monkeypatch.delitem(__import__("sys").modules, "studies.coins", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -90,8 +89,8 @@ def test_a_study_leaves_records_their_origin_tables_and_a_finding(coins):
     page = command.FINDINGS.read_text()
     assert page.startswith("Before.")
     assert page.endswith("After.\n")
-    assert "−0.2917 [−0.5000, −0.1250]" in page
-    assert "| gain" in page
+    assert "−0.2917 [−0.7658, +0.1824]" in page
+    assert "| no gain" in page
 
 
 def test_the_table_of_findings_has_its_order_and_says_the_same_once(tmp_path):
