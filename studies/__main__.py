@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from experiments.errors import UserError
+from experiments.interruption import listen, told
 from studies.pages import write_findings, write_tables
 from studies.records import gather, read_records, run_tasks, write_records
 from studies.study import available_studies, load_study
@@ -44,9 +45,6 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"{name}: tables in {RESULTS / name}.md, findings in {FINDINGS}", file=sys.stderr)
     except UserError as error:
         raise SystemExit(f"error: {error}") from error
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on with the tasks that are left", file=sys.stderr)
-        raise SystemExit(130) from None
 
 
 def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
@@ -65,4 +63,6 @@ def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    listen()
+    with told(lambda: "the same command goes on with the tasks that are left"):
+        main()

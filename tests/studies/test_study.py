@@ -1,10 +1,16 @@
 """The frame of the studies, by a study of its own that lies in a temporary folder."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 import yaml
 
@@ -89,7 +95,7 @@ def test_a_study_leaves_records_their_origin_tables_and_a_finding(coins):
     page = command.FINDINGS.read_text()
     assert page.startswith("Before.")
     assert page.endswith("After.\n")
-    assert "−0.2917 [−0.7658, +0.1824]" in page
+    assert "−0.2917 [−0.7660, +0.1827]" in page
     assert "| no gain" in page
 
 
@@ -161,10 +167,39 @@ def test_a_process_killed_between_the_files_of_the_records_breaks_no_later_one(c
 
     with monkeypatch.context() as patch:
         patch.setattr("studies.records.write_atomically", killed_after)
-        with pytest.raises(SystemExit):
+        with pytest.raises(KeyboardInterrupt):
             run()
     command.main([])
     run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_study_with_one_line_and_leaves_no_process(tmp_path, number, status):
+    (tmp_path / "docs").mkdir()
+    command = [sys.executable, "-m", "studies", "length_generalisation", "--jobs", "2"]
+    started = psutil.Popen(
+        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True
+    )
+    wait_until(lambda: any("loky" in " ".join(child.cmdline()) for child in started.children()))
+    time.sleep(3)  # the tasks of this study take minutes
+    workers = started.children(recursive=True)
+    started.send_signal(number)
+    _, told = started.communicate(timeout=60)
+    assert (started.returncode, told.count("interrupted; ")) == (status, 1)
+    assert "interrupted; the same command goes on with the tasks that are left\n" in told
+    assert "Traceback" not in told
+    _, left = psutil.wait_procs(workers, timeout=20)
+    for worker in left:
+        worker.kill()
+    assert not left
+
+
+def wait_until(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_a_study_that_there_is_not(coins, capsys):
