@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
 import sharmix
-from studies.comparison import compare, mean_interval
+from studies.comparison import compare
 from studies.decoder import Decoder
 from studies.sequences import UNASKED, Batches, Draw, Sequences, copying, recall
 from studies.study import Finding, Report, Row, Settings, Task
@@ -117,16 +117,14 @@ def _test_batches(draw: Draw, length: int, test: Settings) -> Batches:
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
     """Both accuracies by length, differences to the opponents paired by seed, and findings at the longest length."""
-    confidence = shown["confidence"]
 
     def mean(rows: pd.DataFrame, contender: str, metric: str) -> str:
         values = rows[(rows["contender"] == contender) & (rows["metric"] == metric)]["value"]
-        low, high = mean_interval(values, confidence)
-        return f"{values.mean():.3f} [{low:.3f}, {high:.3f}]"
+        return f"{values.mean():.3f} [{values.min():.3f}, {values.max():.3f}]"
 
     def difference(rows: pd.DataFrame, contender: str, opponent: str) -> str:
         same = contender == opponent
-        return "–" if same else str(compare(rows, "accuracy", contender, opponent, "seed", confidence))
+        return "–" if same else str(compare(rows, "accuracy", contender, opponent, "seed", shown["confidence"]))
 
     tables = {}
     for problem, rows in records.groupby("problem", sort=False):
@@ -162,6 +160,7 @@ def _note(settings: Settings) -> str:
     lowest, highest = (ends(settings["training"]["lengths"]) for ends in (min, max))
     return (
         f"Every decoder is trained on sequences of {lowest} to {highest} tokens. Means over {len(settings['seeds'])} "
-        f"seeds; in brackets Student's t interval over seeds, of differences paired by seed. “Accuracy” is "
-        "the share of the tokens asked for that are right, “exact match” the share of sequences without a wrong one."
+        "seeds, in brackets the least and the largest; beside differences, which are paired by seed, Student's t "
+        "interval over seeds. “Accuracy” is the share of the tokens asked for that are right, “exact match” the share of "
+        "sequences without a wrong one."
     )

@@ -42,10 +42,10 @@ NOTES = [
     "distribution, at least. A case is a score, a network and a coverage. Ties lift coverage: LAC of its own output "
     "gives all classes of probability 0 one score. APS and RAPS are randomised, and like LAC can give empty sets; "
     "supports and the log-margin never do.",
-    "Intervals of the questions are over data sets, whose networks, seeds and coverages are averaged, for they share "
-    "their test examples; lower is better. Brackets in the table of sizes relative to LAC's hold 95 % of the splits. "
-    "The violation is the largest |coverage − asked| over sets of 0 or 1, 2 or 3, 4 to 10, 11 to 100 classes, of at "
-    "least {least_stratum} examples.",
+    "Intervals of the questions are Student's t over data sets, whose networks, seeds and coverages are averaged, for "
+    "they share their test examples; lower is better. Brackets in the table of sizes relative to LAC's hold 95 % of "
+    "the splits. The violation is the largest |coverage − asked| over sets of 0 or 1, 2 or 3, 4 to 10, 11 to 100 "
+    "classes, of at least {least_stratum} examples.",
     "LAC takes the softmax of the logits, LAC of its own output the probabilities of the map that trained the network. "
     "APS and RAPS take softmax at the fitted temperature.",
 ]

@@ -21,9 +21,8 @@ def read_public_file(data: Path | None, entry: Mapping[str, str]) -> bytes:
     file = Path("FOLDER" if data is None else data, entry["file"])
     remedy = f"download {entry['url']} and keep it as {file}"
     if data is None:
-        raise DataError(
-            f"{entry['file']}: no folder of data sets is given; {remedy}, then give --data FOLDER, or DATA=FOLDER to make"
-        )
+        given = "--data FOLDER, or to make DATA=FOLDER"
+        raise DataError(f"{entry['file']}: no folder of data sets is given; {remedy}, then give {given}")
     try:
         content = read_file(file)
     except OSError as error:
