@@ -161,6 +161,6 @@ def _note(settings: Settings) -> str:
     return (
         f"Every decoder is trained on sequences of {lowest} to {highest} tokens. Means over {len(settings['seeds'])} "
         "seeds, in brackets the least and the largest; beside differences, which are paired by seed, Student's t "
-        "interval over seeds. “Accuracy” is the share of the tokens asked for that are right, “exact match” the share of "
-        "sequences without a wrong one."
+        "interval over seeds. “Accuracy” is the share of the tokens asked for that are right, “exact match” the share "
+        "of sequences without a wrong one."
     )
