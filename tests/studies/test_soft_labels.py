@@ -26,7 +26,6 @@ def measured(tmp_path):
         settings = STUDY.settings | {
             "data_sets": files,
             "folds": 3,
-            "penalties": [1e-3, 1e-1],
             "models": {"linear": {"hidden_layer_sizes": [], "penalties": [1e-3, 1e-1]}},
         }
         settings["contenders"] = {name: few[:2] for name, few in STUDY.settings["contenders"].items()}
