@@ -13,7 +13,8 @@ from studies.class_sets import best_threshold
 from studies.logits import LabelledLogits
 from studies.study import load_study
 
-SETTINGS = load_study("human_labels").settings | {
+STUDY = load_study("human_labels")
+SETTINGS = STUDY.settings | {
     "parts": 4,
     "people": {"anybody": 0.0, "a tenth": 0.1},
     "q": [1.5, 2.0],
@@ -49,7 +50,7 @@ def test_supports_are_found_where_people_answer_by_a_support(people):
     assert found["threshold"] == pytest.approx(-2.0, rel=0.1)
     assert found["size"] == pytest.approx((shares > 0).sum(-1).mean(), rel=0.2)
     assert set(table.loc["a tenth"].index) == {
-        *SETTINGS["opponents"],
+        *STUDY.shown["opponents"],
         "margin",
         "top-k",
         "cumulative mass",
@@ -85,3 +86,23 @@ def test_nothing_is_chosen_on_the_tested_part(people):
     scored = before["metric"] == "f1"
     assert before[~scored].equals(after[~scored])
     assert not before[scored].equals(after[scored])
+
+
+def test_the_report_has_a_finding_for_each_set_of_people_against_the_first_opponent():
+    f1 = {"threshold": (0.5, 0.7), "temperature and threshold": (0.9, 0.9), "sharmix": (0.6, 0.8)}
+    records = pd.DataFrame(
+        {"part": part, "people": people, "contender": contender, "metric": "f1", "value": value}
+        for people in SETTINGS["people"]
+        for contender, values in f1.items()
+        for part, value in enumerate(values)
+    )
+    difference = "F1 +0.1000 [+0.1000, +0.1000]"
+    report = human_labels.report(records, SETTINGS, STUDY.shown)
+    assert [(one.use, one.helps, one.against, one.by, one.verdict) for one in report.findings] == [
+        (f"sets of classes seen by {people}", "support of sharmix", "softmax, threshold", difference, "gain")
+        for people in SETTINGS["people"]
+    ]
+    table = report.tables["Classes seen by anybody"].set_index("contender")
+    assert table.loc["sharmix", "f1"] == "0.7000"
+    assert table.loc["threshold", "F1 − threshold"] == ""
+    assert table.loc["threshold", "F1 − temperature and threshold"].startswith("−0.3000 [")

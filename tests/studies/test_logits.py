@@ -10,7 +10,9 @@ import yaml
 
 import experiments
 from experiments.errors import ConfigurationError
+from experiments.run_folder import RECORD
 from studies import logits as module
+from studies import networks
 from studies.logits import network_logits, probability_set, public_probabilities
 from tests.end_to_end.runner import command_line
 
@@ -33,6 +35,16 @@ def test_the_logits_of_probabilities_give_them_back(tmp_path, monkeypatch):
     assert found.logits.exp().numpy() == pytest.approx(np.where(p > 0, p, smallest))
     assert found.activation(found.logits)[1].tolist() == pytest.approx(p[1])
     assert public_probabilities("own", tmp_path)[0].equal(torch.from_numpy(p))
+
+
+def test_a_run_with_learned_orders_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(networks, "OUTPUTS", tmp_path)
+    overrides = ["experiment=digits", "activation=sharmix_learned"]
+    folder = networks.run_of(overrides).folder(21)
+    folder.mkdir(parents=True)
+    (folder / RECORD).touch()
+    with pytest.raises(ConfigurationError, match=r"seed-21: its map has learned orders; give a run .* fixed ones"):
+        network_logits(overrides, 21, None)
 
 
 @pytest.mark.slow
