@@ -90,7 +90,7 @@ outputs/packages: studies/boosting_data.txt | setup
 	$(BIN)/python -m pip install --quiet --no-deps --target $@.new --requirement $<
 	mv $@.new $@
 
-studied_networks: setup  ## trains the networks whose outputs studies read, in minutes; finished runs are not repeated
+studied_networks: setup  ## trains the networks whose outputs studies read: minutes each, hours for the ResNets on CIFAR-100; finished runs are not repeated
 	$(BIN)/python -m studies.train_networks $(FROM)
 
 study-calibration study-prediction_sets: studied_networks  # made as every study-%

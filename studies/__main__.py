@@ -33,6 +33,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=2, help="processes side by side (default: 2)")
     parser.add_argument("--allow-mixed-code", action="store_true", help="gather tasks that different code measured")
     options = parser.parse_args(arguments)
+    if options.jobs < 1:
+        parser.error(f"--jobs is {options.jobs}; it must be at least 1")
+    if not FINDINGS.is_file():
+        parser.error(f"there is no {FINDINGS}; start it in the project's folder")
     if unknown := {*options.names} - {*available_studies()}:
         parser.error(f"there is no study {', '.join(sorted(unknown))}; there are {', '.join(available_studies())}")
     try:

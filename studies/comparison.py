@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 from scipy import stats
 
@@ -66,22 +67,27 @@ def compare(
         relative: whether to divide each difference by the opponent's value.
 
     Raises:
-        ValueError: one of the two has no rows of the metric, they share no unit, or the difference of one is NaN.
+        ValueError: one of the two has no rows of the metric, they share no unit, or a value is not finite.
     """
-    rows = records[records["metric"] == metric]
+    rows = records[(records["metric"] == metric) & records["contender"].isin([contender, opponent])]
+    if not np.isfinite(rows["value"]).all():
+        raise ValueError(
+            f"records of {metric} by {contender} or {opponent} are not finite; leave such cases out of both"
+        )
     columns = [unit] if isinstance(unit, str) else [*unit]
     means = rows.groupby([*columns, "contender"])["value"].mean().unstack("contender")
     if missing := {contender, opponent} - {*means.columns}:
-        raise ValueError(f"no records of {metric} by {', '.join(sorted(missing))}; there are {', '.join(means)}")
+        there = records[records["metric"] == metric]["contender"].unique()
+        raise ValueError(f"no records of {metric} by {', '.join(sorted(missing))}; there are {', '.join(there)}")
     pairs = means[[contender, opponent]].dropna()
     if pairs.empty:
         raise ValueError(f"{contender} and {opponent} share no {', '.join(columns)} by {metric}")
     differences = pairs[contender] - pairs[opponent]
     if relative:
         differences = differences / pairs[opponent]
-    if (undefined := differences.isna()).any():
+    if (undefined := ~np.isfinite(differences)).any():
         raise ValueError(
-            f"{contender} − {opponent} is not a number by {metric} for {', '.join(map(str, pairs.index[undefined]))}; "
+            f"{contender} − {opponent} is not finite by {metric} for {', '.join(map(str, pairs.index[undefined]))}; "
             f"the values are {pairs[undefined].to_numpy().tolist()}"
         )
     return Comparison(float(differences.mean()), *_mean_interval(differences, confidence), len(differences), relative)

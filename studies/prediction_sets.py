@@ -1,6 +1,6 @@
 """Prediction sets: the support of a sparse map beside LAC, APS, RAPS and the log-margin.
 
-Each data set or network gives logits of held-out examples. A part of them chooses parameters; the rest is split 1,000
+Each data set or network gives logits of held-out examples. A part of them chooses parameters; the rest is split many
 times at random into halves, of which one calibrates and the other tests.
 """
 
@@ -55,7 +55,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
         for name, scores, chosen in contenders.all(level):
             found = ConformalSplits(scores[pool], labels[pool], level, halves, settings)
             plain = found if plain is None else plain
-            low, high = np.quantile(found.size / plain.size - 1, [0.025, 0.975])
+            low, high = np.quantile(found.size / plain.size - 1, settings["quantiles"])
             values = found.means() | chosen | {"size over LAC, low": low, "size over LAC, high": high}
             rows += [
                 {"contender": name, "level": level, "metric": metric, "value": values[metric]} for metric in values

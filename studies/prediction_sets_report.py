@@ -13,49 +13,13 @@ from studies.study import Finding, Report, Settings
 CASE = ["data_set", "network", "seed", "level"]  # what sets are made for
 SOFTMAX = "softmax"
 SHOWN = (LAC, LAC_T, LAC_OWN, APS, RAPS, MARGIN, OWN, ALPHA, ORDERS)
-QUESTIONS = [  # use in the table of all findings, contender, opponent, metric
-    ("", ORDERS, LAC, "relative size"),
-    ("small sets of a given network", ORDERS, LAC_T, "relative size"),
-    ("", ORDERS, RAPS, "relative size"),
-    ("", ORDERS, MARGIN, "relative size"),
-    ("", ALPHA, LAC_T, "relative size"),
-    ("small sets: r beside q", ORDERS, ALPHA, "relative size"),
-    ("small sets of a network trained by a sparse loss", OWN, LAC, "relative size"),
-    ("", OWN, LAC_T, "relative size"),
-    ("", OWN, LAC_OWN, "relative size"),
-    ("", OWN, MARGIN, "relative size"),
-    ("coverage at every size of set: r > q", "support (1.5, 2)", "support (1.5, 1.5)", "violation"),
-    ("", "support (2, 3)", "support (2, 2)", "violation"),
-    ("", "support (1.25, 1.5)", "support (1.25, 1.25)", "violation"),
-    ("", "support (1.5, 2)", "support (1.5, 1.5)", "relative size"),
-    ("", "support (2, 3)", "support (2, 2)", "relative size"),
-    ("", "support (1.25, 1.5)", "support (1.25, 1.25)", "relative size"),
-    ("coverage at every size of set", ORDERS, RAPS, "violation"),
-    ("", ORDERS, LAC_T, "violation"),
-    ("", OWN, LAC, "violation"),
-]
-NOTES = [
-    "Each number is a mean over {splits} random splits of the examples that chose nothing. A coverage is left out "
-    "where, on the selection part, sets of one class reach it, or the classes with a probability above 0 do not; and "
-    "where fewer than {least_beyond} calibration scores lie beyond the threshold.",
-    "Coverage: the number of covered test examples of a split is beta-binomial; the band holds {band:.0%} of that "
-    "distribution, at least. A case is a score, a network and a coverage. Ties lift coverage: LAC of its own output "
-    "gives all classes of probability 0 one score. APS and RAPS are randomised, and like LAC can give empty sets; "
-    "supports and the log-margin never do.",
-    "Intervals of the questions are Student's t over data sets, whose networks, seeds and coverages are averaged, for "
-    "they share their test examples; lower is better. Brackets in the table of sizes relative to LAC's hold 95 % of "
-    "the splits. The violation is the largest |coverage − asked| over sets of 0 or 1, 2 or 3, 4 to 10, 11 to 100 "
-    "classes, of at least {least_stratum} examples.",
-    "LAC takes the softmax of the logits, LAC of its own output the probabilities of the map that trained the network. "
-    "APS and RAPS take softmax at the fitted temperature.",
-]
 
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
     """Coverage, size, singletons and violation of each score, and what was asked of them."""
     confidence = shown["confidence"]
     sized = pd.concat([records, _relative_sizes(records)])
-    answers = [_Answer(*question, sized, confidence) for question in QUESTIONS]
+    answers = [_Answer(*asked, sized, confidence) for asked in shown["asked"]]
     sparse = records[records["contender"] == OWN]["network"].unique().tolist()
     trained = {"networks trained by sparse losses": sparse} | {f"{one} network": [one] for one in sparse}
     answers += [
@@ -70,17 +34,16 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
         "Share of sets with one class": _by_contender(records, "singletons", "{:.3f}".format),
         "Size-stratified coverage violation": _by_contender(records, "violation", "{:.3f}".format),
     }
-    findings = [answer.finding(settings["splits"]) for answer in answers if answer.use]
-    return Report(tables, findings, [note.format(**settings) for note in NOTES])
+    by_question = {answer.question: answer for answer in answers}
+    findings = [by_question[tuple(asked)].finding(use, settings["splits"]) for use, asked in shown["found"].items()]
+    return Report(tables, findings, [note.format(**settings) for note in shown["notes"]])
 
 
 class _Answer:
-    """One comparison, and how it is shown; `use` is empty where it is no line of the table of all findings."""
+    """One comparison, and how it is shown."""
 
-    def __init__(
-        self, use: str, contender: str, opponent: str, metric: str, records: pd.DataFrame, confidence: float
-    ) -> None:
-        self.use, self.contender, self.opponent, self.metric = use, contender, opponent, metric
+    def __init__(self, contender: str, opponent: str, metric: str, records: pd.DataFrame, confidence: float) -> None:
+        self.question = contender, opponent, metric
         rows = records[(records["metric"] == metric) & records["contender"].isin([contender, opponent])]
         both = rows.groupby(CASE).filter(lambda case: len(case) == 2)
         self.found: Comparison = compare(
@@ -92,19 +55,17 @@ class _Answer:
     def line(self) -> dict[str, str]:
         """Of the table."""
         return {
-            "metric": self.metric,
-            "contender": self.contender,
-            "against": self.opponent,
+            **dict(zip(("contender", "against", "metric"), self.question, strict=True)),
             "difference": str(self.found),
             "data sets": str(self.found.units),
             "networks": str(self.networks),
             "verdict": self.verdict,
         }
 
-    def finding(self, splits: int) -> Finding:
+    def finding(self, use: str, splits: int) -> Finding:
         """Of the table of all studies."""
-        by = f"{self.metric} {self.found}"
-        return Finding(self.use, self.contender, by, self.opponent, self.found.units, splits, self.verdict)
+        contender, opponent, metric = self.question
+        return Finding(use, contender, f"{metric} {self.found}", opponent, self.found.units, splits, self.verdict)
 
 
 def _relative_sizes(records: pd.DataFrame) -> pd.DataFrame:
@@ -124,8 +85,7 @@ def _between_networks(records: pd.DataFrame, name: str, networks: list[str], sco
     ours, opponent = f"{name}, {score}", f"softmax network, {LAC_T}"
     relative = {ours: both["value"] / both["value of softmax"], opponent: 1.0}
     rows = pd.concat(both[CASE].assign(contender=one, metric="relative size", value=of) for one, of in relative.items())
-    use = "small sets: training by a sparse loss" if score == OWN and len(networks) > 1 else ""
-    return _Answer(use, ours, opponent, "relative size", rows, confidence)
+    return _Answer(ours, opponent, "relative size", rows, confidence)
 
 
 def _coverage(records: pd.DataFrame) -> pd.DataFrame:

@@ -21,7 +21,7 @@ def read_public_file(data: Path | None, entry: Mapping[str, str]) -> bytes:
     file = Path("FOLDER" if data is None else data, entry["file"])
     remedy = f"download {entry['url']} and keep it as {file}"
     if data is None:
-        given = "--data FOLDER, or to make DATA=FOLDER"
+        given = "--data FOLDER, or DATA=FOLDER to make"
         raise DataError(f"{entry['file']}: no folder of data sets is given; {remedy}, then give {given}")
     try:
         content = read_file(file)

@@ -79,7 +79,7 @@ def gather(
         _check_same_code(outputs / study.name, digests)
     rows = [{**one["task"], **row} for one in done for row in one["rows"]]
     found = environment(torch.device("cpu"))
-    packages = found["packages"] | {name: version(name) for name in study.settings.get("packages", ())}
+    packages = found["packages"] | {name: version(name) for name in study.shown.get("packages", ())}
     source = {
         "title": study.title,
         "repeat": f"make study-{study.name}",

@@ -20,7 +20,8 @@ from sharmix.sklearn._weights import checked_weights
 LARGEST_LOG_TEMPERATURE = 10.0  # as scikit-learn has it
 LARGEST_Q = 2.0  # sparsemax; above it the map's derivatives have no bound
 LARGEST_R = 4.0
-STARTS_Q, STARTS_SHARE, STARTS_TEMPERATURES = (1.0, 1.25, 1.5, 2.0), (0.0, 0.1, 0.3, 1.0), 41
+STARTS_Q, STARTS_SHARE = (1.0, 1.25, 1.5, 2.0), (0.0, 0.1, 0.3, 1.0)
+STARTS_TEMPERATURES = 41  # half apart in log T₀
 OPTIONS = {"maxiter": 200, "ftol": 1e-12, "gtol": 1e-7}
 UNREACHED = 1e3  # what a line search sees of an infinite loss: more than the log of any double; far more misleads it
 

@@ -1,5 +1,7 @@
 """Paired comparisons of two contenders."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -67,8 +69,16 @@ def test_what_has_no_records_is_named():
         compare(one_each, "brier", "ours", "theirs", "data_set", CONFIDENCE)
 
 
-@pytest.mark.parametrize(("value", "relative"), [(float("inf"), False), (0.0, True)])
-def test_a_difference_that_is_no_number_is_named_and_not_left_out(value, relative):
-    both = records(ours=[[1], [value]], theirs=[[2], [value]])
-    with pytest.raises(ValueError, match=rf"ours − theirs is not a number by brier for 1; the values are \[\[{value}"):
-        compare(both, "brier", "ours", "theirs", "data_set", CONFIDENCE, relative)
+@pytest.mark.parametrize("ours", [0.0, 1.0])
+def test_a_relative_difference_from_0_is_named(ours):
+    both = records(ours=[[1], [ours]], theirs=[[2], [0.0]])
+    message = f"ours − theirs is not finite by brier for 1; the values are [[{ours}, 0.0]]"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        compare(both, "brier", "ours", "theirs", "data_set", CONFIDENCE, relative=True)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_a_record_that_is_not_finite_is_refused_and_not_left_out(value):
+    both = records(ours=[[1], [3, value]], theirs=[[2], [3]])
+    with pytest.raises(ValueError, match="records of brier by ours or theirs are not finite"):
+        compare(both, "brier", "ours", "theirs", "data_set", CONFIDENCE)

@@ -102,9 +102,10 @@ def test_the_report_compares_at_the_longest_length() -> None:
         for length in (64, 1024)
     )
     report = study.report(records, study.settings, study.shown)
-    against_softmax, *others = report.findings
+    against_softmax, against_entmax, *others = report.findings
     assert against_softmax.use.endswith("copy: accuracy at 1024")
-    assert (against_softmax.by, against_softmax.verdict) == ("+0.1250 [+0.1250, +0.1250]", "gain")
+    for finding in (against_softmax, against_entmax):
+        assert (finding.helps, finding.by, finding.verdict) == ("SharMiX", "+0.1250 [+0.1250, +0.1250]", "gain")
     assert {finding.verdict for finding in others} == {"no gain"}
     accuracy = report.tables["copy: accuracy by length"].set_index("contender").loc["SharMiX"]
     assert accuracy.tolist() == ["0.625 [0.500, 0.750]", "0.750 [0.625, 0.875]"]

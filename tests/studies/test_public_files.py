@@ -36,6 +36,6 @@ def test_the_error_names_the_file_its_home_and_its_place(tmp_path, content, prob
 
 def test_without_a_folder_the_error_asks_for_one():
     message = "sets/a.npy: no folder of data sets is given; download https://example.org/a.npy and keep it as "
-    given = "--data FOLDER, or to make DATA=FOLDER"
+    given = "--data FOLDER, or DATA=FOLDER to make"
     with pytest.raises(DataError, match=f"^{re.escape(message)}FOLDER/sets/a.npy, then give {given}$"):
         read_public_file(None, ENTRY)

@@ -177,9 +177,10 @@ def test_a_process_killed_between_the_files_of_the_records_breaks_no_later_one(c
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_study_with_one_line_and_leaves_no_process(tmp_path, number, status):
     (tmp_path / "docs").mkdir()
-    command = [sys.executable, "-m", "studies", "length_generalisation", "--jobs", "2"]
+    (tmp_path / command.FINDINGS).touch()
+    line = [sys.executable, "-m", "studies", "length_generalisation", "--jobs", "2"]
     started = psutil.Popen(
-        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True
+        line, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True
     )
     wait_until(lambda: any("loky" in " ".join(child.cmdline()) for child in started.children()))
     time.sleep(3)  # the tasks of this study take minutes
@@ -200,6 +201,21 @@ def wait_until(condition, seconds=60):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["coins", "--jobs", "0"], "it must be at least 1"),
+        ([], "there is no docs/findings.md; start it in"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_measured(coins, capsys, arguments, message):
+    if not arguments:
+        command.FINDINGS.unlink()
+    with pytest.raises(SystemExit):
+        command.main(arguments)
+    assert message in capsys.readouterr().err
 
 
 def test_a_study_that_there_is_not(coins, capsys):
