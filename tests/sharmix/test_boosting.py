@@ -19,6 +19,8 @@ np = pytest.importorskip("numpy")
 lightgbm = pytest.importorskip("lightgbm")
 xgboost = pytest.importorskip("xgboost")
 
+from sklearn.linear_model import LogisticRegression  # noqa: E402
+
 from sharmix import boosting  # noqa: E402
 from sharmix.boosting import LightGBMMetric, Objective, XGBoostMetric  # noqa: E402
 
@@ -337,6 +339,12 @@ def test_arguments_that_are_not_allowed_are_named():
             (ValueError, r"q of shape \(5, 1\)", lambda: Objective(sharmix.SharMiX(q=torch.full((5, 1), 1.5)))),
             (RuntimeError, "alpha-ReLU has no threshold yet", lambda: Objective("alpha_relu")),
             (ValueError, "kind='log' is not allowed", lambda: LightGBMMetric(Objective(), "log")),
+            (TypeError, "must be the Objective .* got 'entmax'", lambda: XGBoostMetric("entmax")),
+            (
+                TypeError,
+                "got LogisticRegression",
+                lambda: Objective().predict_proba(LogisticRegression(), scores(2, 3)),
+            ),
         ):
             with case(message=message), pytest.raises(error, match=message):
                 call()
