@@ -191,7 +191,7 @@ def _check_broadcast(shapes: list[tuple[int, ...]], mask: Tensor | None, enable_
 
 def _broadcasts(shapes: list[tuple[int, ...]]) -> bool:
     try:
-        torch.broadcast_shapes(*shapes)
+        torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
     except RuntimeError:
         return False
     return True
