@@ -65,7 +65,9 @@ class Objective:
         TypeError, ValueError: an argument, label, shape or raw score that is not allowed.
 
     With softmax the trees are those of the packages' own objectives but for a factor of the Hessian: LightGBM
-    multiplies it by classes/(classes − 1), XGBoost by 2. A learning rate divided by that factor grows the same trees.
+    multiplies it by classes/(classes − 1), XGBoost by 2. Divide by that factor what counts in Hessians, and the same
+    trees grow: the learning rate, the L2 penalty (`lambda_l2`; `reg_lambda`, which is 1 in XGBoost unless you say
+    otherwise) and the least sum of Hessians in a leaf (`min_sum_hessian_in_leaf`, `min_child_weight`).
     LightGBM's own also starts from the classes' shares (`boost_from_average`); a custom objective starts from equal
     scores. Other ones, [n, classes], are `Dataset(init_score=…)` in LightGBM and `DMatrix(base_margin=…)` in XGBoost.
     LightGBM's predictions leave them out: `objective.probabilities(model.predict(features, raw_score=True) + start)`.
