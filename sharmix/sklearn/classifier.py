@@ -135,7 +135,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
                 f"{self.solver} stopped after {self.n_iter_} iterations before it reached tol={self.tol}; increase "
                 f"max_iter={self.max_iter}, or scale the features",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,  # past torch's decorator
             )
         return self
 

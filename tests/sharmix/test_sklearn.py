@@ -262,8 +262,9 @@ def test_a_hidden_layer_learns_what_a_linear_model_cannot():
     X = np.random.default_rng(0).normal(size=(200, 2))
     y = X[:, 0] * X[:, 1] > 0
     assert FenchelYoungClassifier().fit(X, y).score(X, y) < 0.7
-    with pytest.warns(ConvergenceWarning, match="max_iter=60"):
+    with pytest.warns(ConvergenceWarning, match="max_iter=60") as warned:
         ours = FenchelYoungClassifier(hidden_layer_sizes=(16,), alpha=0.01, max_iter=60, random_state=0).fit(X, y)
+    assert warned[0].filename == __file__
     assert ours.score(X, y) > 0.95
     assert not hasattr(ours, "coef_")
     assert [array.shape for array in ours.coefs_] == [(2, 16), (16, 1)]
