@@ -53,8 +53,11 @@ def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
         IndexError: there is no dimension `dim`.
     """
     if not isinstance(values, Tensor) or not values.is_floating_point():
-        kind = values.dtype if isinstance(values, Tensor) else type(values).__name__
-        raise TypeError(f"{name} must be a floating-point tensor, got {kind}; convert it with .float()")
+        if isinstance(values, Tensor):
+            kind, conversion = str(values.dtype), ".float()"
+        else:
+            kind, conversion = type(values).__name__, "torch.as_tensor"
+        raise TypeError(f"{name} must be a floating-point tensor, got {kind}; convert it with {conversion}")
     if values.layout != torch.strided:
         raise TypeError(f"{name} must be a dense tensor, got {values.layout}; convert it with .to_dense()")
     dims = values.dim()

@@ -137,6 +137,8 @@ def weighting(activation: Weighting) -> Callable[[Tensor], Tensor]:
         return built
     if isinstance(activation, Activation) and activation.dim != -1:
         raise ValueError(f"activation has dim={activation.dim}; it must be -1, for the keys are the last dimension")
+    if isinstance(activation, type):
+        raise TypeError(f"activation must be an instance, {activation.__name__}(…), got the class")
     if not callable(activation):
         raise TypeError(f"activation must be an Activation, a name or a function, got {type(activation).__name__}")
     return activation
@@ -163,11 +165,36 @@ def _check(
     if mask is not None and is_causal:
         raise ValueError("attn_mask and is_causal=True are not allowed together; put the causal part into the mask")
     if mask is not None and mask.dtype not in (torch.bool, torch.float32, query.dtype):
-        raise TypeError(f"attn_mask must be bool, float32 or {query.dtype} like the query, got {mask.dtype}")
-    if mask is not None and mask.dim() < 2:
-        raise ValueError(f"attn_mask of shape {tuple(mask.shape)} is not allowed; it must broadcast to [..., L, S]")
+        raise TypeError(f"attn_mask must be bool, float32 or of the query's {query.dtype}, got {mask.dtype}")
+    _check_broadcast(shapes, mask, enable_gqa)
     if masked_rows not in get_args(MaskedRows):
         raise ValueError(f"masked_rows={masked_rows!r} is not allowed; it must be 'nan' or 'zeros'")
+
+
+def _check_broadcast(shapes: list[tuple[int, ...]], mask: Tensor | None, enable_gqa: bool) -> None:
+    leading = [shape[:-2] for shape in shapes]
+    if enable_gqa:
+        leading = [(*batch[:-1], leading[0][-1]) for batch in leading]
+    elif not _broadcasts(leading):
+        raise ValueError(
+            f"query, key and value must have leading dimensions that broadcast, got {shapes}; where a head of key and "
+            "value serves several of the query, give enable_gqa=True"
+        )
+    if mask is None:
+        return
+    scores = [(*batch, shapes[0][-2], shapes[1][-2]) for batch in leading]
+    if mask.dim() < 2 or not _broadcasts([*scores, tuple(mask.shape)]):
+        raise ValueError(
+            f"attn_mask of shape {tuple(mask.shape)} is not allowed; it must broadcast to [..., L, S], of {shapes}"
+        )
+
+
+def _broadcasts(shapes: list[tuple[int, ...]]) -> bool:
+    try:
+        torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        return False
+    return True
 
 
 def _is_autocast(tensor: Tensor) -> bool:

@@ -49,7 +49,8 @@ class Objective:
 
     Args:
         activation: a module, or the name of one, as for `build_activation`. Trees alone are trained: parameters of a
-            module are fixed at the values that they have, and must not require gradients.
+            module are fixed at the values that they have, and must not require gradients. The outputs of α-ReLU are no
+            probabilities: they need not sum to 1.
         hessian_floor: the least second derivative of a row. It is 0 for a class outside the support, where a leaf of
             such rows alone would take an infinite step; with the floor a step is at most 1/floor before the learning
             rate. Both packages also ask for a least sum of Hessians in a leaf, and these rows have no more than the
@@ -64,7 +65,9 @@ class Objective:
         TypeError, ValueError: an argument, label, shape or raw score that is not allowed.
 
     With softmax the trees are those of the packages' own objectives but for a factor of the Hessian: LightGBM
-    multiplies it by classes/(classes − 1), XGBoost by 2. A learning rate divided by that factor grows the same trees.
+    multiplies it by classes/(classes − 1), XGBoost by 2. Divide by that factor what counts in Hessians, and the same
+    trees grow: the learning rate, the L2 penalty (`lambda_l2`; `reg_lambda`, which is 1 in XGBoost unless you say
+    otherwise) and the least sum of Hessians in a leaf (`min_sum_hessian_in_leaf`, `min_child_weight`).
     LightGBM's own also starts from the classes' shares (`boost_from_average`); a custom objective starts from equal
     scores. Other ones, [n, classes], are `Dataset(init_score=…)` in LightGBM and `DMatrix(base_margin=…)` in XGBoost.
     LightGBM's predictions leave them out: `objective.probabilities(model.predict(features, raw_score=True) + start)`.
@@ -124,8 +127,14 @@ class Objective:
 
         Returns:
             [n, classes].
+
+        Raises:
+            TypeError: a model of another package.
         """
-        raw = "raw_score" if "raw_score" in inspect.signature(model.predict).parameters else "output_margin"
+        taken = inspect.signature(model.predict).parameters
+        raw = next((name for name in ("raw_score", "output_margin") if name in taken), None)
+        if raw is None:
+            raise TypeError(f"model must be a Booster or classifier of LightGBM or XGBoost, got {type(model).__name__}")
         return self.probabilities(model.predict(features, **{raw: True}, **options))
 
     def _derivatives(self, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -153,6 +162,8 @@ class _Metric:
     """
 
     def __init__(self, objective: Objective, kind: Kind = "brier") -> None:
+        if not isinstance(objective, Objective):
+            raise TypeError(f"objective must be the Objective that the model is trained with, got {objective!r}")
         if kind not in get_args(Kind):
             raise ValueError(f"kind={kind!r} is not allowed; it must be one of {', '.join(get_args(Kind))}")
         self.objective = objective

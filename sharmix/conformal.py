@@ -129,6 +129,7 @@ class SupportPredictor:
 
     def __post_init__(self) -> None:
         check_orders(self.q, self.r)
+        self.q, self.r = float(self.q), float(self.r)  # torch.load refuses the numbers of NumPy
         if self.temperature is not None:
             self.temperature = torch.as_tensor(self.temperature, dtype=torch.float64)
             if not (self.temperature > 0).all():
@@ -235,7 +236,10 @@ def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
         kind = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
         raise TypeError(f"labels must be a tensor of class indices of an integer type, got {kind}")
     if labels.shape != logits.shape[:-1]:
-        raise ValueError(f"labels of shape {tuple(labels.shape)} do not fit logits of shape {tuple(logits.shape)}")
+        raise ValueError(
+            f"labels of shape {tuple(labels.shape)} do not fit logits of shape {tuple(logits.shape)}; "
+            f"one label for each row is of shape {tuple(logits.shape[:-1])}"
+        )
     classes, labels = logits.shape[-1], labels.long()
     if (outside := (labels < 0) | (labels >= classes)).any():
         raise ValueError(
@@ -271,7 +275,7 @@ def _of_labels(gaps: Tensor, own: Tensor, q: float, r: float) -> Tensor:
 
 def _of_all(gaps: Tensor, q: float, r: float) -> Tensor:
     """T of all classes, [rows, classes]."""
-    ordered, classes = gaps.sort(-1)
+    ordered, classes = gaps.contiguous().sort(-1)
     power = 1 / (q - 1)
     if power < _MOST_POWER + 0.5 and math.isclose(power, round(power), rel_tol=1e-14):
         sums = _sums_by_moments(ordered, round(power))

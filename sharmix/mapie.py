@@ -22,6 +22,10 @@ class SupportConformityScore(BaseClassificationScore):  # type: ignore[misc]
     `sharmix.conformal.support_scores(log p, q=q, r=r)` is at most MAPIE's quantile. MAPIE takes no score but its own
     LAC where there are two classes.
 
+    All classes of probability 0 have the score ∞. Where the quantile is ∞, as it is with too many zeros at the label,
+    sets hold all classes. So give the logits of a classifier with sparse outputs, such as `FenchelYoungClassifier`, to
+    `sharmix.conformal.SupportPredictor` instead: `decision_function` has them.
+
     Args:
         q: as for `sharmix.conformal.support_scores`, and r.
         r: likewise.

@@ -107,7 +107,8 @@ def _biased(bias: Tensor, mask: Tensor | None) -> Tensor:
 class SupportLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
     """Generation whose candidates are the support of a sparse map: at each step, the tokens with a probability above 0.
 
-    How many there are follows from the model's own scores, where top-k and top-p take a number.
+    How many there are follows from the model's own scores, where top-k and top-p take a number. One is enough, also in
+    beam search: see docs/attention.md.
 
     Args:
         activation: an `Activation` that sums to 1, or the name of one.

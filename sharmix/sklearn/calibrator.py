@@ -36,7 +36,8 @@ class SharMiXCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     Args:
         estimator: the classifier.
         q, r, temperature, loss: as for `SharMiXScaling`: None is fitted, a number is held, and r may be `"q"`.
-        cv: how to cross-validate, as for `CalibratedClassifierCV`; None for five folds.
+        cv: how to cross-validate, as for `CalibratedClassifierCV`; None for five folds. In place of `"prefit"`, which
+            that class once took, the classifier comes in a `FrozenEstimator`.
         n_jobs: how many processes cross-validate.
 
     Attributes:
@@ -95,6 +96,11 @@ class SharMiXCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         Warns:
             UserWarning: the classifier does not take the weights, which then serve the scaling alone.
         """
+        if isinstance(self.cv, str):
+            raise ValueError(
+                f"cv={self.cv!r} is not allowed; a classifier that is fitted already comes in a "
+                "sklearn.frozen.FrozenEstimator"
+            )
         check_classification_targets(y)
         X, y = indexable(X, y)
         labels = column_or_1d(y, warn=True)

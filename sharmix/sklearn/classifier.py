@@ -119,7 +119,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             This classifier.
 
         Raises:
-            ValueError: a parameter, a shape or a value that is not allowed.
+            ValueError, TypeError: a parameter, a shape or a value that is not allowed.
 
         Warns:
             ConvergenceWarning: `max_iter` was too small.
@@ -135,7 +135,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
                 f"{self.solver} stopped after {self.n_iter_} iterations before it reached tol={self.tol}; increase "
                 f"max_iter={self.max_iter}, or scale the features",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,  # past torch's decorator
             )
         return self
 
@@ -215,6 +215,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"hidden_layer_sizes={self.hidden_layer_sizes!r} is not allowed; each must be an integer of at least 1"
             )
+        if not isinstance(self.activation, str | None):
+            raise TypeError(f"activation must be a name, its parameters activation_params; got {self.activation!r}")
         if self.activation is None and self.activation_params:
             raise ValueError(f"activation_params={self.activation_params!r} need the name of an activation")
         check_scalar(self.alpha, "alpha", Real, min_val=0)
@@ -236,7 +238,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         if first:
             self.classes_ = seen if classes is None else unique_labels(classes)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has one class, {self.classes_[0]!r}; a classifier needs at least two classes")
+            raise ValueError(f"y has one class, {self.classes_.tolist()[0]!r}; a classifier needs at least two classes")
         weights = checked_weights(sample_weight, len(y))
         if y.ndim == 1:
             targets = self._class_indices(y)

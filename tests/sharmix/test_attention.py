@@ -330,8 +330,13 @@ def test_refusals():
         r"got \[\(2, 4, 5, 3\), \(2, 4, 6, 3\)": {"key": key[..., :6, :]},
         r"got \[\(3,\)": {"query": query[0, 0, 0]},
         "attn_mask and is_causal=True": {"attn_mask": mask, "is_causal": True},
-        "attn_mask must be bool, float32 or torch.float64 like the query, got torch.int64": {"attn_mask": mask.long()},
+        "must be an instance, Entmax.*, got the class": {"activation": sharmix.Entmax},
+        "attn_mask must be bool, float32 or of the query's torch.float64, got torch.int64": {"attn_mask": mask.long()},
         r"attn_mask of shape \(7,\)": {"attn_mask": mask[0]},
+        r"attn_mask of shape \(2, 7\)": {"attn_mask": mask.new_ones(2, 7)},  # of keys alone, [N, S]
+        r"attn_mask of shape \(5, 6\)": {"attn_mask": mask.new_ones(5, 6)},
+        r"attn_mask of shape \(3, 5, 7\)": {"attn_mask": mask.new_ones(3, 5, 7)},
+        "must have leading dimensions that broadcast, .* enable_gqa=True": {"key": key[:, :2], "value": value[:, :2]},
         "enable_gqa needs heads of the query that are a multiple": {
             "key": key[:, :3], "value": value[:, :3], "enable_gqa": True,
         },

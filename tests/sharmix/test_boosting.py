@@ -19,6 +19,8 @@ np = pytest.importorskip("numpy")
 lightgbm = pytest.importorskip("lightgbm")
 xgboost = pytest.importorskip("xgboost")
 
+from sklearn.linear_model import LogisticRegression  # noqa: E402
+
 from sharmix import boosting  # noqa: E402
 from sharmix.boosting import LightGBMMetric, Objective, XGBoostMetric  # noqa: E402
 
@@ -155,13 +157,15 @@ def test_softmax_grows_the_trees_of_lightgbm_s_own_objective():
 
 
 def test_softmax_grows_the_trees_of_xgboost_s_own_objective():
-    """At half the learning rate, for its Hessian is twice ours."""
+    """At half the learning rate, penalty and least sum of Hessians, for its Hessian is twice ours."""
     features, labels = problem(classes=4)
     data = xgboost.DMatrix(features, labels)
-    settings = {"num_class": 4, "nthread": 1, "max_depth": 3, "lambda": 0, "min_child_weight": 0, "base_score": 0.5}
+    settings = {"num_class": 4, "nthread": 1, "max_depth": 3, "base_score": 0.5}
+    by_hessians = {"eta": 0.2, "reg_lambda": 1, "min_child_weight": 1}
+    halved = {name: value / 2 for name, value in by_hessians.items()}
     objective = Objective("softmax", hessian_floor=1e-15)
-    theirs = xgboost.train(settings | {"objective": "multi:softprob", "eta": 0.2}, data, 8)
-    ours = xgboost.train(settings | {"eta": 0.1}, data, 8, obj=objective)
+    theirs = xgboost.train(settings | by_hessians | {"objective": "multi:softprob"}, data, 8)
+    ours = xgboost.train(settings | halved, data, 8, obj=objective)
     np.testing.assert_allclose(objective.predict_proba(ours, data), theirs.predict(data), atol=1e-5)
 
 
@@ -337,6 +341,12 @@ def test_arguments_that_are_not_allowed_are_named():
             (ValueError, r"q of shape \(5, 1\)", lambda: Objective(sharmix.SharMiX(q=torch.full((5, 1), 1.5)))),
             (RuntimeError, "alpha-ReLU has no threshold yet", lambda: Objective("alpha_relu")),
             (ValueError, "kind='log' is not allowed", lambda: LightGBMMetric(Objective(), "log")),
+            (TypeError, "must be the Objective .* got 'entmax'", lambda: XGBoostMetric("entmax")),
+            (
+                TypeError,
+                "got LogisticRegression",
+                lambda: Objective().predict_proba(LogisticRegression(), scores(2, 3)),
+            ),
         ):
             with case(message=message), pytest.raises(error, match=message):
                 call()

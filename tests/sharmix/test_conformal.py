@@ -155,6 +155,10 @@ def test_shapes_and_dtypes():
     assert support_scores(torch.tensor([7.0])).item() == 0
     assert support_scores(z.requires_grad_()).requires_grad is False
     assert support_scores(z, q=2, r=2).equal(support_scores(z, q=2.0, r=2.0))
+    torch.set_warn_always(True)
+    with warnings.catch_warnings(action="error"):  # torch warns of each search in memory of another order
+        assert support_scores(z.T.contiguous().T).equal(scores)
+    torch.set_warn_always(False)
     wide_row, last = sample(1, 256), torch.tensor([255])
     assert support_scores(wide_row, last.to(torch.uint8)).equal(support_scores(wide_row, last))
     for dtype, wide in (
@@ -243,12 +247,15 @@ def test_coverage_over_splits_is_the_beta_binomial_of_split_conformal_prediction
     assert np.var(rates) == pytest.approx(variance, rel=0.35)
 
 
-def test_a_predictor_is_its_three_values():
+def test_a_predictor_is_its_three_values(tmp_path):
     z, y = labelled(50, 5)
     for class_conditional in (False, True):
         predictor = SupportPredictor(1.5, 2.0).calibrate(z, y, 0.5, class_conditional=class_conditional)
         assert SupportPredictor(**vars(predictor)).sets(z).equal(predictor.sets(z))
     assert SupportPredictor(1.5, 2.0, 0.7).sets(z).equal(sharmix.sharmix(z, 1.5, 2.0, 0.7) > 0)
+    torch.save(vars(SupportPredictor(np.float64(1.5), np.float32(2.0), 0.7)), tmp_path / "predictor.pt")
+    saved = torch.load(tmp_path / "predictor.pt", weights_only=True)
+    assert saved == {"q": 1.5, "r": 2.0, "temperature": 0.7}
 
 
 def test_the_examples():
@@ -270,7 +277,9 @@ def test_what_is_not_allowed_is_refused():
         "coverage=nan is not allowed": lambda: SupportPredictor().calibrate(z, y, math.nan),
         "label 3 is out of range for 3 classes": lambda: SupportPredictor().calibrate(z, y + 1),
         "label -100 is out of range": lambda: support_scores(z, torch.full_like(y, -100)),
-        r"labels of shape \(19,\) do not fit logits of shape \(20, 3\)": lambda: support_scores(z, y[1:]),
+        r"labels of shape \(19,\) do not fit logits of shape \(20, 3\); .* shape \(20,\)": lambda: support_scores(
+            z, y[1:]
+        ),
         "hold no calibration examples": lambda: SupportPredictor().calibrate(z[:0], y[:0]),
         "hold no classes": lambda: support_scores(z[:, :0]),
         r"coverage must be a number, got str": lambda: SupportPredictor().calibrate(z, y, "0.9"),
@@ -279,7 +288,8 @@ def test_what_is_not_allowed_is_refused():
         "temperature=nan is not allowed; it must be > 0": lambda: SupportPredictor(temperature=math.nan),
         r"temperature=\[1.0, 0.0\] is not allowed": lambda: SupportPredictor(temperature=torch.tensor([1.0, 0.0])),
         "must be a tensor of class indices": lambda: support_scores(z, y.double()),
-        "must be a floating-point tensor": lambda: support_scores(z.long()),
+        r"must be a floating-point tensor, got torch.int64; .* \.float\(\)": lambda: support_scores(z.long()),
+        "must be a floating-point tensor, got ndarray; .* torch.as_tensor": lambda: support_scores(z.numpy()),
         "no temperature yet": lambda: SupportPredictor().sets(z),
     }
     with every_case() as case:

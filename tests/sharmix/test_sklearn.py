@@ -262,8 +262,9 @@ def test_a_hidden_layer_learns_what_a_linear_model_cannot():
     X = np.random.default_rng(0).normal(size=(200, 2))
     y = X[:, 0] * X[:, 1] > 0
     assert FenchelYoungClassifier().fit(X, y).score(X, y) < 0.7
-    with pytest.warns(ConvergenceWarning, match="max_iter=60"):
+    with pytest.warns(ConvergenceWarning, match="max_iter=60") as warned:
         ours = FenchelYoungClassifier(hidden_layer_sizes=(16,), alpha=0.01, max_iter=60, random_state=0).fit(X, y)
+    assert warned[0].filename == __file__
     assert ours.score(X, y) > 0.95
     assert not hasattr(ours, "coef_")
     assert [array.shape for array in ours.coefs_] == [(2, 16), (16, 1)]
@@ -311,10 +312,11 @@ def test_what_is_not_finite_is_an_error(iris):
         ({"activation_params": {"tau": 1}}, "need the name of an activation"),
         ({"activation": "softmix"}, "did you mean softmax"),
         ({"q": 0.5}, "q=0.5"),
+        ({"activation": sharmix.Softmax()}, r"must be a name, .*; got Softmax\(\)"),
     ],
 )
 def test_parameters_that_are_not_allowed(parameters, message, iris):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         FenchelYoungClassifier(**parameters).fit(*iris)
 
 
@@ -497,6 +499,8 @@ def test_a_frozen_classifier_meets_only_what_calibrates_it():
     np.testing.assert_array_equal(ours.predict_proba(X), expected)
     with pytest.raises(ValueError, match=r"y has classes \[3, 4, 5\]"):
         SharMiXCalibrator(frozen).fit(X, y + 3)
+    with pytest.raises(ValueError, match=r"cv='prefit' is not allowed; .*FrozenEstimator"):
+        SharMiXCalibrator(frozen.estimator, cv="prefit").fit(X, y)
 
 
 def test_a_calibrator_in_a_search():
