@@ -17,7 +17,7 @@ from torch import Tensor
 from sharmix.functional import sharmix
 from sharmix.sklearn._weights import checked_weights
 
-LARGEST_LOG_TEMPERATURE = 10.0  # as scikit-learn has it
+LARGEST_LOG_RATIO = 10.0  # of temperature to spread; scikit-learn has it of temperature to 1
 LARGEST_Q = 2.0  # sparsemax; above it the map's derivatives have no bound
 LARGEST_R = 4.0
 STARTS_Q, STARTS_SHARE = (1.0, 1.25, 1.5, 2.0), (0.0, 0.1, 0.3, 1.0)
@@ -39,8 +39,9 @@ class SharMiXScaling(BaseEstimator):
     - `SharMiXScaling(r="q")` is entmax scaling, the α-entmax of z/T₀ with α = q;
     - `SharMiXScaling()` fits all three.
 
-    The fit looks at 1 ≤ q ≤ 2, 2 − 1/q ≤ r ≤ 4 and |log T₀| ≤ 10; below r = 2 − 1/q the map can jump. It descends by
-    L-BFGS-B through the map's derivatives from several starts, one of which is the best temperature of softmax.
+    The fit looks at 1 ≤ q ≤ 2, 2 − 1/q ≤ r ≤ 4 and |log(T₀/s)| ≤ 10, s the median over rows of the largest less the
+    smallest logit; below r = 2 − 1/q the map can jump. It descends by L-BFGS-B through the map's derivatives from
+    several starts, one of which is the best temperature of softmax.
 
     Args:
         q: the first order, None or at least 1.
@@ -96,12 +97,13 @@ class SharMiXScaling(BaseEstimator):
             ValueError: an argument, a shape or an index that is not allowed.
 
         Warns:
-            ConvergenceWarning: the log loss is infinite wherever the fit looks.
+            ConvergenceWarning: the log loss is infinite wherever the fit looks, or the temperature is an end of it, so
+                that the examples do not determine it.
         """
         z = check_array(logits, dtype=np.float64, input_name="logits")
         labels = _checked_indices(y, z)
         weights = checked_weights(sample_weight, len(z))
-        family = _Family(self.q, self.r, self.temperature)
+        family = _Family(self.q, self.r, self.temperature, _spread(z, weights))
         self.loss_, point = _Score(family, z, labels, weights, self.loss).minimum()
         self.q_, self.r_, self.temperature_ = (
             order.item() for order in family.orders(torch.tensor(point, dtype=torch.float64))
@@ -110,6 +112,14 @@ class SharMiXScaling(BaseEstimator):
             warnings.warn(
                 "the log loss is infinite at every temperature and order that the fit looks at: there the class of an "
                 "example has probability 0; loss='brier' is finite",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        elif self.temperature is None and point[0] in family.box[0]:
+            warnings.warn(
+                f"temperature {self.temperature_:.3g} is an end of what the fit looks at: these {len(z)} examples do "
+                "not determine it, as where every prediction is right, or all logits of a row are equal; give more "
+                "examples, or a temperature",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -140,10 +150,27 @@ def _least_r(q: Any) -> Any:
     return 2 - 1 / q
 
 
+def _spread(z: NDArray[Any], weights: NDArray[Any]) -> float:
+    """The unit of the logits: the median of max z − min z over the rows whose logits differ; 0 without one."""
+    spreads = np.ptp(z, axis=1)
+    order = np.argsort(spreads)
+    reached = np.cumsum(np.where(spreads > 0, weights, 0)[order])
+    return float(spreads[order[np.searchsorted(reached, reached[-1] / 2)]])
+
+
+def _log_temperatures(spread: float) -> tuple[float, float]:
+    """The ends of what a fit looks at, which move with the unit of the logits."""
+    if spread == 0:  # every temperature gives the same probabilities
+        return 0.0, 0.0
+    return math.log(spread) - LARGEST_LOG_RATIO, math.log(spread) + LARGEST_LOG_RATIO
+
+
 class _Family:
     """The maps that a fit chooses from, as points of a box."""
 
-    def __init__(self, q: float | None, r: float | Literal["q"] | None, temperature: float | None) -> None:
+    def __init__(
+        self, q: float | None, r: float | Literal["q"] | None, temperature: float | None, spread: float
+    ) -> None:
         if q is not None and not (isinstance(q, Real) and 1 <= q < math.inf):
             raise ValueError(f"q={q!r} is not allowed; it must be None or a number, at least 1")
         if temperature is not None and not (isinstance(temperature, Real) and 0 < temperature < math.inf):
@@ -155,9 +182,8 @@ class _Family:
             raise ValueError(f"r={r!r} is not allowed; with q={q!r} it must be at least {least:g}")
         self.r = r
         largest_q = 1 / (2 - float(r)) if isinstance(r, Real) and r < _least_r(LARGEST_Q) else LARGEST_Q
-        log_temperature = None if temperature is None else math.log(temperature)
         self.box = [
-            (-LARGEST_LOG_TEMPERATURE, LARGEST_LOG_TEMPERATURE) if log_temperature is None else (log_temperature,) * 2,
+            _log_temperatures(spread) if temperature is None else (math.log(temperature),) * 2,
             (1.0, largest_q) if q is None else (q, q),
             (0.0, 1.0 if r is None else 0.0),
         ]

@@ -335,6 +335,7 @@ def mean_loss(loss, logits, labels, q, r, temperature):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:temperature .* is an end")  # of 20 examples every prediction may be right
 @settings(max_examples=10)
 @given(
     seed=st.integers(0, 1000),
@@ -356,6 +357,22 @@ def test_a_fit_is_no_worse_than_a_grid(seed, loss, scale, examples):
         for ratio in (0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0)
     ]
     assert fitted.loss_ <= min(grid) + 1e-9
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_the_unit_of_the_logits_is_the_unit_of_the_temperature(unit):
+    logits, labels = logits_and_labels()
+    here, there = (SharMiXScaling().fit(factor * logits, labels) for factor in (1, unit))
+    assert there.temperature_ == pytest.approx(unit * here.temperature_, rel=1e-3)
+    assert there.loss_ == pytest.approx(here.loss_, rel=1e-6)
+
+
+def test_examples_that_do_not_determine_the_temperature_warn():
+    logits, labels = logits_and_labels()
+    for name, z, y in (("all right", logits, logits.argmax(1)), ("equal logits", 0 * logits, labels)):
+        with pytest.warns(ConvergenceWarning, match="these 150 examples do not determine it"):
+            fitted = SharMiXScaling(q=1, r=1).fit(z, y)
+        assert (fitted.temperature_ == 1) == (name == "equal logits")
 
 
 @pytest.mark.parametrize("loss", ["brier", "log"])
