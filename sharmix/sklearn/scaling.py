@@ -237,26 +237,26 @@ class _Score:
         (derivatives,) = torch.autograd.grad(loss, variable)
         return loss.item(), derivatives.numpy()
 
-    def descend(self, start: Point, orders_held: bool = False) -> tuple[float, Point]:
-        """The loss and the point of the minimum that L-BFGS-B finds from here, or the start where it is no better."""
-        bounds = [self.family.box[0], *zip(start[1:], start[1:], strict=True)] if orders_held else self.family.box
-        found = minimize(self.gradient, start, jac=True, method="L-BFGS-B", bounds=bounds, options=OPTIONS)
-        return min((self.value(point), point) for point in (start, self.family.inside(*found.x)))
+    def descend(self, start: Point) -> tuple[float, Point]:
+        """The loss and point of the minimum that L-BFGS-B finds from here, by the temperature first, then by all."""
+        orders_held = [self.family.box[0], *zip(start[1:], start[1:], strict=True)]
+        reached = [start]
+        for bounds in (orders_held, self.family.box):
+            found = minimize(self.gradient, reached[-1], jac=True, method="L-BFGS-B", bounds=bounds, options=OPTIONS)
+            reached.append(self.family.inside(*found.x))
+        return min((self.value(point), point) for point in reached)
 
     def minimum(self) -> tuple[float, Point]:
-        """The best of several descents: of softmax in its temperature alone, and from the two best starts of each q.
-
-        Of the starts with one (q, r) only that of the best temperature counts.
-        """
+        """The best of two descents for each q: from the least r, where many minima are, and from the best above it."""
         temperatures = np.linspace(*self.family.box[0], STARTS_TEMPERATURES)
 
         def start(q: float, share: float) -> tuple[float, Point]:
             points = {self.family.inside(log_temperature, q, share) for log_temperature in temperatures}
             return min((self.value(point), point) for point in points)
 
-        first = self.descend(start(1.0, 0.0)[1], orders_held=True)
-        found = [first, self.descend(first[1])]
+        found = []
         for q in {self.family.inside(0.0, q, 0.0)[1] for q in STARTS_Q}:
-            shares = {self.family.inside(0.0, q, share)[2] for share in STARTS_SHARE}
-            found += [self.descend(point) for _, point in sorted(start(q, share) for share in shares)[:2]]
+            least, *others = sorted({self.family.inside(0.0, q, share)[2] for share in STARTS_SHARE})
+            starts = [start(q, least), *sorted(start(q, share) for share in others)[:1]]
+            found += [self.descend(point) for _, point in starts]
         return min(found)
