@@ -1,6 +1,7 @@
 """Attention whose weights come from any activation: a function, and a scale that grows with the number of keys."""
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import get_args
 
 import torch
@@ -190,11 +191,9 @@ def _check_broadcast(shapes: list[tuple[int, ...]], mask: Tensor | None, enable_
 
 
 def _broadcasts(shapes: list[tuple[int, ...]]) -> bool:
-    try:
-        torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
-    except RuntimeError:
-        return False
-    return True
+    """As `torch.broadcast_shapes` finds, whose first call imports computer algebra."""
+    sizes = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
+    return all(len({*of_dimension} - {1}) <= 1 for of_dimension in sizes)
 
 
 def _is_autocast(tensor: Tensor) -> bool:

@@ -113,7 +113,7 @@ class SharMiXScaling(BaseEstimator):
                 "the log loss is infinite at every temperature and order that the fit looks at: there the class of an "
                 "example has probability 0; loss='brier' is finite",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,  # past torch's decorator
             )
         elif self.temperature is None and point[0] in family.box[0]:
             warnings.warn(
@@ -121,7 +121,7 @@ class SharMiXScaling(BaseEstimator):
                 "not determine it, as where every prediction is right, or all logits of a row are equal; give more "
                 "examples, or a temperature",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,  # past torch's decorator
             )
         return self
 

@@ -370,8 +370,9 @@ def test_the_unit_of_the_logits_is_the_unit_of_the_temperature(unit):
 def test_examples_that_do_not_determine_the_temperature_warn():
     logits, labels = logits_and_labels()
     for name, z, y in (("all right", logits, logits.argmax(1)), ("equal logits", 0 * logits, labels)):
-        with pytest.warns(ConvergenceWarning, match="these 150 examples do not determine it"):
+        with pytest.warns(ConvergenceWarning, match="these 150 examples do not determine it") as warned:
             fitted = SharMiXScaling(q=1, r=1).fit(z, y)
+        assert warned[0].filename == __file__
         assert (fitted.temperature_ == 1) == (name == "equal logits")
 
 
