@@ -77,7 +77,7 @@ def _relative_sizes(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def _between_networks(records: pd.DataFrame, name: str, networks: list[str], score: str, confidence: float) -> _Answer:
-    """Networks trained by sparse losses against one trained by softmax, under LAC at its fitted temperature."""
+    """Networks trained by sparse losses by a score, against one trained by softmax, by LAC at a fitted temperature."""
     sizes = records[records["metric"] == "size"].drop(columns="metric")
     plain = sizes[(sizes["network"] == SOFTMAX) & (sizes["contender"] == LAC_T)]
     sparse = sizes[sizes["network"].isin(networks) & (sizes["contender"] == score)]
@@ -97,14 +97,18 @@ def _coverage(records: pd.DataFrame) -> pd.DataFrame:
     groups = wide.groupby(["data_set", "scores"], sort=False)
     shown = {
         "cases": groups.size().map(str),
-        "coverage − expected": groups["excess"].mean().map("{:+.5f}".format),
-        "least": groups["excess"].min().map("{:+.5f}".format),
-        "largest": groups["excess"].max().map("{:+.5f}".format),
+        "coverage − expected": groups["excess"].mean().map(_signed),
+        "least": groups["excess"].min().map(_signed),
+        "largest": groups["excess"].max().map(_signed),
         "splits inside the band": groups["inside band"].mean().map("{:.2%}".format),
         "below it": groups["below band"].mean().map("{:.2%}".format),
         "below it, worst case": groups["below band"].max().map("{:.1%}".format),
     }
     return pd.DataFrame(shown).reset_index()
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.5f}".replace("-", "−")
 
 
 def _by_contender(records: pd.DataFrame, metric: str, text: Callable[[float], str]) -> pd.DataFrame:
