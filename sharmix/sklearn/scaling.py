@@ -39,9 +39,9 @@ class SharMiXScaling(BaseEstimator):
     - `SharMiXScaling(r="q")` is entmax scaling, the α-entmax of z/T₀ with α = q;
     - `SharMiXScaling()` fits all three.
 
-    The fit looks at 1 ≤ q ≤ 2, 2 − 1/q ≤ r ≤ 4 and |log(T₀/s)| ≤ 10, s the median over rows of the largest less the
-    smallest logit; below r = 2 − 1/q the map can jump. It descends by L-BFGS-B through the map's derivatives from
-    several starts, one of which is the best temperature of softmax.
+    The fit looks at 1 ≤ q ≤ 2, 2 − 1/q ≤ r ≤ 4 and |log(T₀/s)| ≤ 10, s the weighted median of the largest less
+    the smallest logit of a row, over rows whose logits differ; below r = 2 − 1/q the map can jump. It descends by
+    L-BFGS-B through the map's derivatives from two starts for each of several q.
 
     Args:
         q: the first order, None or at least 1.
@@ -108,21 +108,20 @@ class SharMiXScaling(BaseEstimator):
         self.q_, self.r_, self.temperature_ = (
             order.item() for order in family.orders(torch.tensor(point, dtype=torch.float64))
         )
+        problem = None
         if not math.isfinite(self.loss_) and None in (self.q, self.r, self.temperature):
-            warnings.warn(
+            problem = (
                 "the log loss is infinite at every temperature and order that the fit looks at: there the class of an "
-                "example has probability 0; loss='brier' is finite",
-                ConvergenceWarning,
-                stacklevel=3,  # past torch's decorator
+                "example has probability 0; loss='brier' is finite"
             )
         elif self.temperature is None and point[0] in family.box[0]:
-            warnings.warn(
+            problem = (
                 f"temperature {self.temperature_:.3g} is an end of what the fit looks at: these {len(z)} examples do "
                 "not determine it, as where every prediction is right, or all logits of a row are equal; give more "
-                "examples, or a temperature",
-                ConvergenceWarning,
-                stacklevel=3,  # past torch's decorator
+                "examples, or a temperature"
             )
+        if problem:
+            warnings.warn(problem, ConvergenceWarning, stacklevel=3)  # past torch's decorator
         return self
 
     def transform(self, logits: ArrayLike) -> NDArray[np.float64]:
