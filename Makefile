@@ -38,7 +38,7 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard sharmix/cs
 	@$(INSTALL) --compile setuptools torch
 	@echo '[4/4] all else; compiles the C++ kernels, then bytecode: a minute or two'
 	@rm -f sharmix/*.cpython-*.so  # kernels of older checkouts, which Python would prefer to the new ones
-	@$(INSTALL) --compile --no-build-isolation --editable '.[experiments,development]'
+	@$(INSTALL) --compile --no-build-isolation --editable '.[experiments,development,docs]'
 	@$(INSTALL) --no-deps torchcp  # a peer; of what it requires, one has to be compiled, and what we compare uses none
 	@touch $@
 	@echo 'ready'
