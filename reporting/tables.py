@@ -12,14 +12,13 @@ import pandas as pd
 from reporting.declaration import ORDERS, VERDICTS, Cell, Columns, Declaration, Numbers, Table, load_numbers
 from reporting.kept_runs import KeptRuns
 from reporting.notes import table_notes
+from reporting.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation, with_interval
 from reporting.palette import label
 from reporting.selection import Selection, final_epoch
 from reporting.statistics import POINTS, estimate, paired_difference
 from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict, decide_claims
 from reporting.whole_folders import replace_files
 
-NOTHING = "–"  # a cell for which there is no number
-NOT_REACHED = Verdict.NOT_REACHED.value  # a cell whose epoch no run has reached
 # Characters that pdflatex cannot typeset; pandas escapes the others.
 LATEX = {"±": r"$\pm$", "−": "$-$", "α": r"$\alpha$", "τ": r"$\tau$", "–": "--"}
 
@@ -144,36 +143,26 @@ def _wide(declaration: Declaration, table: Table, tidy: pd.DataFrame) -> pd.Data
                 wide[place] = points.apply(_with_interval, axis="columns", decimals=2)
             else:
                 decimals = declaration.published_decimals - 2  # a point is 0.01
-                cells = points["mean"].map(lambda mean, decimals=decimals: _number(mean, decimals, "+"))
+                cells = points["mean"].map(lambda mean, decimals=decimals: number(mean, decimals, "+"))
                 wide[group, f"{heading} points"] = cells
     frame = pd.DataFrame(wide).reindex(list(table.labels().values())).astype(object)
     return frame.where(frame.notna(), NOTHING)
 
 
-def _number(value: float, decimals: int, sign: str = "-") -> str:
-    # Rounded first: −0.001 at two decimals is 0.00, with no minus.
-    text = f"{round(value, decimals) + 0.0:{sign}.{decimals}f}"
-    return text.replace("-", "−")
-
-
 def _mean_and_std(line: pd.Series, decimals: int) -> str:
-    if isnan(line["mean"]):
-        return NOTHING if pd.isna(line.get("epoch")) else NOT_REACHED
-    mean = _number(line["mean"], decimals)
-    shown = mean if isnan(line["std"]) else f"{mean} ± {_number(line['std'], decimals)}"
-    return shown + _fewer_seeds(line)
+    if isnan(line["mean"]) and pd.notna(line.get("epoch")):
+        return NOT_REACHED
+    return with_deviation(line["mean"], line["std"], decimals) + _fewer_seeds(line)
 
 
 def _with_interval(line: pd.Series, decimals: int, sign: str = "+") -> str:
     if isnan(line["mean"]):
         return NOTHING
-    mean, low, high = (_number(line[key], decimals, sign) for key in ("mean", "low", "high"))
-    return (mean if isnan(line["low"]) else f"{mean} [{low}, {high}]") + _fewer_seeds(line)
+    return with_interval(line["mean"], line["low"], line["high"], decimals, sign) + _fewer_seeds(line)
 
 
 def _fewer_seeds(line: pd.Series) -> str:
-    fewer = pd.notna(line["seeds"]) and line["seeds"] < line["of"]
-    return f" ({line['seeds']:.0f} of {line['of']:.0f} seeds)" if fewer else ""
+    return over_seeds(int(line["seeds"]), int(line["of"])) if pd.notna(line["seeds"]) else ""
 
 
 def _csv(frame: pd.DataFrame) -> str:
@@ -212,7 +201,7 @@ def _verdict_line(line: pd.Series, of: int) -> pd.Series:
     cells = {
         "claim": line["claim"],
         "row": line["row"],
-        "published": _number(line["published"], decimals, sign) + unit,
+        "published": number(line["published"], decimals, sign) + unit,
     }
     for split in ("test", "train"):
         ours = pd.Series({key: line[f"{split}_{key}"] for key in ("mean", "low", "high", "seeds")} | {"of": of})
