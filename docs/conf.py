@@ -66,6 +66,8 @@ sphinx_gallery_conf = {
     "examples_dirs": ["examples"],
     "gallery_dirs": ["docs/gallery"],
     "filename_pattern": r"/draw_",
+    "reset_modules": ("matplotlib", "gallery_style.apply"),
+    "within_subsection_order": "ExampleTitleSortKey",
     "ignore_pattern": r"__init__\.py",
     "abort_on_example_error": True,
     "download_all_examples": False,

@@ -3,7 +3,7 @@ Two classes
 ===========
 
 The probability of the first of two classes, as a function of the difference *t* between their logits. Where a curve
-reaches 0 or 1, the map has left a class out: its probability is exactly 0. Softmax never does.
+reaches 0 or 1, one class has left the support: its probability is exactly 0. Under softmax neither ever does.
 """
 
 import matplotlib.pyplot as plt
@@ -26,5 +26,5 @@ for q, r, name in [
 
 plt.xlabel("t")
 plt.ylabel("p₁ of the logits (t, 0)")
-plt.legend(frameon=False)
+plt.legend()
 plt.show()
