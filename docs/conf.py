@@ -70,6 +70,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": ["docs/gallery"],
     "filename_pattern": r"/draw_",
     "reset_modules": ("matplotlib", "gallery_style.apply"),
+    "thumbnail_size": (480, 200),
     "within_subsection_order": "ExampleTitleSortKey",
     "ignore_pattern": r"__init__\.py",
     "abort_on_example_error": True,
