@@ -20,7 +20,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu conformal overhead instructions playground tables figures accuracy stress lint format clean
+.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu conformal overhead instructions playground tables figures accuracy site stress lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
@@ -103,6 +103,11 @@ tables: setup  ## all tables from the committed records; ALLOW=--allow-missing-s
 
 figures: setup  ## all figures from the committed records; ALLOW as for tables
 	$(BIN)/python -m reporting figures --results $(RESULTS) $(ALLOW)
+
+site: setup  ## the documentation as a website, which opens without a network: outputs/site/index.html
+	rm -rf outputs/site docs/gallery
+	$(BIN)/sphinx-build -W --keep-going --quiet -E -j 2 -d outputs/doctrees -c docs . outputs/site
+	@echo 'Open outputs/site/index.html'
 
 speed: setup  ## a training step beside a bare PyTorch loop, and the image loader beside plain Pillow
 	$(BIN)/python -m benchmarks.training_step

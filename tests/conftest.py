@@ -2,6 +2,8 @@
 
 import atexit
 import gc
+from collections.abc import Iterator
+from typing import Any
 
 import hypothesis
 import pytest
@@ -18,3 +20,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     atexit.register(gc.unfreeze)  # else Triton warns of leaks
+
+
+@pytest.fixture(scope="module")  # not longer: while it lives, no other test of the process can start an event loop
+def browser() -> Iterator[Any]:
+    """Chromium, for the tests of a module; they are skipped where there is none. See tests/browser.py."""
+    from tests.browser import chromium  # which the sdist lacks
+
+    with chromium() as started:
+        yield started

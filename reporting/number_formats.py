@@ -1,0 +1,39 @@
+"""How a number is written wherever people read it: tables, verdicts, pages and the report."""
+
+from math import isnan
+
+NOTHING = "–"  # where there is no number
+NOT_REACHED = "not reached"  # where no run has reached the epoch
+
+
+def number(value: float, decimals: int, sign: str = "-") -> str:
+    """A number with fixed decimals and a true minus, such as "−0.13".
+
+    Args:
+        value: the number; NaN for none.
+        decimals: how many are shown.
+        sign: "-" to show only a minus, "+" to show a plus too, as for differences.
+    """
+    if isnan(value):
+        return NOTHING
+    text = f"{round(value, decimals) + 0.0:{sign}.{decimals}f}"  # rounded first: −0.001 is 0.00, with no minus
+    return text.replace("-", "−")
+
+
+def with_deviation(mean: float, deviation: float, decimals: int) -> str:
+    """A mean with its standard deviation, such as "0.789 ± 0.002"; without the deviation where it is NaN."""
+    shown = number(mean, decimals)
+    return shown if isnan(mean) or isnan(deviation) else f"{shown} ± {number(deviation, decimals)}"
+
+
+def with_interval(mean: float, low: float, high: float, decimals: int, sign: str = "-") -> str:
+    """A mean with its interval, such as "+0.50 [+0.41, +0.59]"; without the interval where it is NaN."""
+    shown = number(mean, decimals, sign)
+    if isnan(mean) or isnan(low):
+        return shown
+    return f"{shown} [{number(low, decimals, sign)}, {number(high, decimals, sign)}]"
+
+
+def over_seeds(seeds: int, of: int) -> str:
+    """How many seeds a number is over, such as " (3 of 5 seeds)"; empty where it is over all of them."""
+    return f" ({seeds} of {of} seeds)" if seeds < of else ""

@@ -1,0 +1,80 @@
+"""A real browser, and a page in it that is opened from the file system and watched for errors and for requests."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+DESKTOP, PHONE = (1280, 900), (390, 844)  # width and height of the window, in pixels
+SEVERE = ("serious", "critical")  # findings of axe-core that no page may have
+
+
+class Opened(NamedTuple):
+    """A page in the browser.
+
+    Attributes:
+        page: Playwright's.
+        errors: what the console has shown as errors, and exceptions that nothing caught.
+        requests: addresses that the page has asked for, its own file aside.
+    """
+
+    page: Any
+    errors: list[str]
+    requests: list[str]
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """Debian's Chromium, without a window; the test is skipped where it or Playwright is not installed."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="no browser test ran: pip install playwright")
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("no browser test ran: there is no `chromium` here; apt-get install chromium")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(
+    browser: Any, file: Path, *, size: tuple[int, int] = DESKTOP, dark: bool = False, fragment: str = ""
+) -> Iterator[Opened]:
+    """Open a file in a fresh window of the browser.
+
+    Args:
+        browser: of the fixture `browser`.
+        file: the page.
+        size: of the window.
+        dark: whether the reader prefers dark colours.
+        fragment: what follows `#` in the address.
+    """
+    width, height = size
+    scheme = "dark" if dark else "light"
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    errors: list[str] = []
+    requests: list[str] = []
+    address = file.resolve().as_uri()
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url) if not request.url.startswith(address) else None)
+    page.goto(f"{address}#{fragment}" if fragment else address)
+    yield Opened(page, errors, requests)
+    context.close()
+
+
+def severe_findings(page: Any) -> list[str]:
+    """What axe-core finds serious or critical on a page: the rule, and the first elements that break it."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{one['id']}: {', '.join(' '.join(map(str, node['target'])) for node in one['nodes'][:5])}"
+        for one in found
+        if one["impact"] in SEVERE
+    ]
