@@ -20,7 +20,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu conformal overhead instructions tables figures accuracy site stress lint format clean
+.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu conformal overhead instructions playground tables figures accuracy site stress lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
@@ -132,6 +132,9 @@ overhead: setup  ## Table 6: time and memory of a training step, and of translat
 # Status 77: nothing could be compared, and the line that says so is all there is to do.
 instructions: setup  ## instructions of the C++ kernel beside those on record, by valgrind; RECORD=1 records them anew
 	@$(BIN)/python -m benchmarks.instructions $(if $(RECORD),--record,|| test $$? -eq 77)
+
+playground: setup  ## outputs/playground.html: the exact kernel in the browser; the first build compiles zig's C++ library, in a minute or two
+	$(BIN)/python -m playground
 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package
 	$(BIN)/python -m tests.sharmix.accuracy
