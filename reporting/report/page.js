@@ -28,8 +28,8 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-const written = (value, digits = 4) =>
-  typeof value !== "number" ? "–" : (Number.isInteger(value) ? String(value) : value.toFixed(digits)).replace("-", "−");
+const fixed = (value, digits) => value.toFixed(digits).replace("-", "−");
+const written = (value, digits = 4) => (Number.isInteger(value) ? String(value).replace("-", "−") : fixed(value, digits));
 
 // Headings are texts; a cell is a text, a number or an element. Numbers are sorted by their full precision.
 function table(label, headings, rows, digits = 4) {
@@ -244,7 +244,7 @@ function drawClaims() {
   const missing = data.claims.length - drawn.length;
   one("undrawn").textContent = missing ? `${missing} claims are not drawn: no run has reached the epoch of the published number.` : "";
   for (const [id, isDifference, unit] of [["levels", false, "share"], ["differences", true, "percentage points"]]) {
-    const of = drawn.filter((claim) => claim.kind.endsWith("difference") === isDifference);
+    const of = drawn.filter((claim) => claim.difference === isDifference);
     one(id).hidden = !of.length;
     if (!of.length) continue;
     const every = of.flatMap((claim) => [claim.published, claim.mean]);
@@ -257,7 +257,7 @@ function drawClaims() {
         x: own.map((claim) => claim.published), y: own.map((claim) => claim.mean), customdata: own.map((claim) => claim.place),
         text: own.map((claim) => claim.claim), marker: { size: 10, color: tone(look.tone), symbol: look.symbol, opacity: 0.8 },
         error_y: { type: "data", symmetric: false, thickness: 1, width: 3, color: tone(look.tone),
-          array: own.map((claim) => (claim.high ?? claim.mean) - claim.mean), arrayminus: own.map((claim) => claim.mean - (claim.low ?? claim.mean)) },
+          visible: own.some((claim) => claim.high !== null), array: own.map((claim) => claim.high - claim.mean), arrayminus: own.map((claim) => claim.mean - claim.low) },
         hovertemplate: `%{text}<br>theirs %{x:.5~f}, ours %{y:.5~f}<br>${outcome}<extra></extra>`,
       };
     });
@@ -421,7 +421,7 @@ const MEANS = ["accuracy", "bleu", "chrf", "exact_match", "macro_f1", "sparsity"
 function meanAndDeviation(values) {
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   const deviation = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1));
-  const text = values.length > 1 ? `${written(mean, 3)} ± ${written(deviation, 3)}` : written(mean, 3);
+  const text = values.length > 1 ? `${fixed(mean, 3)} ± ${fixed(deviation, 3)}` : fixed(mean, 3);
   return make("span", { "data-value": mean }, text);
 }
 
