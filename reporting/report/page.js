@@ -280,7 +280,7 @@ const AXES = { epoch: "epoch", steps: "steps", training_seconds: "seconds of tra
 function drawCurves() {
   const axis = state.axis;
   const traces = shownRuns().filter(([, run]) => run.curves[state.column]).map(([key, run, group]) => ({
-    type: "scatter", mode: "lines+markers", name: `${group.label}, seed ${run.seed}`, meta: { run: key },
+    type: "scatter", mode: run.curves.epoch.length > 50 ? "lines" : "lines+markers", name: `${group.label}, seed ${run.seed}`, meta: { run: key },
     x: run.curves[axis] ?? run.curves.epoch, y: run.curves[state.column], customdata: run.curves.epoch,
     line: { color: colour(group), dash: group.dash, width: 1.8 }, marker: { symbol: group.symbol, size: 5 }, opacity: 0.85,
     hovertemplate: `<b>${group.label}</b>, seed ${run.seed}${run.state ? `, ${run.state}` : ""}<br>epoch %{customdata}: %{y:.5~f}<extra></extra>`,
@@ -430,7 +430,7 @@ function showRuns() {
   const metrics = MEANS.filter((column) => column in experiment.columns);
   const finished = (key) => !data.runs[key].state;
   const groups = experiment.groups.filter((key) => data.groups[key].runs.some(finished));
-  one("means").replaceChildren(table(`Configurations of ${state.experiment}`, ["Configuration", ...metrics.map((column) => columnLabel(column).replace(", test", "")), "Records, by seed"],
+  one("means").replaceChildren(!groups.length ? make("p", {}, "No run has finished yet.") : table(`Configurations of ${state.experiment}`, ["Configuration", ...metrics.map((column) => columnLabel(column).replace(", test", "")), "Records, by seed"],
     groups.map((key) => {
       const keys = data.groups[key].runs.filter(finished);
       const cells = metrics.map((column) => {
