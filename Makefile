@@ -20,7 +20,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu conformal overhead instructions tables figures report accuracy stress lint format clean
+.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu conformal overhead instructions tables figures report accuracy site stress lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
@@ -107,6 +107,11 @@ figures: setup  ## all figures from the committed records; ALLOW as for tables
 
 report: setup  ## one interactive page of verdicts, curves and records: outputs/report.html; OUTPUTS=outputs shows your own runs, while they run
 	$(BIN)/python -m reporting report $(if $(OUTPUTS),--outputs $(OUTPUTS),--results $(RESULTS) $(ALLOW))
+
+site: setup  ## the documentation as a website, which opens without a network: outputs/site/index.html
+	rm -rf outputs/site docs/gallery
+	$(BIN)/sphinx-build -W --keep-going --quiet -E -j 2 -d outputs/doctrees -c docs . outputs/site
+	@echo 'Open outputs/site/index.html'
 
 speed: setup  ## a training step beside a bare PyTorch loop, and the image loader beside plain Pillow
 	$(BIN)/python -m benchmarks.training_step

@@ -22,7 +22,11 @@ template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
 #endif
     };
     const bool failed = torch_parallel_for(0, rows, std::max<int64_t>(1, GRAIN / std::max<int64_t>(1, classes)), call, &body);
+#ifdef __cpp_exceptions
     if (failed) throw std::bad_alloc();  // nothing else can fail in a body
+#else
+    (void)failed;  // as in WebAssembly, where a failed allocation ends the program
+#endif
 }
 
 // Bytes of a result, from which on it is written past the caches, where it would only push out what is there. The result
