@@ -441,12 +441,22 @@ function showRuns() {
     })));
   const runs = experiment.groups.flatMap((key) => data.groups[key].runs);
   one("every").querySelector("summary").textContent = `Every run of ${state.experiment}: ${runs.length}`;
-  one("every-run").replaceChildren(table(`Runs of ${state.experiment}`, ["Run", "Seed", "Epoch", ...metrics.map((column) => columnLabel(column).replace(", test", "")), "Seconds", "Commit"],
-    runs.map((key) => {
-      const run = data.runs[key];
-      return [recordButton(key, run.label), run.seed, run.epoch, ...metrics.map((column) => valueOf(run, column)), run.wall_time_seconds ?? null, run.state ?? (run.code.commit ?? "unknown").slice(0, 8)];
-    })));
+  showEveryRun();
   document.querySelectorAll("#runs .row-filter").forEach(filterRows);
+}
+
+function showEveryRun() {
+  if (!one("every").open) return one("every-run").replaceChildren();
+  const experiment = data.experiments[state.experiment];
+  const metrics = MEANS.filter((column) => column in experiment.columns);
+  const headings = ["Run", "Seed", "Epoch", ...metrics.map((column) => columnLabel(column).replace(", test", "")), "Seconds", "Commit"];
+  const row = (key) => {
+    const run = data.runs[key];
+    const code = run.state ?? (run.code.commit ?? "unknown").slice(0, 8);
+    return [recordButton(key, run.label), run.seed, run.epoch, ...metrics.map((column) => valueOf(run, column)), run.wall_time_seconds ?? null, code];
+  };
+  one("every-run").replaceChildren(table(`Runs of ${state.experiment}`, headings, experiment.groups.flatMap((key) => data.groups[key].runs).map(row)));
+  filterRows(one("every").querySelector(".row-filter"));
 }
 
 function choose(name) {
@@ -497,6 +507,7 @@ document.querySelectorAll(".copy").forEach(copyButton);
 document.querySelectorAll(".row-filter").forEach((input) => input.addEventListener("input", () => filterRows(input)));
 document.addEventListener("click", ({ target }) => { if (target.matches("button.number[data-runs]")) openNumbers(target.dataset); });
 document.querySelectorAll(".alternative").forEach((details) => details.addEventListener("toggle", () => fillAlternative(details)));
+one("every").addEventListener("toggle", showEveryRun);
 one("close").addEventListener("click", () => dialog.close());
 one("back").addEventListener("click", () => before());
 dialog.addEventListener("close", closed);
