@@ -46,7 +46,7 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard sharmix/cs
 demo: setup  ## four activations, five seeds, balanced and long-tailed digits: tables and a figure in about two minutes
 	$(SWEEP) experiment=digits,digits_lt progress=none activation=softmax,sparsemax,entmax,sharmix_learned
 	$(BIN)/python -m reporting summary digits digits_lt
-	@echo "Next: make airline runs the paper's tweets; docs/recipes.md adds your own data; python run.py --help lists all."
+	@echo "Next: make airline runs the paper's tweets; docs/how_to adds your own data; python run.py --help lists all."
 
 test: setup  ## all tests; ONLY=tests/reporting or ONLY="-k resume" runs some
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ONLY)
