@@ -47,7 +47,7 @@ demo: setup  ## four activations, five seeds, balanced and long-tailed digits: t
 	$(SWEEP) experiment=digits,digits_lt progress=none activation=softmax,sparsemax,entmax,sharmix_learned
 	$(BIN)/python -m reporting summary digits digits_lt
 	$(BIN)/python -m reporting report --outputs outputs --output outputs/demo.html
-	@echo "Next: make airline runs the paper's tweets; docs/recipes.md adds your own data; python run.py --help lists all."
+	@echo "Next: make airline runs the paper's tweets; docs/how_to adds your own data; python run.py --help lists all."
 
 test: setup  ## all tests; ONLY=tests/reporting or ONLY="-k resume" runs some
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ONLY)
