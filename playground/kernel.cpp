@@ -95,9 +95,10 @@ void survivors(const double* z, int32_t classes, const double* q, const double* 
 
 // The Fenchel-Young loss of a class; its gradient p - y is written.
 EXPORT(loss)
-double loss(const double* z, double* gradient, int32_t classes, int64_t label, double q, double r, double temperature) {
+double loss(const double* z, double* gradient, int32_t classes, int32_t label, double q, double r, double temperature) {
+    const int64_t target = label;
     double found;
-    class_loss<double>({z, {&label, -1}, &found, nullptr, nullptr, gradient, 1, classes, columns(q, r, temperature)}, 1);
+    class_loss<double>({z, {&target, -1}, &found, nullptr, nullptr, gradient, 1, classes, columns(q, r, temperature)}, 1);
     return found;
 }
 

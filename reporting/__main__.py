@@ -5,10 +5,14 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments.record import RecordError
 from reporting.declaration import TableError
 from reporting.whole_folders import put_back
+
+if TYPE_CHECKING:
+    from reporting.kept_runs import KeptRuns
 
 RESULTS = Path(__file__).parent.parent / "results"
 
@@ -59,6 +63,13 @@ def _parser() -> ArgumentParser:
     ):
         command = commands.add_parser(run.__name__.strip("_"), help=text, description=text, parents=parents)
         command.set_defaults(run=run)
+    text = "write an interactive page of the kept records, or of the runs below --outputs while they run"
+    report = commands.add_parser("report", help=text, description=text, parents=[results, allowances])
+    report.add_argument("--outputs", type=Path, help="show the runs in this folder, in place of results")
+    report.add_argument(
+        "--output", type=Path, default=Path("outputs/report.html"), help="the page (default: outputs/report.html)"
+    )
+    report.set_defaults(run=_report)
     return parser
 
 
@@ -89,18 +100,22 @@ def _figures(options: Namespace) -> None:
     _rebuild(rebuild_figures, options)
 
 
-def _rebuild(rebuild: Callable[..., tuple[list[Path], list[str]]], options: Namespace) -> None:
-    from reporting.kept_runs import KeptRuns
+def _report(options: Namespace) -> None:
+    if options.outputs is not None:
+        from reporting.report.page import report_of_outputs
 
+        page = report_of_outputs(options.outputs, options.output)
+    else:
+        from reporting.report.page import report_of_results
+
+        page = report_of_results(_kept(options), options.output)
+    print(f"{page} ({page.stat().st_size / 1e6:.1f} MB; open it in a browser)")
+
+
+def _rebuild(rebuild: Callable[..., tuple[list[Path], list[str]]], options: Namespace) -> None:
     for name in ("tables", "figures"):
         put_back(options.results / name)
-    files, left_out = rebuild(
-        KeptRuns.load(
-            options.results,
-            allow_missing_seeds=options.allow_missing_seeds,
-            allow_mixed_code=options.allow_mixed_code,
-        )
-    )
+    files, left_out = rebuild(_kept(options))
     print(*files, *left_out, sep="\n")
 
 
@@ -108,6 +123,14 @@ def _pages(options: Namespace) -> None:
     from reporting.pages import write_pages
 
     print(*write_pages(options.root), sep="\n")
+
+
+def _kept(options: Namespace) -> "KeptRuns":
+    from reporting.kept_runs import KeptRuns
+
+    return KeptRuns.load(
+        options.results, allow_missing_seeds=options.allow_missing_seeds, allow_mixed_code=options.allow_mixed_code
+    )
 
 
 def _summary(options: Namespace) -> None:

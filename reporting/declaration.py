@@ -103,6 +103,7 @@ class Columns(_Part):
         measured: whether our runs measure them.
         unit: of the numbers.
         decimals: shown.
+        data: what readers call the split; None for its name.
     """
 
     split: str
@@ -112,6 +113,7 @@ class Columns(_Part):
     measured: bool = True
     unit: str = "fraction"
     decimals: Decimals = 3
+    data: str | None = None
 
     def titles(self) -> dict[Cell, str]:
         """Title of every column, by what it shows."""
@@ -160,7 +162,7 @@ class Table(_Part):
     """A table of the paper, or of ours where `published` is None.
 
     Attributes:
-        title: its title.
+        title: its title, short enough for a caption.
         experiment: the experiment whose records fill it.
         seeds: seeds that every row must have.
         repeat: command that repeats the experiment and the table.
@@ -173,6 +175,8 @@ class Table(_Part):
         where: values of `config` that pick its records.
         epoch: the epoch of the paper's numbers, where runs may be shorter; None where they never are.
         paper: name of the file under published/ with the paper's numbers; None for the declaration's.
+        number: what the paper calls it, such as "Table 1"; None where the paper has none.
+        about: what the title has no room for; the first note.
     """
 
     title: str
@@ -188,6 +192,12 @@ class Table(_Part):
     where: dict[str, Any] = {}
     epoch: Epoch | None = None
     paper: FileName | None = None
+    number: str | None = None
+    about: str | None = None
+
+    def heading(self) -> str:
+        """The paper's number of the table, if it has one, and the title."""
+        return self.title if self.number is None else f"{self.number}. {self.title}"
 
     def labels(self) -> dict[str, str]:
         """Label of every row, by its name."""

@@ -1,10 +1,12 @@
 """What a reader needs to trust a table and to repeat it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from experiments.record import Record
+from reporting.columns import Block
 from reporting.declaration import Declaration, Table
+from reporting.palette import label
 from reporting.same_code import describe_code
 from reporting.selection import Selection, final_epoch
 
@@ -12,7 +14,7 @@ GROUPS = ("many", "medium", "few")
 
 
 def table_notes(declaration: Declaration, table: Table, selection: Selection) -> list[str]:
-    """The notes under a table.
+    """What the numbers of a table are.
 
     Args:
         declaration: how intervals are drawn.
@@ -20,18 +22,40 @@ def table_notes(declaration: Declaration, table: Table, selection: Selection) ->
         selection: its runs.
 
     Returns:
-        The missing runs; how means, deviations and intervals were computed; the epochs of the numbers; the groups of
-        long-tailed classes; code, hardware and software; the command that repeats the table.
+        What the table is about; the missing runs; how means, deviations and intervals were computed; the epochs of the
+        numbers; the groups of long-tailed classes; how scores were computed.
     """
     records = list(selection.records())
-    environments = [record.environment for record in records]
-    software = ({"python": environment.python} | environment.packages for environment in environments)
     return [
+        *([table.about] if table.about else []),
         *([f"Missing runs: {'; '.join(selection.missing)}."] if selection.missing else []),
         _statistics(declaration, table),
         *_epochs(table, selection, records),
         *_data(table, records),
         *_scoring(table, records),
+    ]
+
+
+def reading_notes(blocks: Sequence[Block]) -> list[str]:
+    """How to read the columns of a table."""
+    columns = [column for block in blocks for column in block.columns]
+    titles = {column.title.partition(",")[0] for column in columns}
+    meanings = {
+        "theirs": "Theirs: the published number.",
+        "ours": "Ours: measured by us.",
+        "difference": "Difference: ours less theirs.",
+    }
+    said = [text for title, text in meanings.items() if title in titles and "theirs" in titles]
+    said += ["Bold: the best of a column."] if any(column.best for column in columns) else []
+    return [" ".join(said)] if said else []
+
+
+def provenance_notes(table: Table, selection: Selection) -> list[str]:
+    """Where the numbers of a table come from: code, hardware, software, and the command that repeats the table."""
+    records = list(selection.records())
+    environments = [record.environment for record in records]
+    software = ({"python": environment.python} | environment.packages for environment in environments)
+    return [
         f"Code: {_distinct(map(describe_code, records))}.",
         f"Hardware: {_distinct(_pairs(environment.hardware) for environment in environments)}.",
         f"Software: {_distinct(map(_pairs, software))}.",
@@ -41,15 +65,15 @@ def table_notes(declaration: Declaration, table: Table, selection: Selection) ->
 
 def _statistics(declaration: Declaration, table: Table) -> str:
     if len(table.seeds) == 1:
-        return f"Seed {table.seeds[0]} alone: no deviation, no interval, and nothing is decided."
-    mean = f"Mean ± standard deviation over seeds {', '.join(map(str, table.seeds))}"
+        return f"One seed ({table.seeds[0]}): there is no deviation and no interval, so nothing is decided."
+    mean = f"Our numbers are means ± standard deviations over the seeds {', '.join(map(str, table.seeds))}."
     if table.compared is None:
-        return f"{mean}."
+        return mean
+    bootstrap = declaration.bootstrap
     return (
-        f"{mean}; the difference "
-        f"is paired by seed, with its percentile bootstrap interval "
-        f"({declaration.bootstrap.confidence:.0%}, {declaration.bootstrap.resamples} resamples), which "
-        "is narrower than its name says where seeds are few."
+        f"{mean} The difference to {label(table.baseline or {})} is paired by seed; its interval is a percentile "
+        f"bootstrap interval ({bootstrap.confidence:.0%}, {bootstrap.resamples:,} resamples). With few seeds such an "
+        "interval is too narrow."
     )
 
 
@@ -58,7 +82,7 @@ def _epochs(table: Table, selection: Selection, records: list[Record]) -> list[s
     if (shown := final_epoch(table, selection)) != table.epoch:
         whole = "published numbers are of" if table.published else "experiment ends with"
         notes.append(
-            f"The {whole} epoch {table.epoch}; ours are of epoch {shown}, the last that all runs have reached."
+            f"The {whole} epoch {table.epoch}. Ours are of epoch {shown}, the last that all runs have reached."
         )
     if table.epoch is not None or any(columns.epochs for columns in table.columns):
         notes.append(f"Epochs trained: {_distinct(str(record.last_epoch) for record in records)}.")
@@ -83,11 +107,11 @@ def _selected_epochs(table: Table, selection: Selection) -> list[str]:
     }
     by = _distinct(record.selected_by for record in selection.records() if record.selected_by)
     epochs = "; ".join(f"{text} {', '.join(map(str, found))}" for text, found in chosen.items() if found)
-    return [f"Each run reports the epoch with its largest {by}: {epochs}."] if by else []
+    return [f"Each run reports its epoch with the largest {by}: {epochs}."] if by else []
 
 
 def _data(table: Table, records: list[Record]) -> list[str]:
-    notes = [f"Runs with {_flat(table.where)}."] if table.where else []
+    notes = [f"Runs whose settings have {_flat(table.where)}."] if table.where else []
     return [*notes, *sorted({_shots(record.data) for record in records if "shot_rule" in record.data})]
 
 

@@ -25,6 +25,7 @@ LOOKS = {
     "sharmix_learned": Look("SharMiX learned", "#D55E00", "X"),
     "entmax_package": Look("entmax (package)", "#F0E442", "*"),
 }
+ON_DARK = {"#000000": "#FFFFFF", "#882255": "#AA4499"}  # Tol's purple; the others can be seen on both grounds
 # Configurations of one activation share its colour and marker; lines and the filling of markers tell them apart.
 LINE_STYLES = (
     "-",
@@ -48,6 +49,11 @@ OBJECTIVES = {"fenchel_young": ("Fenchel–Young", "-"), "brier": ("Brier", "--"
 def look(name: str) -> Look:
     """Look of the activation `name`: grey, labelled by its own name, if it is a third party's."""
     return LOOKS.get(name, Look(name.rpartition(".")[2], "#999999", "h"))
+
+
+def on_dark(colour: str) -> str:
+    """The colour that stands for a colour of `LOOKS` on a dark ground, where black and wine cannot be seen."""
+    return ON_DARK.get(colour, colour)
 
 
 def rank(name: str) -> int:

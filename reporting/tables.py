@@ -1,6 +1,5 @@
 """The paper's tables beside ours, and a verdict on each claim, from the committed records alone."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from math import isnan
@@ -9,18 +8,17 @@ from typing import Any
 
 import pandas as pd
 
-from reporting.declaration import ORDERS, VERDICTS, Cell, Columns, Declaration, Numbers, Table, load_numbers
+from reporting import latex, markdown
+from reporting.declaration import VERDICTS, Cell, Columns, Declaration, Numbers, Table, load_numbers
 from reporting.kept_runs import KeptRuns
-from reporting.notes import table_notes
-from reporting.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation, with_interval
+from reporting.layout import lay_out
+from reporting.notes import provenance_notes, reading_notes, table_notes
 from reporting.palette import label
 from reporting.selection import Selection, final_epoch
 from reporting.statistics import POINTS, estimate, paired_difference
-from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict, decide_claims
+from reporting.verdict_page import verdict_page
+from reporting.verdicts import decide_claims
 from reporting.whole_folders import replace_files
-
-# Characters that pdflatex cannot typeset; pandas escapes the others.
-LATEX = {"±": r"$\pm$", "−": "$-$", "α": r"$\alpha$", "τ": r"$\tau$", "–": "--"}
 
 
 def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
@@ -45,16 +43,15 @@ def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     for name, selection in kept.selections.items():
         table = declaration.tables[name]
         tidy = _tidy(declaration, table, numbers[name], selection)
-        wide = _wide(declaration, table, tidy)
-        notes = table_notes(declaration, table, selection)
+        blocks = lay_out(declaration, table, tidy)
+        notes = table_notes(declaration, table, selection) + reading_notes(blocks)
+        provenance = provenance_notes(table, selection)
         texts[f"{name}.csv"] = _csv(tidy.drop(columns="column"))
-        texts[f"{name}.md"] = _markdown(table.title, wide, notes)
-        texts[f"{name}.tex"] = _latex(name, table.title, wide, notes)
+        texts[f"{name}.md"] = markdown.page(table.heading(), blocks, notes + provenance)
+        texts[f"{name}.tex"] = latex.document(name, table.title, blocks, notes, provenance)
         verdicts += decide_claims(declaration, name, numbers[name], selection)
     texts[f"{VERDICTS}.csv"] = _csv(pd.DataFrame(verdicts))
-    texts[f"{VERDICTS}.md"] = _verdicts(
-        declaration, pd.DataFrame(verdicts, columns=["table"] if not verdicts else None)
-    )
+    texts[f"{VERDICTS}.md"] = verdict_page(declaration, pd.DataFrame(verdicts))
 
     folder = kept.results / "tables"
     files = {file: text.encode() for file, text in texts.items()}
@@ -116,98 +113,8 @@ def _baseline(table: Table) -> str:
     return label(table.baseline)
 
 
-def _wide(declaration: Declaration, table: Table, tidy: pd.DataFrame) -> pd.DataFrame:
-    """The table as people read it: one line for each row, one group of columns for each source."""
-    published = "published" if table.epoch is None else f"published, epoch {table.epoch}"
-    wide: dict[tuple[str, str], pd.Series] = {}
-    for source, group, plain in (("published", published, "test"), ("ours", "ours", ORDERS)):
-        lines = tidy[tidy["source"] == source].set_index("row")
-        levels, points = lines[lines["kind"] == "level"], lines[lines["kind"] != "level"]
-        of = levels.groupby("row")["seeds"].max().rename("of")
-        levels, points = levels.join(of), points.join(of)
-        for columns in table.columns:
-            if not (columns.printed if source == "published" else columns.measured):
-                continue
-            name = group if columns.split == plain else f"{group}, {columns.split}"
-            for title in columns.titles().values():
-                shown = levels[(levels["split"] == columns.split) & (levels["column"] == title)]
-                wide[name, title] = shown.apply(_mean_and_std, axis="columns", decimals=columns.decimals)
-        if source == "ours":
-            wide["", "seeds"] = levels["of"].groupby("row").first()
-            if table.epoch is not None:
-                wide["", "epoch of ours"] = lines.groupby("row")["epoch"].max()
-        if len(points):
-            heading = points["column"].iloc[0]
-            if source == "ours":
-                place = f"ours, test: {heading}", f"points [{declaration.bootstrap.confidence:.0%}]"
-                wide[place] = points.apply(_with_interval, axis="columns", decimals=2)
-            else:
-                decimals = declaration.published_decimals - 2  # a point is 0.01
-                cells = points["mean"].map(lambda mean, decimals=decimals: number(mean, decimals, "+"))
-                wide[group, f"{heading} points"] = cells
-    frame = pd.DataFrame(wide).reindex(list(table.labels().values())).astype(object)
-    return frame.where(frame.notna(), NOTHING)
-
-
-def _mean_and_std(line: pd.Series, decimals: int) -> str:
-    if isnan(line["mean"]) and pd.notna(line.get("epoch")):
-        return NOT_REACHED
-    return with_deviation(line["mean"], line["std"], decimals) + _fewer_seeds(line)
-
-
-def _with_interval(line: pd.Series, decimals: int, sign: str = "+") -> str:
-    if isnan(line["mean"]):
-        return NOTHING
-    return with_interval(line["mean"], line["low"], line["high"], decimals, sign) + _fewer_seeds(line)
-
-
-def _fewer_seeds(line: pd.Series) -> str:
-    return over_seeds(int(line["seeds"]), int(line["of"])) if pd.notna(line["seeds"]) else ""
-
-
 def _csv(frame: pd.DataFrame) -> str:
     return frame.to_csv(index=False, lineterminator="\n")
-
-
-def _markdown(title: str, wide: pd.DataFrame, notes: list[str]) -> str:
-    flat = wide.set_axis([" ".join(names).strip() for names in wide.columns], axis="columns")
-    body = flat.to_markdown(disable_numparse=True)
-    return "\n\n".join([f"# {title}", body, *notes]) + "\n"
-
-
-def _latex(name: str, title: str, wide: pd.DataFrame, notes: list[str]) -> str:
-    text = wide.rename_axis(index=None).to_latex(
-        escape=True, caption=re.sub(r"([&%$#_])", r"\\\1", title), label=f"tab:{name}", multicolumn_format="c"
-    )
-    for character, command in LATEX.items():
-        text = text.replace(character, command)
-    return "".join(f"% {note}\n" for note in notes) + text
-
-
-def _verdicts(declaration: Declaration, verdicts: pd.DataFrame) -> str:
-    parts = ["# Verdicts on the paper's claims", RULE]
-    for name, lines in verdicts.groupby("table", sort=False):
-        parts.append(f"## {declaration.tables[str(name)].title}")
-        if Verdict.NOT_REACHED in set(lines["test_verdict"]):
-            parts.append(NOT_REACHED_RULE.strip())
-        cells = lines.apply(_verdict_line, axis="columns", of=len(declaration.tables[str(name)].seeds))
-        parts.append(cells.to_markdown(index=False, disable_numparse=True))
-    return "\n\n".join(parts) + "\n"
-
-
-def _verdict_line(line: pd.Series, of: int) -> pd.Series:
-    difference = line["kind"] == "difference"
-    decimals, sign, unit = (2, "+", " points") if difference else (3, "-", "")
-    cells = {
-        "claim": line["claim"],
-        "row": line["row"],
-        "published": number(line["published"], decimals, sign) + unit,
-    }
-    for split in ("test", "train"):
-        ours = pd.Series({key: line[f"{split}_{key}"] for key in ("mean", "low", "high", "seeds")} | {"of": of})
-        cells[f"ours, {split} [interval]"] = _with_interval(ours, decimals, sign)
-        cells[f"verdict on {split}"] = line[f"{split}_verdict"]
-    return pd.Series(cells | {"nearer split": line["nearer_split"]})
 
 
 def _left_out(kept: KeptRuns) -> list[str]:

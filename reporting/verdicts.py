@@ -12,15 +12,14 @@ from reporting.selection import Selection
 from reporting.statistics import POINTS, Estimate, estimate, paired_difference
 
 RULE = """\
-A published number **reproduces** when our interval contains a value that rounds to what is printed
-(for a difference: a value that two printed numbers can have). A published difference that is missed
-holds in **direction only** when ours has the same sign and our interval excludes 0. All else **does
-not reproduce**; fewer than two seeds leave it **undecided**. The verdict is for the test split, as
-the paper says of its numbers; the same rule on the training split stands beside it, and which split
-is nearer to the paper."""
+A published number **reproduces** when our interval contains a value that rounds to the printed number (for a \
+difference: a value that two printed numbers can have). A published difference that is missed reproduces in \
+**direction only** when ours has the same sign and our interval excludes 0. Every other number **does not \
+reproduce**. Fewer than two seeds leave a number **undecided**. The verdict is for the test split, because the paper \
+says that its numbers are. The same rule on the training split stands beside it."""
 NOT_REACHED_RULE = """\
-A published number of an epoch that some run has not reached yet is **not reached**, and never compared
-with ours of another epoch."""
+A published number is **not reached** where some run has not trained as many epochs yet. It is never compared with a \
+number of ours at another epoch."""
 
 
 class Verdict(StrEnum):

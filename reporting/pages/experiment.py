@@ -49,10 +49,11 @@ def describe_runs(root: Path, to_root: str, name: str) -> str:
     hardware = [record.environment.hardware for record in records]
     machines = sorted({f"{one['processor']}, {_count(one['cores'], 'core')}" for one in hardware})
     seeds = ", ".join(str(seed) for seed in sorted({record.seed for record in records}))
+    commands = table.repeat.replace(" && ", "`, then `")
     settings = len({record.run_id for record in records})
     each = f"{duration(median(seconds))} a run ({duration(min(seconds))} to {duration(max(seconds))})"
     lines = [
-        f"All runs: `{table.repeat}`",
+        f"All runs: `{commands}`",
         f"One run: `{_header(root, name)['command']}`",
         f"[Records]({to_root}results/records/{name}.jsonl): {_count(len(records), 'run')}, "
         f"{_count(settings, 'setting')}, {'seed' if ',' not in seeds else 'seeds'} {seeds}, "

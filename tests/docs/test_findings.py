@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.docs.pages import DOCS, anchors
+from tests.docs.links import DOCS, anchors
 
 PAGE = DOCS / "findings.md"
 PROSE = PAGE.read_text("utf-8").partition("## Does sparsity follow the class distribution?")[2]

@@ -10,7 +10,7 @@ from mpmath import diff, mp, mpf, quad
 
 import sharmix
 from experiments.identity import ROOT
-from tests.docs.pages import DOCS, linked_files
+from tests.docs.links import DOCS, linked_files
 from tests.sharmix import reference
 
 PAGE = (DOCS / "math.md").read_text("utf-8")

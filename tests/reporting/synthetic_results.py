@@ -1,5 +1,6 @@
 """Folders of results, made up for the tests: a declaration, the paper's numbers, and records."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -234,7 +235,15 @@ def line(frame: pd.DataFrame, **values: Any) -> pd.Series:
 
 
 def cells_of(results: Path, name: str) -> dict[str, dict[str, str]]:
-    """Cells of a Markdown table by row and column."""
-    lines = [row.split("|")[1:-1] for row in (results / f"tables/{name}.md").read_text("utf-8").splitlines()]
-    header, _, *rows = [[cell.strip() for cell in row] for row in lines if row]
-    return {row[0]: dict(zip(header, row, strict=True)) for row in rows}
+    """Cells of a Markdown table by row, then by the heading of its block and the title of its column."""
+    page = (results / f"tables/{name}.md").read_text("utf-8")
+    title, *blocks = re.split(r"^## ", page, flags=re.MULTILINE)
+    cells: dict[str, dict[str, str]] = {}
+    for block in blocks or [title]:
+        heading = f"{block.splitlines()[0]} | " if blocks else ""
+        lines = [row.split("|")[1:-1] for row in block.splitlines() if row.startswith("|")]
+        (_, *titles), _, *rows = [[cell.strip() for cell in line] for line in lines]
+        for row, *texts in rows:
+            named = zip((f"{heading}{column}" for column in titles), texts, strict=True)
+            cells.setdefault(row, {}).update(named)
+    return cells

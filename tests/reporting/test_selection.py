@@ -5,7 +5,7 @@ import pytest
 from experiments.record import RecordError
 from reporting.declaration import TableError
 from reporting.kept_runs import KeptRuns
-from reporting.notes import table_notes
+from reporting.notes import provenance_notes, table_notes
 from tests.reporting.synthetic_records import keep_records, make_record
 from tests.reporting.synthetic_results import SHORT, short_records, small_records
 
@@ -27,7 +27,8 @@ def refusal(results):
 
 def notes_of(results, **allowed):
     kept = KeptRuns.load(results, **allowed)
-    return "\n".join(table_notes(kept.declaration, kept.declaration.tables["small"], kept.selections["small"]))
+    table, selection = kept.declaration.tables["small"], kept.selections["small"]
+    return "\n".join([*table_notes(kept.declaration, table, selection), *provenance_notes(table, selection)])
 
 
 def test_missing_seeds_are_refused_by_name_unless_allowed(small):

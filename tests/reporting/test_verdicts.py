@@ -53,7 +53,11 @@ def test_verdicts_follow_the_rule_and_show_their_numbers(built_small):
     assert accurate["nearer_split"] == "train"
 
     text = (built_small / "tables" / "verdicts.md").read_text("utf-8")
-    assert "+1.70 points" in text
+    said = "4 claims checked: 1 reproduce, 1 reproduce in direction only, 2 do not."
+    assert said in text[: text.index("## ")]
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert headings == ["## Reproduces: 1", "## Direction only: 1", "## Does not reproduce: 2"]
+    assert "+1.70" in text
     assert "+0.50 [+0.50, +0.50]" in text
 
 
@@ -82,7 +86,7 @@ def test_one_seed_that_has_reached_the_epoch_stays_undecided(short):
     rebuild(short, allow_missing_seeds=True)
     assert set(verdicts_of(short)["test_verdict"]) == {"undecided"}
     final = cells_of(short, "final")["softmax"]
-    assert (final["ours, test accuracy"], final["epoch of ours"]) == ("0.500", "6")
+    assert final["Accuracy on test, epoch 6 | ours"] == "**0.500**"
 
 
 def test_a_row_without_any_run_stays_undecided_when_allowed(small):

@@ -1,0 +1,74 @@
+"""The columns of a table as people read it: texts, and which of them are best."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import pandas as pd
+
+from reporting.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation, with_interval
+
+# Metrics of which more is better, or less. Of the others, such as sparsity, neither is.
+HIGHER = ("accuracy", "macro_f1", "bleu", "chrf", "exact_match", "coverage")
+LOWER = ("empty_preferred",)
+
+
+class Column(NamedTuple):
+    """A column: its title, a text for each row, and the rows whose text is the best of the column."""
+
+    title: str
+    cells: list[str]
+    best: frozenset[int] = frozenset()
+
+
+class Block(NamedTuple):
+    """Columns that are read together, below one heading; `rows` are the labels of their rows."""
+
+    heading: str
+    rows: list[str]
+    columns: list[Column]
+
+
+def levels(title: str, lines: pd.DataFrame, metric: str, decimals: int) -> Column:
+    """A column of means with their standard deviations, with the best marked.
+
+    Args:
+        title: of the column.
+        lines: one for each row, in order: `mean`, `std`, `seeds`, `epoch` and `of`, the seeds of the whole row; NaN
+            where there is none.
+        metric: its name in the records, which says whether more is better.
+        decimals: shown.
+    """
+    means = [number(mean, decimals) for mean in lines["mean"]]
+    return Column(title, _texts(lines, lambda line: _level(line, decimals)), _best(lines["mean"], means, metric))
+
+
+def differences(title: str, lines: pd.DataFrame, decimals: int) -> Column:
+    """A column of differences with their intervals, as `lines` with `low` and `high` has them."""
+    return Column(
+        title, _texts(lines, lambda line: with_interval(line["mean"], line["low"], line["high"], decimals, "+"))
+    )
+
+
+def _texts(lines: pd.DataFrame, write: Callable[[pd.Series], str]) -> list[str]:
+    return [write(line) + _fewer(line) for _, line in lines.iterrows()]
+
+
+def _level(line: pd.Series, decimals: int) -> str:
+    if pd.isna(line["mean"]) and pd.notna(line["epoch"]):
+        return NOT_REACHED
+    return with_deviation(line["mean"], line["std"], decimals)
+
+
+def _fewer(line: pd.Series) -> str:
+    known = pd.notna(line["mean"]) and pd.notna(line["seeds"]) and pd.notna(line["of"])
+    return over_seeds(int(line["seeds"]), int(line["of"])) if known else ""
+
+
+def _best(values: Iterable[float], shown: list[str], metric: str) -> frozenset[int]:
+    """The rows that show the best value; none where all rows show the same."""
+    best = max if metric.endswith(HIGHER) else min if metric in LOWER else None
+    known = [(value, text) for value, text in zip(values, shown, strict=True) if text != NOTHING]
+    if best is None or len({text for _, text in known}) < 2:
+        return frozenset()
+    text = best(known)[1]
+    return frozenset(row for row, one in enumerate(shown) if one == text)

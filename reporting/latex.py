@@ -1,0 +1,130 @@
+"""Tables in LaTeX: they fit a line of 345 pt, the text width of an article, and need booktabs and siunitx."""
+
+import re
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from reporting.columns import Block, Column
+
+# Characters that pdflatex cannot typeset, or that mean something to it.
+_CHARACTERS = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar\allowbreak{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "±": r"$\pm$", "−": "$-$", "–": "--", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$",
+    "α": r"$\alpha$", "τ": r"$\tau$",
+}  # fmt: skip
+_NUMBER = re.compile(r"(?P<sign>[+−]?)(?P<whole>\d+)(\.(?P<part>\d+))?( ± (?P<deviation>[\d.]+))?")
+_HEADER = 12  # characters of a column's title in one line
+_LINES = 46  # lines of tables on a page
+
+
+def document(name: str, title: str, blocks: Sequence[Block], notes: Sequence[str], comments: Sequence[str]) -> str:
+    r"""The blocks of a table as floats with one number, as many as pages are needed.
+
+    Args:
+        name: of the table, for its label.
+        title: its caption.
+        blocks: at least one.
+        notes: printed below the last block.
+        comments: not printed.
+
+    Returns:
+        What `\input` takes. The document needs `\usepackage{booktabs, siunitx}`.
+    """
+    pages = list(_pages(blocks))
+    lines = [f"% {comment}" for comment in (r"Needs \usepackage{booktabs, siunitx}.", *comments)]
+    for number, own in enumerate(pages):
+        first, last = number == 0, number == len(pages) - 1
+        lines += [
+            r"\begin{table}",
+            r"\centering\footnotesize",
+            r"\setlength{\tabcolsep}{3pt}",
+            r"\sisetup{detect-weight, retain-explicit-plus}",
+            *([] if first else [r"\addtocounter{table}{-1}"]),
+            rf"\caption{{{escaped(title)}}}" if first else rf"\caption[]{{{escaped(title)} (continued)}}",
+            *([rf"\label{{tab:{name}}}"] if first else []),
+        ]
+        for block in own:
+            lines += [rf"\par\medskip\textit{{{escaped(block.heading)}}}\par\smallskip"] if len(blocks) > 1 else []
+            lines += _tabular(block)
+        lines += _notes(notes) if last else []
+        lines.append(r"\end{table}")
+    return "\n".join(lines) + "\n"
+
+
+def escaped(text: str) -> str:
+    """The text as LaTeX."""
+    return "".join(_CHARACTERS.get(character, character) for character in text)
+
+
+def _pages(blocks: Sequence[Block]) -> Iterator[list[Block]]:
+    page: list[Block] = []
+    for block in blocks:
+        if page and sum(len(one.rows) + 4 for one in [*page, block]) > _LINES:
+            yield page
+            page = []
+        page.append(block)
+    yield page
+
+
+def _tabular(block: Block) -> list[str]:
+    formats = " ".join(_column_format(column) for column in block.columns)
+    rows = zip(block.rows, *(_cells(column) for column in block.columns), strict=True)
+    return [
+        rf"\begin{{tabular}}{{@{{}}l {formats}@{{}}}}",
+        r"\toprule",
+        " & ".join(["", *(_header(column) for column in block.columns)]) + r" \\",
+        r"\midrule",
+        *(" & ".join([escaped(label), *cells]) + r" \\" for label, *cells in rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def _column_format(column: Column) -> str:
+    """A siunitx column as wide as its widest number, and one for deviations; a plain column where all is text."""
+    found = _numbers(column)
+    if not found:
+        return "r"
+    sign = "+" if any(match["sign"] for match in found) else ""
+    whole = max(len(match["whole"]) for match in found)
+    part = max(len(match["part"] or "") for match in found)
+    return f"S[table-format={sign}{whole}.{part}]" + (r"@{\,}l" if _has_deviations(column) else "")
+
+
+def _numbers(column: Column) -> list[re.Match[str]]:
+    return [match for text in column.cells if (match := _NUMBER.fullmatch(text))]
+
+
+def _has_deviations(column: Column) -> bool:
+    return any(match["deviation"] for match in _numbers(column))
+
+
+def _cells(column: Column) -> list[str]:
+    deviations = _has_deviations(column)
+    return [_cell(text, row in column.best, deviations) for row, text in enumerate(column.cells)]
+
+
+def _cell(text: str, best: bool, deviations: bool) -> str:
+    bold = r"\bfseries " if best else ""
+    mean, _, deviation = text.partition(" ± ")
+    shown = bold + mean.replace("−", "-") if _NUMBER.fullmatch(text) else f"{{{bold}{escaped(text)}}}"
+    if not deviations:
+        return shown
+    return f"{shown} & {bold}{escaped('± ')}{deviation}" if deviation else f"{shown} &"
+
+
+def _header(column: Column) -> str:
+    lines = map(escaped, wrap(column.title, _HEADER, break_long_words=False))
+    title = r"\shortstack{" + r"\\".join(lines) + "}"
+    return rf"\multicolumn{{2}}{{c}}{{{title}}}" if _has_deviations(column) else f"{{{title}}}"
+
+
+def _notes(notes: Sequence[str]) -> list[str]:
+    if not notes:
+        return []
+    return [
+        r"\par\medskip\begin{minipage}{\linewidth}\scriptsize\raggedright",
+        *(rf"{escaped(note)}\par" for note in notes),
+        r"\end{minipage}",
+    ]

@@ -1,0 +1,41 @@
+"""Tables in Markdown, narrow enough to read on a page."""
+
+from collections.abc import Sequence
+from textwrap import fill
+
+import tabulate
+
+from reporting.columns import Block
+
+WIDTH = 110  # characters of a line
+
+
+def page(title: str, blocks: Sequence[Block], notes: Sequence[str]) -> str:
+    """A page with the blocks of a table, each below its heading, and the notes under them.
+
+    Args:
+        title: of the page.
+        blocks: at least one; a block that is alone needs no heading.
+        notes: paragraphs.
+    """
+    parts = [f"# {title}"]
+    for block in blocks:
+        parts += [f"## {block.heading}"] if block.heading and len(blocks) > 1 else []
+        parts.append(pipe_table(block))
+    return "\n\n".join([*parts, *map(paragraph, notes)]) + "\n"
+
+
+def pipe_table(block: Block, corner: str = "activation") -> str:
+    """The block as a table, with the best of each column in bold; `corner` names what its rows are."""
+    cells = [
+        [f"**{text}**" if row in column.best else text for row, text in enumerate(column.cells)]
+        for column in block.columns
+    ]
+    columns = {corner: block.rows} | {column.title: text for column, text in zip(block.columns, cells, strict=True)}
+    align = ["left", *("right" for _ in cells)]
+    return tabulate.tabulate(columns, headers="keys", tablefmt="pipe", disable_numparse=True, colalign=align)
+
+
+def paragraph(text: str) -> str:
+    """The text in lines that are not too long."""
+    return fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,81 @@
+"""The page of verdicts: how many claims reproduce, then every claim, sorted by its verdict."""
+
+import pandas as pd
+
+from reporting.columns import Block, Column
+from reporting.declaration import Declaration
+from reporting.markdown import page, paragraph, pipe_table
+from reporting.number_formats import number, over_seeds, with_interval
+from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict
+
+_SAID = {
+    Verdict.REPRODUCES: "reproduce",
+    Verdict.DIRECTION: "reproduce in direction only",
+    Verdict.FAILS: "do not",
+    Verdict.UNDECIDED: "undecided",
+    Verdict.NOT_REACHED: "not reached",
+}
+
+
+def headline(verdicts: pd.DataFrame) -> str:
+    """One sentence: how many claims were checked, and how many have each verdict on the test split.
+
+    Args:
+        verdicts: the lines of verdicts.csv.
+    """
+    counts = verdicts["test_verdict"].value_counts()
+    said = [f"{counts[verdict]} {text}" for verdict, text in _SAID.items() if verdict in counts]
+    return f"{len(verdicts)} claims checked: {', '.join(said)}."
+
+
+def verdict_page(declaration: Declaration, verdicts: pd.DataFrame) -> str:
+    """The page in Markdown.
+
+    Args:
+        declaration: the tables declared.
+        verdicts: the lines of verdicts.csv; empty for no claims.
+    """
+    if verdicts.empty:
+        return page("Verdicts on the papers' claims", [], ["No claims are declared."])
+    parts = ["# Verdicts on the papers' claims", f"**{headline(verdicts)}**", _counts(declaration, verdicts)]
+    parts += [paragraph(RULE), paragraph(NOT_REACHED_RULE)]
+    for verdict in Verdict:
+        lines = verdicts[verdicts["test_verdict"] == verdict]
+        if len(lines):
+            parts.append(f"## {verdict.value.capitalize()}: {len(lines)}")
+        for (name, claim), own in lines.groupby(["table", "claim"], sort=False):
+            unit = ", in percentage points" if own["kind"].iloc[0] == "difference" else ""
+            parts.append(f"**{claim}** ({_link(declaration, str(name))}{unit})")
+            parts.append(pipe_table(_claim(own, len(declaration.tables[str(name)].seeds))))
+    return "\n\n".join(parts) + "\n"
+
+
+def _counts(declaration: Declaration, verdicts: pd.DataFrame) -> str:
+    counts = pd.crosstab(verdicts["table"], verdicts["test_verdict"]).reindex(verdicts["table"].unique())
+    titles = [_link(declaration, str(name)) for name in counts.index]
+    columns = [
+        Column(verdict.value, [*map(str, counts[verdict]), str(counts[verdict].sum())])
+        for verdict in Verdict
+        if verdict in counts
+    ]
+    return pipe_table(Block("", [*titles, "all"], columns), corner="claims of")
+
+
+def _link(declaration: Declaration, name: str) -> str:
+    table = declaration.tables[name]
+    return f"[{table.number or table.title}]({name}.md)"
+
+
+def _claim(lines: pd.DataFrame, of: int) -> Block:
+    difference = lines["kind"].iloc[0] == "difference"
+    decimals, sign = (2, "+") if difference else (3, "-")
+    columns = [Column("theirs", [number(value, decimals, sign) for value in lines["published"]])]
+    for split in ("test", "train"):
+        cells = [
+            with_interval(*(line[f"{split}_{key}"] for key in ("mean", "low", "high")), decimals, sign)
+            + (over_seeds(line[f"{split}_seeds"], of) if pd.notna(line[f"{split}_mean"]) else "")
+            for _, line in lines.iterrows()
+        ]
+        columns.append(Column(f"ours, {split} [interval]", cells))
+    columns.append(Column("verdict on train", list(lines["train_verdict"])))
+    return Block("", list(lines["row"]), columns)

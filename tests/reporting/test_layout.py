@@ -1,0 +1,52 @@
+"""How tables are laid out, and how they read in Markdown."""
+
+import pandas as pd
+import pytest
+
+from reporting.columns import Block, Column, levels
+from reporting.markdown import page, paragraph, pipe_table
+from tests.reporting.synthetic_results import RESULTS
+
+
+def lines(*means):
+    none = {"std": float("nan"), "seeds": 1, "of": 1, "epoch": 3}
+    return pd.DataFrame([{"mean": mean, **none} for mean in means])
+
+
+@pytest.mark.parametrize(
+    ("metric", "means", "best"),
+    [
+        ("accuracy", (0.1, 0.3, 0.2), {1}),
+        ("few_accuracy", (0.30001, 0.3, 0.2), {0, 1}),  # as shown
+        ("empty_preferred", (0.1, 0.3, 0.0), {2}),
+        ("sparsity", (0.1, 0.3, 0.2), set()),
+        ("accuracy", (0.3, 0.3, 0.3), set()),
+        ("bleu", (float("nan"), 1.0, 2.0), {2}),
+    ],
+)
+def test_the_best_of_a_column_is_what_readers_see(metric, means, best):
+    assert levels("ours", lines(*means), metric, 3).best == best
+
+
+def test_an_epoch_that_is_not_reached_says_so():
+    assert levels("ours", lines(0.5, float("nan")), "accuracy", 2).cells == ["0.50", "not reached"]
+
+
+def test_markdown_has_a_heading_for_each_block_and_the_best_in_bold():
+    block = Block("Accuracy", ["softmax", "sparsemax"], [Column("ours", ["0.1", "0.2"], frozenset({1}))])
+    assert pipe_table(block).splitlines()[-1].split() == ["|", "sparsemax", "|", "**0.2**", "|"]
+    alone, two = page("Title", [block], ["A note."]), page("Title", [block, block], ["A note."])
+    assert "## Accuracy" not in alone
+    assert two.count("## Accuracy") == 2
+    assert two.endswith("\n\nA note.\n")
+
+
+def test_notes_are_wrapped():
+    assert max(map(len, paragraph("a long note " * 40).splitlines())) <= 110
+
+
+def test_no_committed_page_has_a_long_line():
+    pages = sorted((RESULTS / "tables").glob("*.md"))
+    assert len(pages) == 16
+    long = {(file.name, line) for file in pages for line in file.read_text("utf-8").splitlines() if len(line) > 120}
+    assert not long
