@@ -99,8 +99,9 @@ study-calibration study-prediction_sets: studied_networks  # made as every study
 study-%: setup  ## what a sparse output does for somebody: study-NAME for each NAME.py in studies/ that has settings
 	$(BIN)/python -m studies $* $(if $(DATA),--data $(DATA))
 
-tables: setup  ## all tables from the committed records; ALLOW=--allow-missing-seeds or --allow-mixed-code relaxes them
+tables: setup  ## all tables from the committed records, and the numbers in README.md and docs/; ALLOW=--allow-missing-seeds or --allow-mixed-code relaxes them
 	$(BIN)/python -m reporting tables --results $(RESULTS) $(ALLOW)
+	$(if $(filter results,$(RESULTS)),$(BIN)/python -m reporting pages)
 
 figures: setup  ## all figures from the committed records; ALLOW as for tables
 	$(BIN)/python -m reporting figures --results $(RESULTS) $(ALLOW)
