@@ -25,6 +25,17 @@ LOOKS = {
     "sharmix_learned": Look("SharMiX learned", "#D55E00", "X"),
     "entmax_package": Look("entmax (package)", "#F0E442", "*"),
 }
+# SharMiX that learns its orders by another objective than the paper's: two more of Paul Tol's muted colours.
+VARIANTS = {
+    ("sharmix_learned", "brier"): Look("SharMiX learned", "#332288", "p"),
+    ("sharmix_learned", "log"): Look("SharMiX learned", "#999933", "d"),
+}
+# The kinds of attention in a Transformer, whose colours belong to no activation: Paul Tol's bright ones.
+ATTENTION = {
+    "encoder self": Look("encoder, self-attention", "#4477AA", "o"),
+    "decoder self": Look("decoder, self-attention", "#228833", "s"),
+    "decoder cross": Look("decoder, cross-attention", "#AA3377", "^"),
+}
 # Configurations of one activation share its colour and marker; lines and the filling of markers tell them apart.
 LINE_STYLES = (
     "-",
@@ -48,6 +59,11 @@ OBJECTIVES = {"fenchel_young": ("Fenchel–Young", "-"), "brier": ("Brier", "--"
 def look(name: str) -> Look:
     """Look of the activation `name`: grey, labelled by its own name, if it is a third party's."""
     return LOOKS.get(name, Look(name.rpartition(".")[2], "#999999", "h"))
+
+
+def look_of(activation: Mapping[str, Any]) -> Look:
+    """Look of a configured activation: a learned SharMiX has one for each objective."""
+    return VARIANTS.get((activation["name"], str(activation.get("objective"))), look(activation["name"]))
 
 
 def rank(name: str) -> int:
