@@ -22,6 +22,23 @@ def held(folder: Path, say: Callable[[], object]) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_held(folder: Path) -> bool:
+    """Whether a process has a folder alone now; False too where the file system has no locks. Nothing is written."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _locked(folder: Path, say: Callable[[], object]) -> int:
     while True:
         folder.mkdir(parents=True, exist_ok=True)

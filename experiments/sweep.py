@@ -1,5 +1,6 @@
 """What a sweep says: which of its runs is at work, the time left, and which have failed."""
 
+import contextlib
 import importlib.util
 import math
 import multiprocessing
@@ -22,14 +23,21 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.errors import ConfigurationError
-from experiments.files import has_ended, remove_empty_folders, this_process
+from experiments.files import has_ended, remove_empty_folders, this_process, write_atomically
 from experiments.interruption import AT_START, listen, listen_alone
 from experiments.job import check_objective
 from experiments.settings import RunSettings
+from experiments.sweep_progress import (
+    ENDED,
+    FAILURES,
+    REPORT,
+    failed_line,
+    is_failure,
+    is_of_a_run,
+    planned_line,
+    shown,
+)
 
-_REPORT = ".ended-"  # begins the name of a sweep's file
-_ENDED = "ended"
-_FAILED = "  "  # begins the line of a run that has failed, which goes on with its name and the reason
 _SLURM = ("hydra_submitit_launcher", "hydra-submitit-launcher")
 _RAY = ("hydra_ray_launcher", "hydra-ray-launcher ray 'joblib<1.6'")
 _OPTUNA = ("hydra_optuna_sweeper", "hydra-optuna-sweeper 'sqlalchemy<2' 'alembic<1.20'")
@@ -69,11 +77,12 @@ class SweepReport(Callback):
         try:
             folder, self.outputs = Path(config.hydra.sweep.dir).resolve(), Path(config.paths.outputs).resolve()
             folder.mkdir(parents=True, exist_ok=True)
-            ended = folder / f"{_REPORT}{this_process()}"
-            ended.unlink(missing_ok=True)
-            for file in folder.glob(f"{_REPORT}*"):
-                if has_ended(file.name.removeprefix(_REPORT)):  # its sweep was killed
+            for file in folder.glob(f"{REPORT}*"):
+                if has_ended(file.name.removeprefix(REPORT)):  # its sweep was killed
                     file.unlink(missing_ok=True)
+            (folder / FAILURES).unlink(missing_ok=True)  # of the sweep before
+            ended = folder / f"{REPORT}{this_process()}"
+            ended.write_text(planned_line(self.runs))
         except (OmegaConfBaseException, OSError):  # Hydra would make a warning of it; its sweeper meets it again
             return
         self.ended = ended
@@ -87,7 +96,7 @@ class SweepReport(Callback):
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         if "submitit_folder" in config.hydra.launcher:
-            print(f"finished runs of the sweep: {sum(line == _ENDED for line in self.lines())}")
+            print(f"finished runs of the sweep: {sum(line == ENDED for line in self.lines())}")
         if _optimises(config.hydra):
             best = OmegaConf.load(Path(config.hydra.sweep.dir) / "optimization_results.yaml")
             settings = " ".join(f"{key}={value}" for key, value in best.best_params.items())
@@ -104,11 +113,10 @@ class SweepReport(Callback):
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         if self.runs is None:
             return
-        line = f"{_ENDED}\n"
+        line = f"{ENDED}\n"
         if job_return.status == JobStatus.FAILED:
             name = " ".join(job_return.overrides or [])
-            reason = str(job_return._return_value).strip().split("\n")[0]
-            line = f"{_FAILED}{name}: {reason}\n"
+            line = failed_line(name, job_return._return_value, config.hydra.runtime.output_dir)
         with self.ended.open("a") as file:  # one write, so that lines of several processes stay whole
             file.write(line)
 
@@ -122,7 +130,8 @@ class SweepReport(Callback):
 
     def lines(self) -> list[str]:
         """A line for each run that has ended."""
-        return self.ended.read_text().splitlines() if self.ended.is_file() else []
+        lines = self.ended.read_text().splitlines() if self.ended.is_file() else []
+        return [line for line in lines if is_of_a_run(line)]
 
 
 def place_in_sweep() -> str:
@@ -144,11 +153,16 @@ def report_failures() -> bool:
     report = SweepReport.at_work
     if report is None or report.ended == Path():
         return False
-    failed = [line for line in report.lines() if line.startswith(_FAILED)]
-    report.ended.unlink(missing_ok=True)
-    remove_empty_folders(report.ended.parent, report.outputs, ignored=["multirun.yaml"])
+    failed = [line for line in report.lines() if is_failure(line)]
+    folder = report.ended.parent
     if failed:
-        print(f"failed runs of the sweep, {len(failed)} of {report.runs}:", *failed, sep="\n", file=sys.stderr)
+        with contextlib.suppress(OSError):  # what follows names them too
+            write_atomically(folder / FAILURES, "".join(f"{line}\n" for line in failed))
+        print(
+            f"failed runs of the sweep, {len(failed)} of {report.runs}:", *map(shown, failed), sep="\n", file=sys.stderr
+        )
+    report.ended.unlink(missing_ok=True)
+    remove_empty_folders(folder, report.outputs, ignored=["multirun.yaml", FAILURES])
     return bool(failed)
 
 

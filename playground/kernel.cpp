@@ -95,9 +95,10 @@ void survivors(const double* z, int32_t classes, const double* q, const double* 
 
 // The Fenchel-Young loss of a class; its gradient p - y is written.
 EXPORT(loss)
-double loss(const double* z, double* gradient, int32_t classes, int64_t label, double q, double r, double temperature) {
+double loss(const double* z, double* gradient, int32_t classes, int32_t label, double q, double r, double temperature) {
+    const int64_t target = label;
     double found;
-    class_loss<double>({z, {&label, -1}, &found, nullptr, nullptr, gradient, 1, classes, columns(q, r, temperature)}, 1);
+    class_loss<double>({z, {&target, -1}, &found, nullptr, nullptr, gradient, 1, classes, columns(q, r, temperature)}, 1);
     return found;
 }
 
@@ -116,11 +117,12 @@ void pull_back(const double* p, const double* along, double* by_logits, double* 
     map_backward<double>(p, along, by_logits, by_orders, 1, classes, columns(q, r, temperature));
 }
 
-// So many members of the solution family, from the most peaked to the flattest [count, 3]: see Family::put.
+// So many members of the solution family, from peaked ones to nearly equal ones [count, 3]: see Family::put.
 EXPORT(family)
 void family(const double* z, int32_t classes, double q, double r, double temperature, int32_t count, double* members) {
     const Family family(z, classes, {q, r, temperature});
-    const double low = family.equation.low - 1.5, high = family.equation.high + 0.5;
+    const double range = (largest_of(z, classes) - *std::min_element(z, z + classes)) / temperature;
+    const double high = std::max(family.equation.high + 0.5, std::log(range) + 1), low = std::min(family.equation.low - 1.5, high - 6);
     for (int32_t i = 0; i < count; ++i)
         family.put(family.at(low + (high - low) * i / (count - 1)), members + 3 * i);
 }

@@ -36,6 +36,8 @@ ATTENTION = {
     "decoder self": Look("decoder, self-attention", "#228833", "s"),
     "decoder cross": Look("decoder, cross-attention", "#AA3377", "^"),
 }
+# Tol's purple, and a lighter indigo; the other colours can be seen on both grounds.
+ON_DARK = {"#000000": "#FFFFFF", "#882255": "#AA4499", "#332288": "#9C8FE0"}
 # Configurations of one activation share its colour and marker; lines and the filling of markers tell them apart.
 LINE_STYLES = (
     "-",
@@ -64,6 +66,11 @@ def look(name: str) -> Look:
 def look_of(activation: Mapping[str, Any]) -> Look:
     """Look of a configured activation: a learned SharMiX has one for each objective."""
     return VARIANTS.get((activation["name"], str(activation.get("objective"))), look(activation["name"]))
+
+
+def on_dark(colour: str) -> str:
+    """The colour that stands for a colour of `LOOKS` on a dark ground, where black, wine and indigo cannot be seen."""
+    return ON_DARK.get(colour, colour)
 
 
 def rank(name: str) -> int:

@@ -11,11 +11,12 @@ Reduction = Literal["none", "mean", "sum"]
 
 
 class UnweightedLossOptions(TypedDict, total=False):
-    """What every loss takes after its targets, by keyword, as `torch.nn.CrossEntropyLoss` does.
+    """The keyword arguments of every loss, with the meaning that `torch.nn.CrossEntropyLoss` gives them.
 
-    ignore_index: class index of rows that count for nothing, neither in the loss nor in the mean; −100.
-    label_smoothing: ε in [0, 1]; y becomes (1 − ε) y + ε/classes; 0.
-    reduction: `none` (a loss a row), `mean` (the default; NaN over no rows, as torch has it), or `sum`.
+    Attributes:
+        ignore_index: class index of rows that count for nothing, neither in the loss nor in the mean; −100.
+        label_smoothing: ε in [0, 1]; y becomes (1 − ε) y + ε/classes; 0.
+        reduction: `none` (a loss a row), `mean` (the default; NaN over no rows, as torch has it), or `sum`.
     """
 
     ignore_index: int
@@ -24,9 +25,10 @@ class UnweightedLossOptions(TypedDict, total=False):
 
 
 class LossOptions(UnweightedLossOptions, total=False):
-    """The same, and a weight.
+    """What `UnweightedLossOptions` holds, and a weight for each class.
 
-    weight: of each class, [classes]; a row counts as much as its target's weight does, in the mean as well.
+    Attributes:
+        weight: of each class, [classes]; a row counts as much as its target's weight does, in the mean as well.
     """
 
     weight: Tensor | None

@@ -23,6 +23,8 @@ except ImportError as error:
     _MISSING = "sharmix.boosting needs LightGBM or XGBoost: pip install 'sharmix[lightgbm]' or 'sharmix[xgboost]'"
     raise ImportError(_MISSING) from error
 
+__all__ = ["LightGBMMetric", "Objective", "XGBoostMetric"]
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Kind = Literal["fenchel_young", "brier"]
 

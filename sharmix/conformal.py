@@ -24,6 +24,8 @@ from torch import Tensor
 from sharmix._arguments import checked_number, classes_last
 from sharmix._operators.orders import checked_orders, is_concave
 
+__all__ = ["SupportPredictor", "support_scores"]
+
 _HELD = 2**14  # logits that are worked on at a time, so that they and what is made of them fit into a cache
 _TOGETHER = 4  # ranks of a row, compared with all classes above the last of them
 _MOST_POWER = 8  # of wᵢ, up to which moments are faster than pairs of classes

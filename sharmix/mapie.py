@@ -14,6 +14,8 @@ try:
 except ImportError as error:
     raise ImportError("sharmix.mapie needs MAPIE; pip install 'sharmix[mapie]'") from error
 
+__all__ = ["SupportConformityScore"]
+
 
 class SupportConformityScore(BaseClassificationScore):  # type: ignore[misc]
     """The temperature above which a class is in the support of the map, as MAPIE's conformity score.

@@ -20,6 +20,8 @@ except ImportError as error:
         "sharmix.transformers needs transformers 5 or newer: pip install 'sharmix[transformers]'"
     ) from error
 
+__all__ = ["SupportLogitsProcessor", "register_attention"]
+
 # What some models add to attention: a soft cap (Gemma 2), sinks (GPT-OSS, Inkling 2), keys chosen for each query
 # (DeepSeek V3.2, MiniMax M3), pages of continuous batching
 _UNSUPPORTED = ("softcap", "s_aux", "sinks", "indices", "block_indices", "cache")

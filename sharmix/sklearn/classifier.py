@@ -186,12 +186,22 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def coef_(self) -> Array:
+        """The weights of a linear model, [classes, features], or [1, features] with two classes.
+
+        Raises:
+            AttributeError: the model is not fitted, or has hidden layers; see `coefs_`.
+        """
         self._check_linear("coef_")
         coefficients: Array = self.coefs_[0].T
         return coefficients
 
     @property
     def intercept_(self) -> Array:
+        """The intercepts of a linear model, [classes], or [1] with two classes.
+
+        Raises:
+            AttributeError: the model is not fitted, or has hidden layers; see `intercepts_`.
+        """
         self._check_linear("intercept_")
         return self.intercepts_[0]
 

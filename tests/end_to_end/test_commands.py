@@ -10,13 +10,13 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from experiments.identity import ROOT
+from tests.docs.pages import PAGES
 from tests.experiments.building import composed, settings
 
 pytestmark = pytest.mark.slow
 
 CONFIGS = sorted((ROOT / "conf").rglob("*.yaml"))
-DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-COMMAND = re.compile(r"python run\.py (.*)")  # those of docs/recipes.md name the folder too: test_outside.py runs them
+COMMAND = re.compile(r"python run\.py (.*)")  # recipes of docs/how_to name the folder too: test_outside.py runs them
 TRY = re.compile(r"^# try: +the same with (.*)", re.MULTILINE)
 OPTIONS = {"-m": 0, "--help": 0, "--cfg": 1}  # of Hydra, with the number of words that follow
 
@@ -64,7 +64,7 @@ def test_every_command_of_a_config_composes_into_settings() -> None:
 
 
 def test_every_command_of_the_docs_composes() -> None:
-    found = {job for file in DOCS for given in commands(file) for job in jobs(given)}
+    found = {job for file in PAGES for given in commands(file) for job in jobs(given)}
     assert len(found) > 20
     for job in found:  # among them are some that a run refuses
         composed(*job)

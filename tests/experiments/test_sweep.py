@@ -22,7 +22,8 @@ def test_a_sweep_removes_what_killed_sweeps_have_left(tmp_path: Path, monkeypatc
     report = sweep.SweepReport()
     hydra |= {"launcher": {}, "sweep": {"dir": str(tmp_path)}}
     report.on_multirun_start(OmegaConf.create({"hydra": hydra, "paths": {"outputs": str(tmp_path)}}))
-    assert set(tmp_path.iterdir()) == {files["running"], files["elsewhere"]}
+    assert set(tmp_path.iterdir()) == {files["running"], files["elsewhere"], files["mine"]}
+    assert files["mine"].read_text() == "planned 2\n"
     assert report.place(0) == "\\[1/2] "
 
 

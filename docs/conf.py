@@ -1,0 +1,97 @@
+"""Settings of the documentation site: `make site`. The source folder is the repository's root, this file's parent."""
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+from jupyter_client.connect import ConnectionFileMixin
+from pygments.lexers.special import TextLexer
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).parents[1]
+os.environ["PYTHONPATH"] = str(ROOT)  # notebooks run in their own folder, and use this checkout all the same
+sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_extensions")]
+
+import sharmix  # noqa: E402
+
+project = "SharMiX"
+author = "The SharMiX authors"
+project_copyright = author
+version = release = sharmix.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "docstrings",
+    "links",
+    "mathml",
+]
+include_patterns = ["*.md", "docs/**", "results/**"]
+exclude_patterns = ["docs/_*", "docs/gallery/*.ipynb", "docs/gallery/*.py"]
+root_doc = "docs/index"
+
+# Every warning is an error (-W). Of names that cannot be resolved, ours are one: no network, so no index of others.
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", r"(?!sharmix\b).*"), ("py:class", r"sharmix\.registry\.Class")]
+# Until the pages are there that these warnings miss.
+suppress_warnings = [] if (ROOT / "docs" / "math.md").exists() else ["ref.ref"]
+logging.getLogger("sphinx.sphinx.directives.other").addFilter(lambda record: "glob pattern" not in str(record.msg))
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+# scikit-learn makes the methods that are left out here, and its own pages explain them
+autodoc_default_options = {
+    "members": True,
+    "undoc-members": True,
+    "exclude-members": "set_fit_request, set_partial_fit_request, set_score_request, set_transform_request",
+}
+python_maximum_signature_line_length = 88
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+napoleon_custom_sections = [("Shape", "Shape"), ("Warns", "Warns")]
+
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 4
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
+nb_merge_streams = True
+ConnectionFileMixin.transport.default_value = "ipc"  # notebooks talk to their kernels by files, not by ports
+logging.getLogger("traitlets").setLevel(logging.WARNING)  # what is run is no news
+
+sphinx_gallery_conf = {
+    "examples_dirs": ["examples"],
+    "gallery_dirs": ["docs/gallery"],
+    "filename_pattern": r"/draw_",
+    "reset_modules": ("matplotlib", "gallery_style.apply"),
+    "within_subsection_order": "ExampleTitleSortKey",
+    "ignore_pattern": r"__init__\.py",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "copyfile_regex": r".*\.rst",
+    "show_signature": False,
+    "write_computation_times": False,
+    "min_reported_time": 1,
+    "matplotlib_animations": False,
+}
+
+html_theme = "furo"
+html_title = "SharMiX"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_additional_pages = {"index": "first_page.html"}
+templates_path = ["_templates"]
+html_copy_source = False
+html_show_sphinx = False
+html_math_renderer = "mathml"
+copybutton_exclude = ".linenos, .gp, .go"
+
+
+def setup(app: Sphinx) -> None:
+    app.add_lexer("csv", TextLexer)  # recipes show a file of this kind

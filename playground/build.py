@@ -1,0 +1,109 @@
+"""Builds the playground: one HTML file, in which the kernel of `sharmix/csrc` runs as WebAssembly.
+
+The file needs no network and no server. Its sources are in `page/`: the template `index.html`, `style.css`, and
+scripts, which become one module in the order of `SCRIPTS`.
+"""
+
+import base64
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from playground.digits import logits_of_digits
+from reporting.palette import LOOKS
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "playground/page"
+SCRIPTS = (
+    "kernel",
+    "state",
+    "drawing",
+    "plane",
+    "bars",
+    "maps",
+    "derivatives",
+    "triangle",
+    "jump",
+    "sets",
+    "presets",
+    "python",
+    "main",
+)
+FLAGS = [
+    *("-target", "wasm32-wasi", "-mexec-model=reactor", "-std=c++17", "-O3", "-msimd128", "-g0", "-s"),
+    *("-fno-exceptions", "-fno-math-errno", "-fno-trapping-math", "-Wno-bitwise-conditional-parentheses"),
+    "-D_LIBCPP_VERBOSE_ABORT(...)=__builtin_trap()",  # in place of a message that would need a console
+]
+
+
+class BuildError(Exception):
+    """The playground cannot be built; the message says why."""
+
+
+def compiled_kernel() -> bytes:
+    """`kernel.cpp` and the headers of `sharmix/csrc` as WebAssembly.
+
+    Raises:
+        BuildError: The compiler is missing or fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, "kernel.wasm")
+        command = [sys.executable, "-m", "ziglang", "c++", *FLAGS, f"-I{ROOT / 'sharmix/csrc'}"]
+        run = subprocess.run(
+            [*command, str(ROOT / "playground/kernel.cpp"), "-o", str(made)], capture_output=True, text=True
+        )
+        if run.returncode:
+            raise BuildError(f"the kernel does not compile to WebAssembly; pip install ziglang?\n{run.stderr}")
+        return made.read_bytes()
+
+
+def page(kernel: bytes, home: bool) -> str:
+    """The whole page.
+
+    Args:
+        kernel: the compiled kernel.
+        home: whether the page links to an `index.html` beside it.
+    """
+    digits = logits_of_digits()
+    fills = {
+        "style": f":root {{ {_colours()} }}\n{_source('style.css')}",
+        "home": '<a href="index.html">SharMiX documentation</a>' if home else "",
+        "digits_note": _note_on(digits),
+        "data": json.dumps({"digits": digits}),
+        "kernel": base64.b64encode(kernel).decode(),
+        "scripts": "\n".join(_source(f"{name}.js") for name in SCRIPTS),
+    }
+    text = _source("index.html")
+    for name, fill in fills.items():
+        text = text.replace(f"{{{{{name}}}}}", fill, 1)
+    return text
+
+
+def build(output: Path) -> None:
+    """Write the page. It links to `index.html` where there is one in the same folder.
+
+    Raises:
+        BuildError: The kernel cannot be compiled.
+    """
+    text = page(compiled_kernel(), home=(output.parent / "index.html").exists())
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(text, encoding="utf-8")
+
+
+def _source(name: str) -> str:
+    return (PAGE / name).read_text(encoding="utf-8").rstrip("\n")
+
+
+def _colours() -> str:
+    """The colours of activations in every table and figure, as variables of the style."""
+    return " ".join(f"--{name}: {look.colour};" for name, look in LOOKS.items())
+
+
+def _note_on(digits: dict[str, object]) -> str:
+    return (
+        f"The logits are those of a logistic regression that saw {digits['trained_on']} of scikit-learn’s handwritten "
+        f"digits; alone it is right on {digits['accuracy']:.1%} of the test digits. The temperature is calibrated on "
+        "500 digits and counted on 500 others. Underlined: the true digit. Press a digit to see its logits in the bars."
+    )

@@ -1,0 +1,110 @@
+// Small pieces that several panels are made of.
+
+const isDark = matchMedia("(prefers-color-scheme: dark)");
+let isPrinting = false;
+
+// From one surviving class to all of them; light where all survive, and in the dark the reverse.
+const SHADES = {
+    light: ["#12405f", "#1f7a8c", "#62b6a0", "#bfe0b4", "#f6f2df"],
+    dark: ["#d8f3c4", "#6cc5a8", "#2a8a96", "#1f5670", "#1a2c3c"],
+};
+
+function shade(alive, classes) {
+    const stops = SHADES[isDark.matches && !isPrinting ? "dark" : "light"].map(channels);
+    const place = ((alive - 1) / (classes - 1)) * (stops.length - 1), low = Math.min(Math.floor(place), stops.length - 2);
+    return stops[low].map((channel, index) => Math.round(channel + (stops[low + 1][index] - channel) * (place - low)));
+}
+
+function channels(colour) {
+    return [1, 3, 5].map((start) => Number.parseInt(colour.slice(start, start + 2), 16));
+}
+
+// Black or white, whichever is easier to read on a colour.
+function inkOver([red, green, blue]) {
+    return 0.3 * red + 0.59 * green + 0.11 * blue > 135 ? "#10181d" : "#ffffff";
+}
+
+function percent(share) {
+    if (share === 0) return "0";
+    if (share < 0.001) return "<0.1%";
+    return `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)}%`;
+}
+
+function signed(value, digits = 2) {
+    if (value === 0) return "0";
+    const text = Math.abs(value).toFixed(digits);
+    if (Number(text) === 0) return "≈0"; // not to be taken for one
+    return `${value < 0 ? "−" : "+"}${text}`;
+}
+
+function element(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    made.append(...children);
+    return made;
+}
+
+function shape(tag, attributes, text = "") {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    made.textContent = text;
+    return made;
+}
+
+// Children of a parent, as many as there are things to show.
+function fit(parent, count, make) {
+    while (parent.children.length > count) parent.lastElementChild.remove();
+    while (parent.children.length < count) parent.append(make(parent.children.length));
+    return parent.children;
+}
+
+// Probabilities as a row of small bars.
+function drawMini(parent, p) {
+    const bars = fit(parent, p.length, () => element("i"));
+    p.forEach((share, index) => {
+        bars[index].className = share === 0 ? "zero" : "";
+        bars[index].style.setProperty("--share", share);
+    });
+}
+
+// One bar a class, up for positive and down for negative numbers.
+function drawSigned(parent, values, chosen, most) {
+    const columns = fit(parent, values.length, (index) =>
+        element("div", {}, element("i", { class: "axis" }), element("b"), element("span", {}, NAMES[index])));
+    values.forEach((value, index) => {
+        const [axis, number] = columns[index].children;
+        const kind = value === 0 ? "zero" : value > 0 ? "rises" : "falls";
+        columns[index].className = index === chosen ? `${kind} chosen` : kind;
+        axis.style.setProperty("--value", -value / most);
+        number.textContent = signed(value, values.length > 9 ? 1 : 2);
+    });
+}
+
+// The pointer's place in an element, in shares of its sides, while it is held down there.
+function onDrag(target, move) {
+    const tell = (event) => {
+        const box = target.getBoundingClientRect();
+        move((event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
+    };
+    target.addEventListener("pointerdown", (event) => {
+        if (event.button || event.target.closest("button")) return;
+        event.preventDefault();
+        target.setPointerCapture(event.pointerId);
+        (target.querySelector(".handle") ?? target).focus({ preventScroll: true });
+        tell(event);
+    });
+    target.addEventListener("pointermove", (event) => {
+        if (target.hasPointerCapture(event.pointerId)) tell(event);
+    });
+}
+
+// Arrow keys as steps: (right, up), ten times as long with the page keys or Shift.
+function onArrows(target, step) {
+    const steps = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1], PageUp: [0, 10], PageDown: [0, -10] };
+    target.addEventListener("keydown", (event) => {
+        if (!steps[event.key]) return;
+        event.preventDefault();
+        const [right, up] = steps[event.key], times = event.shiftKey ? 10 : 1;
+        step(right * times, up * times);
+    });
+}

@@ -1,0 +1,38 @@
+// Starts the page.
+
+const { digits } = readData();
+const kernel = await Kernel.load(document.getElementById("kernel").textContent.trim());
+for (const add of [addPlane, addBars, addControls, addMaps, addLoss, addJacobian, addTriangle, addJump, addSets, addPresets, addPython]) add();
+Object.assign(state, stateFrom(location.hash));
+drawAll();
+watchSight();
+requestAnimationFrame(() => setTimeout(settle)); // the first view is drawn at once, its fine colours follow
+
+isDark.addEventListener("change", repaint);
+addEventListener("hashchange", () => update(stateFrom(location.hash)));
+for (const [event, printing] of [["beforeprint", true], ["afterprint", false]]) {
+    addEventListener(event, () => {
+        isPrinting = printing;
+        repaint();
+    });
+}
+
+// For the browser's console and for tests.
+globalThis.playground = kernel;
+document.documentElement.dataset.ready = performance.now().toFixed(0);
+
+// Logits as 16-bit integers of `unit`, in base64.
+function readData() {
+    const read = JSON.parse(document.getElementById("data").textContent);
+    for (const part of [read.digits.calibration, read.digits.test]) {
+        const bytes = Uint8Array.from(atob(part.logits), (letter) => letter.charCodeAt(0));
+        part.logits = Array.from(new Int16Array(bytes.buffer), (integer) => integer * read.digits.unit);
+        part.labels = [...part.labels].map(Number);
+    }
+    return read;
+}
+
+function repaint() {
+    isMoving = false;
+    drawAll();
+}

@@ -1,0 +1,153 @@
+"""The verdicts on the papers' claims as the page shows them: counted, and sorted by what they claim."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Any
+
+from reporting.declaration import Claim, load_numbers
+from reporting.kept_runs import KeptRuns
+from reporting.number_formats import number, over_seeds, with_interval
+from reporting.report.labels import metric_label
+from reporting.report.payload import group_key
+from reporting.runs import Runs
+from reporting.selection import Selection
+from reporting.verdicts import Verdict, decide_claims
+
+# What a reader asks first of a claim: does it hold, does it not, or is it open? A direction alone is no number.
+OUTCOMES = {
+    "reproduces": [Verdict.REPRODUCES],
+    "direction only": [Verdict.DIRECTION],
+    "does not reproduce": [Verdict.FAILS],
+    "open": [Verdict.UNDECIDED, Verdict.NOT_REACHED],
+}
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A claim about one row, with the numbers that its verdict rests on.
+
+    Attributes:
+        table: title of the table that the claim is about.
+        claim: the claim in words.
+        row: label of the row.
+        kind: what it is about, such as "Accuracy" or "Accuracy, beside another activation".
+        difference: whether it is about a difference between activations.
+        published: the paper's number as text.
+        ours: our mean and its interval on test as text.
+        outcome: a key of `OUTCOMES`.
+        verdict: on test, and whether that is because of seeds or epochs where it is open.
+        train: our mean and its interval on train, with the verdict there.
+        numbers: published, ours and the interval's ends, in full precision; None where there is none.
+        runs: keys of the groups whose runs the number is the mean of, then of those it is compared with.
+        column: what is compared, by its name in the curves.
+        epoch: the epoch; None for the one that runs report.
+    """
+
+    table: str
+    claim: str
+    row: str
+    kind: str
+    difference: bool
+    published: str
+    ours: str
+    outcome: str
+    verdict: str
+    train: str
+    numbers: dict[str, float | None]
+    runs: tuple[list[str], list[str]]
+    column: str
+    epoch: int | None
+
+
+def decided_claims(kept: KeptRuns) -> list[Decided]:
+    """Every claim of the declared tables about every row of it, in the order of results/tables/verdicts.csv.
+
+    Args:
+        kept: the kept runs.
+    """
+    declaration = kept.declaration
+    numbers = load_numbers(kept.results, declaration)
+    decided = []
+    for name, selection in kept.selections.items():
+        table = declaration.tables[name]
+        lines = decide_claims(declaration, name, numbers[name], selection)
+        rows = [(claim, row) for claim in table.claims for row in claim.rows]
+        for line, (claim, row) in zip(lines, rows, strict=True):
+            decided.append(_decided(table.title, len(table.seeds), line, claim, row, selection, table.epoch))
+    return decided
+
+
+# The same of several claims: "2 reproduce, 45 do not".
+IN_PLURAL = {"reproduces": "reproduce", "does not reproduce": "do not reproduce"}
+
+
+def count_outcomes(claims: Sequence[Decided]) -> dict[str, int]:
+    """How many claims have each outcome, in the order of `OUTCOMES`."""
+    counts = Counter(claim.outcome for claim in claims)
+    return {outcome: counts[outcome] for outcome in OUTCOMES}
+
+
+def by_kind(claims: Sequence[Decided]) -> dict[str, list[Decided]]:
+    """The claims by what they are about."""
+    kinds = dict.fromkeys(claim.kind for claim in claims)
+    return {kind: [claim for claim in claims if claim.kind == kind] for kind in kinds}
+
+
+def in_one_sentence(claims: Sequence[Decided]) -> str:
+    """The counts as a sentence, such as "Of 75 claims, 2 reproduce, 45 do not, and 28 are open."."""
+    counts = count_outcomes(claims)
+    parts = [f"{counts['reproduces']} reproduce{'s' if counts['reproduces'] == 1 else ''}"]
+    if counts["direction only"]:
+        parts.append(f"{counts['direction only']} in direction only")
+    parts.append(f"{counts['does not reproduce']} do{'es' if counts['does not reproduce'] == 1 else ''} not")
+    opened = f"{counts['open']} {'is' if counts['open'] == 1 else 'are'} open"
+    return f"Of {len(claims)} claims checked, {', '.join(parts)}, and {opened}."
+
+
+def _decided(
+    title: str, seeds: int, line: dict[str, Any], claim: Claim, row: str, selection: Selection, epoch: int | None
+) -> Decided:
+    difference = line["kind"] == "difference"
+    decimals, sign = (2, "+") if difference else (3, "-")
+    unit = " points" if difference else ""
+
+    def ours(split: str) -> str:
+        mean, low, high = (line[f"{split}_{key}"] for key in ("mean", "low", "high"))
+        return with_interval(mean, low, high, decimals, sign) + over_seeds(line[f"{split}_seeds"], seeds)
+
+    verdict = Verdict(line["test_verdict"])
+    reached = verdict is not Verdict.NOT_REACHED  # else ours is of another epoch, and never stands beside theirs
+    return Decided(
+        table=title,
+        claim=line["claim"],
+        row=line["row"],
+        kind=_kind(claim),
+        difference=difference,
+        published=number(line["published"], decimals, sign) + unit,
+        ours=ours("test") if reached else verdict.value,
+        outcome=next(outcome for outcome, verdicts in OUTCOMES.items() if verdict in verdicts),
+        verdict=verdict.value,
+        train=f"{ours('train')}: {line['train_verdict']}" if reached else verdict.value,
+        numbers={
+            "published": line["published"],
+            **{key: _or_none(line[f"test_{key}"]) if reached else None for key in ("mean", "low", "high")},
+        },
+        runs=([*_keys([selection.rows[row]])], [*_keys([selection.rows[other] for other in claim.against])]),
+        column=f"test/{claim.metric}",
+        epoch=claim.epoch or epoch,
+    )
+
+
+def _keys(rows: Sequence[Runs]) -> Iterator[str]:
+    return (group_key(runs.records[0]) for runs in rows if runs)
+
+
+def _or_none(value: float) -> float | None:
+    return None if isnan(value) else value
+
+
+def _kind(claim: Claim) -> str:
+    metric = metric_label(claim.metric)
+    return f"{metric[0].upper()}{metric[1:]}{', beside another activation' if claim.against else ''}"

@@ -1,0 +1,537 @@
+"use strict";
+(async () => {
+const one = (id) => document.getElementById(id);
+const root = document.documentElement;
+
+// ---- What the page carries ------------------------------------------------------------------------------------------
+
+async function unpacked(id) {
+  const bytes = Uint8Array.from(atob(one(id).textContent), (character) => character.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}
+
+const data = JSON.parse(await unpacked("payload"));
+const library = document.createElement("script");
+library.textContent = await unpacked("plotly");
+document.head.append(library);
+const state = { experiment: Object.keys(data.experiments)[0], column: null, axis: null, shown: new Set() };
+
+// ---- Elements, tables -----------------------------------------------------------------------------------------------
+
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+const fixed = (value, digits) => value.toFixed(digits).replace("-", "−");
+const written = (value, digits = 4) => (Number.isInteger(value) ? String(value).replace("-", "−") : fixed(value, digits));
+
+// Headings are texts; a cell is a text, a number or an element. Numbers are sorted by their full precision.
+function table(label, headings, rows, digits = 4) {
+  const cell = (value, number) => {
+    if (number === 0) return make("th", { scope: "row" }, value);
+    if (value instanceof Node) return make("td", { "data-value": value.dataset.value ?? null, class: value.dataset.value ? "numeric" : null }, value);
+    if (typeof value === "number") return make("td", { class: "numeric", "data-value": value, title: value }, written(value, digits));
+    return make("td", {}, value ?? "–");
+  };
+  const numeric = headings.map((_, place) => rows.some((row) => typeof row[place] === "number" || row[place]?.dataset?.value));
+  const result = make("table", { class: "sortable" },
+    make("thead", {}, make("tr", {}, ...headings.map((text, place) => make("th", { class: numeric[place] ? "numeric" : null }, text)))),
+    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map(cell)))));
+  sortable(result);
+  return make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": label }, result);
+}
+
+function sortable(element) {
+  const headings = [...element.tHead.rows[0].cells];
+  headings.forEach((heading, place) => {
+    const button = make("button", { type: "button", class: "sort" }, ...heading.childNodes);
+    heading.replaceChildren(button);
+    heading.setAttribute("scope", "col");
+    button.addEventListener("click", () => {
+      const descending = heading.getAttribute("aria-sort") === "ascending";
+      headings.forEach((other) => other.removeAttribute("aria-sort"));
+      heading.setAttribute("aria-sort", descending ? "descending" : "ascending");
+      sort(element.tBodies[0], place, descending ? -1 : 1);
+    });
+  });
+}
+
+function sort(body, place, direction) {
+  const key = (row) => {
+    const { value } = row.cells[place].dataset;
+    return value === undefined ? row.cells[place].textContent.trim() : value === "" ? null : Number(value);
+  };
+  const compared = (a, b) =>
+    a === null || b === null ? (a === null) - (b === null)  // without a number: last, either way
+      : direction * (typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true }));
+  body.append(...[...body.rows].sort((a, b) => compared(key(a), key(b))));
+}
+
+const holds = (row, words) => {
+  const text = row.textContent.toLowerCase();
+  return words.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+};
+
+function filterRows(input) {
+  const rows = input.closest("details, section").querySelector("table")?.tBodies[0].rows ?? [];
+  for (const row of rows) row.hidden = !holds(row, input.value);
+}
+
+function copyButton(button) {
+  button.addEventListener("click", async () => {
+    const code = button.parentElement.querySelector("code");
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+    } catch {  // a browser that gives a page from a file no clipboard
+      getSelection().selectAllChildren(code);
+      document.execCommand("copy");
+    }
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  });
+  return button;
+}
+
+const command = (text) =>
+  make("div", { class: "command" }, make("code", {}, text), copyButton(make("button", { type: "button", class: "copy" }, "Copy")));
+
+// ---- The dialog: the runs behind a number, and the record of a run ---------------------------------------------------
+
+const dialog = one("dialog");
+let before = null;  // what the dialog showed before a record
+
+function open(title, ...content) {
+  one("dialog-title").textContent = title;
+  one("dialog-body").replaceChildren(...content.filter((part) => part !== null));
+  if (!dialog.open) dialog.showModal();
+  dialog.scrollTop = 0;
+  one("dialog-title").focus();
+}
+
+function valueOf(run, column, epoch) {
+  return run.curves[column]?.[(epoch || run.epoch) - 1] ?? null;
+}
+
+const recordButton = (key, text, value = null) =>
+  make("button", { type: "button", class: "number", "data-run": key, "data-value": value, onclick: () => openRecord(key) }, text);
+
+function openNumbers({ what, runs, against = "", column, epoch }) {
+  const part = (key) => {
+    const group = data.groups[key];
+    const rows = group.runs.map((name) => {
+      const run = data.runs[name];
+      return [recordButton(name, `seed ${run.seed}`), run.seed, epoch || run.epoch, valueOf(run, column, epoch)];
+    });
+    return [make("h3", {}, group.label), table(`Runs of ${group.label}`, ["Record", "Seed", "Epoch", data.experiments[key.split("/")[0]].columns[column] ?? column], rows, 6)];
+  };
+  const others = against.split(" ").filter(Boolean);
+  before = () => { one("back").hidden = true; openNumbers({ what, runs, against, column, epoch }); };
+  one("back").hidden = true;
+  open(what,
+    make("p", { class: "quiet" }, "The number is the mean over these runs" + (others.length ? ", less the mean over those below, seed by seed, in percentage points." : ".")),
+    ...runs.split(" ").filter(Boolean).flatMap(part),
+    others.length ? make("h3", {}, "Compared with") : null,
+    ...others.flatMap(part));
+}
+
+function facts(pairs) {
+  const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return make("dl", {}, ...known.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]));
+}
+
+function flat(settings, prefix = "") {
+  return Object.entries(settings).flatMap(([key, value]) =>
+    value !== null && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length
+      ? flat(value, `${prefix}${key}.`)
+      : [[prefix + key, typeof value === "string" ? value : JSON.stringify(value)]]);
+}
+
+const inWords = (values) => Object.entries(values).filter(([, value]) => value !== null).map(([key, value]) => `${key} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
+
+function openRecord(key) {
+  const run = data.runs[key];
+  if (!run) return;
+  one("back").hidden = before === null;
+  history.replaceState(null, "", `#run=${key}`);
+  const title = `${run.experiment}: ${run.label}, seed ${run.seed}`;
+  if (run.state) return open(title, ...unfinishedRecord(run));
+  const code = run.code;
+  const splits = Object.keys(run.metrics);
+  const metrics = [...new Set(splits.flatMap((split) => Object.keys(run.metrics[split])))];
+  open(title,
+    make("h3", {}, "Repeat it"),
+    command(run.command),
+    run.note ? make("p", { class: "quiet" }, run.note) : null,
+    facts([
+      ["Commit", code.commit && code.commit + (code.dirty === false ? "" : code.dirty ? ", with changes" : ", state unknown")],
+      ["Code", code.digest],
+      ["Hardware", inWords(run.environment.hardware)],
+      ["Finished", run.finished_at],
+      ["Took", `${written(run.wall_time_seconds, 1)} s` + (run.peak_memory_mib ? `, at most ${written(run.peak_memory_mib, 0)} MiB` : "")],
+      ["Reports", `epoch ${run.epoch} of ${run.curves.epoch.length}` + (run.selected_by ? `, the best by ${run.selected_by}` : "")],
+      ["Data", inWords(run.data)],
+      ["Run", run.run_id],
+      ["Weights", run.weights_hash],
+    ]),
+    make("h3", {}, "Numbers of the reported epoch"),
+    table("Numbers of the reported epoch", ["Metric", ...splits], metrics.map((metric) => [metric, ...splits.map((split) => run.metrics[split][metric] ?? null)]), 6),
+    make("h3", {}, "Settings"),
+    table("Settings", ["Setting", "Value"], flat(run.config)),
+    make("h3", {}, "Software"),
+    make("p", {}, `Python ${run.environment.python}, ${inWords(run.environment.packages)}`));
+}
+
+function unfinishedRecord(run) {
+  const columns = Object.keys(run.curves).filter((column) => column !== "epoch");
+  return [
+    make("p", {}, `This run is ${run.state} after epoch ${run.epoch}, and has no record yet.`),
+    table("Its last numbers", ["Number", `Epoch ${run.epoch}`], columns.map((column) => [column, valueOf(run, column, run.epoch)]), 6),
+  ];
+}
+
+function closed() {
+  before = null;
+  one("back").hidden = true;
+  if (location.hash.startsWith("#run=")) history.replaceState(null, "", location.pathname);
+}
+
+// ---- Figures --------------------------------------------------------------------------------------------------------
+
+const dark = () => root.dataset.theme === "dark";
+const tone = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
+const colour = (group) => group.colour[dark() ? 1 : 0];
+
+function draw(id, traces, layout, label) {
+  const axis = { gridcolor: tone("line"), linecolor: tone("line"), zeroline: false, automargin: true };
+  const { xaxis, yaxis, ...others } = layout;
+  const plot = one(id);
+  plot.setAttribute("role", "group");
+  plot.setAttribute("aria-label", label);
+  Plotly.react(plot, traces, {
+    font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: tone("text") },
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 12, r: 12, t: 12, b: 12 },
+    showlegend: false, hovermode: "closest", hoverlabel: { bgcolor: tone("raised"), bordercolor: tone("quiet"), font: { color: tone("text") } },
+    xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis }, ...others,
+  }, { responsive: true, displayModeBar: false, doubleClick: "reset" });
+  if (!plot.dataset.listens) {
+    plot.dataset.listens = "yes";
+    plot.on("plotly_click", ({ points: [point] }) => chosen(point));
+  }
+}
+
+function chosen(point) {
+  if (point.data.meta?.run) openRecord(point.data.meta.run);
+  else if (point.data.meta?.claims) document.querySelector(`tr[data-claim="${point.customdata}"] button.number`).click();
+  else if (typeof point.customdata === "string") openRecord(point.customdata);
+}
+
+const OUTCOMES = {
+  "reproduces": { tone: "good", symbol: "circle" },
+  "direction only": { tone: "half", symbol: "diamond" },
+  "does not reproduce": { tone: "bad", symbol: "x" },
+  "open": { tone: "quiet", symbol: "circle-open" },
+};
+
+function drawClaims() {
+  if (!one("levels")) return;
+  const drawn = data.claims.map((claim, place) => ({ ...claim, place })).filter((claim) => claim.mean !== null);
+  const missing = data.claims.length - drawn.length;
+  one("undrawn").textContent = missing ? `${missing} claims are not drawn: no run has reached the epoch of the published number.` : "";
+  for (const [id, isDifference, unit] of [["levels", false, "share"], ["differences", true, "percentage points"]]) {
+    const of = drawn.filter((claim) => claim.difference === isDifference);
+    one(id).hidden = !of.length;
+    if (!of.length) continue;
+    const every = of.flatMap((claim) => [claim.published, claim.mean]);
+    const [least, most] = [Math.min(...every), Math.max(...every)];
+    const room = 0.06 * (most - least || 1);
+    const traces = Object.entries(OUTCOMES).map(([outcome, look]) => {
+      const own = of.filter((claim) => claim.outcome === outcome);
+      return {
+        type: "scatter", mode: "markers", name: outcome, meta: { claims: true },
+        x: own.map((claim) => claim.published), y: own.map((claim) => claim.mean), customdata: own.map((claim) => claim.place),
+        text: own.map((claim) => claim.claim), marker: { size: 10, color: tone(look.tone), symbol: look.symbol, opacity: 0.8 },
+        error_y: { type: "data", symmetric: false, thickness: 1, width: 3, color: tone(look.tone),
+          visible: own.some((claim) => claim.high !== null), array: own.map((claim) => claim.high - claim.mean), arrayminus: own.map((claim) => claim.mean - claim.low) },
+        hovertemplate: `%{text}<br>theirs %{x:.5~f}, ours %{y:.5~f}<br>${outcome}<extra></extra>`,
+      };
+    });
+    const line = { type: "line", x0: least - room, y0: least - room, x1: most + room, y1: most + room, line: { color: tone("quiet"), width: 1, dash: "dot" }, layer: "below" };
+    const what = isDifference ? "differences" : "levels";
+    draw(id, traces, {
+      shapes: [line],
+      xaxis: { title: { text: `theirs: ${what}, ${unit}` }, range: [least - room, most + room] },
+      yaxis: { title: { text: "ours" }, range: [least - room, most + room] },
+      showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+    }, `Published ${what} against ours; the tables below have the same numbers`);
+  }
+}
+
+const shownGroups = () => data.experiments[state.experiment].groups.filter((key) => state.shown.has(key)).map((key) => data.groups[key]);
+const shownRuns = () => shownGroups().flatMap((group) => group.runs.map((key) => [key, data.runs[key], group]));
+const columnLabel = (column) => data.experiments[state.experiment].columns[column] ?? column;
+const AXES = { epoch: "epoch", steps: "steps", training_seconds: "seconds of training" };
+
+function drawCurves() {
+  const axis = state.axis;
+  const traces = shownRuns().filter(([, run]) => run.curves[state.column]).map(([key, run, group]) => ({
+    type: "scatter", mode: run.curves.epoch.length > 50 ? "lines" : "lines+markers", name: `${group.label}, seed ${run.seed}`, meta: { run: key },
+    x: run.curves[axis] ?? run.curves.epoch, y: run.curves[state.column], customdata: run.curves.epoch,
+    line: { color: colour(group), dash: group.dash, width: 1.8 }, marker: { symbol: group.symbol, size: 5 }, opacity: 0.85,
+    hovertemplate: `<b>${group.label}</b>, seed ${run.seed}${run.state ? `, ${run.state}` : ""}<br>epoch %{customdata}: %{y:.5~f}<extra></extra>`,
+  }));
+  one("curves-title").textContent = `${columnLabel(state.column)} by ${AXES[axis]}`;
+  draw("curves", traces, { xaxis: { title: { text: AXES[axis] } }, yaxis: { title: { text: columnLabel(state.column) } } },
+    `${columnLabel(state.column)} by ${AXES[axis]}; the table below has the same numbers`);
+}
+
+const SPARSITY = "test/sparsity";
+
+function drawTradeOff() {
+  const headline = data.experiments[state.experiment].headline;
+  const traces = shownGroups().map((group) => {
+    const keys = group.runs.filter((key) => valueOf(data.runs[key], SPARSITY) !== null && valueOf(data.runs[key], headline) !== null);
+    return {
+      type: "scatter", mode: "markers", name: group.label, customdata: keys, text: keys.map((key) => `seed ${data.runs[key].seed}`),
+      x: keys.map((key) => valueOf(data.runs[key], SPARSITY)), y: keys.map((key) => valueOf(data.runs[key], headline)),
+      marker: { color: colour(group), symbol: group.symbol, size: 10, opacity: 0.8, line: { color: tone("ground"), width: 1 } },
+      hovertemplate: `<b>${group.label}</b>, %{text}<br>sparsity %{x:.5~f}<br>${columnLabel(headline)} %{y:.5~f}<extra></extra>`,
+    };
+  });
+  one("trade-off-title").textContent = `${columnLabel(headline)}, against sparsity`;
+  draw("trade-off", traces, { xaxis: { title: { text: "sparsity: share of exact zeros" } }, yaxis: { title: { text: columnLabel(headline) } } },
+    `${columnLabel(headline)} against sparsity; the table below has the same numbers`);
+}
+
+// The orders of a run by epoch, from 0 on; a learned α is q = r = α, and normmax has r = 2 − 1/q.
+function path(run, group) {
+  const { alpha, q, r } = run.curves;
+  const border = (value) => (value === null ? null : group.activation === "normmax" ? 2 - 1 / value : value);
+  const of = q && r ? [q, r] : alpha && group.activation !== "alpha_relu" ? [alpha, alpha.map(border)] : [[], []];
+  const start = run.start ? [[run.start[0]], [run.start[1]]] : [[], []];
+  return { q: [...start[0], ...of[0]], r: [...start[1], ...of[1]], learned: of[0].length > 0, first: run.start ? 0 : 1 };
+}
+
+function drawPlane() {
+  const [low, high] = [0.93, 2.07];
+  const qs = Array.from({ length: 101 }, (_, place) => 1 + (place * (high - 1)) / 100);
+  const border = qs.map((q) => 2 - 1 / q);
+  const quiet = { color: tone("quiet"), width: 1 };
+  const traces = [
+    { x: [...qs, high, 1], y: [...border, low, low], fill: "toself", fillcolor: tone("raised"), line: { width: 0 }, mode: "lines", hoverinfo: "skip" },
+    { x: qs, y: border, mode: "lines", line: { ...quiet, width: 1.5, dash: "dash" }, hovertemplate: "r = 2 − 1/q<extra></extra>" },
+    { x: [low, high], y: [low, high], mode: "lines", line: quiet, hoverinfo: "skip" },
+    { x: [low, high], y: [1, 1], mode: "lines", line: { ...quiet, dash: "dashdot" }, hoverinfo: "skip" },
+    { x: [1, 1], y: [low, high], mode: "lines", line: { ...quiet, dash: "dot" }, hoverinfo: "skip" },
+    { x: [1, 2, 2], y: [1, 2, 1.5], mode: "markers", marker: { color: tone("quiet"), size: 7, symbol: "circle-open" }, text: ["softmax, Shannon", "sparsemax", "2-normmax"], hovertemplate: "%{text}: q %{x}, r %{y}<extra></extra>" },
+  ];
+  for (const [key, run, group] of shownRuns()) {
+    const { q, r, learned, first } = path(run, group);
+    if (!q.length) continue;
+    const last = q.length - 1;
+    traces.push({
+      type: "scatter", mode: learned ? "lines+markers" : "markers", name: `${group.label}, seed ${run.seed}`, meta: { run: key }, x: q, y: r, customdata: q.map((_, place) => place + first),
+      line: { color: colour(group), dash: group.dash, width: 1.8 },
+      marker: { color: colour(group), size: q.map((_, place) => (place === last ? 10 : place === 0 ? 8 : 4)), symbol: q.map((_, place) => (place === last ? group.symbol : place === 0 ? "circle-open" : "circle")), line: { color: colour(group), width: 1 } },
+      hovertemplate: `<b>${group.label}</b>, seed ${run.seed}<br>epoch %{customdata}: q %{x:.5~f}, r %{y:.5~f}<extra></extra>`,
+    });
+  }
+  const name = (x, y, text, more = {}) => ({ x, y, text, showarrow: false, font: { size: 11, color: tone("quiet") }, ...more });
+  draw("plane", traces, {
+    xaxis: { title: { text: "q" }, range: [low, high], constrain: "domain" },
+    yaxis: { title: { text: "r" }, range: [low, high], scaleanchor: "x", constrain: "domain" },
+    annotations: [
+      name(1.02, 0.96, "softmax", { xanchor: "left" }), name(1.98, 2.02, "sparsemax", { xanchor: "right" }), name(1.97, 1.55, "2-normmax", { xanchor: "right" }),
+      name(1.97, 1.03, "Rényi", { xanchor: "right" }), name(0.975, 1.8, "Gaussian", { textangle: -90 }), name(1.75, 1.8, "Tsallis: α-entmax", { textangle: -45 }),
+      name(1.62, 1.13, "not concave: r < 2 − 1/q"),
+    ],
+  }, "Learned orders q and r by epoch; the table below has the same numbers");
+}
+
+// ---- The same as tables ----------------------------------------------------------------------------------------------
+
+const ALTERNATIVES = {
+  "curves": () => {
+    const runs = shownRuns().filter(([, run]) => run.curves[state.column]);
+    const epochs = Math.max(0, ...runs.map(([, run]) => run.curves.epoch.length));
+    const headings = ["Run", ...Array.from({ length: epochs }, (_, place) => `Epoch ${place + 1}`)];
+    return table(columnLabel(state.column), headings, runs.map(([key, run, group]) =>
+      [recordButton(key, `${group.label}, seed ${run.seed}`), ...headings.slice(1).map((_, place) => run.curves[state.column][place] ?? null)]));
+  },
+  "trade-off": () => {
+    const headline = data.experiments[state.experiment].headline;
+    return table("Against sparsity", ["Run", "sparsity, test", columnLabel(headline)], shownRuns().map(([key, run, group]) =>
+      [recordButton(key, `${group.label}, seed ${run.seed}`), valueOf(run, SPARSITY), valueOf(run, headline)]));
+  },
+  "plane": () => {
+    const rows = shownRuns().map(([key, run, group]) => [key, run, group, path(run, group)]).filter(([, , , of]) => of.q.length);
+    return table("Orders q and r", ["Run", "q at first", "r at first", "q at last", "r at last", "r above 2 − 1/q at last"], rows.map(([key, run, group, { q, r }]) => {
+      const last = q.length - 1;
+      return [recordButton(key, `${group.label}, seed ${run.seed}`), q[0], r[0], q[last], r[last], r[last] - 2 + 1 / q[last]];
+    }));
+  },
+};
+
+function fillAlternative(details) {
+  if (details.open) details.querySelector("div").replaceChildren(ALTERNATIVES[details.dataset.figure]());
+}
+
+// ---- One experiment -------------------------------------------------------------------------------------------------
+
+function redraw() {
+  drawCurves();
+  drawTradeOff();
+  drawPlane();
+  document.querySelectorAll(".alternative").forEach(fillAlternative);
+}
+
+function chip(key) {
+  const group = data.groups[key];
+  const box = make("input", { type: "checkbox", value: key, onchange: () => { state.shown[box.checked ? "add" : "delete"](key); redraw(); } });
+  box.checked = state.shown.has(key);
+  const line = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  line.setAttribute("viewBox", "0 0 26 12");
+  line.setAttribute("aria-hidden", "true");
+  const dashes = { solid: "", dash: "7,3", dashdot: "7,3,2,3", dot: "2,3" }[group.dash] ?? group.dash.replaceAll("px", "");
+  line.innerHTML = `<line x1="0" y1="6" x2="26" y2="6" stroke="${colour(group)}" stroke-width="3" stroke-dasharray="${dashes}"/>`;
+  return make("label", {}, box, line, group.label);
+}
+
+function showChips() {
+  one("chips").replaceChildren(...data.experiments[state.experiment].groups.map(chip));
+}
+
+function mostTelling(groups) {
+  if (groups.length <= 9) return groups;
+  const seen = new Set();  // one configuration of each activation
+  return groups.filter((key) => !seen.has(data.groups[key].activation) && seen.add(data.groups[key].activation));
+}
+
+function option(value, text, selected) {
+  return make("option", { value, selected: value === selected }, text);
+}
+
+const MEANS = ["accuracy", "bleu", "chrf", "exact_match", "macro_f1", "sparsity", "support", "coverage", "brier"].map((metric) => `test/${metric}`);
+
+function meanAndDeviation(values) {
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  const deviation = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1));
+  const text = values.length > 1 ? `${fixed(mean, 3)} ± ${fixed(deviation, 3)}` : fixed(mean, 3);
+  return make("span", { "data-value": mean }, text);
+}
+
+function showRuns() {
+  const experiment = data.experiments[state.experiment];
+  const metrics = MEANS.filter((column) => column in experiment.columns);
+  const finished = (key) => !data.runs[key].state;
+  const groups = experiment.groups.filter((key) => data.groups[key].runs.some(finished));
+  one("means").replaceChildren(!groups.length ? make("p", {}, "No run has finished yet.") : table(`Configurations of ${state.experiment}`, ["Configuration", ...metrics.map((column) => columnLabel(column).replace(", test", "")), "Records, by seed"],
+    groups.map((key) => {
+      const keys = data.groups[key].runs.filter(finished);
+      const cells = metrics.map((column) => {
+        const values = keys.map((name) => valueOf(data.runs[name], column)).filter((value) => value !== null);
+        return values.length ? meanAndDeviation(values) : null;
+      });
+      return [data.groups[key].label, ...cells, make("span", { class: "seeds" }, ...keys.map((name) => recordButton(name, String(data.runs[name].seed))))];
+    })));
+  const runs = experiment.groups.flatMap((key) => data.groups[key].runs);
+  one("every").querySelector("summary").textContent = `Every run of ${state.experiment}: ${runs.length}`;
+  showEveryRun();
+  document.querySelectorAll("#runs .row-filter").forEach(filterRows);
+}
+
+function showEveryRun() {
+  if (!one("every").open) return one("every-run").replaceChildren();
+  const experiment = data.experiments[state.experiment];
+  const metrics = MEANS.filter((column) => column in experiment.columns);
+  const headings = ["Run", "Seed", "Epoch", ...metrics.map((column) => columnLabel(column).replace(", test", "")), "Seconds", "Commit"];
+  const row = (key) => {
+    const run = data.runs[key];
+    const code = run.state ?? (run.code.commit ?? "unknown").slice(0, 8);
+    return [recordButton(key, run.label), run.seed, run.epoch, ...metrics.map((column) => valueOf(run, column)), run.wall_time_seconds ?? null, code];
+  };
+  one("every-run").replaceChildren(table(`Runs of ${state.experiment}`, headings, experiment.groups.flatMap((key) => data.groups[key].runs).map(row)));
+  filterRows(one("every").querySelector(".row-filter"));
+}
+
+function choose(name) {
+  const experiment = data.experiments[name];
+  const kept = (list, value, otherwise) => (list.includes(value) ? value : otherwise);
+  state.experiment = name;
+  state.column = kept(Object.keys(experiment.columns), state.column, experiment.headline);
+  state.axis = kept(experiment.axes, state.axis, experiment.axes[0]);
+  state.shown = new Set(mostTelling(experiment.groups));
+  for (const button of one("experiments").children) button.setAttribute("aria-pressed", button.textContent === name);
+  one("about").textContent = experiment.about;
+  one("column").replaceChildren(...Object.entries(experiment.columns).map(([column, text]) => option(column, text, state.column)));
+  one("axis").replaceChildren(...experiment.axes.map((axis) => option(axis, AXES[axis], state.axis)));
+  showChips();
+  showRuns();
+  redraw();
+}
+
+// ---- Claims ---------------------------------------------------------------------------------------------------------
+
+function filterClaims() {
+  const [words, verdict] = [one("claim-search").value, one("claim-verdict").value];
+  const active = Boolean(words.trim() || verdict);
+  let count = 0;
+  for (const kind of document.querySelectorAll("details.kind")) {
+    let own = 0;
+    for (const row of kind.querySelectorAll("tbody tr")) {
+      row.hidden = !(holds(row, words) && (!verdict || row.dataset.outcome === verdict));
+      own += !row.hidden;
+    }
+    kind.hidden = active && !own;
+    if (active) kind.open = own > 0;
+    count += own;
+  }
+  one("claim-count").textContent = active ? `${count} of ${data.claims.length} claims` : "";
+}
+
+// ---- Start ----------------------------------------------------------------------------------------------------------
+
+function showTheme(name) {
+  root.dataset.theme = name;
+  one("theme").setAttribute("aria-pressed", name === "dark");
+  if (state.column) { drawClaims(); showChips(); redraw(); }
+}
+
+document.querySelectorAll("table.sortable").forEach(sortable);
+document.querySelectorAll(".copy").forEach(copyButton);
+document.querySelectorAll(".row-filter").forEach((input) => input.addEventListener("input", () => filterRows(input)));
+document.addEventListener("click", ({ target }) => { if (target.matches("button.number[data-runs]")) openNumbers(target.dataset); });
+document.querySelectorAll(".alternative").forEach((details) => details.addEventListener("toggle", () => fillAlternative(details)));
+one("every").addEventListener("toggle", showEveryRun);
+one("close").addEventListener("click", () => dialog.close());
+one("back").addEventListener("click", () => before());
+dialog.addEventListener("close", closed);
+dialog.addEventListener("click", ({ target }) => { if (target === dialog) dialog.close(); });
+one("theme").addEventListener("click", () => showTheme(dark() ? "light" : "dark"));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", ({ matches }) => showTheme(matches ? "dark" : "light"));
+addEventListener("hashchange", () => { if (location.hash.startsWith("#run=")) openRecord(decodeURIComponent(location.hash.slice(5))); });
+if (one("claim-search")) {
+  one("claim-search").addEventListener("input", filterClaims);
+  one("claim-verdict").addEventListener("change", filterClaims);
+}
+one("theme").setAttribute("aria-pressed", dark());
+if (state.experiment) {
+  one("experiments").append(...Object.keys(data.experiments).map((name) => make("button", { type: "button", onclick: () => choose(name) }, name)));
+  one("column").addEventListener("change", ({ target }) => { state.column = target.value; redraw(); });
+  one("axis").addEventListener("change", ({ target }) => { state.axis = target.value; redraw(); });
+  const showAll = (all) => () => { state.shown = new Set(all ? data.experiments[state.experiment].groups : []); showChips(); redraw(); };
+  one("all").addEventListener("click", showAll(true));
+  one("none").addEventListener("click", showAll(false));
+  drawClaims();
+  choose(state.experiment);
+} else {
+  one("explore").hidden = one("runs").hidden = true;
+}
+if (location.hash.startsWith("#run=")) openRecord(decodeURIComponent(location.hash.slice(5)));
+root.dataset.ready = "yes";
+})();

@@ -1,0 +1,156 @@
+"""The page itself: what is shown, put into one HTML file that needs nothing beside it."""
+
+import base64
+import gzip
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from experiments.files import write_atomically
+from reporting.kept_runs import KeptRuns
+from reporting.records import read_records
+from reporting.report.claims import IN_PLURAL, OUTCOMES, by_kind, count_outcomes, decided_claims, in_one_sentence
+from reporting.report.paper_tables import shown_tables
+from reporting.report.payload import build_payload
+from reporting.report.progress import Progress, State, read_progress, unfinished_of
+from reporting.verdicts import NOT_REACHED_RULE, RULE
+
+_FOLDER = Path(__file__).parent
+LARGEST = 5_000_000  # bytes of a page
+OPEN_BECAUSE = {
+    "undecided": "for want of seeds: one seed has no interval",
+    "not reached": "for want of epochs: no run has reached the epoch of the published number",
+}
+
+
+def report_of_results(kept: KeptRuns, output: Path) -> Path:
+    """Write the page of the kept records: verdicts, tables, and all runs.
+
+    Args:
+        kept: the kept runs.
+        output: the file to write.
+
+    Returns:
+        The file.
+    """
+    experiments = dict.fromkeys(kept.declaration.tables[name].experiment for name in kept.selections)
+    claims = decided_claims(kept)
+    verdicts = [claim.verdict for claim in claims]
+    shown = {
+        "title": "What reproduces",
+        "sentence": in_one_sentence(claims),
+        "counts": count_outcomes(claims),
+        "reasons": {text: verdicts.count(name) for name, text in OPEN_BECAUSE.items() if name in verdicts},
+        "kinds": {kind: (of, count_outcomes(of)) for kind, of in by_kind(claims).items()},
+        "claims": claims,
+        "rules": [_bold(RULE), _bold(NOT_REACHED_RULE)],
+        "tables": shown_tables(kept),
+        "repeat": _command("--results", kept.results),
+    }
+    payload = build_payload({name: read_records(kept.results, name) for name in experiments})
+    payload["claims"] = [
+        {"claim": f"{one.claim}: {one.row}", "difference": one.difference, "outcome": one.outcome, **one.numbers}
+        for one in claims
+    ]
+    return _write(output, shown, payload)
+
+
+def report_of_outputs(outputs: Path, output: Path) -> Path:
+    """Write the page of the runs below a folder, whether they have finished or not.
+
+    Args:
+        outputs: the folder.
+        output: the file to write.
+
+    Returns:
+        The file.
+
+    Raises:
+        RecordError: there is no run.
+    """
+    progress = read_progress(outputs)
+    left = progress.seconds_left()
+    shown = {
+        "title": f"Runs below {outputs}",
+        "sentence": _progress_sentence(progress, left),
+        "counts": {state.value: count for state, count in progress.counts().items()},
+        "progress": progress,
+        "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M:%S"),
+        "repeat": shlex.join(
+            ["python", "-m", "reporting", "report", "--outputs", f"{outputs}", "--output", f"{output}"]
+        ),
+    }
+    payload = build_payload(progress.records, [*unfinished_of(progress)])
+    payload["claims"] = []
+    return _write(output, shown, payload)
+
+
+def _command(*arguments: str | Path) -> str:
+    return shlex.join(["python", "-m", "reporting", "report", *map(str, arguments)])
+
+
+def _progress_sentence(progress: Progress, left: float | None) -> str:
+    counts = progress.counts()
+    total = sum(counts.values())
+    parts = [f"{counts[State.FINISHED]} of {total} run{'s have' if total != 1 else ' has'} finished"]
+    parts += [f"{count} {state.value}" for state, count in counts.items() if count and state is not State.FINISHED]
+    if left is None:
+        return f"{', '.join(parts)}."
+    if counts[State.RUNNING]:
+        return f"{', '.join(parts)}; about {duration(left)} left."
+    return f"{', '.join(parts)}; about {duration(left)} of computing left, and no run is at work."
+
+
+def duration(seconds: float) -> str:
+    """A time in words, such as "40 s", "3 min" or "2.5 h"; never less than it is."""
+    if seconds < 60:
+        return f"{ceil(seconds)} s"
+    return f"{ceil(seconds / 60)} min" if seconds < 5400 else f"{ceil(seconds / 360) / 10:g} h"
+
+
+def _write(output: Path, shown: Mapping[str, Any], payload: Mapping[str, Any]) -> Path:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["slug"] = lambda text: re.sub(r"\W+", "-", text).strip("-")
+    own = {"verdict": None, "progress": None, "claims": [], "tables": [], "written": "", **shown}
+    text = environment.get_template("page.html").render(
+        own,
+        outcomes=[*OUTCOMES],
+        plural=IN_PLURAL,
+        css=Markup((_FOLDER / "page.css").read_text("utf-8")),
+        script=Markup((_FOLDER / "page.js").read_text("utf-8")),
+        plotly=_plotly(),
+        payload=_packed(json.dumps(payload, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()),
+    )
+    write_atomically(output, text)
+    return output
+
+
+@cache
+def _plotly() -> str:
+    """Plotly as the package from pip brings it."""
+    return _packed((files("plotly") / "package_data" / "plotly.min.js").read_bytes())
+
+
+def _packed(content: bytes) -> str:
+    """Compressed, as text that stands in HTML; the page's script unpacks it."""
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
+
+
+def _bold(text: str) -> Markup:
+    return Markup(re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(escape(text)), flags=re.DOTALL))

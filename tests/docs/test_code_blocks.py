@@ -1,0 +1,113 @@
+"""Every code block of README.md and docs/ runs, and every command that they show is there."""
+
+import importlib
+import importlib.util
+import re
+import shlex
+import sys
+import types
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import sharmix
+from sharmix import registry
+from tests.docs.pages import PAGES, ROOT, SHELL, TUTORIALS, blocks, command_lines, name
+
+# Tests that run a page's blocks and look at what they give.
+TESTED_BY = {
+    "docs/attention.md": "tests/sharmix/test_transformers.py",
+    "docs/export.md": "tests/sharmix/test_export.py",
+    "docs/from_entmax.md": "tests/sharmix/test_from_entmax.py",
+}
+LANGUAGES = {*SHELL, "csv", "diff", "python", "toml", "yaml"}
+PYTHON = [page for page in PAGES if any(block.language == "python" for block in blocks(page))]
+RUN_HERE = [page for page in PYTHON if name(page) not in TESTED_BY and TUTORIALS not in page.parents]
+COMMANDS = {name(page): list(command_lines(page)) for page in PAGES}
+
+
+def made_up() -> dict[str, object]:
+    """What the reader of a page has already: logits, labels, and the parts of a linear layer."""
+    torch.manual_seed(0)
+    return {
+        "logits": torch.randn(40, 10),
+        "labels": torch.randint(10, (40,)),
+        "new_logits": torch.randn(4, 10),
+        "hidden": torch.randn(6, 8),
+        "weight": torch.randn(10, 8),
+        "bias": torch.randn(10),
+        "targets": torch.randint(10, (6,)),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # a Trainer advises those who train on little data
+@pytest.mark.parametrize("page", RUN_HERE, ids=name)
+def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_ACTIVATIONS", dict(registry._ACTIVATIONS))  # pages register classes
+    module = types.ModuleType("my_package.my_module")  # what README calls a file of your own
+    vars(module).update(sharmix=sharmix, torch=torch, **made_up())
+    monkeypatch.setitem(sys.modules, "my_package", types.ModuleType("my_package"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for block in blocks(page):
+        if block.file:
+            (tmp_path / block.file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / block.file).write_text(block.code)
+        elif block.language == "python":
+            exec(compile("\n" * block.line + block.code, name(page), "exec"), vars(module))
+
+
+@pytest.mark.parametrize("page", TESTED_BY)
+def test_the_test_that_runs_a_page_is_there(page):
+    assert page.rpartition("/")[2] in (ROOT / TESTED_BY[page]).read_text()
+    assert ROOT / page in PYTHON
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_has_a_known_language(page):
+    unknown = [(block.line, block.language) for block in blocks(page) if block.language not in LANGUAGES]
+    assert [(line, language) for line, language in unknown if not language.startswith("{")] == []
+
+
+def test_every_target_of_make_is_there():
+    rules = re.findall(r"^([\w%. -]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    patterns = [re.escape(target).replace("%", r"[\w-]+") for rule in rules for target in rule.split()]
+    named = defaultdict(set)
+    for page, lines in COMMANDS.items():
+        for line in lines:
+            words = shlex.split(line, comments=True) if line.startswith("make ") else ()
+            for word in words[1:]:
+                if "=" not in word and not word.startswith("-"):
+                    named[word].add(page)
+    assert len(named) > 20
+    assert {
+        target: pages for target, pages in named.items() if not any(re.fullmatch(p, target) for p in patterns)
+    } == {}
+
+
+def modules() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Every `python -m MODULE` of the pages, with the words that follow."""
+    for line in [line for lines in COMMANDS.values() for line in lines]:
+        if found := re.match(r"(?:\S+=\S+ )*(?:\S*/)?python -m ([\w.]+)(.*)", line):
+            yield found[1], tuple(shlex.split(found[2], comments=True))
+
+
+@pytest.mark.slow
+def test_every_module_that_is_run_is_there_and_has_its_options(capsys):
+    found = {(module, words) for module, words in modules() if module not in ("pip", "venv", "pytest")}
+    assert len(found) > 5
+    for module, words in sorted(found):
+        specification = importlib.util.find_spec(module)
+        assert specification, module
+        if specification.submodule_search_locations is None or module == "sharmix":
+            continue  # a file, or a package without arguments
+        command = [word for word in words[:1] if re.fullmatch(r"[a-z_]+", word)]
+        with pytest.raises(SystemExit, match=r"^0$"):
+            importlib.import_module(f"{module}.__main__").main([*command, "--help"])
+        said = capsys.readouterr().out
+        options = [word.partition("=")[0] for word in words if word.startswith("--")]
+        assert [option for option in options if option not in said] == [], (module, words)

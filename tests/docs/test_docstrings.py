@@ -1,0 +1,78 @@
+"""The docstrings of public names: all are there, and what the site makes of them."""
+
+import importlib
+import inspect
+import re
+import sys
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+sys.path.append(str(ROOT / "docs" / "_extensions"))
+import docstrings
+
+PUBLIC = sorted(docstrings.public_names().values())
+MATHEMATICS = ROOT / f"{docstrings.MATHEMATICS}.md"
+SOURCES = [file for ending in ("py", "h", "cpp") for file in (ROOT / "sharmix").rglob(f"*.{ending}")]
+
+
+def found(name):
+    module, _, short = name.rpartition(".")
+    return getattr(importlib.import_module(module), short)
+
+
+def test_public_names_are_those_of_the_library_and_of_its_doors():
+    assert {"sharmix.sharmix", "sharmix.SharMiX", "sharmix.conformal.support_scores"} < {*PUBLIC}
+    assert {name.rpartition(".")[0] for name in PUBLIC} == {
+        "sharmix",
+        *(f"sharmix.{door}" for door in ("boosting", "conformal", "mapie", "sklearn", "transformers")),
+    }
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_and_its_public_methods_have_docstrings(name):
+    assert found(name).__doc__
+    if inspect.isclass(found(name)):
+        methods = {key: value for key, value in vars(found(name)).items() if key[0] != "_"}
+        documented = {key: value for key, value in methods.items() if callable(value) or isinstance(value, property)}
+        assert [key for key in documented if not inspect.getdoc(getattr(found(name), key))] == []
+
+
+def test_every_public_name_stands_on_one_page_of_the_site():
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    assert sorted(re.findall(r"^\.\. auto(?:class|function):: (sharmix\.(?!_)\S+)", pages, re.MULTILINE)) == PUBLIC
+
+
+def test_every_section_of_the_mathematics_that_is_cited_is_there():
+    if not MATHEMATICS.exists():
+        pytest.skip("docs/math.md is not there yet")
+    sections = set(re.findall(r"^## (\d+)\. ", MATHEMATICS.read_text(), re.MULTILINE))
+    cited = {
+        (number, file.name)
+        for file in SOURCES
+        for citation in docstrings.CITATION.findall(file.read_text())
+        for number in re.findall(r"\d+", citation)
+    }
+    assert len(cited) > 10
+    assert {(number, file) for number, file in cited if number not in sections} == set()
+
+
+@pytest.mark.parametrize(
+    ("docstring", "expected"),
+    [
+        ("As for `sharmix`.", "As for :py:obj:`sharmix <sharmix.sharmix>`."),
+        ("See `support_scores`.", "See :py:obj:`support_scores <sharmix.conformal.support_scores>`."),
+        ("`sharmix.SharMiX` of `z`", ":py:obj:`sharmix.SharMiX <sharmix.SharMiX>` of ``z``"),
+        ("`q=2` and `a_b`", "``q=2`` and ``a_b``"),
+        ("p* of |z|", "p\\* of \\|z\\|"),
+        ("`math` section 2.", ":ref:`math section 2 <math-section-2>`."),
+        ("`math` sections 4 and 5.", ":ref:`math section 4 <math-section-4>`, :ref:`math section 5 <math-section-5>`."),
+        ("Source: Guo et al.", "**Source.** Guo et al."),
+        ("Is\n\n    p = z*\n\nhere.", "Is\n\n.. code-block:: text\n    :class: formula\n\n    p = z*\n\nhere."),
+        ("Args:\n    z: p*.\n\n    More.", "Args:\n    z: p\\*.\n\n    More."),
+        ("Example:\n    >>> f(*z)", "Example:\n    >>> f(*z)"),
+    ],
+)
+def test_a_docstring_becomes(docstring, expected):
+    assert docstrings.rewritten(docstring) == expected

@@ -1,0 +1,82 @@
+"""What `make site` builds: every link leads somewhere, and nothing comes from a network."""
+
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from bs4 import BeautifulSoup
+
+from tests.docs import test_docstrings
+
+pytestmark = pytest.mark.slow
+
+MADE_LATER = {"playground.html", "report.html"}  # by `make site`, after Sphinx
+LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "object": "data"}
+
+
+@cache
+def parsed(file: Path) -> BeautifulSoup:
+    return BeautifulSoup(file.read_text(encoding="utf-8"), "lxml")
+
+
+@cache
+def anchors(file: Path) -> set[str]:
+    return {tag["id"] for tag in parsed(file).find_all(id=True)}
+
+
+def links(file: Path, attributes: dict[str, str]) -> set[str]:
+    return {
+        tag[attribute]
+        for name, attribute in attributes.items()
+        for tag in parsed(file).find_all(name)
+        if tag.get(attribute)
+    }
+
+
+def leads_nowhere(site: Path, page: Path, link: str) -> bool:
+    path, anchor = (unquote(part) for part in (urlsplit(link).path, urlsplit(link).fragment))
+    target = (page.parent / path).resolve() if path else page
+    if target.is_relative_to(site) and target.relative_to(site).as_posix() in MADE_LATER:
+        return False
+    return not target.is_file() or bool(anchor and target.suffix == ".html" and anchor not in anchors(target))
+
+
+def test_the_first_page_opens_and_its_doors_are_there(site):
+    target = re.search(r"url=(\S+)\"", (site / "index.html").read_text())[1]
+    doors = [tag["href"] for tag in parsed(site / target).select("a.sd-stretched-link")]
+    assert {"using.html", "reproducing.html", "extending.html"} <= {*doors}
+
+
+def test_every_link_leads_somewhere(site):
+    nowhere = set()
+    for page in site.rglob("*.html"):
+        for link in links(page, {"a": "href", **LOADED}):
+            if not re.match(r"(https?|mailto|data):", link) and leads_nowhere(site, page, link):
+                nowhere.add((page.relative_to(site).as_posix(), link))
+    assert nowhere == set()
+
+
+def test_nothing_is_loaded_from_a_network(site):
+    for page in site.rglob("*.html"):
+        assert {link for link in links(page, LOADED) if re.match(r"(https?:)?//", link)} == set(), page
+        assert not re.search(
+            r"url\(\s*['\"]?(https?:)?//|@import", " ".join(map(str, parsed(page).find_all("style")))
+        ), page
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"url\(\s*['\"]?(https?:)?//|@import\s+(url\()?['\"]?(https?:)?//", sheet.read_text()), (
+            sheet
+        )
+
+
+def test_every_public_name_has_its_place(site):
+    places = {anchor for page in (site / "docs" / "api").glob("*.html") for anchor in anchors(page)}
+    assert [name for name in test_docstrings.PUBLIC if name not in places] == []
+
+
+def test_cited_sections_are_links(site):
+    if not test_docstrings.MATHEMATICS.exists():
+        pytest.skip("docs/math.md is not there yet")
+    cited = parsed(site / "docs" / "api" / "maps.html").select("a[href^='../math.html#']")
+    assert {tag.text for tag in cited} >= {"math section 2", "math section 7"}

@@ -1,0 +1,36 @@
+"""docs/tutorials: what the site does not see when it runs the notebooks."""
+
+import re
+
+import pytest
+from cycler import Cycler
+from matplotlib import rc_params_from_file
+
+from experiments.identity import ROOT
+from reporting.palette import LOOKS
+
+TUTORIALS = ROOT / "docs" / "tutorials"
+PAGES = sorted(page for page in TUTORIALS.glob("*.md") if page.name != "index.md")
+
+
+def test_figures_have_the_colours_of_the_project() -> None:
+    cycle = rc_params_from_file(TUTORIALS / "matplotlibrc", use_default_template=False)["axes.prop_cycle"]
+    assert isinstance(cycle, Cycler)
+    names = ("softmax", "sharmix_fixed", "sharmix_learned", "entmax", "sparsemax")
+    assert cycle.by_key()["color"] == [LOOKS[name].colour for name in names]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_tutorial_is_short_and_says_first_what_you_will_have(page) -> None:
+    text = page.read_text()
+    assert "format_name: myst" in text.partition("\n# ")[0]  # without it nothing is run
+    assert text.partition("\n# ")[2].split("\n\n")[1].startswith("At the end you will have ")
+    assert 4 <= len(re.findall(r"^```\{code-cell\}$", text, re.MULTILINE)) <= 8
+    assert "\n## Read next\n" in text
+
+
+def test_the_first_page_has_every_tutorial_in_its_table_and_its_contents() -> None:
+    text = (TUTORIALS / "index.md").read_text()
+    listed = re.findall(r"^\| \[.*\]\((\w+)\.md\) \|", text, re.MULTILINE)
+    assert sorted(listed) == [page.stem for page in PAGES]
+    assert text.partition(":hidden:")[2].split("```")[0].split() == listed
