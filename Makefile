@@ -20,7 +20,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu conformal overhead instructions tables figures accuracy site stress lint format clean
+.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu conformal overhead instructions tables figures report playground accuracy site stress lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
@@ -43,10 +43,11 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard sharmix/cs
 	@touch $@
 	@echo 'ready'
 
-demo: setup  ## four activations, five seeds, balanced and long-tailed digits: tables and a figure in about two minutes
+demo: setup  ## four activations, five seeds, balanced and long-tailed digits: tables, a figure and an interactive page in about two minutes
 	$(SWEEP) experiment=digits,digits_lt progress=none activation=softmax,sparsemax,entmax,sharmix_learned
 	$(BIN)/python -m reporting summary digits digits_lt
-	@echo "Next: make airline runs the paper's tweets; docs/recipes.md adds your own data; python run.py --help lists all."
+	$(BIN)/python -m reporting report --outputs outputs --output outputs/demo.html
+	@echo "Next: make airline runs the paper's tweets; docs/how_to adds your own data; python run.py --help lists all."
 
 test: setup  ## all tests; ONLY=tests/reporting or ONLY="-k resume" runs some
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ONLY)
@@ -105,6 +106,9 @@ tables: setup  ## all tables from the committed records, and the numbers in READ
 figures: setup  ## all figures from the committed records; ALLOW as for tables
 	$(BIN)/python -m reporting figures --results $(RESULTS) $(ALLOW)
 
+report: setup  ## one interactive page of verdicts, curves and records: outputs/report.html; OUTPUTS=outputs shows your own runs, while they run
+	$(BIN)/python -m reporting report $(if $(OUTPUTS),--outputs $(OUTPUTS),--results $(RESULTS) $(ALLOW))
+
 site: setup  ## the documentation as a website, which opens without a network: outputs/site/index.html
 	rm -rf outputs/site docs/gallery
 	$(BIN)/sphinx-build -W --keep-going --quiet -E -j 2 -d outputs/doctrees -c docs . outputs/site
@@ -133,6 +137,9 @@ overhead: setup  ## Table 6: time and memory of a training step, and of translat
 # Status 77: nothing could be compared, and the line that says so is all there is to do.
 instructions: setup  ## instructions of the C++ kernel beside those on record, by valgrind; RECORD=1 records them anew
 	@$(BIN)/python -m benchmarks.instructions $(if $(RECORD),--record,|| test $$? -eq 77)
+
+playground: setup  ## outputs/playground.html: the exact kernel in the browser; the first build compiles zig's C++ library, in a minute or two
+	$(BIN)/python -m playground
 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package
 	$(BIN)/python -m tests.sharmix.accuracy

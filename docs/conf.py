@@ -5,6 +5,7 @@ import os
 import sys
 from pathlib import Path
 
+from jupyter_client.connect import ConnectionFileMixin
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
@@ -61,11 +62,15 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
+ConnectionFileMixin.transport.default_value = "ipc"  # notebooks talk to their kernels by files, not by ports
+logging.getLogger("traitlets").setLevel(logging.WARNING)  # what is run is no news
 
 sphinx_gallery_conf = {
     "examples_dirs": ["examples"],
     "gallery_dirs": ["docs/gallery"],
     "filename_pattern": r"/draw_",
+    "reset_modules": ("matplotlib", "gallery_style.apply"),
+    "within_subsection_order": "ExampleTitleSortKey",
     "ignore_pattern": r"__init__\.py",
     "abort_on_example_error": True,
     "download_all_examples": False,

@@ -1,7 +1,7 @@
 """Builds the playground: one HTML file, in which the kernel of `sharmix/csrc` runs as WebAssembly.
 
-The file needs no network and no server. Its sources are in `page/`: the template `index.html`, `style.css`, and scripts,
-which become one module in the order of `SCRIPTS`.
+The file needs no network and no server. Its sources are in `page/`: the template `index.html`, `style.css`, and
+scripts, which become one module in the order of `SCRIPTS`.
 """
 
 import base64

@@ -117,11 +117,12 @@ void pull_back(const double* p, const double* along, double* by_logits, double* 
     map_backward<double>(p, along, by_logits, by_orders, 1, classes, columns(q, r, temperature));
 }
 
-// So many members of the solution family, from the most peaked to the flattest [count, 3]: see Family::put.
+// So many members of the solution family, from peaked ones to nearly equal ones [count, 3]: see Family::put.
 EXPORT(family)
 void family(const double* z, int32_t classes, double q, double r, double temperature, int32_t count, double* members) {
     const Family family(z, classes, {q, r, temperature});
-    const double low = family.equation.low - 1.5, high = family.equation.high + 0.5;
+    const double range = (largest_of(z, classes) - *std::min_element(z, z + classes)) / temperature;
+    const double high = std::max(family.equation.high + 0.5, std::log(range) + 1), low = std::min(family.equation.low - 1.5, high - 6);
     for (int32_t i = 0; i < count; ++i)
         family.put(family.at(low + (high - low) * i / (count - 1)), members + 3 * i);
 }

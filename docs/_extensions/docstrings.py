@@ -90,4 +90,6 @@ def _label_sections(app: Sphinx, doctree: nodes.document) -> None:
         title = section[0].astext()
         if found := _NUMBERED.match(title):
             label = f"math-section-{found[1]}"
-            app.env.domains.standard_domain.labels[label] = (MATHEMATICS, section["ids"][0], title)
+            domain, place = app.env.domains.standard_domain, section["ids"][0]
+            domain.labels[label] = (MATHEMATICS, place, title)
+            domain.anonlabels[label] = (MATHEMATICS, place)  # for references with a text of their own

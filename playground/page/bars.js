@@ -28,11 +28,11 @@ function addBars() {
                 made[index].className = p[index] === 0 ? "bar zero" : "bar";
                 track.setAttribute("aria-valuenow", logit);
                 track.setAttribute("aria-valuetext", `${logit}, probability ${percent(p[index])}`);
-                thumb.textContent = logit.toFixed(logits.length > 9 ? 1 : 2).replace("-", "−");
+                thumb.textContent = logit.toFixed(logits.length > 8 ? 1 : 2).replace("-", "−");
                 thumb.style.top = `${(100 * (high - logit)) / (high - low)}%`;
                 stem.style.transform = `scaleY(${-logit / high})`;
                 share.textContent = percent(p[index]);
-                column.firstElementChild.style.transform = `scaleY(${p[index]})`;
+                column.firstElementChild.style.setProperty("--share", p[index]);
                 label.firstElementChild.checked = index === chosen;
             });
             sentence.textContent = `${summary(p)} Click a letter to choose a class.`;

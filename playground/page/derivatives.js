@@ -3,6 +3,7 @@
 function addLoss() {
     const panel = document.getElementById("loss"), output = panel.querySelector("output"), bars = panel.querySelector(".signed");
     panels.push({
+        place: panel,
         inputs: ["logits", "q", "r", "temperature", "chosen"],
         draw: ({ logits, q, r, temperature, chosen }) => {
             const { loss, gradient } = kernel.loss(logits, chosen, q, r, temperature);
@@ -20,6 +21,7 @@ function addJacobian() {
         return number;
     });
     panels.push({
+        place: panel,
         inputs: ["logits", "q", "r", "temperature", "chosen"],
         draw: ({ logits, q, r, temperature, chosen }) => {
             const row = kernel.jacobianRow(logits, chosen, q, r, temperature);

@@ -33,6 +33,7 @@ function percent(share) {
 function signed(value, digits = 2) {
     if (value === 0) return "0";
     const text = Math.abs(value).toFixed(digits);
+    if (Number(text) === 0) return "≈0"; // not to be taken for one
     return `${value < 0 ? "−" : "+"}${text}`;
 }
 

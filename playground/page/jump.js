@@ -50,6 +50,7 @@ function addCurve(panel, look) {
     svg.append(gap, line, now);
     const values = Array.from({ length: CURVE }, (_, index) => low + ((high - low) * index) / (CURVE - 1));
     panels.push({
+        place: panel,
         inputs: ["logits", "q", "r", "temperature", "chosen"],
         draw: (view) => {
             const shares = sweep(view, values), jump = findJump(view, values, shares);
@@ -78,12 +79,13 @@ function addObjective(panel) {
     const line = shape("path", { class: "line" }), dots = shape("g", {});
     svg.append(line, dots);
     panels.push({
+        place: panel,
         inputs: ["logits", "q", "r", "temperature"],
         draw: ({ logits, q, r, temperature, p }) => {
             const members = kernel.family(logits, q, r, temperature, MEMBERS), maxima = kernel.maxima(logits, q, r, temperature);
             const top = Math.max(...p), isTaken = (one) => Math.abs(one.largest - top) < 1e-9;
             const heights = [...members.map(([, , objective]) => objective), ...maxima.map((one) => one.objective)];
-            const high = Math.max(...heights, 0), low = Math.max(Math.min(...heights, 0), high - 3 * spread(maxima, high));
+            const high = Math.max(...heights, 1e-6), low = Math.max(Math.min(...heights, 0), high - 3 * depth(members, maxima, high));
             const place = (largest, objective) => [across(largest, 0, 1), upward(Math.max(low, objective), low, high + 0.08 * (high - low))];
             line.setAttribute("d", path(members.filter(([, , objective]) => objective >= low).map(([, largest, objective]) => place(largest, objective))));
             fit(dots, maxima.length, () => shape("circle", { r: 6 }));
@@ -102,10 +104,12 @@ function addObjective(panel) {
     });
 }
 
-// How much of the height matters: where two maxima compete, the rest would flatten them into a line.
-function spread(maxima, high) {
-    const lowest = Math.min(...maxima.map((one) => one.objective));
-    return maxima.length > 1 ? Math.max(high - lowest, 0.05) : Infinity;
+// How far down it is between two maxima; against the whole height it could not be seen.
+function depth(members, maxima, high) {
+    if (maxima.length < 2) return Infinity;
+    const sides = maxima.map((one) => one.largest), [from, to] = [Math.min(...sides), Math.max(...sides)];
+    const between = members.filter(([, largest]) => from <= largest && largest <= to).map(([, , objective]) => objective);
+    return high - Math.min(...between, ...maxima.map((one) => one.objective));
 }
 
 function addJump() {

@@ -5,6 +5,7 @@ const kernel = await Kernel.load(document.getElementById("kernel").textContent.t
 for (const add of [addPlane, addBars, addControls, addMaps, addLoss, addJacobian, addTriangle, addJump, addSets, addPresets, addPython]) add();
 Object.assign(state, stateFrom(location.hash));
 drawAll();
+watchSight();
 requestAnimationFrame(() => setTimeout(settle)); // the first view is drawn at once, its fine colours follow
 
 isDark.addEventListener("change", repaint);

@@ -36,6 +36,7 @@ function addMaps() {
         return { mini, cells };
     });
     panels.push({
+        place: document.getElementById("maps"),
         inputs: ["logits", "q", "r", "temperature", "chosen"],
         draw: (view) => MAPS.forEach((map, index) => {
             const { p, loss } = underMap(map, view, threshold), { mini, cells } = rows[index];

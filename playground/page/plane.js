@@ -1,12 +1,12 @@
 // The plane of (q, r), coloured by the number of classes that keep a probability.
 
-const COARSE = 61, FINE = 241; // points along a side: while something moves, and at rest
+const COARSE = 41, FINE = 241; // points along a side: while something moves, and at rest
 const SLICE = 6; // rows of the fine plane in one frame
 const PINS = [
     { name: "softmax", q: 1, r: 1, look: "softmax" },
     { name: "sparsemax", q: 2, r: 2, look: "sparsemax", side: "left" },
     { name: "1.5-entmax", q: 1.5, r: 1.5, look: "entmax" },
-    { name: "Gaussian", q: 1, r: 1.5, look: "entmax_package" },
+    { name: "Gaussian", q: 1, r: 1.75, look: "entmax_package" },
     { name: "Rényi", q: 1.5, r: 1, look: "alpha_relu" },
 ];
 
@@ -37,24 +37,37 @@ function paintPlane(canvas, sizes, side, classes) {
     canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
-// The place of each number of survivors that is furthest from any other number, by the city-block distance.
-function middles(sizes, side) {
-    const distance = new Int32Array(sizes.length);
+// What stands on the plane and is not to be written over, as [left, top, right, bottom] in shares of its sides.
+function takenBoxes(plane) {
+    const whole = plane.getBoundingClientRect();
+    return [...plane.querySelectorAll(".pin, .pin span, .word")].map((one) => {
+        const box = one.getBoundingClientRect();
+        return [(box.left - whole.left) / whole.width, (box.top - whole.top) / whole.height,
+            (box.right - whole.left) / whole.width, (box.bottom - whole.top) / whole.height];
+    });
+}
+
+// The place of each number of survivors that is furthest from any other, by the city-block distance.
+function middles(sizes, side, boxes) {
+    const distance = new Int32Array(sizes.length).fill(1);
+    for (const [left, top, right, bottom] of boxes)
+        for (let row = Math.max(0, Math.floor(top * side)); row <= Math.min(side - 1, bottom * side); row++)
+            distance.fill(0, row * side + Math.max(0, Math.floor(left * side)), row * side + Math.min(side, Math.ceil(right * side)));
     const near = (index, other, isThere) => (isThere && sizes[other] === sizes[index] ? distance[other] + 1 : 1);
     for (let index = 0; index < sizes.length; index++)
-        distance[index] = Math.min(near(index, index - side, index >= side), near(index, index - 1, index % side > 0));
+        distance[index] &&= Math.min(near(index, index - side, index >= side), near(index, index - 1, index % side > 0));
     const best = new Map();
     for (let index = sizes.length - 1; index >= 0; index--) {
         const below = near(index, index + side, index < sizes.length - side), right = near(index, index + 1, index % side < side - 1);
-        distance[index] = Math.min(distance[index], below, right);
-        if (distance[index] > (best.get(sizes[index])?.distance ?? 2))
+        distance[index] &&= Math.min(distance[index], below, right);
+        if (distance[index] > (best.get(sizes[index])?.distance ?? 0.025 * side))
             best.set(sizes[index], { distance: distance[index], x: (index % side) / (side - 1), y: Math.floor(index / side) / (side - 1) });
     }
     return best;
 }
 
-function nameRegions(parent, sizes, side, classes) {
-    const found = [...middles(sizes, side)];
+function nameRegions(parent, sizes, side, classes, boxes) {
+    const found = [...middles(sizes, side, boxes)];
     const labels = fit(parent, found.length, () => element("span"));
     found.forEach(([alive, { x, y }], index) => {
         labels[index].textContent = alive === classes ? `all ${alive}` : alive;
@@ -82,8 +95,8 @@ function furnishPlane(plane) {
         made.style.top = `${100 * downPlane(r)}%`;
         return made;
     };
-    plane.append(put(element("span", { class: "word" }, "r = 2 − 1/q"), 1.86, 1.385));
-    plane.append(put(element("span", { class: "word long" }, "below: the output can jump"), 1.7, 0.85));
+    plane.append(put(element("span", { class: "word" }, "r = 2 − 1/q"), 1.88, 1.37));
+    plane.append(put(element("span", { class: "word long" }, "below: the output can jump"), 1.68, 0.83));
     for (const q of [1, 1.25, 1.5, 1.75, 2]) {
         const tick = put(element("span", { class: "tick q" }, q === 2 ? "q = 2" : q), q, 1);
         tick.style.top = "";
@@ -109,8 +122,11 @@ function setOrders(q, r) {
 
 function addPlane() {
     const plane = document.getElementById("plane"), canvas = plane.querySelector("canvas"), handle = plane.querySelector(".handle");
+    const regions = plane.querySelector(".regions");
     let refinement = 0; // which of the fine planes is being computed
     furnishPlane(plane);
+    let boxes = takenBoxes(plane);
+    addEventListener("resize", () => { boxes = takenBoxes(plane); });
     onDrag(plane, (x, y) => setOrders(
         BOUNDS.q[0] + x * (BOUNDS.q[1] - BOUNDS.q[0]), BOUNDS.r[1] - y * (BOUNDS.r[1] - BOUNDS.r[0])));
     onArrows(handle, (right, up) => setOrders(state.q + right / 100, state.r + up / 100));
@@ -120,16 +136,17 @@ function addPlane() {
         for (const size of kernel.survivors(view.logits, ...gridOrders(FINE, row, stop), view.temperature)) sizes.push(size);
         if (stop < FINE) return requestAnimationFrame(() => own === refinement && refine(view, sizes));
         paintPlane(canvas, sizes, FINE, view.logits.length);
-        return nameRegions(plane.querySelector(".regions"), sizes, FINE, view.logits.length);
+        return nameRegions(regions, sizes, FINE, view.logits.length, boxes);
     };
     const coarseOrders = gridOrders(COARSE, 0, COARSE);
     panels.push({
+        place: plane,
         inputs: ["logits", "temperature"],
         draw: (view) => {
             refinement += 1;
             const sizes = kernel.survivors(view.logits, ...coarseOrders, view.temperature);
             paintPlane(canvas, sizes, COARSE, view.logits.length);
-            nameRegions(plane.querySelector(".regions"), sizes, COARSE, view.logits.length);
+            nameRegions(regions, sizes, COARSE, view.logits.length, boxes);
             plane.dataset.resolution = "coarse";
         },
     }, {

@@ -49,7 +49,7 @@ function addPresets() {
         draw: (view) => {
             const current = PRESETS.findIndex(({ set }) => Object.keys(set).every((name) => String(set[name]) === String(view[name])));
             buttons.forEach((button, index) => button.setAttribute("aria-pressed", index === current));
-            story.textContent = current < 0 ? "" : `${PRESETS[current].story} `;
+            story.textContent = current < 0 ? "Press an example, or drag anything: a bar, the point in the plane, the ring in the triangle." : `${PRESETS[current].story} `;
             const target = PRESETS[current]?.panel;
             if (!target) return;
             const jump = element("button", { type: "button" }, "Go to its panel");

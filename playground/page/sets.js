@@ -61,6 +61,7 @@ function addSets() {
         return card;
     });
     panels.push({
+        place: panel,
         inputs: ["q", "r", "cover"],
         draw: (view) => {
             list.hidden = !isCalibratable(view);

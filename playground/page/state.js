@@ -6,7 +6,8 @@ const FIRST = { q: 1.25, r: 1.5, temperature: 1, logits: [2.2, 1.7, 1, 0.4, -0.2
 const SETTLED_AFTER = 180; // milliseconds without a change
 
 const state = structuredClone(FIRST);
-const panels = []; // each has `inputs`, the names of what it shows, and `draw`
+const panels = []; // each has `inputs`, the names of what it shows, and `draw`; and `place`, the element it is drawn in
+const outOfSight = new Set(); // places that wait until nothing moves
 let frameIsDue = false, settling = 0, isMoving = true;
 
 function within(bound, value) {
@@ -37,6 +38,7 @@ function update(changes) {
     Object.assign(state, changes);
     state.chosen = Math.min(state.chosen, state.logits.length - 1);
     isMoving = true;
+    document.documentElement.dataset.state = "moving";
     clearTimeout(settling);
     settling = setTimeout(record, SETTLED_AFTER);
     drawSoon();
@@ -53,11 +55,23 @@ function draw() {
     const p = kernel.map(logits, q, r, temperature);
     const view = { ...state, p, alive: p.filter((share) => share > 0).length, isMoving };
     for (const panel of panels) {
+        if (isMoving && outOfSight.has(panel.place)) continue;
         const key = JSON.stringify(panel.inputs.map((name) => view[name]));
         if (key === panel.drawn) continue;
         panel.drawn = key;
         panel.draw(view);
     }
+}
+
+function watchSight() {
+    const watcher = new IntersectionObserver((entries) => {
+        for (const { target, isIntersecting } of entries) {
+            if (isIntersecting) outOfSight.delete(target);
+            else outOfSight.add(target);
+        }
+        drawSoon();
+    });
+    for (const place of new Set(panels.map((panel) => panel.place).filter(Boolean))) watcher.observe(place);
 }
 
 function drawAll() {
@@ -75,6 +89,7 @@ function settle() {
 function record() {
     settle();
     history.replaceState(null, "", `#${address()}`);
+    document.documentElement.dataset.state = "settled";
     document.getElementById("settled").textContent = summary(kernel.map(state.logits, state.q, state.r, state.temperature));
 }
 

@@ -26,6 +26,11 @@ function sharesOf(logits) {
     return sharesAt(...placeOf(logits.map((logit) => (logit - mean) / REACH + 1 / 3)));
 }
 
+// The logits of A, B and C, where there are only two classes with one that is far below.
+function firstThree(logits) {
+    return logits.length < 3 ? [...logits, BOUNDS.logit[0]] : logits.slice(0, 3);
+}
+
 function letters(p) {
     return p.map((share, index) => (share > 0 ? NAMES[index] : "")).join(" ").trim().replace(/ +/g, " ");
 }
@@ -61,7 +66,7 @@ function paintRegions(canvas, words, survivors, width, height) {
         labels[index].textContent = [...NAMES.slice(0, 3)].filter((_, place) => who & (1 << place)).join(" ");
         labels[index].setAttribute("x", x / count);
         labels[index].setAttribute("y", y / count + 0.015);
-        labels[index].setAttribute("style", `fill: ${inkOver(colours[alive[who] - 1])}`);
+        labels[index].setAttribute("style", `fill: ${inkOver(colours[alive[who] - 1])}; stroke: rgb(${colours[alive[who] - 1]})`);
     });
 }
 
@@ -82,19 +87,19 @@ function addTriangle() {
     };
     onDrag(simplex, (x, y) => moveTo(1.16 * x - 0.08, 1.03 * y - 0.09));
     onArrows(handle, (right, up) => {
-        const [x, y] = placeOf(sharesOf(state.logits));
+        const [x, y] = placeOf(sharesOf(firstThree(state.logits)));
         moveTo(x + STEP * right, y - STEP * up);
     });
 
     const paint = (view, width, height) => paintRegions(canvas, words, regions(width, height, view), width, height);
     panels.push({
+        place: panel,
         inputs: ["q", "r", "temperature", "isMoving"],
-        draw: (view) => paint(view, ...(view.isMoving ? [91, 79] : [271, 235])),
+        draw: (view) => paint(view, ...(view.isMoving ? [61, 53] : [271, 235])),
     }, {
         inputs: ["logits", "p"],
         draw: ({ logits, q, r, temperature }) => {
-            const three = logits.length < 3 ? [...logits, BOUNDS.logit[0]] : logits.slice(0, 3);
-            const shares = sharesOf(three), p = kernel.map(three, q, r, temperature);
+            const three = firstThree(logits), shares = sharesOf(three), p = kernel.map(three, q, r, temperature);
             const from = placeOf(shares), to = placeOf(p);
             handle.style.left = `${(100 * (from[0] + 0.08)) / 1.16}%`;
             handle.style.top = `${(100 * (from[1] + 0.09)) / 1.03}%`;

@@ -1,4 +1,4 @@
-"""Sweeps beyond one process: what can be tried without a cluster. docs/scale.md shows the rest on the real thing."""
+"""Sweeps beyond one process: what can be tried without a cluster. docs/how_to/on_a_cluster.md shows the rest."""
 
 import json
 import signal

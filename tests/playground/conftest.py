@@ -1,0 +1,51 @@
+"""The playground in a real browser, opened from the file system."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
+pytest.importorskip("ziglang", reason="no compiler for WebAssembly: pip install ziglang")
+
+from playwright.sync_api import sync_playwright
+
+from playground.build import build
+from tests.playground.browser import BROWSERS, Visit
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory) -> str:
+    """Where the built page lies."""
+    file = tmp_path_factory.mktemp("playground") / "playground.html"
+    build(file)
+    return file.as_uri()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip(f"NO BROWSER: none of {', '.join(BROWSERS)} is installed, so the playground was not tested")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=Path(found), args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """visit(fragment, **settings of the browser) opens the page, which must leave no error and request nothing."""
+    contexts, visits = [], []
+
+    def open_page(fragment: str = "", **settings) -> Visit:
+        contexts.append(browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | settings)))
+        visits.append(Visit(contexts[-1].new_page(), address + fragment))
+        return visits[-1]
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    for one in visits:
+        assert one.complaints == []
+        assert one.requests == [address]

@@ -1,0 +1,263 @@
+"""What a reader can do on the page, and that it shows what Python computes."""
+
+import base64
+import contextlib
+import io
+
+import pytest
+import torch
+
+import sharmix
+from tests.playground.browser import by_python
+
+pytestmark = pytest.mark.slow
+EXACT = 1e-12
+FIRST = torch.tensor([2.2, 1.7, 1, 0.4, -0.2, -0.9, -1.6, -2.4], dtype=torch.float64)  # logits of the first view
+
+
+def test_first_view_shows_zeros_pins_and_regions(visit):
+    seen = visit()
+    shares = seen.shares()
+    assert shares == pytest.approx(
+        sharmix.sharmix(FIRST, 1.25, 1.5).tolist(),
+        abs=EXACT,
+    )
+    assert 0 < sum(share == 0 for share in shares) < len(shares)
+    assert seen.page.locator(".bar.zero .share").all_text_contents() == ["0"] * sum(share == 0 for share in shares)
+    assert seen.page.locator(".pin").all_text_contents() == ["softmax", "sparsemax", "1.5-entmax", "Gaussian", "Rényi"]
+    assert {"all 8", "2", "3"} <= set(seen.page.locator(".regions span").all_text_contents())
+    assert "5 of 8 classes keep a probability; 3 are exactly zero." in seen.page.locator("#survivors").text_content()
+
+
+def test_plane_is_coloured_by_the_number_of_survivors(visit):
+    """Two places of one colour have one number of survivors, and two of different colours have two."""
+    seen = visit()
+    seen.page.wait_for_function("document.querySelector('#plane canvas').width === 241")
+    places = [(row, column) for row in range(0, 241, 24) for column in range(0, 241, 24)]
+    colours = seen.page.evaluate(
+        """places => {
+            const { data } = document.querySelector("#plane canvas").getContext("2d").getImageData(0, 0, 241, 241);
+            return places.map(([row, column]) => {
+                const start = 4 * (241 * row + column);
+                return String(data.slice(start, start + 3));
+            });
+        }""",
+        places,
+    )
+    sizes = [
+        int((sharmix.sharmix(FIRST, 1 + column / 240, 2.25 - 1.5 * row / 240) > 0).sum()) for row, column in places
+    ]
+    assert len(set(zip(colours, sizes, strict=True))) == len(set(colours)) == len(set(sizes)) > 4
+
+
+@pytest.mark.parametrize(
+    ("selector", "x", "y"),
+    [
+        ("[aria-label='Logit of class A']", 0.5, 0.8),
+        ("#plane", 0.9, 0.3),
+        ("#plane", 0.8, 0.95),
+        (".simplex", 0.86, 0.8),
+    ],
+)
+def test_dragging_changes_p_as_python_says(visit, selector, x, y):
+    seen = visit()
+    before = seen.shares()
+    seen.drag(selector, x, y)
+    state = seen.state()
+    assert seen.shares() != before
+    assert seen.shares() == pytest.approx(by_python(state), abs=EXACT)
+    moved = {"#plane": state["q"] > 1.7, ".simplex": len(state["logits"]) == 3 and state["logits"][1] > 2}
+    assert moved.get(selector, state["logits"][0] == pytest.approx(-2.4, abs=0.1))
+
+
+def test_corner_of_the_triangle_leaves_one_class(visit):
+    seen = visit("#q=2&r=2&logits=0,0,0")
+    seen.drag(".simplex", 0.5, 0.1)
+    assert seen.shares() == [0, 0, 1]
+
+
+def test_pins_set_their_orders(visit):
+    seen = visit()
+    for name, q, r in (("softmax", 1, 1), ("sparsemax", 2, 2), ("1.5-entmax", 1.5, 1.5), ("Rényi", 1.5, 1)):
+        seen.page.get_by_role("button", name=f"{name}: ").click()
+        state = seen.state()
+        assert (state["q"], state["r"]) == (q, r)
+        assert seen.shares() == pytest.approx(by_python(state), abs=EXACT)
+
+
+def test_every_control_is_reached_and_works_by_keyboard(visit):
+    seen = visit("#logits=1,0.5,0,-1")
+    page = seen.page
+    wanted = page.eval_on_selector_all(
+        "button:not([hidden]), input:not([type=radio]), [role=slider], pre", "all => all.length"
+    )
+    reached = set()
+    for _ in range(wanted + 10):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("[...document.querySelectorAll('*')].indexOf(document.activeElement)"))
+    assert len(reached) >= wanted
+
+    steps = {
+        "[aria-label='Logit of class B']": ("ArrowUp", lambda state: state["logits"][1] == pytest.approx(0.6)),
+        "#plane .handle": ("ArrowDown", lambda state: state["r"] == pytest.approx(1.49)),
+        "#q": ("ArrowRight", lambda state: state["q"] == pytest.approx(1.26)),
+        "#temperature": ("ArrowLeft", lambda state: state["temperature"] == pytest.approx(0.95)),
+        "#cover": ("ArrowRight", lambda state: state["cover"] == 91),
+        "input[name=chosen] >> nth=1": ("ArrowRight", lambda state: state["class"] == "C"),
+        "#classes": ("ArrowRight", lambda state: len(state["logits"]) == 5),
+        ".simplex .handle": ("ArrowUp", lambda state: len(state["logits"]) == 3),
+    }
+    for selector, (key, holds) in steps.items():
+        page.locator(selector).focus()
+        page.keyboard.press(key)
+        assert holds(seen.state()), selector
+        assert seen.shares() == pytest.approx(by_python(seen.state()), abs=EXACT)
+
+
+def test_presets_tell_their_story(visit):
+    seen = visit()
+    buttons = seen.page.locator("#presets button")
+    stories = set()
+    for index in range(buttons.count()):
+        buttons.nth(index).click()
+        state = seen.state()
+        assert seen.shares() == pytest.approx(by_python(state), abs=EXACT)
+        assert [buttons.nth(i).get_attribute("aria-pressed") for i in range(6)] == [
+            "true" if i == index else "false" for i in range(6)
+        ]
+        stories.add(seen.page.locator("#story").text_content())
+    assert len(stories) == buttons.count() == 6
+
+
+def test_preset_of_the_jump_shows_two_maxima_and_where_it_jumps(visit):
+    seen = visit()
+    seen.page.get_by_role("button", name="The jump").click()
+    state = seen.state()
+    assert seen.page.locator("#jump .maxima li").count() == 2
+    sentence = seen.page.locator("#jump .look").text_content()
+    low, high = (float(number.rstrip("%.")) / 100 for number in sentence.split() if "%" in number)
+    at = float(sentence.split("passes ")[1].split(",")[0].replace("+", ""))
+    below, above = ([at + side, *state["logits"][1:]] for side in (-0.002, 0.002))
+    shares = [by_python(state | {"logits": logits})[0] for logits in (below, above)]
+    assert shares == pytest.approx([low, high], abs=0.02)
+    assert high - low > 0.3
+
+
+def test_address_holds_the_state(visit):
+    seen = visit()
+    seen.drag("[aria-label='Logit of class C']", 0.5, 0.1)
+    seen.drag("#plane", 0.77, 0.41)
+    for control, key in (("#temperature", "ArrowRight"), ("#cover", "ArrowLeft"), ("#classes", "ArrowLeft")):
+        seen.page.locator(control).focus()
+        seen.page.keyboard.press(key)
+    seen.page.locator("input[name=chosen] >> nth=3").check()
+    state = seen.state()
+    again = visit("#" + seen.page.url.partition("#")[2])
+    assert again.shares() == seen.shares()
+    assert again.page.locator("#cover").input_value() == "89"
+    assert again.page.locator("#cover-value").text_content() == "89 %"
+    assert again.page.locator("input[name=chosen] >> nth=3").is_checked()
+    again.page.locator("#q").press("ArrowLeft")
+    again.page.locator("#q").press("ArrowRight")
+    assert again.state() == state
+
+
+@pytest.mark.parametrize(
+    "fragment", ["#q=7&r=x&logits=1,2,no&class=Z&cover=1000", "#logits=" + ",".join("9" * 30), "#%"]
+)
+def test_address_that_makes_no_sense_does_no_harm(visit, fragment):
+    assert sum(visit(fragment).shares()) == pytest.approx(1)
+
+
+def test_copied_python_prints_what_is_shown(visit):
+    seen = visit(
+        "#q=1.6&r=1.8&temperature=1.35&logits=1.5,0.25,-0.5,0.75&class=C",
+        permissions=["clipboard-read", "clipboard-write"],
+    )
+    seen.page.get_by_role("button", name="Copy as Python").click()
+    seen.page.wait_for_function("document.getElementById('copied').textContent")
+    code = seen.page.evaluate("navigator.clipboard.readText()")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    p, loss = printed.getvalue().rsplit(" ", 1)
+    assert eval(p) == pytest.approx(seen.shares(), abs=EXACT)
+    assert f"{float(loss):.4f}" == seen.page.locator("#loss output").text_content()
+
+
+def test_maps_side_by_side_are_those_of_the_library(visit):
+    seen = visit("#q=1.4&r=1.7&temperature=0.8&logits=1.5,0.25,-0.5,0.75&class=D")
+    z = torch.tensor([1.5, 0.25, -0.5, 0.75], dtype=torch.float64)
+    expected = {
+        "SharMiX": (1.4, 1.7),
+        "softmax": (1, 1),
+        "1.5-entmax": (1.5, 1.5),
+        "sparsemax": (2, 2),
+        "2-normmax": (2, 1.5),
+    }
+    rows = {row.locator("th").text_content(): row for row in seen.page.locator("#maps tbody tr").all()}
+    for name, orders in expected.items():
+        p = sharmix.sharmix(z, *orders, 0.8)
+        loss = sharmix.fenchel_young_loss(z[None], torch.tensor([3]), *orders, 0.8)
+        assert rows[name].locator("td.number").all_text_contents() == [
+            str(int((p > 0).sum())),
+            "1.00",
+            f"{loss.item():.3f}",
+        ]
+        shown = (
+            rows[name]
+            .locator(".mini i")
+            .evaluate_all("all => all.map((bar) => Number(bar.style.getPropertyValue('--share')))")
+        )
+        assert shown == pytest.approx(p.tolist(), abs=EXACT)
+    tau = (0.5 * FIRST[0] - sharmix.entmax(FIRST)[0].sqrt()).item()
+    shown = (
+        rows["α-ReLU"]
+        .locator(".mini i")
+        .evaluate_all("all => all.map((bar) => Number(bar.style.getPropertyValue('--share')))")
+    )
+    p = sharmix.alpha_relu(z / 0.8, tau=tau)
+    assert shown == pytest.approx(p.clamp_max(1).tolist(), abs=EXACT)
+    loss = 0.8 * sharmix.alpha_relu_loss(z[None] / 0.8, torch.tensor([3]), tau=tau).item()
+    assert rows["α-ReLU"].locator("td.number").all_text_contents()[1:] == [f"{p.sum().item():.2f}", f"{loss:.3f}"]
+
+
+@pytest.mark.parametrize(("q", "r", "cover"), [(1.5, 1.5, 90), (1.25, 1.5, 95), (2, 2, 99), (1.1, 2, 80)])
+def test_prediction_sets_are_those_of_the_predictor(visit, q, r, cover):
+    seen = visit(f"#q={q}&r={r}&cover={cover}")
+    data = seen.data()
+
+    def part(name):
+        integers = torch.frombuffer(bytearray(base64.b64decode(data[name]["logits"])), dtype=torch.int16)
+        return integers.reshape(-1, 10).double() * data["unit"], torch.tensor(
+            [int(label) for label in data[name]["labels"]]
+        )
+
+    predictor = sharmix.conformal.SupportPredictor(q, r).calibrate(*part("calibration"), cover / 100)
+    logits, labels = part("test")
+    sets = predictor.sets(logits)
+    covered = sets.gather(-1, labels[:, None]).double().mean()
+    facts = seen.page.locator("#sets .facts").text_content()
+    assert f"hold the true one {100 * covered:.1f} % of the time" in facts
+    assert f"with {sets.sum(-1).double().mean():.2f} classes on average" in facts
+    if predictor.temperature > 1e-6:
+        assert f"Temperature {predictor.temperature:.3f}:" in facts
+    for index, shown in enumerate(seen.page.locator(".digit .set").all()):
+        assert shown.locator("*").all_text_contents() == [str(label) for label in sets[index].nonzero()[:, 0].tolist()]
+
+
+def test_sets_say_why_there_are_none(visit):
+    for fragment in ("#q=1&r=1.5", "#q=1.75&r=1.25"):
+        seen = visit(fragment)
+        assert "Sets need" in seen.page.locator("#sets .facts").text_content()
+        assert seen.page.locator(".digits").is_hidden()
+
+
+def test_a_digit_goes_to_the_bars(visit):
+    seen = visit("#q=1.5&r=1.5")
+    seen.page.locator(".digit >> nth=1").click()
+    state = seen.state()
+    assert len(state["logits"]) == 10
+    assert seen.shares() == pytest.approx(by_python(state), abs=EXACT)
+    shown = seen.page.locator(".digit >> nth=1").locator(".set > *").all_text_contents()
+    assert [str(label) for label, share in enumerate(seen.shares()) if share > 0] == shown

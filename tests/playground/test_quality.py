@@ -1,0 +1,101 @@
+"""Speed, accessibility, narrow screens and paper."""
+
+import re
+
+import pytest
+
+pytestmark = pytest.mark.slow
+NARROW = {"viewport": {"width": 360, "height": 740}}
+A4_WIDTH = 703  # pixels between the margins
+
+
+def test_first_view_within_a_second(visit):
+    ready = min(float(visit().page.evaluate("document.documentElement.dataset.ready")) for _ in range(3))
+    print(f"first view: {ready:.0f} ms")
+    assert ready < 1000
+
+
+@pytest.mark.parametrize("selector", ["[aria-label='Logit of class B']", "#plane", ".simplex"])
+def test_frames_while_dragging(visit, selector):
+    """60 a second where the machine is free; the bound leaves room for one that is not."""
+    seen = visit()
+    seen.page.locator(selector).scroll_into_view_if_needed()
+    seen.drag(selector, 0.5, 0.55, hold=True)
+    frames = seen.page.evaluate(
+        """(selector) => new Promise((done) => {
+            const target = document.querySelector(selector), box = target.getBoundingClientRect();
+            const start = performance.now();
+            let frames = 0;
+            const frame = (now) => {
+                const turn = (now - start) / 150;
+                const clientX = box.left + box.width * (0.5 + 0.2 * Math.cos(turn));
+                const clientY = box.top + box.height * (0.55 + 0.2 * Math.sin(turn));
+                const move = { pointerId: 1, clientX, clientY, bubbles: true };
+                target.dispatchEvent(new PointerEvent("pointermove", move));
+                frames += 1;
+                if (now - start < 1200) requestAnimationFrame(frame);
+                else done(frames / (now - start) * 1000);
+            };
+            requestAnimationFrame(frame);
+        })""",
+        selector,
+    )
+    before = seen.shares()
+    seen.page.mouse.up()
+    print(f"{selector}: {frames:.0f} frames a second")
+    assert frames > 20
+    assert seen.shares() == before
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [{}, NARROW], ids=["desktop", "phone"])
+def test_axe_finds_nothing_serious(visit, scheme, size):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(visit(color_scheme=scheme, **size).page).response["violations"]
+    assert [
+        (one["id"], [node["html"] for node in one["nodes"]])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ] == []
+
+
+@pytest.mark.parametrize("fragment", ["", "#logits=" + ",".join(["-2.35"] * 12)])
+def test_phone_needs_no_sideways_scrolling(visit, fragment):
+    seen = visit(fragment, **NARROW)
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert seen.page.locator("#maps .scroll").evaluate("box => box.scrollWidth - box.clientWidth") <= 0
+
+
+def test_still_where_less_motion_is_asked_for(visit):
+    seen = visit(reduced_motion="reduce")
+    durations = seen.page.eval_on_selector_all("*", "all => all.map((one) => getComputedStyle(one).transitionDuration)")
+    assert set(durations) == {"0s"}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_prints_on_two_pages(visit, scheme):
+    seen = visit("#q=1.75&r=1.25&logits=1.34,0,0,0,0,0,0,0,0,0", color_scheme=scheme)
+    seen.page.wait_for_timeout(300)
+    paper = seen.page.pdf(prefer_css_page_size=True)
+    assert 1 <= len(re.findall(rb"/Type\s*/Page\b", paper)) <= 2
+    seen.page.set_viewport_size({"width": A4_WIDTH, "height": 1000})
+    seen.page.emulate_media(media="print")
+    outside = seen.page.evaluate(
+        """() => [...document.querySelectorAll(".panel")].flatMap((panel) => {
+            const box = panel.getBoundingClientRect();
+            return [...panel.querySelectorAll("*")].filter((one) => {
+                const own = one.getBoundingClientRect();
+                const isOut = own.right > box.right + 1 || own.left < box.left - 1 || own.bottom > box.bottom + 1;
+                return own.width && isOut;
+            }).map((one) => one.outerHTML.slice(0, 80));
+        })"""
+    )
+    assert outside == []
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= A4_WIDTH
+
+
+def test_links_home_only_where_there_is_one(tmp_path):
+    from playground.build import page
+
+    assert 'href="index.html"' in page(b"", home=True)
+    assert "index.html" not in page(b"", home=False)
