@@ -28,15 +28,15 @@ function addBars() {
                 made[index].className = p[index] === 0 ? "bar zero" : "bar";
                 track.setAttribute("aria-valuenow", logit);
                 track.setAttribute("aria-valuetext", `${logit}, probability ${percent(p[index])}`);
-                thumb.textContent = logit.toFixed(logits.length > 8 ? 1 : 2).replace("-", "−");
+                say(thumb, logit.toFixed(logits.length > 8 ? 1 : 2).replace("-", "−"));
                 thumb.style.top = `${(100 * (high - logit)) / (high - low)}%`;
                 stem.style.transform = `scaleY(${-logit / high})`;
-                share.textContent = percent(p[index]);
+                say(share, percent(p[index]));
                 column.firstElementChild.style.setProperty("--share", p[index]);
                 label.firstElementChild.checked = index === chosen;
             });
-            sentence.textContent = `${summary(p)} Click a letter to choose a class.`;
-            for (const name of document.querySelectorAll(".chosen-name")) name.textContent = NAMES[chosen];
+            say(sentence, `${summary(p)} Click a letter to choose a class.`);
+            for (const name of document.querySelectorAll(".chosen-name")) say(name, NAMES[chosen]);
         },
     });
 }
@@ -57,7 +57,7 @@ function addControls() {
             inputs: name === "classes" ? ["logits"] : [name],
             draw: (view) => {
                 input.value = read(view);
-                output.textContent = show(read(view));
+                say(output, show(read(view)));
             },
         });
     }

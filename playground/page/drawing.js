@@ -37,6 +37,11 @@ function signed(value, digits = 2) {
     return `${value < 0 ? "−" : "+"}${text}`;
 }
 
+// Writes a text that has changed; even the same one would cost a layout.
+function say(target, text) {
+    if (target.textContent !== String(text)) target.textContent = text;
+}
+
 function element(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -76,7 +81,7 @@ function drawSigned(parent, values, chosen, most) {
         const kind = value === 0 ? "zero" : value > 0 ? "rises" : "falls";
         columns[index].className = index === chosen ? `${kind} chosen` : kind;
         axis.style.setProperty("--value", -value / most);
-        number.textContent = signed(value, values.length > 9 ? 1 : 2);
+        say(number, signed(value, values.length > 9 ? 1 : 2));
     });
 }
 

@@ -70,7 +70,7 @@ function nameRegions(parent, sizes, side, classes, boxes) {
     const found = [...middles(sizes, side, boxes)];
     const labels = fit(parent, found.length, () => element("span"));
     found.forEach(([alive, { x, y }], index) => {
-        labels[index].textContent = alive === classes ? `all ${alive}` : alive;
+        say(labels[index], alive === classes ? `all ${alive}` : alive);
         labels[index].style.cssText = `left: ${100 * x}%; top: ${100 * y}%; --over: ${inkOver(shade(alive, classes))}`;
     });
 }
