@@ -24,10 +24,11 @@ function inkOver([red, green, blue]) {
     return 0.3 * red + 0.59 * green + 0.11 * blue > 135 ? "#10181d" : "#ffffff";
 }
 
-function percent(share) {
+function percent(share, digits = 1) {
     if (share === 0) return "0";
-    if (share < 0.001) return "<0.1%";
-    return `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)}%`;
+    const least = 10 ** -digits;
+    if (100 * share < least) return `<${least}%`;
+    return `${(100 * share).toFixed(share < 0.0995 ? digits : 0)}%`;
 }
 
 function signed(value, digits = 2) {

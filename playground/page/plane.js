@@ -6,8 +6,8 @@ const PINS = [
     { name: "softmax", q: 1, r: 1, look: "softmax" },
     { name: "sparsemax", q: 2, r: 2, look: "sparsemax", side: "left" },
     { name: "1.5-entmax", q: 1.5, r: 1.5, look: "entmax" },
-    { name: "Gaussian", q: 1, r: 1.75, look: "entmax_package" },
-    { name: "Rényi", q: 1.5, r: 1, look: "alpha_relu" },
+    { name: "Gaussian", q: 1, r: 1.75, look: "muted" },
+    { name: "Rényi", q: 1.5, r: 1, look: "muted" },
 ];
 
 function acrossPlane(q) {

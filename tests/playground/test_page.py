@@ -67,7 +67,7 @@ def test_dragging_changes_p_as_python_says(visit, selector, x, y):
     assert seen.shares() != before
     assert seen.shares() == pytest.approx(by_python(state), abs=EXACT)
     moved = {"#plane": state["q"] > 1.7, ".simplex": len(state["logits"]) == 3 and state["logits"][1] > 2}
-    assert moved.get(selector, state["logits"][0] == pytest.approx(-2.4, abs=0.1))
+    assert moved.get(selector, -3.5 < state["logits"][0] < -2)
 
 
 def test_corner_of_the_triangle_leaves_one_class(visit):

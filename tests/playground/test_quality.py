@@ -103,10 +103,3 @@ def test_prints_on_two_pages(visit, scheme):
     )
     assert outside == []
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= A4_WIDTH
-
-
-def test_links_home_only_where_there_is_one(tmp_path):
-    from playground.build import page
-
-    assert 'href="index.html"' in page(b"", home=True)
-    assert "index.html" not in page(b"", home=False)
