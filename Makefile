@@ -20,7 +20,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu conformal overhead instructions playground tables figures accuracy site stress lint format clean
+.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu conformal overhead instructions tables figures report playground accuracy site stress lint format clean
 
 help:  ## list what can be made
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
@@ -43,10 +43,11 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard sharmix/cs
 	@touch $@
 	@echo 'ready'
 
-demo: setup  ## four activations, five seeds, balanced and long-tailed digits: tables and a figure in about two minutes
+demo: setup  ## four activations, five seeds, balanced and long-tailed digits: tables, a figure and an interactive page in about two minutes
 	$(SWEEP) experiment=digits,digits_lt progress=none activation=softmax,sparsemax,entmax,sharmix_learned
 	$(BIN)/python -m reporting summary digits digits_lt
-	@echo "Next: make airline runs the paper's tweets; docs/recipes.md adds your own data; python run.py --help lists all."
+	$(BIN)/python -m reporting report --outputs outputs --output outputs/demo.html
+	@echo "Next: make airline runs the paper's tweets; docs/how_to adds your own data; python run.py --help lists all."
 
 test: setup  ## all tests; ONLY=tests/reporting or ONLY="-k resume" runs some
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ONLY)
@@ -98,15 +99,21 @@ study-calibration study-prediction_sets: studied_networks  # made as every study
 study-%: setup  ## what a sparse output does for somebody: study-NAME for each NAME.py in studies/ that has settings
 	$(BIN)/python -m studies $* $(if $(DATA),--data $(DATA))
 
-tables: setup  ## all tables from the committed records; ALLOW=--allow-missing-seeds or --allow-mixed-code relaxes them
+tables: setup  ## all tables from the committed records, and the numbers in README.md and docs/; ALLOW=--allow-missing-seeds or --allow-mixed-code relaxes them
 	$(BIN)/python -m reporting tables --results $(RESULTS) $(ALLOW)
+	$(if $(filter results,$(RESULTS)),$(BIN)/python -m reporting pages)
 
 figures: setup  ## all figures from the committed records; ALLOW as for tables
 	$(BIN)/python -m reporting figures --results $(RESULTS) $(ALLOW)
 
+report: setup  ## one interactive page of verdicts, curves and records: outputs/report.html; OUTPUTS=outputs shows your own runs, while they run
+	$(BIN)/python -m reporting report $(if $(OUTPUTS),--outputs $(OUTPUTS),--results $(RESULTS) $(ALLOW))
+
 site: setup  ## the documentation as a website, which opens without a network: outputs/site/index.html
 	rm -rf outputs/site docs/gallery
 	$(BIN)/sphinx-build -W --keep-going --quiet -E -j 2 -d outputs/doctrees -c docs . outputs/site
+	$(BIN)/python -m playground --output outputs/site/playground.html
+	$(BIN)/python -m reporting report --output outputs/site/report.html
 	@echo 'Open outputs/site/index.html'
 
 speed: setup  ## a training step beside a bare PyTorch loop, and the image loader beside plain Pillow

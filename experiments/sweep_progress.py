@@ -15,18 +15,20 @@ FAILURES = "failed.txt"
 ENDED = "ended"
 _PLANNED = "planned "  # begins the first line
 _FAILED = "  "  # begins the line of a run that has failed
-_FOLDER = "\t"  # stands before the run's folder, at the end of its line
+_BETWEEN = "\t"  # the run's settings, the reason and its folder
 
 
 class Failure(NamedTuple):
     """A run that has failed.
 
     Attributes:
-        run: its settings, as they were given, and the first line of the error.
+        run: its settings, as they were given.
+        reason: the first line of the error.
         folder: where its files would be.
     """
 
     run: str
+    reason: str
     folder: Path
 
 
@@ -54,8 +56,8 @@ def planned_line(runs: int | None) -> str:
 
 def failed_line(name: str, error: object, folder: str) -> str:
     """The line of a run that has failed: the settings that were given, the error, and the run's folder."""
-    reason = str(error).strip().split("\n")[0]
-    return f"{_FAILED}{name}: {reason}{_FOLDER}{folder}\n"
+    reason = str(error).strip().split("\n")[0].replace(_BETWEEN, " ")
+    return f"{_FAILED}{_BETWEEN.join((name, reason, folder))}\n"
 
 
 def is_of_a_run(line: str) -> bool:
@@ -69,8 +71,8 @@ def is_failure(line: str) -> bool:
 
 
 def shown(line: str) -> str:
-    """The part of a line that people read."""
-    return line.partition(_FOLDER)[0]
+    """The line of a failed run as people read it."""
+    return ": ".join(line.split(_BETWEEN)[:2])
 
 
 def read_sweeps(folder: Path) -> list[SweepProgress]:
@@ -87,12 +89,12 @@ def read_sweeps(folder: Path) -> list[SweepProgress]:
         except FileNotFoundError:  # its sweep has just ended
             continue
         planned = next((line.removeprefix(_PLANNED) for line in lines if line.startswith(_PLANNED)), "")
-        failures = [line.removeprefix(_FAILED).partition(_FOLDER) for line in lines if is_failure(line)]
+        failures = [line.removeprefix(_FAILED).split(_BETWEEN) for line in lines if is_failure(line)]
         sweeps.append(
             SweepProgress(
                 planned=int(planned) if planned.isdecimal() else None,
                 ended=sum(map(is_of_a_run, lines)),
-                failures=[Failure(run, Path(place)) for run, _, place in failures],
+                failures=[Failure(one[0], one[1], Path(one[2])) for one in failures if len(one) == 3],
                 at_work=file.name.startswith(REPORT) and not has_ended(file.name.removeprefix(REPORT)),
             )
         )

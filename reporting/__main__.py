@@ -43,7 +43,7 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m reporting", description=__doc__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    outputs, results, replace, allowances = (ArgumentParser(add_help=False) for _ in range(4))
+    outputs, results, replace, allowances, root = (ArgumentParser(add_help=False) for _ in range(5))
     outputs.add_argument("experiments", metavar="EXPERIMENT", nargs="+", type=_name, help="name of an experiment")
     outputs.add_argument("--outputs", type=Path, default=Path("outputs"), help="the runs' folder (default: outputs)")
     results.add_argument(
@@ -52,11 +52,13 @@ def _parser() -> ArgumentParser:
     replace.add_argument("--replace", action="store_true", help="drop kept records of runs that are not in outputs")
     allowances.add_argument("--allow-missing-seeds", action="store_true", help="use the seeds that have records")
     allowances.add_argument("--allow-mixed-code", action="store_true", help="accept different or uncommitted code")
+    root.add_argument("--root", type=Path, default=RESULTS.parent, help="the repository (default: this one)")
 
     for run, text, parents in (
         (_collect, "keep the records of finished runs under results/records/", [outputs, results, replace]),
         (_tables, "rebuild the tables and the verdicts from the kept records", [results, allowances]),
         (_figures, "rebuild the figures from the kept records", [results, allowances]),
+        (_pages, "write the generated parts of README.md and docs/ anew", [root]),
         (_summary, "print tables of finished runs and draw their figure", [outputs]),
     ):
         command = commands.add_parser(run.__name__.strip("_"), help=text, description=text, parents=parents)
@@ -117,6 +119,12 @@ def _rebuild(rebuild: Callable[..., tuple[list[Path], list[str]]], options: Name
     print(*files, *left_out, sep="\n")
 
 
+def _pages(options: Namespace) -> None:
+    from reporting.pages import write_pages
+
+    print(*write_pages(options.root), sep="\n")
+
+
 def _kept(options: Namespace) -> "KeptRuns":
     from reporting.kept_runs import KeptRuns
 
@@ -133,7 +141,7 @@ def _summary(options: Namespace) -> None:
 
     bootstrap = load_declaration(RESULTS).bootstrap  # the same intervals wherever the runs are
     path = summarise(options.experiments, options.outputs, bootstrap, Console())
-    print(f"Figure: {path} (and {path.with_suffix('.svg').name})")
+    print(f"Figure: {path} (and .svg and .pdf beside it)")
 
 
 if __name__ == "__main__":

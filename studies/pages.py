@@ -1,6 +1,5 @@
 """The pages that the records of studies are shown on: tables of each study, and one table of all findings."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.files import write_atomically
+from reporting.marked_text import fill, marks, parts
 from studies.study import Finding, Report
 
 ORDER = ("prediction_sets", "boosting", "length_generalisation", "calibration", "soft_labels", "human_labels")
@@ -20,7 +20,8 @@ COLUMNS = {  # of the table of all findings, after the study
     "data sets": "data_sets",
     "seeds or splits": "seeds",
 }
-MARKS = "<!-- studies: begin, written by python -m studies -->", "<!-- studies: end -->"
+COMMAND = "python -m studies"
+MARKS = marks("studies", COMMAND)
 
 
 def write_tables(path: Path, report: Report, source: dict[str, Any]) -> None:
@@ -62,10 +63,8 @@ def write_findings(path: Path, findings: Mapping[str, tuple[str, list[Finding]]]
     table = pd.DataFrame(lines).to_markdown(index=False, disable_numparse=True)
     table = table.replace("sharmix", "SharMiX")  # two studies name a contender as the library names its map
     text = path.read_text(encoding="utf-8")
-    begin, end = map(re.escape, MARKS)
-    new, count = re.subn(f"{begin}.*{end}", lambda _: f"{MARKS[0]}\n\n{table}\n\n{MARKS[1]}", text, flags=re.DOTALL)
-    assert count == 1, f"{path}: the marks of the table are gone"
-    write_atomically(path, new)
+    assert "studies" in parts(text, COMMAND), f"{path}: the marks of the table are gone"
+    write_atomically(path, fill(text, COMMAND, lambda _: table))
 
 
 def _place(study: tuple[str, Any]) -> tuple[int, str]:

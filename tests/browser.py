@@ -72,7 +72,7 @@ def severe_findings(page: Any) -> list[str]:
     """What axe-core finds serious or critical on a page: the rule, and the first elements that break it."""
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(page).response["violations"]
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     return [
         f"{one['id']}: {', '.join(' '.join(map(str, node['target'])) for node in one['nodes'][:5])}"
         for one in found

@@ -32,7 +32,8 @@ class Decided:
         table: title of the table that the claim is about.
         claim: the claim in words.
         row: label of the row.
-        kind: what it is about, such as "accuracy" or "accuracy: difference".
+        kind: what it is about, such as "Accuracy" or "Accuracy, beside another activation".
+        difference: whether it is about a difference between activations.
         published: the paper's number as text.
         ours: our mean and its interval on test as text.
         outcome: a key of `OUTCOMES`.
@@ -48,6 +49,7 @@ class Decided:
     claim: str
     row: str
     kind: str
+    difference: bool
     published: str
     ours: str
     outcome: str
@@ -77,6 +79,10 @@ def decided_claims(kept: KeptRuns) -> list[Decided]:
     return decided
 
 
+# The same of several claims: "2 reproduce, 45 do not".
+IN_PLURAL = {"reproduces": "reproduce", "does not reproduce": "do not reproduce"}
+
+
 def count_outcomes(claims: Sequence[Decided]) -> dict[str, int]:
     """How many claims have each outcome, in the order of `OUTCOMES`."""
     counts = Counter(claim.outcome for claim in claims)
@@ -86,7 +92,7 @@ def count_outcomes(claims: Sequence[Decided]) -> dict[str, int]:
 def by_kind(claims: Sequence[Decided]) -> dict[str, list[Decided]]:
     """The claims by what they are about."""
     kinds = dict.fromkeys(claim.kind for claim in claims)
-    return {kind: [claim for claim in claims if claim.kind == kind] for kind in sorted(kinds, key=_kind_order)}
+    return {kind: [claim for claim in claims if claim.kind == kind] for kind in kinds}
 
 
 def in_one_sentence(claims: Sequence[Decided]) -> str:
@@ -117,7 +123,8 @@ def _decided(
         table=title,
         claim=line["claim"],
         row=line["row"],
-        kind=f"{metric_label(claim.metric)}: difference" if difference else metric_label(claim.metric),
+        kind=_kind(claim),
+        difference=difference,
         published=number(line["published"], decimals, sign) + unit,
         ours=ours("test") if reached else verdict.value,
         outcome=next(outcome for outcome, verdicts in OUTCOMES.items() if verdict in verdicts),
@@ -141,5 +148,6 @@ def _or_none(value: float) -> float | None:
     return None if isnan(value) else value
 
 
-def _kind_order(kind: str) -> tuple[bool, str]:
-    return not kind.endswith("difference"), kind
+def _kind(claim: Claim) -> str:
+    metric = metric_label(claim.metric)
+    return f"{metric[0].upper()}{metric[1:]}{', beside another activation' if claim.against else ''}"

@@ -28,8 +28,8 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-const written = (value, digits = 4) =>
-  typeof value !== "number" ? "–" : (Number.isInteger(value) ? String(value) : value.toFixed(digits)).replace("-", "−");
+const fixed = (value, digits) => value.toFixed(digits).replace("-", "−");
+const written = (value, digits = 4) => (Number.isInteger(value) ? String(value).replace("-", "−") : fixed(value, digits));
 
 // Headings are texts; a cell is a text, a number or an element. Numbers are sorted by their full precision.
 function table(label, headings, rows, digits = 4) {
@@ -244,7 +244,7 @@ function drawClaims() {
   const missing = data.claims.length - drawn.length;
   one("undrawn").textContent = missing ? `${missing} claims are not drawn: no run has reached the epoch of the published number.` : "";
   for (const [id, isDifference, unit] of [["levels", false, "share"], ["differences", true, "percentage points"]]) {
-    const of = drawn.filter((claim) => claim.kind.endsWith("difference") === isDifference);
+    const of = drawn.filter((claim) => claim.difference === isDifference);
     one(id).hidden = !of.length;
     if (!of.length) continue;
     const every = of.flatMap((claim) => [claim.published, claim.mean]);
@@ -257,7 +257,7 @@ function drawClaims() {
         x: own.map((claim) => claim.published), y: own.map((claim) => claim.mean), customdata: own.map((claim) => claim.place),
         text: own.map((claim) => claim.claim), marker: { size: 10, color: tone(look.tone), symbol: look.symbol, opacity: 0.8 },
         error_y: { type: "data", symmetric: false, thickness: 1, width: 3, color: tone(look.tone),
-          array: own.map((claim) => (claim.high ?? claim.mean) - claim.mean), arrayminus: own.map((claim) => claim.mean - (claim.low ?? claim.mean)) },
+          visible: own.some((claim) => claim.high !== null), array: own.map((claim) => claim.high - claim.mean), arrayminus: own.map((claim) => claim.mean - claim.low) },
         hovertemplate: `%{text}<br>theirs %{x:.5~f}, ours %{y:.5~f}<br>${outcome}<extra></extra>`,
       };
     });
@@ -280,7 +280,7 @@ const AXES = { epoch: "epoch", steps: "steps", training_seconds: "seconds of tra
 function drawCurves() {
   const axis = state.axis;
   const traces = shownRuns().filter(([, run]) => run.curves[state.column]).map(([key, run, group]) => ({
-    type: "scatter", mode: "lines+markers", name: `${group.label}, seed ${run.seed}`, meta: { run: key },
+    type: "scatter", mode: run.curves.epoch.length > 50 ? "lines" : "lines+markers", name: `${group.label}, seed ${run.seed}`, meta: { run: key },
     x: run.curves[axis] ?? run.curves.epoch, y: run.curves[state.column], customdata: run.curves.epoch,
     line: { color: colour(group), dash: group.dash, width: 1.8 }, marker: { symbol: group.symbol, size: 5 }, opacity: 0.85,
     hovertemplate: `<b>${group.label}</b>, seed ${run.seed}${run.state ? `, ${run.state}` : ""}<br>epoch %{customdata}: %{y:.5~f}<extra></extra>`,
@@ -421,7 +421,7 @@ const MEANS = ["accuracy", "bleu", "chrf", "exact_match", "macro_f1", "sparsity"
 function meanAndDeviation(values) {
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   const deviation = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1));
-  const text = values.length > 1 ? `${written(mean, 3)} ± ${written(deviation, 3)}` : written(mean, 3);
+  const text = values.length > 1 ? `${fixed(mean, 3)} ± ${fixed(deviation, 3)}` : fixed(mean, 3);
   return make("span", { "data-value": mean }, text);
 }
 
@@ -430,7 +430,7 @@ function showRuns() {
   const metrics = MEANS.filter((column) => column in experiment.columns);
   const finished = (key) => !data.runs[key].state;
   const groups = experiment.groups.filter((key) => data.groups[key].runs.some(finished));
-  one("means").replaceChildren(table(`Configurations of ${state.experiment}`, ["Configuration", ...metrics.map((column) => columnLabel(column).replace(", test", "")), "Records, by seed"],
+  one("means").replaceChildren(!groups.length ? make("p", {}, "No run has finished yet.") : table(`Configurations of ${state.experiment}`, ["Configuration", ...metrics.map((column) => columnLabel(column).replace(", test", "")), "Records, by seed"],
     groups.map((key) => {
       const keys = data.groups[key].runs.filter(finished);
       const cells = metrics.map((column) => {
@@ -441,12 +441,22 @@ function showRuns() {
     })));
   const runs = experiment.groups.flatMap((key) => data.groups[key].runs);
   one("every").querySelector("summary").textContent = `Every run of ${state.experiment}: ${runs.length}`;
-  one("every-run").replaceChildren(table(`Runs of ${state.experiment}`, ["Run", "Seed", "Epoch", ...metrics.map((column) => columnLabel(column).replace(", test", "")), "Seconds", "Commit"],
-    runs.map((key) => {
-      const run = data.runs[key];
-      return [recordButton(key, run.label), run.seed, run.epoch, ...metrics.map((column) => valueOf(run, column)), run.wall_time_seconds ?? null, run.state ?? (run.code.commit ?? "unknown").slice(0, 8)];
-    })));
+  showEveryRun();
   document.querySelectorAll("#runs .row-filter").forEach(filterRows);
+}
+
+function showEveryRun() {
+  if (!one("every").open) return one("every-run").replaceChildren();
+  const experiment = data.experiments[state.experiment];
+  const metrics = MEANS.filter((column) => column in experiment.columns);
+  const headings = ["Run", "Seed", "Epoch", ...metrics.map((column) => columnLabel(column).replace(", test", "")), "Seconds", "Commit"];
+  const row = (key) => {
+    const run = data.runs[key];
+    const code = run.state ?? (run.code.commit ?? "unknown").slice(0, 8);
+    return [recordButton(key, run.label), run.seed, run.epoch, ...metrics.map((column) => valueOf(run, column)), run.wall_time_seconds ?? null, code];
+  };
+  one("every-run").replaceChildren(table(`Runs of ${state.experiment}`, headings, experiment.groups.flatMap((key) => data.groups[key].runs).map(row)));
+  filterRows(one("every").querySelector(".row-filter"));
 }
 
 function choose(name) {
@@ -497,6 +507,7 @@ document.querySelectorAll(".copy").forEach(copyButton);
 document.querySelectorAll(".row-filter").forEach((input) => input.addEventListener("input", () => filterRows(input)));
 document.addEventListener("click", ({ target }) => { if (target.matches("button.number[data-runs]")) openNumbers(target.dataset); });
 document.querySelectorAll(".alternative").forEach((details) => details.addEventListener("toggle", () => fillAlternative(details)));
+one("every").addEventListener("toggle", showEveryRun);
 one("close").addEventListener("click", () => dialog.close());
 one("back").addEventListener("click", () => before());
 dialog.addEventListener("close", closed);

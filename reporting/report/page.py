@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 from experiments.files import write_atomically
 from reporting.kept_runs import KeptRuns
 from reporting.records import read_records
-from reporting.report.claims import OUTCOMES, by_kind, count_outcomes, decided_claims, in_one_sentence
+from reporting.report.claims import IN_PLURAL, OUTCOMES, by_kind, count_outcomes, decided_claims, in_one_sentence
 from reporting.report.paper_tables import shown_tables
 from reporting.report.payload import build_payload
 from reporting.report.progress import Progress, State, read_progress, unfinished_of
@@ -59,7 +59,8 @@ def report_of_results(kept: KeptRuns, output: Path) -> Path:
     }
     payload = build_payload({name: read_records(kept.results, name) for name in experiments})
     payload["claims"] = [
-        {"claim": f"{one.claim}: {one.row}", "kind": one.kind, "outcome": one.outcome, **one.numbers} for one in claims
+        {"claim": f"{one.claim}: {one.row}", "difference": one.difference, "outcome": one.outcome, **one.numbers}
+        for one in claims
     ]
     return _write(output, shown, payload)
 
@@ -130,6 +131,7 @@ def _write(output: Path, shown: Mapping[str, Any], payload: Mapping[str, Any]) -
     text = environment.get_template("page.html").render(
         own,
         outcomes=[*OUTCOMES],
+        plural=IN_PLURAL,
         css=Markup((_FOLDER / "page.css").read_text("utf-8")),
         script=Markup((_FOLDER / "page.js").read_text("utf-8")),
         plotly=_plotly(),

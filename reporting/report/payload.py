@@ -122,11 +122,12 @@ def _add_unfinished(payload: dict[str, Any], run: Unfinished) -> None:
     experiment = payload["experiments"].setdefault(run.experiment, _shown_experiment(run.experiment, measured))
     if key not in payload["groups"]:
         own = look(run.activation)
+        alike = sum(payload["groups"][other]["activation"] == run.activation for other in experiment["groups"])
         payload["groups"][key] = {
             "label": f"{own.label} [{run.run_id[:8]}]",
             "activation": run.activation,
             "colour": [own.colour, on_dark(own.colour)],
-            "dash": _DASHES[0],
+            "dash": _DASHES[alike % len(_DASHES)],
             "symbol": _SYMBOLS[own.marker],
             "runs": [],
         }

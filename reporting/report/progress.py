@@ -3,6 +3,7 @@
 Nothing is written. A run's folder is one that holds its files, or has the name that `run.py` gives it.
 """
 
+import contextlib
 import csv
 import os
 import re
@@ -12,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from statistics import median
+
+import yaml
 
 from experiments.files import is_unfinished
 from experiments.folder_lock import is_held
@@ -38,14 +41,16 @@ class Unfinished:
 
     Attributes:
         state: running, failed or stopped.
-        name: of the folder below the outputs, or the settings that the command line gave.
+        name: of its folder, below the outputs.
         experiment: the name of the experiment's folder; empty where it is not known.
         activation: the name of its activation; empty where it is not known.
         run_id: the hash of its settings; empty where it is not known.
         seed: its seed; None where it is not known.
         rows: the rows of its curves so far.
-        of: how many epochs it is to have, as finished runs of its experiment had; None where none has finished.
-        reason: why it has failed; empty where it has not.
+        of: how many epochs it is to have, as finished runs of its experiment had, or as the settings of its sweep say;
+            None where it is not known.
+        reason: the first line of the error of a run that has failed; empty for others.
+        given: the settings that the command line gave to a run that has failed; empty for others.
     """
 
     state: State
@@ -57,6 +62,7 @@ class Unfinished:
     rows: list[dict[str, float]] = field(default_factory=list)
     of: int | None = None
     reason: str = ""
+    given: str = ""
 
     @property
     def share(self) -> float:
@@ -89,19 +95,21 @@ class Progress:
         return {State.FINISHED: finished, **{state: found[state] for state in [*State][1:4]}, State.OPEN: self.open}
 
     def seconds_left(self) -> float | None:
-        """How long the running and the open runs may take, side by side as now, by what finished runs have taken.
+        """How long the running, stopped and open runs may take, side by side as now, by what finished runs have taken.
 
         None where nothing is left, or no run has finished.
         """
-        running = [run for run in self.unfinished if run.state is State.RUNNING]
+        counts = self.counts()
         every = [record.wall_time_seconds for records in self.records.values() for record in records]
-        if not every or not (running or self.open):
+        if not every or not (counts[State.RUNNING] or counts[State.STOPPED] or self.open):
             return None
         seconds = self.open * median(every)
-        for run in running:
+        for run in self.unfinished:
+            if run.state is State.FAILED:
+                continue
             own = [record.wall_time_seconds for record in self.records.get(run.experiment, [])]
             seconds += median(own or every) * (1 - run.share)
-        return seconds / max(1, len(running))
+        return seconds / max(1, counts[State.RUNNING])
 
 
 def read_progress(outputs: Path) -> Progress:
@@ -126,7 +134,7 @@ def read_progress(outputs: Path) -> Progress:
                 records.setdefault(record.experiment, []).append(record)
         else:
             unfinished.append((folder, _rows(folder, damaged), failures.pop(folder.resolve(), None)))
-    epochs = {name: max(record.last_epoch for record in of) for name, of in records.items()}
+    epochs = _planned_epochs(outputs) | {name: max(one.last_epoch for one in of) for name, of in records.items()}
     runs = [_unfinished(folder, outputs, rows, failure, epochs) for folder, rows, failure in unfinished]
     runs += [_without_folder(failure, outputs) for failure in failures.values()]
     if not (records or runs or damaged or sweeps):
@@ -185,6 +193,17 @@ def _rows(folder: Path, damaged: list[str]) -> list[dict[str, float]]:
         return []
 
 
+def _planned_epochs(outputs: Path) -> dict[str, int]:
+    """The epochs that the last sweep of each experiment asked for, where Hydra's note of the sweep can be read."""
+    planned = {}
+    for file in outputs.glob("*/multirun.yaml"):
+        with contextlib.suppress(OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError):
+            settings = yaml.safe_load(file.read_text("utf-8"))
+            if settings["name"] == file.parent.name and type(settings["trainer"]["max_epochs"]) is int:
+                planned[file.parent.name] = settings["trainer"]["max_epochs"]
+    return planned
+
+
 def _unfinished(
     folder: Path, outputs: Path, rows: list[dict[str, float]], failure: Failure | None, epochs: dict[str, int]
 ) -> Unfinished:
@@ -202,6 +221,7 @@ def _unfinished(
         int(known["seed"]) if known else None,
         rows,
         epochs.get(experiment),
+        failure.reason if failure and state is State.FAILED else "",
         failure.run if failure and state is State.FAILED else "",
     )
 
@@ -210,7 +230,8 @@ def _without_folder(failure: Failure, outputs: Path) -> Unfinished:
     """A run that has failed before it left anything."""
     folder = failure.folder.resolve()
     inside = folder.relative_to(outputs.resolve()).as_posix() if folder.is_relative_to(outputs.resolve()) else ""
-    return Unfinished(State.FAILED, inside or failure.run, inside.partition("/")[0], reason=failure.run)
+    name = inside or failure.folder.as_posix()
+    return Unfinished(State.FAILED, name, inside.partition("/")[0], reason=failure.reason, given=failure.run)
 
 
 def _open(sweeps: list[SweepProgress], runs: list[Unfinished]) -> int:

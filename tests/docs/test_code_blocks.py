@@ -21,7 +21,6 @@ TESTED_BY = {
     "docs/attention.md": "tests/sharmix/test_transformers.py",
     "docs/export.md": "tests/sharmix/test_export.py",
     "docs/from_entmax.md": "tests/sharmix/test_from_entmax.py",
-    "docs/recipes.md": "tests/end_to_end/test_outside.py",
 }
 LANGUAGES = {*SHELL, "csv", "diff", "python", "toml", "yaml"}
 PYTHON = [page for page in PAGES if any(block.language == "python" for block in blocks(page))]

@@ -1,4 +1,4 @@
-"""The code of docs/recipes.md, and how a command that is refused or printed there is compared."""
+"""The recipes of docs/how_to, and how a command that is refused or printed there is compared."""
 
 import re
 import shlex
@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 from experiments.identity import ROOT
 
+PAGES = sorted((ROOT / "docs" / "how_to").glob("*.md"))
 _FILE = re.compile(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^```console\n\$ (.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Recipe(NamedTuple):
-    """A section of docs/recipes.md.
+    """A section of a page of docs/how_to: files, and a command that uses them.
 
     Attributes:
         files: the text of each file, by its name.
@@ -27,10 +28,10 @@ class Recipe(NamedTuple):
 def recipes() -> dict[str, Recipe]:
     """The recipes by their headings."""
     found = {}
-    for section in (ROOT / "docs" / "recipes.md").read_text().split("\n## ")[1:]:
-        command, printed = _COMMAND.search(section).groups()
-        arguments = tuple(shlex.split(command.partition(".py ")[2]))
-        found[section.partition("\n")[0]] = Recipe(dict(_FILE.findall(section)), arguments, printed)
+    for section in (section for page in PAGES for section in page.read_text().split("\n## ")[1:]):
+        if (files := dict(_FILE.findall(section))) and (shown := _COMMAND.search(section)):
+            command, printed = shown.groups()
+            found[section.partition("\n")[0]] = Recipe(files, tuple(shlex.split(command.partition(".py ")[2])), printed)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Data sets, networks, metrics, activations and callbacks from a folder outside the repository: docs/recipes.md."""
+"""Data sets, networks, metrics, activations and callbacks from a folder outside: the recipes of docs/how_to."""
 
 import os
 import runpy
@@ -44,6 +44,12 @@ def modules_as_before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     for name, module in [*sys.modules.items()]:
         if str(getattr(module, "__file__", "")).startswith(folder):
             del sys.modules[name]
+
+
+def test_there_is_a_recipe_for_each_part_that_can_be_yours() -> None:
+    parts = {file.split("/")[1] for recipe in RECIPES.values() for file in recipe.files if file.startswith("conf/")}
+    assert parts == {"activation", "callbacks", "data", "experiment", "metrics", "model"}
+    assert len(RECIPES) == 8
 
 
 @pytest.mark.parametrize("name", RECIPES)

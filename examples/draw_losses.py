@@ -1,0 +1,32 @@
+"""
+Where a loss is exactly 0
+=========================
+
+The loss of three classes whose first, at the top, is the right one. Every point of a panel is a row of three logits
+that sum to 0. In the white part a sparse loss and its gradient are exactly 0: the right class leads by a margin, and
+the example trains nothing more. Cross-entropy has no such part.
+"""
+
+import matplotlib.pyplot as plt
+import torch
+
+import sharmix
+
+x = torch.linspace(-3, 3, 301, dtype=torch.float64)
+across, up = torch.meshgrid(x, x, indexing="xy")
+corners = torch.tensor([[0.0, 1.0], [-(3**0.5) / 2, -0.5], [3**0.5 / 2, -0.5]], dtype=torch.float64)
+logits = torch.stack([across, up], dim=-1) @ corners.T
+right_class = torch.zeros(logits.shape[:-1], dtype=torch.long)
+
+figure, panels = plt.subplots(1, 3, figsize=(9, 3.2), sharey=True)
+maps = [(1, 1, "softmax: cross-entropy"), (1.5, 1.75, "SharMiX (1.5, 1.75)"), (2, 2, "sparsemax")]
+for axes, (q, r, name) in zip(panels, maps, strict=True):
+    loss = sharmix.fenchel_young_loss(logits, right_class, q=q, r=r, reduction="none")
+    shown = axes.pcolormesh(
+        x, x, loss.masked_fill(loss == 0, torch.nan), cmap="cividis", vmin=0, vmax=5, rasterized=True
+    )
+    axes.set(title=name, aspect="equal", xticks=[], yticks=[])
+    for corner, label in zip(corners * 2.5, ("right", "wrong", "wrong"), strict=True):
+        axes.text(*corner, label, ha="center", color="black" if label == "right" and q > 1 else "white")
+figure.colorbar(shown, ax=panels, label="loss")
+plt.show()

@@ -1,0 +1,42 @@
+"""Parts of a page that a command writes: each stands between two marks, and all else is written by hand."""
+
+import re
+from collections.abc import Callable, Iterator
+
+from reporting.yaml_files import TableError
+
+
+def marks(name: str, command: str) -> tuple[str, str]:
+    """The comments between which `command` writes the part `name` of a page."""
+    return f"<!-- {name}: begin, written by {command} -->", f"<!-- {name}: end -->"
+
+
+def parts(text: str, command: str) -> Iterator[str]:
+    """Names of the parts that `command` writes into a page."""
+    for found in re.finditer(r"<!-- (.+?): begin, written by (.+?) -->", text):
+        if found[2] == command:
+            yield found[1]
+
+
+def fill(text: str, command: str, write: Callable[[str], str]) -> str:
+    """A page with every part that `command` writes written anew.
+
+    Args:
+        text: the page.
+        command: the command named in the marks.
+        write: the text of a part, by its name.
+
+    Returns:
+        The page.
+
+    Raises:
+        TableError: for a part that does not end, or stands in the page twice.
+    """
+    for name in list(parts(text, command)):
+        begin, end = marks(name, command)
+        if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+            raise TableError(f"the part {name!r} should stand once between `{begin}` and `{end}`")
+        before, _, rest = text.partition(begin)
+        after = rest.partition(end)[2]
+        text = f"{before}{begin}\n\n{write(name)}\n\n{end}{after}"
+    return text

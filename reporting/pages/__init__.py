@@ -1,0 +1,65 @@
+"""The parts of README.md and docs/ that come from results/: `python -m reporting pages` writes them anew.
+
+A page asks for a part by its marks (`reporting.marked_text`). The first word of the part's name says who writes it, the
+other words are what it is about: `run airline` is what the records say of the runs of `airline`.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from experiments.files import write_atomically
+from reporting.marked_text import fill, parts
+from reporting.pages.experiment import describe_runs, describe_settings
+from reporting.pages.measured_times import list_measured_times
+from reporting.pages.quoted import quote_table
+from reporting.pages.verdict_summary import list_claims, summarise_verdicts
+from reporting.yaml_files import TableError
+
+COMMAND = "python -m reporting pages"
+WRITERS: dict[str, Callable[..., str]] = {
+    "verdict": summarise_verdicts,
+    "claims": list_claims,
+    "times": list_measured_times,
+    "table": quote_table,
+    "run": describe_runs,
+    "settings": describe_settings,
+}
+
+
+def rewritten_pages(root: Path) -> dict[Path, str]:
+    """Every page with a generated part, as results/ has it now.
+
+    Args:
+        root: the repository, which holds README.md, docs/, conf/ and results/.
+
+    Returns:
+        The text of each page, by its path.
+
+    Raises:
+        TableError: for a part that nothing writes, or marks that do not match.
+        RecordError: for records that cannot be read.
+    """
+    pages = {
+        page: page.read_text(encoding="utf-8") for page in [root / "README.md", *sorted(root.glob("docs/**/*.md"))]
+    }
+    return {
+        page: fill(text, COMMAND, lambda name, page=page: _written(root, page, name))
+        for page, text in pages.items()
+        if any(parts(text, COMMAND))
+    }
+
+
+def write_pages(root: Path) -> list[Path]:
+    """Write the generated parts of all pages anew; returns the pages."""
+    pages = rewritten_pages(root)
+    for page, text in pages.items():
+        write_atomically(page, text)
+    return list(pages)
+
+
+def _written(root: Path, page: Path, name: str) -> str:
+    kind, *about = name.split()
+    if kind not in WRITERS:
+        raise TableError(f"{page}: nothing writes the part {name!r}; there are {', '.join(WRITERS)}")
+    to_root = "../" * len(page.parent.relative_to(root).parts)  # links are relative to the page
+    return WRITERS[kind](root, to_root, *about)

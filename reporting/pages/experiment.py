@@ -1,0 +1,74 @@
+"""What the settings and the records say of an experiment: the commands, the time, the machine, the seeds."""
+
+import re
+from pathlib import Path
+from statistics import median
+
+from reporting.declaration import load_declaration
+from reporting.number_formats import number
+from reporting.pages.wording import duration, span
+from reporting.records import read_records
+
+HEADER = re.compile(r"^# (\w+): +(.*(?:\n#  +.*)*)", re.MULTILINE)  # `key: text`, with its indented further lines
+
+
+def describe_settings(root: Path, to_root: str, name: str) -> str:
+    """A list of what the header of an experiment's settings says: model, time, hardware and the command.
+
+    Args:
+        root: the repository.
+        to_root: way from the page to the repository, for links.
+        name: name of the experiment.
+    """
+    header = _header(root, name)
+    lines = [
+        f"Settings: [conf/experiment/{name}.yaml]({to_root}conf/experiment/{name}.yaml)",
+        f"One run: `{header['command']}`",
+        f"Expected time: {header['time']} ({header['hardware']})",
+        f"Expected result: {header['expect']}",
+    ]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def describe_runs(root: Path, to_root: str, name: str) -> str:
+    """A list of what the records of an experiment say: the command for all, how many runs, their time and machine.
+
+    Args:
+        root: the repository.
+        to_root: way from the page to the repository, for links.
+        name: name of the experiment.
+
+    Raises:
+        RecordError: where the experiment has no records.
+    """
+    results = root / "results"
+    records = read_records(results, name)
+    table = next(table for table in load_declaration(results).tables.values() if table.experiment == name)
+    seconds = [record.wall_time_seconds for record in records]
+    memory = max(record.peak_memory_mib or 0 for record in records)
+    hardware = [record.environment.hardware for record in records]
+    machines = sorted({f"{one['processor']}, {_count(one['cores'], 'core')}" for one in hardware})
+    seeds = ", ".join(str(seed) for seed in sorted({record.seed for record in records}))
+    commands = table.repeat.replace(" && ", "`, then `")
+    settings = len({record.run_id for record in records})
+    each = f"{duration(median(seconds))} a run ({duration(min(seconds))} to {duration(max(seconds))})"
+    lines = [
+        f"All runs: `{commands}`",
+        f"One run: `{_header(root, name)['command']}`",
+        f"[Records]({to_root}results/records/{name}.jsonl): {_count(len(records), 'run')}, "
+        f"{_count(settings, 'setting')}, {'seed' if ',' not in seeds else 'seeds'} {seeds}, "
+        f"{span([record.last_epoch for record in records], 0)} epochs",
+        f"Time: {each}, {duration(sum(seconds))} in all; memory: at most {number(memory / 1024, 1)} GiB",
+        f"Machine: {'; '.join(machines)}",
+        f"Settings: [conf/experiment/{name}.yaml]({to_root}conf/experiment/{name}.yaml)",
+    ]
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _header(root: Path, name: str) -> dict[str, str]:
+    text = (root / "conf" / "experiment" / f"{name}.yaml").read_text(encoding="utf-8")
+    return {key: re.sub(r"\n# +", " ", value) for key, value in HEADER.findall(text)}
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,87 @@
+"""The verdicts on the SharMiX paper's claims in short: one sentence, and a table with a line for each claim."""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from reporting.declaration import VERDICTS, load_declaration
+from reporting.number_formats import number
+from reporting.pages.wording import span
+from reporting.verdicts import Verdict
+
+SCORES = ("accuracy", "macro_f1")
+OPEN = {Verdict.UNDECIDED.value: "one seed", Verdict.NOT_REACHED.value: "epoch not reached"}
+
+
+def summarise_verdicts(root: Path, to_root: str) -> str:
+    """One sentence: how many published numbers were checked, and what became of them."""
+    verdicts = _read(root)
+    count = verdicts["test_verdict"].value_counts()
+    fails, holds, direction, undecided, unreached = (
+        int(count.get(verdict, 0))
+        for verdict in (
+            Verdict.FAILS,
+            Verdict.REPRODUCES,
+            Verdict.DIRECTION,
+            Verdict.UNDECIDED,
+            Verdict.NOT_REACHED,
+        )
+    )
+    and_direction = f", {direction} do in direction only" if direction else ""
+    return (
+        f"**Of {len(verdicts)} published numbers of the SharMiX paper that we checked, {fails} do not reproduce, "
+        f"{holds} do{and_direction}, and {undecided + unreached} are open**: {unreached} belong to an epoch that our "
+        f"runs have not reached, and {undecided} have one seed "
+        f"([each claim]({to_root}docs/findings.md#claim-by-claim), [each number]({to_root}results/tables/verdicts.md))."
+    )
+
+
+def list_claims(root: Path, to_root: str) -> str:
+    """A table for each table of the paper: claim, theirs, ours, verdict, seeds; then the split nearer to theirs."""
+    declaration = load_declaration(root / "results")
+    verdicts = _read(root)
+    texts = []
+    for name, lines in verdicts.groupby("table", sort=False):
+        title = declaration.tables[str(name)].heading()
+        claims = pd.DataFrame([_claim(claim, of) for claim, of in lines.groupby("claim", sort=False)])
+        table = claims.to_markdown(index=False, disable_numparse=True)
+        texts += [f"**[{title}]({to_root}results/tables/{name}.md)**", table]
+    return "\n\n".join([*texts, _nearer_split(verdicts)])
+
+
+def _nearer_split(verdicts: pd.DataFrame) -> str:
+    """How many published scores are nearer to our training split, though the paper says that they are of test."""
+    scores = verdicts[verdicts["metric"].isin(SCORES) & (verdicts["kind"] == "level")]
+    decided = scores[~scores["test_verdict"].isin(OPEN)]
+    nearer = int((decided["nearer_split"] == "train").sum())
+    return (
+        f"Of the {len(decided)} published accuracies and macro-F1 scores that are decided, {nearer} are nearer to our "
+        "training split than to our test split, though the paper says that they are of test."
+    )
+
+
+def _read(root: Path) -> pd.DataFrame:
+    return pd.read_csv(root / "results" / "tables" / f"{VERDICTS}.csv")
+
+
+def _claim(claim: object, lines: pd.DataFrame) -> dict[str, str]:
+    difference = lines["kind"].eq("difference").all()
+    decimals, sign, unit = (2, "+", " points") if difference else (3, "-", "")
+    ours = lines["test_mean"].dropna()
+    return {
+        "claim": str(claim),
+        "theirs": span(lines["published"], decimals, sign) + unit,
+        "ours": span(ours, decimals, sign) + unit if len(ours) else "–",
+        "verdict": _verdict(lines["test_verdict"]),
+        "seeds": number(ours_seeds, 0) if (ours_seeds := lines["test_seeds"].max()) else "–",
+    }
+
+
+def _verdict(verdicts: Iterable[str]) -> str:
+    """One verdict for all rows of a claim; where they differ, how many rows have each."""
+    counts = Counter(f"open: {OPEN[one]}" if one in OPEN else one for one in verdicts)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{one}: {count} of {counts.total()}" for one, count in counts.items())

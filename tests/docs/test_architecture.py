@@ -1,0 +1,61 @@
+"""docs/architecture.md: every file that it or its picture names exists, and its walks name what is really called."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from experiments.identity import ROOT
+from tests.docs.links import DOCS, anchors, linked_files
+
+PAGE = DOCS / "architecture.md"
+SVG = "{http://www.w3.org/2000/svg}"
+PICTURE = ElementTree.parse(DOCS / "architecture.svg").getroot()
+
+
+def test_every_linked_file_exists():
+    linked = linked_files(PAGE)
+    assert len(linked) > 50
+    assert not [file for file in linked if not file.exists()]
+
+
+def test_every_linked_section_exists():
+    for section in re.findall(r"\]\(math\.md#([^)]+)\)", PAGE.read_text("utf-8")):
+        assert section in anchors(DOCS / "math.md")
+
+
+def test_every_file_in_the_picture_exists():
+    named = re.findall(
+        r"[\w/]+(?:\.py|\.json|\.md|/)(?!\w)", " ".join(text.text for text in PICTURE.iter(f"{SVG}text"))
+    )
+    places = [ROOT, *(ROOT / part for part in ("sharmix", "sharmix/_operators", "experiments"))]
+    missing = {name for name in named if not any((place / name).exists() for place in places)}
+    assert missing == {"record.json"}  # which a run leaves
+
+
+def test_the_picture_says_in_words_what_it_shows():
+    title, description = (PICTURE.find(f"{SVG}{name}") for name in ("title", "desc"))
+    assert PICTURE.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
+    assert title.text
+    assert description.text
+
+
+@pytest.mark.parametrize(
+    ("walk", "files"),
+    [
+        (
+            "What happens in `sharmix.sharmix(z)`",
+            {"sharmix/functional.py", "sharmix/_operators/fast.py", "sharmix/_operators/backend.py"},
+        ),
+        (
+            "What happens in `python run.py experiment=cifar100`",
+            {"run.py", "experiments/job.py", "experiments/training.py", "experiments/record.py"},
+        ),
+    ],
+)
+def test_the_walks_name_the_files_of_each_step(walk, files):
+    section = PAGE.read_text("utf-8").partition(f"## {walk}\n")[2].partition("\n## ")[0]
+    steps = re.split(r"\n\d+\. ", section)[1:]
+    assert len(steps) >= 8
+    assert all("../" in step or "`backward()`" in step for step in steps)
+    assert files <= set(re.findall(r"\]\(\.\./([^)]+)\)", section))

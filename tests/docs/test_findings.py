@@ -1,0 +1,53 @@
+"""docs/findings.md: every number of its prose stands in a table or in records that the same paragraph links to."""
+
+import re
+
+import pytest
+
+from tests.docs.links import DOCS, anchors
+
+PAGE = DOCS / "findings.md"
+PROSE = PAGE.read_text("utf-8").partition("## Does sparsity follow the class distribution?")[2]
+PARAGRAPHS = [text for text in re.split(r"\n\n|\n(?= *- )", PROSE) if re.search(r"\d\.\d", text)]
+LINK = re.compile(r"\]\((\.\./[^)]+\.(?:md|jsonl))\)")
+# Names such as 1.5-ReLU are no measurements.
+NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)( %)?(?![\w.-]*-(?:ReLU|entmax))")
+GIVEN = {"1.5", "1.25", "1.50"}  # orders that runs start from
+SETTINGS = {"1.01", "0.02"}  # the bound of q, and a sparsity that the text compares with
+
+
+def numbers_in(paragraph: str) -> list[tuple[str, bool]]:
+    """The numbers with decimals, and those in per cent."""
+    text = re.sub(r"\]\([^)]*\)", "]", paragraph)
+    return [(digits, bool(per_cent)) for digits, per_cent in NUMBER.findall(text) if "." in digits or per_cent]
+
+
+def measured_in(paragraph: str) -> set[float]:
+    """Every number of the linked tables and records."""
+    found: set[float] = set()
+    for link in LINK.findall(paragraph):
+        file = PAGE.parent / link
+        text = (file if file.suffix == ".jsonl" else file.with_suffix(".csv")).read_text("utf-8")
+        found |= {float(number) for number in re.findall(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", text)}
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("paragraph", PARAGRAPHS, ids=lambda text: re.sub(r"\W+", " ", text)[:40].strip())
+def test_the_numbers_stand_where_the_paragraph_says(paragraph):
+    measured = measured_in(paragraph)
+    missing = [
+        digits
+        for digits, per_cent in numbers_in(paragraph)
+        if digits not in GIVEN | SETTINGS and not is_among(digits, per_cent, measured)
+    ]
+    assert not missing
+
+
+def is_among(digits: str, per_cent: bool, measured: set[float]) -> bool:
+    decimals = len(digits.partition(".")[2])
+    return any(f"{100 * value if per_cent else value:.{decimals}f}" == digits for value in measured)
+
+
+def test_readmes_anchors_are_headings_of_the_page():
+    assert {"claim-by-claim", "where-a-sparse-output-helps"} <= anchors(PAGE)

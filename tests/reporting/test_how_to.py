@@ -1,0 +1,31 @@
+"""The table and the figure that docs/how_to declares."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from experiments.identity import ROOT
+from reporting import figures
+from reporting.declaration import load_declaration
+from reporting.kept_runs import KeptRuns
+from tests.reporting.synthetic_results import RESULTS
+
+PAGES = ROOT / "docs" / "how_to"
+
+
+def test_the_table_can_be_declared(tmp_path: Path) -> None:
+    (table,) = re.findall(r"^```yaml\n(.*?)^```$", (PAGES / "own_table.md").read_text(), re.MULTILINE | re.DOTALL)
+    declared = (RESULTS / "tables.yaml").read_text().replace("\ntables:\n", f"\ntables:\n{table}", 1)
+    (tmp_path / "tables.yaml").write_text(declared)
+    shutil.copytree(RESULTS / "published", tmp_path / "published")
+    assert [*load_declaration(tmp_path).tables["digits"].rows] == ["softmax", "sparsemax", "learned"]
+
+
+def test_the_figure_is_drawn_from_the_kept_runs(kept: KeptRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "_FIGURES", {})
+    (code,) = re.findall(r"^```python\n(.*?)^```$", (PAGES / "own_figure.md").read_text(), re.MULTILINE | re.DOTALL)
+    exec(code, {"__name__": "reporting.figures.support"})
+    (drawn,) = (draw(kept) for draw in figures._FIGURES.values())
+    assert drawn.axes[0].lines

@@ -1,0 +1,138 @@
+"""The generated parts of README.md and docs/: what is committed is what results/ gives, and wrong marks are refused."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments.identity import ROOT
+from reporting.marked_text import fill, marks, parts
+from reporting.pages import COMMAND, rewritten_pages, write_pages
+from reporting.pages.experiment import describe_runs, describe_settings
+from reporting.pages.quoted import quote_table
+from reporting.pages.wording import duration, span
+from reporting.yaml_files import TableError
+
+
+def test_the_committed_pages_are_those_of_the_committed_results():
+    pages = rewritten_pages(ROOT)
+    assert {ROOT / "README.md", ROOT / "docs" / "findings.md"} <= set(pages)
+    differing = [page for page, text in pages.items() if text != page.read_text("utf-8")]
+    assert not differing, "run `make tables`, and commit what it writes"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository with a page of each generated part that reads the verdicts."""
+    (tmp_path / "docs" / "deep").mkdir(parents=True)
+    shutil.copytree(ROOT / "results" / "tables", tmp_path / "results" / "tables")
+    shutil.copy(ROOT / "results" / "tables.yaml", tmp_path / "results")
+    (tmp_path / "README.md").write_text(page("verdict"))
+    (tmp_path / "docs" / "deep" / "claims.md").write_text(page("claims"))
+    (tmp_path / "docs" / "plain.md").write_text("Written by hand.\n")
+    return tmp_path
+
+
+def page(name: str) -> str:
+    return "Before.\n\n{}\nold\n{}\n\nAfter.\n".format(*marks(name, COMMAND))
+
+
+def set_verdicts(repository: Path, **verdicts: list[str]) -> None:
+    path = repository / "results" / "tables" / "verdicts.csv"
+    lines = pd.read_csv(path).head(len(verdicts["test_verdict"])).assign(**verdicts)
+    lines.to_csv(path, index=False)
+
+
+def test_the_sentence_and_the_table_follow_the_verdicts(repository):
+    set_verdicts(
+        repository,
+        test_verdict=["does not reproduce", "direction only", "undecided", "not reached"],
+        claim=["first", "first", "second", "third"],
+        kind="difference",
+        published=[1.7, -1.4, 0.2, 3.0],
+        test_mean=[0.5, -0.25, 0.125, None],
+        test_seeds=[5, 5, 1, 0],
+    )
+    readme, claims = write_pages(repository)
+    sentence = readme.read_text()
+    assert sentence.startswith("Before.\n\n")
+    assert sentence.endswith("\n\nAfter.\n")
+    assert "Of 4 published numbers" in sentence
+    assert "1 do not reproduce, 0 do, 1 do in direction only, and 2 are open" in sentence
+    assert "(docs/findings.md#claim-by-claim)" in sentence.replace("[each claim]", "")
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in claims.read_text().splitlines() if "|" in row]
+    assert rows[0] == ["claim", "theirs", "ours", "verdict", "seeds"]
+    both = "does not reproduce: 1 of 2; direction only: 1 of 2"
+    assert rows[2] == ["first", "−1.40 to +1.70 points", "−0.25 to +0.50 points", both, "5"]
+    assert rows[3] == ["second", "+0.20 points", "+0.12 points", "open: one seed", "1"]
+    assert rows[4] == ["third", "+3.00 points", "–", "open: epoch not reached", "–"]
+    assert "(../../results/tables/table1.md)" in claims.read_text()
+
+
+def test_writing_twice_changes_nothing_and_leaves_other_pages_alone(repository):
+    written = write_pages(repository)
+    once = [path.read_text() for path in written]
+    write_pages(repository)
+    assert [path.read_text() for path in written] == once
+    assert (repository / "docs" / "plain.md").read_text() == "Written by hand.\n"
+
+
+def test_a_part_that_nothing_writes_is_refused(repository):
+    (repository / "README.md").write_text(page("weather"))
+    with pytest.raises(TableError, match=r"README\.md: nothing writes the part 'weather'; there are verdict"):
+        write_pages(repository)
+
+
+@pytest.mark.parametrize("spoil", [lambda text: text.partition("<!-- a: end")[0], lambda text: text * 2])
+def test_marks_that_do_not_match_are_refused(spoil):
+    with pytest.raises(TableError, match="the part 'a' should stand once between"):
+        fill(spoil(page("a")), COMMAND, str.upper)
+
+
+def test_only_the_parts_of_the_command_are_written():
+    text = page("a") + "{}\nkept\n{}".format(*marks("b", "another command"))
+    assert list(parts(text, COMMAND)) == ["a"]
+    assert fill(text, COMMAND, str.upper).endswith("\nkept\n<!-- b: end -->")
+    assert "-->\n\nA\n\n<!--" in fill(text, COMMAND, str.upper)
+
+
+def test_a_section_of_a_table_is_quoted_with_its_source():
+    quoted = quote_table(ROOT, "../", "table1", "accuracy")
+    assert quoted.startswith("Accuracy, from [Table 1](../results/tables/table1.md):\n\n| activation")
+    assert "| softmax" in quoted
+    assert "##" not in quoted
+    assert quote_table(ROOT, "", "translation_empty", "empty", "preferred").startswith("Empty preferred, from [")
+
+
+@pytest.mark.parametrize("heading", ["weather", "accuracy on"])
+def test_a_heading_that_is_not_one_of_the_table_is_refused(heading):
+    with pytest.raises(TableError, match=f"table4.md: which heading is '{heading}'"):
+        quote_table(ROOT, "", "table4", heading)
+
+
+def test_an_experiment_without_records_shows_its_settings():
+    assert describe_settings(ROOT, "../", "digits").splitlines()[:2] == [
+        "- Settings: [conf/experiment/digits.yaml](../conf/experiment/digits.yaml)",
+        "- One run: `python run.py experiment=digits activation=sharmix_learned`",
+    ]
+
+
+def test_an_experiment_with_records_shows_its_runs():
+    described = describe_runs(ROOT, "", "copy")
+    assert "All runs: `make copy SEEDS=21`, then `make tables`" in described
+    assert "[Records](results/records/copy.jsonl): 9 runs, 9 settings, seed 21, 7 epochs" in described
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(3.4, "3 s"), (119, "119 s"), (120, "2 min"), (3540, "59 min"), (9000, "2.5 h")]
+)
+def test_durations_are_said_as_people_say_them(seconds, words):
+    assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("values", "words"), [([0.91, 0.893], "0.893 to 0.910"), ([0.5, 0.5001], "0.500"), ([-0.1, 0.2], "−0.100 to 0.200")]
+)
+def test_a_span_runs_from_the_smallest_to_the_largest(values, words):
+    assert span(values, 3) == words
