@@ -112,5 +112,6 @@ def _note_on(digits: dict[str, object]) -> str:
     return (
         f"The logits are those of a logistic regression that saw {TRAINED_ON} of scikit-learn’s handwritten digits; "
         f"alone it is right on {digits['accuracy']:.1%} of the test digits. The temperature is calibrated on "
-        f"{CALIBRATION} digits and counted on {TEST} others. Underlined: the true digit. Press a digit to see its logits in the bars."
+        f"{CALIBRATION} digits and counted on {TEST} others. Underlined: the true digit. "
+        "Press a digit to see its logits in the bars."
     )
