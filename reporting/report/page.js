@@ -242,7 +242,7 @@ function drawClaims() {
   if (!one("levels")) return;
   const drawn = data.claims.map((claim, place) => ({ ...claim, place })).filter((claim) => claim.mean !== null);
   const missing = data.claims.length - drawn.length;
-  one("undrawn").textContent = missing ? `${missing} claims are not drawn: no run has reached the epoch of the published number.` : "";
+  one("undrawn").textContent = missing ? `${missing} numbers are not drawn: no run has reached their epoch.` : "";
   for (const [id, isDifference, unit] of [["levels", false, "share"], ["differences", true, "percentage points"]]) {
     const of = drawn.filter((claim) => claim.difference === isDifference);
     one(id).hidden = !of.length;
@@ -491,7 +491,18 @@ function filterClaims() {
     if (active) kind.open = own > 0;
     count += own;
   }
-  one("claim-count").textContent = active ? `${count} of ${data.claims.length} claims` : "";
+  one("claim-count").textContent = active ? `${count} of ${data.claims.length} numbers` : "";
+}
+
+// ---- The address: #experiment=NAME, or #run=EXPERIMENT/HASH/seed-SEED ------------------------------------------------
+
+function follow() {
+  const [what, ...name] = decodeURIComponent(location.hash.slice(1)).split("=");
+  if (what === "run") openRecord(name.join("="));
+  if (what === "experiment" && name.join("=") in data.experiments) {
+    choose(name.join("="));
+    one("explore").scrollIntoView();
+  }
 }
 
 // ---- Start ----------------------------------------------------------------------------------------------------------
@@ -514,7 +525,7 @@ dialog.addEventListener("close", closed);
 dialog.addEventListener("click", ({ target }) => { if (target === dialog) dialog.close(); });
 one("theme").addEventListener("click", () => showTheme(dark() ? "light" : "dark"));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", ({ matches }) => showTheme(matches ? "dark" : "light"));
-addEventListener("hashchange", () => { if (location.hash.startsWith("#run=")) openRecord(decodeURIComponent(location.hash.slice(5))); });
+addEventListener("hashchange", follow);
 if (one("claim-search")) {
   one("claim-search").addEventListener("input", filterClaims);
   one("claim-verdict").addEventListener("change", filterClaims);
@@ -532,6 +543,6 @@ if (state.experiment) {
 } else {
   one("explore").hidden = one("runs").hidden = true;
 }
-if (location.hash.startsWith("#run=")) openRecord(decodeURIComponent(location.hash.slice(5)));
+follow();
 root.dataset.ready = "yes";
 })();

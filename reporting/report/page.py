@@ -28,8 +28,8 @@ from reporting.verdicts import NOT_REACHED_RULE, RULE
 _FOLDER = Path(__file__).parent
 LARGEST = 5_000_000  # bytes of a page
 OPEN_BECAUSE = {
-    "undecided": "for want of seeds: one seed has no interval",
-    "not reached": "for want of epochs: no run has reached the epoch of the published number",
+    "undecided": "have one seed, which has no interval",
+    "not reached": "belong to an epoch that no run has reached",
 }
 
 
