@@ -2,7 +2,10 @@
 
 import json
 
-from tests.reporting.report.outputs import payload_of
+from reporting.report import page as page_module
+from reporting.report.page import report_of_outputs
+from tests.reporting.report.outputs import payload_of, put_record
+from tests.reporting.synthetic_records import make_record
 from tests.reporting.synthetic_results import RESULTS
 
 
@@ -46,3 +49,16 @@ def test_seeds_of_one_configuration_look_the_same_and_configurations_of_one_acti
 def test_colours_that_cannot_be_seen_on_a_dark_ground_are_replaced_there(page):
     (softmax,) = [group for group in payload_of(page)["groups"].values() if group["label"] == "softmax"][:1]
     assert softmax["colour"] == ["#000000", "#FFFFFF"]
+
+
+def test_a_page_of_many_epochs_stays_small_by_leaving_epochs_out(tmp_path, monkeypatch):
+    put_record(tmp_path / "outputs", make_record(experiment="digits", epochs=1003))
+    whole = report_of_outputs(tmp_path / "outputs", tmp_path / "whole.html").stat().st_size
+    room = 8_000  # the runs need more
+    monkeypatch.setattr(page_module, "LARGEST", room + len(page_module._plotly()) + page_module._REST)
+    page = report_of_outputs(tmp_path / "outputs", tmp_path / "thinned.html")
+    (run,) = payload_of(page)["runs"].values()
+    assert page.stat().st_size < whole
+    assert run["curves"]["epoch"][0] > 1
+    assert run["curves"]["epoch"][-1] == run["epoch"] == 1003
+    assert "so that the page stays small" in page.read_text("utf-8")
