@@ -88,9 +88,7 @@ def report_of_outputs(outputs: Path, output: Path) -> Path:
         "counts": {state.value: count for state, count in progress.counts().items()},
         "progress": progress,
         "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M:%S"),
-        "repeat": shlex.join(
-            ["python", "-m", "reporting", "report", "--outputs", f"{outputs}", "--output", f"{output}"]
-        ),
+        "repeat": _command("--outputs", outputs, "--output", output),
     }
     payload = build_payload(progress.records, [*unfinished_of(progress)])
     payload["claims"] = []
@@ -130,7 +128,7 @@ def _write(output: Path, shown: Mapping[str, Any], payload: Mapping[str, Any]) -
         lstrip_blocks=True,
     )
     environment.filters["slug"] = lambda text: re.sub(r"\W+", "-", text).strip("-")
-    own = {"verdict": None, "progress": None, "claims": [], "tables": [], "written": "", **shown}
+    own = {"progress": None, "claims": [], "tables": [], "written": "", **shown}
     text = environment.get_template("page.html").render(
         own,
         outcomes=[*OUTCOMES],

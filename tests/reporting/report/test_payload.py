@@ -2,6 +2,7 @@
 
 import json
 
+from reporting.palette import LOOKS, VARIANTS
 from reporting.report import page as page_module
 from reporting.report.page import report_of_outputs
 from tests.reporting.report.outputs import payload_of, put_record
@@ -44,6 +45,18 @@ def test_seeds_of_one_configuration_look_the_same_and_configurations_of_one_acti
     assert len({tuple(group["colour"]) for group in fixed}) == 1
     assert len({group["dash"] for group in fixed}) == 9
     assert all(len(group["runs"]) == 5 for group in fixed)
+
+
+def test_looks_that_differ_in_figures_differ_in_the_page(page):
+    markers = {look.marker for look in (*LOOKS.values(), *VARIANTS.values())}
+    symbols = {name: group["symbol"] for name, group in payload_of(page)["groups"].items()}
+    shown = {symbol for name, symbol in symbols.items() if name.startswith(("cifar100/", "copy/"))}
+    assert len(shown) == len(markers)
+
+
+def test_attention_tells_translations_apart_rather_than_a_hash(page):
+    labels = [group["label"] for group in payload_of(page)["groups"].values() if "attention" in group["label"]]
+    assert {*labels} == {f"softmax, attention {name}" for name in ("softmax", "entmax learned", "SharMiX learned")}
 
 
 def test_colours_that_cannot_be_seen_on_a_dark_ground_are_replaced_there(page):
