@@ -112,6 +112,8 @@ report: setup  ## one interactive page of verdicts, curves and records: outputs/
 site: setup  ## the documentation as a website, which opens without a network: outputs/site/index.html
 	rm -rf outputs/site docs/gallery
 	$(BIN)/sphinx-build -W --keep-going --quiet -E -j 2 -d outputs/doctrees -c docs . outputs/site
+	$(BIN)/python -m playground --output outputs/site/playground.html
+	$(BIN)/python -m reporting report --output outputs/site/report.html
 	@echo 'Open outputs/site/index.html'
 
 speed: setup  ## a training step beside a bare PyTorch loop, and the image loader beside plain Pillow

@@ -6,11 +6,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from benchmarks.contenders import BASELINES, FIXED, LEARNED
-from reporting.drawing import add_legend
+from reporting.drawing import label_lines, stack_of_panels, style
 from reporting.palette import look
 
-_BASELINES, _FLOORS = "softmax, or cross-entropy for losses", "floor: relu, or sum for losses"
-_LABELS = {"softmax": _BASELINES, "cross-entropy": _BASELINES, "relu": _FLOORS, "sum": _FLOORS}
+_FLOORS = {"map": "relu", "loss": "sum"}  # the least that a map and a loss can take
 # A contender has the colour and the marker that its activation has in the palette; markers of the entmax package are
 # empty. The floor in Python is left out, for it is a constant above the other floor.
 _STYLES = {
@@ -29,6 +28,7 @@ _STYLES = {
 }
 
 
+@style()
 def draw(curve: pd.DataFrame, part: str) -> Figure:
     """Time over classes or rows, a panel for each kind and regime.
 
@@ -36,22 +36,18 @@ def draw(curve: pd.DataFrame, part: str) -> Figure:
         curve: rows of the CSV.
         part: `classes` or `rows`, the horizontal axis.
     """
-    regimes, kinds = list(dict.fromkeys(curve["regime"])), list(BASELINES)
-    figure = Figure(figsize=(5.4 * len(regimes), 4.4 * len(kinds) + 1.3), layout="constrained")
-    axes = figure.subplots(len(kinds), len(regimes), squeeze=False, sharex=True, sharey=True)
+    cases = [(kind, regime) for kind in BASELINES for regime in dict.fromkeys(curve["regime"])]
+    figure, panels = stack_of_panels(len(cases), 2.6, sharex=True, sharey=True)
     bottom, top = 1e-6 * curve["lowest_microseconds"].min() / 1.5, 1e-6 * curve["highest_microseconds"].max() * 1.5
     other = "rows" if part == "classes" else "classes"
-    for line, kind in zip(axes, kinds, strict=True):
-        for one, regime in zip(line, regimes, strict=True):
-            shown = curve[(curve["kind"] == kind) & (curve["regime"] == regime)]
-            _draw_panel(one, shown, part, bottom)
-            one.set_title(f"{kind}, {regime} logits, {shown[other].iloc[0]:,} {other}")
-    axes[0, 0].set_ylim(bottom, top)  # the panels share this axis
-    for one in axes[-1]:
-        one.set_xlabel(part)
-    for one in axes[:, 0]:
-        one.set_ylabel("forward and backward")
-    add_legend(figure, axes.flatten(), columns=3)
+    for axes, (kind, regime) in zip(panels, cases, strict=True):
+        shown = curve[(curve["kind"] == kind) & (curve["regime"] == regime)]
+        _draw_panel(axes, shown, part, bottom)
+        axes.set_title(f"{kind}, {regime} logits, {shown[other].iloc[0]:,} {other}; grey: {_FLOORS[kind]}")
+        axes.set_ylabel("forward and backward")
+    panels[0].set_ylim(bottom, top)  # the panels share this axis
+    panels[-1].set_xlabel(part)
+    label_lines(figure, panels)
     return figure
 
 
@@ -63,16 +59,15 @@ def _draw_panel(axes: Axes, shown: pd.DataFrame, part: str, bottom: float) -> No
             activation, line, fill = _STYLES[name]
             colour, marker = look(activation).colour, look(activation).marker
             axes.plot(
-                group[part], median, color=colour, linestyle=line, linewidth=1.3, label=_LABELS.get(name, name),
-                marker=marker, markersize=4.5, fillstyle=fill, markerfacecoloralt="white",
+                group[part], median, color=colour, linestyle=line, linewidth=1.2, label=name,
+                marker=marker, markersize=4, fillstyle=fill, markerfacecoloralt="white",
             )  # fmt: skip
             axes.fill_between(group[part], lowest, highest, color=colour, alpha=0.15, linewidth=0)
-        elif name in _LABELS:
-            axes.fill_between(group[part], bottom, median, color="0.92", linewidth=0, label=_LABELS[name])
+        elif name in _FLOORS.values():
+            axes.fill_between(group[part], bottom, median, color="0.92", linewidth=0)
             _draw_slope(axes, group[part].max(), median.iloc[-1] / 6, part)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.yaxis.set_major_formatter(EngFormatter("s"))
-    axes.grid(alpha=0.25, linewidth=0.6)
 
 
 def _draw_slope(axes: Axes, end: float, time: float, part: str) -> None:

@@ -36,7 +36,7 @@ _CAPTIONS = {
 
 
 def report(path: Path, settings: Mapping[str, Any]) -> None:
-    """Write the tables (Markdown) and the figures (PNG and SVG) beside the CSV, and print the tables."""
+    """Write the tables (Markdown) and the figures (PNG, SVG and PDF) beside the CSV, and print the tables."""
     data = pd.read_csv(path)
     figures = {part: path.with_name(f"{path.stem}_{part}.png") for part in settings["curves"]}
     figures = {part: file for part, file in figures.items() if (data["part"] == part).any()}

@@ -141,7 +141,7 @@ def _summary(options: Namespace) -> None:
 
     bootstrap = load_declaration(RESULTS).bootstrap  # the same intervals wherever the runs are
     path = summarise(options.experiments, options.outputs, bootstrap, Console())
-    print(f"Figure: {path} (and {path.with_suffix('.svg').name})")
+    print(f"Figure: {path} (and .svg and .pdf beside it)")
 
 
 if __name__ == "__main__":

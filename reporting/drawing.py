@@ -1,16 +1,48 @@
-"""Parts that several figures share: curves and trade-offs drawn into given axes, a legend, and the files."""
+"""What figures share: their look, panels, curves and trade-offs drawn into given axes, labels, and the files."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+from scipy.optimize import isotonic_regression
 
 from reporting.groups import Group
+from reporting.number_formats import number
 
 MARKERS = 10  # on a curve, however many epochs it has
+WIDTH = 7.0  # of a figure, in inches: in a column of 345 pt, text of 9 points is still 6 points high
+LABEL_HEIGHT = 11  # points from one label to the next
+ENDS = ("png", "svg", "pdf")
+_STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "0.9",
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 5,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "sharmix",
+    "pdf.fonttype": 42,
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The look of all figures, within a `with`, or of what a function so decorated draws."""
+    with matplotlib.rc_context(_STYLE):
+        yield
 
 
 def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None) -> None:
@@ -32,11 +64,12 @@ def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None) ->
             xerr=x.std() if several else None,
             yerr=y.std() if several else None,
             capsize=3,
-            markersize=9,
+            markersize=8,
             label=group.label,
             **_outlined(group.style) | {"linestyle": "none"},
         )
-    axes.set(xlabel="sparsity (share of exact zeros)", ylabel="test accuracy")
+    axes.set_xlabel("sparsity (share of exact zeros)")
+    say_range(axes, "test accuracy")
 
 
 def draw_curves(axes: Axes, groups: list[Group], column: str) -> None:
@@ -74,50 +107,134 @@ def draw_against(axes: Axes, groups: list[Group], x: str, y: str, scale: float =
         xs, ys = (group.runs.by_epoch(column) for column in (x, y))
         if xs.empty:
             continue
-        for number, seed in enumerate(ys):
-            label = group.label if number == 0 else None
-            axes.plot(scale * xs[seed], ys[seed], label=label, markersize=4, **group.style)
+        for place, seed in enumerate(ys):
+            label = group.label if place == 0 else None
+            axes.plot(scale * xs[seed], ys[seed], label=label, **_outlined(group.style) | {"markersize": 4})
 
 
-def row_of_panels(count: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure with panels in one row.
+def say_range(axes: Axes, name: str) -> None:
+    """Name the vertical axis and the range it shows, which rarely starts at 0."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high)
+    decimals = 3 if high - low < 0.05 else 2
+    axes.set_ylabel(f"{name},\naxis from {number(low, decimals)} to {number(high, decimals)}")
+
+
+def grid_of_panels(count: int, height: float) -> tuple[Figure, list[Axes], Axes | None]:
+    """A figure with panels in rows of two.
 
     Args:
         count: number of the panels.
-        width: of a panel, in inches.
-        height: of the figure, in inches.
+        height: of a row, in inches.
 
     Returns:
-        The figure, and the axes of its panels from left to right.
+        The figure, the axes of its panels, and for an odd count the place that is left, for a legend.
     """
-    figure = Figure(figsize=(width * count, height), layout="constrained")
-    return figure, list(figure.subplots(1, count, squeeze=False).flat)
+    rows = -(-count // 2)
+    figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
+    places = list(figure.subplots(rows, 2, squeeze=False).flat)
+    for left in places[count:]:
+        left.set_axis_off()
+    return figure, places[:count], places[count] if count % 2 else None
 
 
-def add_legend(figure: Figure, axes: Iterable[Axes], columns: int) -> None:
-    """One legend below all panels, each label once."""
+def stack_of_panels(count: int, height: float, **shared: Any) -> tuple[Figure, list[Axes]]:
+    """A figure with panels below each other, which leaves labels the room they need.
+
+    Args:
+        count: number of the panels.
+        height: of a panel, in inches.
+        **shared: `sharex` and `sharey` of `Figure.subplots`.
+    """
+    figure = Figure(figsize=(WIDTH, height * count), layout="constrained")
+    return figure, list(figure.subplots(count, 1, squeeze=False, **shared).flat)
+
+
+def add_legend(figure: Figure, axes: Iterable[Axes], columns: int, place: Axes | None = None) -> None:
+    """One legend for all panels, each label once: in the place that panels leave, or below them."""
     shown: dict[str, Any] = {}
     for one in axes:
         for handle, text in zip(*one.get_legend_handles_labels(), strict=True):
             shown.setdefault(text, handle)
-    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=columns, frameon=False)
+    if place is not None:
+        place.legend(shown.values(), shown.keys(), loc="center")
+    else:
+        figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=columns)
+
+
+def label_lines(figure: Figure, axes: Iterable[Axes], at_start: bool = False) -> None:
+    """Write the label of each line beside its panel, joined to the end of the line.
+
+    Labels that would overlap move apart by as little as they can.
+
+    Args:
+        figure: the figure, complete but for the labels.
+        axes: its panels.
+        at_start: whether labels stand on the left, at the start of their lines; the vertical axis moves to the right.
+    """
+    labelled = [(one, [line for line in one.lines if not line.get_label().startswith("_")]) for one in axes]
+    texts = {line: _label(one, line, at_start) for one, lines in labelled for line in lines}
+    for one, _ in labelled if at_start else ():
+        one.yaxis.tick_right()
+        one.yaxis.set_label_position("right")
+    figure.draw_without_rendering()  # the heights of the panels are known now
+    for one, lines in labelled:
+        to_axes = one.transData + one.transAxes.inverted()
+        heights = {line: to_axes.transform(_end(one, line, at_start))[1] for line in lines}
+        gap = LABEL_HEIGHT / (one.bbox.height / figure.dpi * 72)
+        lowest_first = sorted(heights, key=lambda line: heights[line])
+        for line, y in zip(lowest_first, _apart([heights[line] for line in lowest_first], gap), strict=True):
+            texts[line].set_y(y)
+
+
+def _label(axes: Axes, line: Line2D, at_start: bool) -> Text:
+    look = {"color": line.get_color(), "linestyle": line.get_linestyle(), "linewidth": 0.8}
+    return axes.annotate(
+        line.get_label(),
+        _end(axes, line, at_start),
+        xytext=(-0.06 if at_start else 1.06, 0.5),
+        textcoords="axes fraction",
+        ha="right" if at_start else "left",
+        va="center",
+        annotation_clip=False,
+        arrowprops=look | {"arrowstyle": "-", "shrinkA": 1, "shrinkB": 2, "relpos": (float(at_start), 0.5)},
+    )
+
+
+def _end(axes: Axes, line: Line2D, at_start: bool) -> np.ndarray:
+    """The last point of a line that its panel shows, or the first."""
+    points = np.asarray(line.get_xydata(), dtype=float)
+    low, high = axes.get_ylim()
+    shown = (points[:, 1] >= low) & (points[:, 1] <= high)  # not a number is neither
+    return points[shown][0 if at_start else -1]
+
+
+def _apart(heights: list[float], gap: float) -> np.ndarray:
+    """The nearest heights, in the same order, between which there is at least a gap, as far as 0 to 1 have room."""
+    steps = gap * np.arange(len(heights))
+    room = max(0.0, 1 - gap * (len(heights) - 1))
+    return np.clip(isotonic_regression(np.asarray(heights) - steps).x, 0, room) + steps
 
 
 def rendered(figure: Figure, name: str) -> dict[str, bytes]:
-    """The files of a figure: NAME.png, then NAME.svg.
+    """The files of a figure: NAME.png, NAME.svg and NAME.pdf.
 
     Text stays text in the SVG, and the same figure gives the same bytes.
     """
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "sharmix"}):
-        vector = _written(figure, format="svg", metadata={"Date": None})
-    return {f"{name}.png": _written(figure, format="png", dpi=150), f"{name}.svg": vector}
+    options: dict[str, dict[str, Any]] = {
+        "png": {},
+        "svg": {"metadata": {"Date": None}},
+        "pdf": {"metadata": {"CreationDate": None}},
+    }
+    with style():
+        return {f"{name}.{end}": _written(figure, format=end, **options[end]) for end in ENDS}
 
 
 def _written(figure: Figure, **options: Any) -> bytes:
     file = BytesIO()
-    figure.savefig(file, **options)
+    figure.savefig(file, dpi=200, **options)
     return file.getvalue()
 
 
 def _outlined(style: dict[str, Any]) -> dict[str, Any]:
-    return {"markeredgecolor": "black", "markerfacecoloralt": "white", **style}
+    return {"markeredgecolor": "black", "markeredgewidth": 0.6, "markerfacecoloralt": "white", **style}

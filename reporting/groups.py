@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from experiments.record import Record
-from reporting.palette import FILL_STYLES, LINE_STYLES, label, look, rank
+from reporting.palette import FILL_STYLES, LINE_STYLES, OBJECTIVES, label, look_of, rank
 from reporting.runs import Runs
 
 
@@ -44,19 +44,23 @@ def style_groups(panels: Sequence[Mapping[str, Runs]]) -> list[list[Group]]:
 
     Returns:
         The groups of each panel, in the order of the palette. Configurations of one activation share its colour and
-        marker; their lines and the filling of their markers tell them apart.
+        marker, unless another objective learned their orders; lines and the filling of markers tell them apart.
     """
     examples = {text: runs.records[0] for panel in panels for text, runs in panel.items() if runs}
     styles: dict[str, dict[str, Any]] = {}
     used: dict[str, int] = {}
     for text in sorted(examples, key=lambda text: _order(text, examples[text])):
-        name = examples[text].config["activation"]["name"]
-        place = used.setdefault(look(name).colour, 0)  # activations from outside share a colour
-        used[look(name).colour] += 1
+        activation = examples[text].config["activation"]
+        own = look_of(activation)
+        place = used.setdefault(own.colour, 0)  # activations from outside share a colour
+        used[own.colour] += 1
+        line = place
+        if activation.get("objective") in OBJECTIVES:
+            line += list(OBJECTIVES).index(activation["objective"])
         styles[text] = {
-            "color": look(name).colour,
-            "marker": look(name).marker,
-            "linestyle": LINE_STYLES[place % len(LINE_STYLES)],
+            "color": own.colour,
+            "marker": own.marker,
+            "linestyle": LINE_STYLES[line % len(LINE_STYLES)],
             "fillstyle": FILL_STYLES[place % len(FILL_STYLES)],
         }
     return [[Group(text, panel[text], styles[text]) for text in styles if panel.get(text)] for panel in panels]

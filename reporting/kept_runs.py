@@ -1,5 +1,6 @@
 """The kept runs of all declared tables, as tables and figures show them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,9 +37,14 @@ class ShownPanel(NamedTuple):
 
     def title_with_seeds(self) -> str:
         """The title and the number of seeds, from the fewest that a configuration has to the most."""
-        counts = {len(group.runs) for group in self.runs} or {0}
-        fewest, most = min(counts), max(counts)
-        return f"{self.title}, {most if fewest == most else f'{fewest} to {most}'} seed{'' if most == 1 else 's'}"
+        return f"{self.title}, {count_seeds(self.runs)}"
+
+
+def count_seeds(groups: Iterable[Group]) -> str:
+    """The number of seeds, such as "5 seeds", from the fewest that a configuration has to the most."""
+    counts = {len(group.runs) for group in groups} or {0}
+    fewest, most = min(counts), max(counts)
+    return f"{most if fewest == most else f'{fewest} to {most}'} seed{'' if most == 1 else 's'}"
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,19 @@ LOOKS = {
     "sharmix_learned": Look("SharMiX learned", "#D55E00", "X"),
     "entmax_package": Look("entmax (package)", "#F0E442", "*"),
 }
-ON_DARK = {"#000000": "#FFFFFF", "#882255": "#AA4499"}  # Tol's purple; the others can be seen on both grounds
+# SharMiX that learns its orders by another objective than the paper's: two more of Paul Tol's muted colours.
+VARIANTS = {
+    ("sharmix_learned", "brier"): Look("SharMiX learned", "#332288", "p"),
+    ("sharmix_learned", "log"): Look("SharMiX learned", "#999933", "d"),
+}
+# The kinds of attention in a Transformer, whose colours belong to no activation: Paul Tol's bright ones.
+ATTENTION = {
+    "encoder self": Look("encoder, self-attention", "#4477AA", "o"),
+    "decoder self": Look("decoder, self-attention", "#228833", "s"),
+    "decoder cross": Look("decoder, cross-attention", "#AA3377", "^"),
+}
+# Tol's purple, and a lighter indigo; the other colours can be seen on both grounds.
+ON_DARK = {"#000000": "#FFFFFF", "#882255": "#AA4499", "#332288": "#9C8FE0"}
 # Configurations of one activation share its colour and marker; lines and the filling of markers tell them apart.
 LINE_STYLES = (
     "-",
@@ -51,8 +63,13 @@ def look(name: str) -> Look:
     return LOOKS.get(name, Look(name.rpartition(".")[2], "#999999", "h"))
 
 
+def look_of(activation: Mapping[str, Any]) -> Look:
+    """Look of a configured activation: a learned SharMiX has one for each objective."""
+    return VARIANTS.get((activation["name"], str(activation.get("objective"))), look(activation["name"]))
+
+
 def on_dark(colour: str) -> str:
-    """The colour that stands for a colour of `LOOKS` on a dark ground, where black and wine cannot be seen."""
+    """The colour that stands for a colour of `LOOKS` on a dark ground, where black, wine and indigo cannot be seen."""
     return ON_DARK.get(colour, colour)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from reporting.groups import Group
-from reporting.palette import OBJECTIVES, look
+from reporting.palette import OBJECTIVES, look, look_of
 
 LOW, HIGH = 0.93, 2.07
 GREY = "0.35"
@@ -24,7 +24,7 @@ def draw_plane(axes: Axes) -> None:
     q = np.linspace(1, HIGH, 101)
     boundary = 2 - 1 / q
     axes.fill_between(q, LOW, boundary, facecolor="0.94", edgecolor="0.8", hatch="///", linewidth=0)
-    border = f"(q, r) of {look('normmax').label}, whose temperature is q − 1, not 1"
+    border = f"(q, r) of {look('normmax').label},\nwhose temperature is q − 1, not 1"
     axes.plot(q, boundary, color=look("normmax").colour, linewidth=1.5, linestyle="--", label=border)
     axes.plot([LOW, HIGH], [LOW, HIGH], color=GREY, linewidth=1)
     axes.axhline(1, color=GREY, linewidth=1, linestyle="-.")
@@ -54,7 +54,7 @@ def draw_paths(axes: Axes, groups: list[Group]) -> None:
         activation = group.runs.activation
         name = activation.get("objective") or "fenchel_young"
         objective, line = OBJECTIVES.get(name, (name, (0, (3, 1, 1, 1, 1, 1))))
-        own = look(activation["name"])
+        own = look_of(activation)
         for path in group.runs.paths():
             axes.plot(path["q"], path["r"], color=own.colour, linestyle=line, label=f"{own.label}: {objective}")
             axes.plot(*path.iloc[0], color=own.colour, marker="o", markersize=6, fillstyle="none", linestyle="none")
@@ -62,4 +62,4 @@ def draw_paths(axes: Axes, groups: list[Group]) -> None:
 
 
 def _name(axes: Axes, q: float, r: float, text: str, ha: str, rotation: float = 0) -> None:
-    axes.text(q, r, text, ha=ha, va="bottom", rotation=rotation, rotation_mode="anchor", fontsize=7.5, color="0.2")
+    axes.text(q, r, text, ha=ha, va="bottom", rotation=rotation, rotation_mode="anchor", fontsize=9, color="0.2")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from reporting.declaration import Bootstrap
-from reporting.drawing import add_legend, draw_curves, draw_trade_off, rendered
+from reporting.drawing import add_legend, draw_curves, draw_trade_off, rendered, say_range, style
 from reporting.groups import Group, label_runs, style_groups
 from reporting.plane import draw_paths, draw_plane
 from reporting.records import finished_records
@@ -89,6 +89,7 @@ def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
     return shown
 
 
+@style()
 def draw(experiments: dict[str, list[Group]]) -> Figure:
     """Draw test accuracy against sparsity, the learning curves, and the paths of learned (q, r).
 
@@ -108,7 +109,8 @@ def draw(experiments: dict[str, list[Group]]) -> Figure:
         draw_plane(plane)
         draw_paths(plane, groups)
         trade_off.set_title(f"{experiment}\npoints: seeds; bars: one standard deviation")
-        learning.set(ylabel="test accuracy", title="lines: mean over seeds; bands: their range")
+        learning.set_title("lines: mean over seeds; bands: their range")
+        say_range(learning, "test accuracy")
         plane.set_title("paths of learned (q, r), from ring to marker")
     add_legend(figure, [*axes[:, 1], *axes[:, 2]], columns=4)
     return figure
@@ -154,7 +156,7 @@ def summarise(experiments: Sequence[str], outputs: Path, bootstrap: Bootstrap, c
     Args:
         experiments: names of the experiments.
         outputs: folder that holds the runs' folders; the figure goes to
-            <outputs>/summary/<names joined by "-">.svg and .png.
+            <outputs>/summary/<names joined by "-">.png, .svg and .pdf.
         bootstrap: how the intervals of the verdict are drawn.
         console: where the tables are printed.
 

@@ -89,7 +89,5 @@ def _label_sections(app: Sphinx, doctree: nodes.document) -> None:
     for section in doctree.findall(nodes.section):
         title = section[0].astext()
         if found := _NUMBERED.match(title):
-            label = f"math-section-{found[1]}"
-            domain, place = app.env.domains.standard_domain, section["ids"][0]
-            domain.labels[label] = (MATHEMATICS, place, title)
-            domain.anonlabels[label] = (MATHEMATICS, place)  # for references with a text of their own
+            labels = app.env.domains.standard_domain.anonlabels  # those of links with a text of their own
+            labels[f"math-section-{found[1]}"] = MATHEMATICS, section["ids"][0]

@@ -23,7 +23,7 @@ def _write_inline(writer: HTML5Translator, node: nodes.math) -> None:
 
 
 def _write_block(writer: HTML5Translator, node: nodes.math_block) -> None:
-    writer.body.append(f'<div class="formula"{_identifier(node)}>{_mathml(node, as_block=True)}</div>\n')
+    writer.body.append(f'<div class="mathematics"{_identifier(node)}>{_mathml(node, as_block=True)}</div>\n')
     raise nodes.SkipNode
 
 

@@ -10,7 +10,7 @@ from pkgutil import iter_modules
 
 from matplotlib.figure import Figure
 
-from reporting.drawing import rendered
+from reporting.drawing import ENDS, rendered, style
 from reporting.kept_runs import KeptRuns, LeftOut
 from reporting.whole_folders import replace_files
 
@@ -35,8 +35,8 @@ def figure(name: str) -> Callable[[Draw], Draw]:
     def register(draw: Draw) -> Draw:
         if name in _FIGURES:
             raise ValueError(f"there are two figures named {name!r}; rename one")
-        _FIGURES[name] = draw
-        return draw
+        _FIGURES[name] = style()(draw)
+        return _FIGURES[name]
 
     return register
 
@@ -55,8 +55,8 @@ def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
         kept: the kept runs.
 
     Returns:
-        The files written, PNG and SVG. And what is left out: a line for each panel without records, for the figures
-        that cannot be drawn, and for each file that was removed because its figure is left out.
+        The files written: PNG, SVG and PDF. And what is left out: a line for each panel without records, for the
+        figures that cannot be drawn, and for each file that was removed because its figure is left out.
 
     Raises:
         TableError: for a panel with a regime that the paper does not have.
@@ -71,7 +71,7 @@ def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
             without.setdefault(str(reason), []).append(name)
     folder = kept.results / "figures"
     files = {file: content for name, one in drawn.items() for file, content in rendered(one, name).items()}
-    own = {f"{name}.{end}" for name in all_figures() for end in ("png", "svg")}
+    own = {f"{name}.{end}" for name in all_figures() for end in ENDS}
     gone = replace_files(folder, files, own)
     notices = [f"left out: {title}: {reason}" for title, reason in kept.missing_panels().items()]
     notices += [f"left out: {', '.join(names)}: {reason}" for reason, names in without.items()]

@@ -1,13 +1,14 @@
 """The orders that each attention head has learned, by layer."""
 
 import re
-from typing import NamedTuple
 
+import pandas as pd
 from matplotlib.figure import Figure
 
-from reporting.drawing import row_of_panels
+from reporting.drawing import add_legend, grid_of_panels
 from reporting.figures import figure
-from reporting.kept_runs import KeptRuns, LeftOut
+from reporting.kept_runs import KeptRuns, LeftOut, count_seeds
+from reporting.palette import ATTENTION
 from reporting.runs import Runs
 
 TITLES = {"alpha": "α", "q": "q", "r": "r"}
@@ -16,41 +17,48 @@ HEAD = re.compile(
 )
 
 
-class _Learned(NamedTuple):
-    """An order of all heads: their places, such as "encoder 1 self", its values, its start; no place if none learns."""
-
-    places: list[str]
-    values: list[float]
-    start: float | None
-
-
 @figure("attention")
 def draw_attention(kept: KeptRuns) -> Figure:
-    """One panel for each learned order: a point for each head, and a line where the heads start."""
-    learned = {
-        (group.label, TITLES[order]): heads
-        for group in kept.of_table("attention")
-        for order in TITLES
-        if (heads := _learned(group.runs, order)).places
-    }
+    """One panel for each learned order: a point for each head, by kind and layer, and a line where the heads start."""
+    groups = kept.of_table("attention")
+    learned = [
+        (group, order, heads) for group in groups for order in TITLES if len(heads := _learned(group.runs, order))
+    ]
     if not learned:
         raise LeftOut("no attention head learns an order")
-    result, panels = row_of_panels(len(learned), 4.6, 4.4)
-    for axes, ((label, title), heads) in zip(panels, learned.items(), strict=True):
-        axes.plot(heads.places, heads.values, linestyle="none", marker="o", color="black", alpha=0.5)
-        axes.axhline(heads.start, color="black", linestyle="--")
-        axes.set(title=label, ylabel=f"{title}: a point a head, a line where they start")
-        axes.tick_params(axis="x", rotation=60)
+    result, panels, place = grid_of_panels(len(learned), 2.8)
+    for axes, (group, order, heads) in zip(panels, learned, strict=True):
+        places = list(dict.fromkeys(zip(heads["kind"], heads["layer"], strict=True)))
+        for kind, own in heads.groupby("kind", sort=False):
+            xs = [places.index((kind, layer)) for layer in own["layer"]]
+            style = ATTENTION[str(kind)]
+            axes.plot(
+                xs,
+                own["value"],
+                linestyle="none",
+                color=style.colour,
+                marker=style.marker,
+                alpha=0.6,
+                label=style.label,
+            )
+        start = group.runs.records[0].config["model"]["attention"][order]
+        axes.axhline(start, color="black", linestyle="--", label="where all heads start")
+        axes.set_xticks(range(len(places)), [layer for _, layer in places])
+        axes.set(title=f"{group.label}: {TITLES[order]}", xlabel="layer", ylabel=f"{TITLES[order]} of a head")
+    add_legend(result, panels, 2, place)
+    result.suptitle(f"Multi30k De-En, {count_seeds(groups)}", x=0.01, ha="left", fontsize="medium")
     return result
 
 
-def _learned(runs: Runs, order: str) -> _Learned:
-    """An order of every head, after the epoch that each run reports."""
+def _learned(runs: Runs, order: str) -> pd.DataFrame:
+    """Kind, layer and order of every head, after the epoch that each run reports."""
     found = [
-        (f"{match['stack']} {int(match['layer']) + 1} {match['kind']}", value)
+        (f"{match['stack']} {match['kind']}", int(match["layer"]) + 1, value)
         for _, line in runs.at().iterrows()
         for name, value in line.items()
         if (match := HEAD.fullmatch(str(name))) and match["order"] == order
     ]
-    start = runs.records[0].config["model"]["attention"].get(order)
-    return _Learned([place for place, _ in found], [value for _, value in found], start)
+    heads = pd.DataFrame(found, columns=["kind", "layer", "value"])
+    return heads.sort_values(
+        ["kind", "layer"], key=lambda column: column.map(list(ATTENTION).index) if column.name == "kind" else column
+    )

@@ -3,7 +3,7 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from reporting.drawing import add_legend, row_of_panels
+from reporting.drawing import label_lines, say_range, stack_of_panels
 from reporting.figures import figure
 from reporting.kept_runs import KeptRuns, LeftOut
 from reporting.palette import look
@@ -21,7 +21,7 @@ def draw_length_generalisation(kept: KeptRuns) -> Figure:
     records = pd.read_csv(path)
     accuracies = records[records["metric"] == "accuracy"]
     problems = list(accuracies.groupby("problem", sort=False))
-    result, panels = row_of_panels(len(problems), 5, 4.4)
+    result, panels = stack_of_panels(len(problems), 2.6)
     for axes, (problem, rows) in zip(panels, problems, strict=True):
         for contender, own in rows.groupby("contender", sort=False):
             style = look(ACTIVATIONS[contender.removesuffix(LOG_LENGTH)])
@@ -33,6 +33,7 @@ def draw_length_generalisation(kept: KeptRuns) -> Figure:
         axes.set_xscale("log", base=2)
         lengths = sorted(rows["length"].unique())
         axes.set_xticks(lengths, lengths)
-        axes.set(title=problem, xlabel="length of the sequence", ylabel="accuracy")
-    add_legend(result, panels, 3)
+        axes.set(title=f"{problem} (made up), {rows['seed'].nunique()} seeds", xlabel="length of the sequence")
+        say_range(axes, "accuracy")
+    label_lines(result, panels)
     return result

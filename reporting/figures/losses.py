@@ -1,10 +1,13 @@
-"""The loss of sparsemax beside logistic, hinge and Huber, for two classes; computed by the library alone."""
+"""Losses of two classes, SharMiX's among them, beside hinge and Huber; computed by the library alone."""
+
+from typing import Any
 
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
 import sharmix
+from reporting.drawing import label_lines, stack_of_panels
 from reporting.figures import figure
 from reporting.kept_runs import KeptRuns
 from reporting.palette import look
@@ -13,17 +16,16 @@ from reporting.palette import look
 @figure("losses")
 def draw_losses(_: KeptRuns) -> Figure:
     """The losses by the margin m = z_y − z_other."""
-    result = Figure(figsize=(6.4, 4.6), layout="constrained")
-    axes = result.subplots()
-    margin = torch.linspace(-3, 3, 301, dtype=torch.float64)
+    result, (axes,) = stack_of_panels(1, 3.6)
+    margin = torch.linspace(-2, 3, 301, dtype=torch.float64)
     for name, (values, style) in losses(margin).items():
         axes.plot(margin, values, label=name, **style)
-    axes.set(xlabel="margin z_y − z_other", ylabel="loss", ylim=(-0.1, 4.1))
-    axes.legend(frameon=False)
+    axes.set(xlabel="margin z_y − z_other", ylabel="loss", ylim=(-0.1, 4.1), title="Losses of two classes, computed")
+    label_lines(result, [axes], at_start=True)  # most end at 0
     return result
 
 
-def losses(margin: Tensor) -> dict[str, tuple[Tensor, dict[str, str]]]:
+def losses(margin: Tensor) -> dict[str, tuple[Tensor, dict[str, Any]]]:
     """The losses shown.
 
     Args:
@@ -37,13 +39,22 @@ def losses(margin: Tensor) -> dict[str, tuple[Tensor, dict[str, str]]]:
     """
     logits = torch.stack([margin, torch.zeros_like(margin)], -1)
     targets = torch.zeros(len(margin), dtype=torch.long)
-    logistic, sparsemax = (
-        sharmix.build_activation(name).loss(logits, targets, reduction="none") for name in ("softmax", "sparsemax")
-    )
+    activations = {
+        "logistic (softmax)": ("softmax", {}, "-"),
+        "SharMiX (1.25, 1.50)": ("sharmix_fixed", {"q": 1.25, "r": 1.5}, "-"),
+        "SharMiX (1.75, 1.25)": ("sharmix_fixed", {"q": 1.75, "r": 1.25}, "--"),
+        "1.5-entmax": ("entmax", {"alpha": 1.5}, "-"),
+        "sparsemax": ("sparsemax", {}, "-"),
+    }
+    ours = {
+        title: (
+            sharmix.build_activation(name, **parameters).loss(logits, targets, reduction="none"),
+            {"color": look(name).colour, "linestyle": line},
+        )
+        for title, (name, parameters, line) in activations.items()
+    }
     huber = torch.where(margin >= -1, (1 - margin).clamp_min(0).square(), -4 * margin)
-    return {
-        "logistic (softmax)": (logistic, {"color": look("softmax").colour}),
-        "sparsemax": (sparsemax, {"color": look("sparsemax").colour}),
+    return ours | {
         "hinge": ((1 - margin).clamp_min(0), {"color": "0.5", "linestyle": "--"}),
         "Huber (modified, for classes)": (huber, {"color": "0.5", "linestyle": ":"}),
     }

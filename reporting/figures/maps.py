@@ -1,45 +1,96 @@
-"""Softmax and sparsemax as maps, computed by the library alone."""
+"""SharMiX as a map of two classes under six pairs (q, r), its derivative, and a jump; computed by the library alone."""
 
-import numpy as np
+from typing import Any
+
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
 import sharmix
+from reporting.drawing import label_lines, stack_of_panels
 from reporting.figures import figure
 from reporting.kept_runs import KeptRuns
 from reporting.palette import look
 
-MAPS = ("softmax", "sparsemax")
+# Softmax, 1.5-entmax and sparsemax, one pair of the paper, Gaussian entropy, and a pair whose entropy is not concave.
+ORDERS: dict[tuple[float, float], tuple[str, dict[str, Any]]] = {
+    (1.0, 1.0): ("softmax (1, 1)", {"color": look("softmax").colour}),
+    (1.0, 2.0): ("Gaussian (1, 2)", {"color": "0.5", "linestyle": "--"}),
+    (1.25, 1.5): ("SharMiX (1.25, 1.50)", {"color": look("sharmix_fixed").colour}),
+    (1.5, 1.5): ("1.5-entmax (1.50, 1.50)", {"color": look("entmax").colour}),
+    (2.0, 2.0): ("sparsemax (2, 2)", {"color": look("sparsemax").colour}),
+    (1.75, 1.25): ("SharMiX (1.75, 1.25)", {"color": look("sharmix_fixed").colour, "linestyle": "-."}),
+}
+JUMP = (1.75, 1.25)  # below r = 2 − 1/q, where the objective has two maxima
+CLASSES = 10  # of the jump
 
 
 @figure("maps")
 def draw_maps(_: KeptRuns) -> Figure:
-    """p₁ of the logits (t, 0), and of (t₁, t₂, 0) with the edges where a class has probability 0."""
-    result = Figure(figsize=(13, 4.2), layout="constrained")
-    line, *planes = result.subplots(1, 3)
-    t = torch.linspace(-3, 3, 301, dtype=torch.float64)
-    for name in MAPS:
-        p = sharmix.build_activation(name)(torch.stack([t, torch.zeros_like(t)], -1))[:, 0]
-        line.plot(t, p, color=look(name).colour, label=look(name).label)
-    line.set(xlabel="t", ylabel="p₁ of the logits (t, 0)", title="two classes")
-    line.legend(frameon=False)
-    for name, axes in zip(MAPS, planes, strict=True):
-        _draw_three_classes(axes, name, t)
+    """p₁ of the logits (t, 0) and its derivative, and p₁ of (t, 0, …, 0) where it jumps, with both maxima there."""
+    result, (line, slope, jump, objective) = stack_of_panels(4, 2.2)
+    t = torch.linspace(0, 3, 601, dtype=torch.float64)
+    for (q, r), (name, style) in ORDERS.items():
+        z = t.clone().requires_grad_()
+        p = first_probability(z, 2, q, r)
+        (derivative,) = torch.autograd.grad(p.sum(), z)
+        line.plot(t, p.detach(), label=name, **style)
+        slope.plot(t, derivative, label=name, **style)
+    line.set(title="Two classes, computed: p₁ of the logits (t, 0)", ylabel="p₁")
+    slope.set(title="Two classes: the Jacobian's entry ∂p₁/∂t", ylabel="∂p₁/∂t", xlabel="t; for −t, p₁ is 1 − p₁(t)")
+    _draw_jump(jump, objective)
+    label_lines(result, [line])
+    label_lines(result, [slope], at_start=True)
     return result
 
 
-def _draw_three_classes(axes: Axes, name: str, t: Tensor) -> None:
-    first, second = torch.meshgrid(t, t, indexing="xy")
-    p = sharmix.build_activation(name)(torch.stack([first, second, torch.zeros_like(first)], -1))
-    filled = axes.contourf(t, t, p[..., 0], levels=np.linspace(0, 1, 11), cmap="cividis")
-    filled.set_rasterized(True)  # thousands of points otherwise
-    support = (p > 0).sum(-1)
-    if support.min() < support.max():
-        axes.contour(t, t, support, levels=[1.5, 2.5], colors="white", linewidths=1, linestyles=["-", "--"])
-        axes.plot([], [], color="0.6", linestyle="-", label="outside: one class")
-        axes.plot([], [], color="0.6", linestyle="--", label="inside: all three")
-        axes.legend(loc="upper left", fontsize=8)
-    axes.figure.colorbar(filled, ax=axes, label="p₁")
-    axes.set(xlabel="t₁", ylabel="t₂", title=f"{look(name).label} of (t₁, t₂, 0)", aspect="equal")
+def first_probability(t: Tensor, classes: int, q: float, r: float) -> Tensor:
+    """p₁ of SharMiX for the logits (t, 0, …, 0).
+
+    Args:
+        t: [n].
+        classes: number of the classes.
+        q: first order.
+        r: second order.
+
+    Returns:
+        p₁, [n].
+    """
+    zeros = torch.zeros(*t.shape, classes - 1, dtype=t.dtype)
+    return sharmix.sharmix(torch.cat([t.unsqueeze(-1), zeros], -1), q=q, r=r)[..., 0]
+
+
+def jump_place() -> tuple[float, float, float]:
+    """Where p₁ of (t, 0, …, 0) jumps under `JUMP`: t, and p₁ just below and just above it."""
+    low, high = torch.tensor(0.0, dtype=torch.float64), torch.tensor(3.0, dtype=torch.float64)
+    for _ in range(45):
+        middle = (low + high) / 2
+        below = first_probability(middle, CLASSES, *JUMP) < 0.8
+        low, high = (middle, high) if below else (low, middle)
+    before, after = (first_probability(one, CLASSES, *JUMP).item() for one in (low, high))
+    return low.item(), before, after
+
+
+def _draw_jump(axes: Axes, objective: Axes) -> None:
+    colour = look("sharmix_fixed").colour
+    at, before, after = jump_place()
+    t = torch.linspace(0, 3, 601, dtype=torch.float64)
+    p = first_probability(t, CLASSES, *JUMP)
+    for part in (t < at, t > at):
+        axes.plot(t[part], p[part], color=colour)
+    axes.plot([at, at], [before, after], color=colour, linestyle=":", marker="o", fillstyle="none")
+    axes.annotate(
+        f"from {before:.2f} to {after:.2f} at t = {at:.3f}", (at, before), (8, -4), textcoords="offset points"
+    )
+    axes.set(title=f"{CLASSES} classes, SharMiX {JUMP}: p₁ of (t, 0, …, 0) jumps", xlabel="t", ylabel="p₁")
+
+    one = torch.linspace(0.5, 1, 1001, dtype=torch.float64)
+    others = ((1 - one) / (CLASSES - 1)).unsqueeze(-1).expand(-1, CLASSES - 1)
+    p = torch.cat([one.unsqueeze(-1), others], -1)
+    value = at * one + sharmix.SharMiX(*JUMP).entropy(p)
+    objective.plot(one, value, color=colour)
+    for maximum in (before, after):
+        top = value[(one - maximum).abs().argmin()]
+        objective.plot(maximum, top, color=colour, marker="o", fillstyle="none")
+    objective.set(title=f"At t = {at:.3f} what it maximises has two maxima", xlabel="p₁", ylabel="t p₁ + H(p)")

@@ -6,9 +6,9 @@ The paper's figure shows the number of zeros: the vocabulary less our number.
 import pandas as pd
 from matplotlib.figure import Figure
 
-from reporting.drawing import add_legend
+from reporting.drawing import label_lines, stack_of_panels
 from reporting.figures import figure
-from reporting.kept_runs import KeptRuns
+from reporting.kept_runs import KeptRuns, count_seeds
 from reporting.runs import Runs
 
 SUPPORT = "dev/support_to_"
@@ -17,16 +17,20 @@ SUPPORT = "dev/support_to_"
 @figure("translation_support")
 def draw_translation_support(kept: KeptRuns) -> Figure:
     """The share of positions with at most n tokens: a line for each configuration, the mean over seeds."""
-    result = Figure(figsize=(6.4, 4.8), layout="constrained")
-    axes = result.subplots()
-    for group in kept.of_table("translation_bleu"):
+    result, (axes,) = stack_of_panels(1, 3.4)
+    groups = kept.of_table("translation_bleu")
+    for group in groups:
         shares = _shares(group.runs)
-        axes.plot(shares.index, shares, label=group.label, markersize=4, **group.style)
+        axes.plot(shares.index, shares, label=group.label, **group.style)
     axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set(
-        xlabel="tokens with probability above 0: at most n", ylabel="share of positions on dev", ylim=(-0.02, 1.02)
+        title=f"Multi30k De-En, {count_seeds(groups)}",
+        xlabel="tokens with probability above 0: at most n",
+        ylabel="share of positions on dev",
+        ylim=(-0.02, 1.02),
     )
-    add_legend(result, [axes], columns=2)
+    label_lines(result, [axes], at_start=True)  # all lines end at 1
     return result
 
 

@@ -4,7 +4,9 @@ import shutil
 
 import pandas as pd
 import pytest
+from matplotlib.text import Text
 
+from reporting.drawing import ENDS
 from reporting.figures import all_figures
 from reporting.kept_runs import KeptRuns
 from reporting.tables import rebuild_tables
@@ -39,11 +41,19 @@ def test_the_tables_of_tweets_are_complete():
 def test_every_committed_figure_can_be_drawn_from_the_committed_records():
     figures = all_figures()
     committed = {file.name for file in (RESULTS / "figures").iterdir()}
-    assert committed == {f"{name}.{end}" for name in figures for end in ("png", "svg")}
+    assert committed == {f"{name}.{end}" for name in figures for end in ENDS}
     kept = KeptRuns.load(RESULTS)
     drawn = {name: draw(kept) for name, draw in figures.items()}
-    assert [axes.get_title() for axes in drawn["figure1"].axes] == [
+    titles = [axes.get_title(loc="left") for axes in drawn["figure1"].axes]
+    assert [title.rpartition(", ")[0] for title in titles if title] == [
         panel.title for panel in kept.declaration.figures.panels
     ]
+    assert not {name: points for name, figure in drawn.items() if (points := smallest_text(figure)) < 6}
     assert not [name for name, figure in drawn.items() if not figure.axes]
     assert kept.missing == {}
+
+
+def smallest_text(figure):
+    """Points of the smallest text of a figure in a column that is 345 pt wide."""
+    texts = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    return min(text.get_fontsize() for text in texts) * 345 / 72.27 / figure.get_size_inches()[0]

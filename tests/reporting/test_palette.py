@@ -3,7 +3,7 @@
 import matplotlib
 
 import sharmix
-from reporting.palette import LOOKS, label, look
+from reporting.palette import LOOKS, label, look, look_of
 
 
 def test_looks_differ_in_colour_and_in_marker():
@@ -34,3 +34,12 @@ def test_labels_say_what_was_configured():
 def test_a_label_tells_the_augmentation_that_the_paper_does_not_have():
     assert label({"name": "softmax"}, {"augmentation": "standard"}) == "softmax (standard augmentation)"
     assert label({"name": "softmax"}, {"augmentation": "none"}) == "softmax"
+
+
+def test_learned_variants_differ_in_colour_and_in_marker():
+    start = {"name": "sharmix_learned", "q": 1.25, "r": 1.5}
+    looks = [look_of(start | {"objective": name}) for name in ("fenchel_young", "brier", "log")]
+    looks += [own for name, own in LOOKS.items() if name != "sharmix_learned"]
+    assert looks[0] == look("sharmix_learned")
+    assert len({own.colour for own in looks}) == len({own.marker for own in looks}) == len(looks)
+    assert look_of({"name": "entmax_learned", "objective": "brier"}) == look("entmax_learned")

@@ -30,7 +30,7 @@ def test_normmax_has_its_line_and_a_pin_where_its_temperature_is_that_of_the_pla
     axes = Figure().subplots()
     draw_plane(axes)
     (line,) = (
-        line for line in axes.lines if line.get_label() == "(q, r) of α-normmax, whose temperature is q − 1, not 1"
+        line for line in axes.lines if line.get_label() == "(q, r) of α-normmax,\nwhose temperature is q − 1, not 1"
     )
     z = torch.tensor([1.0, 0.8, 0.5, -2.0], dtype=torch.float64)
     for q, r in line.get_xydata()[1:]:

@@ -97,12 +97,13 @@ def test_a_narrow_terminal_breaks_no_number(records, long_tailed):
 
 
 @pytest.mark.slow
-def test_the_figure_is_written_as_png_and_svg(long_tailed, tmp_path):
+def test_the_figure_is_written_as_png_svg_and_pdf(long_tailed, tmp_path):
     finish_runs(tmp_path, long_tailed)
     png = summarise(["digits_lt"], tmp_path, BOOTSTRAP, Console(file=io.StringIO()))
     assert png == tmp_path / "summary" / "digits_lt.png"
     assert png.read_bytes().startswith(b"\x89PNG")
     assert ">softmax<" in png.with_suffix(".svg").read_text("utf-8")
+    assert png.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_the_figure_draws_every_seed_the_mean_curve_and_the_paths(records):

@@ -1,10 +1,12 @@
 """Figures that need no records: maps and losses."""
 
+import numpy as np
 import pytest
 import torch
 
 from reporting.figures.losses import draw_losses, losses
-from reporting.figures.maps import draw_maps
+from reporting.figures.maps import JUMP, ORDERS, draw_maps, jump_place
+from reporting.figures.ternary import draw_ternary
 
 
 def test_of_two_classes_the_loss_of_sparsemax_is_a_quarter_of_hubers():
@@ -14,10 +16,44 @@ def test_of_two_classes_the_loss_of_sparsemax_is_a_quarter_of_hubers():
     torch.testing.assert_close(shown["logistic (softmax)"], torch.log1p(torch.exp(-margin)))
     assert (shown["hinge"] >= shown["sparsemax"] - 1e-12).all()
     assert {line.get_label() for line in draw_losses(None).axes[0].lines} == set(shown)
+    assert [name for name in shown if name.startswith("SharMiX")] == ["SharMiX (1.25, 1.50)", "SharMiX (1.75, 1.25)"]
 
 
-def test_of_two_classes_sparsemax_is_a_ramp():
-    line = draw_maps(None).axes[0].lines[1]
-    t, p = (torch.as_tensor(values) for values in line.get_data())
-    assert line.get_label() == "sparsemax"
-    assert p.numpy() == pytest.approx(((t + 1) / 2).clamp(0, 1).numpy())
+@pytest.fixture(scope="module")
+def maps():
+    return draw_maps(None).axes
+
+
+def curves(axes):
+    return {line.get_label(): [torch.as_tensor(values) for values in line.get_data()] for line in axes.lines}
+
+
+def test_of_two_classes_sparsemax_is_a_ramp_with_a_step_as_derivative(maps):
+    t, p = curves(maps[0])["sparsemax (2, 2)"]
+    torch.testing.assert_close(p, ((t + 1) / 2).clamp(0, 1))
+    t, slope = curves(maps[1])["sparsemax (2, 2)"]
+    inside = (t - 1).abs() > 1e-9
+    torch.testing.assert_close(slope[inside], torch.where(t < 1, 0.5, 0.0).double()[inside])
+    t, slope = curves(maps[1])["softmax (1, 1)"]
+    torch.testing.assert_close(slope, torch.sigmoid(t) * torch.sigmoid(-t))
+
+
+def test_the_gallery_shows_six_orders_and_the_jump_of_one(maps):
+    assert len(curves(maps[0])) == len(curves(maps[1])) == len(ORDERS) == 6
+    at, before, after = jump_place()
+    assert JUMP[1] < 2 - 1 / JUMP[0]
+    assert after - before > 0.3
+    one, value = maps[3].lines[0].get_data()
+    maxima = [value[np.abs(one - p).argmin()] for p in (before, after)]
+    assert maxima[0] == pytest.approx(maxima[1], abs=1e-5)  # both are the largest, where it jumps
+    assert max(maxima) == pytest.approx(value.max(), abs=1e-5)
+    assert f"t = {at:.3f}" in maps[3].get_title(loc="left")
+
+
+def test_each_triangle_shows_three_classes_under_one_pair_of_orders():
+    *triangles, colours = draw_ternary(None).axes
+    names = [axes.get_title() for axes in triangles]
+    assert names == [name for name, _ in ORDERS.values()]
+    assert colours.get_ylabel() == "p₁"
+    dense, sparse = (triangles[names.index(name)] for name in ("softmax (1, 1)", "sparsemax (2, 2)"))
+    assert len(sparse.collections) == len(dense.collections) + 1  # the borders of the support

@@ -30,9 +30,10 @@ def only(monkeypatch, *draws):
 def test_the_same_records_give_the_same_bytes_and_text_stays_text(results, monkeypatch):
     only(monkeypatch, draw_figure2)
     files, _ = rebuild(results)
-    assert files == [results / "figures" / f"figure2.{end}" for end in ("png", "svg")]
-    png, svg = first = [file.read_bytes() for file in files]
+    assert files == [results / "figures" / f"figure2.{end}" for end in ("png", "svg", "pdf")]
+    png, svg, pdf = first = [file.read_bytes() for file in files]
     assert png.startswith(b"\x89PNG")
+    assert pdf.startswith(b"%PDF")
     assert "SharMiX learned (1.25, 1.50)" in svg.decode()
     assert "published, ImageNet: 0.0 from epoch 4 or 5" in svg.decode()
     assert [file.read_bytes() for file in rebuild(results)[0]] == first
@@ -43,7 +44,7 @@ def test_panels_and_figures_without_records_are_left_out_and_said_so(results, mo
     monkeypatch.setattr(figures, "rendered", lambda figure, name: {f"{name}.png": b""})
     keep_records(results, image_records("cifar100")[1:], "cifar100")
     written, notices = rebuild(results, allow_missing_seeds=True)
-    names = ["accuracy_sparsity", "figure1", "figure2", "learning_curves", "losses", "maps"]
+    names = ["accuracy_sparsity", "figure1", "figure2", "learning_curves", "losses", "maps", "ternary"]
     assert written == [results / "figures" / f"{name}.png" for name in names]
     assert [notice.split(": ")[1] for notice in notices] == [
         "Airline Tweets",
@@ -54,7 +55,7 @@ def test_panels_and_figures_without_records_are_left_out_and_said_so(results, mo
     ]
     assert "python -m reporting collect cifar100_lt" in notices[1]
     kept = KeptRuns.load(results, allow_missing_seeds=True)
-    assert [axes.get_title() for axes in draw_learning_curves(kept).axes] == ["CIFAR-100, balanced, 1 seed"]
+    assert [axes.get_title(loc="left") for axes in draw_learning_curves(kept).axes] == ["CIFAR-100, balanced, 1 seed"]
 
 
 def test_a_figure_of_a_table_that_is_not_declared_is_left_out(results, monkeypatch):

@@ -44,12 +44,13 @@ def test_thresholds_rise_in_colour_and_the_calibrated_is_black(kept):
 
 def test_attention_shows_what_each_head_has_learned_and_where_it_started(kept, tmp_path):
     q, r = draw_attention(kept).axes
-    assert q.get_title() == r.get_title() == "SharMiX learned"
-    assert q.get_ylabel() == "q: a point a head, a line where they start"
-    heads, start = q.lines
-    places = ["encoder 1 self", "decoder 1 self", "decoder 1 cross"]
-    assert list(heads.get_xdata(orig=True)) == [place for place in places for _ in range(2)]
-    assert list(heads.get_ydata()) == [1.5] * 6
+    assert [axes.get_title(loc="left") for axes in (q, r)] == ["SharMiX learned: q", "SharMiX learned: r"]
+    *kinds, start = q.lines
+    names = ["encoder, self-attention", "decoder, self-attention", "decoder, cross-attention"]
+    assert [line.get_label() for line in kinds] == names
+    assert len({line.get_color() for line in kinds}) == len({line.get_marker() for line in kinds}) == 3
+    assert [list(line.get_xdata()) for line in kinds] == [[0, 0], [1, 1], [2, 2]]
+    assert [list(line.get_ydata()) for line in kinds] == [[1.5, 1.5]] * 3
     assert list(start.get_ydata()) == [1.25, 1.25]
 
     records = [r for r in translation_records() if r["config"]["model"]["attention"]["name"] != "sharmix_learned"]

@@ -1,0 +1,59 @@
+"""What figures share."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from reporting.drawing import LABEL_HEIGHT, label_lines, rendered, say_range, stack_of_panels, style
+
+
+@pytest.fixture
+def meeting():
+    """Seven lines that end at almost one point."""
+    figure, (axes,) = stack_of_panels(1, 3)
+    for number in range(7):
+        axes.plot([0, 1], [number, 3 + number / 100], label=f"line {number}")
+    axes.plot([0, 1], [0, 0], label="_without a label")
+    return figure, axes
+
+
+def test_labels_of_lines_that_meet_do_not_overlap_and_keep_their_order(meeting):
+    figure, axes = meeting
+    label_lines(figure, [axes])
+    assert [text.get_text() for text in axes.texts] == [f"line {number}" for number in range(7)]
+    heights = np.array([text.xyann[1] for text in axes.texts]) * axes.bbox.height / figure.dpi * 72
+    assert np.diff(heights).min() >= LABEL_HEIGHT - 1e-6
+    end = axes.transAxes.inverted().transform(axes.transData.transform([1, 3.03]))[1]
+    assert np.mean([text.xyann[1] for text in axes.texts]) == pytest.approx(end, abs=0.01)  # around their lines
+
+
+def test_labels_at_the_start_stand_on_the_left_and_the_axis_on_the_right(meeting):
+    figure, axes = meeting
+    label_lines(figure, [axes], at_start=True)
+    assert {text.get_ha() for text in axes.texts} == {"right"}
+    assert axes.yaxis.get_label_position() == "right"
+
+
+def test_a_line_that_leaves_its_panel_is_labelled_where_it_does():
+    figure, (axes,) = stack_of_panels(1, 3)
+    axes.plot([0, 1, 2, 3], [0, 1, 9, np.nan], label="leaves")
+    axes.set_ylim(0, 2)
+    label_lines(figure, [axes])
+    assert tuple(axes.texts[0].xy) == (1, 1)
+
+
+def test_an_axis_of_accuracy_says_its_range():
+    axes = Figure().subplots()
+    axes.plot([0.781, 0.792])
+    say_range(axes, "accuracy")
+    assert axes.get_ylabel().startswith("accuracy,\naxis from 0.78")
+
+
+def test_a_figure_has_three_files_without_dates():
+    with style():
+        figures = [stack_of_panels(1, 1)[0] for _ in range(2)]
+    first, second = (rendered(figure, "name") for figure in figures)
+    assert list(first) == ["name.png", "name.svg", "name.pdf"]
+    assert first == second
+    assert b"CreationDate" not in first["name.pdf"]
+    assert b"<dc:date>" not in first["name.svg"]
