@@ -1,6 +1,5 @@
 """A table of the paper in its narrow form: what it prints, what we measure, and the difference, for one metric."""
 
-import re
 from pathlib import Path
 
 import pandas as pd
@@ -47,7 +46,7 @@ def compare(root: Path, to_root: str, name: str, metric: str, epoch: str | None 
         lines.append(line)
     title = f"{table.metrics()[metric]} on {split}" + (f" after epoch {epoch}" if epoch else "")
     text = pd.DataFrame(lines).to_markdown(index=False, disable_numparse=True)
-    source = re.split(r"[.:] ", table.title)[0]
+    source = table.number or table.title
     return f"{title[0].upper()}{title[1:]}, from [{source}]({to_root}results/tables/{name}.md):\n\n{text}"
 
 

@@ -44,7 +44,7 @@ def list_claims(root: Path, to_root: str) -> str:
     verdicts = _read(root)
     texts = []
     for name, lines in verdicts.groupby("table", sort=False):
-        title = declaration.tables[str(name)].title
+        title = declaration.tables[str(name)].heading()
         claims = pd.DataFrame([_claim(claim, of) for claim, of in lines.groupby("claim", sort=False)])
         table = claims.to_markdown(index=False, disable_numparse=True)
         texts += [f"**[{title}]({to_root}results/tables/{name}.md)**", table]

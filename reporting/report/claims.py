@@ -75,7 +75,7 @@ def decided_claims(kept: KeptRuns) -> list[Decided]:
         lines = decide_claims(declaration, name, numbers[name], selection)
         rows = [(claim, row) for claim in table.claims for row in claim.rows]
         for line, (claim, row) in zip(lines, rows, strict=True):
-            decided.append(_decided(table.title, len(table.seeds), line, claim, row, selection, table.epoch))
+            decided.append(_decided(table.heading(), len(table.seeds), line, claim, row, selection, table.epoch))
     return decided
 
 

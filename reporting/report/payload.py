@@ -24,6 +24,8 @@ _SYMBOLS = {
     "X": "x",
     "*": "star",
     "h": "hexagon",
+    "p": "pentagon",
+    "d": "diamond-tall",
 }
 
 
