@@ -112,6 +112,8 @@ report: setup  ## one interactive page of verdicts, curves and records: outputs/
 site: setup  ## the documentation as a website, which opens without a network: outputs/site/index.html
 	rm -rf outputs/site docs/gallery
 	$(BIN)/sphinx-build -W --keep-going --quiet -E -j 2 -d outputs/doctrees -c docs . outputs/site
+	$(BIN)/python -m playground --output outputs/site/playground.html
+	$(BIN)/python -m reporting report --output outputs/site/report.html
 	@echo 'Open outputs/site/index.html'
 
 speed: setup  ## a training step beside a bare PyTorch loop, and the image loader beside plain Pillow
@@ -138,7 +140,7 @@ overhead: setup  ## Table 6: time and memory of a training step, and of translat
 instructions: setup  ## instructions of the C++ kernel beside those on record, by valgrind; RECORD=1 records them anew
 	@$(BIN)/python -m benchmarks.instructions $(if $(RECORD),--record,|| test $$? -eq 77)
 
-playground: setup  ## outputs/playground.html: the exact kernel in the browser; the first build compiles zig's C++ library, in a minute or two
+playground: setup  ## outputs/playground.html: the exact kernel in the browser; seconds, a minute the first time
 	$(BIN)/python -m playground
 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package

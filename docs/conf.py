@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from jupyter_client.connect import ConnectionFileMixin
+from jupyter_client.manager import KernelManager
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
@@ -39,9 +39,6 @@ root_doc = "docs/index"
 # Every warning is an error (-W). Of names that cannot be resolved, ours are one: no network, so no index of others.
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(?!sharmix\b).*"), ("py:class", r"sharmix\.registry\.Class")]
-# Until the pages are there that these warnings miss.
-suppress_warnings = [] if (ROOT / "docs" / "math.md").exists() else ["ref.ref"]
-logging.getLogger("sphinx.sphinx.directives.other").addFilter(lambda record: "glob pattern" not in str(record.msg))
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
@@ -62,7 +59,7 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
-ConnectionFileMixin.transport.default_value = "ipc"  # notebooks talk to their kernels by files, not by ports
+KernelManager.transport_encryption.default_value = "auto"  # else every kernel warns that others can listen
 logging.getLogger("traitlets").setLevel(logging.WARNING)  # what is run is no news
 
 sphinx_gallery_conf = {
@@ -70,6 +67,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": ["docs/gallery"],
     "filename_pattern": r"/draw_",
     "reset_modules": ("matplotlib", "gallery_style.apply"),
+    "thumbnail_size": (480, 200),
     "within_subsection_order": "ExampleTitleSortKey",
     "ignore_pattern": r"__init__\.py",
     "abort_on_example_error": True,

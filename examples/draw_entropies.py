@@ -16,8 +16,8 @@ p = torch.linspace(0, 1, 501, dtype=torch.float64)
 for q, r, name in [
     (1, 1, "softmax (Shannon)"),
     (1.25, 1.5, "SharMiX (1.25, 1.5)"),
-    (1.5, 1.5, "1.5-entmax (Tsallis)"),
     (1.5, 1, "Rényi (1.5, 1)"),
+    (1.5, 1.5, "1.5-entmax (Tsallis)"),
     (2, 2, "sparsemax (Gini)"),
 ]:
     entropy = sharmix.sharma_mittal_entropy(torch.stack([p, 1 - p], dim=-1), q, r) / q

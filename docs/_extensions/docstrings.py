@@ -89,5 +89,5 @@ def _label_sections(app: Sphinx, doctree: nodes.document) -> None:
     for section in doctree.findall(nodes.section):
         title = section[0].astext()
         if found := _NUMBERED.match(title):
-            label = f"math-section-{found[1]}"
-            app.env.domains.standard_domain.labels[label] = (MATHEMATICS, section["ids"][0], title)
+            labels = app.env.domains.standard_domain.anonlabels  # those of links with a text of their own
+            labels[f"math-section-{found[1]}"] = MATHEMATICS, section["ids"][0]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from experiments.files import write_atomically
 from reporting.marked_text import fill, parts
-from reporting.pages.compared import compare
 from reporting.pages.experiment import describe_runs, describe_settings
 from reporting.pages.measured_times import list_measured_times
+from reporting.pages.quoted import quote_table
 from reporting.pages.verdict_summary import list_claims, summarise_verdicts
 from reporting.yaml_files import TableError
 
@@ -20,7 +20,7 @@ WRITERS: dict[str, Callable[..., str]] = {
     "verdict": summarise_verdicts,
     "claims": list_claims,
     "times": list_measured_times,
-    "compare": compare,
+    "table": quote_table,
     "run": describe_runs,
     "settings": describe_settings,
 }

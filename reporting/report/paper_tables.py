@@ -60,7 +60,7 @@ def shown_tables(kept: KeptRuns) -> list[ShownTable]:
             for row, label in table.labels().items()
         ]
         headings = [heading for columns, cell, title in cells for heading in _headings(columns, cell, title)]
-        notes = [*table_notes(kept.declaration, table, selection), *provenance_notes(table, selection)]
+        notes = table_notes(kept.declaration, table, selection) + provenance_notes(table, selection)
         tables.append(ShownTable(name, table.heading(), headings, rows, notes))
     return tables
 

@@ -1,4 +1,4 @@
-"""The pages that people write, README.md and docs/, and what stands in their code blocks."""
+"""The pages that people write, README.md, CONTRIBUTING.md and docs/, and what stands in their code blocks."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,11 @@ from typing import NamedTuple
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted(file for file in (ROOT / "docs").rglob("*.md") if "gallery" not in file.parts)]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(file for file in (ROOT / "docs").rglob("*.md") if "gallery" not in file.parts),
+]
 TUTORIALS = ROOT / "docs" / "tutorials"  # notebooks, which run while the site is built
 SHELL = ("", "bash", "console", "sh", "shell", "text")
 

@@ -9,6 +9,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from tests.docs import test_docstrings
+from tests.docs.pages import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -80,3 +81,8 @@ def test_cited_sections_are_links(site):
         pytest.skip("docs/math.md is not there yet")
     cited = parsed(site / "docs" / "api" / "maps.html").select("a[href^='../math.html#']")
     assert {tag.text for tag in cited} >= {"math section 2", "math section 7"}
+
+
+def test_every_figure_is_on_its_page():
+    drawn = {file.name for file in (ROOT / "results" / "figures").glob("*.svg")}
+    assert {*re.findall(r"results/figures/(\w+\.svg)", (ROOT / "docs" / "figures.md").read_text())} == drawn

@@ -12,6 +12,7 @@ from experiments import sweep
 from experiments.errors import ConfigurationError
 from experiments.identity import ROOT
 from experiments.job import check_objective
+from experiments.sweep_progress import read_sweeps
 from tests.end_to_end.runner import QUICK, Started, command_line, only_record, records, run
 
 CONFIGS = sorted((ROOT / "conf" / "hydra").glob("*/*.yaml"))
@@ -80,6 +81,9 @@ def test_side_by_side_a_failing_run_leaves_the_others_and_is_named_and_no_run_is
     assert [record["config"]["activation"]["name"] for record in found] == ["sharmix_fixed"] * 2
     assert {record["config"]["activation"]["q"] for record in found} == {1.5, 1.75}
     assert not list((tmp_path / "outputs").rglob(".ended-*"))
+    (left,) = read_sweeps(tmp_path / "outputs" / "digits")
+    assert len(left.failures) == 2
+    assert "has no parameter q" in left.failures[0].reason
 
 
 @pytest.mark.slow

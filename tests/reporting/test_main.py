@@ -14,11 +14,12 @@ from tests.reporting.synthetic_results import RESULTS, small_records
 
 def test_help_lists_the_commands_and_their_options(capsys):
     for arguments, expected in (
-        (["--help"], ["collect", "tables", "figures", "summary"]),
+        (["--help"], ["collect", "tables", "figures", "summary", "report"]),
         (["collect", "--help"], ["EXPERIMENT", "--outputs", "--results"]),
         (["tables", "--help"], ["--results", "--allow-missing-seeds", "--allow-mixed-code"]),
         (["figures", "--help"], ["--results", "--allow-missing-seeds", "--allow-mixed-code"]),
         (["summary", "--help"], ["EXPERIMENT", "--outputs"]),
+        (["report", "--help"], ["--results", "--outputs", "--output", "outputs/report.html"]),
     ):
         with pytest.raises(SystemExit) as end:
             main(arguments)
@@ -86,3 +87,13 @@ finally:
     assert (done.returncode, done.stdout) == (1, "[]\n[]\n")
     assert done.stderr.startswith(f"error: {small}/records/airline.jsonl: the file is empty;")
     assert done.stderr.count("\n") == 1
+
+
+def test_the_report_is_written_and_its_file_printed(small, tmp_path, capsys):
+    main(["report", "--results", str(small), "--output", str(tmp_path / "results.html")])
+    assert capsys.readouterr().out.startswith(f"{tmp_path / 'results.html'} (")
+    finish_runs(tmp_path / "outputs", [make_record(experiment="digits")])
+    main(["report", "--outputs", str(tmp_path / "outputs"), "--output", str(tmp_path / "runs.html")])
+    assert "1 of 1 run has finished." in (tmp_path / "runs.html").read_text("utf-8")
+    with pytest.raises(SystemExit, match=r"error: .*no such folder"):
+        main(["report", "--outputs", str(tmp_path / "nowhere")])

@@ -9,6 +9,9 @@ import pytest
 from experiments.identity import ROOT
 from reporting.marked_text import fill, marks, parts
 from reporting.pages import COMMAND, rewritten_pages, write_pages
+from reporting.pages.experiment import describe_runs, describe_settings
+from reporting.pages.quoted import quote_table
+from reporting.pages.wording import duration, span
 from reporting.yaml_files import TableError
 
 
@@ -92,3 +95,44 @@ def test_only_the_parts_of_the_command_are_written():
     assert list(parts(text, COMMAND)) == ["a"]
     assert fill(text, COMMAND, str.upper).endswith("\nkept\n<!-- b: end -->")
     assert "-->\n\nA\n\n<!--" in fill(text, COMMAND, str.upper)
+
+
+def test_a_section_of_a_table_is_quoted_with_its_source():
+    quoted = quote_table(ROOT, "../", "table1", "accuracy")
+    assert quoted.startswith("Accuracy, from [Table 1](../results/tables/table1.md):\n\n| activation")
+    assert "| softmax" in quoted
+    assert "##" not in quoted
+    assert quote_table(ROOT, "", "translation_empty", "empty", "preferred").startswith("Empty preferred, from [")
+
+
+@pytest.mark.parametrize("heading", ["weather", "accuracy on"])
+def test_a_heading_that_is_not_one_of_the_table_is_refused(heading):
+    with pytest.raises(TableError, match=f"table4.md: which heading is '{heading}'"):
+        quote_table(ROOT, "", "table4", heading)
+
+
+def test_an_experiment_without_records_shows_its_settings():
+    assert describe_settings(ROOT, "../", "digits").splitlines()[:2] == [
+        "- Settings: [conf/experiment/digits.yaml](../conf/experiment/digits.yaml)",
+        "- One run: `python run.py experiment=digits activation=sharmix_learned`",
+    ]
+
+
+def test_an_experiment_with_records_shows_its_runs():
+    described = describe_runs(ROOT, "", "copy")
+    assert "All runs: `make copy SEEDS=21`, then `make tables`" in described
+    assert "[Records](results/records/copy.jsonl): 9 runs, 9 settings, seed 21, 7 epochs" in described
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(3.4, "3 s"), (119, "119 s"), (120, "2 min"), (3540, "59 min"), (9000, "2.5 h")]
+)
+def test_durations_are_said_as_people_say_them(seconds, words):
+    assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("values", "words"), [([0.91, 0.893], "0.893 to 0.910"), ([0.5, 0.5001], "0.500"), ([-0.1, 0.2], "−0.100 to 0.200")]
+)
+def test_a_span_runs_from_the_smallest_to_the_largest(values, words):
+    assert span(values, 3) == words

@@ -1,0 +1,31 @@
+"""A part of a table's page, on the page of an experiment."""
+
+import re
+from pathlib import Path
+
+from reporting.declaration import load_declaration
+from reporting.yaml_files import TableError
+
+
+def quote_table(root: Path, to_root: str, name: str, *words: str) -> str:
+    """The section of results/tables/NAME.md with a heading, below a link to the page.
+
+    Args:
+        root: the repository.
+        to_root: way from the page to the repository, for links.
+        name: name of the table in results/tables.yaml.
+        words: the heading, or the words that it alone begins with.
+
+    Raises:
+        TableError: where no heading of the page, or more than one, is meant.
+    """
+    table = load_declaration(root / "results").tables[name]
+    page = (root / "results" / "tables" / f"{name}.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (.+)\n\n((?:\|.*\n)+)", page, re.MULTILINE))
+    wanted = " ".join(words).lower()
+    exact = [heading for heading in sections if heading.lower() == wanted]
+    meant = exact or [heading for heading in sections if heading.lower().startswith(wanted)]
+    if len(meant) != 1:
+        raise TableError(f"results/tables/{name}.md: which heading is {wanted!r}? It has {', '.join(sections)}")
+    source = f"[{table.number or table.title}]({to_root}results/tables/{name}.md)"
+    return f"{meant[0]}, from {source}:\n\n{sections[meant[0]].rstrip()}"
