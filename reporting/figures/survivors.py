@@ -30,11 +30,13 @@ def draw_survivors(_: KeptRuns) -> Figure:
     """Bars of the probabilities on the left, the plane of (q, r) on the right; computed by the library alone."""
     result = Figure(figsize=(10, 3.9))
     grid = result.add_gridspec(
-        2, 3, left=0.06, right=0.99, bottom=0.13, top=0.92, wspace=0.3, hspace=0.5, width_ratios=(1, 1, 2.1)
+        2, 3, left=0.075, right=0.99, bottom=0.13, top=0.92, wspace=0.3, hspace=0.5, width_ratios=(1, 1, 2.1)
     )
     z = torch.tensor(LOGITS, dtype=torch.float64)
     for place, (title, (name, parameters)) in enumerate(SHOWN.items()):
         axes = result.add_subplot(grid[divmod(place, 2)])
+        if place % 2 == 0:
+            axes.set_ylabel("probability", fontsize=8.5)
         _draw_bars(axes, sharmix.build_activation(name, **parameters)(z), title, look(name).colour)
     _draw_plane(result.add_subplot(grid[:, 2]), z)
     return result
