@@ -44,8 +44,8 @@ def draw_survivors(_: KeptRuns) -> Figure:
 
 def _draw_bars(axes: Axes, p: torch.Tensor, title: str, colour: str) -> None:
     places = np.arange(len(p))
-    axes.bar(places, p, color=colour, edgecolor="black", linewidth=0.5)
-    zeros = places[(p == 0).numpy()]
+    axes.bar(places, p.numpy(), color=colour, edgecolor="black", linewidth=0.5)
+    zeros = places[p.numpy() == 0]
     axes.plot(zeros, np.zeros(len(zeros)), linestyle="none", marker="x", color="0.35", markersize=5, clip_on=False)
     axes.set_title(f"{title}: {len(zeros)} zero{'' if len(zeros) == 1 else 's'}", fontsize=9.5)
     axes.set(xticks=[], ylim=(0, 0.75))
