@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from playground.digits import logits_of_digits
+from playground.digits import CALIBRATION, TEST, TRAINED_ON, logits_of_digits
 from reporting.palette import LOOKS
 
 ROOT = Path(__file__).parent.parent
@@ -110,7 +110,8 @@ def _colours() -> str:
 
 def _note_on(digits: dict[str, object]) -> str:
     return (
-        f"The logits are those of a logistic regression that saw {digits['trained_on']} of scikit-learn’s handwritten "
-        f"digits; alone it is right on {digits['accuracy']:.1%} of the test digits. The temperature is calibrated on "
-        "500 digits and counted on 500 others. Underlined: the true digit. Press a digit to see its logits in the bars."
+        f"The logits are those of a logistic regression that saw {TRAINED_ON} of scikit-learn’s handwritten digits; "
+        f"alone it is right on {digits['accuracy']:.1%} of the test digits. The temperature is calibrated on "
+        f"{CALIBRATION} digits and counted on {TEST} others. Underlined: the true digit. "
+        "Press a digit to see its logits in the bars."
     )

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.files import write_atomically
+from reporting.markdown import narrow, paragraph
 from reporting.marked_text import fill, marks, parts
 from studies.study import Finding, Report
 
@@ -28,8 +29,8 @@ def write_tables(path: Path, report: Report, source: dict[str, Any]) -> None:
     """Write the tables of a study, what a reader has to know of them, and where their records come from."""
     parts = [f"# {source['title']}"]
     for title, table in report.tables.items():
-        parts += [f"## {title}", table.to_markdown(index=False, disable_numparse=True)]
-    parts += [*report.notes, _origin(path.stem, source)]
+        parts += [f"## {title}", narrow(table)]
+    parts += map(paragraph, [*report.notes, _origin(path.stem, source)])
     write_atomically(path, "\n\n".join(parts) + "\n")
 
 

@@ -27,6 +27,8 @@ _SYMBOLS = {
     "X": "x",
     "*": "star",
     "h": "hexagon",
+    "p": "pentagon",
+    "d": "diamond-tall",
 }
 
 
