@@ -140,7 +140,7 @@ overhead: setup  ## Table 6: time and memory of a training step, and of translat
 instructions: setup  ## instructions of the C++ kernel beside those on record, by valgrind; RECORD=1 records them anew
 	@$(BIN)/python -m benchmarks.instructions $(if $(RECORD),--record,|| test $$? -eq 77)
 
-playground: setup  ## outputs/playground.html: the exact kernel in the browser; the first build compiles zig's C++ library, in a minute or two
+playground: setup  ## outputs/playground.html: the exact kernel in the browser; seconds, a minute the first time
 	$(BIN)/python -m playground
 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package

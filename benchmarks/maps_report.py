@@ -14,6 +14,7 @@ from benchmarks.maps_figures import draw
 from benchmarks.verdicts import at_least, at_most
 from experiments.files import replace_atomically, write_atomically
 from reporting.drawing import rendered
+from reporting.markdown import narrow, paragraph
 
 _CASE = ["kind", "rows", "classes", "regime", "dtype", "threads"]
 _NOT_MET = "Goals that are not met"
@@ -80,9 +81,15 @@ def _sections(data: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[str]:
     for title, table in tables.items():
         yield f"## {title}"
         if title in _CAPTIONS:
-            yield _CAPTIONS[title].format(**settings)
-        shown = table if title == _NOT_MET else table.drop(columns="floor", errors="ignore")
-        yield shown.to_markdown(index=False, disable_numparse=True) if len(shown) else "None."
+            yield paragraph(_CAPTIONS[title].format(**settings))
+        if table.empty:
+            yield "None."
+        elif title == _NOT_MET:
+            yield table.to_markdown(
+                index=False, disable_numparse=True
+            )  # its cells are lists, which no cut makes narrow
+        else:
+            yield narrow(table.drop(columns="floor", errors="ignore"))
 
 
 def not_met(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -103,14 +110,14 @@ def _briefly(lines: pd.DataFrame) -> pd.DataFrame:
 def _heading(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     first = data.iloc[0]
     dirty = ", with uncommitted changes" if first["dirty"] else ""
-    return (
-        f"# Time of forward and backward, relative to softmax and to cross-entropy\n\n"
-        f"Medians of rounds in which every contender takes its turn (lowest–highest); freed memory is kept, as in a "
-        f"training run. {first['processor']}, "
-        f"{first['cores']} cores, {first['vectors']}; backend {first['backend']}; torch "
-        f"{first['torch']}, entmax {first['entmax']}; commit {str(first['commit'])[:12]}{dirty}. Repeat: `make bench`."
-        f"\n\n{_ROUNDS.format(**settings)}"
+    measured = (
+        "Medians of rounds in which every contender takes its turn (lowest–highest); freed memory is kept, as in a "
+        f"training run. {first['processor']}, {first['cores']} cores, {first['vectors']}; backend {first['backend']}; "
+        f"torch {first['torch']}, entmax {first['entmax']}; commit {str(first['commit'])[:12]}{dirty}. Repeat: "
+        "`make bench`."
     )
+    title = "# Time of forward and backward, relative to softmax and to cross-entropy"
+    return "\n\n".join([title, paragraph(measured), paragraph(_ROUNDS.format(**settings))])
 
 
 def _ratios(cells: pd.DataFrame) -> pd.DataFrame:

@@ -29,6 +29,7 @@ from experiments.machine import forget_peak_memory, keep_freed_memory, peak_memo
 from experiments.settings import RunSettings
 from experiments.training import build_run
 from reporting.declaration import Bootstrap, load_declaration
+from reporting.markdown import narrow, paragraph
 from reporting.statistics import bootstrap_interval
 
 SETTINGS = Path(__file__).with_suffix(".yaml")
@@ -157,7 +158,6 @@ def table(data: pd.DataFrame, settings: dict[str, Any], bootstrap: Bootstrap) ->
     published = [printed.get(name) for name in names]
     shown = pd.DataFrame(
         {
-            "experiment": data["title"],
             "activation": data["activation"].replace(BESIDES),
             "milliseconds": data["milliseconds"].map("{:.2f}".format),
             "relative time": [f"{row.relative_time:.3f} ({row.low:.3f}–{row.high:.3f})" for row in data.itertuples()],
@@ -170,19 +170,20 @@ def table(data: pd.DataFrame, settings: dict[str, Any], bootstrap: Bootstrap) ->
     )
     first = data.iloc[0]
     dirty = ", with uncommitted changes" if first["dirty"] else ""
-    return (
-        "# Table 6. A training step, and translating, under each activation, relative to softmax\n\n"
+    about = (
         "A step of training, or a batch translated, with random inputs of each experiment's shapes; threads: "
-        f"{settings['threads']}. In each of "
-        f"{settings['processes']} fresh processes the activations take turns; a process gives the median of the ratios "
-        "to softmax's block of the same round. The table has the median over processes, with its percentile bootstrap "
-        f"interval ({bootstrap.confidence:.0%}), which decides: the goal is met or missed where the whole interval is "
-        "on one side of it, else undecided. Memory is the peak of a process of its own. "
-        f"{first['processor']}, {first['cores']} cores, {first['vectors']}; backend "
-        f"{first['backend']}; torch {first['torch']}; commit {str(first['commit'])[:12]}{dirty}. "
-        "Repeat: `make overhead`.\n\n"
-        f"{shown.to_markdown(index=False, disable_numparse=True)}\n"
+        f"{settings['threads']}. In each of {settings['processes']} fresh processes the activations take turns; a "
+        "process gives the median of the ratios to softmax's block of the same round. The table has the median over "
+        f"processes, with its percentile bootstrap interval ({bootstrap.confidence:.0%}), which decides: the goal is "
+        "met or missed where the whole interval is on one side of it, else undecided. Memory is the peak of a process "
+        f"of its own. {first['processor']}, {first['cores']} cores, {first['vectors']}; backend {first['backend']}; "
+        f"torch {first['torch']}; commit {str(first['commit'])[:12]}{dirty}. Repeat: `make overhead`."
     )
+    title = "# Table 6. A training step, and translating, under each activation, relative to softmax"
+    parts = [title, paragraph(about)]
+    for experiment, lines in shown.groupby(data["title"], sort=False):
+        parts += [f"## {experiment}", narrow(lines)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _printed(numbers: list[float] | None, place: int) -> str:

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from jupyter_client.connect import ConnectionFileMixin
+from jupyter_client.manager import KernelManager
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
@@ -59,7 +59,7 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
-ConnectionFileMixin.transport.default_value = "ipc"  # notebooks talk to their kernels by files, not by ports
+KernelManager.transport_encryption.default_value = "auto"  # else every kernel warns that others can listen
 logging.getLogger("traitlets").setLevel(logging.WARNING)  # what is run is no news
 
 sphinx_gallery_conf = {

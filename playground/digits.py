@@ -40,7 +40,6 @@ def logits_of_digits() -> dict[str, object]:
     pictures = np.minimum(pixels[test[:PICTURES]], 15).astype(int)  # 16 is no hexadecimal digit
     return {
         "unit": UNIT,
-        "trained_on": TRAINED_ON,
         "accuracy": model.score(pixels[test] / 16, labels[test]),
         "calibration": part(calibration),
         "test": part(test) | {"images": ["".join(f"{ink:x}" for ink in picture) for picture in pictures]},

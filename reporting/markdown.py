@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from textwrap import fill
 
+import pandas as pd
 import tabulate
 
 from reporting.columns import Block
@@ -34,6 +35,33 @@ def pipe_table(block: Block, corner: str = "activation") -> str:
     columns = {corner: block.rows} | {column.title: text for column, text in zip(block.columns, cells, strict=True)}
     align = ["left", *("right" for _ in cells)]
     return tabulate.tabulate(columns, headers="keys", tablefmt="pipe", disable_numparse=True, colalign=align)
+
+
+def narrow(frame: pd.DataFrame) -> str:
+    """A table of texts, as several tables below each other where one would be too wide.
+
+    Each of them begins with the columns that name the rows: as many as are needed to tell all rows apart.
+
+    Args:
+        frame: the cells.
+    """
+    texts = frame.astype(str)
+    names = (list(texts)[: number + 1] for number in range(texts.shape[1]))
+    keys = next((columns for columns in names if not texts.duplicated(columns).any()), list(texts)[:1])
+    tables, room = [list(keys)], WIDTH - sum(map(_width, (texts[key] for key in keys)))
+    left = room
+    for column in list(texts)[len(keys) :]:
+        left -= _width(texts[column])
+        if left < 0 and len(tables[-1]) > len(keys):
+            tables.append(list(keys))
+            left = room - _width(texts[column])
+        tables[-1].append(column)
+    return "\n\n".join(texts[columns].to_markdown(index=False, disable_numparse=True) for columns in tables)
+
+
+def _width(column: pd.Series) -> int:
+    """Characters of a column with its border; tabulate leaves two beside a title."""
+    return max(len(str(column.name)) + 2, column.str.len().max()) + 3
 
 
 def paragraph(text: str) -> str:

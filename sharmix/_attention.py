@@ -50,7 +50,7 @@ def attention(
         length_scale: maps the number n of keys that a query may see to a further factor of its dot products, such as
             `LogLengthScale()`. It gets n as numbers of the scores' dtype, [..., L, 1] or [1, 1], and returns what
             broadcasts to [..., L, 1]. For a query that sees no key n is 1.
-        masked_rows: what a query gives that sees no key: `zeros`, as torch does, or `nan`. Its gradients are 0.
+        masked_rows: the output of a query that sees no key: `zeros`, as in torch, or `nan`. Its gradients are 0.
 
     Returns:
         [..., L, Ev], of the dtype of `value`.

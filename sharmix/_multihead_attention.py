@@ -12,7 +12,7 @@ from sharmix.registry import build_activation
 
 
 class SparseAttention(nn.MultiheadAttention):
-    """Multi-head attention with an activation in softmax's place, for wherever a `torch.nn.MultiheadAttention` stands.
+    """Multi-head attention with an activation in softmax's place; it replaces a `torch.nn.MultiheadAttention`.
 
         concat_h(activation(Q_h K_hᵀ / √E_h + mask) V_h) Wᵒ
 

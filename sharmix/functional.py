@@ -38,20 +38,21 @@ def sharmix(
         logits: z, floating point, of any shape. −inf gets probability 0; a row with a NaN or +inf is NaN. Half
             precision is computed in float32.
         q: 1 ≤ q ≤ 1000, sparser as it grows; a number or a tensor that broadcasts with size 1 along `dim`.
-        r: r > 0, sharper as it grows, with (r − 1) log(classes) ≤ 500, so that the scale of tied logits, classes^(r−1),
-            is a double; likewise.
-        temperature: T₀ > 0, in units of the logits; likewise.
+        r: r > 0, sharper as it grows; a number or a tensor as q. (r − 1) log(classes) ≤ 500, so that the scale of tied
+            logits, classes^(r−1), fits into a double.
+        temperature: T₀ > 0, in units of the logits; a number or a tensor as q.
         dim: the dimension that holds the classes.
         nonconcave: for r < 2 − 1/q, where the objective can have several maxima and the map can jump: `global`
             returns the highest of them, found by branch and bound; `error` raises. For q > 2 and r within 1e-6 of
-            2 − 1/q, of maxima whose objectives are within 1e-10 T₀ it may return another.
+            2 − 1/q it may return another maximum whose objective is within 1e-10 T₀ of the highest.
         masked_rows: what a row of nothing but −inf gives, `nan` as softmax does, or `zeros`.
 
     Returns:
-        p*, shaped like `logits`, of their dtype, and contiguous. Its error is about that of rounding the arguments; p*
-        answers even such changes strongly where r is within 1e-6 of 2 − 1/q, or q > 2 and two nearly equal logits are
-        about to join the support. Derivatives with respect to logits, q, r and temperature are exact functions of p*,
-        and differentiable again, but not in forward mode within forward mode, which raises NotImplementedError.
+        p*, shaped like `logits`, of their dtype, and contiguous. Its error is about as large as rounding the arguments
+        makes it. Even such a small change moves p* far where r is within 1e-6 of 2 − 1/q, or q > 2 and two nearly equal
+        logits are about to join the support. Derivatives with respect to logits, q, r and temperature are exact
+        functions of p*, and differentiable again, but not in forward mode within forward mode, which raises
+        NotImplementedError.
 
     Raises:
         TypeError: the logits are not floating-point numbers.
@@ -295,8 +296,9 @@ def fenchel_young_loss(
 
         L(z, y) = p*·z + (T₀/q) H_{q,r}(p*) − z·y − (T₀/q) H_{q,r}(y),     p* = sharmix(z, q, r, T₀)
 
-    L ≥ 0, and L = 0 exactly where p* = y. Its gradient with respect to the logits is p* − y, and with respect to q, r
-    and T₀ that of T₀ H_{q,r}/q at p* less that at y (envelope theorem). (1, 1) is cross-entropy less the entropy of y.
+    L ≥ 0, and L = 0 exactly where p* = y. Its gradient with respect to the logits is p* − y. With respect to q, r and
+    T₀ it is the derivative of T₀ H_{q,r}/q at p* less the one at y (envelope theorem). (1, 1) is cross-entropy less the
+    entropy of y.
 
     Args:
         logits: z, [..., classes], floating point; half precision is computed, and the loss returned, in float32.

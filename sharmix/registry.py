@@ -55,7 +55,7 @@ def register(name: str, **preset: Any) -> Callable[[Class], Class]:
 
 
 def available_activations() -> tuple[str, ...]:
-    """The names `build_activation` knows: the registered ones, then those other packages have as entry points.
+    """The names that `build_activation` accepts: registered ones, then the entry points of other packages.
 
     Example:
         >>> "sharmix_learned" in sharmix.available_activations()

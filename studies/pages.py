@@ -1,17 +1,18 @@
 """The pages that the records of studies are shown on: tables of each study, and one table of all findings."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from experiments.files import write_atomically
+from reporting.markdown import narrow, paragraph
 from reporting.marked_text import fill, marks, parts
 from studies.study import Finding, Report
 
 ORDER = ("prediction_sets", "boosting", "length_generalisation", "calibration", "soft_labels", "human_labels")
-COLUMNS = {  # of the table of all findings, after the study
+COLUMNS = {  # of a study's findings
     "use": "use",
     "contender": "helps",
     "opponent": "against",
@@ -28,8 +29,8 @@ def write_tables(path: Path, report: Report, source: dict[str, Any]) -> None:
     """Write the tables of a study, what a reader has to know of them, and where their records come from."""
     parts = [f"# {source['title']}"]
     for title, table in report.tables.items():
-        parts += [f"## {title}", table.to_markdown(index=False, disable_numparse=True)]
-    parts += [*report.notes, _origin(path.stem, source)]
+        parts += [f"## {title}", narrow(table)]
+    parts += map(paragraph, [*report.notes, _origin(path.stem, source)])
     write_atomically(path, "\n\n".join(parts) + "\n")
 
 
@@ -45,26 +46,29 @@ def _origin(name: str, source: dict[str, Any]) -> str:
 
 
 def write_findings(path: Path, findings: Mapping[str, tuple[str, list[Finding]]], tables: Path) -> None:
-    """Write the findings of all studies as the one table between the page's marks.
+    """Write the findings of all studies between the page's marks: a table for each study, below its name.
 
     Args:
         path: the page.
         findings: title and findings of each study, by name.
         tables: the folder of the studies' tables, as the page links to it.
     """
-    lines: list[dict[str, Any]] = []
+    parts_of_page = []
     for name, (title, found) in sorted(findings.items(), key=_place):
-        link = f"[{title.partition(':')[0]}](studies/{name}.md), [tables](../{tables}/{name}.md)"
-        for number, finding in enumerate(found):
-            cells = {column: str(getattr(finding, field)) for column, field in COLUMNS.items()}
-            if number > 0 and finding.use == found[number - 1].use:
-                cells["use"] = ""
-            lines.append({"study": "" if number > 0 else link, **cells})
-    table = pd.DataFrame(lines).to_markdown(index=False, disable_numparse=True)
-    table = table.replace("sharmix", "SharMiX")  # two studies name a contender as the library names its map
+        links = f"**[{title.partition(':')[0]}](studies/{name}.md)** ([tables](../{tables}/{name}.md))"
+        table = pd.DataFrame(list(_lines(found))).to_markdown(index=False, disable_numparse=True)
+        # two studies name a contender as the library names its map
+        parts_of_page += [links, table.replace("sharmix", "SharMiX")]
     text = path.read_text(encoding="utf-8")
     assert "studies" in parts(text, COMMAND), f"{path}: the marks of the table are gone"
-    write_atomically(path, fill(text, COMMAND, lambda _: table))
+    write_atomically(path, fill(text, COMMAND, lambda _: "\n\n".join(parts_of_page)))
+
+
+def _lines(found: list[Finding]) -> Iterator[dict[str, str]]:
+    """A line for each finding; the use that several share stands in the first of them."""
+    for number, finding in enumerate(found):
+        cells = {column: str(getattr(finding, field)) for column, field in COLUMNS.items()}
+        yield cells | ({"use": ""} if number > 0 and finding.use == found[number - 1].use else {})
 
 
 def _place(study: tuple[str, Any]) -> tuple[int, str]:

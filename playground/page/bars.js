@@ -1,5 +1,7 @@
 // The logits as handles to drag, and under each its probability.
 
+const INSET = 12; // pixels, half a handle: at an end of its track it stays inside
+
 function addBars() {
     const bars = document.getElementById("bars"), sentence = document.getElementById("survivors");
     const [low, high] = BOUNDS.logit;
@@ -8,7 +10,10 @@ function addBars() {
             class: "track", role: "slider", tabindex: 0, "aria-orientation": "vertical",
             "aria-label": `Logit of class ${NAMES[index]}`, "aria-valuemin": low, "aria-valuemax": high,
         }, element("div", { class: "stem" }), element("div", { class: "thumb" }));
-        onDrag(track, (_, y) => setLogit(index, high - y * (high - low)));
+        onDrag(track, (_, y) => {
+            const height = track.clientHeight, share = (y * height - INSET) / (height - 2 * INSET);
+            setLogit(index, high - share * (high - low));
+        });
         onArrows(track, (right, up) => setLogit(index, state.logits[index] + (right + up) / 10));
         track.addEventListener("keydown", ({ key }) => {
             if (key === "Home") setLogit(index, low);
@@ -28,15 +33,15 @@ function addBars() {
                 made[index].className = p[index] === 0 ? "bar zero" : "bar";
                 track.setAttribute("aria-valuenow", logit);
                 track.setAttribute("aria-valuetext", `${logit}, probability ${percent(p[index])}`);
-                thumb.textContent = logit.toFixed(logits.length > 8 ? 1 : 2).replace("-", "−");
-                thumb.style.top = `${(100 * (high - logit)) / (high - low)}%`;
+                say(thumb, logit.toFixed(logits.length > 8 ? 1 : 2).replace("-", "−"));
+                thumb.style.top = `calc(${INSET}px + (100% - ${2 * INSET}px) * ${(high - logit) / (high - low)})`;
                 stem.style.transform = `scaleY(${-logit / high})`;
-                share.textContent = percent(p[index]);
+                say(share, percent(p[index], logits.length > 9 ? 0 : 1));
                 column.firstElementChild.style.setProperty("--share", p[index]);
                 label.firstElementChild.checked = index === chosen;
             });
-            sentence.textContent = `${summary(p)} Click a letter to choose a class.`;
-            for (const name of document.querySelectorAll(".chosen-name")) name.textContent = NAMES[chosen];
+            say(sentence, `${summary(p)} Click a letter to choose a class.`);
+            for (const name of document.querySelectorAll(".chosen-name")) say(name, NAMES[chosen]);
         },
     });
 }
@@ -57,7 +62,7 @@ function addControls() {
             inputs: name === "classes" ? ["logits"] : [name],
             draw: (view) => {
                 input.value = read(view);
-                output.textContent = show(read(view));
+                say(output, show(read(view)));
             },
         });
     }

@@ -7,7 +7,7 @@ function addLoss() {
         inputs: ["logits", "q", "r", "temperature", "chosen"],
         draw: ({ logits, q, r, temperature, chosen }) => {
             const { loss, gradient } = kernel.loss(logits, chosen, q, r, temperature);
-            output.textContent = loss.toFixed(4);
+            say(output, loss.toFixed(4));
             drawSigned(bars, gradient, chosen, 1);
         },
     });
@@ -25,7 +25,7 @@ function addJacobian() {
         inputs: ["logits", "q", "r", "temperature", "chosen"],
         draw: ({ logits, q, r, temperature, chosen }) => {
             const row = kernel.jacobianRow(logits, chosen, q, r, temperature);
-            row.orders.forEach((value, index) => { numbers[index].textContent = signed(value, 3); });
+            row.orders.forEach((value, index) => { say(numbers[index], signed(value, 3)); });
             drawSigned(bars, row.logits, chosen, Math.max(0.25, ...row.logits.map(Math.abs)));
         },
     });

@@ -24,10 +24,11 @@ function inkOver([red, green, blue]) {
     return 0.3 * red + 0.59 * green + 0.11 * blue > 135 ? "#10181d" : "#ffffff";
 }
 
-function percent(share) {
+function percent(share, digits = 1) {
     if (share === 0) return "0";
-    if (share < 0.001) return "<0.1%";
-    return `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)}%`;
+    const least = 10 ** -digits;
+    if (100 * share < least) return `<${least}%`;
+    return `${(100 * share).toFixed(share < 0.0995 ? digits : 0)}%`;
 }
 
 function signed(value, digits = 2) {
@@ -35,6 +36,11 @@ function signed(value, digits = 2) {
     const text = Math.abs(value).toFixed(digits);
     if (Number(text) === 0) return "≈0"; // not to be taken for one
     return `${value < 0 ? "−" : "+"}${text}`;
+}
+
+// Writes a text that has changed; even the same one would cost a layout.
+function say(target, text) {
+    if (target.textContent !== String(text)) target.textContent = text;
 }
 
 function element(tag, attributes = {}, ...children) {
@@ -76,7 +82,7 @@ function drawSigned(parent, values, chosen, most) {
         const kind = value === 0 ? "zero" : value > 0 ? "rises" : "falls";
         columns[index].className = index === chosen ? `${kind} chosen` : kind;
         axis.style.setProperty("--value", -value / most);
-        number.textContent = signed(value, values.length > 9 ? 1 : 2);
+        say(number, signed(value, values.length > 9 ? 1 : 2));
     });
 }
 

@@ -61,7 +61,7 @@ function addCurve(panel, look) {
             gap.setAttribute("d", jump ? path([edge(jump.low), edge(jump.high)]) : "");
             now.setAttribute("cx", across(view.logits[view.chosen], low, high));
             now.setAttribute("cy", upward(view.p[view.chosen], 0, 1));
-            look.textContent = sentenceOn(view, jump);
+            say(look, sentenceOn(view, jump));
         },
     });
 }
@@ -97,7 +97,7 @@ function addObjective(panel) {
                 dots.children[index].setAttribute("class", kind);
                 const [words, mini] = list.children[index].children;
                 list.children[index].className = kind;
-                words.textContent = `${kind === "best" ? "highest" : "lower"} maximum: ${one.objective.toFixed(4)}`;
+                say(words, `${kind === "best" ? "highest" : "lower"} maximum: ${one.objective.toFixed(4)}`);
                 drawMini(mini, one.p);
             });
         },

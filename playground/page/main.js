@@ -1,7 +1,10 @@
 // Starts the page.
 
 const { digits } = readData();
-const kernel = await Kernel.load(document.getElementById("kernel").textContent.trim());
+const kernel = await Kernel.load(document.getElementById("kernel").textContent.trim()).catch((reason) => {
+    document.getElementById("story").textContent = "This browser is too old for the page: it cannot run WebAssembly with vectors.";
+    throw reason;
+});
 for (const add of [addPlane, addBars, addControls, addMaps, addLoss, addJacobian, addTriangle, addJump, addSets, addPresets, addPython]) add();
 Object.assign(state, stateFrom(location.hash));
 drawAll();

@@ -41,9 +41,9 @@ function addMaps() {
         draw: (view) => MAPS.forEach((map, index) => {
             const { p, loss } = underMap(map, view, threshold), { mini, cells } = rows[index];
             drawMini(mini, p.map((share) => Math.min(1, share)));
-            cells[0].textContent = p.filter((share) => share > 0).length;
-            cells[1].textContent = p.reduce((sum, share) => sum + share, 0).toFixed(2);
-            cells[2].textContent = loss.toFixed(3);
+            say(cells[0], p.filter((share) => share > 0).length);
+            say(cells[1], p.reduce((sum, share) => sum + share, 0).toFixed(2));
+            say(cells[2], loss.toFixed(3));
         }),
     });
 }

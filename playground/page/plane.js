@@ -6,8 +6,8 @@ const PINS = [
     { name: "softmax", q: 1, r: 1, look: "softmax" },
     { name: "sparsemax", q: 2, r: 2, look: "sparsemax", side: "left" },
     { name: "1.5-entmax", q: 1.5, r: 1.5, look: "entmax" },
-    { name: "Gaussian", q: 1, r: 1.75, look: "entmax_package" },
-    { name: "Rényi", q: 1.5, r: 1, look: "alpha_relu" },
+    { name: "Gaussian", q: 1, r: 1.75, look: "muted" },
+    { name: "Rényi", q: 1.5, r: 1, look: "muted" },
 ];
 
 function acrossPlane(q) {
@@ -70,7 +70,7 @@ function nameRegions(parent, sizes, side, classes, boxes) {
     const found = [...middles(sizes, side, boxes)];
     const labels = fit(parent, found.length, () => element("span"));
     found.forEach(([alive, { x, y }], index) => {
-        labels[index].textContent = alive === classes ? `all ${alive}` : alive;
+        say(labels[index], alive === classes ? `all ${alive}` : alive);
         labels[index].style.cssText = `left: ${100 * x}%; top: ${100 * y}%; --over: ${inkOver(shade(alive, classes))}`;
     });
 }

@@ -20,17 +20,18 @@ function addPython() {
             if (isMoving) record(); // the address follows the state a little later
             try {
                 await navigator.clipboard.writeText(text());
-                copied.textContent = said;
+                say(copied, said);
             } catch {
-                copied.textContent = "This browser allows no copying; select the text instead.";
+                say(copied, "This browser allows no copying; select the text instead.");
             }
         });
     }
     panels.push({
+        place: document.getElementById("python"),
         inputs: ["q", "r", "temperature", "logits", "chosen"],
         draw: (view) => {
-            code.textContent = asPython(view);
-            copied.textContent = "";
+            say(code, asPython(view));
+            say(copied, "");
         },
     });
 }

@@ -63,7 +63,7 @@ function paintRegions(canvas, words, survivors, width, height) {
     const named = [...sums].filter(([, [, , count]]) => count > 0.012 * survivors.length);
     const labels = fit(words, named.length, () => shape("text", {}));
     named.forEach(([who, [x, y, count]], index) => {
-        labels[index].textContent = [...NAMES.slice(0, 3)].filter((_, place) => who & (1 << place)).join(" ");
+        say(labels[index], [...NAMES.slice(0, 3)].filter((_, place) => who & (1 << place)).join(" "));
         labels[index].setAttribute("x", x / count);
         labels[index].setAttribute("y", y / count + 0.015);
         labels[index].setAttribute("style", `fill: ${inkOver(colours[alive[who] - 1])}; stroke: rgb(${colours[alive[who] - 1]})`);
@@ -110,9 +110,9 @@ function addTriangle() {
                 dot.setAttribute("cx", to[0]);
                 dot.setAttribute("cy", to[1]);
             }
-            note.textContent = logits.length === 3
+            say(note, logits.length === 3
                 ? `${letters(p).replaceAll(" ", " and ")} ${letters(p).length > 1 ? "survive" : "survives"}: ${p.map((share, index) => `${NAMES[index]} ${percent(share)}`).join(", ")}.`
-                : "Shown for A, B and C alone. Drag the ring, and the page goes on with these three classes.";
+                : "Shown for A, B and C alone. Drag the ring, and the page goes on with these three classes.");
         },
     });
 }

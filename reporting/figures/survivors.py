@@ -7,6 +7,7 @@ from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 
 import sharmix
+from reporting.drawing import WIDTH
 from reporting.figures import figure
 from reporting.kept_runs import KeptRuns
 from reporting.palette import look
@@ -28,27 +29,25 @@ STEPS = 201  # along each order
 @figure("survivors")
 def draw_survivors(_: KeptRuns) -> Figure:
     """Bars of the probabilities on the left, the plane of (q, r) on the right; computed by the library alone."""
-    result = Figure(figsize=(10, 3.9))
+    result = Figure(figsize=(WIDTH, 3.7))
     grid = result.add_gridspec(
-        2, 3, left=0.06, right=0.99, bottom=0.13, top=0.92, wspace=0.3, hspace=0.5, width_ratios=(1, 1, 2.1)
+        2, 3, left=0.05, right=0.97, bottom=0.13, top=0.89, wspace=0.3, hspace=0.6, width_ratios=(1, 1, 2.1)
     )
     z = torch.tensor(LOGITS, dtype=torch.float64)
     for place, (title, (name, parameters)) in enumerate(SHOWN.items()):
         axes = result.add_subplot(grid[divmod(place, 2)])
-        _draw_bars(axes, sharmix.build_activation(name, **parameters)(z), title, look(name).colour)
+        _draw_bars(axes, sharmix.build_activation(name, **parameters)(z).numpy(), title, look(name).colour)
     _draw_plane(result.add_subplot(grid[:, 2]), z)
     return result
 
 
-def _draw_bars(axes: Axes, p: torch.Tensor, title: str, colour: str) -> None:
+def _draw_bars(axes: Axes, p: np.ndarray, title: str, colour: str) -> None:
     places = np.arange(len(p))
     axes.bar(places, p, color=colour, edgecolor="black", linewidth=0.5)
-    zeros = places[(p == 0).numpy()]
+    zeros = places[p == 0]
     axes.plot(zeros, np.zeros(len(zeros)), linestyle="none", marker="x", color="0.35", markersize=5, clip_on=False)
-    axes.set_title(f"{title}: {len(zeros)} zero{'' if len(zeros) == 1 else 's'}", fontsize=9.5)
-    axes.set(xticks=[], ylim=(0, 0.75))
-    axes.set_xlabel("eight classes", fontsize=8.5)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(f"{title}\n{len(zeros)} zero{'' if len(zeros) == 1 else 's'}", loc="center")
+    axes.set(xticks=[], ylim=(0, 0.75), xlabel="eight classes")
 
 
 def _draw_plane(axes: Axes, z: torch.Tensor) -> None:
@@ -63,15 +62,14 @@ def _draw_plane(axes: Axes, z: torch.Tensor) -> None:
     axes.figure.colorbar(drawn, ax=axes, ticks=range(1, len(z) + 1), label="classes with a probability above 0")
     line = np.linspace(1, 2, STEPS)
     axes.plot(line, 2 - 1 / line, color="black", linewidth=1.5, linestyle="--")
-    axes.text(1.6, 1.31, "r = 2 − 1/q", rotation=22, fontsize=9)
-    axes.text(1.42, 1.08, "below: the output can jump", fontsize=9)
+    axes.text(1.6, 1.31, "r = 2 − 1/q", rotation=22)
+    axes.text(1.97, 1.06, "below, the output\ncan jump", ha="right")
     for name, place in PINS.items():
         own = look(name)
         axes.plot(*place, own.marker, color=own.colour, markeredgecolor="white", markersize=10, clip_on=False, zorder=3)
         inside = -1 if name == "sparsemax" else 1  # the label's side
         offset, side = (4 * inside, 12 * inside), "right" if inside < 0 else "left"
-        axes.annotate(
-            NAMES[name], place, offset, textcoords="offset points", fontsize=9, ha=side, va="center", bbox=LABEL
-        )
+        axes.annotate(NAMES[name], place, offset, textcoords="offset points", ha=side, va="center", bbox=LABEL)
+    axes.grid(visible=False)
     axes.set(xlabel="q", ylabel="r", aspect="equal", xlim=(1, 2), ylim=(1, 2))
-    axes.set_title("how many classes survive, by (q, r)", fontsize=9.5)
+    axes.set_title("how many classes survive, by (q, r)")

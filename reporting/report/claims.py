@@ -1,4 +1,7 @@
-"""The verdicts on the papers' claims as the page shows them: counted, and sorted by what they claim."""
+"""The verdicts on the papers' claims as the page shows them: counted, and sorted by what they claim.
+
+A claim is about one or several published numbers, each of which has its verdict.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,10 +29,10 @@ OUTCOMES = {
 
 @dataclass(frozen=True)
 class Decided:
-    """A claim about one row, with the numbers that its verdict rests on.
+    """A published number that a claim is about, with what its verdict rests on.
 
     Attributes:
-        table: title of the table that the claim is about.
+        table: what the paper calls the table that the claim is about, or our title of it.
         claim: the claim in words.
         row: label of the row.
         kind: what it is about, such as "Accuracy" or "Accuracy, beside another activation".
@@ -75,7 +78,9 @@ def decided_claims(kept: KeptRuns) -> list[Decided]:
         lines = decide_claims(declaration, name, numbers[name], selection)
         rows = [(claim, row) for claim in table.claims for row in claim.rows]
         for line, (claim, row) in zip(lines, rows, strict=True):
-            decided.append(_decided(table.title, len(table.seeds), line, claim, row, selection, table.epoch))
+            decided.append(
+                _decided(table.number or table.title, len(table.seeds), line, claim, row, selection, table.epoch)
+            )
     return decided
 
 
@@ -96,14 +101,14 @@ def by_kind(claims: Sequence[Decided]) -> dict[str, list[Decided]]:
 
 
 def in_one_sentence(claims: Sequence[Decided]) -> str:
-    """The counts as a sentence, such as "Of 75 claims, 2 reproduce, 45 do not, and 28 are open."."""
+    """The counts as a sentence: "Of 75 published numbers that we checked, 2 reproduce, 45 do not, and 28 are open."."""
     counts = count_outcomes(claims)
     parts = [f"{counts['reproduces']} reproduce{'s' if counts['reproduces'] == 1 else ''}"]
     if counts["direction only"]:
         parts.append(f"{counts['direction only']} in direction only")
     parts.append(f"{counts['does not reproduce']} do{'es' if counts['does not reproduce'] == 1 else ''} not")
     opened = f"{counts['open']} {'is' if counts['open'] == 1 else 'are'} open"
-    return f"Of {len(claims)} claims checked, {', '.join(parts)}, and {opened}."
+    return f"Of {len(claims)} published numbers that we checked, {', '.join(parts)}, and {opened}."
 
 
 def _decided(

@@ -115,7 +115,7 @@ function open(title, ...content) {
 }
 
 function valueOf(run, column, epoch) {
-  return run.curves[column]?.[(epoch || run.epoch) - 1] ?? null;
+  return run.curves[column]?.[run.curves.epoch.indexOf(Number(epoch || run.epoch))] ?? null;
 }
 
 const recordButton = (key, text, value = null) =>
@@ -174,7 +174,7 @@ function openRecord(key) {
       ["Hardware", inWords(run.environment.hardware)],
       ["Finished", run.finished_at],
       ["Took", `${written(run.wall_time_seconds, 1)} s` + (run.peak_memory_mib ? `, at most ${written(run.peak_memory_mib, 0)} MiB` : "")],
-      ["Reports", `epoch ${run.epoch} of ${run.curves.epoch.length}` + (run.selected_by ? `, the best by ${run.selected_by}` : "")],
+      ["Reports", `epoch ${run.epoch} of ${run.curves.epoch.at(-1)}` + (run.selected_by ? `, the best by ${run.selected_by}` : "")],
       ["Data", inWords(run.data)],
       ["Run", run.run_id],
       ["Weights", run.weights_hash],
@@ -242,7 +242,7 @@ function drawClaims() {
   if (!one("levels")) return;
   const drawn = data.claims.map((claim, place) => ({ ...claim, place })).filter((claim) => claim.mean !== null);
   const missing = data.claims.length - drawn.length;
-  one("undrawn").textContent = missing ? `${missing} claims are not drawn: no run has reached the epoch of the published number.` : "";
+  one("undrawn").textContent = missing ? `${missing} numbers are not drawn: no run has reached their epoch.` : "";
   for (const [id, isDifference, unit] of [["levels", false, "share"], ["differences", true, "percentage points"]]) {
     const of = drawn.filter((claim) => claim.difference === isDifference);
     one(id).hidden = !of.length;
@@ -314,7 +314,7 @@ function path(run, group) {
   const border = (value) => (value === null ? null : group.activation === "normmax" ? 2 - 1 / value : value);
   const of = q && r ? [q, r] : alpha && group.activation !== "alpha_relu" ? [alpha, alpha.map(border)] : [[], []];
   const start = run.start ? [[run.start[0]], [run.start[1]]] : [[], []];
-  return { q: [...start[0], ...of[0]], r: [...start[1], ...of[1]], learned: of[0].length > 0, first: run.start ? 0 : 1 };
+  return { q: [...start[0], ...of[0]], r: [...start[1], ...of[1]], epochs: [...(run.start ? [0] : []), ...run.curves.epoch], learned: of[0].length > 0 };
 }
 
 function drawPlane() {
@@ -331,11 +331,11 @@ function drawPlane() {
     { x: [1, 2, 2], y: [1, 2, 1.5], mode: "markers", marker: { color: tone("quiet"), size: 7, symbol: "circle-open" }, text: ["softmax, Shannon", "sparsemax", "2-normmax"], hovertemplate: "%{text}: q %{x}, r %{y}<extra></extra>" },
   ];
   for (const [key, run, group] of shownRuns()) {
-    const { q, r, learned, first } = path(run, group);
+    const { q, r, epochs, learned } = path(run, group);
     if (!q.length) continue;
     const last = q.length - 1;
     traces.push({
-      type: "scatter", mode: learned ? "lines+markers" : "markers", name: `${group.label}, seed ${run.seed}`, meta: { run: key }, x: q, y: r, customdata: q.map((_, place) => place + first),
+      type: "scatter", mode: learned ? "lines+markers" : "markers", name: `${group.label}, seed ${run.seed}`, meta: { run: key }, x: q, y: r, customdata: epochs,
       line: { color: colour(group), dash: group.dash, width: 1.8 },
       marker: { color: colour(group), size: q.map((_, place) => (place === last ? 10 : place === 0 ? 8 : 4)), symbol: q.map((_, place) => (place === last ? group.symbol : place === 0 ? "circle-open" : "circle")), line: { color: colour(group), width: 1 } },
       hovertemplate: `<b>${group.label}</b>, seed ${run.seed}<br>epoch %{customdata}: q %{x:.5~f}, r %{y:.5~f}<extra></extra>`,
@@ -358,10 +358,9 @@ function drawPlane() {
 const ALTERNATIVES = {
   "curves": () => {
     const runs = shownRuns().filter(([, run]) => run.curves[state.column]);
-    const epochs = Math.max(0, ...runs.map(([, run]) => run.curves.epoch.length));
-    const headings = ["Run", ...Array.from({ length: epochs }, (_, place) => `Epoch ${place + 1}`)];
-    return table(columnLabel(state.column), headings, runs.map(([key, run, group]) =>
-      [recordButton(key, `${group.label}, seed ${run.seed}`), ...headings.slice(1).map((_, place) => run.curves[state.column][place] ?? null)]));
+    const epochs = [...new Set(runs.flatMap(([, run]) => run.curves.epoch))].sort((a, b) => a - b);
+    return table(columnLabel(state.column), ["Run", ...epochs.map((epoch) => `Epoch ${epoch}`)], runs.map(([key, run, group]) =>
+      [recordButton(key, `${group.label}, seed ${run.seed}`), ...epochs.map((epoch) => valueOf(run, state.column, epoch))]));
   },
   "trade-off": () => {
     const headline = data.experiments[state.experiment].headline;
@@ -491,7 +490,18 @@ function filterClaims() {
     if (active) kind.open = own > 0;
     count += own;
   }
-  one("claim-count").textContent = active ? `${count} of ${data.claims.length} claims` : "";
+  one("claim-count").textContent = active ? `${count} of ${data.claims.length} numbers` : "";
+}
+
+// ---- The address: #experiment=NAME, or #run=EXPERIMENT/HASH/seed-SEED ------------------------------------------------
+
+function follow() {
+  const [what, ...name] = decodeURIComponent(location.hash.slice(1)).split("=");
+  if (what === "run") openRecord(name.join("="));
+  if (what === "experiment" && name.join("=") in data.experiments) {
+    choose(name.join("="));
+    one("explore").scrollIntoView();
+  }
 }
 
 // ---- Start ----------------------------------------------------------------------------------------------------------
@@ -514,7 +524,7 @@ dialog.addEventListener("close", closed);
 dialog.addEventListener("click", ({ target }) => { if (target === dialog) dialog.close(); });
 one("theme").addEventListener("click", () => showTheme(dark() ? "light" : "dark"));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", ({ matches }) => showTheme(matches ? "dark" : "light"));
-addEventListener("hashchange", () => { if (location.hash.startsWith("#run=")) openRecord(decodeURIComponent(location.hash.slice(5))); });
+addEventListener("hashchange", follow);
 if (one("claim-search")) {
   one("claim-search").addEventListener("input", filterClaims);
   one("claim-verdict").addEventListener("change", filterClaims);
@@ -532,6 +542,6 @@ if (state.experiment) {
 } else {
   one("explore").hidden = one("runs").hidden = true;
 }
-if (location.hash.startsWith("#run=")) openRecord(decodeURIComponent(location.hash.slice(5)));
+follow();
 root.dataset.ready = "yes";
 })();

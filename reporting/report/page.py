@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from experiments.files import write_atomically
+from experiments.record import RecordError
 from reporting.kept_runs import KeptRuns
 from reporting.records import read_records
 from reporting.report.claims import IN_PLURAL, OUTCOMES, by_kind, count_outcomes, decided_claims, in_one_sentence
@@ -27,9 +28,10 @@ from reporting.verdicts import NOT_REACHED_RULE, RULE
 
 _FOLDER = Path(__file__).parent
 LARGEST = 5_000_000  # bytes of a page
+_REST = 750_000  # of these, for all but the runs and Plotly
 OPEN_BECAUSE = {
-    "undecided": "for want of seeds: one seed has no interval",
-    "not reached": "for want of epochs: no run has reached the epoch of the published number",
+    "undecided": "have one seed, which has no interval",
+    "not reached": "belong to an epoch that no run has reached",
 }
 
 
@@ -86,9 +88,7 @@ def report_of_outputs(outputs: Path, output: Path) -> Path:
         "counts": {state.value: count for state, count in progress.counts().items()},
         "progress": progress,
         "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M:%S"),
-        "repeat": shlex.join(
-            ["python", "-m", "reporting", "report", "--outputs", f"{outputs}", "--output", f"{output}"]
-        ),
+        "repeat": _command("--outputs", outputs, "--output", output),
     }
     payload = build_payload(progress.records, [*unfinished_of(progress)])
     payload["claims"] = []
@@ -119,6 +119,7 @@ def duration(seconds: float) -> str:
 
 
 def _write(output: Path, shown: Mapping[str, Any], payload: Mapping[str, Any]) -> Path:
+    data, every = _fitted(payload, LARGEST - len(_plotly()) - _REST)
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -127,7 +128,7 @@ def _write(output: Path, shown: Mapping[str, Any], payload: Mapping[str, Any]) -
         lstrip_blocks=True,
     )
     environment.filters["slug"] = lambda text: re.sub(r"\W+", "-", text).strip("-")
-    own = {"verdict": None, "progress": None, "claims": [], "tables": [], "written": "", **shown}
+    own = {"progress": None, "claims": [], "tables": [], "written": "", **shown}
     text = environment.get_template("page.html").render(
         own,
         outcomes=[*OUTCOMES],
@@ -135,10 +136,34 @@ def _write(output: Path, shown: Mapping[str, Any], payload: Mapping[str, Any]) -
         css=Markup((_FOLDER / "page.css").read_text("utf-8")),
         script=Markup((_FOLDER / "page.js").read_text("utf-8")),
         plotly=_plotly(),
-        payload=_packed(json.dumps(payload, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()),
+        payload=data,
+        every=every,
     )
     write_atomically(output, text)
     return output
+
+
+def _fitted(payload: Mapping[str, Any], room: int) -> tuple[str, int]:
+    """The payload as text of at most `room` bytes, with every n-th epoch of the curves, and n: 1 unless it is large.
+
+    Raises:
+        RecordError: there is no room even for the runs without their curves.
+    """
+    for every in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000):
+        thinned = {**payload, "runs": {key: _thinned(run, every) for key, run in payload["runs"].items()}}
+        text = _packed(json.dumps(thinned, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode())
+        if len(text) <= room:
+            return text, every
+    raise RecordError(f"{len(payload['runs'])} runs are too many for a page; name a folder of fewer with --outputs")
+
+
+def _thinned(run: Mapping[str, Any], every: int) -> Mapping[str, Any]:
+    """A run with every n-th epoch of its curves, the reported one and the last."""
+    epochs = run["curves"]["epoch"]
+    kept = [place for place, epoch in enumerate(epochs) if epoch % every == 0 or epoch in (run["epoch"], epochs[-1])]
+    if len(kept) == len(epochs):
+        return run
+    return {**run, "curves": {name: [values[place] for place in kept] for name, values in run["curves"].items()}}
 
 
 @cache

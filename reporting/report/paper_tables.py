@@ -5,7 +5,7 @@ from math import isnan, nan
 
 from reporting.declaration import ORDERS, Cell, Columns, Numbers, Table, load_numbers
 from reporting.kept_runs import KeptRuns
-from reporting.notes import table_notes
+from reporting.notes import provenance_notes, table_notes
 from reporting.number_formats import NOT_REACHED, NOTHING, with_deviation
 from reporting.report.payload import group_key
 from reporting.selection import Selection, final_epoch
@@ -60,7 +60,8 @@ def shown_tables(kept: KeptRuns) -> list[ShownTable]:
             for row, label in table.labels().items()
         ]
         headings = [heading for columns, cell, title in cells for heading in _headings(columns, cell, title)]
-        tables.append(ShownTable(name, table.title, headings, rows, table_notes(kept.declaration, table, selection)))
+        notes = table_notes(kept.declaration, table, selection) + provenance_notes(table, selection)
+        tables.append(ShownTable(name, table.heading(), headings, rows, notes))
     return tables
 
 

@@ -1,6 +1,6 @@
 """The runs as the page's script reads them: every number as it stands in the records."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.record import Record
@@ -9,6 +9,7 @@ from reporting.palette import LINE_STYLES, look, on_dark
 from reporting.report.labels import about, column_label, column_order, is_of_a_part
 from reporting.report.progress import Unfinished
 from reporting.report.repeat import Repeats
+from reporting.runs import Runs
 
 HEADLINES = ("accuracy", "bleu", "exact_match")  # the metric that a figure shows first
 _AXES = ("epoch", "steps", "training_seconds")
@@ -21,9 +22,13 @@ _SYMBOLS = {
     ">": "triangle-right",
     "P": "cross",
     "D": "diamond",
+    "d": "diamond-tall",
+    "p": "pentagon",
     "X": "x",
     "*": "star",
     "h": "hexagon",
+    "p": "pentagon",
+    "d": "diamond-tall",
 }
 
 
@@ -49,7 +54,7 @@ def build_payload(experiments: Mapping[str, Sequence[Record]], unfinished: Seque
         their looks; and `runs`, by the names that `run_key` gives them.
     """
     repeats = Repeats()
-    styled = style_groups([label_runs(list(records)) for records in experiments.values()])
+    styled = style_groups([_by_attention(label_runs(list(records))) for records in experiments.values()])
     payload = {
         "experiments": {name: _experiment(name, groups) for name, groups in zip(experiments, styled, strict=True)},
         "groups": {group_key(group.runs.records[0]): _group(group) for groups in styled for group in groups},
@@ -63,6 +68,23 @@ def build_payload(experiments: Mapping[str, Sequence[Record]], unfinished: Seque
     for run in unfinished:
         _add_unfinished(payload, run)
     return payload
+
+
+def _by_attention(labelled: Mapping[str, Runs]) -> dict[str, Runs]:
+    """Where only a hash tells configurations apart, the name of the attention does so if it can."""
+    named = {label: f"{label.partition(' [')[0]}, attention {name}" for label, name in _attentions(labelled)}
+    texts = [named.get(label, label) for label in labelled]
+    return {
+        text if texts.count(text) == 1 else label: runs
+        for text, (label, runs) in zip(texts, labelled.items(), strict=True)
+    }
+
+
+def _attentions(labelled: Mapping[str, Runs]) -> Iterator[tuple[str, str]]:
+    for label, runs in labelled.items():
+        attention = (runs.records[0].config.get("model") or {}).get("attention")
+        if label.endswith("]") and isinstance(attention, Mapping) and isinstance(attention.get("name"), str):
+            yield label, look(attention["name"]).label
 
 
 def _experiment(name: str, groups: list[Group]) -> dict[str, Any]:
@@ -91,7 +113,7 @@ def _group(group: Group) -> dict[str, Any]:
         "activation": first.config["activation"]["name"],
         "colour": [group.style["color"], on_dark(group.style["color"])],
         "dash": _DASHES[place],
-        "symbol": _SYMBOLS[group.style["marker"]],
+        "symbol": _SYMBOLS.get(group.style["marker"], "circle"),
         "runs": [run_key(record) for record in group.runs.records],
     }
 
@@ -128,7 +150,7 @@ def _add_unfinished(payload: dict[str, Any], run: Unfinished) -> None:
             "activation": run.activation,
             "colour": [own.colour, on_dark(own.colour)],
             "dash": _DASHES[alike % len(_DASHES)],
-            "symbol": _SYMBOLS[own.marker],
+            "symbol": _SYMBOLS.get(own.marker, "circle"),
             "runs": [],
         }
         experiment["groups"].append(key)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import isfinite
 from pathlib import Path
 from statistics import median
 
@@ -185,7 +186,12 @@ def _rows(folder: Path, damaged: list[str]) -> list[dict[str, float]]:
     file = folder / CURVES
     try:
         with file.open(encoding="utf-8", newline="") as lines:
-            return [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(lines)]
+            rows = [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(lines)]
+        if any(row.get("epoch") != place for place, row in enumerate(rows, 1)):
+            raise ValueError("its epochs are not 1, 2, 3, …")
+        if not all(isfinite(value) for row in rows for value in row.values()):
+            raise ValueError("a number is not finite")
+        return [row | {"epoch": place} for place, row in enumerate(rows, 1)]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:

@@ -88,7 +88,7 @@ def plain_torch() -> Iterator[None]:
     """Within this block plain torch computes on every device, as where there is no kernel.
 
     It holds in the thread or asyncio task that entered the block, and in tasks started from within, until the block
-    ends; other threads choose for themselves. The backward pass computes as the forward pass did, wherever it runs. In
+    ends; other threads are not affected. The backward pass computes as the forward pass did, wherever it runs. In
     a compiled function (`torch.compile`, `torch.export`) the choice is that of each call, not of the compilation.
 
     Example:

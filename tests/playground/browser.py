@@ -56,6 +56,17 @@ class Visit:
         if not hold:
             self.page.mouse.up()
 
+    def go(self, fragment: str) -> None:
+        """Change the address's fragment, as a pasted link does."""
+        self.page.evaluate(
+            """(fragment) => new Promise((done) => {
+                addEventListener("hashchange", done, { once: true });
+                location.hash = fragment;
+            }).then(() => {})""",
+            fragment,
+        )
+        self.page.wait_for_selector("html[data-state=settled]", state="attached")
+
     def data(self) -> dict:
         """The bundled logits of digits."""
         return json.loads(self.page.locator("#data").text_content())["digits"]

@@ -67,7 +67,7 @@ def test_dragging_changes_p_as_python_says(visit, selector, x, y):
     assert seen.shares() != before
     assert seen.shares() == pytest.approx(by_python(state), abs=EXACT)
     moved = {"#plane": state["q"] > 1.7, ".simplex": len(state["logits"]) == 3 and state["logits"][1] > 2}
-    assert moved.get(selector, state["logits"][0] == pytest.approx(-2.4, abs=0.1))
+    assert moved.get(selector, -3.5 < state["logits"][0] < -2)
 
 
 def test_corner_of_the_triangle_leaves_one_class(visit):
@@ -162,11 +162,11 @@ def test_address_holds_the_state(visit):
     assert again.state() == state
 
 
-@pytest.mark.parametrize(
-    "fragment", ["#q=7&r=x&logits=1,2,no&class=Z&cover=1000", "#logits=" + ",".join("9" * 30), "#%"]
-)
-def test_address_that_makes_no_sense_does_no_harm(visit, fragment):
-    assert sum(visit(fragment).shares()) == pytest.approx(1)
+def test_address_that_makes_no_sense_does_no_harm(visit):
+    seen = visit()
+    for fragment in ("#q=7&r=x&logits=1,2,no&class=Z&cover=1000", "#logits=" + ",".join("9" * 30), "#%"):
+        seen.go(fragment)
+        assert sum(seen.shares()) == pytest.approx(1)
 
 
 def test_copied_python_prints_what_is_shown(visit):
@@ -222,33 +222,36 @@ def test_maps_side_by_side_are_those_of_the_library(visit):
     assert rows["α-ReLU"].locator("td.number").all_text_contents()[1:] == [f"{p.sum().item():.2f}", f"{loss:.3f}"]
 
 
-@pytest.mark.parametrize(("q", "r", "cover"), [(1.5, 1.5, 90), (1.25, 1.5, 95), (2, 2, 99), (1.1, 2, 80)])
-def test_prediction_sets_are_those_of_the_predictor(visit, q, r, cover):
-    seen = visit(f"#q={q}&r={r}&cover={cover}")
+def test_prediction_sets_are_those_of_the_predictor(visit):
+    seen = visit()
     data = seen.data()
 
     def part(name):
         integers = torch.frombuffer(bytearray(base64.b64decode(data[name]["logits"])), dtype=torch.int16)
-        return integers.reshape(-1, 10).double() * data["unit"], torch.tensor(
-            [int(label) for label in data[name]["labels"]]
-        )
+        labels = torch.tensor([int(label) for label in data[name]["labels"]])
+        return integers.reshape(-1, 10).double() * data["unit"], labels
 
-    predictor = sharmix.conformal.SupportPredictor(q, r).calibrate(*part("calibration"), cover / 100)
-    logits, labels = part("test")
-    sets = predictor.sets(logits)
-    covered = sets.gather(-1, labels[:, None]).double().mean()
-    facts = seen.page.locator("#sets .facts").text_content()
-    assert f"hold the true one {100 * covered:.1f} % of the time" in facts
-    assert f"with {sets.sum(-1).double().mean():.2f} classes on average" in facts
-    if predictor.temperature > 1e-6:
-        assert f"Temperature {predictor.temperature:.3f}:" in facts
-    for index, shown in enumerate(seen.page.locator(".digit .set").all()):
-        assert shown.locator("*").all_text_contents() == [str(label) for label in sets[index].nonzero()[:, 0].tolist()]
+    for q, r, cover in ((1.5, 1.5, 90), (1.25, 1.5, 95), (2, 2, 99), (1.1, 2, 80)):
+        seen.go(f"#q={q}&r={r}&cover={cover}")
+        predictor = sharmix.conformal.SupportPredictor(q, r).calibrate(*part("calibration"), cover / 100)
+        logits, labels = part("test")
+        sets = predictor.sets(logits)
+        covered = sets.gather(-1, labels[:, None]).double().mean()
+        facts = seen.page.locator("#sets .facts").text_content()
+        assert f"hold the true one {100 * covered:.1f} % of the time" in facts
+        assert f"with {sets.sum(-1).double().mean():.2f} classes on average" in facts
+        if predictor.temperature > 1e-6:
+            assert f"Temperature {predictor.temperature:.3f}:" in facts
+        shown = seen.page.eval_on_selector_all(
+            ".digit .set", "sets => sets.map((set) => [...set.children].map((one) => Number(one.textContent)))"
+        )
+        assert shown == [own.nonzero()[:, 0].tolist() for own in sets[: len(shown)]]
 
 
 def test_sets_say_why_there_are_none(visit):
+    seen = visit()
     for fragment in ("#q=1&r=1.5", "#q=1.75&r=1.25"):
-        seen = visit(fragment)
+        seen.go(fragment)
         assert "Sets need" in seen.page.locator("#sets .facts").text_content()
         assert seen.page.locator(".digits").is_hidden()
 

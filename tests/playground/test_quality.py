@@ -10,6 +10,7 @@ A4_WIDTH = 703  # pixels between the margins
 
 
 def test_first_view_within_a_second(visit):
+    """The best of three, for a machine that does other things too."""
     ready = min(float(visit().page.evaluate("document.documentElement.dataset.ready")) for _ in range(3))
     print(f"first view: {ready:.0f} ms")
     assert ready < 1000
@@ -17,11 +18,19 @@ def test_first_view_within_a_second(visit):
 
 @pytest.mark.parametrize("selector", ["[aria-label='Logit of class B']", "#plane", ".simplex"])
 def test_frames_while_dragging(visit, selector):
-    """60 a second where the machine is free; the bound leaves room for one that is not."""
+    """A frame takes about 10 ms of the page’s thread, 60 a second; the bound leaves room for a busy machine."""
     seen = visit()
+    session = seen.page.context.new_cdp_session(seen.page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})  # of the thread alone, whatever else runs
+
+    def work() -> float:
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
+
     seen.page.locator(selector).scroll_into_view_if_needed()
     seen.drag(selector, 0.5, 0.55, hold=True)
-    frames = seen.page.evaluate(
+    started = work()
+    frames, rate = seen.page.evaluate(
         """(selector) => new Promise((done) => {
             const target = document.querySelector(selector), box = target.getBoundingClientRect();
             const start = performance.now();
@@ -34,16 +43,18 @@ def test_frames_while_dragging(visit, selector):
                 target.dispatchEvent(new PointerEvent("pointermove", move));
                 frames += 1;
                 if (now - start < 1200) requestAnimationFrame(frame);
-                else done(frames / (now - start) * 1000);
+                else done([frames, frames / (now - start) * 1000]);
             };
             requestAnimationFrame(frame);
         })""",
         selector,
     )
+    own = (work() - started) / frames
     before = seen.shares()
     seen.page.mouse.up()
-    print(f"{selector}: {frames:.0f} frames a second")
-    assert frames > 20
+    print(f"{selector}: {rate:.0f} frames a second, {1000 * own:.1f} ms each")
+    assert own < 1 / 40
+    assert rate > 5
     assert seen.shares() == before
 
 
@@ -92,10 +103,3 @@ def test_prints_on_two_pages(visit, scheme):
     )
     assert outside == []
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= A4_WIDTH
-
-
-def test_links_home_only_where_there_is_one(tmp_path):
-    from playground.build import page
-
-    assert 'href="index.html"' in page(b"", home=True)
-    assert "index.html" not in page(b"", home=False)

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from reporting.columns import Block, Column, levels
-from reporting.markdown import page, paragraph, pipe_table
+from reporting.markdown import narrow, page, paragraph, pipe_table
 from tests.reporting.synthetic_results import RESULTS
 
 
@@ -39,6 +39,19 @@ def test_markdown_has_a_heading_for_each_block_and_the_best_in_bold():
     assert "## Accuracy" not in alone
     assert two.count("## Accuracy") == 2
     assert two.endswith("\n\nA note.\n")
+
+
+def test_a_wide_table_is_cut_into_tables_whose_rows_are_named_alike():
+    wide = pd.DataFrame({"data": ["a", "a"], "map": ["x", "y"], **{f"column {n}": ["1" * 20] * 2 for n in range(9)}})
+    *tables, last = narrow(wide).split("\n\n")
+    assert tables
+    for table in [*tables, last]:
+        lines = table.splitlines()
+        assert max(map(len, lines)) <= 110
+        assert [cell.strip() for cell in lines[0].split("|")[1:3]] == ["data", "map"]
+    titles = [cell.strip() for table in [*tables, last] for cell in table.splitlines()[0].split("|")[3:-1]]
+    assert titles == list(wide)[2:]
+    assert narrow(wide[["data", "map"]]).count("\n\n") == 0
 
 
 def test_notes_are_wrapped():

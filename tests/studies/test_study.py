@@ -111,10 +111,13 @@ def test_the_table_of_findings_has_its_order_and_says_the_same_once(tmp_path):
     }
     write_findings(page, found, Path("results"))
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.read_text().splitlines() if "|" in line]
-    assert rows[0] == ["study", "use", "contender", "opponent", "verdict", "difference", "data sets", "seeds or splits"]
-    assert [row[0].partition("]")[0] for row in rows[2:]] == ["[Prediction sets", "[Calibration", "", "[New"]
-    assert rows[3][0] == "[Calibration](studies/calibration.md), [tables](../results/calibration.md)"
-    assert rows[4][1:6] == ["", "SharMiX scaling", "softmax", "gain", "Brier −0.1"]
+    assert rows[0] == ["use", "contender", "opponent", "verdict", "difference", "data sets", "seeds or splits"]
+    titles = [line for line in page.read_text().splitlines() if line.startswith("**")]
+    assert [title.partition("]")[0] for title in titles] == ["**[Prediction sets", "**[Calibration", "**[New"]
+    assert titles[1] == "**[Calibration](studies/calibration.md)** ([tables](../results/calibration.md))"
+    by_ece, by_brier = rows[5:7]  # of the second table
+    assert by_ece[0] == "calibration"
+    assert by_brier[:5] == ["", "SharMiX scaling", "softmax", "gain", "Brier −0.1"]
 
 
 def test_every_study_has_its_place_in_the_table():

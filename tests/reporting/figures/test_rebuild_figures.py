@@ -44,7 +44,7 @@ def test_panels_and_figures_without_records_are_left_out_and_said_so(results, mo
     monkeypatch.setattr(figures, "rendered", lambda figure, name: {f"{name}.png": b""})
     keep_records(results, image_records("cifar100")[1:], "cifar100")
     written, notices = rebuild(results, allow_missing_seeds=True)
-    names = ["accuracy_sparsity", "figure1", "figure2", "learning_curves", "losses", "maps", "ternary"]
+    names = ["accuracy_sparsity", "figure1", "figure2", "learning_curves", "losses", "maps", "survivors", "ternary"]
     assert written == [results / "figures" / f"{name}.png" for name in names]
     assert [notice.split(": ")[1] for notice in notices] == [
         "Airline Tweets",

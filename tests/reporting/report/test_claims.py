@@ -29,7 +29,7 @@ def test_the_sentence_counts_every_claim_once(claims):
     assert sum(counts.values()) == len(claims)
     assert sum(len(of) for of in by_kind(claims).values()) == len(claims)
     sentence = in_one_sentence(claims)
-    assert sentence.startswith(f"Of {len(claims)} claims checked, {counts['reproduces']} reproduce")
+    assert sentence.startswith(f"Of {len(claims)} published numbers that we checked, {counts['reproduces']} reproduce")
     assert f"{counts['open']} are open" in sentence
 
 

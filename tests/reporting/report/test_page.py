@@ -61,14 +61,14 @@ def test_the_page_is_small_and_asks_for_nothing_and_makes_no_error(page, window)
 def test_the_verdicts_come_first(view):
     assert view.locator("h1").inner_text() == "What reproduces"
     claims = len(texts(view, "table.claims tbody tr th"))
-    assert view.locator(".lead").inner_text().startswith(f"Of {claims} claims checked, ")
+    assert view.locator(".lead").inner_text().startswith(f"Of {claims} published numbers that we checked, ")
 
 
 def test_claims_are_filtered_by_words_and_by_verdict(view):
     view.select_option("#claim-verdict", "reproduces")
     seen = view.locator("table.claims tbody tr:visible")
     assert seen.count() == view.locator("table.claims tbody tr[data-outcome='reproduces']").count() > 0
-    assert view.locator("#claim-count").inner_text() == f"{seen.count()} of 75 claims"
+    assert view.locator("#claim-count").inner_text() == f"{seen.count()} of 75 numbers"
     view.fill("#claim-search", "sparsemax 0.2")
     assert texts(view, "table.claims tbody tr:visible th") == [
         "SharMiX (1.25, 1.50) is best, ahead of sparsemax by 0.2 points"
@@ -139,7 +139,6 @@ def test_configurations_are_toggled_in_all_figures(view, payload):
 def test_a_point_tells_its_value(view, payload):
     view.click("#none")
     view.locator("#chips input").first.check()
-    run = traces(view, "curves")[0]["run"]
     x, y = view.evaluate(
         """() => {
             const plot = document.getElementById("curves");
@@ -151,9 +150,9 @@ def test_a_point_tells_its_value(view, payload):
     view.mouse.move(x - 3, y)
     view.mouse.move(x, y)
     said = view.locator("#curves .hovertext").first.text_content()
-    own = payload["runs"][run]
-    assert f"{own['label']}, seed {own['seed']}" in said
-    assert f"epoch 3: {own['curves']['test/accuracy'][2]:.5f}".rstrip("0") in said
+    drawn = [payload["runs"][trace["run"]] for trace in traces(view, "curves")]
+    (run,) = [run for run in drawn if f"{run['label']}, seed {run['seed']}epoch 3" in said]  # of several near the mouse
+    assert float(said.partition("epoch 3: ")[2]) == pytest.approx(run["curves"]["test/accuracy"][2], abs=5e-6)
 
 
 def test_the_plane_has_the_border_and_the_paths_of_learned_orders(view, payload):
@@ -258,6 +257,11 @@ def test_an_address_leads_to_a_record(view_at_work):
     assert "stopped after epoch 2" in view_at_work.locator("#dialog").inner_text()
     view_at_work.click("#close")
     assert view_at_work.evaluate("location.hash") == ""
+
+
+def test_an_address_leads_to_an_experiment(view):
+    view.evaluate("location.hash = '#experiment=copy'")
+    view.locator("#experiments [aria-pressed='true']:text-is('copy')").wait_for()
 
 
 def test_runs_at_work_are_shown_as_they_stand(view_at_work, page_at_work):

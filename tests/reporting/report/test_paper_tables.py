@@ -3,13 +3,18 @@
 from math import isnan
 
 import pandas as pd
+import pytest
 
 from reporting.report.paper_tables import shown_tables
 from tests.reporting.synthetic_results import RESULTS
 
 
-def test_every_mean_is_that_of_the_kept_table(own_runs):
-    tables = shown_tables(own_runs)
+@pytest.fixture(scope="module")
+def tables(own_runs):
+    return shown_tables(own_runs)
+
+
+def test_every_mean_is_that_of_the_kept_table(tables, own_runs):
     assert [table.name for table in tables] == list(own_runs.declaration.tables)
     for table in tables:
         kept = pd.read_csv(RESULTS / f"tables/{table.name}.csv")
@@ -20,8 +25,8 @@ def test_every_mean_is_that_of_the_kept_table(own_runs):
             assert sorted(means) == sorted(levels[levels["row"] == label]["mean"].dropna()), (table.name, label)
 
 
-def test_a_number_of_ours_names_its_runs_and_theirs_has_none(own_runs):
-    table1 = shown_tables(own_runs)[0]
+def test_a_number_of_ours_names_its_runs_and_theirs_has_none(tables, own_runs):
+    table1 = tables[0]
     _, cells = table1.rows[0]
     theirs, ours = cells[:2]
     assert table1.headings[:2] == ["accuracy, test: theirs", "accuracy, test: ours"]
@@ -30,7 +35,7 @@ def test_a_number_of_ours_names_its_runs_and_theirs_has_none(own_runs):
     assert ours.column == "test/accuracy"
 
 
-def test_an_epoch_that_no_run_has_reached_has_no_number(own_runs):
-    (table4,) = [table for table in shown_tables(own_runs) if table.name == "table4"]
+def test_an_epoch_that_no_run_has_reached_has_no_number(tables):
+    (table4,) = [table for table in tables if table.name == "table4"]
     place = table4.headings.index("accuracy, epoch 50, test: ours")
     assert {cells[place].text for _, cells in table4.rows} == {"not reached"}

@@ -81,6 +81,15 @@ def test_damaged_files_are_named_and_the_others_shown(outputs):
     assert progress.counts()[State.FINISHED] == 2
 
 
+@pytest.mark.parametrize("text", ["epoch,test/loss\n1,nan\n", "a,b\n1,2,3\n", "epoch\n2\n", "epoch,q\n1,one\n"])
+def test_curves_that_no_run_writes_are_named_and_left_out(outputs, text):
+    curves = outputs / "digits/softmax-0123456789ab/seed-1/metrics.csv"
+    curves.write_text(text)
+    progress = read_progress(outputs)
+    assert str(curves) in progress.damaged[0]
+    assert not any(run.rows for run in progress.unfinished)
+
+
 def test_a_run_recorded_twice_is_shown_once_and_named(outputs):
     (folder,) = outputs.glob("digits/sharmix*/seed-1")
     (outputs / "copy").mkdir()

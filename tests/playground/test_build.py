@@ -1,0 +1,34 @@
+"""What `python -m playground` writes, and what it says where it cannot."""
+
+import pytest
+
+pytest.importorskip("ziglang", reason="no compiler for WebAssembly: pip install ziglang")
+
+from playground import __main__ as command
+from playground import build
+
+
+def test_page_links_home_only_where_there_is_a_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "compiled_kernel", lambda: b"")
+    alone, beside = tmp_path / "alone/playground.html", tmp_path / "site/playground.html"
+    beside.parent.mkdir()
+    beside.with_name("index.html").touch()
+    for output in (alone, beside):
+        build.build(output)
+    assert "index.html" not in alone.read_text(encoding="utf-8")
+    assert 'href="index.html"' in beside.read_text(encoding="utf-8")
+
+
+def test_page_asks_for_nothing_from_elsewhere(monkeypatch):
+    text = build.page(b"", home=False)
+    assert "{{" not in text
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+@pytest.mark.slow
+def test_compiler_that_fails_is_quoted(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(build, "FLAGS", ("--no-such-flag",))
+    monkeypatch.setattr("sys.argv", ["playground", "--output", str(tmp_path / "playground.html")])
+    assert command.main() == 1
+    assert "no-such-flag" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
