@@ -16,9 +16,7 @@ from tests.experiments.building import composed, settings
 pytestmark = pytest.mark.slow
 
 CONFIGS = sorted((ROOT / "conf").rglob("*.yaml"))
-COMMAND = re.compile(
-    r"python run\.py ([^`\n]*)"
-)  # recipes of docs/how_to name the folder too: test_outside.py runs them
+COMMAND = re.compile(r"python run\.py ([^`\n]*)")  # the recipes of docs/how_to are run by test_outside.py
 TRY = re.compile(r"^# try: +the same with (.*)", re.MULTILINE)
 OPTIONS = {"-m": 0, "--help": 0, "--cfg": 1}  # of Hydra, with the number of words that follow
 
