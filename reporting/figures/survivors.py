@@ -59,7 +59,12 @@ def _draw_plane(axes: Axes, z: torch.Tensor) -> None:
     survivors = (p > 0).sum(-1)
     bounds = np.arange(1, len(z) + 2) - 0.5
     drawn = axes.pcolormesh(
-        orders, orders, survivors, cmap="viridis_r", norm=BoundaryNorm(bounds, 256), rasterized=True
+        orders.numpy(),
+        orders.numpy(),
+        survivors.numpy(),
+        cmap="viridis_r",
+        norm=BoundaryNorm(bounds, 256),
+        rasterized=True,
     )
     axes.figure.colorbar(drawn, ax=axes, ticks=range(1, len(z) + 1), label="classes with a probability above 0")
     line = np.linspace(1, 2, STEPS)

@@ -27,8 +27,6 @@ _SYMBOLS = {
     "X": "x",
     "*": "star",
     "h": "hexagon",
-    "p": "pentagon",
-    "d": "diamond-tall",
 }
 
 
