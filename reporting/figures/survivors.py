@@ -31,7 +31,7 @@ def draw_survivors(_: KeptRuns) -> Figure:
     """Bars of the probabilities on the left, the plane of (q, r) on the right; computed by the library alone."""
     result = Figure(figsize=(WIDTH, 3.7))
     grid = result.add_gridspec(
-        2, 3, left=0.075, right=0.99, bottom=0.13, top=0.9, wspace=0.3, hspace=0.6, width_ratios=(1, 1, 2.1)
+        2, 3, left=0.075, right=0.955, bottom=0.13, top=0.9, wspace=0.3, hspace=0.6, width_ratios=(1, 1, 2.1)
     )
     z = torch.tensor(LOGITS, dtype=torch.float64)
     for place, (title, (name, parameters)) in enumerate(SHOWN.items()):
