@@ -56,7 +56,7 @@ def _draw_plane(axes: Axes, z: torch.Tensor) -> None:
     orders = torch.linspace(1, 2, STEPS, dtype=torch.float64)
     q, r = torch.meshgrid(orders, orders, indexing="xy")
     p = sharmix.sharmix(z.expand(STEPS, STEPS, -1), q[..., None], r[..., None])
-    survivors = (p > 0).sum(-1)
+    survivors = (p > 0).sum(-1).numpy()
     bounds = np.arange(1, len(z) + 2) - 0.5
     drawn = axes.pcolormesh(
         orders.numpy(),

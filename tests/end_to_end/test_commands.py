@@ -10,7 +10,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from experiments.identity import ROOT
-from tests.docs.pages import PAGES
+from tests.docs.pages import PAGES, command_lines
 from tests.experiments.building import composed, settings
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ OPTIONS = {"-m": 0, "--help": 0, "--cfg": 1}  # of Hydra, with the number of wor
 
 def commands(file: Path) -> Iterator[tuple[str, ...]]:
     """The overrides of every command in a file; of `try:` those that it adds to the command above."""
-    text = re.sub(r"\\\n", " ", file.read_text())
+    text = "\n".join(command_lines(file)) if file.suffix == ".md" else file.read_text().replace("\\\n", " ")
     given: tuple[str, ...] = ()
     for given in map(overrides, COMMAND.findall(text)):
         yield given

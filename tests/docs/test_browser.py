@@ -1,0 +1,52 @@
+"""The site in a real browser, opened from the file system: as wide as the window, quiet, and readable by all."""
+
+import pytest
+
+from tests.browser import DESKTOP, PHONE, opened, severe_findings
+
+pytestmark = pytest.mark.slow
+
+PAGES = {
+    "the first page": "docs/index.html",
+    "the API": "docs/api/losses.html",
+    "wide tables": "results/tables/verdicts.html",
+    "formulas": "docs/math.html",
+    "a tutorial": "docs/tutorials/swap_cross_entropy.html",
+    "the gallery": "docs/gallery/index.html",
+    "README": "README.html",
+}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_a_page_opens_quietly_and_fits_the_window(site, browser, page, size, dark):
+    with opened(browser, site / page, size=size, dark=dark) as shown:
+        assert shown.page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert severe_findings(shown.page) == []
+        assert shown.errors == []
+        assert [address for address in shown.requests if not address.startswith(("file:", "data:"))] == []
+
+
+def test_index_leads_to_the_first_page(site, browser):
+    with opened(browser, site / "index.html") as shown:
+        shown.page.wait_for_url("**/docs/index.html")
+        shown.page.get_by_role("link", name="Use it").last.click()
+        assert shown.page.locator("h1").inner_text().startswith("Use it")
+
+
+def test_the_search_finds_a_function(site, browser):
+    with opened(browser, site / "docs" / "index.html") as shown:
+        shown.page.get_by_placeholder("Search").fill("sparsemax_loss")
+        shown.page.keyboard.press("Enter")
+        found = shown.page.locator("#search-results a", has_text="sparsemax_loss").first
+        assert found.get_attribute("href").startswith("docs/api/losses.html")
+        assert shown.errors == []
+
+
+def test_a_wide_table_scrolls_in_its_box(site, browser):
+    with opened(browser, site / "results" / "tables" / "verdicts.html", size=PHONE) as shown:
+        boxes = shown.page.locator(".table-wrapper").evaluate_all(
+            "all => all.map(one => one.scrollWidth - one.clientWidth)"
+        )
+        assert max(boxes) > 0
