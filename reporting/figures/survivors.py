@@ -61,7 +61,7 @@ def _draw_plane(axes: Axes, z: torch.Tensor) -> None:
     drawn = axes.pcolormesh(
         orders.numpy(),
         orders.numpy(),
-        survivors.numpy(),
+        survivors,
         cmap="viridis_r",
         norm=BoundaryNorm(bounds, 256),
         rasterized=True,
