@@ -31,7 +31,7 @@ def draw_survivors(_: KeptRuns) -> Figure:
     """Bars of the probabilities on the left, the plane of (q, r) on the right; computed by the library alone."""
     result = Figure(figsize=(WIDTH, 3.7))
     grid = result.add_gridspec(
-        2, 3, left=0.075, right=0.99, bottom=0.13, top=0.9, wspace=0.3, hspace=0.6, width_ratios=(1, 1, 2.1)
+        2, 3, left=0.075, right=0.955, bottom=0.13, top=0.9, wspace=0.3, hspace=0.6, width_ratios=(1, 1, 2.1)
     )
     z = torch.tensor(LOGITS, dtype=torch.float64)
     for place, (title, (name, parameters)) in enumerate(SHOWN.items()):
@@ -59,7 +59,12 @@ def _draw_plane(axes: Axes, z: torch.Tensor) -> None:
     survivors = (p > 0).sum(-1).numpy()
     bounds = np.arange(1, len(z) + 2) - 0.5
     drawn = axes.pcolormesh(
-        orders.numpy(), orders.numpy(), survivors, cmap="viridis_r", norm=BoundaryNorm(bounds, 256), rasterized=True
+        orders.numpy(),
+        orders.numpy(),
+        survivors,
+        cmap="viridis_r",
+        norm=BoundaryNorm(bounds, 256),
+        rasterized=True,
     )
     axes.figure.colorbar(drawn, ax=axes, ticks=range(1, len(z) + 1), label="classes with a probability above 0")
     line = np.linspace(1, 2, STEPS)
