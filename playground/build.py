@@ -9,8 +9,10 @@ import json
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
+from experiments.files import write_atomically
 from playground.digits import CALIBRATION, TEST, TRAINED_ON, logits_of_digits
 from reporting.palette import LOOKS
 
@@ -51,6 +53,8 @@ def compiled_kernel() -> bytes:
     Raises:
         BuildError: The compiler is missing or fails.
     """
+    if find_spec("ziglang") is None:
+        raise BuildError("the compiler for WebAssembly is not installed: pip install ziglang")
     with tempfile.TemporaryDirectory() as folder:
         compiled, linked = f"{folder}/kernel.o", f"{folder}/kernel.wasm"
         headers = f"-I{ROOT / 'sharmix/csrc'}"
@@ -63,7 +67,7 @@ def _zig(compiler: str, *arguments: str) -> None:
     command = [sys.executable, "-m", "ziglang", compiler, *TARGET, *arguments]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
-        raise BuildError(f"the kernel does not compile to WebAssembly (pip install ziglang?):\n{run.stderr}")
+        raise BuildError(f"the kernel does not compile to WebAssembly:\n{run.stderr}")
 
 
 def page(kernel: bytes, home: bool) -> str:
@@ -93,10 +97,9 @@ def build(output: Path) -> None:
 
     Raises:
         BuildError: The kernel cannot be compiled.
+        OSError: The page cannot be written.
     """
-    text = page(compiled_kernel(), home=(output.parent / "index.html").exists())
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(text, encoding="utf-8")
+    write_atomically(output, page(compiled_kernel(), home=(output.parent / "index.html").exists()))
 
 
 def _source(name: str) -> str:

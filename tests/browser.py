@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")  # names of the program, the first that is there
 DESKTOP, PHONE = (1280, 900), (390, 844)  # width and height of the window, in pixels
 SEVERE = ("serious", "critical")  # findings of axe-core that no page may have
 
@@ -28,11 +29,11 @@ class Opened(NamedTuple):
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """Debian's Chromium, without a window; the test is skipped where it or Playwright is not installed."""
+    """Chromium or Chrome, without a window; the test is skipped where it or Playwright is not installed."""
     playwright = pytest.importorskip("playwright.sync_api", reason="no browser test ran: pip install playwright")
-    program = shutil.which("chromium")
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
-        pytest.skip("no browser test ran: there is no `chromium` here; apt-get install chromium")
+        pytest.skip(f"no browser test ran: there is none of {', '.join(BROWSERS)}; apt-get install chromium")
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser

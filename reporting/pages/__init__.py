@@ -5,6 +5,7 @@ other words are what it is about: `run airline` is what the records say of the r
 """
 
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 
 from experiments.files import write_atomically
@@ -36,17 +37,13 @@ def rewritten_pages(root: Path) -> dict[Path, str]:
         The text of each page, by its path.
 
     Raises:
-        TableError: for a part that nothing writes, or marks that do not match.
+        TableError: for a part that nothing writes, or marks that do not match; names the page.
         RecordError: for records that cannot be read.
     """
     pages = {
         page: page.read_text(encoding="utf-8") for page in [root / "README.md", *sorted(root.glob("docs/**/*.md"))]
     }
-    return {
-        page: fill(text, COMMAND, lambda name, page=page: _written(root, page, name))
-        for page, text in pages.items()
-        if any(parts(text, COMMAND))
-    }
+    return {page: _rewritten(root, page, text) for page, text in pages.items() if any(parts(text, COMMAND))}
 
 
 def write_pages(root: Path) -> list[Path]:
@@ -57,9 +54,21 @@ def write_pages(root: Path) -> list[Path]:
     return list(pages)
 
 
-def _written(root: Path, page: Path, name: str) -> str:
+def _rewritten(root: Path, page: Path, text: str) -> str:
+    to_root = "../" * len(page.parent.relative_to(root).parts)  # links are relative to the page
+    try:
+        return fill(text, COMMAND, lambda name: _written(root, to_root, name))
+    except TableError as error:
+        raise TableError(f"{page}: {error}") from error
+
+
+def _written(root: Path, to_root: str, name: str) -> str:
     kind, *about = name.split()
     if kind not in WRITERS:
-        raise TableError(f"{page}: nothing writes the part {name!r}; there are {', '.join(WRITERS)}")
-    to_root = "../" * len(page.parent.relative_to(root).parts)  # links are relative to the page
-    return WRITERS[kind](root, to_root, *about)
+        raise TableError(f"nothing writes the part {name!r}; there are {', '.join(WRITERS)}")
+    write = WRITERS[kind]
+    try:
+        signature(write).bind(root, to_root, *about)
+    except TypeError as error:
+        raise TableError(f"the part {name!r} names too little or too much: {error}") from error
+    return write(root, to_root, *about)

@@ -8,8 +8,10 @@ from reporting.declaration import load_declaration
 from reporting.number_formats import number
 from reporting.pages.wording import duration, span
 from reporting.records import read_records
+from reporting.yaml_files import TableError
 
 HEADER = re.compile(r"^# (\w+): +(.*(?:\n#  +.*)*)", re.MULTILINE)  # `key: text`, with its indented further lines
+KEYS = ("command", "time", "hardware", "expect")  # of a header
 
 
 def describe_settings(root: Path, to_root: str, name: str) -> str:
@@ -19,6 +21,9 @@ def describe_settings(root: Path, to_root: str, name: str) -> str:
         root: the repository.
         to_root: way from the page to the repository, for links.
         name: name of the experiment.
+
+    Raises:
+        TableError: where the header is not complete.
     """
     header = _header(root, name)
     lines = [
@@ -40,16 +45,19 @@ def describe_runs(root: Path, to_root: str, name: str) -> str:
 
     Raises:
         RecordError: where the experiment has no records.
+        TableError: where no table shows it, or the header of its settings is not complete.
     """
     results = root / "results"
     records = read_records(results, name)
-    table = next(table for table in load_declaration(results).tables.values() if table.experiment == name)
+    tables = [table for table in load_declaration(results).tables.values() if table.experiment == name]
+    if not tables:
+        raise TableError(f"no table of results/tables.yaml shows the experiment {name!r}")
     seconds = [record.wall_time_seconds for record in records]
     memory = max(record.peak_memory_mib or 0 for record in records)
     hardware = [record.environment.hardware for record in records]
     machines = sorted({f"{one['processor']}, {_count(one['cores'], 'core')}" for one in hardware})
     seeds = ", ".join(str(seed) for seed in sorted({record.seed for record in records}))
-    commands = table.repeat.replace(" && ", "`, then `")
+    commands = tables[0].repeat.replace(" && ", "`, then `")
     settings = len({record.run_id for record in records})
     each = f"{duration(median(seconds))} a run ({duration(min(seconds))} to {duration(max(seconds))})"
     lines = [
@@ -66,8 +74,11 @@ def describe_runs(root: Path, to_root: str, name: str) -> str:
 
 
 def _header(root: Path, name: str) -> dict[str, str]:
-    text = (root / "conf" / "experiment" / f"{name}.yaml").read_text(encoding="utf-8")
-    return {key: re.sub(r"\n# +", " ", value) for key, value in HEADER.findall(text)}
+    file = root / "conf" / "experiment" / f"{name}.yaml"
+    header = {key: re.sub(r"\n# +", " ", value) for key, value in HEADER.findall(file.read_text(encoding="utf-8"))}
+    if missing := [key for key in KEYS if key not in header]:
+        raise TableError(f"{file}: its header has no line `# {missing[0]}: …`")
+    return header
 
 
 def _count(count: int, noun: str) -> str:

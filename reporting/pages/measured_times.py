@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from reporting.number_formats import number
+from reporting.yaml_files import TableError
 
 MAPS = "results/benchmarks/maps"
 TABLE_6 = "results/benchmarks/table6"
@@ -12,13 +13,21 @@ SHARMIX = "SharMiX (1.25, 1.5)"
 
 
 def list_measured_times(root: Path, to_root: str) -> str:
-    """A list of relative times: of a loss, of the `entmax` package, of a training step, and of the slow cases."""
+    """A list of relative times: of a loss, of the `entmax` package, of a training step, and of the slow cases.
+
+    Args:
+        root: the repository.
+        to_root: way from the page to the repository, for links.
+
+    Raises:
+        TableError: where a time that the list shows was not measured.
+    """
     maps, steps = (pd.read_csv(root / f"{name}.csv") for name in (MAPS, TABLE_6))
     large = maps[_at(maps, "loss", 512, 32000, "sparse")]
     dense = maps[_at(maps, "map", 256, 10000, "dense")]
     small = maps[_at(maps, "map", 64, 100, "sparse")]
     entmax, package = (_ratio(large, name) for name in ("1.5-entmax", "entmax15 (package)"))
-    step = steps[(steps["experiment"] == "cifar100") & (steps["activation"] == "sharmix_learned")].iloc[0]
+    step = _only(steps[(steps["experiment"] == "cifar100") & (steps["activation"] == "sharmix_learned")], TABLE_6)
     interval = f"{number(step['low'], 2)} to {number(step['high'], 2)}"
     measured, table = f"([measured]({to_root}{MAPS}.md))", f"([Table 6]({to_root}{TABLE_6}.md))"
     slow_small, slow_dense = (number(_ratio(cell, SHARMIX), 1) for cell in (small, dense))
@@ -44,5 +53,10 @@ def _at(maps: pd.DataFrame, kind: str, rows: int, classes: int, regime: str) -> 
 
 
 def _ratio(maps: pd.DataFrame, contender: str) -> float:
-    (ratio,) = maps.loc[maps["contender"] == contender, "median_ratio"]
-    return float(ratio)
+    return float(_only(maps[maps["contender"] == contender], f"{MAPS}, {contender}")["median_ratio"])
+
+
+def _only(lines: pd.DataFrame, place: str) -> pd.Series:
+    if len(lines) != 1:
+        raise TableError(f"{place}: {len(lines)} lines have the time that README shows, not one")
+    return lines.iloc[0]

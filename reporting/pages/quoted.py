@@ -17,9 +17,12 @@ def quote_table(root: Path, to_root: str, name: str, *words: str) -> str:
         words: the heading, or the words that it alone begins with.
 
     Raises:
-        TableError: where no heading of the page, or more than one, is meant.
+        TableError: where there is no such table, and where no heading of its page, or more than one, is meant.
     """
-    table = load_declaration(root / "results").tables[name]
+    tables = load_declaration(root / "results").tables
+    if name not in tables:
+        raise TableError(f"there is no table {name!r} in results/tables.yaml; it has {', '.join(tables)}")
+    table = tables[name]
     page = (root / "results" / "tables" / f"{name}.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## (.+)\n\n((?:\|.*\n)+)", page, re.MULTILINE))
     wanted = " ".join(words).lower()

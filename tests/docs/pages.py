@@ -1,21 +1,25 @@
-"""The pages that people write, README.md, CONTRIBUTING.md and docs/, and what stands in their code blocks."""
+"""The pages that people write, README.md, CONTRIBUTING.md and docs/: their code blocks, links, headings, and tests."""
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 
-ROOT = Path(__file__).parents[2]
+from experiments.identity import ROOT
+
+DOCS = ROOT / "docs"
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted(file for file in (ROOT / "docs").rglob("*.md") if "gallery" not in file.parts),
+    *sorted(file for file in DOCS.rglob("*.md") if "gallery" not in file.parts),
 ]
-TUTORIALS = ROOT / "docs" / "tutorials"  # notebooks, which run while the site is built
+TUTORIALS = DOCS / "tutorials"  # notebooks, which run while the site is built
 SHELL = ("", "bash", "console", "sh", "shell", "text")
 
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
 _FILE = re.compile(r"`([\w./]+)`:$")
 
 
@@ -56,3 +60,25 @@ def command_lines(page: Path) -> Iterator[str]:
         for child in token.children or ():
             if child.type == "code_inline":
                 yield child.content
+
+
+def linked_files(page: Path) -> list[Path]:
+    """What a page links to in the repository."""
+    targets = [link.partition("#")[0] for link in _LINK.findall(page.read_text("utf-8")) if "://" not in link]
+    return [page.parent / target for target in targets if target]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and MyST make them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@cache
+def names_of_tests(folder: str) -> set[str]:
+    """The names of all test functions below a folder of the repository."""
+    return {
+        test
+        for file in (ROOT / folder).rglob("*.py")
+        for test in re.findall(r"def (test_\w+)", file.read_text("utf-8"))
+    }

@@ -5,8 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from experiments.identity import ROOT
-from tests.docs.links import DOCS, anchors, linked_files
+from tests.docs.pages import DOCS, ROOT, anchors, linked_files
 
 PAGE = DOCS / "architecture.md"
 SVG = "{http://www.w3.org/2000/svg}"

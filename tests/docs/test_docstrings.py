@@ -13,8 +13,6 @@ sys.path.append(str(ROOT / "docs" / "_extensions"))
 import docstrings
 
 PUBLIC = sorted(docstrings.public_names().values())
-MATHEMATICS = ROOT / f"{docstrings.MATHEMATICS}.md"
-SOURCES = [file for ending in ("py", "h", "cpp") for file in (ROOT / "sharmix").rglob(f"*.{ending}")]
 
 
 def found(name):
@@ -42,20 +40,6 @@ def test_a_public_name_and_its_public_methods_have_docstrings(name):
 def test_every_public_name_stands_on_one_page_of_the_site():
     pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
     assert sorted(re.findall(r"^\.\. auto(?:class|function):: (sharmix\.(?!_)\S+)", pages, re.MULTILINE)) == PUBLIC
-
-
-def test_every_section_of_the_mathematics_that_is_cited_is_there():
-    if not MATHEMATICS.exists():
-        pytest.skip("docs/math.md is not there yet")
-    sections = set(re.findall(r"^## (\d+)\. ", MATHEMATICS.read_text(), re.MULTILINE))
-    cited = {
-        (number, file.name)
-        for file in SOURCES
-        for citation in docstrings.CITATION.findall(file.read_text())
-        for number in re.findall(r"\d+", citation)
-    }
-    assert len(cited) > 10
-    assert {(number, file) for number, file in cited if number not in sections} == set()
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,11 @@ import re
 
 import pytest
 
-from experiments.identity import ROOT
-from tests.docs.links import DOCS, anchors, linked_files
+from tests.docs.pages import DOCS, ROOT, anchors, linked_files, names_of_tests
 
 PAGE = DOCS / "errata.md"
 TEXT = PAGE.read_text("utf-8")
 CASES = re.findall(r"^- (\*\*.*?)(?=\n\n|\n- |\n#|\Z)", TEXT, re.MULTILINE | re.DOTALL)
-
-
-def names_of_tests(folder: str) -> set[str]:
-    return {test for file in (ROOT / folder).rglob("*.py") for test in re.findall(r"def (test_\w+)", file.read_text())}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.split("**")[1])

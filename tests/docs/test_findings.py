@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.docs.links import DOCS, anchors
+from tests.docs.pages import DOCS, anchors
 
 PAGE = DOCS / "findings.md"
 PROSE = PAGE.read_text("utf-8").partition("## Does sparsity follow the class distribution?")[2]
@@ -30,6 +30,10 @@ def measured_in(paragraph: str) -> set[float]:
         text = (file if file.suffix == ".jsonl" else file.with_suffix(".csv")).read_text("utf-8")
         found |= {float(number) for number in re.findall(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", text)}
     return found
+
+
+def test_the_prose_is_found():
+    assert len(PARAGRAPHS) > 20
 
 
 @pytest.mark.slow

@@ -77,8 +77,6 @@ def test_every_public_name_has_its_place(site):
 
 
 def test_cited_sections_are_links(site):
-    if not test_docstrings.MATHEMATICS.exists():
-        pytest.skip("docs/math.md is not there yet")
     cited = parsed(site / "docs" / "api" / "maps.html").select("a[href^='../math.html#']")
     assert {tag.text for tag in cited} >= {"math section 2", "math section 7"}
 

@@ -12,8 +12,6 @@ from playwright.sync_api import Page
 
 import sharmix
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-
 
 class Visit:
     """A page that is open."""

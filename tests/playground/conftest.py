@@ -1,17 +1,12 @@
 """The playground in a real browser, opened from the file system."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
 pytest.importorskip("ziglang", reason="no compiler for WebAssembly: pip install ziglang")
 
-from playwright.sync_api import sync_playwright
-
 from playground.build import build
-from tests.playground.browser import BROWSERS, Visit
+from tests.playground.browser import Visit
 
 
 @pytest.fixture(scope="session")
@@ -20,17 +15,6 @@ def address(tmp_path_factory) -> str:
     file = tmp_path_factory.mktemp("playground") / "playground.html"
     build(file)
     return file.as_uri()
-
-
-@pytest.fixture(scope="session")
-def browser():
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        pytest.skip(f"NO BROWSER: none of {', '.join(BROWSERS)} is installed, so the playground was not tested")
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=Path(found), args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

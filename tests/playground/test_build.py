@@ -26,9 +26,22 @@ def test_page_asks_for_nothing_from_elsewhere(monkeypatch):
 
 
 @pytest.mark.slow
-def test_compiler_that_fails_is_quoted(tmp_path, monkeypatch, capsys):
+def test_compiler_that_fails_is_quoted(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "FLAGS", ("--no-such-flag",))
-    monkeypatch.setattr("sys.argv", ["playground", "--output", str(tmp_path / "playground.html")])
-    assert command.main() == 1
-    assert "no-such-flag" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match=r"error: the kernel does not compile (.|\n)*no-such-flag"):
+        command.main(["--output", str(tmp_path / "playground.html")])
     assert not list(tmp_path.iterdir())
+
+
+def test_compiler_that_is_missing_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match=r"error: .*not installed: pip install ziglang$"):
+        command.main(["--output", str(tmp_path / "playground.html")])
+    assert not list(tmp_path.iterdir())
+
+
+def test_place_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "compiled_kernel", lambda: b"")
+    (tmp_path / "a_file").touch()
+    with pytest.raises(SystemExit, match=f"^error: {tmp_path}/a_file.*; see that it can be written$"):
+        command.main(["--output", str(tmp_path / "a_file/playground.html")])

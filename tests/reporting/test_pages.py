@@ -1,15 +1,18 @@
 """The generated parts of README.md and docs/: what is committed is what results/ gives, and wrong marks are refused."""
 
+import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from experiments.identity import ROOT
 from reporting.marked_text import fill, marks, parts
-from reporting.pages import COMMAND, rewritten_pages, write_pages
+from reporting.pages import COMMAND, experiment, rewritten_pages, write_pages
 from reporting.pages.experiment import describe_runs, describe_settings
+from reporting.pages.measured_times import list_measured_times
 from reporting.pages.quoted import quote_table
 from reporting.pages.wording import duration, span
 from reporting.yaml_files import TableError
@@ -82,6 +85,39 @@ def test_a_part_that_nothing_writes_is_refused(repository):
     (repository / "README.md").write_text(page("weather"))
     with pytest.raises(TableError, match=r"README\.md: nothing writes the part 'weather'; there are verdict"):
         write_pages(repository)
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("table", "the part 'table' names too little or too much: missing a required argument: 'name'"),
+        ("verdict today", "the part 'verdict today' names too little or too much: too many positional arguments"),
+        ("table weather accuracy", "there is no table 'weather' in results/tables.yaml; it has table1, "),
+        ("settings untold", "its header has no line `# time: …`"),
+    ],
+)
+def test_a_part_that_cannot_be_written_is_refused_with_its_page(repository, part, message):
+    (repository / "README.md").write_text(page(part))
+    untold = repository / "conf" / "experiment" / "untold.yaml"
+    untold.parent.mkdir(parents=True)
+    untold.write_text("# command: python run.py\n")
+    with pytest.raises(TableError, match=rf"README\.md: .*{re.escape(message)}"):
+        write_pages(repository)
+
+
+def test_an_experiment_that_no_table_shows_is_refused(monkeypatch):
+    monkeypatch.setattr(experiment, "load_declaration", lambda _: SimpleNamespace(tables={}))
+    with pytest.raises(TableError, match=r"no table of results/tables\.yaml shows the experiment 'copy'"):
+        describe_runs(ROOT, "", "copy")
+
+
+def test_a_time_that_was_not_measured_is_refused(tmp_path):
+    shutil.copytree(ROOT / "results" / "benchmarks", tmp_path / "results" / "benchmarks")
+    file = tmp_path / "results" / "benchmarks" / "maps.csv"
+    maps = pd.read_csv(file)
+    maps[maps["contender"] != "1.5-entmax"].to_csv(file, index=False)
+    with pytest.raises(TableError, match=r"maps, 1\.5-entmax: 0 lines have the time"):
+        list_measured_times(tmp_path, "")
 
 
 @pytest.mark.parametrize("spoil", [lambda text: text.partition("<!-- a: end")[0], lambda text: text * 2])
