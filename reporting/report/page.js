@@ -179,8 +179,8 @@ function openRecord(key) {
       ["Run", run.run_id],
       ["Weights", run.weights_hash],
     ]),
-    make("h3", {}, "Numbers of the reported epoch"),
-    table("Numbers of the reported epoch", ["Metric", ...splits], metrics.map((metric) => [metric, ...splits.map((split) => run.metrics[split][metric] ?? null)]), 6),
+    make("h3", {}, "Metrics at the reported epoch"),
+    table("Metrics at the reported epoch", ["Metric", ...splits], metrics.map((metric) => [metric, ...splits.map((split) => run.metrics[split][metric] ?? null)]), 6),
     make("h3", {}, "Settings"),
     table("Settings", ["Setting", "Value"], flat(run.config)),
     make("h3", {}, "Software"),
@@ -243,7 +243,7 @@ function drawClaims() {
   const drawn = data.claims.map((claim, place) => ({ ...claim, place })).filter((claim) => claim.mean !== null);
   const missing = data.claims.length - drawn.length;
   one("undrawn").textContent = missing ? `${missing} numbers are not drawn: no run has reached their epoch.` : "";
-  for (const [id, isDifference, unit] of [["levels", false, "share"], ["differences", true, "percentage points"]]) {
+  for (const [id, isDifference, unit] of [["levels", false, "as a share of 1"], ["differences", true, "in percentage points"]]) {
     const of = drawn.filter((claim) => claim.difference === isDifference);
     one(id).hidden = !of.length;
     if (!of.length) continue;
@@ -265,7 +265,7 @@ function drawClaims() {
     const what = isDifference ? "differences" : "levels";
     draw(id, traces, {
       shapes: [line],
-      xaxis: { title: { text: `theirs: ${what}, ${unit}` }, range: [least - room, most + room] },
+      xaxis: { title: { text: `theirs: ${what} ${unit}` }, range: [least - room, most + room] },
       yaxis: { title: { text: "ours" }, range: [least - room, most + room] },
       showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
     }, `Published ${what} against ours; the tables below have the same numbers`);
