@@ -1,6 +1,6 @@
 """
-What an output answers to each logit
-====================================
+How an output changes with each logit
+=====================================
 
 The Jacobian ∂pᵢ/∂zⱼ of the same eight logits under four maps. Rows and columns of classes outside the support are
 exactly 0: their logits get no gradient, and change nothing.

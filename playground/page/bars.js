@@ -40,7 +40,7 @@ function addBars() {
                 column.firstElementChild.style.setProperty("--share", p[index]);
                 label.firstElementChild.checked = index === chosen;
             });
-            say(sentence, `${summary(p)} Click a letter to choose a class.`);
+            say(sentence, `${summary(p)} Click a letter to choose the class of the panels below.`);
             for (const name of document.querySelectorAll(".chosen-name")) say(name, NAMES[chosen]);
         },
     });

@@ -12,9 +12,9 @@ const PRESETS = [
         story: "At (2, 2) the same logits leave few classes. Drag a dashed bar up until it comes back.",
     },
     {
-        name: "r reacts to doubt",
+        name: "r reacts to uncertainty",
         set: { ...FIRST, q: 1.5, r: 2.1, logits: [0.6, 0.5, 0.4, 0.3, 0.2, 0.1], chosen: 0 },
-        story: "These logits are close. For r above q an undecided output is sharpened; move r below q and it is flattened.",
+        story: "These logits are close, so the output is uncertain. As r is above q, the map sharpens it. Move r below q, and the map flattens it.",
     },
     {
         name: "Three classes, one triangle",
@@ -25,7 +25,7 @@ const PRESETS = [
     {
         name: "The jump",
         set: { ...FIRST, q: 1.75, r: 1.25, logits: [1.34, 0, 0, 0, 0, 0, 0, 0, 0, 0], chosen: 0 },
-        story: "Below the line two answers compete. Raise A a little, and its probability jumps.",
+        story: "Below the line r = 2 − 1/q two answers compete. Raise A a little, and its probability jumps.",
         panel: "jump",
     },
     {
@@ -52,7 +52,7 @@ function addPresets() {
             story.textContent = current < 0 ? "Press an example, or drag anything: a bar, the point in the plane, the ring in the triangle." : `${PRESETS[current].story} `;
             const target = PRESETS[current]?.panel;
             if (!target) return;
-            const jump = element("button", { type: "button" }, "Go to its panel");
+            const jump = element("button", { type: "button" }, "Go to the panel");
             jump.addEventListener("click", () => document.getElementById(target).scrollIntoView());
             story.append(jump);
         },

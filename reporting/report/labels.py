@@ -19,7 +19,7 @@ METRICS = {
     "loss": "loss",
     "empty_preferred": "empty translation preferred",
     "empty_possible": "empty translation possible",
-    "unfinished": "none ended",
+    "unfinished": "no translation ended",
     "alpha": "α",
     "tau": "τ",
     "learning_rate": "learning rate",

@@ -163,6 +163,8 @@ function openRecord(key) {
   if (run.state) return open(title, ...unfinishedRecord(run));
   const code = run.code;
   const splits = Object.keys(run.metrics);
+  const columns = data.experiments[run.experiment].columns;
+  const nameOf = (metric) => splits.map((split) => columns[`${split}/${metric}`]?.replace(`, ${split}`, "")).find(Boolean) ?? metric;
   const metrics = [...new Set(splits.flatMap((split) => Object.keys(run.metrics[split])))];
   open(title,
     make("h3", {}, "Repeat it"),
@@ -170,17 +172,17 @@ function openRecord(key) {
     run.note ? make("p", { class: "quiet" }, run.note) : null,
     facts([
       ["Commit", code.commit && code.commit + (code.dirty === false ? "" : code.dirty ? ", with changes" : ", state unknown")],
-      ["Code", code.digest],
+      ["Code digest", code.digest],
       ["Hardware", inWords(run.environment.hardware)],
       ["Finished", run.finished_at],
-      ["Took", `${written(run.wall_time_seconds, 1)} s` + (run.peak_memory_mib ? `, at most ${written(run.peak_memory_mib, 0)} MiB` : "")],
-      ["Reports", `epoch ${run.epoch} of ${run.curves.epoch.at(-1)}` + (run.selected_by ? `, the best by ${run.selected_by}` : "")],
+      ["Time", `${written(run.wall_time_seconds, 1)} s` + (run.peak_memory_mib ? `, at most ${written(run.peak_memory_mib, 0)} MiB` : "")],
+      ["Reported", `epoch ${run.epoch} of ${run.curves.epoch.at(-1)}` + (run.selected_by ? `, the best by ${run.selected_by}` : "")],
       ["Data", inWords(run.data)],
-      ["Run", run.run_id],
-      ["Weights", run.weights_hash],
+      ["Run ID", run.run_id],
+      ["Weights hash", run.weights_hash],
     ]),
-    make("h3", {}, "Numbers of the reported epoch"),
-    table("Numbers of the reported epoch", ["Metric", ...splits], metrics.map((metric) => [metric, ...splits.map((split) => run.metrics[split][metric] ?? null)]), 6),
+    make("h3", {}, "Metrics at the reported epoch"),
+    table("Metrics at the reported epoch", ["Metric", ...splits], metrics.map((metric) => [nameOf(metric), ...splits.map((split) => run.metrics[split][metric] ?? null)]), 6),
     make("h3", {}, "Settings"),
     table("Settings", ["Setting", "Value"], flat(run.config)),
     make("h3", {}, "Software"),
@@ -243,7 +245,7 @@ function drawClaims() {
   const drawn = data.claims.map((claim, place) => ({ ...claim, place })).filter((claim) => claim.mean !== null);
   const missing = data.claims.length - drawn.length;
   one("undrawn").textContent = missing ? `${missing} numbers are not drawn: no run has reached their epoch.` : "";
-  for (const [id, isDifference, unit] of [["levels", false, "share"], ["differences", true, "percentage points"]]) {
+  for (const [id, isDifference, unit] of [["levels", false, "as a share of 1"], ["differences", true, "in percentage points"]]) {
     const of = drawn.filter((claim) => claim.difference === isDifference);
     one(id).hidden = !of.length;
     if (!of.length) continue;
@@ -265,7 +267,7 @@ function drawClaims() {
     const what = isDifference ? "differences" : "levels";
     draw(id, traces, {
       shapes: [line],
-      xaxis: { title: { text: `theirs: ${what}, ${unit}` }, range: [least - room, most + room] },
+      xaxis: { title: { text: `theirs: ${what} ${unit}` }, range: [least - room, most + room] },
       yaxis: { title: { text: "ours" }, range: [least - room, most + room] },
       showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
     }, `Published ${what} against ours; the tables below have the same numbers`);

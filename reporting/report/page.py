@@ -131,6 +131,7 @@ def _write(output: Path, shown: Mapping[str, Any], payload: Mapping[str, Any]) -
     own = {"progress": None, "claims": [], "tables": [], "written": "", **shown}
     text = environment.get_template("page.html").render(
         own,
+        home=(output.parent / "index.html").exists(),
         outcomes=[*OUTCOMES],
         plural=IN_PLURAL,
         css=Markup((_FOLDER / "page.css").read_text("utf-8")),

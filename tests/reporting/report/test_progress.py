@@ -81,6 +81,13 @@ def test_damaged_files_are_named_and_the_others_shown(outputs):
     assert progress.counts()[State.FINISHED] == 2
 
 
+def test_the_page_links_home_only_where_there_is_a_page(outputs):
+    page = outputs / "report.html"
+    assert 'href="index.html"' not in report_of_outputs(outputs, page).read_text("utf-8")
+    page.with_name("index.html").touch()
+    assert 'href="index.html"' in report_of_outputs(outputs, page).read_text("utf-8")
+
+
 @pytest.mark.parametrize("text", ["epoch,test/loss\n1,nan\n", "a,b\n1,2,3\n", "epoch\n2\n", "epoch,q\n1,one\n"])
 def test_curves_that_no_run_writes_are_named_and_left_out(outputs, text):
     curves = outputs / "digits/softmax-0123456789ab/seed-1/metrics.csv"
