@@ -97,10 +97,10 @@ def test_a_heading_sorts_by_number_up_and_down(view):
 def test_rows_are_filtered(view):
     view.evaluate("document.getElementById('table1').open = true")
     view.fill("#table1 .row-filter", "learned 1.50")
-    assert (
-        texts(view, "#table1 tbody tr:visible th")
-        == ["SharMiX learned (1.25, 1.50)", "SharMiX learned (1.50, 1.50)", "entmax learned (α = 1.5)"][:2]
-    )
+    assert texts(view, "#table1 tbody tr:visible th") == [
+        "SharMiX learned (1.25, 1.50)",
+        "SharMiX learned (1.50, 1.50)",
+    ]
     view.fill("#table1 .row-filter", "")
 
 
