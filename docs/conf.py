@@ -87,6 +87,7 @@ html_js_files = ["site.js"]
 html_additional_pages = {"index": "first_page.html"}
 templates_path = ["_templates"]
 html_copy_source = False
+html_show_search_summary = False  # a page of the file system may not fetch another for a summary
 html_show_sphinx = False
 html_math_renderer = "mathml"
 copybutton_exclude = ".linenos, .gp, .go"

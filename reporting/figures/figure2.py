@@ -27,7 +27,8 @@ def draw_figure2(kept: KeptRuns) -> Figure:
         _draw_published(sparsity, panel.levels or {})
         sparsity.set(
             title=f"{panel.title_with_seeds()}: sparsity",
-            ylim=(-0.25, 1.08),
+            ylim=(-0.25, 1.08),  # room below 0 for the words on the published level
+            yticks=(0, 0.25, 0.5, 0.75, 1),
             ylabel="sparsity on test\n(share of exact zeros)",
         )
         order.set(title=f"{panel.title_with_seeds()}: r", ylim=(1, 2.05), ylabel="r")

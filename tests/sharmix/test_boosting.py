@@ -391,7 +391,7 @@ print((peak() - before) / sum(array.nbytes for array in made))
 def test_raw_scores_are_not_copied():
     """The peak grows by gradient and Hessian, and by weights of 1 a row; a copy of the scores would double that."""
     done = subprocess.run([sys.executable, "-c", MEMORY], check=True, capture_output=True, text=True, timeout=120)
-    assert 0.9 < float(done.stdout) < 1.3
+    assert 0.5 < float(done.stdout) < 1.3  # memory that was free already does not raise the peak
 
 
 @pytest.mark.parametrize("name", ["Objective", "LightGBMMetric", "XGBoostMetric"])
