@@ -3,20 +3,23 @@
 import base64
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from playwright.sync_api import Page
 
 import sharmix
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 
 class Visit:
     """A page that is open."""
 
-    def __init__(self, page: Page, address: str) -> None:
+    def __init__(self, page: "Page", address: str) -> None:
         self.page, self.address = page, address
         self.complaints: list[str] = []
         self.requests: list[str] = []
