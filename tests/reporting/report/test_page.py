@@ -264,6 +264,14 @@ def test_an_address_leads_to_an_experiment(view):
     view.locator("#experiments [aria-pressed='true']:text-is('copy')").wait_for()
 
 
+def test_an_address_that_leads_nowhere_changes_nothing(browser, page):
+    for fragment in ("run=%", "run=constructor", "experiment=constructor"):
+        with opened(browser, page, fragment=fragment) as (view, errors, _):
+            view.wait_for_selector(READY)
+            assert not view.locator("#dialog").is_visible()
+            assert errors == []
+
+
 def test_runs_at_work_are_shown_as_they_stand(view_at_work, page_at_work):
     lead = view_at_work.locator(".lead").inner_text()
     assert lead.startswith("3 of 8 runs have finished, 1 failed, 2 stopped, 2 open; about ")
