@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import parse_qs
 
 import numpy as np
@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 
 import sharmix
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
 
 class Visit:
-    """A page that is open."""
+    """A page of Playwright's that is open."""
 
-    def __init__(self, page: "Page", address: str) -> None:
+    def __init__(self, page: Any, address: str) -> None:
         self.page, self.address = page, address
         self.complaints: list[str] = []
         self.requests: list[str] = []
