@@ -85,9 +85,8 @@ def _sections(data: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[str]:
         if table.empty:
             yield "None."
         elif title == _NOT_MET:
-            yield table.to_markdown(
-                index=False, disable_numparse=True
-            )  # its cells are lists, which no cut makes narrow
+            # its cells are lists, which no cut makes narrow
+            yield table.to_markdown(index=False, disable_numparse=True)
         else:
             yield narrow(table.drop(columns="floor", errors="ignore"))
 

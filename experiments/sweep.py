@@ -82,7 +82,7 @@ class SweepReport(Callback):
                     file.unlink(missing_ok=True)
             (folder / FAILURES).unlink(missing_ok=True)  # of the sweep before
             ended = folder / f"{REPORT}{this_process()}"
-            ended.write_text(planned_line(self.runs))
+            ended.write_text(planned_line(self.runs), "utf-8")
         except (OmegaConfBaseException, OSError):  # Hydra would make a warning of it; its sweeper meets it again
             return
         self.ended = ended
@@ -117,7 +117,7 @@ class SweepReport(Callback):
         if job_return.status == JobStatus.FAILED:
             name = " ".join(job_return.overrides or [])
             line = failed_line(name, job_return._return_value, config.hydra.runtime.output_dir)
-        with self.ended.open("a") as file:  # one write, so that lines of several processes stay whole
+        with self.ended.open("a", encoding="utf-8") as file:  # one write, so that lines of several processes stay whole
             file.write(line)
 
     def place(self, number: int) -> str:
@@ -130,7 +130,7 @@ class SweepReport(Callback):
 
     def lines(self) -> list[str]:
         """A line for each run that has ended."""
-        lines = self.ended.read_text().splitlines() if self.ended.is_file() else []
+        lines = self.ended.read_text("utf-8").splitlines() if self.ended.is_file() else []
         return [line for line in lines if is_of_a_run(line)]
 
 

@@ -39,8 +39,8 @@ def list_measured_times(root: Path, to_root: str) -> str:
         f"1.5-entmax's loss of the same logits {measured}.",
         f"**{number(step['relative_time'], 2)}** of softmax's time, {interval}: a training step of ResNet-18 on "
         f"CIFAR-100 with learned orders {table}.",
-        f"**Slow**: a map takes {slow_small} times softmax's time where it is small (64 × 100), {slow_dense} times "
-        f"where all of 256 × 10,000 logits matter, and there at (1.75, 1.25), where the entropy is not concave, "
+        f"**Slow**: SharMiX's map takes {slow_small} times softmax's time where it is small (64 × 100), {slow_dense} "
+        f"times where all of 256 × 10,000 logits matter, and there at (1.75, 1.25), where the entropy is not concave, "
         f"{nonconcave} times {measured}.",
     ]
     return "\n".join(f"- {line}" for line in lines)

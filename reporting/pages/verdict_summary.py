@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from reporting.declaration import VERDICTS, load_declaration
-from reporting.number_formats import number
+from reporting.number_formats import NOTHING
 from reporting.pages.wording import span
 from reporting.verdicts import Verdict
 
@@ -70,12 +70,13 @@ def _claim(claim: object, lines: pd.DataFrame) -> dict[str, str]:
     difference = lines["kind"].eq("difference").all()
     decimals, sign, unit = (2, "+", " points") if difference else (3, "-", "")
     ours = lines["test_mean"].dropna()
+    seeds = lines["test_seeds"].max()
     return {
         "claim": str(claim),
         "theirs": span(lines["published"], decimals, sign) + unit,
-        "ours": span(ours, decimals, sign) + unit if len(ours) else "–",
+        "ours": span(ours, decimals, sign) + unit if len(ours) else NOTHING,
         "verdict": _verdict(lines["test_verdict"]),
-        "seeds": number(ours_seeds, 0) if (ours_seeds := lines["test_seeds"].max()) else "–",
+        "seeds": str(seeds) if seeds else NOTHING,
     }
 
 

@@ -25,6 +25,8 @@ OUTCOMES = {
     "does not reproduce": [Verdict.FAILS],
     "open": [Verdict.UNDECIDED, Verdict.NOT_REACHED],
 }
+# The same of several claims: "2 reproduce, 45 do not reproduce".
+IN_PLURAL = {"reproduces": "reproduce", "does not reproduce": "do not reproduce"}
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,6 @@ def decided_claims(kept: KeptRuns) -> list[Decided]:
                 _decided(table.number or table.title, len(table.seeds), line, claim, row, selection, table.epoch)
             )
     return decided
-
-
-# The same of several claims: "2 reproduce, 45 do not".
-IN_PLURAL = {"reproduces": "reproduce", "does not reproduce": "do not reproduce"}
 
 
 def count_outcomes(claims: Sequence[Decided]) -> dict[str, int]:

@@ -155,8 +155,8 @@ function flat(settings, prefix = "") {
 const inWords = (values) => Object.entries(values).filter(([, value]) => value !== null).map(([key, value]) => `${key} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
 
 function openRecord(key) {
+  if (!Object.hasOwn(data.runs, key)) return;
   const run = data.runs[key];
-  if (!run) return;
   one("back").hidden = before === null;
   history.replaceState(null, "", `#run=${key}`);
   const title = `${run.experiment}: ${run.label}, seed ${run.seed}`;
@@ -497,11 +497,20 @@ function filterClaims() {
 
 // ---- The address: #experiment=NAME, or #run=EXPERIMENT/HASH/seed-SEED ------------------------------------------------
 
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {  // a % that begins nothing
+    return text;
+  }
+}
+
 function follow() {
-  const [what, ...name] = decodeURIComponent(location.hash.slice(1)).split("=");
-  if (what === "run") openRecord(name.join("="));
-  if (what === "experiment" && name.join("=") in data.experiments) {
-    choose(name.join("="));
+  const [what, ...rest] = decoded(location.hash.slice(1)).split("=");
+  const name = rest.join("=");
+  if (what === "run") openRecord(name);
+  if (what === "experiment" && Object.hasOwn(data.experiments, name)) {
+    choose(name);
     one("explore").scrollIntoView();
   }
 }

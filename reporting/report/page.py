@@ -107,12 +107,12 @@ def _progress_sentence(progress: Progress, left: float | None) -> str:
     if left is None:
         return f"{', '.join(parts)}."
     if counts[State.RUNNING]:
-        return f"{', '.join(parts)}; about {duration(left)} left."
-    return f"{', '.join(parts)}; about {duration(left)} of computing left, and no run is at work."
+        return f"{', '.join(parts)}; about {time_left(left)} left."
+    return f"{', '.join(parts)}; about {time_left(left)} of computing left, and no run is at work."
 
 
-def duration(seconds: float) -> str:
-    """A time in words, such as "40 s", "3 min" or "2.5 h"; never less than it is."""
+def time_left(seconds: float) -> str:
+    """An estimate in words, such as "40 s", "3 min" or "2.5 h"; rounded up, so that it does not promise too much."""
     if seconds < 60:
         return f"{ceil(seconds)} s"
     return f"{ceil(seconds / 60)} min" if seconds < 5400 else f"{ceil(seconds / 360) / 10:g} h"

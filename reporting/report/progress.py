@@ -154,7 +154,10 @@ def _found(outputs: Path, damaged: list[str]) -> tuple[list[Path], list[SweepPro
     if not outputs.is_dir():
         raise RecordError(f"{outputs}: no such folder; name the one that holds the runs with --outputs")
     folders, sweeps = [], []
-    say = lambda error: damaged.append(f"{error.filename}: cannot be read ({error.strerror})")  # noqa: E731
+
+    def say(error: OSError) -> None:
+        damaged.append(f"{error.filename}: cannot be read ({error.strerror})")
+
     for place, below, files in os.walk(outputs, onerror=say):
         folder = Path(place)
         below[:] = sorted(name for name in below if not is_unfinished(Path(name)))

@@ -8,8 +8,8 @@ import pytest
 
 from experiments.folder_lock import held
 from experiments.record import RecordError
-from experiments.sweep_progress import planned_line
-from reporting.report.page import duration, report_of_outputs
+from experiments.sweep_progress import failed_line, planned_line
+from reporting.report.page import report_of_outputs, time_left
 from reporting.report.progress import State, read_progress
 from tests.reporting.report.outputs import SECONDS, put_record, write_outputs
 from tests.reporting.synthetic_records import make_record
@@ -106,6 +106,21 @@ def test_a_run_recorded_twice_is_shown_once_and_named(outputs):
     assert "the same run is recorded in" in progress.damaged[0]
 
 
+def test_texts_of_runs_stay_texts_in_the_page(outputs):
+    hostile = "</script><img src=x onerror=alert(1)>"
+    (folder,) = outputs.glob("digits/softmax*")
+    folder.rename(folder.with_name("<b>bold-0123456789ab"))
+    report = next(outputs.glob("digits/.ended-*"))
+    report.write_text(report.read_text() + failed_line(f"name={hostile}", hostile, f"digits/{hostile}"))
+    (record,) = outputs.glob("digits/sharmix*/seed-1/record.json")
+    record.write_text(hostile)
+    page = report_of_outputs(outputs, outputs / "report.html").read_text("utf-8")
+    assert page.count("&lt;img src=x onerror=alert(1)&gt;") >= 3
+    assert "&lt;b&gt;bold" in page
+    assert "<img src=x" not in page
+    assert "<b>bold" not in page
+
+
 def test_nothing_is_written(outputs):
     before = {path: path.stat().st_mtime_ns for path in outputs.rglob("*")}
     read_progress(outputs)
@@ -120,7 +135,7 @@ def test_a_folder_without_runs_is_refused(tmp_path):
 
 
 def test_times_in_words():
-    assert [duration(seconds) for seconds in (39.2, 61, 5399, 5400, 36_001)] == [
+    assert [time_left(seconds) for seconds in (39.2, 61, 5399, 5400, 36_001)] == [
         "40 s",
         "2 min",
         "90 min",
