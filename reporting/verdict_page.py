@@ -6,26 +6,8 @@ from reporting.columns import Block, Column
 from reporting.declaration import Declaration
 from reporting.markdown import page, paragraph, pipe_table
 from reporting.number_formats import number, over_seeds, with_interval
+from reporting.outcomes import in_one_sentence, why_open
 from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict
-
-_SAID = {
-    Verdict.REPRODUCES: "reproduce",
-    Verdict.DIRECTION: "reproduce in direction only",
-    Verdict.FAILS: "do not",
-    Verdict.UNDECIDED: "undecided",
-    Verdict.NOT_REACHED: "not reached",
-}
-
-
-def headline(verdicts: pd.DataFrame) -> str:
-    """One sentence: how many claims were checked, and how many have each verdict on the test split.
-
-    Args:
-        verdicts: the lines of verdicts.csv.
-    """
-    counts = verdicts["test_verdict"].value_counts()
-    said = [f"{counts[verdict]} {text}" for verdict, text in _SAID.items() if verdict in counts]
-    return f"{len(verdicts)} claims checked: {', '.join(said)}."
 
 
 def verdict_page(declaration: Declaration, verdicts: pd.DataFrame) -> str:
@@ -37,8 +19,9 @@ def verdict_page(declaration: Declaration, verdicts: pd.DataFrame) -> str:
     """
     if verdicts.empty:
         return page("Verdicts on the papers' claims", [], ["No claims are declared."])
-    parts = ["# Verdicts on the papers' claims", f"**{headline(verdicts)}**", _counts(declaration, verdicts)]
+    parts = ["# Verdicts on the papers' claims", _headline(verdicts["test_verdict"]), _counts(declaration, verdicts)]
     parts += [paragraph(RULE), paragraph(NOT_REACHED_RULE)]
+    parts.append("*Ours* is the mean over seeds, with its 95 % interval in brackets.")
     for verdict in Verdict:
         lines = verdicts[verdicts["test_verdict"] == verdict]
         if len(lines):
@@ -48,6 +31,11 @@ def verdict_page(declaration: Declaration, verdicts: pd.DataFrame) -> str:
             parts.append(f"**{claim}** ({_link(declaration, str(name))}{unit})")
             parts.append(pipe_table(_claim(own, len(declaration.tables[str(name)].seeds))))
     return "\n\n".join(parts) + "\n"
+
+
+def _headline(verdicts: pd.Series) -> str:
+    reasons = why_open(verdicts)
+    return paragraph(f"**{in_one_sentence(verdicts)}**{f': {reasons}' if reasons else ''}.")
 
 
 def _counts(declaration: Declaration, verdicts: pd.DataFrame) -> str:
@@ -76,6 +64,6 @@ def _claim(lines: pd.DataFrame, of: int) -> Block:
             + (over_seeds(line[f"{split}_seeds"], of) if pd.notna(line[f"{split}_mean"]) else "")
             for _, line in lines.iterrows()
         ]
-        columns.append(Column(f"ours, {split} [interval]", cells))
+        columns.append(Column(f"ours, {split}", cells))
     columns.append(Column("verdict on train", list(lines["train_verdict"])))
     return Block("", list(lines["row"]), columns)

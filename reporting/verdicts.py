@@ -15,10 +15,10 @@ RULE = """\
 A published number **reproduces** when our interval contains a value that rounds to the printed number (for a \
 difference: a value that two printed numbers can have). A published difference that is missed reproduces in \
 **direction only** when ours has the same sign and our interval excludes 0. Every other number **does not \
-reproduce**. Fewer than two seeds leave a number **undecided**. The verdict is for the test split, because the paper \
+reproduce**. Fewer than two seeds leave a number **open**. The verdict is for the test split, because the paper \
 says that its numbers are. The same rule on the training split stands beside it."""
 NOT_REACHED_RULE = """\
-A published number is **not reached** where some run has not trained as many epochs yet. It is never compared with a \
+A published number is **open**, too, where some run has not trained as many epochs yet. It is never compared with a \
 number of ours at another epoch."""
 
 
@@ -28,8 +28,8 @@ class Verdict(StrEnum):
     REPRODUCES = "reproduces"
     DIRECTION = "direction only"
     FAILS = "does not reproduce"
-    UNDECIDED = "undecided"
-    NOT_REACHED = "not reached"
+    TOO_FEW_SEEDS = "open: too few seeds"
+    NOT_REACHED = "open: epoch not reached"
 
 
 def decide(published: float, ours: Estimate, rounding: float, difference: bool) -> Verdict:
@@ -45,7 +45,7 @@ def decide(published: float, ours: Estimate, rounding: float, difference: bool) 
         The verdict.
     """
     if isnan(ours.low):
-        return Verdict.UNDECIDED
+        return Verdict.TOO_FEW_SEEDS
     if ours.low - rounding <= published <= ours.high + rounding:
         return Verdict.REPRODUCES
     excludes_zero = ours.low > 0 or ours.high < 0

@@ -8,32 +8,18 @@ import pandas as pd
 
 from reporting.declaration import VERDICTS, load_declaration
 from reporting.number_formats import NOTHING
+from reporting.outcomes import OUTCOMES, in_one_sentence, why_open
 from reporting.pages.wording import span
-from reporting.verdicts import Verdict
 
 SCORES = ("accuracy", "macro_f1")
-OPEN = {Verdict.UNDECIDED.value: "one seed", Verdict.NOT_REACHED.value: "epoch not reached"}
 
 
 def summarise_verdicts(root: Path, to_root: str) -> str:
     """One sentence: how many published numbers were checked, and what became of them."""
-    verdicts = _read(root)
-    count = verdicts["test_verdict"].value_counts()
-    fails, holds, direction, undecided, unreached = (
-        int(count.get(verdict, 0))
-        for verdict in (
-            Verdict.FAILS,
-            Verdict.REPRODUCES,
-            Verdict.DIRECTION,
-            Verdict.UNDECIDED,
-            Verdict.NOT_REACHED,
-        )
-    )
-    and_direction = f", {direction} do in direction only" if direction else ""
+    verdicts = _read(root)["test_verdict"]
+    reasons = why_open(verdicts)
     return (
-        f"**Of {len(verdicts)} published numbers of the SharMiX paper that we checked, {fails} do not reproduce, "
-        f"{holds} do{and_direction}, and {undecided + unreached} are open**: {unreached} belong to an epoch that our "
-        f"runs have not reached, and {undecided} have one seed "
+        f"**{in_one_sentence(verdicts)}**{f': {reasons}' if reasons else ''} "
         f"([each claim]({to_root}docs/findings.md#claim-by-claim), [each number]({to_root}results/tables/verdicts.md))."
     )
 
@@ -54,7 +40,7 @@ def list_claims(root: Path, to_root: str) -> str:
 def _nearer_split(verdicts: pd.DataFrame) -> str:
     """How many published scores are nearer to our training split, though the paper says that they are of test."""
     scores = verdicts[verdicts["metric"].isin(SCORES) & (verdicts["kind"] == "level")]
-    decided = scores[~scores["test_verdict"].isin(OPEN)]
+    decided = scores[~scores["test_verdict"].isin(OUTCOMES["open"])]
     nearer = int((decided["nearer_split"] == "train").sum())
     return (
         f"Of the {len(decided)} published accuracies and macro-F1 scores that are decided, {nearer} are nearer to our "
@@ -82,7 +68,7 @@ def _claim(claim: object, lines: pd.DataFrame) -> dict[str, str]:
 
 def _verdict(verdicts: Iterable[str]) -> str:
     """One verdict for all rows of a claim; where they differ, how many rows have each."""
-    counts = Counter(f"open: {OPEN[one]}" if one in OPEN else one for one in verdicts)
+    counts = Counter(verdicts)
     if len(counts) == 1:
         return next(iter(counts))
     return "; ".join(f"{one}: {count} of {counts.total()}" for one, count in counts.items())

@@ -3,7 +3,6 @@
 A claim is about one or several published numbers, each of which has its verdict.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isnan
@@ -11,22 +10,13 @@ from typing import Any
 
 from reporting.declaration import Claim, load_numbers
 from reporting.kept_runs import KeptRuns
-from reporting.number_formats import number, over_seeds, with_interval
+from reporting.number_formats import NOT_REACHED, number, over_seeds, with_interval
+from reporting.outcomes import outcome_of
 from reporting.report.labels import metric_label
 from reporting.report.payload import group_key
 from reporting.runs import Runs
 from reporting.selection import Selection
 from reporting.verdicts import Verdict, decide_claims
-
-# What a reader asks first of a claim: does it hold, does it not, or is it open? A direction alone is no number.
-OUTCOMES = {
-    "reproduces": [Verdict.REPRODUCES],
-    "direction only": [Verdict.DIRECTION],
-    "does not reproduce": [Verdict.FAILS],
-    "open": [Verdict.UNDECIDED, Verdict.NOT_REACHED],
-}
-# The same of several claims: "2 reproduce, 45 do not reproduce".
-IN_PLURAL = {"reproduces": "reproduce", "does not reproduce": "do not reproduce"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +31,7 @@ class Decided:
         difference: whether it is about a difference between activations.
         published: the paper's number as text.
         ours: our mean and its interval on test as text.
-        outcome: a key of `OUTCOMES`.
+        outcome: a key of `reporting.outcomes.OUTCOMES`.
         verdict: on test, and whether that is because of seeds or epochs where it is open.
         train: our mean and its interval on train, with the verdict there.
         numbers: published, ours and the interval's ends, in full precision; None where there is none.
@@ -86,27 +76,10 @@ def decided_claims(kept: KeptRuns) -> list[Decided]:
     return decided
 
 
-def count_outcomes(claims: Sequence[Decided]) -> dict[str, int]:
-    """How many claims have each outcome, in the order of `OUTCOMES`."""
-    counts = Counter(claim.outcome for claim in claims)
-    return {outcome: counts[outcome] for outcome in OUTCOMES}
-
-
 def by_kind(claims: Sequence[Decided]) -> dict[str, list[Decided]]:
     """The claims by what they are about."""
     kinds = dict.fromkeys(claim.kind for claim in claims)
     return {kind: [claim for claim in claims if claim.kind == kind] for kind in kinds}
-
-
-def in_one_sentence(claims: Sequence[Decided]) -> str:
-    """The counts as a sentence: "Of 75 published numbers that we checked, 2 reproduce, 45 do not, and 28 are open."."""
-    counts = count_outcomes(claims)
-    parts = [f"{counts['reproduces']} reproduce{'s' if counts['reproduces'] == 1 else ''}"]
-    if counts["direction only"]:
-        parts.append(f"{counts['direction only']} in direction only")
-    parts.append(f"{counts['does not reproduce']} do{'es' if counts['does not reproduce'] == 1 else ''} not")
-    opened = f"{counts['open']} {'is' if counts['open'] == 1 else 'are'} open"
-    return f"Of {len(claims)} published numbers that we checked, {', '.join(parts)}, and {opened}."
 
 
 def _decided(
@@ -129,8 +102,8 @@ def _decided(
         kind=_kind(claim),
         difference=difference,
         published=number(line["published"], decimals, sign) + unit,
-        ours=ours("test") if reached else verdict.value,
-        outcome=next(outcome for outcome, verdicts in OUTCOMES.items() if verdict in verdicts),
+        ours=ours("test") if reached else NOT_REACHED,
+        outcome=outcome_of(verdict),
         verdict=verdict.value,
         train=f"{ours('train')}: {line['train_verdict']}" if reached else verdict.value,
         numbers={

@@ -19,8 +19,9 @@ from markupsafe import Markup, escape
 from experiments.files import write_atomically
 from experiments.record import RecordError
 from reporting.kept_runs import KeptRuns
+from reporting.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
 from reporting.records import read_records
-from reporting.report.claims import IN_PLURAL, OUTCOMES, by_kind, count_outcomes, decided_claims, in_one_sentence
+from reporting.report.claims import by_kind, decided_claims
 from reporting.report.paper_tables import shown_tables
 from reporting.report.payload import build_payload
 from reporting.report.progress import Progress, State, read_progress, unfinished_of
@@ -29,10 +30,6 @@ from reporting.verdicts import NOT_REACHED_RULE, RULE
 _FOLDER = Path(__file__).parent
 LARGEST = 5_000_000  # bytes of a page
 _REST = 750_000  # of these, for all but the runs and Plotly
-OPEN_BECAUSE = {
-    "undecided": "have one seed, which has no interval",
-    "not reached": "belong to an epoch that no run has reached",
-}
 
 
 def report_of_results(kept: KeptRuns, output: Path) -> Path:
@@ -50,10 +47,10 @@ def report_of_results(kept: KeptRuns, output: Path) -> Path:
     verdicts = [claim.verdict for claim in claims]
     shown = {
         "title": "What reproduces",
-        "sentence": in_one_sentence(claims),
-        "counts": count_outcomes(claims),
-        "reasons": {text: verdicts.count(name) for name, text in OPEN_BECAUSE.items() if name in verdicts},
-        "kinds": {kind: (of, count_outcomes(of)) for kind, of in by_kind(claims).items()},
+        "sentence": f"{in_one_sentence(verdicts)}.",
+        "counts": count_outcomes(verdicts),
+        "reasons": why_open(verdicts),
+        "kinds": {kind: (of, count_outcomes(one.verdict for one in of)) for kind, of in by_kind(claims).items()},
         "claims": claims,
         "rules": [_bold(RULE), _bold(NOT_REACHED_RULE)],
         "tables": shown_tables(kept),

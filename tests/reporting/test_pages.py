@@ -50,7 +50,7 @@ def set_verdicts(repository: Path, **verdicts: list[str]) -> None:
 def test_the_sentence_and_the_table_follow_the_verdicts(repository):
     set_verdicts(
         repository,
-        test_verdict=["does not reproduce", "direction only", "undecided", "not reached"],
+        test_verdict=["does not reproduce", "direction only", "open: too few seeds", "open: epoch not reached"],
         claim=["first", "first", "second", "third"],
         kind="difference",
         published=[1.7, -1.4, 0.2, 3.0],
@@ -62,13 +62,13 @@ def test_the_sentence_and_the_table_follow_the_verdicts(repository):
     assert sentence.startswith("Before.\n\n")
     assert sentence.endswith("\n\nAfter.\n")
     assert "Of 4 published numbers" in sentence
-    assert "1 do not reproduce, 0 do, 1 do in direction only, and 2 are open" in sentence
+    assert "1 does not reproduce, 0 do, 1 does in direction only, and 2 are open" in sentence
     assert "(docs/findings.md#claim-by-claim)" in sentence.replace("[each claim]", "")
     rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in claims.read_text().splitlines() if "|" in row]
     assert rows[0] == ["claim", "theirs", "ours", "verdict", "seeds"]
     both = "does not reproduce: 1 of 2; direction only: 1 of 2"
     assert rows[2] == ["first", "−1.40 to +1.70 points", "−0.25 to +0.50 points", both, "5"]
-    assert rows[3] == ["second", "+0.20 points", "+0.12 points", "open: one seed", "1"]
+    assert rows[3] == ["second", "+0.20 points", "+0.12 points", "open: too few seeds", "1"]
     assert rows[4] == ["third", "+3.00 points", "–", "open: epoch not reached", "–"]
     assert "(../../results/tables/table1.md)" in claims.read_text()
 

@@ -28,7 +28,7 @@ def test_the_rule():
         (-0.61, 0.40, 0.60, True, Verdict.FAILS),
         (0.61, -0.10, 0.60, True, Verdict.FAILS),
         (0.61, 0.0, 0.60, True, Verdict.FAILS),  # 0 is not excluded
-        (0.61, math.nan, math.nan, True, Verdict.UNDECIDED),
+        (0.61, math.nan, math.nan, True, Verdict.TOO_FEW_SEEDS),
     ]
     wrong = [
         (published, low, high, difference, found)
@@ -53,8 +53,8 @@ def test_verdicts_follow_the_rule_and_show_their_numbers(built_small):
     assert accurate["nearer_split"] == "train"
 
     text = (built_small / "tables" / "verdicts.md").read_text("utf-8")
-    said = "4 claims checked: 1 reproduce, 1 reproduce in direction only, 2 do not."
-    assert said in text[: text.index("## ")]
+    said = "Of 4 published numbers that we checked, 2 do not reproduce, 1 does, 1 does in direction only, and 0 are open"
+    assert f"**{said}**." in " ".join(text[: text.index("## ")].split())
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     assert headings == ["## Reproduces: 1", "## Direction only: 1", "## Does not reproduce: 2"]
     assert "+1.70" in text
@@ -66,31 +66,31 @@ def test_verdicts_wait_for_the_papers_epoch(built_short, short):
         return verdicts_of(results).set_index("claim")["test_verdict"].to_dict()
 
     assert decided(built_short) == {
-        "Softmax is accurate": "not reached",
-        "Sparsemax is worse": "not reached",
+        "Softmax is accurate": "open: epoch not reached",
+        "Sparsemax is worse": "open: epoch not reached",
         "Softmax starts well": "does not reproduce",
-        "Softmax ends well": "not reached",
+        "Softmax ends well": "open: epoch not reached",
     }
-    assert "**not reached**" in (built_short / "tables" / "verdicts.md").read_text("utf-8")
+    assert "is **open**, too, where" in (built_short / "tables" / "verdicts.md").read_text("utf-8")
 
     keep_records(short, list(short_records(epochs=6)), "images")
     rebuild(short)
     verdicts = decided(short)
     assert verdicts["Softmax is accurate"] == verdicts["Softmax ends well"] == "does not reproduce"
-    assert verdicts["Sparsemax is worse"] == "not reached"  # its own runs have four epochs still
+    assert verdicts["Sparsemax is worse"] == "open: epoch not reached"  # its own runs have four epochs still
 
 
-def test_one_seed_that_has_reached_the_epoch_stays_undecided(short):
+def test_one_seed_that_has_reached_the_epoch_stays_open(short):
     records = [short_record("softmax", 1, 6, 0.5), short_record("sparsemax", 1, 6, 0.43)]
     keep_records(short, records, "images")
     rebuild(short, allow_missing_seeds=True)
-    assert set(verdicts_of(short)["test_verdict"]) == {"undecided"}
+    assert set(verdicts_of(short)["test_verdict"]) == {"open: too few seeds"}
     final = cells_of(short, "final")["softmax"]
     assert final["Accuracy on test, epoch 6 | ours"] == "**0.500**"
 
 
-def test_a_row_without_any_run_stays_undecided_when_allowed(small):
+def test_a_row_without_any_run_stays_open_when_allowed(small):
     keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "sharmix_learned"])
     rebuild(small, allow_missing_seeds=True)
     verdicts = verdicts_of(small)
-    assert set(verdicts[verdicts["row"] == LEARNED]["test_verdict"]) == {"undecided"}
+    assert set(verdicts[verdicts["row"] == LEARNED]["test_verdict"]) == {"open: too few seeds"}

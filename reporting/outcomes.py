@@ -1,0 +1,62 @@
+"""What became of the published numbers, in the words of README, the findings, the page of verdicts and the report."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from reporting.verdicts import Verdict
+
+# What a reader asks first of a number: does it reproduce, does it not, or is it open? A direction alone is no number.
+OUTCOMES = {
+    "reproduces": [Verdict.REPRODUCES],
+    "direction only": [Verdict.DIRECTION],
+    "does not reproduce": [Verdict.FAILS],
+    "open": [Verdict.TOO_FEW_SEEDS, Verdict.NOT_REACHED],
+}
+IN_PLURAL = {"reproduces": "reproduce", "does not reproduce": "do not reproduce"}
+_WHY_OPEN = {
+    Verdict.NOT_REACHED: ("belongs", "belong", "to an epoch that our runs have not reached"),
+    Verdict.TOO_FEW_SEEDS: ("has", "have", "fewer than two seeds"),
+}
+
+
+def outcome_of(verdict: str) -> str:
+    """The key of `OUTCOMES` that a verdict belongs to."""
+    return next(outcome for outcome, verdicts in OUTCOMES.items() if verdict in verdicts)
+
+
+def count_outcomes(verdicts: Iterable[str]) -> dict[str, int]:
+    """How many verdicts have each outcome, in the order of `OUTCOMES`."""
+    counts = Counter(map(outcome_of, verdicts))
+    return {outcome: counts[outcome] for outcome in OUTCOMES}
+
+
+def in_one_sentence(verdicts: Iterable[str]) -> str:
+    """The counts, such as "Of 75 published numbers that we checked, 45 do not reproduce, 2 do, and 28 are open"."""
+    counts = count_outcomes(verdicts)
+    fails, holds, direction, still_open = (
+        counts[outcome] for outcome in ("does not reproduce", "reproduces", "direction only", "open")
+    )
+    parts = [
+        f"{fails} {_of(fails, 'does', 'do')} not reproduce",
+        f"{holds} {_of(holds, 'does', 'do')}",
+        *([f"{direction} {_of(direction, 'does', 'do')} in direction only"] if direction else []),
+    ]
+    total = sum(counts.values())
+    return (
+        f"Of {total} published {_of(total, 'number', 'numbers')} that we checked, {', '.join(parts)}, "
+        f"and {still_open} {_of(still_open, 'is', 'are')} open"
+    )
+
+
+def why_open(verdicts: Iterable[str]) -> str:
+    """Why numbers are open: "19 belong to an epoch that our runs have not reached, and 9 have fewer than two seeds"."""
+    counts = Counter(verdicts)
+    return ", and ".join(
+        f"{counts[verdict]} {_of(counts[verdict], singular, plural)} {rest}"
+        for verdict, (singular, plural, rest) in _WHY_OPEN.items()
+        if counts[verdict]
+    )
+
+
+def _of(count: int, singular: str, plural: str) -> str:
+    return singular if count == 1 else plural
