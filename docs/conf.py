@@ -86,6 +86,16 @@ html_css_files = ["site.css"]
 html_js_files = ["site.js"]
 html_additional_pages = {"index": "first_page.html"}
 templates_path = ["_templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "pages_made_later.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_copy_source = False
 html_show_search_summary = False  # a page of the file system may not fetch another for a summary
 html_show_sphinx = False

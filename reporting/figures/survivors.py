@@ -62,15 +62,15 @@ def _draw_plane(axes: Axes, z: torch.Tensor) -> None:
         orders.numpy(),
         orders.numpy(),
         survivors,
-        cmap="viridis_r",
+        cmap="YlGnBu_r",  # few classes dark, as in the playground
         norm=BoundaryNorm(bounds, 256),
         rasterized=True,
     )
     axes.figure.colorbar(drawn, ax=axes, ticks=range(1, len(z) + 1), label="classes with a probability above 0")
     line = np.linspace(1, 2, STEPS)
     axes.plot(line, 2 - 1 / line, color="black", linewidth=1.5, linestyle="--")
-    axes.text(1.6, 1.31, "r = 2 − 1/q", rotation=22)
-    axes.text(1.97, 1.06, "below, the output\ncan jump", ha="right")
+    axes.text(1.62, 1.3, "r = 2 − 1/q", rotation=22, bbox=LABEL)
+    axes.text(1.96, 1.05, "below, the output\ncan jump", ha="right", bbox=LABEL)
     for name, place in PINS.items():
         own = look(name)
         axes.plot(*place, own.marker, color=own.colour, markeredgecolor="white", markersize=10, clip_on=False, zorder=3)
