@@ -36,7 +36,8 @@ class Objective:
 
         gradient = w (p − y),      Hessian = w max(diag ∂p/∂z, floor),      p = activation(z), z the raw scores
 
-    where w is the weight of the row. Pass the object as `lightgbm.train({"objective": objective, "num_class": classes}, …)`,
+    where w is the weight of the row. Use one object in each of
+    `lightgbm.train({"objective": objective, "num_class": classes}, …)`,
     `LGBMClassifier(objective=objective, metric="none")`, `xgboost.train({"num_class": classes}, …, obj=objective)` and
     `XGBClassifier(objective=objective)`. The trained models do not know the activation: `LGBMClassifier` predicts raw
     scores, and `XGBClassifier.predict_proba` predicts their softmax. So predict with this object:
@@ -276,7 +277,7 @@ def _given(labels: Any, raw_scores: Any, sample_weight: Any) -> tuple[Array, Arr
         data, raw_scores = raw_scores, labels
         labels, sample_weight = data.get_label(), data.get_weight()
     _check(raw_scores)
-    given = sample_weight is not None and len(sample_weight) > 0  # XGBoost passes an empty array if there are no weights
+    given = sample_weight is not None and len(sample_weight) > 0  # XGBoost's array is empty if there are no weights
     weight = np.asarray(sample_weight) if given else np.ones(len(raw_scores), np.float32)
     labels = np.asarray(labels)
     for name, values in (("labels", labels), ("sample_weight", weight)):
