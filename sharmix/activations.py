@@ -133,8 +133,8 @@ class Activation(nn.Module, ABC):
     ) -> Tensor:
         """The `loss` of the logits hidden · weightᵀ + bias, for large vocabularies.
 
-        It computes a few rows of logits at a time, so that all logits never lie in memory together. Arguments, options,
-        returns and raises are as for `linear_fenchel_young_loss`. Each entropy parameter must hold one value.
+        It computes a few rows at a time and never holds all logits in memory. Arguments, options, returns and raises
+        are as for `linear_fenchel_young_loss`. Each entropy parameter must hold one value.
         """
         known(options, "linear_loss", UnweightedLossOptions)
         return _linear_loss.linear_loss(
