@@ -1,4 +1,4 @@
-"""Checks of what callers hand in: one clear error, early, naming the value and what is allowed."""
+"""Checks of the caller's arguments: one early, clear error, which names the value and the allowed values."""
 
 import math
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from sharmix._private_torch import dispatch_modes_active, has_lost_memory, in_on
 
 Order = float | Tensor
 
-MOST_Q = 1000.0  # beyond, the rounding of p alone, times q, is more than 1e-13
+MOST_Q = 1000.0  # for larger q the rounding of p, times q, is more than 1e-13
 
-# What each order may be: its least value, whether that value itself is allowed, and the largest.
+# The range of each order: its least value, whether that value itself is allowed, and its largest value.
 _ALLOWED = {
     "q": (1.0, True, MOST_Q),
     "alpha": (1.0, True, MOST_Q),
@@ -25,11 +25,11 @@ _ALLOWED = {
     "tau": (-math.inf, False, math.inf),
 }
 
-_ROUNDED = 2**-8  # a sum of numbers that were rounded to bfloat16 is at most half of this from what it was
+_ROUNDED = 2**-8  # rounding to bfloat16 changes a sum of probabilities by at most half of this
 
 
 def boxed(order: Order) -> Tensor:
-    """A number as a tensor; float64, so that 1 + 1e-9 stays apart from 1."""
+    """A number as a float64 tensor, in which 1 + 1e-9 differs from 1; a tensor as it is."""
     if isinstance(order, Tensor):
         return order
     if torch.compiler.is_compiling():  # which makes a number that multiplies an input of its graph
@@ -41,7 +41,7 @@ def boxed(order: Order) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _constant(number: float) -> Tensor:
-    with torch.inference_mode(False):  # what is made in that mode can never be saved for a backward pass
+    with torch.inference_mode(False):  # a tensor made in inference mode cannot be saved for a backward pass
         return torch.tensor(number, dtype=torch.float64, device="cpu")
 
 
@@ -49,7 +49,7 @@ def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
     """`values` with `dim` moved last.
 
     Raises:
-        TypeError: not a tensor of real floating-point numbers, or `dim` is no integer.
+        TypeError: `values` is no dense tensor of real floating-point numbers, or `dim` is no integer.
         IndexError: there is no dimension `dim`.
     """
     if not isinstance(values, Tensor) or not values.is_floating_point():
@@ -81,22 +81,22 @@ def checked_memory(values: Tensor) -> Tensor:
 
 
 def widened(values: Tensor) -> Tensor:
-    """Half precision as float32."""
+    """`values`, with half precision converted to float32."""
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
 def per_row(values: Tensor, dim: int, order: Order, name: str) -> Order:
-    """An order, one value for all rows of `values` or one for each; its values are checked by the operators.
+    """An order as one value for all rows of `values`, or one for each row. The operators check its values later.
 
     Args:
-        values: the logits or probabilities it goes with.
+        values: the logits or probabilities.
         dim: the dimension of `values` that holds the classes.
         order: a number, or a tensor that broadcasts against `values` with size 1 along `dim`.
-        name: what it is called.
+        name: the name of the order in error messages.
 
     Returns:
-        A number, a tensor of no dimension, or one that broadcasts to the shape of `values` with `dim` moved last and of
-        size 1.
+        A number, a tensor of no dimension, or a tensor that broadcasts to the shape of `values` with `dim` moved last
+        and of size 1.
 
     Raises:
         TypeError: the order is neither a number nor a floating-point tensor.
@@ -148,7 +148,7 @@ def checked_number(value: float, name: str) -> float:
 
 
 def checked_values(values: Tensor, name: str) -> Tensor:
-    """`values`, all in the range of order `name`; ValueError if one is not."""
+    """`values`; ValueError if one of them is out of the range of order `name`."""
     least, included, most = _ALLOWED[name]
     allowed = (values >= least if included else values > least) & values.isfinite() & (values <= most)
     if not allowed.all():
@@ -157,7 +157,7 @@ def checked_values(values: Tensor, name: str) -> Tensor:
 
 
 def checked(order: Order, name: str) -> Order:
-    """A number or tensor in the range of order `name`, also where values are traced or batched."""
+    """A number or tensor, after a check of its range as order `name`; also works for traced or batched tensors."""
     if not isinstance(order, Tensor) and (torch.compiler.is_exporting() or not torch.compiler.is_compiling()):
         return checked_number(order, name)
     order = boxed(order)
@@ -169,7 +169,7 @@ def checked(order: Order, name: str) -> Order:
 
 
 def label_error(label: float, classes: int, ignore_index: int) -> ValueError:
-    """The error that a label is none of the classes."""
+    """The error for a label that is no class index."""
     return ValueError(
         f"label {label} is out of range for {classes} classes; "
         f"allowed are 0 to {classes - 1} and ignore_index={ignore_index}"
@@ -184,10 +184,11 @@ def _out_of_range(name: str, value: float) -> str:
 
 
 def _operator(schema: str, fake: Callable[..., Tensor]) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
-    """An operator that looks at values, which no traced or batched tensor lets Python do, and its fake.
+    """Make an operator of a check of values, with `fake` for its output's shape.
 
-    It returns something the caller goes on with, so that a compiler cannot drop the check as dead code. Not by
-    `torch.library.custom_op`, whose first call imports torch's compiler: two seconds.
+    Python cannot read the values of a traced or batched tensor, but an operator can. The caller uses the operator's
+    output, so that a compiler cannot drop the check as dead code. `torch.library.custom_op` is not used: its first call
+    imports torch's compiler, which takes two seconds.
     """
 
     def decorate(check: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -1,4 +1,4 @@
-"""Attention whose weights come from any activation: a function, and a scale that grows with the number of keys."""
+"""Attention with the weights of any activation, and a scale of its scores that grows with the number of keys."""
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -31,33 +31,34 @@ def attention(
     length_scale: LengthScale | None = None,
     masked_rows: MaskedRows = "zeros",
 ) -> Tensor:
-    """Scaled dot product attention with an activation in softmax's place: activation(scale · Q Kᵀ + mask) V.
+    """Scaled dot product attention with an activation in place of softmax: activation(scale · Q Kᵀ + mask) V.
 
-    Its arguments are those of `torch.nn.functional.scaled_dot_product_attention`, and with `softmax` its results too.
+    It has the arguments of `torch.nn.functional.scaled_dot_product_attention`, and with `softmax` the same results.
 
     Args:
         query: [..., L, E], floating point.
-        key: [..., S, E], of the same dtype, as is `value`; dtypes may differ under `torch.autocast`.
+        key: [..., S, E]. Query, key and value have one dtype; under `torch.autocast` their dtypes may differ.
         value: [..., S, Ev].
-        activation: maps scores [..., L, S] to weights along the last dimension: an `Activation`, whose orders may hold
-            one value for each head, [heads, 1, 1]; the name of one that learns nothing, for its usual orders; or any
-            function. Half precision scores reach it as float32, also under `torch.autocast`.
-        attn_mask: broadcasts to [..., L, S]; bool, True where a key takes part, or a number added to the score.
-        dropout_p: the share of weights set to 0, on every call.
-        is_causal: whether query i sees no key after key i, counted from the first of both, also where L ≠ S.
-        scale: what the dot products are multiplied by; None for 1/√E.
-        enable_gqa: whether the heads of key and value, dimension -3, each serve several heads of the query.
-        length_scale: maps the number n of keys that a query may see to a further factor of its dot products, such as
-            `LogLengthScale()`. It gets n as numbers of the scores' dtype, [..., L, 1] or [1, 1], and returns what
-            broadcasts to [..., L, 1]. For a query that sees no key n is 1.
-        masked_rows: the output of a query that sees no key: `zeros`, as in torch, or `nan`. Its gradients are 0.
+        activation: the map from scores [..., L, S] to weights along the last dimension. It is an `Activation`, whose
+            orders may hold one value for each head, [heads, 1, 1]; or the name of an activation that learns nothing,
+            which then has its default orders; or any function. Scores in half precision are converted to float32 before
+            the activation, also under `torch.autocast`.
+        attn_mask: broadcasts to [..., L, S]: bool, True where a key takes part, or numbers to add to the scores.
+        dropout_p: the share of weights to set to 0, on every call.
+        is_causal: whether query i sees no key after key i. Queries and keys count from the first, also where L ≠ S.
+        scale: the factor of the dot products; None means 1/√E.
+        enable_gqa: whether each head of key and value, dimension -3, is used for several heads of the query.
+        length_scale: a further factor of the dot products, as a function of the number n of keys that a query may see,
+            such as `LogLengthScale()`. Its argument is n in the dtype of the scores, [..., L, 1] or [1, 1]; its result
+            must broadcast to [..., L, 1]. For a query that sees no key n is 1.
+        masked_rows: the output for a query that sees no key: `zeros`, as in torch, or `nan`. The gradients are 0.
 
     Returns:
-        [..., L, Ev], of the dtype of `value`.
+        The output [..., L, Ev], in the dtype of `value`.
 
     Raises:
-        TypeError: a mask that is neither bool nor floating point, or dtypes that differ.
-        ValueError: an activation, a mask beside `is_causal`, `masked_rows` or a shape that is not allowed.
+        TypeError: the mask is neither bool nor floating point, or dtypes differ.
+        ValueError: the activation, a shape or `masked_rows` is not allowed, or there is a mask beside `is_causal`.
 
     Source: Vaswani et al. (2017), section 3.2.1; with α-entmax: Correia, Niculae and Martins (2019).
 
@@ -89,7 +90,7 @@ def attend(
     masked_rows: MaskedRows = "zeros",
     need_weights: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
-    """`attention`, and where they are needed the weights [..., L, S] after dropout, of the dtype of `value`."""
+    """The output of `attention`, and, if needed, the weights [..., L, S] after dropout, in the dtype of `value`."""
     weigh = weighting(activation)
     _check(query, key, value, attn_mask, is_causal, enable_gqa, masked_rows)
     if enable_gqa:
@@ -101,10 +102,11 @@ def attend(
     scaled = widened(query) * factor
     if length_scale is not None:
         scaled = scaled * length_scale(_number_of_keys(allowed, key, scaled.dtype))
-    scores = widened(scaled @ widened(key).mT)  # the queries are scaled, as they are fewer numbers than the scores
+    scores = widened(scaled @ widened(key).mT)  # the queries are scaled, not the scores, which are more numbers
     sees_none = None
     if attn_mask is not None and allowed is not None:
-        # A query that sees no key sees all of them for a moment: a row of nothing but −inf has NaN as its gradient
+        # For a query that sees no key the mask is lifted here, since a row of −inf alone would have a gradient of NaN.
+        # Its output is filled below.
         sees_none = ~allowed.any(-1, keepdim=True)
         if attn_mask.dtype == torch.bool:
             scores = scores.masked_fill(~(attn_mask | sees_none), -torch.inf)
@@ -114,7 +116,7 @@ def attend(
     if dropout_p:
         weights = dropout(weights, dropout_p)
     output = weights @ value
-    if sees_none is not None:  # the output is filled as it is smaller than the weights
+    if sees_none is not None:  # the output is filled, not the weights, which are more numbers
         filling = 0.0 if masked_rows == "zeros" else torch.nan
         output = output.masked_fill(sees_none, filling)
         weights = weights.masked_fill(sees_none, filling) if need_weights else weights
@@ -122,10 +124,10 @@ def attend(
 
 
 def weighting(activation: Weighting) -> Callable[[Tensor], Tensor]:
-    """The map of scores to weights that an argument stands for.
+    """The function from scores to weights that `activation` names or is.
 
     Raises:
-        TypeError: it is neither an activation, nor a name, nor a function.
+        TypeError: the argument is neither an activation, nor a name, nor a function.
         ValueError: there is no activation of that name, it would learn, or its classes are not the last dimension.
     """
     if isinstance(activation, str):
@@ -191,7 +193,7 @@ def _check_broadcast(shapes: list[tuple[int, ...]], mask: Tensor | None, enable_
 
 
 def _broadcasts(shapes: list[tuple[int, ...]]) -> bool:
-    """As `torch.broadcast_shapes` finds, whose first call imports computer algebra."""
+    """Whether the shapes broadcast; not by `torch.broadcast_shapes`, whose first call imports sympy."""
     sizes = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
     return all(len({*of_dimension} - {1}) <= 1 for of_dimension in sizes)
 
@@ -208,33 +210,36 @@ def _allowed(mask: Tensor, keys: int) -> Tensor:
 
 
 def _number_of_keys(allowed: Tensor | None, key: Tensor, dtype: torch.dtype) -> Tensor:
-    """How many keys a query sees; 1 where it sees none, as a factor of 0 keys may be infinite and its gradient NaN."""
+    """The number of keys that each query sees, [..., L, 1] or [1, 1].
+
+    It is 1 for a query that sees no key: at 0 keys a factor may be infinite, with a gradient of NaN.
+    """
     if allowed is None:
         return torch.full((1, 1), key.shape[-2], dtype=dtype, device=key.device).clamp_min(1)
     return allowed.sum(-1, keepdim=True, dtype=dtype).clamp_min(1)
 
 
 class LogLengthScale(nn.Module):
-    """A factor of the scores that grows with the number n of keys a query may see: δ + β (log(1 + n))^γ.
+    """A factor of the scores that grows with the number n of keys that a query may see: δ + β (log(1 + n))^γ.
 
-    Attention over more keys is flatter under a map of fixed temperature; the factor sharpens it, as an inverse
-    temperature that each head learns. The paper's adaptive form, where β and γ depend on the query's own state x, is a
-    function as well: `length_scale=lambda n: 1 + softplus(W x) * (1 + n).log() ** (2 * (U x).tanh())`.
+    At a fixed temperature, attention over more keys is flatter. The factor makes it sharper: it is an inverse
+    temperature that each head learns. In the paper's adaptive form β and γ depend on the state x of the query. Write
+    this form as a function: `length_scale=lambda n: 1 + softplus(W x) * (1 + n).log() ** (2 * (U x).tanh())`.
 
     Args:
-        num_heads: how many heads have a factor of their own; 1 for one factor of all.
+        num_heads: the number of heads, each of which has its own factor; 1 for one factor for all heads.
         delta: δ.
         beta: β; Scalable-Softmax is δ = 0, γ = 1 with β learned.
-        gamma: γ; 0 gives the same factor at each n, from where γ can be learned.
-        learned: which of the three are parameters, [num_heads, 1, 1] each, or [1, 1] for one head; () for numbers that
-            stay as given.
+        gamma: γ; with 0, a start for a learned γ, the factor is the same at each n.
+        learned: which of `delta`, `beta` and `gamma` are learned parameters, each [num_heads, 1, 1], or [1, 1] for one
+            head; () for none.
 
     Shape:
-        n (*, L, 1); the factor (*, num_heads, L, 1), where dimension -3 of n is missing, 1 or num_heads; for one head
-        the factor is shaped like n.
+        n (*, L, 1); the factor (*, num_heads, L, 1), where dimension -3 of n is missing, 1 or num_heads. For one head
+        the factor has the shape of n.
 
     Raises:
-        ValueError: `learned` names something else.
+        ValueError: `learned` holds another name.
 
     Source: ASEntmax, Vasylenko et al., Long-Context Generalization with Sparse Attention (2025), section 4. As in their
     code, log(1 + n) replaces the papers' log n, which is 0 at n = 1; β and γ start at the means of the values that
@@ -269,7 +274,7 @@ class LogLengthScale(nn.Module):
             setattr(self, name, nn.Parameter(torch.full(shape, start)) if name in learned else start)
 
     def forward(self, n: Tensor) -> Tensor:
-        """The factor of queries that see n keys, at least 1."""
+        """The factor for queries that see n keys, n ≥ 1."""
         return self.delta + self.beta * n.log1p() ** self.gamma
 
     def extra_repr(self) -> str:

@@ -1,4 +1,4 @@
-"""What computes here, and why nothing faster does: the one place that asks the implementations about themselves."""
+"""A report of the implementation in use on each device, and of the reason why a faster one is not in use."""
 
 import importlib
 import importlib.util
@@ -17,11 +17,12 @@ _INSTRUCTION_SETS = _X86 if platform.machine().lower() in ("x86_64", "amd64") el
 
 
 def show_config() -> None:
-    """Print which implementation computes on each device, and why a faster one does not.
+    """Print the implementation in use on each device, and why a faster one is not in use.
 
-    The versions of sharmix, torch and Python come first. For the CPU follow the implementation (see `backend`), the
-    instruction set of the loaded kernel, and torch's number of threads; for CUDA, the implementation and its status. A
-    line `not ...` names something faster that is not in use, and the reason. `python -m sharmix` prints the same.
+    First come the versions of sharmix, torch and Python. For the CPU it prints the implementation (see `backend`), the
+    instruction set of the loaded kernel, and torch's number of threads. For CUDA it prints the implementation and its
+    status. A line `not ...` names something faster that is not in use, with the reason. `python -m sharmix` prints the
+    same report.
 
     Example:
         >>> sharmix.show_config()

@@ -14,9 +14,9 @@ class UnweightedLossOptions(TypedDict, total=False):
     """The keyword arguments of every loss, with the meaning that `torch.nn.CrossEntropyLoss` gives them.
 
     Attributes:
-        ignore_index: class index of rows that count for nothing, neither in the loss nor in the mean; −100.
-        label_smoothing: ε in [0, 1]; y becomes (1 − ε) y + ε/classes; 0.
-        reduction: `none` (a loss a row), `mean` (the default; NaN over no rows, as torch has it), or `sum`.
+        ignore_index: the class index of rows to leave out of the loss and of the mean. Default: −100.
+        label_smoothing: ε in [0, 1]; the target y becomes (1 − ε) y + ε/classes. Default: 0.
+        reduction: `none` for one loss for each row, `mean` (the default; NaN over no rows, as in torch), or `sum`.
     """
 
     ignore_index: int
@@ -25,10 +25,11 @@ class UnweightedLossOptions(TypedDict, total=False):
 
 
 class LossOptions(UnweightedLossOptions, total=False):
-    """What `UnweightedLossOptions` holds, and a weight for each class.
+    """The options of `UnweightedLossOptions`, and a weight for each class.
 
     Attributes:
-        weight: of each class, [classes]; a row counts as much as its target's weight does, in the mean as well.
+        weight: one weight for each class, [classes]. The weight of a row, in the loss and in the mean, is the weight of
+            its target. Default: None, which gives each class the weight 1.
     """
 
     weight: Tensor | None
@@ -38,7 +39,7 @@ Options = TypeVar("Options", bound=UnweightedLossOptions)
 
 
 def known(options: Options, function: str, allowed: type = LossOptions) -> Options:
-    """The options; TypeError if one is not allowed, which names the function that was called."""
+    """The options; TypeError, with the name of the called function, if one of them is unknown."""
     if options and (unknown := [name for name in options if name not in allowed.__annotations__]):
         names = ", ".join(allowed.__annotations__)
         raise TypeError(f"{function}() got an unexpected option {', '.join(unknown)}; allowed are {names}")
@@ -46,7 +47,7 @@ def known(options: Options, function: str, allowed: type = LossOptions) -> Optio
 
 
 class Regulariser(Protocol):
-    """−Ω and what belongs to it, of logits and probabilities with classes last."""
+    """An entropy −Ω, its conjugate and its loss, for logits and probabilities [..., classes]."""
 
     normalised: bool
 
@@ -57,7 +58,7 @@ class Regulariser(Protocol):
         """Ω*(z), [...]; its gradient is the map."""
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
-        """The reduced loss where the target is one class a row, int64 [...]."""
+        """The loss after `reduction`, against one class index for each row, int64 [...]."""
 
 
 def fenchel_young(
@@ -69,14 +70,15 @@ def fenchel_young(
     label_smoothing: float = 0.0,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """L(z, y) = Ω*(z) − z·y + Ω(y), of logits [..., classes], float32 at least.
+    """L(z, y) = Ω*(z) − z·y + Ω(y) for logits [..., classes], float32 or wider.
 
-    With class weights w, s = Σ wᵢyᵢ and ỹ = w∘y/s, it is s L(z, ỹ), which at softmax is the weighted cross-entropy less
-    s times the entropy of ỹ. The mean divides by Σ w_y over class indices, by the number of rows over probabilities.
+    With class weights w, s = Σ wᵢyᵢ and ỹ = w∘y/s, the loss is s L(z, ỹ). For softmax this is the weighted
+    cross-entropy minus s times the entropy of ỹ. The mean divides by Σ w_y if targets are class indices, and by the
+    number of rows if they are probabilities.
 
     Raises:
-        TypeError: targets of the wrong kind.
-        ValueError: a value, label or shape that is not allowed.
+        TypeError: the targets are of the wrong type.
+        ValueError: a value, a label or a shape is not allowed.
     """
     check_options(ignore_index, label_smoothing, reduction)
     if logits.shape[-1] == 0:
@@ -111,7 +113,7 @@ def fenchel_young(
 def composed_class_loss(
     regulariser: Regulariser, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction
 ) -> Tensor:
-    """The loss against one class a row, from conjugate and entropy, by operations that torch differentiates itself."""
+    """The loss against one class index for each row, from conjugate and entropy, by torch's own operations."""
     indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
     x = _measured(regulariser, torch.where(counted.unsqueeze(-1), logits, 0))  # an ignored row may hold anything
     rows = regulariser.conjugate(x) - at_class(x, indices)
@@ -126,7 +128,7 @@ def _soft_loss(regulariser: Regulariser, logits: Tensor, y: Tensor, weight: Tens
         share = y.sum(-1)
         y = torch.where(y > 0, y / share.unsqueeze(-1), 0)
     x = _measured(regulariser, logits)
-    agreement = (torch.where(y > 0, x, 0) * y).sum(-1)  # −∞ is harmless on a class that is no target
+    agreement = (torch.where(y > 0, x, 0) * y).sum(-1)  # a logit of −∞ is allowed if the target has probability 0
     rows = _nonnegative(regulariser.conjugate(x) - agreement - regulariser.entropy(y))
     return rows if share is None else torch.where(share > 0, rows, 0) * share
 
@@ -147,30 +149,30 @@ def _smoothed_loss(
 
 
 def _nonnegative(rows: Tensor) -> Tensor:
-    """Rounding can leave −1e-17 at p = y; the loss is 0 there, and its gradient stays."""
+    """The rows with negative values set to 0: rounding can give −1e-17 at p = y. The gradient does not change."""
     return rows - rows.detach().clamp_max(0)
 
 
 def _measured(regulariser: Regulariser, logits: Tensor) -> Tensor:
-    """Logits measured from their row's largest, where no output depends on it."""
+    """Logits minus the largest of their row, if a constant added to the logits changes no output."""
     return logits - logits.detach().amax(-1, keepdim=True) if regulariser.normalised else logits
 
 
 def reduced(rows: Tensor, shares: Tensor | None, reduction: Reduction) -> Tensor:
-    """The rows, their sum, or their sum over that of their shares, None for 1 each."""
+    """The rows, their sum, or their sum divided by the sum of `shares`; shares of None are 1 each."""
     if reduction == "none":
         return rows
     total = rows.sum()
     if reduction == "sum":
         return total
     count = rows.new_full((), rows.numel()) if shares is None else shares.sum()
-    # NaN over no rows, whose gradient is 0, as torch's
+    # The mean over no rows is NaN with gradient 0, as in torch.
     return total / torch.where(count > 0, count, 1) + torch.where(count > 0, 0, torch.nan).to(total.dtype)
 
 
 def at_class(x: Tensor, classes: Tensor) -> Tensor:
     """x_y: the entry of each row [..., classes] at its class index, int64 [...]."""
-    # Indexing keeps the indices alone for the backward pass; gathering would keep the logits.
+    # `index_select` keeps only the indices for the backward pass; `gather` would keep the logits.
     starts = torch.arange(0, x.numel(), x.shape[-1], device=x.device)
     return x.flatten().index_select(0, starts + classes.flatten()).reshape(classes.shape)
 
@@ -186,7 +188,7 @@ def check_options(ignore_index: int, label_smoothing: float, reduction: str) -> 
 
 
 def check_targets(logits: Tensor, targets: Tensor, name: str = "logits") -> None:
-    """Raise TypeError or ValueError if the targets are of a kind, shape or device that does not go with the logits."""
+    """Raise TypeError or ValueError if the type, shape or device of the targets does not fit the logits."""
     if not isinstance(targets, Tensor):
         raise TypeError(f"targets must be a tensor of class indices or probabilities, got {type(targets).__name__}")
     checked_memory(targets)
@@ -198,7 +200,7 @@ def check_targets(logits: Tensor, targets: Tensor, name: str = "logits") -> None
 
 
 def check_shape(logits: Tensor, targets: Tensor, dim: int, name: str = "logits") -> None:
-    """Raise ValueError if the targets' shape does not go with that of logits whose classes are along `dim`."""
+    """Raise ValueError if the shape of the targets does not fit logits whose classes are along `dim`."""
     soft, shape = targets.is_floating_point(), logits.shape
     allowed = shape if soft else shape[:dim] + shape[dim:][1:]
     if targets.shape != allowed:

@@ -1,4 +1,4 @@
-"""Learned entropy parameters: each stays in its range, whichever optimizer trains it and whatever is loaded into it."""
+"""Learned entropy parameters. Each stays in its range, with any optimizer and after any load of a state dict."""
 
 import functools
 import math
@@ -17,15 +17,15 @@ from sharmix._private_torch import never_compiled
 ORDERS = (1.01, 2.0)  # the paper's appendix E.4
 RANGES = {"q": ORDERS, "r": ORDERS, "alpha": ORDERS, "temperature": (0.1, 10.0)}  # half-open
 
-_ROUNDING = torch.finfo(torch.bfloat16).eps / 2  # relative, of a checkpoint in the coarsest dtype
+_ROUNDING = torch.finfo(torch.bfloat16).eps / 2  # the relative rounding of a checkpoint in the coarsest dtype
 _learning: set[ref[nn.Module]] = set()  # a WeakSet cannot be iterated over while other threads build modules
 
 
 class Learning(nn.Module):
-    """A module that keeps those of its parameters whose names are in `RANGES` in their ranges.
+    """A module that keeps its parameters named in `RANGES` in their ranges.
 
-    When an optimizer has made a step, the parameters that it trains go back into their ranges. A value out of range
-    that is loaded or assigned goes to the nearest inside, with a warning; of a NaN the warning is all.
+    After each step of an optimizer, the parameters that it trains are put back into their ranges. A loaded or assigned
+    value that is out of range is replaced by the nearest value in range, with a warning. A NaN is kept, with a warning.
     """
 
     def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
@@ -46,13 +46,13 @@ class Learning(nn.Module):
 
     @torch.no_grad()
     def project_(self) -> None:
-        """Put every learned parameter back into its range, where it stays by itself: the paper's rule."""
+        """Put every learned parameter back into its range, by the rule of the paper. Optimizer steps do so, too."""
         for name, parameter in _learned_parameters(self):
             parameter.clamp_(*limits(name, parameter.dtype))
 
 
 def learned(name: str, start: Order) -> nn.Parameter:
-    """A parameter `name` that starts at a number, or at a tensor of numbers.
+    """A parameter `name` whose start is a number or a tensor of numbers.
 
     Raises:
         TypeError: the start is neither a number nor a tensor.
@@ -76,22 +76,22 @@ def limits(name: str, dtype: torch.dtype) -> tuple[float, float]:
 
 
 def _learned_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    own = module._parameters  # not iterated over: another thread may still build the module
+    own = module._parameters  # looked up by name, not iterated over: another thread may still build the module
     return ((name, parameter) for name in RANGES if (parameter := own.get(name)) is not None)
 
 
 @torch.no_grad()
 def _correct(parameter: nn.Parameter, name: str, key: str) -> None:
-    """Put a parameter into its range; where it is out by more than rounding, warn."""
+    """Put a parameter into its range; warn if it is outside by more than rounding."""
     values = parameter.detach()
-    if type(values) is not Tensor or values.is_meta:  # sharded or fake: no values to look at
+    if type(values) is not Tensor or values.is_meta:  # sharded or fake: the values cannot be read
         parameter.clamp_(*limits(name, values.dtype))
         return
     lowest, highest = values.min().item(), values.max().item()
     least, bound = RANGES[name]
     if lowest < least or highest >= bound:  # not in place: after load_state_dict(assign=True) it is the caller's tensor
         parameter.data = values.clamp(*limits(name, values.dtype))
-    if not (lowest >= least * (1 - _ROUNDING) and highest <= bound):  # of NaN as well
+    if not (lowest >= least * (1 - _ROUNDING) and highest <= bound):  # also true for NaN
         found = " to ".join(dict.fromkeys((f"{lowest:g}", f"{highest:g}")))
         then = "no forward pass takes it" if math.isnan(lowest) else "the nearest inside replaces it"
         warnings.warn(f"{key}={found} is out of the range [{least}, {bound}) of a learned {name}; {then}", stacklevel=2)
@@ -104,16 +104,16 @@ def _keep_in_range(module: nn.Module) -> None:
 
 @functools.cache
 def _watch_optimizers() -> None:
-    # Not traced by torch.compile: modules come and go, and each change would compile the optimizer's step again.
+    # torch.compile must not trace the hooks: it would compile the optimizer's step again for each new or lost module.
     register_optimizer_step_pre_hook(never_compiled(_project_in_closure))
     register_optimizer_step_post_hook(never_compiled(_project_owned))
 
 
 @torch.no_grad()
 def _project_owned(optimizer: Optimizer, *_: object) -> None:
-    """Put the parameters of an optimizer into their ranges.
+    """Put the parameters of one optimizer into their ranges.
 
-    Those of other optimizers are left alone, since a graph that is still to be differentiated may hold them.
+    Parameters of other optimizers do not change: a graph that is still to be differentiated may hold them.
     """
     owned = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     for module in filter(None, (reference() for reference in _learning.copy())):
@@ -125,7 +125,7 @@ def _project_owned(optimizer: Optimizer, *_: object) -> None:
 def _project_in_closure(
     optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Have a closure evaluate the loss inside the ranges: LBFGS calls it between moves, before its step has ended."""
+    """Wrap a closure so that parameters are in range when it computes the loss: LBFGS calls it within one step."""
     given = kwargs.get("closure", args[1] if len(args) > 1 else None)
     if not callable(given):
         return None

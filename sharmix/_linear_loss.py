@@ -1,4 +1,4 @@
-"""An output layer and its Fenchel–Young loss together, without ever holding all logits: for large vocabularies."""
+"""An output layer and its Fenchel–Young loss in one, for large vocabularies: it never holds all logits in memory."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +15,9 @@ from sharmix._fenchel_young import UnweightedLossOptions, check_options, check_t
 from sharmix._private_torch import dispatch_modes_active, keeps_graph
 from sharmix.functional import Nonconcave, fenchel_young_loss, is_transformed
 
-_CHUNK_BYTES = 1 << 26  # of logits: with more rows, matrix products are faster
-_BLOCKS = 16  # of a chunk, whose loss is taken in turn: what it allocates stays small, and in the caches
-_DENSE = 0.1  # the share of classes with an error from which on a matrix product is faster than picking them
+_CHUNK_BYTES = 1 << 26  # the size of a chunk of logits; matrix products are faster with more rows
+_BLOCKS = 16  # in a chunk; the loss is computed block by block, so that temporaries stay in the caches
+_DENSE = 0.1  # the share of nonzero errors above which a matrix product is faster than a sum over the nonzero ones
 
 # (logits [rows, classes], classes [rows], parameters) -> the sum of losses and its gradients by the parameters; the
 # logits are overwritten by the gradient by them
@@ -36,27 +36,28 @@ def linear_fenchel_young_loss(
     nonconcave: Nonconcave = "global",
     **options: Unpack[UnweightedLossOptions],
 ) -> Tensor:
-    """The Fenchel–Young loss of the logits hidden · weightᵀ + bias, a few rows of them at a time.
+    """The Fenchel–Young loss of the logits hidden · weightᵀ + bias, computed a few rows at a time.
 
-    The value and gradients are those of `fenchel_young_loss(linear(hidden, weight, bias), targets, ...)`. The error
-    p − y is mostly 0, so the gradients multiply its support alone; they are computed beside the value and kept for the
-    backward pass, which cannot be differentiated again.
+    The value and gradients are the same as for `fenchel_young_loss(linear(hidden, weight, bias), targets, ...)`, but it
+    never holds all logits in memory. The error p − y is mostly 0, so the gradients use only its nonzero entries. They
+    are computed together with the value and kept for the backward pass, which cannot be differentiated again.
 
     Args:
-        hidden: [..., features], floating point.
-        weight: [classes, features].
-        bias: [classes], or None.
+        hidden: the input of the output layer, [..., features], floating point.
+        weight: the weights of the output layer, [classes, features].
+        bias: the bias of the output layer, [classes], or None.
         targets: class indices [...] of an integer type.
-        q, r, temperature: numbers or tensors of one element.
+        q, r, temperature: numbers, or tensors of one element.
         nonconcave: as for `sharmix`.
-        **options: `ignore_index`, `label_smoothing` and `reduction` as for `fenchel_young_loss`, but not `none`.
+        **options: `ignore_index`, `label_smoothing` and `reduction` as for `fenchel_young_loss`; a reduction of `none`
+            is not allowed.
 
     Returns:
-        The loss, a scalar; float32 for half precision.
+        The loss, a scalar; in float32 for half precision.
 
     Raises:
-        TypeError: hidden or targets of the wrong kind.
-        ValueError: a value, label or shape that is not allowed.
+        TypeError: `hidden` or the targets are of the wrong type.
+        ValueError: a value, a label or a shape is not allowed.
 
     Source: `math` section 5.
 
@@ -88,9 +89,10 @@ def linear_loss(
     options: UnweightedLossOptions,
     is_softmax: bool = False,
 ) -> Tensor:
-    """As `linear_fenchel_young_loss`, of any loss of logits [rows, classes], class indices [rows] and options.
+    """`linear_fenchel_young_loss` for any loss of logits [rows, classes], class indices [rows] and options.
 
-    `parameters` are the tensors that the loss depends on beside its arguments; `is_softmax` says that it is softmax's.
+    `parameters` are the tensors that the loss depends on besides its arguments. `is_softmax` is True for the loss of
+    softmax.
     """
     reduction, ignore_index = options.get("reduction", "mean"), options.get("ignore_index", -100)
     check_options(ignore_index, options.get("label_smoothing", 0.0), reduction)
@@ -117,7 +119,7 @@ def linear_loss(
 
 
 def as_autocast(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The parts of an output layer in the type that autocast computes in, where it is enabled."""
+    """The tensors of an output layer, converted to autocast's dtype where autocast is enabled."""
     kind = hidden.device.type
     if not torch.is_autocast_enabled(kind):
         return hidden, weight, bias
@@ -127,12 +129,12 @@ def as_autocast(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Te
 
 @torch.no_grad()
 def logits_in_parts(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
-    """The logits of rows of hidden [rows, features], float32 at least, and which rows they are, a few at a time.
+    """For a few rows of hidden [rows, features] at a time: the slice of rows, and their logits, float32 or wider.
 
-    Each part is overwritten by the next: freed and allocated anew, parts would scatter over the C library's heap.
+    Each part overwrites the one before. If each were allocated anew, the parts would fragment the C library's heap.
     """
     parts = math.ceil(len(hidden) * len(weight) * max(4, hidden.element_size()) / _CHUNK_BYTES)
-    length = max(1, math.ceil(len(hidden) / max(1, parts)))  # about equal: products of the few rows left are slow
+    length = max(1, math.ceil(len(hidden) / max(1, parts)))  # about equal: a product of a few last rows is slow
     memory = hidden.new_empty(min(length, len(hidden)), len(weight))
     for start in range(0, len(hidden), length):
         some = slice(start, min(start + length, len(hidden)))
@@ -145,7 +147,7 @@ def logits_in_parts(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Iter
 
 
 def single(name: str, order: Order) -> Order:
-    """An order of one value; ValueError if it has several."""
+    """An order as a number or a tensor of no dimension; ValueError if it holds several values."""
     if isinstance(order, Tensor) and order.numel() != 1:
         raise ValueError(
             f"{name} of shape {tuple(order.shape)} is not allowed; it must be a number or hold one element"
@@ -154,7 +156,7 @@ def single(name: str, order: Order) -> Order:
 
 
 def check_layer(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> None:
-    """Raise TypeError or ValueError if the parts of an output layer or its targets do not go together."""
+    """Raise TypeError or ValueError if the shapes or types of an output layer and its targets do not fit together."""
     if weight.dim() != 2 or weight.shape[1] != hidden.shape[-1] or not len(weight):
         raise ValueError(
             f"weight of shape {tuple(weight.shape)} does not go with hidden of shape {tuple(hidden.shape)}; "
@@ -174,7 +176,7 @@ def _loss_by_autograd(
     classes: Tensor,
     parameters: Sequence[Tensor],
 ) -> tuple[Tensor, Sequence[Tensor]]:
-    """The sum of any loss and its gradients by parameters; the logits become their own gradient."""
+    """The sum of any loss and its gradients by parameters; the gradient by the logits overwrites the logits."""
     leaf = logits.detach().requires_grad_(layer_learns)
     with torch.set_grad_enabled(layer_learns or bool(parameters)):
         value = loss(leaf, classes)
@@ -189,7 +191,7 @@ def _loss_by_autograd(
 def _softmax_loss(
     logits: Tensor, classes: Tensor, parameters: Sequence[Tensor], ignore_index: int
 ) -> tuple[Tensor, Sequence[Tensor]]:
-    """The same of cross-entropy, which has no parameters: one pass of exponentials gives loss and gradient."""
+    """`_loss_by_autograd` for cross-entropy, which has no parameters: one softmax gives loss and gradient."""
     counted = classes != ignore_index
     outside = counted & ((classes < 0) | (classes >= logits.shape[-1]))
     if outside.any():
@@ -213,7 +215,7 @@ def _gathered(
     parameters: Sequence[Tensor],
     gradients: "_LayerGradients | None",
 ) -> tuple[Tensor, list[Tensor]]:
-    """The loss of all rows and its gradients by the parameters; those by the layer go to `gradients`."""
+    """The loss of all rows and its gradients by the parameters; `gradients` collects the gradients by the layer."""
     value = torch.zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
     by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
     for some, logits in logits_in_parts(hidden, weight, bias):
@@ -255,7 +257,7 @@ class _LinearLoss(torch.autograd.Function):
                 "the loss of torch.nn.functional.linear(hidden, weight, bias)"
             )
         count, *gradients = ctx.saved_tensors
-        grad = grad / count.clamp_min(1)  # of no rows, the gradients are 0
+        grad = grad / count.clamp_min(1)  # the gradients over no rows are 0
         by_layer = [
             _times(part, grad).to(dtype) if want and part is not None else None
             for part, dtype, want in zip(gradients[:3], ctx.dtypes, ctx.needs_input_grad[1:4], strict=True)
@@ -265,7 +267,7 @@ class _LinearLoss(torch.autograd.Function):
 
 
 def _times(gradient: Tensor, factor: Tensor) -> Tensor:
-    """The product, in place where no other backward pass needs the gradient, which is as large as the layer."""
+    """gradient · factor, in place if no other backward pass needs the gradient, which is as large as the layer."""
     if not keeps_graph():
         with suppress(RuntimeError):  # a batch of factors, under torch.autograd.grad(is_grads_batched=True)
             return gradient.mul_(factor)
@@ -273,22 +275,23 @@ def _times(gradient: Tensor, factor: Tensor) -> Tensor:
 
 
 class _LayerGradients:
-    """Of hidden, weight and bias, gathered chunk by chunk, in float32 at least, from the errors of the logits."""
+    """The gradients by hidden, weight and bias, in float32 or wider, summed over chunks of the errors p − y."""
 
     def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         self.hidden, self.weight = hidden, weight
         self.wide = torch.promote_types(weight.dtype, torch.float32)
         self.by_hidden = torch.empty_like(hidden, dtype=self.wide)
         self.by_bias = None if bias is None else torch.zeros_like(bias, dtype=self.wide)
-        self.by_weight: Tensor | None = None  # of the chunks that are dense
+        self.by_weight: Tensor | None = None  # summed over the dense chunks
         self.rows, self.classes, self.errors = ([torch.empty_like(hidden[:0, 0], dtype=torch.long)] for _ in range(3))
 
     def add(self, some: slice, error: Tensor) -> None:
-        """Take in the errors [rows, classes] of some rows."""
+        """Add the errors [rows, classes] of the rows `some`."""
         if self.by_bias is not None:
             self.by_bias += error.sum(0)
         error = error.to(self.weight.dtype)
-        # a few rows tell that a chunk is dense, not that all of it is sparse, as it must be for its places to be listed
+        # A few rows can show that a chunk is dense. Only the whole chunk can show that it is sparse, which it must be
+        # before its nonzero places are listed.
         if any(part.count_nonzero() > _DENSE * part.numel() for part in (error[:_BLOCKS], error)):
             self.by_hidden[some] = error @ self.weight
             if self.by_weight is None:

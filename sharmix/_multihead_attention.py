@@ -1,4 +1,4 @@
-"""`torch.nn.MultiheadAttention` with an activation in softmax's place."""
+"""`torch.nn.MultiheadAttention` with an activation in place of softmax."""
 
 import functools
 from typing import Any
@@ -12,26 +12,29 @@ from sharmix.registry import build_activation
 
 
 class SparseAttention(nn.MultiheadAttention):
-    """Multi-head attention with an activation in softmax's place; it replaces a `torch.nn.MultiheadAttention`.
+    """Multi-head attention with an activation in place of softmax; it replaces a `torch.nn.MultiheadAttention`.
 
         concat_h(activation(Q_h K_hᵀ / √E_h + mask) V_h) Wᵒ
 
-    Its parameters have the names and shapes of that module's, so either loads the other's state dict; learned orders
-    and scales come on top (`strict=False`). Under `softmax` it computes the same, except for a query that sees no key:
-    its heads are zeros. torch's inference fast path, which computes softmax alone, is not used.
+    The parameters have the same names and shapes as in `torch.nn.MultiheadAttention`, so each module loads the state
+    dict of the other. Learned orders and scales are additional entries, so load with `strict=False`. With `softmax` the
+    results are the same, except for a query that sees no key: its heads are zeros. torch's fast path for inference is
+    not used, as it computes softmax only.
 
     Args:
-        embed_dim, num_heads, dropout, bias, kdim, vdim, batch_first, device, dtype: as for that module.
-        add_bias_kv, add_zero_attn: not supported, False.
-        activation: as for `sharmix.attention`; by its name it may also be one that learns, then for all heads together.
-        length_scale: as for `sharmix.attention`; a module is trained and saved with this one.
+        embed_dim, num_heads, dropout, bias, kdim, vdim, batch_first, device, dtype: as for
+            `torch.nn.MultiheadAttention`.
+        add_bias_kv, add_zero_attn: not supported; must be False.
+        activation: as for `sharmix.attention`. A name may also be that of an activation that learns; all heads then
+            share its parameters.
+        length_scale: as for `sharmix.attention`. If it is a module, it is trained and saved with this module.
 
     Shape:
-        query (N, L, E), key (N, S, Ek), value (N, S, Ev) under `batch_first`, else (L, N, E) and so on, or without N;
-        output as query; weights (N, L, S), with `average_attn_weights=False` (N, heads, L, S).
+        query (N, L, E), key (N, S, Ek), value (N, S, Ev) with `batch_first`, else (L, N, E) and so on, or without N;
+        output: as query; weights: (N, L, S), or (N, heads, L, S) with `average_attn_weights=False`.
 
     Raises:
-        ValueError: `add_bias_kv` or `add_zero_attn`, or an activation that is not allowed.
+        ValueError: `add_bias_kv` or `add_zero_attn` is True, or the activation is not allowed.
 
     Source: Vaswani et al. (2017), section 3.2.2; with α-entmax: Correia, Niculae and Martins (2019).
 
@@ -67,7 +70,7 @@ class SparseAttention(nn.MultiheadAttention):
             raise ValueError(f"{add_bias_kv=} and {add_zero_attn=} are not allowed; SparseAttention has neither")
         placed = {"device": device, "dtype": dtype}
         super().__init__(embed_dim, num_heads, dropout, bias, kdim=kdim, vdim=vdim, batch_first=batch_first, **placed)
-        # torch's encoder looks at this before it computes softmax attention itself, from our weights
+        # If this were True, torch's encoder would compute softmax attention itself from our weights
         self._qkv_same_embed_dim = False
         built = build_activation(activation).to(device) if isinstance(activation, str) else activation
         self.activation = weighting(built)
@@ -84,11 +87,11 @@ class SparseAttention(nn.MultiheadAttention):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The output and, where they are needed, the weights; arguments as for `torch.nn.MultiheadAttention`.
+        """The output, and the weights if `need_weights`; arguments as for `torch.nn.MultiheadAttention`.
 
         Raises:
-            RuntimeError: `is_causal` without the mask that it is a hint for, as in torch, or a nested tensor.
-            ValueError: a shape that is not allowed.
+            RuntimeError: `is_causal` is True without a mask, as in torch, or a tensor is nested.
+            ValueError: a shape is not allowed.
         """
         if is_causal and attn_mask is None:
             raise RuntimeError("is_causal=True is a hint that attn_mask is causal, but there is no attn_mask; pass it")
@@ -119,7 +122,10 @@ class SparseAttention(nn.MultiheadAttention):
         return output[0], None if weights is None else weights[0]
 
     def _check_shapes(self, states: list[Tensor], key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> None:
-        """Without it a mask for each example, [N, L, S], would broadcast where N = heads, as one for each head."""
+        """Raise ValueError if a shape is not allowed.
+
+        Without this check a mask for each example, [N, L, S], would be used as a mask for each head where N = heads.
+        """
         shapes = [tuple(tensor.shape) for tensor in states]
         if any(len(shape) != 3 or shape[0] != shapes[0][0] for shape in shapes) or shapes[1][1] != shapes[2][1]:
             raise ValueError(f"query, key and value must be [N, L, E], [N, S, Ek] and [N, S, Ev], got {shapes}")
@@ -132,7 +138,7 @@ class SparseAttention(nn.MultiheadAttention):
                 raise ValueError(f"{name} of shape {tuple(mask.shape)} is not allowed; it must be one of {allowed}")
 
     def _batch_first(self, states: Tensor) -> Tensor:
-        """[N, length, E] of states as they are given, and the other way round."""
+        """States [N, length, E] from the caller's layout; applied again, it restores that layout."""
         return states if self.batch_first else states.transpose(0, 1)
 
     def _by_head(self, states: list[Tensor]) -> list[Tensor]:
@@ -146,7 +152,7 @@ class SparseAttention(nn.MultiheadAttention):
 
 
 def _merged(masks: list[Tensor], dtype: torch.dtype) -> Tensor | None:
-    """One mask as `attend` has it, of masks that are True where a key takes no part, or are added to the scores."""
+    """One mask for `attend`, from torch's masks: bool, True where a key takes no part, or numbers added to scores."""
     if not masks:
         return None
     if all(mask.dtype == torch.bool for mask in masks):

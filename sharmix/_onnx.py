@@ -1,4 +1,4 @@
-"""The map within `torch.onnx.export`, which knows no operator of this library."""
+"""The map for `torch.onnx.export`, in operations that ONNX has: ONNX does not know the operators of this library."""
 
 import math
 
@@ -9,11 +9,11 @@ from sharmix._arguments import Order, checked_number, checked_values
 from sharmix._mathematics.bisection import map_by_bisection
 from sharmix._private_torch import outside_of_trace, traced_tensor
 
-_TOLERANCE = 1e-6  # orders on r = 2 − 1/q that were rounded to float32 count as concave
+_TOLERANCE = 1e-6  # an r = 2 − 1/q that was rounded to float32 still counts as concave
 
 
 def check_exportable(q: Order, r: Order, temperature: Order) -> None:
-    """Look at what is known while the model is traced: numbers, and the parameters and buffers of modules.
+    """Check the values that are known while a model is traced: numbers, and the parameters and buffers of modules.
 
     Raises:
         ValueError: a value is out of its range, or the map cannot be exported with it.
@@ -32,7 +32,7 @@ def check_exportable(q: Order, r: Order, temperature: Order) -> None:
 def exportable_map(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor:
     """p* of logits [..., classes] by operations that ONNX has; q, r and T₀ are numbers or broadcast to [..., 1].
 
-    Where tensors among them hold what is not allowed, which can happen after the export, p* is NaN.
+    If q, r or T₀ is a tensor, its values can change after the export. p* is NaN for values that are not allowed.
     """
     p = map_by_bisection(logits, q, r, temperature)
     if not any(isinstance(order, Tensor) for order in (q, r, temperature)):
@@ -42,7 +42,7 @@ def exportable_map(logits: Tensor, q: Order, r: Order, temperature: Order) -> Te
 
 
 def _known(order: Order, name: str) -> Tensor:
-    """The order's values, checked; NaN if the trace computes them."""
+    """The order's values, after a check of their range; NaN if they are only computed in the trace."""
     if not isinstance(order, Tensor):
         return torch.tensor(checked_number(order, name), dtype=torch.float64)
     values = traced_tensor(order)

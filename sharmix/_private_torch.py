@@ -1,8 +1,8 @@
-"""Every private name of torch that this package uses: what a new torch can break, in one place.
+"""The private names of torch that this package uses, in one place, since a new release of torch can break them.
 
-Outside of it stand three: csrc/tensors.h reads `_current_level` of forward_ad, modules override
-`_load_from_state_dict`, and SparseAttention sets `_qkv_same_embed_dim` of nn.MultiheadAttention, for which
-tests/sharmix/test_multihead_attention.py has a test. tests/sharmix/test_private_torch.py has one for each other name.
+Three more are used elsewhere: csrc/tensors.h reads `_current_level` of forward_ad, modules override
+`_load_from_state_dict`, and SparseAttention sets `_qkv_same_embed_dim` of nn.MultiheadAttention, which
+tests/sharmix/test_multihead_attention.py tests. tests/sharmix/test_private_torch.py tests each other name.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ _LIBRARY = "torch_cpu.dll" if sys.platform == "win32" else torch._C.__file__  # 
 
 
 def _private(name: str) -> Any:
-    """What a name of torch's stands for.
+    """The object that a private name of torch refers to.
 
     Raises:
         ImportError: the installed torch has no such name.
@@ -46,9 +46,10 @@ _private("torch.autograd.forward_ad._current_level")  # it changes: read where i
 
 
 def kernel_doors() -> tuple[object, ...] | None:
-    """What the CPU kernel needs of torch, in the order of `use_torch` in csrc/module.cpp; None where it is not there.
+    """The objects of torch that the CPU kernel needs, in the order of `use_torch` in csrc/module.cpp.
 
-    The address of torch's parallel loop, in its stable C interface; then the members of Torch in csrc/tensors.h.
+    First the address of torch's parallel loop, from its stable C interface; then the members of Torch in
+    csrc/tensors.h. None if this torch lacks the parallel loop.
     """
     try:
         parallel_for = ctypes.cast(ctypes.CDLL(_LIBRARY).torch_parallel_for, ctypes.c_void_p).value
@@ -67,12 +68,12 @@ def function_transforms_active() -> bool:
 
 
 def forward_mode_active() -> bool:
-    """Whether tangents can be under way, by `torch.func` or by `forward_ad.dual_level`."""
+    """Whether tensors can carry tangents, by `torch.func` or by `forward_ad.dual_level`."""
     return bool(forward_ad._current_level >= 0)
 
 
 def in_onnx_export() -> bool:
-    """Whether `torch.onnx.export` traces the caller; of dynamo's trace too, to which torch's own function is False."""
+    """Whether `torch.onnx.export` traces the caller, also in dynamo's trace, where torch's own function is False."""
     if not torch.compiler.is_exporting():
         return False
     try:
@@ -83,7 +84,7 @@ def in_onnx_export() -> bool:
 
 
 def traced_tensor(fake: Tensor) -> Tensor | None:
-    """The parameter that a tensor stands for while `torch.export` traces; None where that is not known."""
+    """The parameter behind a fake tensor while `torch.export` traces; None if it is not known."""
     try:
         converter = fake.fake_mode.fake_tensor_converter.meta_converter  # type: ignore[attr-defined]
         memo, traced = converter.tensor_memo, converter.describer.lookup_tensor.items()
@@ -93,7 +94,7 @@ def traced_tensor(fake: Tensor) -> Tensor | None:
 
 
 def has_lost_memory(tensor: Tensor) -> bool:
-    """Whether a tensor's storage was resized to 0; torch itself would crash where it reads it."""
+    """Whether a tensor's storage was resized to 0. torch itself would crash when it reads such a tensor."""
     if torch.compiler.is_compiling() or function_transforms_active() or dispatch_modes_active():
         return False
     if type(tensor) not in (Tensor, nn.Parameter) or not tensor.is_cpu or tensor.layout != torch.strided:
@@ -105,7 +106,7 @@ def has_lost_memory(tensor: Tensor) -> bool:
 
 
 def is_traced() -> bool:
-    """Whether `torch.jit.trace` looks on."""
+    """Whether `torch.jit.trace` traces the caller."""
     return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]
 
 
@@ -115,7 +116,7 @@ def dispatch_modes_active() -> bool:
 
 
 def forward_mode_depth() -> int:
-    """How many forward-mode transforms of `torch.func` the caller is inside."""
+    """The number of nested forward-mode transforms of `torch.func` around the caller."""
     return sum(interpreter.key() == _FORWARD_MODE for interpreter in _interpreters() or [])
 
 
@@ -124,5 +125,5 @@ def vmap_active() -> bool:
     return any(interpreter.key() == _VMAP for interpreter in _interpreters() or [])
 
 
-# As torch.compiler.assume_constant_result does, which imports torch._dynamo: a second.
+# `torch.compiler.assume_constant_result` sets the same attribute, but imports torch._dynamo, which takes a second.
 vmap_active._dynamo_marked_constant = True  # type: ignore[attr-defined]

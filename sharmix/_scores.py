@@ -1,4 +1,4 @@
-"""Proper scores of the probabilities themselves, which are comparable between entropies where their losses are not."""
+"""Proper scores of probabilities. Scores of maps with different entropies are comparable; their losses are not."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -21,15 +21,15 @@ def proper_score(
     """The Brier score Σ (pᵢ − yᵢ)², or the log score −Σ yᵢ log pᵢ, of p = probabilities(logits).
 
     Args:
-        kind: `brier`, or `log`, which leaves out the rows that give a target class probability 0.
-        probabilities: from [..., classes] to [..., classes].
+        kind: `brier` or `log`. The log score leaves out rows where a target class has probability 0.
+        probabilities: the map, from logits [..., classes] to probabilities [..., classes].
         logits: [..., classes].
         targets: class indices [...] or probabilities [..., classes].
-        ignore_index: class index of rows that count for nothing.
-        reduction: over the rows that are not left out.
+        ignore_index: the class index of rows to leave out.
+        reduction: `mean` or `sum` over the rows that are not left out, or `none`.
 
     Returns:
-        A scalar or [...].
+        The score: a scalar, or [...] with `none`.
     """
     y, counted = _probability_targets(logits, targets, ignore_index)
     p = probabilities(torch.where(counted.unsqueeze(-1), logits, 0))

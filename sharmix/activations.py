@@ -1,4 +1,4 @@
-"""Output activations as modules: each a map and an entropy; the loss follows."""
+"""Output activations as modules. Each has a map and an entropy; its loss follows from them."""
 
 import math
 from abc import ABC, abstractmethod
@@ -35,7 +35,7 @@ from sharmix.registry import register
 
 Objective = Literal["fenchel_young", "brier", "log"]
 
-# What a description leaves out.
+# The values that `repr` leaves out.
 _USUAL = {"learned": (), "objective": "fenchel_young", "dim": -1, "nonconcave": "global", "masked_rows": "nan"}
 
 
@@ -44,14 +44,15 @@ class Activation(nn.Module, ABC):
 
         p* = argmax_p  p·z + entropy(p),      L(z, y) = p*·z + entropy(p*) − z·y − entropy(y)
 
-    A subclass gives `probabilities` and `entropy`; `forward` and `loss` follow. Its parameters, if any, are entropy
-    parameters: trained at their own learning rate.
+    A subclass defines `probabilities` and `entropy`; `forward` and `loss` follow from them. The parameters of a
+    subclass, if it has any, are entropy parameters, which `entropy_parameters` lists for a learning rate of their own.
 
     Args:
-        dim: the dimension that holds the classes, of logits and of probabilities as targets.
+        dim: the dimension that holds the classes, in the logits and in targets that are probabilities.
 
     Shape:
-        logits (*, C, *), C classes along `dim`; p* the same; targets class indices (*, *), or probabilities (*, C, *).
+        logits (*, C, *) with C classes along `dim`; p* the same; targets: class indices (*, *), or probabilities
+        (*, C, *).
 
     Example:
         >>> class Halved(sharmix.Activation):
@@ -64,7 +65,7 @@ class Activation(nn.Module, ABC):
         tensor(0.6265)
     """
 
-    normalised = True  # whether outputs lie on the simplex, and a constant added to the logits changes nothing
+    normalised = True  # outputs sum to 1, and do not change when a constant is added to the logits
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
@@ -72,42 +73,45 @@ class Activation(nn.Module, ABC):
 
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Probabilities [..., classes] of logits [..., classes], float32 at least."""
+        """Probabilities [..., classes] of logits [..., classes]; the logits are float32 or wider."""
 
     @abstractmethod
     def entropy(self, probabilities: Tensor) -> Tensor:
-        """The concave function of probabilities [..., classes] that the map adds to p·z, [...].
+        """The entropy [...] of probabilities [..., classes]: the concave function that the map adds to p·z.
 
-        It does not depend on the order of the classes, and is 0 at one-hot where the map is `normalised`. A class of
-        probability 0 adds nothing to it, and has a finite derivative where the map can be 0.
+        It does not depend on the order of the classes. Where the map is `normalised`, the entropy of a one-hot p is 0.
+        A class of probability 0 adds nothing to the entropy. Where the map can give 0, the derivative at 0 is finite.
         """
 
     def conjugate(self, logits: Tensor) -> Tensor:
-        """max_p p·z + entropy(p) of logits [..., classes], [...]; its gradient is the map."""
+        """The conjugate max_p p·z + entropy(p), [...], of logits [..., classes]. Its gradient is the map."""
         p = self.probabilities(logits)
         return (p * torch.where(p > 0, logits, 0)).sum(-1) + self.entropy(p)
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
-        """The reduced loss of logits [..., classes] whose target is one class a row, int64 [...]."""
+        """The reduced loss of logits [..., classes] against one class index for each row, int64 [...]."""
         return composed_class_loss(self, logits, targets, ignore_index, reduction)
 
     def forward(self, logits: Tensor) -> Tensor:
-        """Probabilities, shaped and typed like the logits, classes along `dim`; computed in float32 at least.
+        """Probabilities with the shape and dtype of the logits, classes along `dim`; computed in float32 or wider.
 
         Raises:
             TypeError: the logits are not floating-point numbers.
             IndexError: there is no dimension `dim`.
         """
-        if isinstance(logits, Tensor) and logits.dim() == 0:  # one class, as torch has it
+        if isinstance(logits, Tensor) and logits.dim() == 0:  # torch, too, reads a scalar as one class
             alone: Tensor = self(logits[None])[0]
             return alone
         p = self.probabilities(widened(classes_last(logits, "logits", self.dim)))
         last = self.dim in (-1, logits.dim() - 1)
         p = p if last else p.movedim(-1, self.dim).clone(memory_format=torch.contiguous_format)
-        return p if p.dtype == logits.dtype else p.to(logits.dtype)  # a call of nothing costs a microsecond
+        return p if p.dtype == logits.dtype else p.to(logits.dtype)  # `to` takes 1 µs even where it changes nothing
 
     def loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
-        """The Fenchel–Young loss Ω*(z) − z·y + Ω(y), Ω = −entropy; arguments as for `fenchel_young_loss`."""
+        """The Fenchel–Young loss Ω*(z) − z·y + Ω(y) with Ω = −entropy and Ω* its conjugate.
+
+        Arguments, options, returns and raises are as for `fenchel_young_loss`.
+        """
         if self.dim != -1:
             given, logits = logits, classes_last(logits, "logits", self.dim)
             if isinstance(targets, Tensor):
@@ -116,7 +120,7 @@ class Activation(nn.Module, ABC):
         return self._loss(logits, targets, **known(options, "loss"))
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
-        """The loss of logits whose classes are last."""
+        """The loss of logits [..., classes]."""
         return fenchel_young(self, widened(classes_last(logits, "logits", -1)), targets, **options)
 
     def linear_loss(
@@ -127,9 +131,10 @@ class Activation(nn.Module, ABC):
         targets: Tensor,
         **options: Unpack[UnweightedLossOptions],
     ) -> Tensor:
-        """`loss` of the logits hidden · weightᵀ + bias, without ever holding all of them: for large vocabularies.
+        """The `loss` of the logits hidden · weightᵀ + bias, for large vocabularies.
 
-        Arguments, options, returns and raises as for `linear_fenchel_young_loss`; orders hold one value each.
+        It computes a few rows at a time and never holds all logits in memory. Arguments, options, returns and raises
+        are as for `linear_fenchel_young_loss`. Each entropy parameter must hold one value.
         """
         known(options, "linear_loss", UnweightedLossOptions)
         return _linear_loss.linear_loss(
@@ -144,17 +149,18 @@ class Activation(nn.Module, ABC):
         )
 
     def _loss_of_parts(self) -> Callable[..., Tensor]:
-        """The loss of a part of the logits of a linear layer, whose classes are last."""
+        """The function that computes the loss of some rows of a linear layer's logits, [rows, classes]."""
         return self.loss if self.dim == -1 else self._loss
 
     def entropy_parameters(self) -> list[nn.Parameter]:
-        """The learned parameters, for a learning rate of their own."""
+        """The learned parameters of the map, so that an optimizer can give them a learning rate of their own."""
         return list(self.parameters())
 
     def project_(self) -> None:
-        """Put every learned parameter back into its range, the paper's rule after each step.
+        """Put every learned parameter back into its range, as the paper does after each optimizer step.
 
-        The library's own parameters stay there without it; a subclass with others overrides it.
+        The library's own parameters stay in their ranges without a call. A subclass with other parameters overrides
+        this method.
         """
 
     def extra_repr(self) -> str:
@@ -165,12 +171,12 @@ class Activation(nn.Module, ABC):
 
 @register("softmax")
 class Softmax(Activation):
-    """Softmax, pᵢ = exp(zᵢ) / Σⱼ exp(zⱼ), with the Shannon entropy H; its loss is cross-entropy less H(y).
+    """Softmax, pᵢ = exp(zᵢ) / Σⱼ exp(zⱼ), with the Shannon entropy H. Its loss is cross-entropy minus H(y).
 
     Args:
         dim: the dimension that holds the classes.
-        masked_rows: what the map gives for a row of nothing but −inf, `nan` or `zeros`. The loss of such a row is NaN
-            under both, unless its target is ignored.
+        masked_rows: the output for a row whose logits are all −inf, `nan` or `zeros`. With both, the loss of such a
+            row is NaN, unless `ignore_index` leaves the row out.
 
     Shape:
         logits (*, C, *), C classes along `dim`; probabilities the same.
@@ -199,13 +205,13 @@ class Softmax(Activation):
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         if not _are_classes(targets, logits, ignore_index):
             return self._unread_class_loss(logits, targets, ignore_index, reduction)
-        if logits.dim() == 2:  # the usual case, without views, which would be nodes of the graph
+        if logits.dim() == 2:  # the usual case needs no views, each of which adds a node to the autograd graph
             return cross_entropy(logits, targets, reduction=reduction)
         loss = cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.flatten(), reduction=reduction)
         return loss.reshape(targets.shape) if reduction == "none" else loss
 
     def _unread_class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
-        """Where a row may be ignored; it may hold anything."""
+        """The loss if rows may be ignored. The logits of an ignored row may hold anything, such as NaN."""
         indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
         finite = torch.where(counted.unsqueeze(-1), logits, 0).reshape(-1, logits.shape[-1])
         rows = cross_entropy(finite, indices.flatten(), reduction="none").reshape(targets.shape)
@@ -213,26 +219,27 @@ class Softmax(Activation):
 
 
 def _are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
-    """Whether there are targets, each is one of the classes, none is ignored, and it can be told."""
+    """Whether all targets are class indices and none is ignored; False if there are none or values cannot be read."""
     classes = logits.shape[-1]
     unreadable = torch.compiler.is_compiling() or function_transforms_active() or dispatch_modes_active()
     if unreadable or targets.is_meta or targets.numel() == 0 or 0 <= ignore_index < classes:
         return False
-    lowest, highest = torch.stack(targets.aminmax()).tolist()  # one list: a GPU is waited for once
+    lowest, highest = torch.stack(targets.aminmax()).tolist()  # one `tolist`, so that the CPU waits for a GPU only once
     return bool(lowest >= 0 and highest < classes)
 
 
 class SharmaMittal(Learning, Activation):
-    """What all maps of the Sharma–Mittal family share; a subclass names its orders (q, r, T₀).
+    """The base class of all maps of the Sharma–Mittal family. A subclass defines its orders (q, r, T₀).
 
-    `objective="brier"` or `"log"` trains what is learned by that proper score of p, through the map's Jacobians,
-    against the targets as given, without label smoothing and class weights; the loss keeps its value, and the logits
-    their gradient p − y. The mean of the log score is over the rows that it counts, which `linear_loss` does not know
-    beforehand: there it is over all rows not ignored.
+    With `objective="brier"` or `"log"` the learned parameters get their gradients from that proper score of p, through
+    the map's Jacobians. The score compares p with the targets as given, without label smoothing and class weights. The
+    loss keeps its value, and the logits keep their gradient p − y. The log score leaves out rows that give a target
+    class probability 0, and its mean is over the remaining rows. `linear_loss` cannot know the number of remaining rows
+    beforehand, so there the mean is over all rows that are not ignored.
     """
 
     _starts: ClassVar[tuple[str, ...]] = ()  # the arguments that can be learned
-    _learned_by_default: ClassVar[tuple[str, ...]] = ()  # those that learned=True learns
+    _learned_by_default: ClassVar[tuple[str, ...]] = ()  # the arguments that learned=True selects
 
     def __init__(
         self,
@@ -288,20 +295,20 @@ class SharmaMittal(Learning, Activation):
 
     @abstractmethod
     def _orders(self, *values: Order) -> tuple[Order, Order, Order]:
-        """(q, r, T₀) from the values of the arguments that can be learned."""
+        """(q, r, T₀) from the values of the arguments named in `_starts`."""
 
     def orders(self) -> tuple[Order, Order, Order]:
         """(q, r, T₀): numbers, or tensors that broadcast against the logits with size 1 along `dim`."""
-        own: dict[str, Any] = self._parameters  # a look at them takes a tenth of the time that an attribute does
+        own: dict[str, Any] = self._parameters  # a dictionary look-up takes a tenth of the time of an attribute
         return self._orders(*[own[name] if name in own else getattr(self, name) for name in self._starts])
 
     def _orders_of(self, values: Tensor) -> tuple[Order, Order, Order]:
-        """`orders()` of logits or probabilities whose classes were moved last."""
-        if self.dim == -1 and (not self._has_rows or in_onnx_export()):  # which looks the parameters' values up
+        """`orders()` in a shape that fits `values`, logits or probabilities whose class dimension was moved last."""
+        if self.dim == -1 and (not self._has_rows or in_onnx_export()):  # the export reads the parameters themselves
             return self.orders()
         given = classes_last(values, "logits", -1).movedim(-1, self.dim)
         for name in self._starts:
-            per_row(given, self.dim, getattr(self, name), name)  # an error names what was given
+            per_row(given, self.dim, getattr(self, name), name)  # so that an error names the caller's argument
         q, r, temperature = (per_row(given, self.dim, order, "order") for order in self.orders())
         return q, r, temperature
 
@@ -309,10 +316,10 @@ class SharmaMittal(Learning, Activation):
         return SharmaMittalRegulariser(*self._orders_of(values), self.nonconcave)
 
     def forward(self, logits: Tensor) -> Tensor:
-        # The map checks logits itself, and keeps their dtype: a second check costs a tenth of a small batch
+        # The map checks logits itself and keeps their dtype. A second check takes a tenth of a small batch's time.
         if self.dim != -1 or self._has_rows or type(self).probabilities is not SharmaMittal.probabilities:
             return super().forward(logits)
-        q, r, temperature = self.orders()  # a call takes names faster than a starred argument
+        q, r, temperature = self.orders()  # passing three names is faster than passing *orders
         return functional.sharmix(logits, q, r, temperature, nonconcave=self.nonconcave, masked_rows=self.masked_rows)
 
     def probabilities(self, logits: Tensor) -> Tensor:
@@ -354,7 +361,7 @@ def _described(order: Order) -> str:
 
 @register("sparsemax")
 class Sparsemax(SharmaMittal):
-    """Sparsemax, the point of the simplex nearest to the logits, argmin ‖p − z‖²: SharMiX at q = r = 2.
+    """Sparsemax, the point of the simplex nearest to the logits, argmin ‖p − z‖². It is SharMiX at q = r = 2.
 
     Args:
         dim, masked_rows: as for `Softmax`.
@@ -377,13 +384,13 @@ class Sparsemax(SharmaMittal):
 @register("entmax")
 @register("entmax_learned", learned=True)
 class Entmax(SharmaMittal):
-    """α-entmax, argmax over the simplex of p·z + (1 − Σ pᵢ^α)/(α(α − 1)): SharMiX at q = r = α.
+    """α-entmax, argmax over the simplex of p·z + (1 − Σ pᵢ^α)/(α(α − 1)). It is SharMiX at q = r = α.
 
-    Under the Fenchel–Young loss of class indices a learned α rises, whatever the data.
+    With class indices as targets, a learned α rises under the Fenchel–Young loss, whatever the data.
 
     Args:
-        alpha: α ≥ 1, one number, or a tensor that broadcasts against the logits with size 1 along `dim`.
-        learned, objective: as for `SharMiX`, of α.
+        alpha: α ≥ 1, a number, or a tensor that broadcasts against the logits with size 1 along `dim`.
+        learned, objective: as for `SharMiX`; the only name that can be learned is `alpha`.
         dim, masked_rows: as for `Softmax`.
 
     Shape:
@@ -395,7 +402,7 @@ class Entmax(SharmaMittal):
     """
 
     _starts = _learned_by_default = ("alpha",)
-    _alpha = "alpha"  # what errors call it
+    _alpha = "alpha"  # the name in error messages
 
     def __init__(
         self,
@@ -419,12 +426,12 @@ class Entmax(SharmaMittal):
 
 @register("normmax")
 class Normmax(Entmax):
-    """α-normmax, argmax over the simplex of p·z + 1 − ‖p‖_α: SharMiX at q = α, r = 2 − 1/α, T₀ = α − 1.
+    """α-normmax, argmax over the simplex of p·z + 1 − ‖p‖_α. It is SharMiX at q = α, r = 2 − 1/α, T₀ = α − 1.
 
-    Under the Fenchel–Young loss of class indices a learned α falls, whatever the data.
+    With class indices as targets, a learned α falls under the Fenchel–Young loss, whatever the data.
 
     Args:
-        alpha: α > 1; None for 2, or where it is learned, which stays below 2, for 1.5.
+        alpha: α > 1. None means 2 for a fixed α, and 1.5 for a learned α, which stays below 2.
         learned, objective, dim, masked_rows: as for `Entmax`.
 
     Shape:
@@ -458,16 +465,17 @@ class Normmax(Entmax):
 class SharMiX(SharmaMittal):
     """The Sharma–Mittal map, argmax over the simplex of p·z + (T₀/q) H_{q,r}(p), with fixed or learned orders.
 
-    Under the Fenchel–Young loss of class indices learned q and r rise, and a learned temperature falls, whatever the
-    data (`math` section 5): the loss falls that way.
+    With class indices as targets, learned q and r rise under the Fenchel–Young loss, whatever the data, and a learned
+    temperature falls. Each of these moves makes the loss smaller (`math` section 5).
 
     Args:
-        q, r, temperature: as for `sharmix.sharmix`; each one number, or a tensor that broadcasts against the logits
-            with size 1 along `dim`, such as one number for each head.
-        learned: False; True, for q and r; or names among q, r and temperature. They are trained from the values given
-            on. Each step of a `torch.optim.Optimizer` that trains them ends with q and r in [1.01, 2), the temperature
-            in [0.1, 10).
-        objective: what trains them: `fenchel_young`, the paper's choice, or the proper scores `brier` and `log`.
+        q, r, temperature: as for `sharmix.sharmix`. Each is a number, or a tensor that broadcasts against the logits
+            with size 1 along `dim`, for example with one number for each head.
+        learned: which of them are learned parameters: False for none, True for q and r, or names among `q`, `r` and
+            `temperature`. The given values are their starts. After each step of a `torch.optim.Optimizer` that trains
+            them, q and r lie in [1.01, 2), and the temperature in [0.1, 10).
+        objective: the loss that trains the learned parameters: `fenchel_young`, the paper's choice, or a proper score,
+            `brier` or `log`.
         nonconcave: as for `sharmix.sharmix`.
         dim, masked_rows: as for `Softmax`.
 
@@ -503,12 +511,13 @@ class SharMiX(SharmaMittal):
 
 @register("alpha_relu")
 class AlphaReLU(Activation):
-    """α-ReLU, pᵢ = [(α − 1) zᵢ − τ]₊^{1/(α−1)}, unnormalised, with a constant threshold τ.
+    """α-ReLU, pᵢ = [(α − 1) zᵢ − τ]₊^{1/(α−1)}, with a constant threshold τ. Its outputs need not sum to 1.
 
     Args:
         alpha: α > 1.
-        tau: τ; None calibrates it on the first batch seen in training, to that batch's mean α-entmax threshold in the
-            logits' own coordinates. From then on it is frozen; it is part of the state dict.
+        tau: τ, the threshold of (α − 1) z. With None the first batch in training mode sets it: τ is then the mean
+            α-entmax threshold of that batch's rows, for the logits as they are, and stays fixed from then on. τ is
+            part of the state dict.
         dim: the dimension that holds the classes.
 
     Shape:
@@ -538,7 +547,7 @@ class AlphaReLU(Activation):
         return AlphaReLURegulariser(self.alpha, self.tau).entropy(probabilities)
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
-        """The loss of `alpha_relu_loss`; rows ignored take no part in the calibration either."""
+        """The loss of `alpha_relu_loss`. The calibration, like the loss, leaves out ignored rows."""
         z = widened(classes_last(logits, "logits", -1))
         if not self.calibrated:
             functional.alpha_relu_loss(z.detach(), targets, self.alpha, 0.0, **options)  # raises before it calibrates
@@ -565,14 +574,14 @@ class AlphaReLU(Activation):
         try:
             return super().linear_loss(hidden, weight, bias, targets, **options)
         except (TypeError, ValueError):
-            if first:  # what is refused calibrates nothing
+            if first:  # a call that raises must not set the threshold
                 self.tau.fill_(math.nan)
                 self.calibrated = False
             raise
 
     @torch.no_grad()
     def _calibrate(self, logits: Iterable[Tensor]) -> None:
-        """Set the threshold to the mean over all rows of logits, which come in parts."""
+        """Set τ to the mean α-entmax threshold over all rows of the parts of the logits, each [..., classes]."""
         if self.training and self.tau.is_meta:
             return  # there are no values to learn a threshold from
         if not self.training or torch.compiler.is_exporting():
@@ -593,9 +602,10 @@ class AlphaReLU(Activation):
 
 @register("entmax_package")
 class EntmaxPackage(Activation):
-    """α-entmax by the bisection of the `entmax` package, as an outside baseline, with its map as it is.
+    """α-entmax, computed by the bisection of the `entmax` package: an outside baseline.
 
-    Logits are shifted by their maximum first, which the package does not do: at an offset of 1e6 it is 3e-2 off.
+    The maximum of each row is subtracted from the logits first. The package does not do so, and at an offset of 1e6 its
+    probabilities are wrong by 3e-2.
     """
 
     def __init__(self, alpha: float = 1.5, dim: int = -1) -> None:

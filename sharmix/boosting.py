@@ -1,6 +1,6 @@
-"""Boosted trees with a sparse output: an objective and metrics for LightGBM and XGBoost, in the arrays they hand over.
+"""Boosted trees with sparse probabilities: an objective and metrics for LightGBM and XGBoost.
 
-Either package is enough, and this module imports neither.
+This module works with either package and imports neither.
 """
 
 import copy
@@ -28,7 +28,7 @@ __all__ = ["LightGBMMetric", "Objective", "XGBoostMetric"]
 Array = np.ndarray[Any, np.dtype[Any]]
 Kind = Literal["fenchel_young", "brier"]
 
-_BLOCK = 2**15  # raw scores computed at a time, so that all that is made of them on the way stays in the cache
+_BLOCK = 2**15  # raw scores in one block of rows, so that all intermediate results stay in the cache
 
 
 class Objective:
@@ -36,43 +36,46 @@ class Objective:
 
         gradient = w (p − y),      Hessian = w max(diag ∂p/∂z, floor),      p = activation(z), z the raw scores
 
-    One object serves `lightgbm.train({"objective": objective, "num_class": classes}, …)`,
+    where w is the weight of the row. Use one object in each of
+    `lightgbm.train({"objective": objective, "num_class": classes}, …)`,
     `LGBMClassifier(objective=objective, metric="none")`, `xgboost.train({"num_class": classes}, …, obj=objective)` and
-    `XGBClassifier(objective=objective)`. Their models know the raw scores alone: `LGBMClassifier` predicts these,
-    `XGBClassifier.predict_proba` the softmax of them, which is not this map. So predict by this object:
+    `XGBClassifier(objective=objective)`. The trained models do not know the activation: `LGBMClassifier` predicts raw
+    scores, and `XGBClassifier.predict_proba` predicts their softmax. So predict with this object:
 
         probabilities = objective.predict_proba(model, features)
         labels = model.classes_[probabilities.argmax(-1)]
 
     and give `GridSearchCV` and `cross_val_score` a `scoring` that does the same.
 
-    Two classes need two raw scores a row: give `num_class=2`, to the classifiers as well, and to `XGBClassifier` then
-    `disable_default_eval_metric=True`. Labels are 0 to classes − 1; `LGBMClassifier` alone takes others.
+    Two classes need two raw scores for each row: give `num_class=2`, also to the classifiers, and give `XGBClassifier`
+    `disable_default_eval_metric=True`, too. Labels are 0 to classes − 1; only `LGBMClassifier` allows other labels.
 
     Args:
-        activation: a module, or the name of one, as for `build_activation`. Trees alone are trained: parameters of a
-            module are fixed at the values that they have, and must not require gradients. The outputs of α-ReLU are no
+        activation: an activation module, or a name that `build_activation` accepts. Boosting trains only the trees: the
+            parameters of a module keep their values, and must not require gradients. The outputs of α-ReLU are no
             probabilities: they need not sum to 1.
-        hessian_floor: the least second derivative of a row. It is 0 for a class outside the support, where a leaf of
-            such rows alone would take an infinite step; with the floor a step is at most 1/floor before the learning
-            rate. Both packages also ask for a least sum of Hessians in a leaf, and these rows have no more than the
-            floor each: give XGBoost `min_child_weight=0`, for its 1 would take a thousand of them.
-        **parameters: those of the named activation, such as q and r.
+        hessian_floor: the least second derivative for a row and class. The derivative is 0 for a class outside the
+            support (the classes of probability above 0). A leaf that holds only such rows would take an infinite step.
+            With the floor a step is at most 1/floor before the learning rate. Both packages also need a least sum of
+            Hessians in a leaf, and such a row adds no more than the floor. Give XGBoost `min_child_weight=0`: with its
+            default 1 a leaf would need a thousand such rows.
+        **parameters: the parameters of the named activation, such as q and r.
 
     Shape:
-        raw scores [n, classes], float32 or float64, by rows (XGBoost) or by columns (LightGBM), read where they are;
-        gradient and Hessian the same, float32, which both packages take without a copy.
+        raw scores [n, classes], float32 or float64, by rows (XGBoost) or by columns (LightGBM), read without a copy;
+        gradient and Hessian [n, classes], float32, which both packages read without a copy.
 
     Raises:
-        TypeError, ValueError: an argument, label, shape or raw score that is not allowed.
+        TypeError, ValueError: an argument, a label, a shape or a raw score is not allowed.
 
-    With softmax the trees are those of the packages' own objectives but for a factor of the Hessian: LightGBM
-    multiplies it by classes/(classes − 1), XGBoost by 2. Divide by that factor what counts in Hessians, and the same
-    trees grow: the learning rate, the L2 penalty (`lambda_l2`; `reg_lambda`, which is 1 in XGBoost unless you say
-    otherwise) and the least sum of Hessians in a leaf (`min_sum_hessian_in_leaf`, `min_child_weight`).
-    LightGBM's own also starts from the classes' shares (`boost_from_average`); a custom objective starts from equal
-    scores. Other ones, [n, classes], are `Dataset(init_score=…)` in LightGBM and `DMatrix(base_margin=…)` in XGBoost.
-    LightGBM's predictions leave them out: `objective.probabilities(model.predict(features, raw_score=True) + start)`.
+    With softmax the trees are the same as with the packages' own objectives, except for a factor of the Hessian:
+    LightGBM multiplies it by classes/(classes − 1), XGBoost by 2. To grow the same trees, divide by this factor every
+    setting that is measured in Hessians: the learning rate, the L2 penalty (`lambda_l2`; `reg_lambda`, whose default in
+    XGBoost is 1) and the least sum of Hessians in a leaf (`min_sum_hessian_in_leaf`, `min_child_weight`).
+    LightGBM's own objective also starts from the shares of the classes (`boost_from_average`); a custom objective
+    starts from equal scores. Give other starting scores, [n, classes], as `Dataset(init_score=…)` in LightGBM and as
+    `DMatrix(base_margin=…)` in XGBoost. LightGBM's predictions do not include the starting scores, so add them:
+    `objective.probabilities(model.predict(features, raw_score=True) + start)`.
 
     Source: `math` sections 4 and 5.
 
@@ -99,7 +102,10 @@ class Objective:
         self.hessian_floor = hessian_floor
 
     def __call__(self, labels: Any, raw_scores: Any, sample_weight: Array | None = None) -> tuple[Array, Array]:
-        """Gradient and Hessian at (labels, raw scores), or at (raw scores, Dataset or DMatrix)."""
+        """Gradient and Hessian, float32 [n, classes]; arguments: labels and raw scores, or raw scores and the data set.
+
+        The data set is a LightGBM Dataset or an XGBoost DMatrix, which holds the labels and weights.
+        """
         raw_scores, labels, weight = _given(labels, raw_scores, sample_weight)
         gradient, hessian = np.empty_like(raw_scores, np.float32), np.empty_like(raw_scores, np.float32)
         for z, y, w, of_gradient, of_hessian in _blocks(raw_scores, labels, weight, gradient, hessian):
@@ -111,7 +117,7 @@ class Objective:
         return gradient, hessian
 
     def probabilities(self, raw_scores: Array) -> Array:
-        """The activation of raw scores [n, classes], of their shape and dtype."""
+        """The activation's output for raw scores [n, classes], with their shape and dtype."""
         _check(raw_scores)
         probabilities = np.empty_like(raw_scores)
         for z, p in _blocks(raw_scores, probabilities):
@@ -123,15 +129,15 @@ class Objective:
 
         Args:
             model: a Booster or classifier of either package.
-            features: the first argument of its `predict`.
-            **options: more arguments of its `predict`. After early stopping every model stops at its best round but
-                `xgboost.Booster`, which needs `iteration_range=(0, model.best_iteration + 1)`.
+            features: the first argument of `model.predict`.
+            **options: more arguments of `model.predict`. After early stopping, every model predicts with its best round
+                except `xgboost.Booster`, which needs `iteration_range=(0, model.best_iteration + 1)`.
 
         Returns:
-            [n, classes].
+            Probabilities [n, classes].
 
         Raises:
-            TypeError: a model of another package.
+            TypeError: the model is of another package.
         """
         taken = inspect.signature(model.predict).parameters
         raw = next((name for name in ("raw_score", "output_margin") if name in taken), None)
@@ -140,7 +146,7 @@ class Objective:
         return self.probabilities(model.predict(features, **{raw: True}, **options))
 
     def _derivatives(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """p, the derivative of the conjugate, and the diagonal of ∂p/∂z."""
+        """p, which is the derivative of the conjugate, and the diagonal of ∂p/∂z, both [n, classes]."""
         if isinstance(self.activation, SharmaMittal | Softmax):
             orders = (1.0, 1.0, 1.0) if isinstance(self.activation, Softmax) else self.activation.orders()
             p = self.activation(logits)
@@ -155,12 +161,12 @@ class Objective:
 
 
 class _Metric:
-    """The mean of a loss over the rows, by their weights.
+    """The weighted mean of a loss over the rows.
 
     Args:
-        objective: the objective that the model is trained with; its activation makes probabilities of raw scores.
-        kind: `brier`, Σ (pᵢ − yᵢ)², which compares activations, or `fenchel_young`, the loss that is minimised. The log
-            score is not among them: it is infinite as soon as one label is outside the support.
+        objective: the objective of the model. Its activation turns raw scores into probabilities.
+        kind: `brier`, Σ (pᵢ − yᵢ)², which compares activations, or `fenchel_young`, the loss that training minimises.
+            There is no log score: it is infinite as soon as one label has probability 0.
     """
 
     def __init__(self, objective: Objective, kind: Kind = "brier") -> None:
@@ -170,7 +176,7 @@ class _Metric:
             raise ValueError(f"kind={kind!r} is not allowed; it must be one of {', '.join(get_args(Kind))}")
         self.objective = objective
         self.kind: Kind = kind
-        self.__name__ = kind  # by which XGBClassifier calls it
+        self.__name__ = kind  # the name that XGBClassifier reports
 
     def _mean(self, labels: Any, raw_scores: Any, sample_weight: Array | None) -> float:
         raw_scores, labels, weight = _given(labels, raw_scores, sample_weight)
@@ -192,12 +198,12 @@ class _Metric:
 class LightGBMMetric(_Metric):
     """A metric of an `Objective` for `lightgbm.train(feval=metric)` and `LGBMClassifier.fit(eval_metric=metric)`.
 
-    Give `metric="none"` beside it: LightGBM's own metrics take raw scores of a custom objective for probabilities, and
-    early stopping heeds all metrics.
+    Give LightGBM `metric="none"`, too: its own metrics read the raw scores of a custom objective as probabilities, and
+    early stopping uses all metrics.
 
     Args:
-        objective: the objective of the model, whose activation turns raw scores into probabilities.
-        kind: `brier`, Σ (pᵢ − yᵢ)², by which activations can be compared, or `fenchel_young`, the loss in training.
+        objective: the objective of the model. Its activation turns raw scores into probabilities.
+        kind: `brier`, Σ (pᵢ − yᵢ)², which compares activations, or `fenchel_young`, the loss that training minimises.
 
     Example:
         >>> import numpy, lightgbm
@@ -213,7 +219,7 @@ class LightGBMMetric(_Metric):
     def __call__(
         self, labels: Any, raw_scores: Any, sample_weight: Array | None = None
     ) -> tuple[str, float, Literal[False]]:
-        """Name, value, and that higher is not better."""
+        """The name, the value, and False, since a higher value is not better."""
         return self.kind, self._mean(labels, raw_scores, sample_weight), False
 
 
@@ -239,13 +245,13 @@ class XGBoostMetric(_Metric):
     """
 
     def __call__(self, labels: Any, raw_scores: Any, sample_weight: Array | None = None) -> float | tuple[str, float]:
-        """The value; with its name where a DMatrix is given, as `xgboost.train` wants it."""
+        """The value for `XGBClassifier`; the name and the value for `xgboost.train`, which passes a DMatrix."""
         value = self._mean(labels, raw_scores, sample_weight)
         return (self.kind, value) if _is_data(raw_scores) else value
 
 
 def _fixed(activation: Activation) -> Activation:
-    """A copy that no later training changes."""
+    """A copy of the activation, so that later training of the module does not change it."""
     if not isinstance(activation, Activation):
         raise TypeError(f"activation must be a name or an instance of sharmix.Activation, got {activation!r}")
     if learned := [name for name, parameter in activation.named_parameters() if parameter.requires_grad]:
@@ -256,22 +262,22 @@ def _fixed(activation: Activation) -> Activation:
     if activation.dim != -1:
         raise ValueError(f"dim={activation.dim} of {activation} is not allowed; raw scores have the classes last, -1")
     activation = copy.deepcopy(activation).eval()
-    activation(torch.zeros(1, 2))  # raises here if it has a value for each row, or has not been calibrated
+    activation(torch.zeros(1, 2))  # raises here if an order has a value for each row, or α-ReLU has no threshold
     return activation
 
 
 def _is_data(given: Any) -> bool:
-    """Whether it is a Dataset or a DMatrix."""
+    """Whether an argument is a Dataset or a DMatrix."""
     return hasattr(given, "get_label")
 
 
 def _given(labels: Any, raw_scores: Any, sample_weight: Any) -> tuple[Array, Array, Array]:
-    """Raw scores [n, classes], labels [n] and weights [n], whichever door of the packages they come through."""
+    """Raw scores [n, classes], labels [n] and weights [n], whichever function of the packages calls."""
     if _is_data(raw_scores):
         data, raw_scores = raw_scores, labels
         labels, sample_weight = data.get_label(), data.get_weight()
     _check(raw_scores)
-    given = sample_weight is not None and len(sample_weight) > 0  # XGBoost has an empty array for none
+    given = sample_weight is not None and len(sample_weight) > 0  # XGBoost's array is empty if there are no weights
     weight = np.asarray(sample_weight) if given else np.ones(len(raw_scores), np.float32)
     labels = np.asarray(labels)
     for name, values in (("labels", labels), ("sample_weight", weight)):
@@ -295,7 +301,7 @@ def _check(raw_scores: Any) -> None:
 
 
 def _check_finite(logits: Tensor, probabilities: Tensor) -> None:
-    """LightGBM and XGBoost would go on with a gradient of NaN, and say nothing."""
+    """Raise ValueError if a row has NaN: LightGBM and XGBoost would use a gradient of NaN without a warning."""
     if (wrong := probabilities.isnan().any(-1)).any():
         raise ValueError(
             f"raw scores {logits[wrong][0].tolist()} of a row have no probabilities; scores that the model starts from "
@@ -304,7 +310,7 @@ def _check_finite(logits: Tensor, probabilities: Tensor) -> None:
 
 
 def _blocks(raw_scores: Array, *others: Array) -> Iterator[tuple[Tensor, ...]]:
-    """Blocks of rows of all arrays, as tensors in the arrays' own memory."""
+    """Blocks of rows of all arrays, as tensors that share the memory of the arrays."""
     rows = max(1, _BLOCK // raw_scores.shape[1])
     for start in range(0, len(raw_scores), rows):
         parts = [array[start : start + rows] for array in (raw_scores, *others)]
@@ -312,7 +318,7 @@ def _blocks(raw_scores: Array, *others: Array) -> Iterator[tuple[Tensor, ...]]:
 
 
 def _classes(labels: Tensor, like: Tensor) -> Tensor:
-    """The labels of a block [n] as class indices of `like` [n, classes]."""
+    """Labels [n] as int64 class indices; ValueError if one is no class of `like` [n, classes]."""
     indices, classes = labels.long(), like.shape[-1]
     wrong = (indices != labels) | (indices < 0) | (indices >= classes)
     if wrong.any():

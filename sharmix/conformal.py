@@ -1,13 +1,14 @@
-"""Prediction sets with a guarantee: the support of the map, its temperature calibrated by split conformal prediction.
+"""Prediction sets with a guarantee: supports of the map at a temperature that split conformal prediction finds.
 
-Class k is in the support of `sharmix.sharmix(logits, q, r, temperature)` exactly where the temperature is above
+The support of a probability vector is the set of classes with a probability above 0. Class k is in the support of
+`sharmix.sharmix(logits, q, r, temperature)` exactly where the temperature is above
 
     T_k = (q − 1) Δ_k W^{q−1} exp((r − q) R_q(p)),    wᵢ = (1 − Δᵢ/Δ_k)₊^{1/(q−1)},   W = Σ wᵢ,   p = w/W,
 
-with Δ the gaps to the largest logit and R_q the Rényi entropy (`math` section 8). T_k is a conformal score: the less
-class k fits the logits, the larger it is. `SupportPredictor` calibrates a temperature by it. Other packages take the
-score itself: MAPIE as `sharmix.mapie.SupportConformityScore`, TorchCP as a function, in
-`SplitPredictor(functools.partial(support_scores, q=1.5, r=1.5), model)`.
+where Δᵢ is the gap between the largest logit and logit i, and R_q is the Rényi entropy (`math` section 8). T_k is a
+conformal score: it is larger for a class that fits the logits less. `SupportPredictor` calibrates a temperature with
+this score. Other packages can use the score, too: MAPIE as `sharmix.mapie.SupportConformityScore`, and TorchCP as a
+function, in `SplitPredictor(functools.partial(support_scores, q=1.5, r=1.5), model)`.
 """
 
 import math
@@ -26,14 +27,14 @@ from sharmix._operators.orders import checked_orders, is_concave
 
 __all__ = ["SupportPredictor", "support_scores"]
 
-_HELD = 2**14  # logits that are worked on at a time, so that they and what is made of them fit into a cache
-_TOGETHER = 4  # ranks of a row, compared with all classes above the last of them
-_MOST_POWER = 8  # of wᵢ, up to which moments are faster than pairs of classes
-_LEAST_GAP = 1e-300  # divides in place of 0
-_MARGIN = 1e-7  # relative, so that the class that decides the temperature is in the map's support in float64
+_HELD = 2**14  # logits in one part of the computation, so that they and all intermediate results fit into a cache
+_TOGETHER = 4  # ranks of a sorted row, compared together with all classes up to the last of these ranks
+_MOST_POWER = 8  # 1/(q − 1) up to which sums by moments are faster than sums over pairs of classes
+_LEAST_GAP = 1e-300  # the divisor in place of 0
+_MARGIN = 1e-7  # relative; with it the class that decides the temperature is in the map's support in float64
 _LEAST_TEMPERATURE = torch.finfo(torch.float32).tiny
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-_MOST_SHOWN = 5  # classes in a warning
+_MOST_SHOWN = 5  # classes that a warning lists
 
 
 def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25, r: float = 1.5) -> Tensor:
@@ -41,25 +42,28 @@ def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25
 
         T_k = (q − 1) Δ_k W^{q−1} exp((r − q) R_q(p)),    wᵢ = (1 − Δᵢ/Δ_k)₊^{1/(q−1)},   W = Σ wᵢ,   p = w/W
 
-    Δ are the gaps to the row's largest logit, whose own T is 0. At r = q it is q − 1 times the score of Campos et al.
-    (2025). All scores of a row take O(classes · log classes) time where 1/(q − 1) is an integer up to 8, as at q = 2,
-    1.5 and 1.25, and O(classes²) elsewhere. The score of its label alone takes O(classes).
+    The support is the set of classes with a probability above 0, and Δᵢ is the gap between the row's largest logit and
+    logit i. The score of the largest logit is 0. At r = q, T_k is q − 1 times the score of Campos et al. (2025). All
+    scores of a row take O(classes · log classes) time where 1/(q − 1) is an integer up to 8, for example at q = 2, 1.5
+    and 1.25, and O(classes²) time elsewhere. The score of the label alone takes O(classes) time.
 
     Args:
-        logits: z, [..., classes], floating point; half precision gives scores in float32. A logit of −inf has T = ∞.
-        labels: class indices [...] of an integer type, whose scores alone are computed; None computes all.
-        q: 1 < q ≤ 1000. At q = 1 the map is softmax, whose support is all classes.
-        r: r ≥ 2 − 1/q, where the map's objective is concave, up to what `sharmix.sharmix` allows. Below 2 − 1/q the
-            supports still grow with the temperature, but by jumps, and this T_k is not where class k enters.
+        logits: z, [..., classes], floating point. Half precision gives scores in float32. A logit of −inf has the
+            score ∞.
+        labels: class indices [...] of an integer type, to compute only the scores of these classes; None computes the
+            scores of all classes.
+        q: 1 < q ≤ 1000. At q = 1 the map is softmax, which gives every class a probability above 0.
+        r: r ≥ 2 − 1/q, where the map's objective is concave, and at most the limit that `sharmix.sharmix` has. Below
+            2 − 1/q the supports still grow with the temperature, but by jumps, and class k does not enter at this T_k.
 
     Returns:
-        Scores ≥ 0 in units of the logits, shaped like them, or like the labels; without gradients. A row with a NaN or
-        +inf, or of nothing but −inf, is NaN, as it is under the map. Scores in float64 of equal rows in batches of
-        different sizes can differ in their last bits.
+        Scores ≥ 0 in units of the logits, with the shape of the logits, or of the labels if given; without gradients.
+        The scores are NaN, like the map's output, for a row that holds a NaN or +inf, and for a row whose logits are
+        all −inf. For equal rows in batches of different sizes, scores in float64 can differ in their last bits.
 
     Raises:
-        TypeError: the logits are not floating-point numbers, or the labels not integers.
-        ValueError: an order or a label is not allowed.
+        TypeError: the logits are not floating-point numbers, or the labels are not integers.
+        ValueError: the value of q, of r or of a label is not allowed.
 
     Source: `math` section 8; for r = q Campos, Calém, Sklaviadis, Figueiredo and Martins (2025), Sparse Activations as
     Conformal Predictors.
@@ -88,25 +92,29 @@ class SupportPredictor:
 
         C(z) = {k : T_k(z) ≤ T},    T = the ⌈(n + 1) · coverage⌉-th smallest score of n calibration examples
 
-    Where these n and a new example are exchangeable, C holds the class of the new one with a probability of at least
-    `coverage`, whatever the network is worth, on average over draws of both (split conformal prediction).
+    If the n calibration examples and a new example are exchangeable, C contains the class of the new example with a
+    probability of at least `coverage`. This holds however good or bad the network is, on average over draws of the
+    calibration examples and the new example (split conformal prediction).
 
-    `sets` gives the support of `sharmix.sharmix(logits, q, r, predictor.temperature)`. A class with T_k = T itself has
-    probability 0 there, so the temperature is larger than the score that decides it by one part in 10⁷. The sets go by
-    T_k in float64, the map rounds as its dtype does. Its output can thus lack a class of the set, never the reverse:
-    one whose T_k is within 10⁻⁷ of the temperature, relatively, or 10⁻⁴ for float32 logits, or one whose probability
-    p_k ∝ (1 − Δ_k/Δ)₊^{1/(q−1)} underflows. Many do for q below 1.1, and in float16 some do up to q = 1.5.
+    `sets` gives the support of `sharmix.sharmix(logits, q, r, predictor.temperature)`. At the temperature T the class
+    with T_k = T has probability 0, so the fitted temperature is larger than the score that decides it by one part in
+    10⁷. The sets compare T_k with the temperature in float64; the map rounds in the dtype of its logits. So the map's
+    output can lack a class of the set, but never has a class that the set lacks. The output can lack two kinds of
+    class: one whose T_k is within 10⁻⁷ of the temperature, relatively, or within 10⁻⁴ for float32 logits, and one whose
+    probability p_k ∝ (1 − Δ_k/Δ)₊^{1/(q−1)} underflows. Many classes underflow for q below 1.1, and in float16 some do
+    up to q = 1.5.
 
     Args:
-        q: as for `support_scores`, and r.
-        r: likewise.
-        temperature: T > 0, for a predictor calibrated before. These three are all its state: a number, a number, and a
-            float64 tensor [], or [classes] if it was calibrated for each class. `torch.save(vars(predictor), path)`
-            saves them, and `SupportPredictor(**torch.load(path))` is the predictor again.
+        q: as for `support_scores`.
+        r: as for `support_scores`.
+        temperature: T > 0, the temperature of an earlier calibration. q, r and the temperature are the whole state: two
+            numbers, and a float64 tensor [], or [classes] after a calibration for each class.
+            `torch.save(vars(predictor), path)` saves them, and `SupportPredictor(**torch.load(path))` restores the
+            predictor.
 
     Attributes:
-        temperature: after `calibrate`, never below 1.2e-38. Where the calibration examples are too few for the
-            coverage it is ∞, which the map itself does not take, and the sets hold all classes.
+        temperature: the fitted temperature after `calibrate`, never below 1.2e-38. If there are too few calibration
+            examples for the coverage, it is ∞, and the sets hold all classes; the map itself does not allow ∞.
 
     Shape:
         logits (..., C), C classes; labels (...); sets (..., C).
@@ -131,7 +139,7 @@ class SupportPredictor:
 
     def __post_init__(self) -> None:
         check_orders(self.q, self.r)
-        self.q, self.r = float(self.q), float(self.r)  # torch.load refuses the numbers of NumPy
+        self.q, self.r = float(self.q), float(self.r)  # torch.load raises for NumPy's numbers
         if self.temperature is not None:
             self.temperature = torch.as_tensor(self.temperature, dtype=torch.float64)
             if not (self.temperature > 0).all():
@@ -140,30 +148,32 @@ class SupportPredictor:
     def calibrate(
         self, logits: Tensor, labels: Tensor, coverage: float = 0.9, *, class_conditional: bool = False
     ) -> Self:
-        """Find the temperature.
+        """Find the temperature from calibration examples.
 
         Args:
-            logits: [..., classes] of examples that the network was not trained on, nor q and r chosen on.
-            labels: their classes, [...].
-            coverage: the least probability that a set holds the true class, 0 < coverage < 1.
-            class_conditional: whether it is to hold among the examples of each class (Mondrian), with a temperature a
-                class from its own calibration examples. The sets are then no longer supports of one map.
+            logits: [..., classes], of examples that were used neither to train the network nor to choose q and r.
+            labels: the class index of each example, [...], of an integer type.
+            coverage: the least probability that a set contains the true class, 0 < coverage < 1.
+            class_conditional: True makes the coverage hold among the examples of each class (Mondrian). Each class then
+                has a temperature of its own, from the calibration examples of that class, and a set is no longer the
+                support of one map.
 
         Returns:
-            The predictor itself.
+            This predictor.
 
         Raises:
-            TypeError: the logits are not floating-point numbers, the labels not integers, or the coverage no number.
+            TypeError: the logits are not floating-point numbers, the labels are not integers, or the coverage is no
+                number.
             ValueError: the coverage or a label is not allowed, a row has no largest finite logit, or there are no rows.
 
         Warns:
-            RuntimeWarning: the examples, of a class or all, are fewer than the coverage needs, coverage/(1 − coverage).
+            RuntimeWarning: there are fewer than coverage/(1 − coverage) calibration examples, in total or of a class.
         """
         if isinstance(coverage, bool) or not isinstance(coverage, Real):
             raise TypeError(f"coverage must be a number, got {type(coverage).__name__}")
         if not 0 < coverage < 1:
             raise ValueError(f"coverage={coverage!r} is not allowed; it must be > 0 and < 1")
-        exact = Fraction(str(float(coverage)))  # as it is written: in floating point 0.07 · 100 is more than 7
+        exact = Fraction(str(float(coverage)))  # the decimal as written: in floating point 0.07 · 100 is more than 7
         gaps = self._gaps(logits)
         indices = _checked_labels(labels, logits).flatten()
         scores = _of_labels(gaps, gaps.gather(-1, indices.unsqueeze(-1)).squeeze(-1), self.q, self.r)
@@ -180,18 +190,20 @@ class SupportPredictor:
         return self
 
     def sets(self, logits: Tensor) -> Tensor:
-        """Which classes are in the set of each row.
+        """The prediction set of each row.
 
         Args:
-            logits: [..., classes].
+            logits: [..., classes], floating point.
 
         Returns:
-            Booleans, shaped like the logits; the largest logit is in every set.
+            Booleans with the shape of the logits, True for a class in the set. The class of the largest logit is in
+            every set.
 
         Raises:
             RuntimeError: there is no temperature yet.
             TypeError: the logits are not floating-point numbers.
-            ValueError: a row has no largest finite logit, or there are temperatures of another number of classes.
+            ValueError: a row has no largest finite logit, or there is a temperature for each class and the logits have
+                another number of classes.
         """
         if self.temperature is None:
             raise RuntimeError("SupportPredictor has no temperature yet; call calibrate(logits, labels) first")
@@ -207,7 +219,7 @@ class SupportPredictor:
         return support_scores(logits.double(), None, self.q, self.r) <= temperature
 
     def _gaps(self, logits: Tensor) -> Tensor:
-        """[rows, classes] in float64; ValueError if a row has no largest finite logit."""
+        """The gaps Δ, float64 [rows, classes]; ValueError if a row has no largest finite logit."""
         gaps = _gaps(logits, self.q, self.r)
         if (unreadable := gaps.isnan().any(-1)).any():
             raise ValueError(
@@ -218,7 +230,7 @@ class SupportPredictor:
 
 
 def check_orders(q: float, r: float) -> None:
-    """Raise where the score has no closed form for these orders, or they are not allowed."""
+    """Raise TypeError or ValueError if q or r is not allowed, or the score has no closed form for them."""
     for order, name in ((q, "q"), (r, "r")):
         if isinstance(order, Tensor):
             raise TypeError(f"{name} must be a number, got a tensor; give {name}.item()")
@@ -233,7 +245,7 @@ def check_orders(q: float, r: float) -> None:
 
 
 def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
-    """The labels as int64."""
+    """The labels as int64, after their type, shape and range are checked."""
     if not isinstance(labels, Tensor) or labels.dtype not in _INTEGERS:
         kind = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
         raise TypeError(f"labels must be a tensor of class indices of an integer type, got {kind}")
@@ -251,7 +263,10 @@ def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
 
 
 def _gaps(logits: Tensor, q: float, r: float) -> Tensor:
-    """Each logit's distance to its row's largest, float64 [rows, classes]; NaN where that is not finite."""
+    """The gap between the largest logit of a row and each logit, float64 [rows, classes].
+
+    The gaps of a row whose largest logit is not finite are NaN.
+    """
     check_orders(q, r)
     z = classes_last(logits, "logits", -1).detach()
     if not z.shape[-1]:
@@ -268,7 +283,7 @@ def _parts(count: int, size: int) -> Iterator[slice]:
 
 
 def _of_labels(gaps: Tensor, own: Tensor, q: float, r: float) -> Tensor:
-    """T of one class of each row, whose gap is `own`; [rows]."""
+    """T of one class for each row, [rows]; `own` [rows] holds the gaps of these classes."""
     scores = torch.empty_like(own)
     for rows in _parts(len(gaps), _HELD // gaps.shape[-1]):
         scores[rows] = _score(own[rows], *_sums(gaps[rows].T, own[rows], q), q, r)
@@ -283,14 +298,17 @@ def _of_all(gaps: Tensor, q: float, r: float) -> Tensor:
         sums = _sums_by_moments(ordered, round(power))
     else:
         sums = _sums_by_pairs(ordered, q)
-    # The first of each gap stands for all: tied classes have one score, to the last bit.
+    # Tied classes get the score of the first of them, so that their scores are equal to the last bit.
     first = torch.searchsorted(ordered, ordered).clamp_max(gaps.shape[-1] - 1)
     scores = _score(ordered, *sums, q, r).gather(-1, first)
     return torch.empty_like(scores).scatter_(-1, classes, scores)
 
 
 def _sums_by_pairs(ordered: Tensor, q: float) -> tuple[Tensor, Tensor]:
-    """What `_sums` gives, of all classes, from gaps in ascending order: few classes at a time, and those above them."""
+    """The sums of `_sums` for all classes, from gaps in ascending order.
+
+    It computes them for a few classes at a time; the sums for a class run over classes with smaller or equal gaps.
+    """
     columns = ordered.T.contiguous()
     parts = [_sums(columns[: part.stop].unsqueeze(1), columns[part], q) for part in _parts(len(columns), _TOGETHER)]
     return torch.cat([total for total, _ in parts]).T, torch.cat([weighted for _, weighted in parts]).T
@@ -304,10 +322,10 @@ def _sums(gaps: Tensor, own: Tensor, q: float) -> tuple[Tensor, Tensor]:
 
 
 def _sums_by_moments(ordered: Tensor, power: int) -> tuple[Tensor, Tensor]:
-    """What `_sums` gives, of all classes at once, from gaps in ascending order and wᵢ = (1 − Δᵢ/Δ_k)^power.
+    """The sums of `_sums` for all classes at once, from gaps in ascending order and wᵢ = (1 − Δᵢ/Δ_k)^power.
 
-    The moments Mⱼ(k) = Σ (1 − Δᵢ/Δ_k)ʲ over the w classes up to k follow from those of two halves of them, without a
-    difference: with ρ = Δ_l/Δ_k for l = k − w/2, 1 − Δᵢ/Δ_k = (1 − ρ) + ρ (1 − Δᵢ/Δ_l).
+    The moments Mⱼ(k) = Σ (1 − Δᵢ/Δ_k)ʲ over the w classes up to k follow from the moments of the two halves of these
+    classes, without a difference of moments: with ρ = Δ_l/Δ_k for l = k − w/2, 1 − Δᵢ/Δ_k = (1 − ρ) + ρ (1 − Δᵢ/Δ_l).
     """
     moments = ordered.new_zeros(power + 2, *ordered.shape)
     moments[0] = 1
@@ -343,9 +361,9 @@ def _last_member(gaps: Tensor, temperature: Tensor, q: float, r: float) -> Tenso
 
 
 def conformal_quantile(scores: Tensor, coverage: Fraction) -> Tensor:
-    """The ⌈(n + 1) · coverage⌉-th smallest of n scores, a little enlarged, ∞ where n is too small; [] from [n].
+    """The ⌈(n + 1) · coverage⌉-th smallest of n scores, slightly enlarged, [] from [n]; ∞ if n is too small.
 
-    Enlarged, because equal rows of a small and of a large batch can have scores that differ in their last bits.
+    It is enlarged because the scores of equal rows in a small and in a large batch can differ in their last bits.
     """
     rank = _rank(scores, coverage)
     return scores.kthvalue(rank).values * (1 + _MARGIN) if rank <= len(scores) else scores.new_full((), torch.inf)

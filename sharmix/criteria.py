@@ -20,22 +20,24 @@ class FenchelYoungLoss(nn.Module):
 
         L(z, y) = Ω*(z) − z·y + Ω(y),      with class weights w:  s L(z, w∘y/s),  s = Σ wᵢyᵢ
 
+    Ω is minus the entropy of the activation, and Ω* its conjugate.
+
     Args:
-        activation: a module, or the name of one, as for `build_activation`.
-        weight: w, one number for each class, [classes]; None for 1 each.
-        ignore_index: class index of targets that count for nothing.
-        reduction: `mean`, over the targets not ignored, by their weights; `sum`; or `none`.
-        label_smoothing: ε in [0, 1]; y becomes (1 − ε) y + ε/classes.
+        activation: an activation module, or a name that `build_activation` accepts.
+        weight: w, [classes], one weight for each class; None gives each class the weight 1.
+        ignore_index: the class index of targets to leave out of the loss and of the mean.
+        reduction: `mean`, the mean over the targets that are not ignored, by their weights; `sum`; or `none`.
+        label_smoothing: ε in [0, 1]; the target y becomes (1 − ε) y + ε/classes.
 
     Shape:
-        logits (N, C), (C) or (N, C, d₁, …), C classes; targets class indices (N), () or (N, d₁, …), or probabilities
-        shaped like the logits. The loss is a scalar, or for `none` shaped like class indices.
+        logits (N, C), (C) or (N, C, d₁, …) with C classes; targets: class indices (N), () or (N, d₁, …), or
+        probabilities with the shape of the logits. The loss is a scalar; with `none` it has the shape of class indices.
 
     Raises:
-        TypeError, ValueError: as for `fenchel_young_loss`; of an option, at construction.
+        TypeError, ValueError: as for `fenchel_young_loss`. The constructor raises them for an option.
 
     Warns:
-        UserWarning: once, if the logits of its first call are probabilities.
+        UserWarning: once, if the logits of the first call are probabilities.
 
     Example:
         >>> criterion = sharmix.FenchelYoungLoss("sparsemax", label_smoothing=0.1)
@@ -66,7 +68,7 @@ class FenchelYoungLoss(nn.Module):
         self._may_warn = True
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """The loss."""
+        """The loss of logits against targets, after `reduction`."""
         if self._may_warn and isinstance(logits, Tensor) and logits.dim():
             self._warn_of_probabilities(logits)
         if isinstance(logits, Tensor) and logits.dim() > 1:  # (N, C, d₁, …)
@@ -104,7 +106,8 @@ class FenchelYoungLoss(nn.Module):
 class SharMiXLoss(FenchelYoungLoss):
     """The loss of SharMiX, p*·z + (T₀/q) H_{q,r}(p*) − z·y − (T₀/q) H_{q,r}(y).
 
-    Against class indices learned q and r rise under it, whatever the data, but not with `objective="brier"` or `"log"`.
+    With class indices as targets, learned q and r rise under this loss, whatever the data. With `objective="brier"` or
+    `"log"` a proper score trains them, and they need not rise.
 
     Args:
         q, r, temperature, learned, objective, nonconcave: as for `SharMiX`.
@@ -137,7 +140,7 @@ class SharMiXLoss(FenchelYoungLoss):
 class EntmaxLoss(FenchelYoungLoss):
     """The loss of α-entmax, p*·z + H_α(p*) − z·y − H_α(y) with H_α(p) = (1 − Σ pᵢ^α)/(α(α − 1)).
 
-    Against class indices a learned α rises under it, whatever the data.
+    With class indices as targets, a learned α rises under this loss, whatever the data.
 
     Args:
         alpha, learned, objective: as for `Entmax`.
@@ -165,7 +168,7 @@ class EntmaxLoss(FenchelYoungLoss):
 class NormmaxLoss(FenchelYoungLoss):
     """The loss of α-normmax, p*·z − ‖p*‖_α − z·y + ‖y‖_α.
 
-    Against class indices a learned α falls under it, whatever the data.
+    With class indices as targets, a learned α falls under this loss, whatever the data.
 
     Args:
         alpha, learned, objective: as for `Normmax`.

@@ -1,4 +1,4 @@
-"""The maps, their losses and their entropy as functions."""
+"""The sparse maps, their losses and their entropy, as functions."""
 
 from typing import Any, Literal, Unpack
 
@@ -27,36 +27,38 @@ def sharmix(
     nonconcave: Nonconcave = "global",
     masked_rows: MaskedRows = "nan",
 ) -> Tensor:
-    """The Sharma–Mittal map.
+    """The Sharma–Mittal map, from logits to probabilities that can be exactly 0.
 
         p* = argmax over the simplex of  p·z + (T₀/q) H_{q,r}(p)
 
-    It is α-entmax with α = q whose temperature is set by its own output's entropy, T = T₀ exp((q − r) R_q(p*)).
-    r = q is α-entmax, (2, 2) sparsemax, (1, 1) softmax, all exactly.
+    H_{q,r} is the Sharma–Mittal entropy (see `sharma_mittal_entropy`) and R_q the Rényi entropy. The map is α-entmax
+    with α = q, at a temperature T = T₀ exp((q − r) R_q(p*)) that depends on the entropy of the output. Three special
+    cases are exact: r = q is α-entmax, (q, r) = (2, 2) is sparsemax, and (1, 1) is softmax.
 
     Args:
-        logits: z, floating point, of any shape. −inf gets probability 0; a row with a NaN or +inf is NaN. Half
-            precision is computed in float32.
-        q: 1 ≤ q ≤ 1000, sparser as it grows; a number or a tensor that broadcasts with size 1 along `dim`.
-        r: r > 0, sharper as it grows; a number or a tensor as q. (r − 1) log(classes) ≤ 500, so that the scale of tied
-            logits, classes^(r−1), fits into a double.
-        temperature: T₀ > 0, in units of the logits; a number or a tensor as q.
+        logits: z, floating point, of any shape. A logit of −inf gets probability 0. A row that holds a NaN or +inf
+            becomes a row of NaN. Half precision is computed in float32.
+        q: 1 ≤ q ≤ 1000; the output is sparser for a larger q. A number, or a tensor that broadcasts against the logits
+            with size 1 along `dim`.
+        r: r > 0; the output is sharper for a larger r. A number, or a tensor as for q. (r − 1) log(classes) must be at
+            most 500. The scale of tied logits, classes^(r−1), is then in the range of float64.
+        temperature: T₀ > 0, in units of the logits. A number, or a tensor as for q.
         dim: the dimension that holds the classes.
-        nonconcave: for r < 2 − 1/q, where the objective can have several maxima and the map can jump: `global`
-            returns the highest of them, found by branch and bound; `error` raises. For q > 2 and r within 1e-6 of
-            2 − 1/q it may return another maximum whose objective is within 1e-10 T₀ of the highest.
-        masked_rows: what a row of nothing but −inf gives, `nan` as softmax does, or `zeros`.
+        nonconcave: what happens where r < 2 − 1/q. There the objective can have several maxima, and the map can jump.
+            `global` returns the highest maximum, found by branch and bound; `error` raises ValueError. For q > 2 and r
+            within 1e-6 of 2 − 1/q the result may be another maximum, whose objective is within 1e-10 T₀ of the highest.
+        masked_rows: the output for a row whose logits are all −inf: `nan`, as softmax gives, or `zeros`.
 
     Returns:
-        p*, shaped like `logits`, of their dtype, and contiguous. Its error is about as large as rounding the arguments
-        makes it. Even such a small change moves p* far where r is within 1e-6 of 2 − 1/q, or q > 2 and two nearly equal
-        logits are about to join the support. Derivatives with respect to logits, q, r and temperature are exact
-        functions of p*, and differentiable again, but not in forward mode within forward mode, which raises
-        NotImplementedError.
+        p*, with the shape and dtype of `logits`, contiguous in memory. Its error is about as large as the change of p*
+        when the arguments are rounded. Rounding changes p* much in two cases: where r is within 1e-6 of 2 − 1/q, and
+        where q > 2 and two nearly equal logits are about to join the support (the classes of probability above 0).
+        The derivatives with respect to logits, q, r and temperature are exact functions of p*, and can be
+        differentiated again. Forward mode within forward mode is the exception: it raises NotImplementedError.
 
     Raises:
         TypeError: the logits are not floating-point numbers.
-        ValueError: an order's value or shape is not allowed, or `nonconcave="error"` and r < 2 − 1/q.
+        ValueError: a value or shape of q, r or temperature is not allowed, or `nonconcave="error"` and r < 2 − 1/q.
 
     Source: the SharMiX paper's Eq. (2); solved in `math` section 2.
 
@@ -93,7 +95,8 @@ def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: Ma
 
     Args:
         logits, dim, masked_rows: as for `sharmix`.
-        alpha: 1 ≤ α ≤ 1000, as q and r of `sharmix`; a number or a tensor that broadcasts with size 1 along `dim`.
+        alpha: 1 ≤ α ≤ 1000; q and r of `sharmix` both have this value. A number, or a tensor that broadcasts against
+            the logits with size 1 along `dim`.
 
     Returns, Raises: as `sharmix`.
 
@@ -129,12 +132,12 @@ def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: M
 
     Args:
         logits, dim, masked_rows: as for `sharmix`.
-        alpha: 1 < α ≤ 1000, a number or a tensor that broadcasts with size 1 along `dim`.
+        alpha: 1 < α ≤ 1000; a number, or a tensor that broadcasts against the logits with size 1 along `dim`.
 
     Returns, Raises: as `sharmix`.
 
-    Source: Blondel, Martins and Niculae (2020), section 4.3; SharMiX at q = α, r = 2 − 1/α, T₀ = α − 1, on the border
-    of the concave region (`math` section 7).
+    Source: Blondel, Martins and Niculae (2020), section 4.3; SharMiX at q = α, r = 2 − 1/α, T₀ = α − 1. This r is
+    the least at which the objective is concave (`math` section 7).
 
     Example:
         >>> sharmix.normmax(torch.tensor([1.0, 0.5, -1.0]))
@@ -144,7 +147,7 @@ def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: M
 
 
 def _fitting(alpha: Order, logits: Tensor, dim: int = -1) -> Order:
-    """`alpha`; raises as `per_row` does, which later sees it as q and r."""
+    """`alpha`, after its shape is checked here, so that an error says "alpha" and not "q"."""
     varies = isinstance(alpha, Tensor) and alpha.dim() and isinstance(logits, Tensor)
     if varies and -logits.dim() <= checked_dim(dim) < logits.dim():
         per_row(logits, dim, alpha, "alpha")
@@ -152,14 +155,14 @@ def _fitting(alpha: Order, logits: Tensor, dim: int = -1) -> Order:
 
 
 def normmax_orders(alpha: Order) -> tuple[Order, Order, Order]:
-    """(q, r, T₀) of α-normmax; in float64, for a rounded r could lie below the concave region."""
+    """(q, r, T₀) of α-normmax, in float64: a rounded r could be below 2 − 1/q, where the objective is not concave."""
     order = checked(alpha, "alpha of normmax")
     order = order.double() if isinstance(order, Tensor) else order
     return order, 2 - 1 / order, order - 1
 
 
 def support_size(probabilities: Tensor, dim: int = -1) -> Tensor:
-    """How many classes have a probability above 0: |{i : pᵢ > 0}|.
+    """The number of classes with a probability above 0: |{i : pᵢ > 0}|.
 
     Args:
         probabilities: of any shape.
@@ -179,12 +182,12 @@ def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:
     """The α-ReLU map, elementwise: pᵢ = [(α − 1) zᵢ − τ]₊^{1/(α−1)}.
 
     Args:
-        logits: z, floating point, of any shape; half precision is computed in float32.
+        logits: z, floating point, of any shape. Half precision is computed in float32.
         alpha: α > 1.
-        tau: τ, the threshold; a number or a tensor of one element.
+        tau: τ, the threshold of (α − 1) z; a number, or a tensor of one element.
 
     Returns:
-        Non-negative weights, shaped like `logits`, that need not sum to 1.
+        Non-negative weights with the shape of `logits`. They need not sum to 1.
 
     Raises:
         TypeError: the logits are not floating-point numbers.
@@ -211,12 +214,12 @@ def _threshold(alpha: Order, tau: Order) -> tuple[Any, Order]:
 
 
 def _readable(logits: Tensor) -> Tensor:
-    """Triton reads half precision itself; the others have it widened."""
+    """The logits, with half precision converted to float32; Triton's kernels read half precision themselves."""
     return logits if backend(logits.device) == "triton" else widened(logits)
 
 
 def orders_of(values: Tensor, dim: int, q: Order, r: Order, temperature: Order) -> derivatives.Orders:
-    """q, r and T₀ as the operators take them."""
+    """q, r and T₀ in the form that the operators expect: numbers, or one value for each row of `values`."""
     return per_row(values, dim, q, "q"), per_row(values, dim, r, "r"), per_row(values, dim, temperature, "temperature")
 
 
@@ -230,7 +233,7 @@ class SharmaMittalRegulariser:
         self.nonconcave = nonconcave
 
     def entropy(self, probabilities: Tensor) -> Tensor:
-        """(T₀/q) H_{q,r}(p) of probabilities [..., classes]; fewer rows than the orders have stand for all."""
+        """(T₀/q) H_{q,r}(p) of probabilities [..., classes], broadcast against the rows of q, r and T₀."""
         q, r, temperature = self.orders
         tensors = [order for order in self.orders if isinstance(order, Tensor)]
         # not by torch.broadcast_shapes, which imports sympy
@@ -240,7 +243,7 @@ class SharmaMittalRegulariser:
         return weight * sharma_mittal_entropy(probabilities.expand(*rows, -1), q, r)
 
     def conjugate(self, logits: Tensor) -> Tensor:
-        """Of logits measured from their row's largest."""
+        """Ω*(z), [...], of logits [..., classes] minus the largest logit of their row."""
         return derivatives.map_and_conjugate(logits, orders_of(logits, -1, *self.orders), self.nonconcave)[1]
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
@@ -278,7 +281,7 @@ class AlphaReLURegulariser:
 
 
 def is_transformed() -> bool:
-    """Whether a loss must be made of what torch differentiates, batches and traces itself."""
+    """Whether a loss must consist of torch's own operations, because torch transforms or traces the caller."""
     return function_transforms_active() or forward_mode_active() or is_traced()
 
 
@@ -296,27 +299,28 @@ def fenchel_young_loss(
 
         L(z, y) = p*·z + (T₀/q) H_{q,r}(p*) − z·y − (T₀/q) H_{q,r}(y),     p* = sharmix(z, q, r, T₀)
 
-    L ≥ 0, and L = 0 exactly where p* = y. Its gradient with respect to the logits is p* − y. With respect to q, r and
-    T₀ it is the derivative of T₀ H_{q,r}/q at p* less the one at y (envelope theorem). (1, 1) is cross-entropy less the
-    entropy of y.
+    L ≥ 0, and L = 0 exactly where p* = y. The gradient with respect to the logits is p* − y. The gradient with respect
+    to q, r and T₀ is the derivative of T₀ H_{q,r}/q at p* minus its derivative at y (envelope theorem). At
+    (q, r) = (1, 1) and T₀ = 1 the loss is cross-entropy minus the entropy of y.
 
     Args:
-        logits: z, [..., classes], floating point; half precision is computed, and the loss returned, in float32.
-        targets: y, class indices [...] of an integer type, or probabilities shaped like the logits. A row of these is
-            divided by its sum, which may be 2⁻⁸ from 1, as after rounding to bfloat16.
-        q, r, temperature: numbers or tensors that broadcast against the logits with size 1 in the last dimension.
+        logits: z, [..., classes], floating point. For half precision the loss is computed and returned in float32.
+        targets: y, class indices [...] of an integer type, or probabilities with the shape of the logits. Each row of
+            probabilities is divided by its sum. The sum may differ from 1 by 2⁻⁸, as it can after rounding to bfloat16.
+        q, r, temperature: numbers, or tensors that broadcast against the logits with size 1 in the last dimension.
         nonconcave: as for `sharmix`.
-        **options: `weight` of each class, `ignore_index` (−100), `label_smoothing` (0) and `reduction` (`mean`, `sum`
-            or `none`), as for `torch.nn.CrossEntropyLoss`; see `LossOptions`.
+        **options: `weight` (one for each class), `ignore_index` (−100), `label_smoothing` (0) and `reduction` (`mean`,
+            `sum` or `none`), with the meaning that `torch.nn.CrossEntropyLoss` gives them; see `LossOptions`.
 
     Returns:
-        The loss, a scalar or [...].
+        The loss: a scalar, or [...] for `reduction="none"`.
 
     Raises:
-        TypeError: logits or targets of the wrong kind.
-        ValueError: a value, label or shape that is not allowed.
+        TypeError: the logits or targets are of the wrong type.
+        ValueError: a value, a label or a shape is not allowed.
 
-    Source: Blondel, Martins and Niculae (2020); `math` section 5. The SharMiX paper's appendix B.1 misses −z·y.
+    Source: Blondel, Martins and Niculae (2020); `math` section 5. In the SharMiX paper's appendix B.1 the term −z·y is
+    missing.
 
     Example:
         >>> z, y = torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0])
@@ -391,7 +395,7 @@ def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options:
 def alpha_relu_loss(
     logits: Tensor, targets: Tensor, alpha: float = 1.5, tau: Order = 0.3, **options: Unpack[LossOptions]
 ) -> Tensor:
-    """The loss of α-ReLU whose gradient is p − y.
+    """The loss of α-ReLU. Its gradient with respect to the logits is p − y, with p = α-ReLU(z).
 
         ℓ(z, y) = Σ uⱼ^{α/(α−1)}/α − z·y + τ Σ yⱼ/(α−1) + Σ yⱼ^α/(α(α−1)),      u = [(α−1) z − τ]₊
 
@@ -401,11 +405,11 @@ def alpha_relu_loss(
     Args:
         logits, targets, **options: as for `fenchel_young_loss`.
         alpha: α > 1.
-        tau: τ, a number or a tensor of one element.
+        tau: τ, the threshold of `alpha_relu`; a number, or a tensor of one element.
 
     Returns, Raises: as `fenchel_young_loss`.
 
-    Source: `math` section 6. The paper's Eq. (2) has another entropy, and not this gradient.
+    Source: `math` section 6. The loss in the paper's Eq. (2) has another entropy, and its gradient is not p − y.
 
     Example:
         >>> sharmix.alpha_relu_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
@@ -419,7 +423,7 @@ def alpha_relu_loss(
 
 
 def alpha_relu_thresholds(logits: Tensor, alpha: float) -> Tensor:
-    """The α-entmax threshold τ(z) of each row of logits, in the logits' own coordinates.
+    """The α-entmax threshold τ(z) of each row of logits, for the logits as they are, without a shift by their maximum.
 
         τ(z) = (α − 1) max z − (max p)^{α−1},      p = entmax(z, α)
 
@@ -428,7 +432,7 @@ def alpha_relu_thresholds(logits: Tensor, alpha: float) -> Tensor:
         alpha: α > 1.
 
     Returns:
-        [...], NaN or infinite where the row's entmax is not defined.
+        [...]; NaN or infinite for a row whose α-entmax is not defined.
 
     Source: Speeding Up Entmax, section 3.1.
     """

@@ -1,4 +1,4 @@
-"""The score of `sharmix.conformal` for MAPIE, which this module needs: `pip install 'sharmix[mapie]'`."""
+"""The conformity score of `sharmix.conformal` for MAPIE. Needs MAPIE: `pip install 'sharmix[mapie]'`."""
 
 from fractions import Fraction
 from typing import Any
@@ -20,17 +20,19 @@ __all__ = ["SupportConformityScore"]
 class SupportConformityScore(BaseClassificationScore):  # type: ignore[misc]
     """The temperature above which a class is in the support of the map, as MAPIE's conformity score.
 
-    MAPIE gives it probabilities p of any classifier; the logits are log p. Class k is then in the set where
-    `sharmix.conformal.support_scores(log p, q=q, r=r)` is at most MAPIE's quantile. MAPIE takes no score but its own
-    LAC where there are two classes.
+    The support is the set of classes with a probability above 0. MAPIE passes the probabilities p of any classifier;
+    their logarithms log p serve as logits. Class k is in the prediction set where
+    `sharmix.conformal.support_scores(log p, q=q, r=r)` is at most MAPIE's quantile. With two classes MAPIE allows no
+    score but its own LAC.
 
-    All classes of probability 0 have the score ∞. Where the quantile is ∞, as it is with too many zeros at the label,
-    sets hold all classes. So give the logits of a classifier with sparse outputs, such as `FenchelYoungClassifier`, to
-    `sharmix.conformal.SupportPredictor` instead: `decision_function` has them.
+    Every class of probability 0 has the score ∞. If too many calibration examples have probability 0 at their label,
+    the quantile is ∞, and the sets hold all classes. For a classifier with sparse outputs, such as
+    `FenchelYoungClassifier`, therefore use `sharmix.conformal.SupportPredictor` with the logits from the classifier's
+    `decision_function`.
 
     Args:
-        q: as for `sharmix.conformal.support_scores`, and r.
-        r: likewise.
+        q: as for `sharmix.conformal.support_scores`.
+        r: as for `sharmix.conformal.support_scores`.
 
     Example:
         >>> from mapie.classification import SplitConformalClassifier
@@ -53,7 +55,7 @@ class SupportConformityScore(BaseClassificationScore):  # type: ignore[misc]
     def get_conformity_scores(
         self, y: NDArray[Any], y_pred: NDArray[Any], *, y_enc: NDArray[Any], **kwargs: Any
     ) -> NDArray[Any]:
-        """Of probabilities `y_pred` [samples, classes] the scores of the classes `y_enc` [samples]; [samples, 1]."""
+        """The scores [samples, 1] of the classes `y_enc` [samples], from probabilities `y_pred` [samples, classes]."""
         scores: NDArray[Any] = np.take_along_axis(self._scores(y_pred), y_enc.reshape(-1, 1), axis=1)
         return scores
 
@@ -66,7 +68,7 @@ class SupportConformityScore(BaseClassificationScore):  # type: ignore[misc]
         agg_scores: str = "mean",
         **kwargs: Any,
     ) -> NDArray[Any]:
-        """The scores of all classes, which the sets are made of; [samples, classes]."""
+        """The scores of all classes, [samples, classes], from which `get_prediction_sets` makes the sets."""
         if agg_scores != "mean":
             raise ValueError(f"agg_scores={agg_scores!r} is not allowed with SupportConformityScore; it must be 'mean'")
         return self._scores(y_pred_proba)
@@ -74,7 +76,7 @@ class SupportConformityScore(BaseClassificationScore):  # type: ignore[misc]
     def get_conformity_score_quantiles(
         self, conformity_scores: NDArray[Any], alpha_np: NDArray[Any], cv: Any, **kwargs: Any
     ) -> NDArray[Any]:
-        """The threshold of each α, [alphas]."""
+        """The score threshold for each miscoverage α of `alpha_np`, [alphas]."""
         scores = torch.as_tensor(conformity_scores).flatten()
         return np.array([conformal_quantile(scores, 1 - Fraction(str(alpha))).item() for alpha in alpha_np])
 
@@ -86,7 +88,7 @@ class SupportConformityScore(BaseClassificationScore):  # type: ignore[misc]
         cv: Any,
         **kwargs: Any,
     ) -> NDArray[Any]:
-        """Booleans [samples, classes, alphas] from what `get_predictions` returned."""
+        """The sets as booleans [samples, classes, alphas], from the scores that `get_predictions` returned."""
         sets: NDArray[Any] = y_pred_proba[:, :, None] <= self.quantiles_
         return sets
 

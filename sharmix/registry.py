@@ -1,4 +1,4 @@
-"""Activations by name."""
+"""Names of activations: register a class under a name, list the names, build a module from a name."""
 
 import difflib
 import importlib
@@ -22,15 +22,15 @@ def register(name: str, **preset: Any) -> Callable[[Class], Class]:
     """A class decorator that gives an activation a name for `build_activation`.
 
     Args:
-        name: the name; one class may have several.
-        preset: arguments of its constructor that the name stands for.
+        name: the name; one class may have several names.
+        preset: arguments of the class's constructor that this name fixes.
 
     Returns:
-        The decorator, which returns the class as it is.
+        The decorator, which returns the class unchanged.
 
     Raises:
-        ValueError: another class, or the same with another preset, has the name.
-        TypeError: what is decorated is no subclass of `Activation`.
+        ValueError: the name belongs to another class, or to this class with another preset.
+        TypeError: the name is no string, or the decorated object is no subclass of `Activation`.
 
     Example:
         >>> @sharmix.register("half_entmax")
@@ -55,7 +55,7 @@ def register(name: str, **preset: Any) -> Callable[[Class], Class]:
 
 
 def available_activations() -> tuple[str, ...]:
-    """The names that `build_activation` accepts: registered ones, then the entry points of other packages.
+    """The names that `build_activation` accepts: first the registered names, then the entry points of other packages.
 
     Example:
         >>> "sharmix_learned" in sharmix.available_activations()
@@ -66,17 +66,17 @@ def available_activations() -> tuple[str, ...]:
 
 
 def build_activation(name: str, **parameters: Any) -> "Activation":
-    """An activation module: `act(z)` gives probabilities, `act.loss(z, y)` its Fenchel–Young loss.
+    """Build an activation module `act`: `act(z)` gives probabilities, and `act.loss(z, y)` the Fenchel–Young loss.
 
     Args:
         name: one of `available_activations()`, or the path `package.module.Class` of an `Activation` subclass.
-        parameters: what its constructor takes, such as `alpha`, `q`, `r` or `temperature`.
+        parameters: arguments of the activation's constructor, such as `alpha`, `q`, `r` or `temperature`.
 
     Returns:
         A new module.
 
     Raises:
-        ValueError: no such activation, or a parameter it does not take or allow.
+        ValueError: there is no such activation, or it does not have a parameter, or does not allow the value.
         TypeError: the path does not lead to an `Activation`.
 
     Example:

@@ -1,6 +1,6 @@
-"""Hugging Face transformers: sparse attention inside their models, and sparse candidates in generation.
+"""For Hugging Face transformers: sparse attention inside its models, and sparse candidates in generation.
 
-Needs the package: pip install 'sharmix[transformers]'
+Needs transformers: `pip install 'sharmix[transformers]'`.
 """
 
 from functools import partial
@@ -22,24 +22,24 @@ except ImportError as error:
 
 __all__ = ["SupportLogitsProcessor", "register_attention"]
 
-# What some models add to attention: a soft cap (Gemma 2), sinks (GPT-OSS, Inkling 2), keys chosen for each query
-# (DeepSeek V3.2, MiniMax M3), pages of continuous batching
+# Arguments by which some models change attention: a soft cap (Gemma 2), sinks (GPT-OSS, Inkling 2), keys chosen for
+# each query (DeepSeek V3.2, MiniMax M3), pages of continuous batching
 _UNSUPPORTED = ("softcap", "s_aux", "sinks", "indices", "block_indices", "cache")
 
 
 def register_attention(name: str, activation: Weighting, length_scale: LengthScale | None = None) -> None:
     """Give an attention implementation a name that every model of transformers can select.
 
-    `model.set_attn_implementation(name)`, or `attn_implementation=name` in a config or in `from_pretrained`. Grouped
-    heads, masks, padding, key-value caches, dropout and position biases work as under `sdpa`, and a call's
-    `output_attentions=True` as under `eager`. A config does not save the name: load a model with
-    `attn_implementation=name`, or it computes softmax attention.
+    Select it by `model.set_attn_implementation(name)`, or by `attn_implementation=name` in a config or in
+    `from_pretrained`. Grouped heads, masks, padding, key-value caches, dropout and position biases work as with `sdpa`.
+    `output_attentions=True` in a call works as with `eager`. A saved config does not contain the name. Load a model
+    with `attn_implementation=name`; otherwise it computes softmax attention.
 
     Args:
-        name: what the models call it; a name that is there already is replaced.
-        activation: as for `sharmix.attention`. All layers share it, but an attention layer with a module
-            `sharmix_activation` of its own, which is trained, moved and saved with the model, but which
-            `from_pretrained` does not load: see docs/attention.md.
+        name: the name of the implementation. An implementation that already has this name is replaced.
+        activation: as for `sharmix.attention`. All attention layers share it, except a layer that has a module
+            `sharmix_activation` of its own. Such a module is trained, moved and saved with the model, but
+            `from_pretrained` does not load it: see docs/attention.md.
         length_scale: as for `sharmix.attention`.
 
     Raises:
@@ -56,9 +56,9 @@ def register_attention(name: str, activation: Weighting, length_scale: LengthSca
         >>> LlamaModel(config)(torch.tensor([[1, 2, 3]])).last_hidden_state.shape
         torch.Size([1, 3, 8])
     """
-    built = weighting(activation)  # once, and raises here, not in the model
+    built = weighting(activation)  # built once; a wrong activation raises here, not in the model
     AttentionInterface.register(name, partial(_attention_forward, built, length_scale))
-    AttentionMaskInterface.register(name, sdpa_mask)  # bool, or None where `is_causal` says the same
+    AttentionMaskInterface.register(name, sdpa_mask)  # its masks are bool, or None where `is_causal` is enough
 
 
 def _attention_forward(
@@ -75,7 +75,7 @@ def _attention_forward(
     position_bias: Tensor | None = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """The output [N, L, heads, Ev] and the weights [N, heads, L, S]; arguments as transformers has them."""
+    """The output [N, L, heads, Ev] and the weights [N, heads, L, S]; arguments as transformers passes them."""
     for unsupported in _UNSUPPORTED:
         if options.get(unsupported) is not None:
             raise ValueError(f"{type(module).__name__} computes attention with {unsupported}, which sharmix lacks")
@@ -100,25 +100,26 @@ def _attention_forward(
 
 
 def _biased(bias: Tensor, mask: Tensor | None) -> Tensor:
-    """A number for each query and key, −inf where a bool mask hides the key."""
+    """The position bias and the mask as one mask of numbers: −inf where a bool mask hides the key."""
     if mask is None:
         return bias
     return torch.where(mask, bias, -torch.inf) if mask.dtype == torch.bool else bias + mask
 
 
 class SupportLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
-    """Generation whose candidates are the support of a sparse map: at each step, the tokens with a probability above 0.
+    """Limit generation, at each step, to the support of a sparse map: the tokens with a probability above 0.
 
-    How many there are follows from the model's own scores, where top-k and top-p take a number. One is enough, also in
-    beam search: see docs/attention.md.
+    The model's scores decide how many candidates there are, while top-k and top-p need a number. There may be a single
+    candidate, also in beam search: see docs/attention.md.
 
     Args:
-        activation: an `Activation` that sums to 1, or the name of one.
-        own_probabilities: False samples the candidates by their softmax probabilities, which a temperature after this
-            processor still changes; True by those of the activation: their logarithms become the scores.
+        activation: an `Activation` whose outputs sum to 1, or the name of one.
+        own_probabilities: the probabilities that candidates are sampled by. False keeps the softmax of their scores; a
+            temperature after this processor still changes it. True uses the probabilities of the activation: their
+            logarithms become the scores.
 
     Shape:
-        scores (batch, vocabulary), before any softmax; the same.
+        scores (batch, vocabulary), before any softmax; the returned scores have the same shape.
 
     Raises:
         TypeError, ValueError: the activation is not allowed.

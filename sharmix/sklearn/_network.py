@@ -1,4 +1,4 @@
-"""Linear layers with ReLU between them, and what trains them: L-BFGS by all examples at once, or Adam by batches."""
+"""Linear layers with ReLU between them, and their training: L-BFGS on all examples at once, or Adam on batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Examples:
-    """Features [examples, inputs], dense or CSR; targets, class indices or probabilities; and weights [examples]."""
+    """Features [examples, inputs], dense or CSR; targets, as class indices or probabilities; weights [examples]."""
 
     features: Any
     targets: Tensor
@@ -32,7 +32,7 @@ class Examples:
 
 
 class _Product(torch.autograd.Function):
-    """Features · weights by NumPy or SciPy: the features may be sparse, or memory that may not be written to."""
+    """The product features · weights by NumPy or SciPy, since features may be sparse or in read-only memory."""
 
     @staticmethod
     def forward(ctx: Any, features: Any, weights: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ class _Product(torch.autograd.Function):
 
 
 def network_outputs(features: Any, layers: Sequence[Tensor]) -> Tensor:
-    """Outputs [examples, outputs] of layers, given as weights, intercepts, weights, intercepts, …"""
+    """Outputs [examples, outputs] of the network; `layers` holds weights, intercepts, weights, intercepts, …"""
     found: Tensor = _Product.apply(features, layers[0]) + layers[1]
     for weights, intercepts in zip(layers[2::2], layers[3::2], strict=True):
         found = found.relu() @ weights + intercepts
@@ -53,7 +53,7 @@ def network_outputs(features: Any, layers: Sequence[Tensor]) -> Tensor:
 
 
 def class_logits(outputs: Tensor) -> Tensor:
-    """Logits [examples, classes]; one output is the difference of two logits."""
+    """Logits [examples, classes] from outputs; a single output x gives the two logits (−x/2, x/2)."""
     return torch.cat([-outputs / 2, outputs / 2], -1) if outputs.shape[-1] == 1 else outputs
 
 
@@ -66,7 +66,7 @@ class Objective:
     weight: float
 
     def __call__(self, examples: Examples, layers: Sequence[Tensor], share: float = 1.0) -> Tensor:
-        """The objective by a part of the examples, `share` of all."""
+        """The objective, estimated from some examples that are the share `share` of all."""
         logits = class_logits(network_outputs(examples.features, layers))
         losses = self.activation.loss(logits, examples.targets, reduction="none")
         penalty = sum((weights.square().sum() for weights in layers[::2]), start=logits.new_zeros(()))
@@ -102,7 +102,7 @@ def minimise_by_lbfgs(
 def epoch(
     objective: Objective, examples: Examples, layers: Sequence[Tensor], optimizer: Optimizer, batches: list[Array]
 ) -> float:
-    """One step of the optimizer for each batch, rows of the examples; the mean of the objective before these steps."""
+    """Make one optimizer step for each batch of rows; return the mean of the objective, each value before its step."""
     total = 0.0
     for rows in batches:
         share = len(rows) / len(examples)

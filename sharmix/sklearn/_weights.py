@@ -1,4 +1,4 @@
-"""How much each example counts."""
+"""Sample weights: one number for each example."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_array
 
 
 def checked_weights(sample_weight: ArrayLike | None, examples: int) -> NDArray[np.float64]:
-    """Weights [examples], at least 0, whose sum is finite and not 0; 1 each for None. Else ValueError."""
+    """Weights [examples], each 1 for None; ValueError if a weight is below 0, or their sum is 0 or not finite."""
     if sample_weight is None:
         return np.ones(examples)
     weights: NDArray[Any] = check_array(sample_weight, dtype=np.float64, ensure_2d=False, input_name="sample_weight")

@@ -22,29 +22,30 @@ LEAST_PROBABILITY = 1e-12  # what scikit-learn's temperature scaling adds before
 
 
 class SharMiXCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """A classifier with its outputs calibrated by `SharMiXScaling`: by a temperature, q and r.
+    """A classifier whose outputs `SharMiXScaling` calibrates, with a temperature, q and r.
 
-    It goes as `CalibratedClassifierCV(method="temperature", ensemble=False)` does: cross-validation gives each example
-    the output of a copy of the classifier that was not fitted to it, the scaling is fitted to these outputs, and the
-    classifier to all examples. A classifier that is fitted already comes in a `FrozenEstimator`; all examples then
-    serve the scaling, and must not be those that it was fitted to. There is no ensemble: a mean of sparse probabilities
-    is 0 only where all of them are.
+    The procedure is that of `CalibratedClassifierCV(method="temperature", ensemble=False)`. Cross-validation computes
+    the output for each example with a copy of the classifier that was not fitted to this example. The scaling is
+    fitted to these outputs, and the classifier to all examples. Wrap a classifier that is already fitted in a
+    `FrozenEstimator`: all examples then fit the scaling, so give examples that the classifier was not fitted to. There
+    is no ensemble, since a mean of sparse probabilities is 0 only where all of them are 0.
 
-    The outputs are those of `decision_function`, where there is one, as logits, (0, x) in place of a single x; else the
-    logarithms of `predict_proba` + 1e-12.
+    If the classifier has a `decision_function`, its outputs are the logits; a single output x gives the logits (0, x).
+    Otherwise the logits are the logarithms of `predict_proba` + 1e-12.
 
     Args:
         estimator: the classifier.
-        q, r, temperature, loss: as for `SharMiXScaling`: None is fitted, a number is held, and r may be `"q"`.
-        cv: how to cross-validate, as for `CalibratedClassifierCV`; None for five folds. In place of `"prefit"`, which
-            that class once took, the classifier comes in a `FrozenEstimator`.
-        n_jobs: how many processes cross-validate.
+        q, r, temperature, loss: as for `SharMiXScaling`. The scaling fits an argument that is None, and keeps a number;
+            r may also be `"q"`.
+        cv: the cross-validation, as for `CalibratedClassifierCV`; None means five folds. `"prefit"`, which
+            `CalibratedClassifierCV` once had, is not allowed: wrap the fitted classifier in a `FrozenEstimator`.
+        n_jobs: the number of processes for cross-validation.
 
     Attributes:
         classes_: the labels, in order.
         estimator_: the fitted classifier.
         scaling_: the fitted `SharMiXScaling`, with `q_`, `r_`, `temperature_` and `loss_`.
-        n_features_in_, feature_names_in_: those of the classifier, where it has them.
+        n_features_in_, feature_names_in_: the attributes of the fitted classifier, if it has them.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -81,20 +82,21 @@ class SharMiXCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """Fit the classifier and its scaling.
 
         Args:
-            X: features [examples, features], as the classifier takes them.
+            X: features [examples, features], in a form that the classifier's `fit` accepts.
             y: labels [examples].
-            sample_weight: how much each example counts, [examples], for the scaling, and for the classifier where it
-                takes weights; with scikit-learn's metadata routing, where it requests them.
+            sample_weight: the weight of each example, [examples]; None gives each the weight 1. The scaling uses the
+                weights, and so does the classifier if its `fit` accepts them; with scikit-learn's metadata routing, if
+                it requests them.
 
         Returns:
             This calibrator.
 
         Raises:
-            ValueError: a parameter or a label that is not allowed, too few examples of a class to cross-validate, or
-                a classifier whose outputs are not one a class, such as `SVC(decision_function_shape="ovo")`.
+            ValueError: a parameter or a label is not allowed, a class has too few examples to cross-validate, or the
+                classifier does not give one output for each class, such as `SVC(decision_function_shape="ovo")`.
 
         Warns:
-            UserWarning: the classifier does not take the weights, which then serve the scaling alone.
+            UserWarning: the classifier's `fit` does not accept weights; only the scaling uses them.
         """
         if isinstance(self.cv, str):
             raise ValueError(
@@ -148,7 +150,7 @@ class SharMiXCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return labels
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """What scikit-learn's metadata routing hands on: the weights, to the classifier's fit."""
+        """The routes of scikit-learn's metadata routing: `fit` passes sample weights on to the classifier's `fit`."""
         mapping = MethodMapping().add(caller="fit", callee="fit")
         router = MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=self.estimator, method_mapping=mapping)
@@ -159,7 +161,7 @@ class SharMiXCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return tags
 
     def _weights_of_estimator(self, sample_weight: ArrayLike | None) -> dict[str, ArrayLike]:
-        """What the classifier's own fit is called with."""
+        """The keyword arguments, weights or none, for the classifier's own `fit`."""
         if sample_weight is None:
             return {}
         if get_config()["enable_metadata_routing"]:
@@ -175,7 +177,7 @@ class SharMiXCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return {}
 
     def _logits(self, outputs: Array) -> Array:
-        """Logits [examples, classes] from what the classifier gives."""
+        """Logits [examples, classes] from the outputs of the classifier."""
         if _method(self.estimator_) == "predict_proba":
             logits: Array = np.log(outputs + LEAST_PROBABILITY)
             return logits

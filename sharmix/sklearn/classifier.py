@@ -32,34 +32,36 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
         minimise  (Σᵢ sᵢ L(zᵢ, yᵢ) + α/2 Σ ‖W‖²) / Σᵢ sᵢ,      z = W x + b, or ReLU layers before it,
 
-    with example weights s. Its probabilities can be exactly 0. At q = r = 1 and without hidden layers it is
-    `LogisticRegression` with C = 1/α. With two classes there is one output x, and the logits are (−x/2, x/2).
+    where sᵢ is the weight of example i. The probabilities can be exactly 0. With q = r = 1 and no hidden layers the
+    classifier is `LogisticRegression` with C = 1/α. For two classes there is one output x, with logits (−x/2, x/2).
 
     Args:
-        q, r: the orders of SharMiX, where `activation` is None. (1, 1) is softmax, r = q entmax, (2, 2) sparsemax.
-        activation: instead of them, the name of an output activation or the path of its class, as `build_activation`
-            takes it. Of α-ReLU, whose outputs need not sum to 1, `predict_proba` gives the shares of their sum, and
-            equal probabilities where all are 0.
-        activation_params: the activation's own parameters. Those that it learns (`sharmix_learned` and others) need
-            `solver="adam"`, which trains them at the network's learning rate by the objective that they name: the
-            Fenchel–Young loss, under which they rise whatever the data, or `{"objective": "brier"}` or `"log"`.
-        hidden_layer_sizes: how many units each hidden layer has, a number or a tuple; () for a linear model.
-        solver: `lbfgs`, by all examples at once until the largest derivative is below `tol`; or `adam`, by batches,
-            until the loss has not fallen by `tol` for ten epochs.
-        alpha: the strength of the L2 penalty, which leaves out the intercepts; at least 0.
-        batch_size, learning_rate_init: of Adam.
-        max_iter: the most iterations of L-BFGS, or epochs of Adam.
-        tol: when to stop, see `solver`.
-        class_weight: a dictionary from classes to weights, `balanced`, or None; a weight multiplies an example's own.
-        random_state: of the hidden layers' first weights and of the batches.
+        q, r: the orders of SharMiX, used if `activation` is None. (1, 1) is softmax, r = q entmax, (2, 2) sparsemax.
+        activation: an output activation other than SharMiX with q and r: a name or the path of a class, as for
+            `build_activation`. The outputs of α-ReLU need not sum to 1: `predict_proba` divides them by their sum, and
+            gives equal probabilities where all outputs are 0.
+        activation_params: the parameters of the named activation. Learned parameters (of `sharmix_learned` and others)
+            need `solver="adam"`, which trains them at the learning rate of the network. Their objective is the
+            Fenchel–Young loss, under which they rise whatever the data, or, with `{"objective": "brier"}` or `"log"`, a
+            proper score.
+        hidden_layer_sizes: the number of units of each hidden layer, a number or a tuple; () for a linear model.
+        solver: `lbfgs` uses all examples at once and stops when the largest derivative is below `tol`. `adam` uses
+            batches and stops when the loss has not fallen by `tol` for ten epochs.
+        alpha: the strength of the L2 penalty on the weights, without the intercepts; at least 0.
+        batch_size, learning_rate_init: the number of examples in a batch, and the learning rate, of Adam.
+        max_iter: the largest number of iterations of L-BFGS, or of epochs of Adam.
+        tol: the tolerance for stopping; see `solver`.
+        class_weight: a dictionary from classes to weights, `balanced`, or None. The weight of a class multiplies the
+            weights of its examples.
+        random_state: the seed or generator for the first weights of hidden layers and for the batches.
 
     Attributes:
         classes_: the labels, in order; 0, 1, … after a fit to probabilities.
-        coefs_, intercepts_: of each layer, [inputs, outputs] and [outputs], in the dtype of X.
-        coef_, intercept_: of a linear model, in the shapes of `LogisticRegression`.
-        activation_: the output activation, a module; what it learned is there.
-        loss_: what was minimised, at the end; of Adam the mean over its last epoch.
-        n_iter_: the iterations or epochs used.
+        coefs_, intercepts_: the weights [inputs, outputs] and intercepts [outputs] of each layer, in the dtype of X.
+        coef_, intercept_: the weights and intercepts of a linear model, in the shapes of `LogisticRegression`.
+        activation_: the output activation, a module, with its learned parameters.
+        loss_: the final value of the minimised objective; for Adam the mean over its last epoch.
+        n_iter_: the number of iterations or epochs.
         n_features_in_, feature_names_in_: as in all of scikit-learn.
 
     Source: Blondel, Martins and Niculae (2020), Learning with Fenchel–Young losses.
@@ -105,24 +107,24 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         self.class_weight = class_weight
         self.random_state = random_state
 
-    @torch.inference_mode(False)  # which a caller may be in
+    @torch.inference_mode(False)  # training needs gradients, also if the caller is in inference mode
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on examples.
+        """Train the classifier from new first weights.
 
         Args:
             X: features [examples, features], dense or sparse, float32 or float64.
-            y: labels [examples], or probabilities [examples, classes] whose rows sum to 1. `predict` then returns the
-                index of a column; scikit-learn's own scores and `cross_val_predict` take labels alone.
-            sample_weight: how much each example counts, [examples]; None for 1 each.
+            y: labels [examples], or probabilities [examples, classes] whose rows sum to 1. After a fit to probabilities
+                `predict` returns the index of a column; scikit-learn's own scores and `cross_val_predict` need labels.
+            sample_weight: the weight of each example, [examples]; None gives each the weight 1.
 
         Returns:
             This classifier.
 
         Raises:
-            ValueError, TypeError: a parameter, a shape or a value that is not allowed.
+            ValueError, TypeError: a parameter, a shape or a value is not allowed.
 
         Warns:
-            ConvergenceWarning: `max_iter` was too small.
+            ConvergenceWarning: the solver stopped at `max_iter`, before it reached `tol`.
         """
         self._check_parameters()
         examples = self._examples(X, y, sample_weight, None, first=True)
@@ -143,11 +145,13 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     def partial_fit(
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """One epoch of Adam over these examples, whatever the solver; the penalty and `balanced` see these alone.
+        """Train one epoch over these examples by Adam, whatever `solver` is.
+
+        The penalty and `class_weight="balanced"` are computed from these examples alone.
 
         Args:
             X, y, sample_weight: as for `fit`; the columns of probabilities are in the order of `classes_`.
-            classes: all labels that will ever come, needed at the first call, where y are labels.
+            classes: all labels of this and later calls; needed in the first call if y holds labels.
 
         Returns, Raises: as `fit`.
         """
@@ -164,7 +168,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """The logits [examples, classes]; with two classes, that of the second less that of the first, [examples]."""
+        """The logits [examples, classes]; for two classes the second logit minus the first, [examples]."""
         outputs = self._outputs(X).numpy()
         return outputs[:, 0] if len(self.classes_) == 2 else outputs
 
@@ -179,14 +183,14 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         return probabilities
 
     def predict(self, X: Any) -> Array:
-        """The label of the largest logit of each example, [examples]."""
+        """The label with the largest logit for each example, [examples]."""
         logits = class_logits(self._outputs(X))
         labels: Array = self.classes_[logits.argmax(-1).numpy()]
         return labels
 
     @property
     def coef_(self) -> Array:
-        """The weights of a linear model, [classes, features], or [1, features] with two classes.
+        """The weights of a linear model, [classes, features], or [1, features] for two classes.
 
         Raises:
             AttributeError: the model is not fitted, or has hidden layers; see `coefs_`.
@@ -197,7 +201,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def intercept_(self) -> Array:
-        """The intercepts of a linear model, [classes], or [1] with two classes.
+        """The intercepts of a linear model, [classes], or [1] for two classes.
 
         Raises:
             AttributeError: the model is not fitted, or has hidden layers; see `intercepts_`.
@@ -238,7 +242,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     def _examples(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None, first: bool
     ) -> Examples:
-        """The examples, checked; where they are the first, they or `classes` tell the labels."""
+        """The checked examples; in the first call, `classes_` is set from `classes` or from y."""
         dtype = (np.float64, np.float32) if first else self.coefs_[0].dtype
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=dtype, multi_output=True, reset=first)
         y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
@@ -270,7 +274,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         return np.searchsorted(self.classes_, y)
 
     def _class_weights(self, counts: Array) -> Array:
-        """One weight a class; `balanced` makes the classes' sums of weights equal."""
+        """One weight for each class; `balanced` gives all classes the same total weight."""
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             return np.where(counts > 0, counts.sum() / (len(counts) * np.where(counts > 0, counts, 1)), 0)
         weights: Array = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
@@ -282,7 +286,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         return weights
 
     def _start(self, examples: Examples) -> None:
-        """A new activation, and the first weights: 0 of a linear model, else as Glorot and Bengio (2010) draw them."""
+        """Make a new activation and the first weights: 0 for a linear model, else as in Glorot and Bengio (2010)."""
         if self.activation is None:
             self.activation_: Activation = SharMiX(self.q, self.r)
         else:
@@ -307,7 +311,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         return Objective(self.activation_, self.alpha, examples.weights.sum().item())
 
     def _fit_by_lbfgs(self, examples: Examples, max_iter: int) -> bool:
-        """Whether it found the minimum."""
+        """Minimise by L-BFGS; whether it reached `tol`."""
         objective = self._objective(examples)
         layers, found = minimise_by_lbfgs(objective, examples, self._layers(), max_iter, self.tol)
         self.coefs_, self.intercepts_ = layers[::2], layers[1::2]
@@ -316,7 +320,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         return bool(found.success)
 
     def _fit_by_adam(self, examples: Examples, epochs: int) -> bool:
-        """Whether the loss stopped to fall within these epochs."""
+        """Train by Adam; whether the loss stopped falling within these epochs."""
         objective = self._objective(examples)
         layers = [nn.Parameter(torch.tensor(layer)) for layer in self._layers()]
         optimizer = torch.optim.Adam([*layers, *self.activation_.parameters()], lr=self.learning_rate_init)

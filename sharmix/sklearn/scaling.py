@@ -1,4 +1,4 @@
-"""Calibration of logits by the map's temperature and orders."""
+"""Calibration of logits: the temperature, q and r of SharMiX, fitted to examples."""
 
 import math
 import warnings
@@ -17,13 +17,13 @@ from torch import Tensor
 from sharmix.functional import sharmix
 from sharmix.sklearn._weights import checked_weights
 
-LARGEST_LOG_RATIO = 10.0  # of temperature to spread; scikit-learn has it of temperature to 1
-LARGEST_Q = 2.0  # sparsemax; above it the map's derivatives have no bound
+LARGEST_LOG_RATIO = 10.0  # |log(T₀/spread)| at most; scikit-learn limits |log T₀|
+LARGEST_Q = 2.0  # that of sparsemax; above 2 the derivatives of the map are unbounded
 LARGEST_R = 4.0
 STARTS_Q, STARTS_SHARE = (1.0, 1.25, 1.5, 2.0), (0.0, 0.1, 0.3, 1.0)
-STARTS_TEMPERATURES = 41  # half apart in log T₀
+STARTS_TEMPERATURES = 41  # at distances of 0.5 in log T₀
 OPTIONS = {"maxiter": 200, "ftol": 1e-12, "gtol": 1e-7}
-UNREACHED = 1e3  # what a line search sees of an infinite loss: more than the log of any double; far more misleads it
+UNREACHED = 1e3  # stands for an infinite loss in a line search: above any finite log loss; far more would mislead it
 
 Point = tuple[float, float, float]  # log T₀, q, and the share of the way that r has gone from its least to LARGEST_R
 
@@ -33,26 +33,26 @@ class SharMiXScaling(BaseEstimator):
 
         p = argmax over the simplex of  p·z + (T₀/q) H_{q,r}(p),      z the logits of a trained classifier
 
-    An argument that is None is fitted, and a number is held:
+    The fit finds each argument that is None, and keeps each argument that is a number:
 
     - `SharMiXScaling(q=1, r=1)` is temperature scaling, softmax(z/T₀);
     - `SharMiXScaling(r="q")` is entmax scaling, the α-entmax of z/T₀ with α = q;
     - `SharMiXScaling()` fits all three.
 
-    The fit looks at 1 ≤ q ≤ 2, 2 − 1/q ≤ r ≤ 4 and |log(T₀/s)| ≤ 10, s the weighted median of the largest less
-    the smallest logit of a row, over rows whose logits differ; below r = 2 − 1/q the map can jump. It descends by
-    L-BFGS-B through the map's derivatives from two starts for each of several q.
+    The fit searches 1 ≤ q ≤ 2, 2 − 1/q ≤ r ≤ 4 and |log(T₀/s)| ≤ 10. Here s is the unit of the logits: the weighted
+    median, over the rows whose logits differ, of the largest minus the smallest logit of a row. Below r = 2 − 1/q the
+    map can jump. The fit descends by L-BFGS-B with the map's derivatives, from two starts for each of several q.
 
     Args:
-        q: the first order, None or at least 1.
-        r: the second order, None, at least 2 − 1/q, or the word `"q"`, which makes it equal to the first.
-        temperature: T₀, None or above 0.
-        loss: what the fit minimises, a mean over the examples: `brier`, Σ (pᵢ − yᵢ)², or `log`, −log p_y. The log loss
-            of an example is infinite where its class has probability 0, so that a fit by it keeps the class of each
-            example in the support.
+        q: the first order: None, or a number that is at least 1.
+        r: the second order: None, a number that is at least 2 − 1/q, or the word `"q"`, which makes r equal to q.
+        temperature: T₀: None, or a number above 0.
+        loss: the loss whose mean over the examples the fit minimises: `brier`, Σ (pᵢ − yᵢ)², or `log`, −log p_y. The
+            log loss of an example is infinite if its class has probability 0. A fit by the log loss therefore keeps the
+            probability of each example's class above 0.
 
     Attributes:
-        q_, r_, temperature_: the values found, or held.
+        q_, r_, temperature_: the fitted or kept values.
         loss_: the mean loss at these values.
 
     Source: Guo et al. (2017) for temperature scaling; the map's derivatives: `math` section 4.
@@ -80,25 +80,25 @@ class SharMiXScaling(BaseEstimator):
         self.temperature = temperature
         self.loss = loss
 
-    @torch.inference_mode(False)  # which a caller may be in
+    @torch.inference_mode(False)  # the fit needs gradients, also if the caller is in inference mode
     def fit(self, logits: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Find the temperature and the orders.
 
         Args:
-            logits: z, [examples, classes], finite; of a classifier that gives probabilities, their logarithms, after
-                something like 1e-12 is added to probabilities that may be 0.
-            y: the class of each example, as the index of its column, [examples].
-            sample_weight: how much each example counts, [examples]; None for 1 each.
+            logits: z, [examples, classes], finite. For a classifier that gives probabilities, use their logarithms; add
+                a number such as 1e-12 first to probabilities that may be 0.
+            y: the class of each example, as a column index of the logits, [examples], integers.
+            sample_weight: the weight of each example, [examples]; None gives each the weight 1.
 
         Returns:
             This scaling.
 
         Raises:
-            ValueError: an argument, a shape or an index that is not allowed.
+            ValueError: an argument, a shape or an index is not allowed.
 
         Warns:
-            ConvergenceWarning: the log loss is infinite wherever the fit looks, or the temperature is an end of it, so
-                that the examples do not determine it.
+            ConvergenceWarning: the log loss is infinite everywhere in the searched range, or the temperature is an end
+                of its range, so that the examples do not determine it.
         """
         z = check_array(logits, dtype=np.float64, input_name="logits")
         labels = _checked_indices(y, z)
@@ -125,7 +125,7 @@ class SharMiXScaling(BaseEstimator):
         return self
 
     def transform(self, logits: ArrayLike) -> NDArray[np.float64]:
-        """The calibrated probabilities [examples, classes] of logits of this shape."""
+        """The calibrated probabilities [examples, classes] for logits [examples, classes]."""
         check_is_fitted(self)
         z = torch.tensor(check_array(logits, dtype=np.float64, input_name="logits"))
         probabilities: NDArray[np.float64] = sharmix(z, self.q_, self.r_, self.temperature_).numpy()
@@ -145,12 +145,12 @@ def _checked_indices(y: ArrayLike, z: NDArray[Any]) -> NDArray[Any]:
 
 
 def _least_r(q: Any) -> Any:
-    """The least r for which the map has no jumps, of a number or a tensor."""
+    """The least r at which the map has no jumps, for a number or a tensor q."""
     return 2 - 1 / q
 
 
 def _spread(z: NDArray[Any], weights: NDArray[Any]) -> float:
-    """The unit of the logits: the median of max z − min z over the rows whose logits differ; 0 without one."""
+    """The unit of the logits: the weighted median of max z − min z over rows whose logits differ; 0 without any."""
     spreads = np.ptp(z, axis=1)
     order = np.argsort(spreads)
     reached = np.cumsum(np.where(spreads > 0, weights, 0)[order])
@@ -158,14 +158,14 @@ def _spread(z: NDArray[Any], weights: NDArray[Any]) -> float:
 
 
 def _log_temperatures(spread: float) -> tuple[float, float]:
-    """The ends of what a fit looks at, which move with the unit of the logits."""
+    """The least and the largest log T₀ of a fit, which depend on the unit of the logits."""
     if spread == 0:  # every temperature gives the same probabilities
         return 0.0, 0.0
     return math.log(spread) - LARGEST_LOG_RATIO, math.log(spread) + LARGEST_LOG_RATIO
 
 
 class _Family:
-    """The maps that a fit chooses from, as points of a box."""
+    """The maps that a fit can choose. Each map is a point of a box."""
 
     def __init__(
         self, q: float | None, r: float | Literal["q"] | None, temperature: float | None, spread: float
@@ -188,7 +188,7 @@ class _Family:
         ]
 
     def inside(self, *point: float) -> Point:
-        """The point of the box that is nearest to this one."""
+        """The point of the box that is nearest to the given point."""
         log_temperature, q, share = np.clip(point, *np.transpose(self.box)).tolist()
         return log_temperature, q, share
 
@@ -228,7 +228,7 @@ class _Score:
             return self.mean(torch.tensor(point, dtype=torch.float64)).item()
 
     def gradient(self, point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """The loss and its derivatives, with which a line search can go on where the loss is infinite."""
+        """The loss and its derivatives; at an infinite loss, finite values with which a line search can go on."""
         variable = torch.tensor(point, requires_grad=True)
         loss = self.mean(variable)
         if not loss.isfinite():
@@ -237,7 +237,7 @@ class _Score:
         return loss.item(), derivatives.numpy()
 
     def descend(self, start: Point) -> tuple[float, Point]:
-        """The loss and point of the minimum that L-BFGS-B finds from here, by the temperature first, then by all."""
+        """The loss and point of the minimum that L-BFGS-B finds from `start`: first over T₀ alone, then over all."""
         orders_held = [self.family.box[0], *zip(start[1:], start[1:], strict=True)]
         reached = [start]
         for bounds in (orders_held, self.family.box):
@@ -246,7 +246,7 @@ class _Score:
         return min((self.value(point), point) for point in reached)
 
     def minimum(self) -> tuple[float, Point]:
-        """The best of two descents for each q: from the least r, where many minima are, and from the best above it."""
+        """The best of two descents for each q: from the least r, where many minima are, and from the best larger r."""
         temperatures = np.linspace(*self.family.box[0], STARTS_TEMPERATURES)
 
         def start(q: float, share: float) -> tuple[float, Point]:
