@@ -21,6 +21,6 @@ def load_from_hub(name: str, split: str, remedy: str, **options: Any) -> Any:
         from datasets import load_dataset
 
         return load_dataset(name, split=split, **options)
-    except Exception as error:  # the hub's client fails with errors of several libraries that share no base class
+    except Exception as error:  # the hub's client raises errors of several libraries that share no base class
         place = ", ".join(options.get("data_files", {split: name}).values())
         raise DataError(f"{place} cannot be loaded from the Hugging Face hub ({error}); {remedy}") from error
