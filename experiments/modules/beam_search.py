@@ -35,10 +35,10 @@ def beam_search(
 
     Args:
         step: a function of the last token of each row [rows], the memory and the past. It returns p of the next token
-                [rows, vocabulary], which is overwritten, and the new past.
-            memory: the tensors that all sequences of a sentence share, one row a sentence, in any nest of containers.
-                The past has the same form with one row a sequence; it is None before the first token.
-            limits: the largest number of tokens before END in the sequence of each sentence, int64 [n].
+            [rows, vocabulary], which is overwritten, and the new past.
+        memory: the tensors that all sequences of a sentence share, one row a sentence, in any nest of containers.
+            The past has the same form with one row a sequence; it is None before the first token.
+        limits: the largest number of tokens before END in the sequence of each sentence, int64 [n].
         size: sequences kept for a sentence.
         length_penalty: 0 for none.
         probabilities: whether p ≤ 1, so that a sequence becomes less probable as it grows.
