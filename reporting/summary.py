@@ -34,7 +34,7 @@ SHOT_COLUMNS = {
     "medium_accuracy": "Medium",
     "few_accuracy": "Few",
 }
-WIDE = 120  # a narrower terminal shows deviations below the means, not beside them
+WIDE = 120  # in a narrower terminal deviations are below the means, not beside them
 
 
 def metrics_table(title: str, groups: list[Group], columns: dict[str, str], width: int) -> Table:
