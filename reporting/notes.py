@@ -43,7 +43,7 @@ def reading_notes(blocks: Sequence[Block]) -> list[str]:
     meanings = {
         "theirs": "Theirs: the published number.",
         "ours": "Ours: measured by us.",
-        "difference": "Difference: ours less theirs.",
+        "difference": "Difference: our number minus the published number.",
     }
     said = [text for title, text in meanings.items() if title in titles and "theirs" in titles]
     said += ["Bold: the best of a column."] if any(column.best for column in columns) else []
@@ -65,7 +65,7 @@ def provenance_notes(table: Table, selection: Selection) -> list[str]:
 
 def _statistics(declaration: Declaration, table: Table) -> str:
     if len(table.seeds) == 1:
-        return f"One seed ({table.seeds[0]}): there is no deviation and no interval, so nothing is decided."
+        return f"One seed ({table.seeds[0]}): there is no deviation and no interval, so no claim is decided."
     mean = f"Our numbers are means ± standard deviations over the seeds {', '.join(map(str, table.seeds))}."
     if table.compared is None:
         return mean
@@ -90,7 +90,7 @@ def _epochs(table: Table, selection: Selection, records: list[Record]) -> list[s
         notes += _selected_epochs(table, selection)
     of_training = any(columns.split == "train" for columns in table.columns)
     if of_training and "running" in map(_train_metrics, records):
-        notes.append("The training split is measured while an epoch trains, each batch before its step.")
+        notes.append("Metrics on the training split are measured while an epoch trains, on each batch before its step.")
     return notes
 
 
