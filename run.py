@@ -69,4 +69,4 @@ if __name__ == "__main__":
             main()
     finally:
         failed = report_failures()
-    sys.exit(1 if failed else 0)  # an optimising sweep goes on after a failed run
+    sys.exit(1 if failed else 0)  # an optimising sweep continues after a failed run

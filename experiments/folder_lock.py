@@ -11,8 +11,8 @@ from pathlib import Path
 def held(folder: Path, say: Callable[[], object]) -> Iterator[None]:
     """Lock a folder against the other processes that call this function. The lock leaves no file.
 
-    If another process holds the lock, `say` is called, and this process waits. On a file system without locks nobody
-    waits.
+    If another process holds the lock, `say` is called, and this process waits. On a file system without locks, no
+    process waits.
     """
     descriptor = _locked(folder, say)
     try:

@@ -66,7 +66,7 @@ def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:
         return record
 
     with postponed():  # an interrupted import may look like a missing package
-        import experiments.quick_imports  # noqa: F401  # before all that imports torch, for it spares seconds
+        import experiments.quick_imports  # noqa: F401  # before other imports of torch; saves seconds
         from experiments.training import train
 
     new = train(settings, folder, prefix)

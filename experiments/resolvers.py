@@ -16,8 +16,8 @@ def resolved(config: DictConfig, keys: Iterable[str] | None = None) -> dict[str,
     """The settings as plain values, without Hydra's own settings; only some keys, if they are given.
 
     Raises:
-        ConfigurationError: one has no value.
-        OmegaConfBaseException: one refers to what is not there.
+        ConfigurationError: a setting has no value.
+        OmegaConfBaseException: a setting refers to a missing setting.
     """
     chosen = [str(key) for key in config if key != "hydra" and (keys is None or key in keys)]
     own = OmegaConf.masked_copy(config, chosen)

@@ -23,7 +23,7 @@ _CHECKPOINTS = ("last-*.ckpt", "damaged.ckpt", WEIGHTS)  # all that a run writes
 
 
 def record_of(folder: Path) -> Record:
-    """The record of a finished run; a ConfigurationError names what is wrong with it."""
+    """The record of a finished run; raises a ConfigurationError that names the fault."""
     try:
         return load_record(folder / RECORD)
     except RecordError as error:

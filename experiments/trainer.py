@@ -19,8 +19,8 @@ from experiments.machine import keep_freed_memory
 from experiments.settings import Group, closest, refusal
 
 # Lightning's warnings that do not apply here: examples lie in memory, metrics are summed over processes already, the
-# folder of a run holds its own files, a machine of a cluster also runs what was not submitted to it, and nothing is
-# logged within an epoch.
+# folder of a run holds its own files, a machine of a cluster may also run other commands, and nothing is logged
+# within an epoch.
 _ADVICE = (
     *(".*does not have many workers", ".*exists and is not empty", ".*recommended to use `self.log", ".*treespec"),
     *(".*`srun` command is available", ".*smaller than the logging interval"),

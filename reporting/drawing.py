@@ -77,7 +77,7 @@ def draw_curves(axes: Axes, groups: list[Group], column: str) -> None:
 
     Args:
         axes: where to draw.
-        groups: the runs; those that did not measure the column are left out.
+        groups: the runs; runs that did not measure the column are left out.
         column: name of the numbers in the records' curves, such as "test/accuracy".
     """
     for group in groups:
@@ -98,7 +98,7 @@ def draw_against(axes: Axes, groups: list[Group], x: str, y: str, scale: float =
 
     Args:
         axes: where to draw.
-        groups: the runs; those that did not measure both are left out.
+        groups: the runs; runs that did not measure both are left out.
         x: name of the numbers on the horizontal axis in the records' curves.
         y: name of the numbers on the vertical axis.
         scale: factor of the values of x.

@@ -48,7 +48,7 @@ def draw_paths(axes: Axes, groups: list[Group]) -> None:
 
     Args:
         axes: where to draw.
-        groups: the runs; those without learned orders are left out.
+        groups: the runs; runs without learned orders are left out.
     """
     for group in groups:
         activation = group.runs.activation

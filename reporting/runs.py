@@ -40,7 +40,7 @@ class Runs:
         """The numbers after one epoch.
 
         Args:
-            epoch: the epoch; None for the one that each run reports.
+            epoch: the epoch; None for each run's reported epoch.
 
         Returns:
             One line for each seed whose run has reached the epoch.
@@ -57,7 +57,7 @@ class Runs:
         Args:
             split: "train", "dev", "test" or another split that the runs measure; "orders" for numbers of no split.
             metric: name of the metric in the records.
-            epoch: the epoch; None for the one that each run reports.
+            epoch: the epoch; None for each run's reported epoch.
 
         Returns:
             One value for each seed whose run has reached the epoch.

@@ -74,7 +74,7 @@ def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
         width: of the terminal, in characters.
 
     Returns:
-        A table of those metrics in `COLUMNS` that all runs measured; for long-tailed data, also a table of accuracy by
+        A table of the metrics in `COLUMNS` that all runs measured; for long-tailed data, also a table of accuracy by
         the number of training examples of a class.
     """
     title = f"{experiment}, test split: mean ± standard deviation over seeds"

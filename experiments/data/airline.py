@@ -32,7 +32,7 @@ Row = tuple[str, list[str]]  # the record's place, for messages, and its values
 class AirlineDataModule(ClassificationDataModule):
     """Airline Tweets: token numbers, int64 [n, max_length], 0 for padding and 1 for unknown tokens.
 
-    Repeated tweets are on one side of the split; the vocabulary is that of the training tweets.
+    Copies of a tweet are on one side of the split; the vocabulary comes from the training tweets.
 
     Arguments: `conf/data/airline.yaml`.
     Source: CrowdFlower, Twitter US Airline Sentiment, 14,640 tweets of February 2015.

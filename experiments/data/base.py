@@ -132,7 +132,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
             part: its key in `expected_examples`.
             found: how many examples it has.
             place: where they lie.
-            remedy: what to do about it.
+            remedy: the remedy, for the message.
         """
         if self.expected_examples is None:
             return

@@ -174,7 +174,7 @@ class ClassificationData:
         return sizes | (self.shot_rule.facts(self._class_counts()) if self.shot_rule else {})
 
     def with_validation(self, kept: Indices, held_out: Indices) -> "ClassificationData":
-        """The same data, with the training examples `held_out` for validation and those `kept` for training."""
+        """The same data, with the training examples `held_out` for validation and the examples `kept` for training."""
         split = hashlib.sha256(self.content_hash.encode() + tensor_digest(torch.from_numpy(held_out)))
         return replace(
             self,

@@ -11,7 +11,7 @@ def load_from_hub(name: str, split: str, remedy: str, **options: Any) -> Any:
     Args:
         name: of the data set, or of a format whose `data_files` are given.
         split: of the data set.
-        remedy: what to do where it cannot be loaded.
+        remedy: the remedy if the data set cannot be loaded, for the message.
         **options: further arguments of `datasets.load_dataset`.
 
     Raises:

@@ -68,7 +68,7 @@ class ImageRows:
 
     @functools.cached_property
     def files(self) -> str:
-        """The stamps of the table's files; empty where it lies in memory alone."""
+        """The stamps of the table's files; empty for a table in memory."""
         return "".join(file_stamp(file["filename"])[0] for file in self.table.cache_files)
 
     def kept(self, indices: Indices) -> "ImageRows":
@@ -143,7 +143,7 @@ def decoded(encoded: bytes) -> Tensor:
     if image.mode in ("I", "F"):
         raise ValueError(f"pixels of mode {image.mode}, whose range is not known")
     if image.mode.startswith("I;16"):
-        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))  # Pillow would cut off what is above 255
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))  # Pillow would cut off values above 255
     if image.mode == "P":
         image = image.convert("RGBA")  # a palette may hold transparent colours, which RGB cannot take at once
     return pil_to_tensor(image if image.mode == "RGB" else image.convert("RGB"))

@@ -34,7 +34,7 @@ def tokenize(texts: Sequence[str]) -> list[list[str]]:
     tokenizer = TweetTokenizer()
     # The tokenizer's own unescaping leaves entities without a semicolon, such as "&lt3".
     tweets = [tokenizer.tokenize(html.unescape(text)) for text in texts]
-    # Each distinct token is looked up once: a tweet's words are mostly those of other tweets.
+    # Each distinct token is looked up once: most words of a tweet occur in other tweets too.
     lemmas = {token: lemma(token) for token in {token for tweet in tweets for token in tweet}}
     return [[lemmas[token] for token in tweet] for tweet in tweets]
 

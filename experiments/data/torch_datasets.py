@@ -1,4 +1,4 @@
-"""Any two torch Datasets of inputs and class numbers, such as those of torchvision, as a data module."""
+"""Any two torch Datasets of inputs and class numbers, such as torchvision's, as a data module."""
 
 import os
 import struct

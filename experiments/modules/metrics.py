@@ -37,7 +37,7 @@ class DistributionMetrics(MetricCollection):
 class OutputMetrics(DistributionMetrics):
     """The metrics of a classifier.
 
-    accuracy   share of examples whose largest logit is that of the true class
+    accuracy   share of examples whose largest logit belongs to the true class
     macro_f1   mean over classes of F₁
     brier      Σ (pᵢ − yᵢ)²
 

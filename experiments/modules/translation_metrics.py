@@ -17,7 +17,7 @@ from experiments.modules.metrics import DistributionMetrics
 class TokenMetrics(DistributionMetrics):
     """The metrics of the predicted tokens. Each prediction gets the correct tokens before it.
 
-    accuracy          1 where the largest logit is that of the right token
+    accuracy          1 where the largest logit belongs to the correct token
     sparsity_in_use   sparsity over the token numbers in training targets, not over the vocabulary
     support_to_n      1 where the support is at most n, for n = 1, 2, 4, … up to the vocabulary
 

@@ -1,4 +1,4 @@
-"""SharMiX as a map of two classes under six pairs (q, r), its derivative, and a jump; computed by the library alone."""
+"""SharMiX as a map of two classes under six pairs (q, r), its derivative, and a jump; computed without records."""
 
 from typing import Any
 
