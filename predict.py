@@ -3,9 +3,9 @@
 python predict.py run=outputs/airline/softmax-0123456789ab/seed-21 input=tweets.txt
 python predict.py run=FOLDER input=FILE data=FOLDER
 
-`run` is the folder of the run, with its weights. `input` is a text with a sentence a line, or an image; for digits it
-is an image of 8 × 8 pixels, or a text with 64 numbers a line. `data` is the folder of the data sets, if it has moved.
-Classes are printed with the most probable first; those with a probability of exactly 0 are left out.
+`run` is the folder of the run, with its weights. `input` is a text file with one sentence a line, or an image; for
+digits it is an image of 8 × 8 pixels, or a text file with 64 numbers a line. `data` is the folder of the data sets, if
+it has moved. The command prints the most probable class first and leaves out every class with probability exactly 0.
 """
 
 import os

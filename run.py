@@ -55,7 +55,7 @@ def main(config: DictConfig) -> float | None:
         with own_code_named(settings.model_dump()):
             record = perform(settings, folder, place_in_sweep())
         return objective(settings, record) if record and is_optimising() else None
-    finally:  # Hydra made the folder for a run that may have left nothing
+    finally:  # Hydra makes the folder beforehand; a run that failed may leave it empty
         notes = hydra_config.output_subdir
         remove_empty_folders(folder, Path(config.paths.outputs), ignored=[notes] if notes else [])
 
@@ -69,4 +69,4 @@ if __name__ == "__main__":
             main()
     finally:
         failed = report_failures()
-    sys.exit(1 if failed else 0)  # an optimising sweep goes on after a failed run
+    sys.exit(1 if failed else 0)  # an optimising sweep continues after a failed run

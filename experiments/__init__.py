@@ -1,4 +1,4 @@
-"""The suite: `load_run` gives a finished run, ready to predict; `run.py` and `predict.py` are its command lines."""
+"""The suite of experiments: `load_run` loads a finished run to predict with; `run.py` and `predict.py` are commands."""
 
 from importlib import import_module
 from typing import Any
@@ -7,7 +7,7 @@ __all__ = ["load_run"]
 
 
 def __getattr__(name: str) -> Any:
-    # Not an import statement: what this file imports counts as code of every run.
+    # Not an import statement: every module that this file imports would count as code of every run.
     if name == "load_run":
         return import_module("experiments.loading").load_run
     raise AttributeError(f"module {__name__} has no attribute {name}")

@@ -1,4 +1,4 @@
-"""Checkpoint files: a ZIP file of torch, then the SHA-256 of its bytes, so that damage is found before any use."""
+"""Checkpoint files: torch's ZIP file, then the SHA-256 of its bytes, so that damage is found before any use."""
 
 import errno
 import hashlib
@@ -9,23 +9,23 @@ from typing import IO, Any
 from experiments.errors import DataError
 from experiments.files import replace_atomically
 
-_MARK = b"\nsha256:"  # between torch's part, which tells readers where it ends, and 64 hexadecimal digits
+_MARK = b"\nsha256:"  # between torch's part, which states its own length, and 64 hexadecimal digits
 _LENGTH = len(_MARK) + 64
 
 
 class DamagedFileError(DataError):
-    """A checkpoint file that is not whole: names the file and what is wrong."""
+    """A damaged checkpoint file. The message names the file and what is wrong."""
 
 
 def save_checkpoint(content: dict[str, Any], path: Path) -> None:
-    """Write a checkpoint with its digest; the file is whole or, after an error or a kill, what it was before."""
-    import torch  # seconds of imports that `stated_digest` can do without
+    """Write a checkpoint with its digest. After an error or a kill, the old file is unchanged."""
+    import torch  # the import takes seconds, and `stated_digest` does not need it
 
     def write(file: IO[bytes]) -> None:
         digesting = _Digesting(file)
         try:
             torch.save(content, digesting)
-        except RuntimeError as error:  # behind which torch hides what went wrong with the file
+        except RuntimeError as error:  # torch raises it in place of the error of the file
             raise (error.__context__ or error) from None
         file.write(_MARK + digesting.digest.hexdigest().encode())
 
@@ -33,7 +33,7 @@ def save_checkpoint(content: dict[str, Any], path: Path) -> None:
 
 
 def load_checkpoint(path: Path, map_location: Any = "cpu") -> dict[str, Any]:
-    """Read a checkpoint whose content has its digest: tensors and plain values, never code.
+    """Read a checkpoint after a check of its digest. It can hold tensors and plain values, never code.
 
     Raises:
         DamagedFileError: the content differs from what was written.
@@ -68,7 +68,7 @@ def check_digest(path: Path) -> None:
 
 
 def stated_digest(path: Path) -> str | None:
-    """The digest at the end of a file, as its writer computed it; None where there is none."""
+    """The digest at the end of a file, computed when the file was written; None if the file has no digest."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _LENGTH))
         mark, digits = file.read(len(_MARK)), file.read()
@@ -76,7 +76,7 @@ def stated_digest(path: Path) -> str | None:
 
 
 class _Digesting:
-    """A file to write to, and the digest of what was written."""
+    """A file to write to, with the digest of the bytes written so far."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.digest = file, hashlib.sha256()

@@ -1,26 +1,26 @@
-"""Errors that the person at the keyboard can mend: shown as one message, without a traceback."""
+"""Errors that the user can correct: they are shown as one message, without a traceback."""
 
 from hydra.errors import CompactHydraException
 
 
 class UserError(CompactHydraException, ValueError):
-    """Says what is wrong, where it came from and what to do about it."""
+    """An error for the user. The message names the mistake, its place and the remedy."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message.encode(errors="backslashreplace").decode())  # names of files need not be UTF-8
 
 
 class ConfigurationError(UserError):
-    """A setting that cannot be used: names its key, its value and what is allowed."""
+    """A setting that cannot be used. The message names its key, its value and the allowed values."""
 
 
 class DivergedError(UserError):
-    """A training whose loss is no longer a number: names the epoch and the remedy."""
+    """A training whose loss is no longer a number. The message names the epoch and the remedy."""
 
 
 class MachineError(UserError):
-    """A disk, a memory or a right that a run lacks: names the path and the remedy."""
+    """A run lacks disk space, memory or permission. The message names the path and the remedy."""
 
 
 class DataError(UserError):
-    """A data set that cannot be used: names the file and line, what is wrong, and the remedy."""
+    """A data set that cannot be used. The message names the file and line, the mistake, and the remedy."""

@@ -1,4 +1,4 @@
-"""Failures of the machine, such as a full disk, as one message that names the path and the remedy."""
+"""Reports failures of the machine, such as a full disk, as one message that names the path and the remedy."""
 
 import errno
 import re
@@ -34,19 +34,19 @@ _REMEDIES = {
     errno.ENFILE: "too many files are open on this machine; start fewer runs at a time",
     errno.EAGAIN: "too many processes are at work (ulimit -u); start fewer runs at a time",
 }
-# What a program also meets that has named a wrong path.
+# Errors that a wrong path in a program causes too.
 _OF_ITS_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY, errno.EACCES, errno.EPERM)
-_MEMORY = re.compile(r"can't allocate memory|not enough memory|out of memory", re.IGNORECASE)  # what torch says
+_MEMORY = re.compile(r"can't allocate memory|not enough memory|out of memory", re.IGNORECASE)  # torch's messages
 _SMALLER = "give a smaller data.batch_size or data.evaluation_batch_size, or start fewer runs at a time"
 
 
 @contextmanager
 def machine_failures(place: Path | None = None) -> Iterator[None]:
-    """Raise a MachineError where the machine fails; errors that are not of the machine pass.
+    """Raise a MachineError for a failure of the machine; other errors pass unchanged.
 
     Args:
-        place: the folder that is written to, for failures whose file the system does not name. Where it is given,
-            a wrong path elsewhere is no failure of the machine: code of the user's own has looked there.
+        place: the folder that is written to, for failures whose file the system does not name. If it is given, an
+            error about a path elsewhere is no failure of the machine: the user's own code used that path.
     """
     try:
         yield
@@ -70,7 +70,7 @@ def _explained(error: Exception, place: Path | None) -> str | None:
     if place is not None and error.errno in _OF_ITS_PATH and not _on_the_way(Path(path).absolute(), place):
         return None
     if error.errno == errno.ENOTDIR:
-        path = next((above for above in Path(path).parents if above.exists()), path)  # the file in the way
+        path = next((above for above in Path(path).parents if above.exists()), path)  # a file, not a folder
     return f"{path}: {error.strerror}; {_REMEDIES[error.errno]}"
 
 

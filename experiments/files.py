@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one."""
+"""Writes files so that a reader never sees an incomplete file."""
 
 import contextlib
 import csv
@@ -32,24 +32,24 @@ def replace_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)  # mkstemp makes private files; results are for sharing
+            os.chmod(temporary, 0o644)  # mkstemp makes private files, but results are shared
             os.replace(temporary, path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
         if error.filename is None or _UNFINISHED in str(error.filename):
-            error.filename = str(path)  # of a full disk the system names no file
+            error.filename = str(path)  # if the disk is full, the system names no file
         raise
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace the file at `path` by `text` in UTF-8, all or nothing."""
+    """Replace the file at `path` by `text` in UTF-8, completely or not at all."""
     replace_atomically(path, lambda file: file.write(text.encode()))
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, float]]) -> None:
-    """Replace the CSV file at `path` by these rows, all or nothing."""
+    """Replace the CSV file at `path` by these rows, completely or not at all."""
     text = io.StringIO()
     columns = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -59,12 +59,12 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, float]]) -> None:
 
 
 def unfinished_folder(folder: Path) -> Path:
-    """A folder below `folder`, yet to be made, for what this process prepares; `remove_unfinished` removes it."""
+    """Path of a folder below `folder` for this process's unfinished files; `remove_unfinished` removes it."""
     return folder / f".@{this_process()}{_UNFINISHED}"
 
 
 def is_unfinished(path: Path) -> bool:
-    """Whether a process is preparing the file or folder, or was killed before it was whole."""
+    """Whether a process is preparing the file or folder, or was killed before it was complete."""
     return path.name.endswith(_UNFINISHED)
 
 
@@ -76,8 +76,8 @@ def unfinished_folders(folder: Path) -> list[Path]:
 def remove_unfinished(folder: Path) -> None:
     """Remove the temporary files and folders that killed processes of this machine have left in a folder.
 
-    What a process of another machine has left stays, for it may be at work. Containers that share a folder need names
-    of their own.
+    Files of other machines stay, because their processes may still be at work. Containers that share a folder need
+    different names.
     """
     for path in folder.glob(f".*{_UNFINISHED}"):
         with contextlib.suppress(FileNotFoundError):  # another process has removed it
@@ -95,7 +95,7 @@ def remove(path: Path) -> None:
 
 
 def remove_empty_folders(folder: Path, root: Path, ignored: Collection[str] = ()) -> None:
-    """Remove a folder that holds nothing but what is named in `ignored`, and the empty ones above it, up to `root`."""
+    """Remove a folder that is empty apart from the names `ignored`, and the empty folders above it, up to `root`."""
     with contextlib.suppress(OSError):  # not empty, or gone
         if all(path.name in ignored for path in folder.iterdir()):
             for name in ignored:
@@ -111,9 +111,9 @@ def this_process() -> str:
 
 
 def has_ended(process: str, since: float = float("inf")) -> bool:
-    """Whether `this_process` was said by a process of this machine that is no more; of other machines nobody knows.
+    """Whether a process named by `this_process` has ended; False for a process of another machine.
 
-    A process that began after the time `since` has the number of the one that said it.
+    If a process with this number began after the time `since`, it is another process, and the named one has ended.
     """
     machine, _, number = process.rpartition("-")
     if machine != socket.gethostname() or not number.isdecimal():

@@ -1,4 +1,4 @@
-"""One process at a time in a folder, until it leaves or ends, however it ends."""
+"""A lock for one process at a time in a folder. It is released when the process unlocks it or ends in any way."""
 
 import fcntl
 import os
@@ -9,21 +9,22 @@ from pathlib import Path
 
 @contextmanager
 def held(folder: Path, say: Callable[[], object]) -> Iterator[None]:
-    """Have a folder alone among the processes that ask so. The lock is on the folder itself and leaves no file.
+    """Lock a folder against the other processes that call this function. The lock leaves no file.
 
-    Where another process has it, `say` is called, and this one waits. File systems without locks let all pass.
+    If another process holds the lock, `say` is called, and this process waits. On a file system without locks, no
+    process waits.
     """
     descriptor = _locked(folder, say)
     try:
         yield
     finally:
         with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # processes that read data have copies of the descriptor
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # worker processes that read data have copies of the descriptor
         os.close(descriptor)
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process has a folder alone now; False too where the file system has no locks. Nothing is written."""
+    """Whether a process holds the lock of a folder now; always False on a file system without locks. Writes nothing."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -52,4 +53,4 @@ def _locked(folder: Path, say: Callable[[], object]) -> int:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), folder.stat()):
                 return descriptor
-        os.close(descriptor)  # the process that had the folder has removed it
+        os.close(descriptor)  # the process that held the lock has removed the folder

@@ -1,4 +1,4 @@
-"""What a person is told whose settings Hydra or the suite has refused: one message, and the setting that was meant."""
+"""One message for settings that Hydra or the suite rejects, with a hint at the setting that was probably meant."""
 
 import os
 import re
@@ -29,12 +29,12 @@ _COMPOSING = ("hydra", "omegaconf", "yaml", "antlr4")  # packages
 
 @contextmanager
 def one_message(arguments: Sequence[str]) -> Iterator[None]:
-    """Around Hydra's main: what is refused is printed as one message, with the exit status 1.
+    """Used around Hydra's main: prints one message for rejected settings and exits with status 1.
 
-    Hydra prints a traceback of its own code for many of the settings that it refuses. Any other error is raised.
+    For many rejected settings Hydra itself would print a traceback of its own code. Any other error is raised.
     """
     asked = os.environ.get(_TRACEBACKS)
-    os.environ[_TRACEBACKS] = "1"  # Hydra raises its errors
+    os.environ[_TRACEBACKS] = "1"  # so that Hydra raises its errors
     try:
         yield
     except Exception as error:
@@ -68,7 +68,7 @@ def _message(error: Exception) -> str:
 
 @contextmanager
 def own_code_named(settings: Mapping[str, Any]) -> Iterator[None]:
-    """Around a run: an error inside a class that the settings name, and that is none of the suite's, names it first.
+    """Used around a run: if an error comes from a class of the user's own that the settings name, the message names it.
 
     Raises:
         UserError: with the traceback from that class on.
@@ -78,7 +78,7 @@ def own_code_named(settings: Mapping[str, Any]) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        keys = {}  # of the classes, by their modules and names
+        keys = {}  # keys of the settings, by module and name of the class
         for key, path in texts(settings):
             if key.rpartition(".")[2] in ("_target_", "name") and not path.startswith("experiments."):
                 module, _, name = path.rpartition(".")
@@ -100,7 +100,7 @@ def _blamed(frame: FrameType, keys: Mapping[tuple[str, str], str]) -> str | None
 
 
 def hints(arguments: Sequence[str]) -> Iterator[str]:
-    """A line for each override of a command line that names no setting, as `trainer.epochz=5`, or no choice."""
+    """One line for each override of a command line with an unknown setting, such as `trainer.epochz=5`, or choice."""
     options = ArgumentParser(add_help=False, exit_on_error=False)
     options.add_argument("--config-dir", "-cd")
     overrides = [argument.split("=", 1) for argument in arguments if "=" in argument and argument[0] not in "-+~"]
@@ -114,7 +114,7 @@ def hints(arguments: Sequence[str]) -> Iterator[str]:
         chosen.append(f"hydra.searchpath=[{', '.join(f'file://{folder}' for folder in own)}]")
         with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
             config = {} if wrong else OmegaConf.to_container(compose("config", overrides=chosen))
-    except Exception:  # what Hydra refuses, it has explained
+    except Exception:  # Hydra has explained its own errors
         return
     yield from wrong
     known = ["experiment", "attention", "metrics", *_keys(config)]

@@ -1,4 +1,4 @@
-"""What a run is known by: a hash of the settings that decide its result, and of the code that computes it."""
+"""Identifies a run: a hash of the settings that decide its result, and a hash of the code that computes it."""
 
 import ast
 import functools
@@ -19,7 +19,7 @@ from experiments.errors import UserError
 ROOT = Path(__file__).resolve().parent.parent
 RUNNER = "experiments.training"  # the module that every run imports, beside the classes that its settings name
 
-# Settings that decide a result, and those among them that do not. The seed names a folder of its own.
+# Settings that decide a result, and exceptions among them. The seed is left out: it has its own folder.
 DECISIVE = ("name", "activation", "data", "model", "module", "optimizer", "trainer", "callbacks", "threads")
 INDECISIVE = {
     "data": ("seed", "folder", "num_workers", "expected_examples"),
@@ -32,7 +32,7 @@ INDECISIVE = {
 
 def run_id(config: Mapping[str, Any] | DictConfig) -> str:
     """12 hexadecimal digits of the hash of a configuration's decisive settings."""
-    # Only the parts asked for: resolving all of it would come back here, through the folder's name.
+    # Only these parts are resolved: the folder's name calls this function, so resolving everything would not end.
     decisive = {key: _plain(config[key], INDECISIVE.get(key, ())) for key in DECISIVE}
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
@@ -49,9 +49,9 @@ def _plain(value: Any, left_out: tuple[str, ...] = ()) -> Any:
 
 
 def code_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The commit, whether the files that a run imports differed from it, and the hash of these files, and of each.
+    """The commit, whether the run's files differed from it, the hash of all these files, and the hash of each file.
 
-    The run's code are the classes that its settings name, and what these import, without the packages installed.
+    A run's code consists of the classes that its settings name and everything they import, without installed packages.
     """
     files = _imported((RUNNER, *sorted(_named(config))))
     digest, hashes = hashlib.sha256(), {}
@@ -65,7 +65,7 @@ def code_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(settings: Any) -> Iterator[str]:
-    """The modules of the classes that settings name: by their paths, or as activations that a package registers."""
+    """The modules of the classes that settings name, by their paths or by an activation that a package registers."""
     if isinstance(settings, Mapping):
         for key, value in settings.items():
             if key not in ("_target_", "name") or not isinstance(value, str):
@@ -83,13 +83,13 @@ def _registered() -> dict[str, str]:
     return {point.name: point.module for point in entry_points(group="sharmix.activations")}
 
 
-@functools.cache  # as the process found them: what it runs stays the same when a file is edited under it
+@functools.cache  # cached: the process keeps its code even if a file is edited meanwhile
 def _imported(modules: tuple[str, ...]) -> dict[Path, str]:
-    """The files of modules and of all that they import, with their names; and the kernels' sources.
+    """The files of modules and of all modules that they import, with their names; and the kernels' sources.
 
-    The packages of others are left out. A file outside the project is named by its module, wherever it lies.
+    Installed packages are left out. A file outside the project gets the name of its module, wherever the file lies.
     """
-    # The library is one whole: it finds some of its modules by their names, and its kernels are no Python.
+    # All of the library counts: it imports some modules by name, and its kernels are not Python.
     library = [file for kind in ("py", "h", "cpp") for file in (ROOT / "sharmix").rglob(f"*.{kind}")]
     files = {file: file.relative_to(ROOT).as_posix() for file in library}
     waiting, seen = list(modules), set()
@@ -100,7 +100,7 @@ def _imported(modules: tuple[str, ...]) -> dict[Path, str]:
         seen.add(module)
         package = module.rpartition(".")[0]
         if package:
-            waiting.append(package)  # importing a module imports its packages
+            waiting.append(package)  # importing a module also imports its packages
         file = _file(module)
         if file is not None and file not in files:
             outside = f"{module.replace('.', '/')}{'/__init__' if file.name == '__init__.py' else ''}.py"
@@ -110,18 +110,18 @@ def _imported(modules: tuple[str, ...]) -> dict[Path, str]:
 
 
 def _file(module: str) -> Path | None:
-    """The source of a module; None for what is installed, and for what is no module."""
+    """The source file of a module; None for an installed module, and for a name that is no module."""
     top, *rest = module.split(".")
     if (place := _place(top)) is None:
         return None
-    inside = place.joinpath(*rest)  # not by `find_spec`, which would import the packages around the module
+    inside = place.joinpath(*rest)  # `find_spec` would import the packages around the module
     candidates = (inside, inside.with_suffix(".py"), inside / "__init__.py")
     return next((file.resolve() for file in candidates if file.suffix == ".py" and file.is_file()), None)
 
 
 @functools.cache
 def _place(package: str) -> Path | None:
-    """The folder of a package, or the file of a module; None where it comes with Python, or was installed."""
+    """The folder of a package, or the file of a module; None if it comes with Python or was installed."""
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError, AttributeError):
@@ -134,10 +134,10 @@ def _place(package: str) -> Path | None:
 
 
 def _imports(file: Path, package: str) -> Iterator[str]:
-    """The modules that a file's import statements name, wherever they stand in it."""
+    """The modules that a file's import statements name, anywhere in the file."""
     try:
         tree = ast.parse(_content(file))
-    except (SyntaxError, ValueError) as error:  # a ValueError where there are null bytes
+    except (SyntaxError, ValueError) as error:  # null bytes raise a ValueError
         raise UserError(f"{file} is not Python: {error}") from error
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

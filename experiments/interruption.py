@@ -14,7 +14,7 @@ _importing = _postponing = False
 
 
 def listen() -> None:
-    """Take both signals from now on."""
+    """Handle both signals from now on."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, _interrupt)
@@ -22,7 +22,7 @@ def listen() -> None:
 
 
 def _repeat(ignored: "sys.UnraisableHookArgs") -> None:
-    """Send the signal again where Python has ignored its KeyboardInterrupt, as in the finalizer of an object."""
+    """Send the signal again if Python has ignored its KeyboardInterrupt, for example in the finalizer of an object."""
     global _received
     if _received is None or not issubclass(ignored.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(ignored)
@@ -32,12 +32,12 @@ def _repeat(ignored: "sys.UnraisableHookArgs") -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise a KeyboardInterrupt; end the process at once while it imports, or if it has been interrupted before."""
+    """Raise a KeyboardInterrupt. During imports, or at the second interrupt, end the process at once."""
     global _received
     if _postponing and _received is None:
         _received = number
         return
-    if _importing or _received is not None:  # some modules take any error for a package that is not installed
+    if _importing or _received is not None:  # some modules read any error as a missing package
         if _received is None:
             os.write(2, f"interrupted; {AT_START}\n".encode())
         os._exit(128 + number)
@@ -46,8 +46,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def listen_alone() -> None:
-    """As `listen`, but the processes that this one starts do not take Ctrl-C, which a terminal sends to all of them."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # which they inherit
+    """Like `listen`, but child processes ignore Ctrl-C, which a terminal sends to them too."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # children inherit the mask
 
     def take() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
@@ -58,7 +58,7 @@ def listen_alone() -> None:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Around imports, while nothing is open that wants closing."""
+    """Used around imports, while no file or process is open that must be closed."""
     global _importing
     _importing = True
     try:
@@ -69,7 +69,7 @@ def importing() -> Iterator[None]:
 
 @contextmanager
 def postponed() -> Iterator[None]:
-    """A signal that comes meanwhile ends the process afterwards."""
+    """A signal that arrives inside this context ends the process only after it."""
     global _postponing
     _postponing = True
     try:
@@ -82,14 +82,14 @@ def postponed() -> Iterator[None]:
 
 @contextmanager
 def told(how_it_goes_on: Callable[[], str] = lambda: AT_START) -> Iterator[None]:
-    """Where one of the signals ends what is within, say how it goes on, and exit with the status.
+    """If one of the signals ends the block, print how to continue, and exit with the signal's status.
 
     Args:
-        how_it_goes_on: the end of the line; empty for a process that has nothing to say.
+        how_it_goes_on: returns the end of the printed line; empty if this process prints nothing.
     """
     try:
         yield
-    except BaseException as error:  # libraries make errors and exits of their own of an interrupt
+    except BaseException as error:  # libraries turn an interrupt into errors and exits of their own
         if _received is None:
             raise
         status = 128 + _received

@@ -1,4 +1,4 @@
-"""One job of the runner: recognise a finished run, or finish it."""
+"""One job of the runner: skip a run that has finished, or finish it."""
 
 import contextlib
 import os
@@ -16,22 +16,22 @@ from experiments.run_folder import RECORD, record_of, tidy
 from experiments.settings import RunSettings
 
 HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.4f}", "sparsity": "sparsity {:.3f}"}
-_RANKS = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")  # of a process of torchrun, SLURM or Lightning
+_RANKS = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")  # a process's number in torchrun, SLURM or Lightning
 
 
 def perform(settings: RunSettings, folder: Path, prefix: str = "") -> Record | None:
-    """Bring the run in `folder` to its record: skip it if it is there, else train on from the last checkpoint.
+    """Produce the record of the run in `folder`: skip a finished run, else train from the last checkpoint.
 
-    Another process that is given the same folder meanwhile waits, and then finds the finished run, or trains on in
-    place of a killed one. Returns and raises as `training.train`, and a MachineError where the machine fails; a
-    `prefix` begins each line that is printed.
+    If another process works in the same folder, this process waits. Afterwards it skips the finished run, or it
+    continues the training of a killed process. Returns and raises as `training.train`; raises a MachineError for a
+    failure of the machine. A `prefix` begins each printed line.
     """
     with machine_failures(folder), _turn(folder, prefix):
         return _perform(settings, folder, prefix)
 
 
 def _turn(folder: Path, prefix: str) -> contextlib.AbstractContextManager[None]:
-    """Wait for another process that is at work in the folder; the first process of a run does so for the others."""
+    """Wait for another process that is at work in the folder. Of a run's processes, only the first one waits."""
     if _is_not_first():
         return contextlib.nullcontext()
     waits = f"{prefix}waits for another process, which is at work on this run: {folder}"
@@ -65,8 +65,8 @@ def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:
             replay(settings, folder, record.curves)
         return record
 
-    with postponed():  # an interrupted import may be taken for a package that is not installed
-        import experiments.quick_imports  # noqa: F401  # before all that imports torch, for it spares seconds
+    with postponed():  # an interrupted import may look like a missing package
+        import experiments.quick_imports  # noqa: F401  # before other imports of torch; saves seconds
         from experiments.training import train
 
     new = train(settings, folder, prefix)
@@ -79,9 +79,10 @@ def _perform(settings: RunSettings, folder: Path, prefix: str) -> Record | None:
 
 
 def check_objective(objective: str | None, validation_fraction: float | None) -> None:
-    """Raise a ConfigurationError where settings would be chosen on the test split, or there is nothing to choose on.
+    """Raise a ConfigurationError if a sweep would choose settings on the test split, or has no split for the choice.
 
-    The objective is None for the main metric, the fraction where the data have a part for choosing of their own.
+    `objective` is None for the main metric; `validation_fraction` is None if the data set has its own split for the
+    choice.
     """
     if objective is not None and objective.startswith("test/"):
         raise ConfigurationError(
@@ -94,7 +95,7 @@ def check_objective(objective: str | None, validation_fraction: float | None) ->
 
 
 def objective(settings: RunSettings, record: Record) -> float:
-    """The value that a sweeper optimises: `settings.objective`, or the main metric of the part for choosing.
+    """The value that a sweeper optimises: `settings.objective`, or the main metric of the validation or dev split.
 
     Raises:
         ConfigurationError: the run has not measured it.

@@ -1,4 +1,4 @@
-"""A finished run from its folder."""
+"""Loads a finished run from its folder."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 def load_run(folder: str | Path, data_folder: str | Path | None = None) -> "tuple[OutputModule, SplitDataModule]":
     """A finished run: its module with the weights of the reported epoch, ready to predict, and its data.
 
-    The record names the classes that are built: load only records that you trust.
+    The record names the classes that are built, so load only records that you trust.
 
     Args:
         folder: of the run, with its record and weights.
         data_folder: folder that holds the data sets, in place of the run's `paths.data`.
 
     Raises:
-        ConfigurationError: the folder holds no finished run, no weights, or weights that are damaged or of other code.
-        DataError: the data set cannot be loaded, or is not that of the run.
+        ConfigurationError: the folder holds no finished run, no weights, damaged weights or weights of other code.
+        DataError: the data set cannot be loaded, or differs from the run's data set.
     """
     if not (Path(folder) / RECORD).is_file():
         raise ConfigurationError(f"{folder}: there is no {RECORD}; give the folder of a finished run")
@@ -57,7 +57,7 @@ def load_run(folder: str | Path, data_folder: str | Path | None = None) -> "tupl
 
 
 def _weights(folder: Path, record: Record) -> dict[str, Any]:
-    """The parameters and buffers of a finished run, from the file that has the record's digest."""
+    """The parameters and buffers of a finished run, from the file whose digest is in the record."""
     file = next(iter(unfinished_weights(folder, record)), folder / WEIGHTS)
     if record.weights is None or not file.is_file():
         raise ConfigurationError(f"{folder}: there is no {WEIGHTS}; repeat the run with keep_weights=true force=true")

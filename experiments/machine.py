@@ -1,4 +1,4 @@
-"""The machine and the software that a run is computed by, and the memory of its process."""
+"""The machine and the software that compute a run, and the memory of its process."""
 
 import contextlib
 import ctypes
@@ -25,7 +25,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # parameters of glibc's mallopt, in mal
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """The Python and package versions, what answers for `sharmix`, and the machine with the device trained on."""
+    """The Python and package versions, the backend of `sharmix`, and the machine with the device of the training."""
     packages = {}
     for name in _PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
@@ -45,7 +45,7 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def forget_peak_memory() -> None:
-    """Start the peak anew, where the system can; jobs of one process would otherwise report the largest of all."""
+    """Reset the peak, if the system can. Otherwise each job of a process would report the largest peak of all jobs."""
     with contextlib.suppress(FileNotFoundError):
         Path("/proc/self/clear_refs").write_text("5")
 
@@ -54,14 +54,14 @@ def peak_memory_mib() -> float:
     """The most memory this process held since `forget_peak_memory`, in MiB."""
     if peak := re.search(r"VmHWM:\s*(\d+) kB", _text("/proc/self/status")):
         return int(peak[1]) * 1024 / _MEBIBYTE
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MEBIBYTE  # bytes, on macOS
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _MEBIBYTE  # macOS counts bytes
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep freed memory for the next step, where it is glibc.
+    """Make glibc keep freed memory for the next step; without glibc it does nothing.
 
-    By default it hands large blocks back to the system, which then has to fill them with zeros page by page, tens of
-    thousands of pages a step.
+    By default glibc returns large blocks to the system, which must then fill them with zeros again, tens of thousands
+    of pages a step.
     """
     if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         mallopt(_M_MMAP_MAX, 0)
@@ -69,7 +69,7 @@ def keep_freed_memory() -> None:
 
 
 def _text(file: str) -> str:
-    """What the kernel of Linux says in a file; empty on other systems."""
+    """The text of one of the Linux kernel's files; empty on other systems."""
     with contextlib.suppress(FileNotFoundError):
         return Path(file).read_text()
     return ""

@@ -1,9 +1,9 @@
-"""Imports torch, torchmetrics and Lightning in two thirds of the processor time; to be imported before any of them.
+"""Imports torch, torchmetrics and Lightning in two thirds of the processor time; import it before any of them.
 
 torchmetrics imports matplotlib, scipy, torchvision and transformers wherever they are installed, for plots, sounds,
-images and language models. While it is imported here they look absent. Afterwards they import as ever; only
-torchmetrics goes on without them, and says so where asked for what needs them. And the garbage collector, which finds
-nothing among modules, leaves them alone.
+images and language models. During its import here these packages look absent. Afterwards they can be imported as usual;
+only torchmetrics continues without them and raises an error for a feature that needs them. The garbage collector is
+paused during the imports and skips the modules afterwards, because it finds nothing to free among them.
 """
 
 import atexit
@@ -14,7 +14,7 @@ from importlib.metadata import Distribution, PackageNotFoundError
 
 
 def _import_without(package: str, spared: set[str]) -> None:
-    """As if the spared packages were not installed; what fails without them is left to an ordinary import."""
+    """Import as if the spared packages were not installed. If this fails, a later ordinary import loads the package."""
     before, find = set(sys.modules), Distribution.__dict__["from_name"]
 
     def from_name(kind: type[Distribution], name: str) -> Distribution:
@@ -22,8 +22,8 @@ def _import_without(package: str, spared: set[str]) -> None:
             raise PackageNotFoundError(name)
         return find.__get__(None, kind)(name)
 
-    Distribution.from_name = classmethod(from_name)  # which tells torchmetrics what is installed
-    sys.modules.update(dict.fromkeys(spared - before))  # None: not to be imported
+    Distribution.from_name = classmethod(from_name)  # torchmetrics uses it to find installed packages
+    sys.modules.update(dict.fromkeys(spared - before))  # None blocks the import
     try:
         import_module(package)
     except Exception:
@@ -40,4 +40,4 @@ _import_without("torchmetrics", {"matplotlib", "scipy", "torchvision", "transfor
 import_module("lightning.pytorch")
 gc.freeze()
 gc.enable()
-atexit.register(gc.unfreeze)  # else Triton warns of leaks
+atexit.register(gc.unfreeze)  # otherwise Triton warns of leaks

@@ -16,14 +16,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidato
 from experiments.errors import UserError
 from experiments.identity import run_id
 
-SCHEMA = 1  # the shape of a record; raise it when readers must tell old records from new ones
+SCHEMA = 1  # the format of a record; increase it when readers must distinguish old records from new ones
 
-# Hashes that tell data apart, of which a record has one: of the contents, or in older records of the split.
+# Hashes that identify the data. A record has one of them: of the contents, or in older records of the split.
 _DATA_HASHES = ("content_hash", "split_hash")
-_OLDER = ("name", "activation", "data", "model", "optimizer", "trainer")  # decisive before settings named a module
-_DEEPEST = 100  # levels of dictionaries and lists inside each other
+_OLDER = ("name", "activation", "data", "model", "optimizer", "trainer")  # decisive settings without a module
+_DEEPEST = 100  # levels of nested dictionaries and lists
 
-# What a number may be, by its name in the curves: metrics are "split/name". All others may be any finite number.
+# The allowed range of a number, by its name in the curves: metrics are "split/name". Others may be any finite number.
 _RANGES = {
     r".+/((many|medium|few)_)?(accuracy|sparsity)": (0, 1),
     r".+/(macro_f1|coverage|zero_true|sparsity_in_use|support_to_\d+)": (0, 1),
@@ -49,7 +49,7 @@ def _number(value: Any) -> int | float:
 def _is_finite(value: float) -> bool:
     try:
         return isfinite(value)
-    except OverflowError:  # a whole number of hundreds of digits
+    except OverflowError:  # an integer with hundreds of digits
         return False
 
 
@@ -90,7 +90,7 @@ class _Open(BaseModel):
 
 
 class Code(_Open):
-    """The code that computed the run; None where git does not know."""
+    """The code that computed the run; None for facts that git does not know."""
 
     commit: str | None
     dirty: bool | None  # whether the code differed from the commit
@@ -129,10 +129,10 @@ class _Configured(_Open):
 
 
 class Record(_Open):
-    """Everything that is kept of a finished run. Whatever it says twice must agree."""
+    """All facts that are kept of a finished run. Facts that occur twice must agree."""
 
     experiment: str
-    run_id: str  # the hash of the settings that decide the result; runs that differ in their seed alone share it
+    run_id: str  # the hash of the settings that decide the result; runs that differ only in their seed share it
     seed: int = Field(ge=0)
     config: dict[str, Any]  # all settings
     code: Code
@@ -143,10 +143,10 @@ class Record(_Open):
     wall_time_seconds: Amount
     peak_memory_mib: Amount | None
     finished_at: Annotated[str, AfterValidator(_time)]
-    epoch: int | None = None  # the reported one; None for the last
-    selected_by: str | None = None  # the metric that selected the epoch; None where the last epoch is reported
+    epoch: int | None = None  # the reported epoch; None for the last
+    selected_by: str | None = None  # the metric that selected the epoch; None if the last epoch is reported
     measured_by: dict[str, str] = {}  # how metrics are computed, where there are several ways
-    # the file of the trained weights, beside the record; None where they are not kept
+    # the file of the trained weights, beside the record; None if they are not kept
     weights: Annotated[str, AfterValidator(_file_name)] | None = None
     weights_digest: Annotated[str, AfterValidator(_sha256)] | None = None  # at the end of that file
     weights_hash: Annotated[str, AfterValidator(_sha256)] | None = None
@@ -233,7 +233,7 @@ class Record(_Open):
             found = {row["epoch"]: row[self.selected_by] for row in self.curves if self.selected_by in row}
             if not found:
                 raise ValueError(f"selected_by={self.selected_by!r}: curves has no such metric")
-            best = int(max(found, key=found.__getitem__))  # the first of several
+            best = int(max(found, key=found.__getitem__))  # the first of equal ones
         if self.reported_epoch != best:
             by = f"largest {self.selected_by}" if self.selected_by else "last numbers, for selected_by is null"
             raise ValueError(f"epoch={self.reported_epoch}: it should be {best}, which has the {by}")
@@ -241,7 +241,7 @@ class Record(_Open):
 
     @classmethod
     def of_run(cls, **fields: Any) -> Self:
-        """The record of a run that has just ended; a RecordError names the first field that no reader would take."""
+        """The record of a run that has just ended; raises a RecordError that names the first invalid field."""
         try:
             return cls(**fields)
         except ValidationError as error:
@@ -249,11 +249,11 @@ class Record(_Open):
 
     @property
     def data_hash(self) -> str:
-        """The hash of the data with its name: hashes of different names are not of the same thing."""
+        """The hash of the data with its name, because hashes with different names cannot be compared."""
         return next(f"{name} {self.data[name]}" for name in _DATA_HASHES if name in self.data)
 
     def to_json(self, indent: int | None = None) -> str:
-        """The record as JSON text, for `read_record`: keys sorted, the fields that were given, and their digest.
+        """The record as JSON text for `read_record`: the fields that were given, with sorted keys, and their digest.
 
         Raises:
             ValueError: for a number that JSON does not have, such as NaN among unknown keys.
@@ -264,7 +264,7 @@ class Record(_Open):
 
 
 def by_split(row: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """The numbers of a row of the curves that are named "split/name", in the shape of `Record.metrics`."""
+    """The numbers named "split/name" in a row of the curves, in the form of `Record.metrics`."""
     metrics: dict[str, dict[str, float]] = {}
     for column, value in row.items():
         split, slash, name = column.partition("/")
@@ -274,7 +274,7 @@ def by_split(row: Mapping[str, float]) -> dict[str, dict[str, float]]:
 
 
 def out_of_range(row: Mapping[str, float]) -> str | None:
-    """The first number of a row of the curves that cannot be, such as an accuracy of 7.9, and what it should be."""
+    """The first impossible number in a row of the curves, such as an accuracy of 7.9, with its allowed range."""
     for column, value in row.items():
         least, largest = value_range(column)
         if not least - _ROUNDING <= value <= largest * (1 + _ROUNDING):
@@ -290,7 +290,7 @@ def value_range(column: str) -> tuple[float, float]:
 
 
 def settings_id(config: Mapping[str, Any]) -> str:
-    """The `run_id` of settings; older ones, which name no module, have a rule of their own."""
+    """The `run_id` of settings. Older settings, which name no module, are hashed by an older rule."""
     if "module" in config:
         return run_id(config)
     settings = json.dumps({key: config[key] for key in _OLDER}, sort_keys=True)
@@ -298,7 +298,7 @@ def settings_id(config: Mapping[str, Any]) -> str:
 
 
 def _amiss(content: Any, place: str = "", depth: int = 0) -> Iterator[tuple[str, Any, str]]:
-    """What JSON or UTF-8 cannot hold: the key, the value, and what it should be or do."""
+    """The values that JSON or UTF-8 cannot hold: for each its key, the value, and the requirement."""
     if depth > _DEEPEST:
         yield place, content, f"nest at most {_DEEPEST} levels deep"
     elif isinstance(content, dict):
@@ -316,9 +316,9 @@ def _amiss(content: Any, place: str = "", depth: int = 0) -> Iterator[tuple[str,
 
 
 def read_text(path: Path, remedy: str) -> str:
-    """The text of a file in UTF-8; a RecordError names what is wrong with it, and the remedy."""
+    """The text of a file in UTF-8; raises a RecordError that names the fault and the remedy."""
     try:
-        if path.exists() and not path.is_file():  # a pipe would have its reader wait for ever
+        if path.exists() and not path.is_file():  # reading a pipe could wait for ever
             raise RecordError(f"{path}: not a file; {remedy}")
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -335,14 +335,14 @@ def read_record(text: str, place: str) -> Record:
         place: where the text was found, for errors: a file, or a file and a line.
 
     Raises:
-        RecordError: for text that is no record; names the place, the key and what to do.
+        RecordError: the text is no record; names the place, the key and the remedy.
     """
     again = "repeat the run with force=true and collect its record again"
     try:
         content = json.loads(text, object_pairs_hook=_without_doubles)
     except RecursionError as error:
         raise RecordError(f"{place}: not a record (it nests too deep); {again}") from error
-    except ValueError as error:  # a number of too many digits is no JSONDecodeError
+    except ValueError as error:  # a number with too many digits raises no JSONDecodeError
         raise RecordError(f"{place}: not a JSON object ({error}); {again}") from error
     if not isinstance(content, dict):
         raise RecordError(f"{place}: {reprlib.repr(content)} is not a JSON object; remove it")
@@ -367,7 +367,7 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def load_record(file: Path) -> Record:
-    """The record in the record.json of a finished run; a RecordError names what is wrong with it."""
+    """The record in the record.json of a finished run; raises a RecordError that names the fault."""
     return read_record(read_text(file, "repeat the run with force=true"), str(file))
 
 

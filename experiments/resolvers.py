@@ -1,4 +1,4 @@
-"""How Hydra finds the folder of a run: what `conf/config.yaml` computes, once the settings are checked."""
+"""How Hydra finds the folder of a run: the functions that `conf/config.yaml` calls, which also check the settings."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,11 +13,11 @@ from experiments.settings import Place, check_place, checked_settings
 
 
 def resolved(config: DictConfig, keys: Iterable[str] | None = None) -> dict[str, Any]:
-    """The settings as plain values, without Hydra's own, or those of some keys alone.
+    """The settings as plain values, without Hydra's own settings; only some keys, if they are given.
 
     Raises:
-        ConfigurationError: one has no value.
-        OmegaConfBaseException: one refers to what is not there.
+        ConfigurationError: a setting has no value.
+        OmegaConfBaseException: a setting refers to a missing setting.
     """
     chosen = [str(key) for key in config if key != "hydra" and (keys is None or key in keys)]
     own = OmegaConf.masked_copy(config, chosen)
@@ -29,7 +29,7 @@ def resolved(config: DictConfig, keys: Iterable[str] | None = None) -> dict[str,
 
 
 def _checked(*, _root_: DictConfig) -> str:
-    """Nothing, in front of a folder that Hydra is about to make: wrong settings are refused before it is there."""
+    """An empty text at the start of a folder's path. Wrong settings raise an error here, before the folder exists."""
     checked_settings(resolved(_root_))
     return ""
 
@@ -38,7 +38,7 @@ def _folder_in_sweep(*, _root_: DictConfig) -> str:
     try:
         settings = checked_settings(resolved(_root_))
     except (ConfigurationError, OmegaConfBaseException):
-        return ".refused"  # the job itself says why, and the others go on
+        return ".refused"  # the job itself reports the reason, and the other jobs continue
     return f"{settings.activation.name}-{run_id(_root_)}/seed-{settings.seed}"
 
 
@@ -48,7 +48,7 @@ def _from_here(path: str, *, _root_: DictConfig) -> str:
 
 
 def register_resolvers() -> None:
-    """Give OmegaConf the functions that `conf/config.yaml` calls; Hydra hands them to all processes of a launcher."""
+    """Register with OmegaConf the functions that `conf/config.yaml` calls. Hydra passes them to launched processes."""
     OmegaConf.register_new_resolver("run_id", lambda *, _root_: run_id(_root_), replace=True)
     OmegaConf.register_new_resolver("checked", _checked, replace=True)
     OmegaConf.register_new_resolver("folder_in_sweep", _folder_in_sweep, replace=True)

@@ -23,7 +23,7 @@ _CHECKPOINTS = ("last-*.ckpt", "damaged.ckpt", WEIGHTS)  # all that a run writes
 
 
 def record_of(folder: Path) -> Record:
-    """The record of a finished run; a ConfigurationError names what is wrong with it."""
+    """The record of a finished run; raises a ConfigurationError that names the fault."""
     try:
         return load_record(folder / RECORD)
     except RecordError as error:
@@ -31,30 +31,30 @@ def record_of(folder: Path) -> Record:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints and weights that runs have left in a folder; others may be the user's, and stay."""
+    """The checkpoints and weights that runs have left in a folder. Other files may belong to the user."""
     return [file for names in _CHECKPOINTS for file in folder.glob(names)]
 
 
 def place_beside(folder: Path) -> Path:
-    """Where a run trains whose folder holds a finished one: below it, under its last two names, which loggers show."""
+    """The folder in which a run trains while `folder` holds a finished run; loggers show the path's last two names."""
     return unfinished_folder(folder) / folder.parent.name / folder.name
 
 
 def folder_of(place: Path) -> Path:
-    """The folder of the run that trains in a place: the place itself, or the one that `place_beside` was given."""
+    """The folder of the run that trains in `place`: `place` itself, or the folder that was passed to `place_beside`."""
     return place.parents[2] if is_unfinished(place.parents[1]) else place
 
 
 def finish(folder: Path, place: Path, record: Record) -> None:
-    """Write the record of a run and leave nothing but its results.
+    """Write the record of a run and remove everything but its results.
 
-    A process killed at any moment leaves a finished run before, or this one: the record changes by one rename, with no
-    curves beside it that are not its own. Its digest tells its weights from those of the run before, which it replaces
-    afterwards; `tidy` does so if this process is killed before.
+    If the process is killed at any moment, the folder holds either the previous finished run or the new run. One rename
+    replaces the record, and the previous curves are removed before it. The weights are replaced after the rename: the
+    record holds the digest of its weights, so `tidy` finds them even if this process is killed in between.
 
     Args:
         folder: of the run.
-        place: where the files of the training are: `folder`, or a folder below it where there is a finished run.
+        place: folder of the training's files: `folder`, or a folder below it if `folder` holds a finished run.
         record: of the training.
     """
 
@@ -63,7 +63,7 @@ def finish(folder: Path, place: Path, record: Record) -> None:
         file.flush()
         os.fsync(file.fileno())
         if place != folder:
-            (folder / CURVES).unlink(missing_ok=True)  # of the run before; `tidy` writes the new ones
+            (folder / CURVES).unlink(missing_ok=True)  # the previous curves; `tidy` writes the new ones
 
     replace_atomically(folder / RECORD, write)
     tidy(folder, record)
@@ -75,8 +75,8 @@ def finish(folder: Path, place: Path, record: Record) -> None:
 
 
 def tidy(folder: Path, record: Record) -> None:
-    """Leave the results of a finished run, and nothing else that runs leave before they are killed."""
-    with contextlib.suppress(FileNotFoundError):  # another process did so
+    """Keep the results of a finished run, and remove the other files that killed runs have left."""
+    with contextlib.suppress(FileNotFoundError):  # another process has moved them
         for weights in unfinished_weights(folder, record):
             weights.replace(folder / WEIGHTS)
     if not (folder / CURVES).exists():
@@ -88,6 +88,6 @@ def tidy(folder: Path, record: Record) -> None:
 
 
 def unfinished_weights(folder: Path, record: Record) -> list[Path]:
-    """The weights of a record that a killed process has left where it trained, beside the run that it replaced."""
+    """The weights of a record that a killed process left in its training folder, before it moved them to `folder`."""
     found = [file for place in unfinished_folders(folder) for file in place.rglob(WEIGHTS)]
     return [file for file in found if record.weights and stated_digest(file) == record.weights_digest]

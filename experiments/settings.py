@@ -1,6 +1,6 @@
 """Settings: their types, the rules between them, and how a group of settings builds the object that it names.
 
-The values, and what they mean, stand in `conf/` alone.
+Only the files in `conf/` hold the values and explain them.
 """
 
 import difflib
@@ -18,12 +18,12 @@ from experiments.errors import ConfigurationError, UserError
 if TYPE_CHECKING:
     import sharmix
 
-_Whole = Annotated[int, Field(strict=True)]  # strict: a text such as '3' would name another folder than the number
+_Whole = Annotated[int, Field(strict=True)]  # strict: the text '3' would give another folder than the number 3
 _Number = Annotated[float, Field(strict=True)]
 YesNo = Annotated[bool, Field(strict=True)]
-AtLeastOne = Annotated[_Whole, Field(ge=1, lt=2**31)]  # torch counts in 64 bits, and multiplies sizes
+AtLeastOne = Annotated[_Whole, Field(ge=1, lt=2**31)]  # torch counts in 64 bits and multiplies sizes
 NotNegative = Annotated[_Whole, Field(ge=0, lt=2**31)]
-Workers = Annotated[NotNegative, Field(le=256)]  # processes; thousands of them stop a machine
+Workers = Annotated[NotNegative, Field(le=256)]  # processes; thousands would stop a machine
 Seed = Annotated[_Whole, Field(ge=0, lt=2**32)]
 Positive = Annotated[_Number, Field(gt=0)]
 NotNegativeNumber = Annotated[_Number, Field(ge=0)]
@@ -66,7 +66,7 @@ def _folder_of_outputs(path: str) -> str:
     return path
 
 
-_LONGEST_NAME = 200  # file systems allow 255, and the name of an activation goes on with the hash of its run
+_LONGEST_NAME = 200  # file systems allow 255, and the hash of the run follows the activation's name
 FolderName = Annotated[str, AfterValidator(_folder_name)]
 ActivationName = Annotated[str, AfterValidator(_activation_name)]
 Folder = Annotated[str, AfterValidator(_folder)]
@@ -78,13 +78,13 @@ validated_class = dataclass(config=_STRICT, kw_only=True, eq=False, repr=False)
 
 
 class Settings(BaseModel):
-    """A group of settings: unknown keys, infinite numbers and changes are refused."""
+    """A group of settings. Unknown keys, infinite numbers and later changes raise an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class ActivationSettings(Settings):
-    """An activation of the registry. Parameters that the activation does not take are None."""
+    """An activation of the registry. Parameters that the activation does not have are None."""
 
     name: ActivationName
     alpha: float | None = None
@@ -108,7 +108,7 @@ class PathSettings(Settings):
 
 
 class Place(Settings):
-    """The settings that decide, with the hash of them all, where a run's folder lies."""
+    """The settings that decide the path of a run's folder, together with the hash of all settings."""
 
     name: FolderName
     paths: PathSettings
@@ -140,7 +140,7 @@ class RunSettings(Place):
 
 
 def checked_settings(config: Mapping[str, Any]) -> RunSettings:
-    """The settings of a composed configuration; a ConfigurationError names the first that is not allowed."""
+    """The settings of a composed configuration; raises a ConfigurationError that names the first invalid setting."""
     for key, text in texts(config):
         if "\0" in text or text != text.encode(errors="replace").decode():
             raise ConfigurationError(f"{key}={text!r} is not allowed; it has characters that no file can hold")
@@ -148,7 +148,7 @@ def checked_settings(config: Mapping[str, Any]) -> RunSettings:
 
 
 def check_place(config: Mapping[str, Any]) -> None:
-    """Raise as `checked_settings` for the settings of `Place` alone."""
+    """Raise as `checked_settings`, but only for the settings of `Place`."""
     checked(Place, config)
 
 
@@ -162,7 +162,7 @@ def texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def checked(model: type[_Model], config: Any, group: str | None = None) -> _Model:
-    """A group of settings; a ConfigurationError names the first that is not allowed."""
+    """A group of settings; raises a ConfigurationError that names the first invalid setting."""
     try:
         return model.model_validate(config)
     except ValidationError as error:
@@ -170,12 +170,12 @@ def checked(model: type[_Model], config: Any, group: str | None = None) -> _Mode
 
 
 def build(group: Group, key: str, **arguments: Any) -> Any:
-    """The object that a group of settings names in `_target_`, built from its other settings and further arguments.
+    """The object that a group names in `_target_`, built from the group's other settings and further arguments.
 
     Groups inside it that have a `_target_` are built first. Messages name the group by its `key` in the configuration.
 
     Raises:
-        ConfigurationError: there is no such class, or a value is not allowed, naming the key and the value.
+        ConfigurationError: there is no such class, or a value is not allowed; names the key and the value.
         UserError: as the class itself raises.
     """
     from hydra.errors import InstantiationException
@@ -183,25 +183,25 @@ def build(group: Group, key: str, **arguments: Any) -> Any:
 
     get_class_or_function(group, key)
     try:
-        # Called here and not by Hydra, which would make configurations of the arguments that are dataclasses.
+        # Hydra is not used for the call: it would turn arguments that are dataclasses into configurations.
         return instantiate(group, _partial_=True, _convert_="all")(**arguments)
     except (InstantiationException, TypeError, ValueError) as error:  # a ValidationError is a ValueError
         cause = error.__cause__ if isinstance(error, InstantiationException) else error
         if isinstance(cause, UserError):
             raise cause from None
         if isinstance(cause, ValidationError):
-            inside = re.findall(r"full_key: (\S+)", str(error))  # Hydra's place of a group inside this one
+            inside = re.findall(r"full_key: (\S+)", str(error))  # Hydra's key of a group inside this group
             raise refusal(cause, ".".join([key, *inside])) from cause
         raise ConfigurationError(f"{key}: {group.get('_target_')} cannot be built: {cause or error}") from error
 
 
 def check_values(group: Group, key: str) -> None:
-    """Raise as `build` for a value that the class refuses by itself, before its other arguments are known.
+    """Raise as `build` for a value that the class never allows, before its other arguments are known.
 
-    A class whose other arguments are all known is built here once more than needed.
+    If all arguments are known, the class is built here once more than needed.
     """
     if not hasattr(getattr(get_class_or_function(group, key), "__init__", None), "raw_function"):
-        return  # not `validated`: only the class itself knows what it allows
+        return  # not `validated`: only the class itself can check its values
     try:
         build(group, key)
     except ConfigurationError as error:
@@ -210,13 +210,13 @@ def check_values(group: Group, key: str) -> None:
 
 
 def get_class_or_function(group: Group, key: str) -> Callable[..., Any]:
-    """The class or function that a group of settings names in `_target_`; a ConfigurationError where there is none."""
+    """The class or function that a group names in `_target_`; raises a ConfigurationError if there is none."""
     from hydra.utils import get_object
 
     target = group.get("_target_")
     if not isinstance(target, str):
         raise ConfigurationError(f"{key}._target_={target} is not allowed; it should be the path of a class")
-    logging.getLogger("hydra.utils").disabled = True  # it would print the error as well
+    logging.getLogger("hydra.utils").disabled = True  # it would print the error too
     try:
         found: object = get_object(target)
     except Exception as error:  # an import may fail with any error of the module's own
@@ -227,11 +227,11 @@ def get_class_or_function(group: Group, key: str) -> Callable[..., Any]:
 
 
 def build_activation(settings: ActivationSettings, group: str = "activation") -> "sharmix.Activation":
-    """The activation that settings name; a ConfigurationError where there is none, or it does not allow a parameter.
+    """The activation that settings name; a ConfigurationError if there is none, or if it does not allow a parameter.
 
-    `dim` is no setting: the modules that an experiment builds give every activation logits with the classes last.
+    `dim` is no setting, because in all modules of an experiment the classes are the last dimension of the logits.
     """
-    import sharmix  # imports torch, which a finished run can do without
+    import sharmix  # imports torch, which a finished run does not need
 
     classes_last = "an experiment's logits have their classes last"
     if "dim" in settings.parameters:
@@ -245,8 +245,8 @@ def build_activation(settings: ActivationSettings, group: str = "activation") ->
 
 
 def refusal(error: ValidationError, group: str | None = None) -> ConfigurationError:
-    """The error that names the first refused setting, its value and what is allowed."""
-    errors = sorted(error.errors(include_url=False), key=_is_missing)  # a wrong value rather than a missing one
+    """The error for the first invalid setting, with its value and the allowed values."""
+    errors = sorted(error.errors(include_url=False), key=_is_missing)  # a wrong value before a missing one
     first, place = errors[0], _setting(errors[0]["loc"])
     key = ".".join([*([group] if group else []), *place])
     if _is_missing(first):
@@ -264,11 +264,11 @@ def _is_missing(problem: Mapping[str, Any]) -> bool:
 
 
 def _setting(place: tuple[int | str, ...]) -> list[str]:
-    """The keys of an error's place, without the types that pydantic names where several are allowed."""
+    """The keys of an error's place, without the names of types that pydantic adds if several types are allowed."""
     return [str(part) for part in place if not re.fullmatch(r"int|float|bool|str|timedelta|[\w-]+\[.*\]", str(part))]
 
 
 def closest(key: str, known: list[str]) -> str:
-    """A hint at the known key that looks most like the given one; empty where none does."""
+    """A hint at the known key that is most similar to the given key; empty if no key is similar."""
     found = difflib.get_close_matches(key, known, n=1)
     return f" Did you mean {found[0]}?" if found else ""

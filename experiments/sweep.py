@@ -1,4 +1,4 @@
-"""What a sweep says: which of its runs is at work, the time left, and which have failed."""
+"""The messages of a sweep: the number of the current run, the time left, and the failed runs."""
 
 import contextlib
 import importlib.util
@@ -41,7 +41,7 @@ from experiments.sweep_progress import (
 _SLURM = ("hydra_submitit_launcher", "hydra-submitit-launcher")
 _RAY = ("hydra_ray_launcher", "hydra-ray-launcher ray 'joblib<1.6'")
 _OPTUNA = ("hydra_optuna_sweeper", "hydra-optuna-sweeper 'sqlalchemy<2' 'alembic<1.20'")
-PLUGINS = {  # the module of each choice that is not part of `make setup`, and the packages that bring it
+PLUGINS = {  # for each choice that `make setup` does not install: its module, and the packages to install
     "hydra/launcher=slurm": _SLURM,
     "hydra/launcher=slurm_here": _SLURM,
     "hydra/launcher=submitit_slurm": _SLURM,
@@ -56,10 +56,10 @@ PLUGINS = {  # the module of each choice that is not part of `make setup`, and t
 class SweepReport(Callback):
     """Hydra calls it around a sweep and its jobs; the jobs' processes have copies of it.
 
-    Each job adds a line to a file in the sweep's folder when it ends, for that is what the processes share.
+    When a job ends, it adds a line to a file in the sweep's folder, because the processes share only files.
     """
 
-    at_work: "ClassVar[SweepReport | None]" = None  # of the sweep that this process starts, or of the job that it runs
+    at_work: "ClassVar[SweepReport | None]" = None  # the report of the sweep that this process starts, or of its job
 
     def __init__(self) -> None:
         self.runs: int | None = None
@@ -80,16 +80,16 @@ class SweepReport(Callback):
             for file in folder.glob(f"{REPORT}*"):
                 if has_ended(file.name.removeprefix(REPORT)):  # its sweep was killed
                     file.unlink(missing_ok=True)
-            (folder / FAILURES).unlink(missing_ok=True)  # of the sweep before
+            (folder / FAILURES).unlink(missing_ok=True)  # of the previous sweep
             ended = folder / f"{REPORT}{this_process()}"
             ended.write_text(planned_line(self.runs), "utf-8")
-        except (OmegaConfBaseException, OSError):  # Hydra would make a warning of it; its sweeper meets it again
+        except (OmegaConfBaseException, OSError):  # Hydra would turn it into a warning; the sweeper raises it again
             return
         self.ended = ended
         SweepReport.at_work = self
         if config.hydra.launcher.get("_target_", "").endswith("JoblibLauncher"):
-            resource_tracker.ensure_running()  # which takes all signals again
-            listen_alone()  # and end the workers
+            resource_tracker.ensure_running()  # its start unblocks all signals
+            listen_alone()  # and Ctrl-C would end the workers
         if "submitit_folder" in config.hydra.launcher:
             logs = os.path.relpath(Path(config.hydra.launcher.submitit_folder).parent)
             print(f"runs as jobs of their own, {self.runs or 'some'} in all; what they print: {logs}/JOB/", flush=True)
@@ -108,7 +108,7 @@ class SweepReport(Callback):
             listen()
             _end_with(self.process)
         if self.runs is not None and not config.hydra.job.chdir:
-            os.chdir(config.hydra.runtime.cwd)  # data lie by relative paths, and a worker may have started elsewhere
+            os.chdir(config.hydra.runtime.cwd)  # paths of data may be relative, and a worker may start elsewhere
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         if self.runs is None:
@@ -117,16 +117,16 @@ class SweepReport(Callback):
         if job_return.status == JobStatus.FAILED:
             name = " ".join(job_return.overrides or [])
             line = failed_line(name, job_return._return_value, config.hydra.runtime.output_dir)
-        with self.ended.open("a", encoding="utf-8") as file:  # one write, so that lines of several processes stay whole
+        with self.ended.open("a", encoding="utf-8") as file:  # one write, so that lines of processes do not mix
             file.write(line)
 
     def place(self, number: int) -> str:
-        """Which run of the sweep the job of a number is, from 0, and how long the rest may take."""
+        """The place of a job in its sweep, from the job's number (from 0), and an estimate of the time left."""
         ended, of, left = len(self.lines()), f"/{self.runs}" if self.runs else "", ""
         if self.runs and ended:
             seconds = (time.time() - self.began) / ended * (self.runs - ended)
             left = f", {math.ceil(seconds / 60)} min left" if seconds >= 60 else f", {seconds:.0f} s left"
-        return f"\\[{number + 1}{of}{left}] "  # escaped, for brackets are rich's markup
+        return f"\\[{number + 1}{of}{left}] "  # escaped, because brackets are rich's markup
 
     def lines(self) -> list[str]:
         """A line for each run that has ended."""
@@ -135,7 +135,7 @@ class SweepReport(Callback):
 
 
 def place_in_sweep() -> str:
-    """The beginning of every line that a job of a sweep prints; empty for a run on its own."""
+    """The beginning of every line that a job of a sweep prints; empty for a single run."""
     config, report = HydraConfig.get(), SweepReport.at_work
     in_sweep = config.mode == RunMode.MULTIRUN and report is not None
     return report.place(int(config.job.num)) if in_sweep else ""
@@ -148,7 +148,7 @@ def is_optimising() -> bool:
 
 
 def report_failures() -> bool:
-    """Name the failed runs of the sweep that this process has started, and say whether there are any."""
+    """Print the failed runs of the sweep that this process has started, and return whether there are any."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     report = SweepReport.at_work
     if report is None or report.ended == Path():
@@ -156,7 +156,7 @@ def report_failures() -> bool:
     failed = [line for line in report.lines() if is_failure(line)]
     folder = report.ended.parent
     if failed:
-        with contextlib.suppress(OSError):  # what follows names them too
+        with contextlib.suppress(OSError):  # they are printed too
             write_atomically(folder / FAILURES, "".join(f"{line}\n" for line in failed))
         print(
             f"failed runs of the sweep, {len(failed)} of {report.runs}:", *map(shown, failed), sep="\n", file=sys.stderr
@@ -167,7 +167,7 @@ def report_failures() -> bool:
 
 
 def how_it_goes_on() -> str:
-    """What follows an interrupt of this process outside of a training."""
+    """How to continue after an interrupt outside of a training."""
     sweep = SweepReport.at_work is not None and SweepReport.at_work.ended != Path()
     return "the same command skips the finished runs and goes on with the others" if sweep else AT_START
 
@@ -175,7 +175,7 @@ def how_it_goes_on() -> str:
 def refuse_several_processes(settings: RunSettings) -> None:
     """Raise a ConfigurationError if a job of a sweep asks for several processes.
 
-    Each process but the first starts the whole command line again, and would run the whole sweep.
+    Each further process repeats the whole command line, so it would run the whole sweep.
     """
     devices, nodes = settings.trainer.get("devices", 1), settings.trainer.get("num_nodes", 1)
     if (devices, nodes) != (1, 1):
@@ -186,7 +186,7 @@ def refuse_several_processes(settings: RunSettings) -> None:
 
 
 def missing_packages(arguments: Sequence[str]) -> str | None:
-    """What to install, if a command line chooses a launcher or sweeper whose package is not installed."""
+    """The packages to install, if a command line chooses a launcher or sweeper whose package is missing."""
     for argument in arguments:
         module, packages = PLUGINS.get(argument, (None, None))
         if module and importlib.util.find_spec(f"hydra_plugins.{module}") is None:
@@ -195,7 +195,7 @@ def missing_packages(arguments: Sequence[str]) -> str | None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent has ended, which could not tell it: joblib's workers wait on for minutes."""
+    """End this process when its parent has ended. Otherwise joblib's workers would wait for minutes."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -211,7 +211,7 @@ def _optimises(hydra_config: DictConfig) -> bool:
 
 
 def _refuse_objective(config: DictConfig) -> None:
-    """Exit before the first trial where there is nothing to choose on; Hydra would make a warning of an error."""
+    """Exit before the first trial if there is no split for the choice; Hydra would turn an error into a warning."""
     try:
         check_objective(config.objective, config.data.get("validation_fraction"))
     except ConfigurationError as error:

@@ -1,7 +1,7 @@
-"""What a sweep leaves in its folder of how it goes: the runs planned, a line for each that has ended, and the failures.
+"""The progress of a sweep in its folder: the number of planned runs, a line for each ended run, and the failures.
 
-While a sweep is at work, or after it was killed, the file `.ended-<process>` holds all of it. After a sweep of which
-runs have failed, `failed.txt` holds these, until the next sweep in the folder.
+While a sweep is at work, or after it was killed, the file `.ended-<process>` holds all of this. After a sweep with
+failed runs, `failed.txt` lists the failures, until the next sweep in the folder.
 """
 
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from experiments.files import has_ended
 
-REPORT = ".ended-"  # begins the name of a sweep's file
+REPORT = ".ended-"  # start of the name of a sweep's file
 FAILURES = "failed.txt"
 ENDED = "ended"
-_PLANNED = "planned "  # begins the first line
-_FAILED = "  "  # begins the line of a run that has failed
-_BETWEEN = "\t"  # the run's settings, the reason and its folder
+_PLANNED = "planned "  # start of the first line
+_FAILED = "  "  # start of a failed run's line
+_BETWEEN = "\t"  # separates the run's settings, the reason and the folder
 
 
 class Failure(NamedTuple):
@@ -24,7 +24,7 @@ class Failure(NamedTuple):
     Attributes:
         run: its settings, as they were given.
         reason: the first line of the error.
-        folder: where its files would be.
+        folder: the folder for its files.
     """
 
     run: str
@@ -34,12 +34,12 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True)
 class SweepProgress:
-    """How a sweep goes.
+    """The progress of a sweep.
 
     Attributes:
-        planned: the number of its runs; None where it is not known.
-        ended: how many have ended, in whatever way.
-        failures: those that have failed.
+        planned: the number of its runs; None if it is not known.
+        ended: the number of runs that have finished or failed.
+        failures: the runs that have failed.
         at_work: whether its process may still be at work.
     """
 
@@ -50,7 +50,7 @@ class SweepProgress:
 
 
 def planned_line(runs: int | None) -> str:
-    """The line that begins a sweep's file."""
+    """The first line of a sweep's file."""
     return f"{_PLANNED}{runs}\n"
 
 
@@ -61,22 +61,22 @@ def failed_line(name: str, error: object, folder: str) -> str:
 
 
 def is_of_a_run(line: str) -> bool:
-    """Whether a line tells that a run has ended."""
+    """Whether a line belongs to a run that has ended."""
     return line == ENDED or is_failure(line)
 
 
 def is_failure(line: str) -> bool:
-    """Whether a line tells that a run has failed."""
+    """Whether a line belongs to a run that has failed."""
     return line.startswith(_FAILED)
 
 
 def shown(line: str) -> str:
-    """The line of a failed run as people read it."""
+    """The line of a failed run in the form for people."""
     return ": ".join(line.split(_BETWEEN)[:2])
 
 
 def read_sweeps(folder: Path) -> list[SweepProgress]:
-    """How the sweeps in a folder go, or went: those at work, those killed, and the failures of the last that ended.
+    """The progress of the sweeps in a folder: sweeps at work, killed sweeps, and the last ended sweep's failures.
 
     Raises:
         OSError: a file cannot be read.

@@ -1,4 +1,4 @@
-"""The Lightning Trainer of a run: its options checked, its devices there, its results the same every time."""
+"""The Lightning Trainer of a run: checks its options and devices, and makes its results repeatable."""
 
 import inspect
 import os
@@ -18,9 +18,9 @@ from experiments.errors import ConfigurationError
 from experiments.machine import keep_freed_memory
 from experiments.settings import Group, closest, refusal
 
-# Lightning's advice that does not fit here: examples lie in memory, metrics are summed over processes already, the
-# folder of a run holds its own files, a machine of a cluster also runs what was not submitted to it, and nothing is
-# logged within an epoch.
+# Lightning's warnings that do not apply here: examples lie in memory, metrics are summed over processes already, the
+# folder of a run holds its own files, a machine of a cluster may also run other commands, and nothing is logged
+# within an epoch.
 _ADVICE = (
     *(".*does not have many workers", ".*exists and is not empty", ".*recommended to use `self.log", ".*treespec"),
     *(".*`srun` command is available", ".*smaller than the logging interval"),
@@ -30,11 +30,11 @@ _FIXED = {"check_val_every_n_epoch": 1, "val_check_interval": None, "overfit_bat
 
 
 def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
-    """The Trainer that options describe; torch is set to give the same bits again.
+    """The Trainer that options describe. It also sets torch so that a repeated run gives the same bits.
 
     Args:
         options: Lightning's own options.
-        threads: of this process on the processor.
+        threads: number of this process's threads on the processor.
         **arguments: callbacks and loggers.
 
     Raises:
@@ -59,19 +59,19 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
             f"trainer.num_nodes={options['num_nodes']} is not allowed here: start the run on each machine, by torchrun "
             "or SLURM; without them it would wait for the others for ever"
         )
-    # Else Lightning answers SLURM's warning of the end with a checkpoint of its own in the current folder, from which
-    # whatever run starts there next would go on. SLURM, or submitit, queues the run again by itself.
+    # Otherwise, at SLURM's warning of the end, Lightning writes its own checkpoint to the current folder, and the next
+    # run that starts there would continue from it. SLURM or submitit queues the run again without Lightning.
     plugins = [AtomicCheckpointIO(), *([SLURMEnvironment(auto_requeue=False)] if slurm else [])]
     try:
         trainer = L.Trainer(**options, **arguments, plugins=plugins)
-    except Exception as error:  # also of a package that an accelerator or a strategy needs
+    except Exception as error:  # an accelerator's or a strategy's package may raise any error
         raise ConfigurationError(f"{asked}, trainer.precision={precision}: {error}") from error
     if precision not in (None, trainer.precision):
         device = trainer.strategy.root_device.type
         raise ConfigurationError(f"trainer.precision={precision} cannot be had on {device}; give {trainer.precision}")
     if not torch.cuda.is_available():
-        # Lightning sets it so that torch asks the driver for devices in a way that allows forks. Each step of an
-        # optimizer asks, which takes a tenth of a millisecond where there is no driver.
+        # Lightning sets it so that torch queries the driver for devices in a way that allows forks. Each optimizer step
+        # repeats the query, which takes a tenth of a millisecond if there is no driver.
         os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)
     keep_freed_memory()
     torch.set_num_threads(threads)
@@ -80,10 +80,10 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
 
 
 def check_options(options: Group) -> None:
-    """Raise a ConfigurationError for an option that the Trainer does not have, or a value that cannot be."""
+    """Raise a ConfigurationError for an option that the Trainer does not have, or for an impossible value."""
     known = _options_model()
     for name in known.model_fields:
-        if name not in options and name != "enable_progress_bar":  # else it would be Lightning's, as deterministic=null
+        if name not in options and name != "enable_progress_bar":  # or Lightning's would apply, as deterministic=null
             raise ConfigurationError(f"trainer.{name} is missing; give trainer.{name}=VALUE")
     for name, value in options.items():
         if name not in known.model_fields:
@@ -128,7 +128,7 @@ def check_options(options: Group) -> None:
 
 
 def _check_cores(options: Group, threads: int) -> None:
-    """Refuse what would ask for more than this machine has, before anything is started."""
+    """Raise an error, before anything starts, if the options need more cores or devices than this machine has."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if threads > cores:
         raise ConfigurationError(f"threads={threads} is not allowed, for this process may use {cores} cores")
@@ -140,7 +140,7 @@ def _check_cores(options: Group, threads: int) -> None:
 
 
 class _NoProfiler(PassThroughProfiler):
-    """Measures nothing, in less time than Lightning's own, which makes a generator a hundred times a step."""
+    """Measures nothing, and costs less than Lightning's own, which creates a generator a hundred times a step."""
 
     _nothing = nullcontext()
 
@@ -157,6 +157,6 @@ def _options_model() -> type[BaseModel]:
         for name, parameter in parameters.items()
         if name not in ("self", "logger", "callbacks", "plugins")
     }
-    # Strict, for '3' and 3 would be runs of their own.
+    # Strict, because '3' and 3 would be different runs.
     strict = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False, strict=True)
     return create_model("TrainerOptions", __config__=strict, **fields)

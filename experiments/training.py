@@ -47,20 +47,20 @@ from experiments.settings import (
 from experiments.trainer import build_trainer
 
 _log = logging.getLogger(__name__)
-logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on devices are not about the run
+logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on devices do not concern the run
 
 
 def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record | None:
     """Train from the last checkpoint, or from the start, to the last epoch; then write the record.
 
     Args:
-        settings: the run; `force` starts it anew, beside a finished run, which it replaces in the end.
-        folder: of the run; gets a checkpoint after every epoch, in place of the one before, and in the end the record
-            and the weights of the reported epoch in place of the checkpoint.
-        sweep_place: which run of a sweep this is, for the lines that it prints.
+        settings: the run; `force` starts it anew, beside a finished run, and replaces the finished run at the end.
+        folder: the run's folder. Each new checkpoint replaces the previous one there; at the end the record and the
+            weights of the reported epoch replace the checkpoint.
+        sweep_place: the run's place in a sweep, the beginning of each printed line.
 
     Returns:
-        The record; None in all but the first of several processes, and where nothing is recorded.
+        The record; None in all but the first of several processes, and if nothing is recorded.
 
     Raises:
         ConfigurationError: the settings do not fit together.
@@ -68,9 +68,9 @@ def train(settings: RunSettings, folder: Path, sweep_place: str = "") -> Record 
         DivergedError: the loss is no longer a number.
     """
     forget_peak_memory()
-    build_trainer(settings.trainer, settings.threads, logger=False)  # refuses what this machine does not have
-    L.seed_everything(settings.seed, verbose=False)  # callbacks of one's own may draw numbers
-    own_callbacks = _callbacks(settings)  # before any data are read, which takes longer
+    build_trainer(settings.trainer, settings.threads, logger=False)  # raises if this machine cannot run it
+    L.seed_everything(settings.seed, verbose=False)  # the user's callbacks may draw random numbers
+    own_callbacks = _callbacks(settings)  # before the data are read, which takes longer
     for name, group in settings.logger.items():
         if group:
             get_class_or_function(group, f"logger.{name}")
@@ -102,7 +102,7 @@ def _train_in(
     sweep_place: str,
 ) -> Record | None:
     """Train with all files in `place`, then finish the run in `folder`."""
-    last = place / f"last-{code['digest'][:8]}-{data.data.content_hash[:8]}.ckpt"  # so that no other code continues it
+    last = place / f"last-{code['digest'][:8]}-{data.data.content_hash[:8]}.ckpt"  # only the same code continues it
     best = place / WEIGHTS if settings.keep_weights and module.selected_by is not None else None
     done = None if settings.force else finished_epochs(last, best)
     if done is None and rank_zero_only.rank == 0:
@@ -135,7 +135,7 @@ def _train_in(
                 trainer.save_checkpoint(place / WEIGHTS, weights_only=True)
         except MisconfigurationException as error:
             raise ConfigurationError(f"trainer: {error}") from error
-        except ValueError as error:  # of an activation whose learned orders are no longer numbers
+        except ValueError as error:  # an activation raises it if its learned orders are no longer numbers
             if isinstance(error, UserError) or all(one.isfinite().all() for one in module.parameters()):
                 raise
             raise DivergedError(
@@ -154,11 +154,12 @@ def build_run(settings: RunSettings) -> tuple[OutputModule, SplitDataModule]:
     """The module and the data that settings name, ready for `Trainer.fit`.
 
     Raises:
-        ConfigurationError, DataError: as their classes; a network that does not fit the data is refused.
+        ConfigurationError: a setting is wrong, or the network does not fit the data.
+        DataError: the data cannot be used.
     """
-    L.seed_everything(settings.seed, verbose=False)  # an activation of one's own may draw its parameters
+    L.seed_everything(settings.seed, verbose=False)  # the user's activation may draw its parameters
     activation = build_activation(settings.activation)
-    # What is wrong by itself is to be named before data are read.
+    # Settings that are wrong by themselves raise an error before the data are read.
     check_values(settings.model, "model")
     check_values(settings.module, "module")
     if "attention" in settings.model:
@@ -177,26 +178,26 @@ def build_run(settings: RunSettings) -> tuple[OutputModule, SplitDataModule]:
     return module, data
 
 
-_loaded: dict[str, Any] = {}  # the runs of a sweep that share a process share the data
+_loaded: dict[str, Any] = {}  # runs of a sweep in one process share the data
 
 
 def _load(data: SplitDataModule, group: Group) -> None:
-    """Load the data, or take what an earlier run of this process has loaded by the same settings."""
+    """Load the data, or reuse the data that an earlier run of this process has loaded with the same settings."""
     key = json.dumps(group | {"seed": None}, sort_keys=True)
     data.data = _loaded.get(key)
     if data.data is None:
-        lock = Path(tempfile.gettempdir(), f"sharmix-data-{getpass.getuser()}.lock")  # what is fetched is fetched once
+        lock = Path(tempfile.gettempdir(), f"sharmix-data-{getpass.getuser()}.lock")  # one process downloads
         try:
             with FileLock(lock):
                 data.setup()
-        except OSError as error:  # of a data set of the user's own
+        except OSError as error:  # the user's data set may raise it
             raise DataError(f"data: {type(data).__name__} cannot be loaded: {error}") from error
-        _loaded.clear()  # the runs of a sweep that differ in their data would pile them up
+        _loaded.clear()  # otherwise the data sets of a sweep would pile up
         _loaded[key] = data.data
 
 
 def _sizes(model: Group, data: SplitDataModule) -> dict[str, int]:
-    """The sizes that a network takes, of those that the data have."""
+    """The sizes of the data that are arguments of the network."""
     network, sizes = get_class_or_function(model, "model"), data.network_arguments()
     parameters = inspect.signature(network).parameters
     named = {name for name, one in parameters.items() if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)}
@@ -220,7 +221,7 @@ def _callbacks(settings: RunSettings) -> list[Callback]:
 
 
 def weights_hash(module: OutputModule) -> str:
-    """The SHA-256 of all parameters and buffers after the last epoch, which tells whether two trainings ended alike."""
+    """The SHA-256 of all parameters and buffers after the last epoch, to compare the results of two trainings."""
     digest = hashlib.sha256()
     for name, tensor in module.state_dict().items():
         digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
@@ -228,7 +229,7 @@ def weights_hash(module: OutputModule) -> str:
 
 
 def _record(settings: RunSettings, trainer: L.Trainer, curves: Curves, code: dict[str, Any], place: Path) -> Record:
-    """What was run, on what data, on what machine, and what was measured."""
+    """The record: settings, data, machine and measured numbers of the run."""
     module, data, rows = trainer.lightning_module, trainer.datamodule, curves.rows
     selected_by = module.selected_by
     if not rows or "test" not in by_split(rows[-1]):

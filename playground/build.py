@@ -37,7 +37,7 @@ TARGET = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-O3")
 FLAGS = (
     *("-std=c++17", "-msimd128", "-g0"),
     *("-fno-exceptions", "-fno-math-errno", "-fno-trapping-math", "-Wno-bitwise-conditional-parentheses"),
-    "-D_LIBCPP_VERBOSE_ABORT(...)=__builtin_trap()",  # in place of a message that would need a console
+    "-D_LIBCPP_VERBOSE_ABORT(...)=__builtin_trap()",  # in place of an error message, which would need a console
 )
 
 
@@ -59,7 +59,7 @@ def compiled_kernel() -> bytes:
         compiled, linked = f"{folder}/kernel.o", f"{folder}/kernel.wasm"
         headers = f"-I{ROOT / 'sharmix/csrc'}"
         _zig("c++", *FLAGS, headers, "-c", str(ROOT / "playground/kernel.cpp"), "-o", compiled)
-        _zig("cc", "-s", compiled, "-o", linked)  # not c++, which would compile all of libc++ to link nothing of it
+        _zig("cc", "-s", compiled, "-o", linked)  # not c++, which would compile all of libc++ without need
         return Path(linked).read_bytes()
 
 
@@ -107,7 +107,7 @@ def _source(name: str) -> str:
 
 
 def _colours() -> str:
-    """The colours of activations in every table and figure, as variables of the style."""
+    """The activations' colours in all tables and figures, as CSS variables."""
     return " ".join(f"--{name}: {look.colour};" for name, look in LOOKS.items())
 
 

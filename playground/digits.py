@@ -1,4 +1,4 @@
-"""The logits that the playground's prediction sets are made of: a small classifier on scikit-learn's digits."""
+"""The logits for the playground's prediction sets, from a small classifier on scikit-learn's digits."""
 
 import base64
 
@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-TRAINED_ON = 60  # digits: so few that the classifier errs, and sets of one class will not do
+TRAINED_ON = 60  # digits: so few that the classifier errs, and sets of one class are not enough
 CALIBRATION, TEST = 500, 500
-PICTURES = 16  # of test digits
-UNIT = 1e-3  # in which logits are rounded
+PICTURES = 16  # number of test digits
+UNIT = 1e-3  # unit to which logits are rounded
 SEED = 21
 
 
@@ -37,7 +37,7 @@ def logits_of_digits() -> dict[str, object]:
             "labels": "".join(map(str, labels[rows])),
         }
 
-    pictures = np.minimum(pixels[test[:PICTURES]], 15).astype(int)  # 16 is no hexadecimal digit
+    pictures = np.minimum(pixels[test[:PICTURES]], 15).astype(int)  # 16 does not fit into one hexadecimal digit
     return {
         "unit": UNIT,
         "accuracy": model.score(pixels[test] / 16, labels[test]),

@@ -79,7 +79,7 @@ def _name(text: str) -> str:
     return text
 
 
-# Each command imports what it needs: pandas, matplotlib and torch take seconds.
+# Each command has its own imports, because pandas, matplotlib and torch take seconds.
 
 
 def _collect(options: Namespace) -> None:

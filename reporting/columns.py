@@ -1,4 +1,4 @@
-"""The columns of a table as people read it: texts, and which of them are best."""
+"""The columns of a table in the form for readers: texts, and the best text of each column."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import pandas as pd
 
 from reporting.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation, with_interval
 
-# Metrics of which more is better, or less. Of the others, such as sparsity, neither is.
+# Metrics for which larger is better, or smaller. For other metrics, such as sparsity, neither is better.
 HIGHER = ("accuracy", "macro_f1", "bleu", "chrf", "exact_match", "coverage")
 LOWER = ("empty_preferred",)
 
@@ -21,7 +21,7 @@ class Column(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Columns that are read together, below one heading; `rows` are the labels of their rows."""
+    """Columns below one heading; `rows` are the labels of their rows."""
 
     heading: str
     rows: list[str]
@@ -33,8 +33,8 @@ def levels(title: str, lines: pd.DataFrame, metric: str, decimals: int) -> Colum
 
     Args:
         title: of the column.
-        lines: one for each row, in order: `mean`, `std`, `seeds`, `epoch` and `of`, the seeds of the whole row; NaN
-            where there is none.
+        lines: one for each row, in order: `mean`, `std`, `seeds`, `epoch` and `of`, the seeds of the whole row; NaN if
+            there is no number.
         metric: its name in the records, which says whether more is better.
         decimals: shown.
     """
@@ -43,7 +43,7 @@ def levels(title: str, lines: pd.DataFrame, metric: str, decimals: int) -> Colum
 
 
 def differences(title: str, lines: pd.DataFrame, decimals: int) -> Column:
-    """A column of differences with their intervals, as `lines` with `low` and `high` has them."""
+    """A column of differences with their intervals; `lines` also has `low` and `high`, the ends of the interval."""
     return Column(
         title, _texts(lines, lambda line: with_interval(line["mean"], line["low"], line["high"], decimals, "+"))
     )
@@ -65,7 +65,7 @@ def _fewer(line: pd.Series) -> str:
 
 
 def _best(values: Iterable[float], shown: list[str], metric: str) -> frozenset[int]:
-    """The rows that show the best value; none where all rows show the same."""
+    """The rows that show the best value; none if all rows show the same value."""
     best = max if metric.endswith(HIGHER) else min if metric in LOWER else None
     known = [(value, text) for value, text in zip(values, shown, strict=True) if text != NOTHING]
     if best is None or len({text for _, text in known}) < 2:

@@ -1,4 +1,4 @@
-"""What results/tables.yaml declares: the tables to rebuild, the claims to decide, and the panels of the figures."""
+"""The declarations in results/tables.yaml: tables to rebuild, claims to decide, and panels of the figures."""
 
 import re
 import reprlib
@@ -14,13 +14,13 @@ from experiments.record import first_problem, out_of_range
 from reporting.palette import PARAMETERS, label
 from reporting.yaml_files import TableError, read_yaml
 
-ORDERS = "orders"  # stands for a split where a number belongs to none: learned (q, r), times
+ORDERS = "orders"  # in place of a split, for numbers that belong to no split: learned (q, r), times
 SPLITS = ("train", "dev", "test", ORDERS)
 VERDICTS = "verdicts"  # the name of the files that decide the claims of all tables
 
 
 class Cell(NamedTuple):
-    """What a cell shows: a metric on a split after an epoch; None for the epoch that runs report."""
+    """The number in a cell: a metric on a split after an epoch; None for the epoch that runs report."""
 
     split: str
     metric: str
@@ -28,9 +28,9 @@ class Cell(NamedTuple):
 
 
 class Printed(NamedTuple):
-    """What the paper prints in a row: mean and standard deviation of each cell, and the difference to the baseline.
+    """The paper's numbers in a row: mean and standard deviation of each cell, and the difference to the baseline.
 
-    The difference is in percentage points. NaN where the paper prints none.
+    The difference is in percentage points. NaN if the paper prints no number.
     """
 
     cells: dict[Cell, tuple[float, float]]
@@ -45,7 +45,7 @@ class _Part(BaseModel):
 
 
 def _labelled(activation: dict[str, Any]) -> dict[str, Any]:
-    """Values of `config.activation` that a label can be made of."""
+    """Values of `config.activation` that are valid for a label."""
     if not isinstance(activation.get("name"), str):
         raise ValueError("Input should have the name of an activation")
     if wrong := [key for key in (*PARAMETERS, "q", "r") if not isinstance(activation.get(key), _kind(key))]:
@@ -66,7 +66,7 @@ def _without_doubles(values: list[int]) -> list[int]:
 
 
 def _plain(name: str) -> str:
-    if not re.fullmatch(r"\w[\w.+-]*", name):  # else the file might lie outside its folder
+    if not re.fullmatch(r"\w[\w.+-]*", name):  # otherwise the file might lie outside its folder
         raise ValueError("Input should be a plain name")
     return name
 
@@ -78,7 +78,7 @@ FileName = Annotated[str, AfterValidator(_plain)]
 
 
 class Bootstrap(_Part):
-    """How an interval is drawn.
+    """The settings of a bootstrap interval.
 
     Attributes:
         confidence: share of the bootstrap distribution inside the interval, between 0 and 1.
@@ -95,15 +95,15 @@ class Columns(_Part):
     """Columns of a table that belong together: one for each metric and epoch.
 
     Attributes:
-        split: "train", "dev", "test", or "orders" for numbers of no split, such as learned (q, r) and times; the
-            name of the paper's data set where our runs do not measure it.
+        split: "train", "dev", "test", or "orders" for numbers of no split, such as learned (q, r) and times; or the
+            name of a data set of the paper that our runs do not measure.
         metrics: titles of the metrics shown, by their names in the records.
-        epochs: the epochs shown; empty for the one that runs report.
+        epochs: the epochs shown; empty for the epoch that runs report.
         printed: whether the paper prints the columns.
         measured: whether our runs measure them.
         unit: of the numbers.
         decimals: shown.
-        data: what readers call the split; None for its name.
+        data: the split's name for readers; None for the name in `split`.
     """
 
     split: str
@@ -116,7 +116,7 @@ class Columns(_Part):
     data: str | None = None
 
     def titles(self) -> dict[Cell, str]:
-        """Title of every column, by what it shows."""
+        """Title of every column, by its cell."""
         return {
             Cell(self.split, metric, epoch): title if epoch is None else f"{title}, epoch {epoch}"
             for metric, title in self.metrics.items()
@@ -168,15 +168,15 @@ class Table(_Part):
         repeat: command that repeats the experiment and the table.
         columns: its columns.
         rows: its rows by name.
-        baseline: values of `config.activation` of the runs that differences are taken to; None for no differences.
+        baseline: values of `config.activation` of the baseline's runs; None for no differences.
         compared: the metric whose difference to the baseline is shown, on the test split; None for none.
         published: the paper's name of the table; None where the paper has none.
         claims: the paper's claims about it.
         where: values of `config` that pick its records.
-        epoch: the epoch of the paper's numbers, where runs may be shorter; None where they never are.
-        paper: name of the file under published/ with the paper's numbers; None for the declaration's.
-        number: what the paper calls it, such as "Table 1"; None where the paper has none.
-        about: what the title has no room for; the first note.
+        epoch: the epoch of the paper's numbers, if runs may be shorter; None if all runs reach it.
+        paper: name of the file under published/ with the paper's numbers; None for the declaration's file.
+        number: the paper's number of the table, such as "Table 1"; None for a table of our own.
+        about: facts that do not fit into the title; the first note.
     """
 
     title: str
@@ -218,7 +218,7 @@ class Panel(_Part):
     Attributes:
         title: its title.
         runs: the table whose rows are drawn.
-        paths: the table whose learned rows are drawn in the (q, r) plane; the same table if not given.
+        paths: the table whose learned rows are drawn in the (q, r) plane; by default the table `runs`.
         regime: the paper's name of the regime in Figure 2; None where the figure does not show it.
     """
 
@@ -229,7 +229,7 @@ class Panel(_Part):
 
 
 class Figures(_Part):
-    """What the figures show.
+    """The declared content of the figures.
 
     Attributes:
         published: the paper's name of the levels in Figure 2.
@@ -246,9 +246,9 @@ class Declaration(_Part):
     Attributes:
         published: name of the file under published/ with the paper's numbers.
         published_decimals: decimals the paper prints.
-        bootstrap: how intervals are drawn.
+        bootstrap: settings of the intervals.
         tables: the tables by name.
-        figures: what the figures show of them.
+        figures: content of the figures.
     """
 
     published: FileName
@@ -298,7 +298,7 @@ def load_numbers(results: Path, declaration: Declaration) -> dict[str, Numbers]:
         The paper's numbers by table, row and cell; tables and rows by their declared names.
 
     Raises:
-        TableError: for a missing file, or a table, row, metric or epoch that it does not have.
+        TableError: for a missing file, or for a table, row, metric or epoch that the file does not have.
     """
     read = cache(lambda name: _published(results, name))  # once for all tables
     tables: dict[str, Numbers] = {}
@@ -323,13 +323,13 @@ def load_regimes(results: Path, declaration: Declaration) -> dict[str, dict[str,
 
     Args:
         results: folder that holds published/<declaration.published>.yaml.
-        declaration: what the figures show.
+        declaration: the figures declared.
 
     Returns:
         The levels of each regime by their names in the file.
 
     Raises:
-        TableError: for a missing file, or a figure or regime that it does not have.
+        TableError: for a missing file, or for a figure or regime that the file does not have.
     """
     path, printed = _published(results, declaration.published)
     place = f"{path}, asked for the figures"
@@ -384,7 +384,7 @@ def _number(value: Any, place: str) -> float:
 
 
 def _named(known: Any, name: str, kind: str, place: str) -> dict[str, Any]:
-    """The mapping of this name."""
+    """The mapping with this name."""
     _check_names([name], _mapping(known, kind, place), kind, place)
     return _mapping(known[name], "metric", f"{place}, {name}")
 

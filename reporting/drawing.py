@@ -1,4 +1,4 @@
-"""What figures share: their look, panels, curves and trade-offs drawn into given axes, labels, and the files."""
+"""Code that figures share: style, panels, curves and trade-offs in given axes, labels, and the figure's files."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,8 +16,8 @@ from scipy.optimize import isotonic_regression
 from reporting.groups import Group
 from reporting.number_formats import number
 
-MARKERS = 10  # on a curve, however many epochs it has
-WIDTH = 7.0  # of a figure, in inches: in a column of 345 pt, text of 9 points is still 6 points high
+MARKERS = 10  # markers on a curve, for any number of epochs
+WIDTH = 7.0  # width of a figure, in inches: in a column of 345 pt, text of 9 points is still 6 points high
 LABEL_HEIGHT = 11  # points from one label to the next
 ENDS = ("png", "svg", "pdf")
 _STYLE = {
@@ -40,7 +40,7 @@ _STYLE = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The look of all figures, within a `with`, or of what a function so decorated draws."""
+    """The style of all figures, as a context or as a decorator of a function that draws."""
     with matplotlib.rc_context(_STYLE):
         yield
 
@@ -51,7 +51,7 @@ def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None) ->
     Args:
         axes: where to draw.
         groups: the runs.
-        epoch: the epoch to show; None for the one that each run reports.
+        epoch: the epoch to show; None for each run's reported epoch.
     """
     for group in groups:
         x, y = (group.runs.values("test", metric, epoch) for metric in ("sparsity", "accuracy"))
@@ -73,11 +73,11 @@ def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None) ->
 
 
 def draw_curves(axes: Axes, groups: list[Group], column: str) -> None:
-    """Numbers by epoch: the mean over seeds as far as all seeds go, in a band from the lowest to the highest.
+    """Numbers by epoch: the mean over seeds up to the last epoch of the shortest run, in a band from lowest to highest.
 
     Args:
         axes: where to draw.
-        groups: the runs; those that did not measure the column are left out.
+        groups: the runs; runs that did not measure the column are left out.
         column: name of the numbers in the records' curves, such as "test/accuracy".
     """
     for group in groups:
@@ -98,10 +98,10 @@ def draw_against(axes: Axes, groups: list[Group], x: str, y: str, scale: float =
 
     Args:
         axes: where to draw.
-        groups: the runs; those that did not measure both are left out.
+        groups: the runs; runs that did not measure both are left out.
         x: name of the numbers on the horizontal axis in the records' curves.
         y: name of the numbers on the vertical axis.
-        scale: what the values of x are multiplied by.
+        scale: factor of the values of x.
     """
     for group in groups:
         xs, ys = (group.runs.by_epoch(column) for column in (x, y))
@@ -113,7 +113,7 @@ def draw_against(axes: Axes, groups: list[Group], x: str, y: str, scale: float =
 
 
 def say_range(axes: Axes, name: str) -> None:
-    """Name the vertical axis and the range it shows, which rarely starts at 0."""
+    """Name the vertical axis and its range, which rarely starts at 0."""
     low, high = axes.get_ylim()
     axes.set_ylim(low, high)
     decimals = 3 if high - low < 0.05 else 2
@@ -128,7 +128,7 @@ def grid_of_panels(count: int, height: float) -> tuple[Figure, list[Axes], Axes 
         height: of a row, in inches.
 
     Returns:
-        The figure, the axes of its panels, and for an odd count the place that is left, for a legend.
+        The figure, the axes of its panels, and for an odd count the free place, for a legend.
     """
     rows = -(-count // 2)
     figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
@@ -139,7 +139,7 @@ def grid_of_panels(count: int, height: float) -> tuple[Figure, list[Axes], Axes 
 
 
 def stack_of_panels(count: int, height: float, **shared: Any) -> tuple[Figure, list[Axes]]:
-    """A figure with panels below each other, which leaves labels the room they need.
+    """A figure with panels below each other, with room for labels.
 
     Args:
         count: number of the panels.
@@ -151,7 +151,7 @@ def stack_of_panels(count: int, height: float, **shared: Any) -> tuple[Figure, l
 
 
 def add_legend(figure: Figure, axes: Iterable[Axes], columns: int, place: Axes | None = None) -> None:
-    """One legend for all panels, each label once: in the place that panels leave, or below them."""
+    """One legend for all panels, each label once: in the free place, or below the panels."""
     shown: dict[str, Any] = {}
     for one in axes:
         for handle, text in zip(*one.get_legend_handles_labels(), strict=True):
@@ -165,7 +165,7 @@ def add_legend(figure: Figure, axes: Iterable[Axes], columns: int, place: Axes |
 def label_lines(figure: Figure, axes: Iterable[Axes], at_start: bool = False) -> None:
     """Write the label of each line beside its panel, joined to the end of the line.
 
-    Labels that would overlap move apart by as little as they can.
+    Labels that would overlap are moved apart, as little as possible.
 
     Args:
         figure: the figure, complete but for the labels.
@@ -202,15 +202,15 @@ def _label(axes: Axes, line: Line2D, at_start: bool) -> Text:
 
 
 def _end(axes: Axes, line: Line2D, at_start: bool) -> np.ndarray:
-    """The last point of a line that its panel shows, or the first."""
+    """The last point (or the first point) of a line inside its panel."""
     points = np.asarray(line.get_xydata(), dtype=float)
     low, high = axes.get_ylim()
-    shown = (points[:, 1] >= low) & (points[:, 1] <= high)  # not a number is neither
+    shown = (points[:, 1] >= low) & (points[:, 1] <= high)  # NaN is not inside
     return points[shown][0 if at_start else -1]
 
 
 def _apart(heights: list[float], gap: float) -> np.ndarray:
-    """The nearest heights, in the same order, between which there is at least a gap, as far as 0 to 1 have room."""
+    """The nearest heights in the same order with at least `gap` between them, if they fit between 0 and 1."""
     steps = gap * np.arange(len(heights))
     room = max(0.0, 1 - gap * (len(heights) - 1))
     return np.clip(isotonic_regression(np.asarray(heights) - steps).x, 0, room) + steps

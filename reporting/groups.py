@@ -1,4 +1,4 @@
-"""Configurations as figures and summaries show them: each with its runs, a label and a style."""
+"""Configurations for figures and summaries: each with its runs, a label and a style."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -10,7 +10,7 @@ from reporting.runs import Runs
 
 
 class Group(NamedTuple):
-    """The runs of one configuration, with the label and the style that every figure gives them."""
+    """The runs of one configuration, with the same label and style in every figure."""
 
     label: str
     runs: Runs
@@ -43,8 +43,8 @@ def style_groups(panels: Sequence[Mapping[str, Runs]]) -> list[list[Group]]:
         panels: runs by label, for each panel of a figure.
 
     Returns:
-        The groups of each panel, in the order of the palette. Configurations of one activation share its colour and
-        marker, unless another objective learned their orders; lines and the filling of markers tell them apart.
+        The groups of each panel, in the order of the palette. Configurations of one activation share its colour
+        and marker, unless another objective learned their orders; line style and marker filling distinguish them.
     """
     examples = {text: runs.records[0] for panel in panels for text, runs in panel.items() if runs}
     styles: dict[str, dict[str, Any]] = {}
@@ -52,7 +52,7 @@ def style_groups(panels: Sequence[Mapping[str, Runs]]) -> list[list[Group]]:
     for text in sorted(examples, key=lambda text: _order(text, examples[text])):
         activation = examples[text].config["activation"]
         own = look_of(activation)
-        place = used.setdefault(own.colour, 0)  # activations from outside share a colour
+        place = used.setdefault(own.colour, 0)  # third parties' activations share a colour
         used[own.colour] += 1
         line = place
         if activation.get("objective") in OBJECTIVES:

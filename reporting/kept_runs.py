@@ -1,4 +1,4 @@
-"""The kept runs of all declared tables, as tables and figures show them."""
+"""The kept runs of all declared tables, for tables and figures."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from reporting.selection import Selection, final_epoch, refuse_missing_seeds, re
 
 
 class LeftOut(Exception):
-    """Why a figure cannot be drawn; the other figures can."""
+    """One figure cannot be drawn, for the reason in the message; other figures are drawn."""
 
 
 class ShownPanel(NamedTuple):
@@ -25,8 +25,8 @@ class ShownPanel(NamedTuple):
         title: its title.
         runs: the configurations it shows.
         paths: the configurations whose learned (q, r) it shows in the plane.
-        epoch: the epoch at which runs are compared; None for the one that each run reports.
-        levels: what the paper's Figure 2 shows of it, by name; None where the figure does not show it.
+        epoch: the epoch at which runs are compared; None for each run's reported epoch.
+        levels: the levels in the paper's Figure 2, by name; None if that figure does not show the panel.
     """
 
     title: str
@@ -36,12 +36,12 @@ class ShownPanel(NamedTuple):
     levels: dict[str, Any] | None = None
 
     def title_with_seeds(self) -> str:
-        """The title and the number of seeds, from the fewest that a configuration has to the most."""
+        """The title and the number of seeds of a configuration, from the smallest to the largest number."""
         return f"{self.title}, {count_seeds(self.runs)}"
 
 
 def count_seeds(groups: Iterable[Group]) -> str:
-    """The number of seeds, such as "5 seeds", from the fewest that a configuration has to the most."""
+    """The number of seeds of a configuration, such as "5 seeds", from the smallest to the largest number."""
     counts = {len(group.runs) for group in groups} or {0}
     fewest, most = min(counts), max(counts)
     return f"{most if fewest == most else f'{fewest} to {most}'} seed{'' if most == 1 else 's'}"
@@ -55,7 +55,7 @@ class KeptRuns:
         results: folder that holds tables.yaml, published/ and records/.
         declaration: the tables and panels declared.
         selections: the runs of each table whose experiment has records.
-        missing: what to do for each experiment without records.
+        missing: for each experiment without records, how to make them.
     """
 
     results: Path
@@ -77,7 +77,7 @@ class KeptRuns:
 
         Raises:
             TableError: for a wrong declaration, or records that are missing, mixed or ambiguous.
-            RecordError: for records that cannot be read, or where no experiment has any.
+            RecordError: for records that cannot be read, or if no experiment has any.
         """
         declaration = load_declaration(results)
         experiments = dict.fromkeys(table.experiment for table in declaration.tables.values())
@@ -111,7 +111,7 @@ class KeptRuns:
             A group for each row, in the order of the palette.
 
         Raises:
-            LeftOut: where no such table is declared, or its experiment has no records.
+            LeftOut: if no such table is declared, or its experiment has no records.
         """
         if table not in self.declaration.tables:
             raise LeftOut(f"{self.results / 'tables.yaml'}: no table {table!r} is declared")
@@ -122,7 +122,7 @@ class KeptRuns:
 
     @cached_property
     def panels(self) -> list[ShownPanel]:
-        """The declared panels that have runs; one configuration looks the same in all of them. LeftOut for none."""
+        """The declared panels that have runs; each configuration has one look. Raises LeftOut if there are none."""
         regimes = load_regimes(self.results, self.declaration)
         declared = [p for p in self.declaration.figures.panels if {p.runs, p.paths} <= set(self.selections)]
         if not declared:
@@ -141,7 +141,7 @@ class KeptRuns:
         ]
 
     def missing_panels(self) -> dict[str, str]:
-        """What to do for each declared panel without records, by its title."""
+        """For each declared panel without records, by its title: how to make its records."""
         return {
             panel.title: self.missing[experiment]
             for panel in self.declaration.figures.panels

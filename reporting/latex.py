@@ -6,7 +6,7 @@ from textwrap import wrap
 
 from reporting.columns import Block, Column
 
-# Characters that pdflatex cannot typeset, or that mean something to it.
+# Characters that pdflatex cannot typeset, or that have a special meaning in LaTeX.
 _CHARACTERS = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar\allowbreak{}", "<": r"\textless{}",
@@ -19,7 +19,7 @@ _LINES = 46  # lines of tables on a page
 
 
 def document(name: str, title: str, blocks: Sequence[Block], notes: Sequence[str], comments: Sequence[str]) -> str:
-    r"""The blocks of a table as floats with one number, as many as pages are needed.
+    r"""The blocks of a table as floats with one number: one float for each page that the table needs.
 
     Args:
         name: of the table, for its label.
@@ -29,7 +29,7 @@ def document(name: str, title: str, blocks: Sequence[Block], notes: Sequence[str
         comments: not printed.
 
     Returns:
-        What `\input` takes. The document needs `\usepackage{booktabs, siunitx}`.
+        LaTeX for `\input`. The document needs `\usepackage{booktabs, siunitx}`.
     """
     pages = list(_pages(blocks))
     lines = [f"% {comment}" for comment in (r"Needs \usepackage{booktabs, siunitx}.", *comments)]
@@ -82,7 +82,7 @@ def _tabular(block: Block) -> list[str]:
 
 
 def _column_format(column: Column) -> str:
-    """A siunitx column as wide as its widest number, and one for deviations; a plain column where all is text."""
+    """A siunitx column as wide as its widest number, and one for deviations; a plain column if all cells are text."""
     found = _numbers(column)
     if not found:
         return "r"

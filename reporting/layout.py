@@ -13,7 +13,7 @@ from reporting.palette import label
 
 
 class _Shown(NamedTuple):
-    """One thing to show: a cell of the declared columns, and the title that its lines have."""
+    """A cell of the declared columns, and the title of its lines."""
 
     columns: Columns
     cell: Cell
@@ -21,7 +21,7 @@ class _Shown(NamedTuple):
 
 
 class _Numbers:
-    """The lines of a table by what they show: one for each row, NaN where there is none."""
+    """The lines of a table for each cell: one line for each row, NaN if there is no number."""
 
     def __init__(self, rows: list[str], tidy: pd.DataFrame) -> None:
         self.rows = rows
@@ -42,14 +42,15 @@ class _Numbers:
 def lay_out(declaration: Declaration, table: Table, tidy: pd.DataFrame) -> list[Block]:
     """The blocks of a table.
 
-    A metric that the paper prints has a block for each split and epoch: theirs, ours, ours less theirs where both are
-    of one epoch, and ours on other splits. Any other metric has a block with a column for each epoch, or for each
-    split; metrics with one column each share a block. The differences to the baseline are a block of their own.
+    A metric that the paper prints has a block for each split and epoch. The block shows the paper's number, our number,
+    the difference if both have the same epoch, and our numbers on other splits. Any other metric has a block with a
+    column for each epoch, or for each split; metrics with only one column share a block. The differences to the
+    baseline have their own block.
 
     Args:
-        declaration: how intervals are drawn.
+        declaration: holds the settings of the intervals.
         table: the table.
-        tidy: its numbers, a line each, as `reporting.tables` makes them.
+        tidy: its numbers, one line each, as `reporting.tables` makes them.
     """
     numbers = _Numbers(list(table.labels().values()), tidy)
     blocks = [
@@ -81,7 +82,7 @@ def _groups(table: Table) -> list[list[_Shown]]:
 
 
 def _together(groups: list[list[_Shown]]) -> list[list[list[_Shown]]]:
-    """Consecutive groups of one column each, of the same declared columns, share a block."""
+    """Groups that share a block: consecutive groups with one column each, from the same declared columns."""
     shared: list[list[list[_Shown]]] = []
     for group in groups:
         before = shared[-1][-1] if shared else []
@@ -94,7 +95,7 @@ def _together(groups: list[list[_Shown]]) -> list[list[list[_Shown]]]:
 
 
 def _block(table: Table, numbers: _Numbers, group: list[_Shown]) -> Block:
-    """Theirs, ours and the difference of one metric; or its epochs."""
+    """The block of one metric: the paper's number, our number and the difference; or a column for each epoch."""
     metric = table.metrics()[group[0].cell.metric]
     by_epoch = len(group[0].columns.epochs) > 1 and not group[0].columns.printed
     splits = {shown.columns.split for shown in group} - {ORDERS}
@@ -116,7 +117,7 @@ def _block(table: Table, numbers: _Numbers, group: list[_Shown]) -> Block:
 
 
 def _shared_block(table: Table, numbers: _Numbers, group: list[_Shown]) -> Block:
-    """One column for each metric; what all titles begin with, as "accuracy, many", stands in the heading alone."""
+    """One column for each metric. A common start of all titles, as in "accuracy, many", moves to the heading."""
     titles = [table.metrics()[shown.cell.metric] for shown in group]
     begins = {title.partition(", ")[0] for title in titles}
     common = begins.pop() if len(begins) == 1 else "ours"
@@ -147,7 +148,7 @@ def _levels(title: str, numbers: _Numbers, source: str, shown: _Shown) -> Column
 
 
 def _difference(numbers: _Numbers, shown: _Shown) -> Column:
-    """Ours less theirs; nothing where they are of different epochs."""
+    """Our number minus the paper's; empty if their epochs differ."""
     theirs, ours = (numbers.of(source, shown) for source in ("published", "ours"))
     of_one_epoch = theirs["epoch"].isna() | ours["epoch"].isna() | (theirs["epoch"] == ours["epoch"])
     values = (ours["mean"] - theirs["mean"]).where(of_one_epoch.fillna(value=True).astype(bool))
@@ -177,5 +178,5 @@ def _listed(epochs: list[int]) -> str:
 
 
 def _capitalised(text: str) -> str:
-    """With a capital, where the text starts with a word; "q", "τ" and "chrF" stay as they are."""
+    """The text with a capital if it starts with a word; "q", "τ" and "chrF" stay unchanged."""
     return text[0].upper() + text[1:] if re.match(r"[a-z]{2,}\b", text) else text

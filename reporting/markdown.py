@@ -16,7 +16,7 @@ def page(title: str, blocks: Sequence[Block], notes: Sequence[str]) -> str:
 
     Args:
         title: of the page.
-        blocks: at least one; a block that is alone needs no heading.
+        blocks: at least one; a single block needs no heading.
         notes: paragraphs.
     """
     parts = [f"# {title}"]
@@ -27,7 +27,7 @@ def page(title: str, blocks: Sequence[Block], notes: Sequence[str]) -> str:
 
 
 def pipe_table(block: Block, corner: str = "activation") -> str:
-    """The block as a table, with the best of each column in bold; `corner` names what its rows are."""
+    """The block as a table, with the best text of each column in bold; `corner` is the title of the rows' labels."""
     cells = [
         [f"**{text}**" if row in column.best else text for row, text in enumerate(column.cells)]
         for column in block.columns
@@ -38,9 +38,9 @@ def pipe_table(block: Block, corner: str = "activation") -> str:
 
 
 def narrow(frame: pd.DataFrame) -> str:
-    """A table of texts, as several tables below each other where one would be too wide.
+    """A table of texts. If it is too wide, it is split into several tables below each other.
 
-    Each of them begins with the columns that name the rows: as many as are needed to tell all rows apart.
+    Each table begins with the columns that name the rows: as many columns as distinguish all rows.
 
     Args:
         frame: the cells.
@@ -60,10 +60,10 @@ def narrow(frame: pd.DataFrame) -> str:
 
 
 def _width(column: pd.Series) -> int:
-    """Characters of a column with its border; tabulate leaves two beside a title."""
+    """Width of a column with its border, in characters; tabulate adds two beside a title."""
     return max(len(str(column.name)) + 2, column.str.len().max()) + 3
 
 
 def paragraph(text: str) -> str:
-    """The text in lines that are not too long."""
+    """The text, broken into short lines."""
     return fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)

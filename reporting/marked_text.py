@@ -1,4 +1,4 @@
-"""Parts of a page that a command writes: each stands between two marks, and all else is written by hand."""
+"""Parts of a page that a command writes. Each part stands between two marks; the rest is written by hand."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ def parts(text: str, command: str) -> Iterator[str]:
 
 
 def fill(text: str, command: str, write: Callable[[str], str]) -> str:
-    """A page with every part that `command` writes written anew.
+    """The page with new text in every part that `command` writes.
 
     Args:
         text: the page.

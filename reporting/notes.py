@@ -1,4 +1,4 @@
-"""What a reader needs to trust a table and to repeat it."""
+"""The notes below a table: what the numbers mean, where they come from, and how to repeat them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,16 +14,16 @@ GROUPS = ("many", "medium", "few")
 
 
 def table_notes(declaration: Declaration, table: Table, selection: Selection) -> list[str]:
-    """What the numbers of a table are.
+    """Notes on the meaning of a table's numbers.
 
     Args:
-        declaration: how intervals are drawn.
+        declaration: holds the settings of the intervals.
         table: the table.
         selection: its runs.
 
     Returns:
-        What the table is about; the missing runs; how means, deviations and intervals were computed; the epochs of the
-        numbers; the groups of long-tailed classes; how scores were computed.
+        Notes on the table's subject; the missing runs; the means, deviations and intervals; the epochs of the numbers;
+        the groups of long-tailed classes; the scores.
     """
     records = list(selection.records())
     return [
@@ -37,13 +37,13 @@ def table_notes(declaration: Declaration, table: Table, selection: Selection) ->
 
 
 def reading_notes(blocks: Sequence[Block]) -> list[str]:
-    """How to read the columns of a table."""
+    """Notes on the columns of a table."""
     columns = [column for block in blocks for column in block.columns]
     titles = {column.title.partition(",")[0] for column in columns}
     meanings = {
         "theirs": "Theirs: the published number.",
         "ours": "Ours: measured by us.",
-        "difference": "Difference: ours less theirs.",
+        "difference": "Difference: our number minus the published number.",
     }
     said = [text for title, text in meanings.items() if title in titles and "theirs" in titles]
     said += ["Bold: the best of a column."] if any(column.best for column in columns) else []
@@ -65,7 +65,7 @@ def provenance_notes(table: Table, selection: Selection) -> list[str]:
 
 def _statistics(declaration: Declaration, table: Table) -> str:
     if len(table.seeds) == 1:
-        return f"One seed ({table.seeds[0]}): there is no deviation and no interval, so nothing is decided."
+        return f"One seed ({table.seeds[0]}): there is no deviation and no interval, so no claim is decided."
     mean = f"Our numbers are means ± standard deviations over the seeds {', '.join(map(str, table.seeds))}."
     if table.compared is None:
         return mean
@@ -90,12 +90,12 @@ def _epochs(table: Table, selection: Selection, records: list[Record]) -> list[s
         notes += _selected_epochs(table, selection)
     of_training = any(columns.split == "train" for columns in table.columns)
     if of_training and "running" in map(_train_metrics, records):
-        notes.append("The training split is measured while an epoch trains, each batch before its step.")
+        notes.append("Metrics on the training split are measured while an epoch trains, on each batch before its step.")
     return notes
 
 
 def _train_metrics(record: Record) -> str | None:
-    """The setting `train_metrics`, which stands under `data`, or in old records under `trainer`."""
+    """The setting `train_metrics`. It belongs to `data`, in old records to `trainer`."""
     places: list[dict[str, Any]] = [record.config["data"], record.config.get("trainer", {})]
     return next((place["train_metrics"] for place in places if "train_metrics" in place), None)
 
@@ -116,7 +116,7 @@ def _data(table: Table, records: list[Record]) -> list[str]:
 
 
 def _scoring(table: Table, records: list[Record]) -> list[str]:
-    """How the metrics shown are computed, where there are several ways."""
+    """A note on metrics that can be computed in several ways."""
     titles = table.metrics()
     ways = _distinct(
         f"{titles[metric]} {way}"

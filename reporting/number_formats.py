@@ -1,9 +1,9 @@
-"""How a number is written wherever people read it: tables, verdicts, pages and the report."""
+"""Formats of numbers in tables, verdicts, pages and the report."""
 
 from math import isnan
 
-NOTHING = "–"  # where there is no number
-NOT_REACHED = "not reached"  # where no run has reached the epoch
+NOTHING = "–"  # in place of a missing number
+NOT_REACHED = "not reached"  # if no run has reached the epoch
 
 
 def number(value: float, decimals: int, sign: str = "-") -> str:
@@ -21,13 +21,13 @@ def number(value: float, decimals: int, sign: str = "-") -> str:
 
 
 def with_deviation(mean: float, deviation: float, decimals: int) -> str:
-    """A mean with its standard deviation, such as "0.789 ± 0.002"; without the deviation where it is NaN."""
+    """A mean with its standard deviation, such as "0.789 ± 0.002"; without the deviation if it is NaN."""
     shown = number(mean, decimals)
     return shown if isnan(mean) or isnan(deviation) else f"{shown} ± {number(deviation, decimals)}"
 
 
 def with_interval(mean: float, low: float, high: float, decimals: int, sign: str = "-") -> str:
-    """A mean with its interval, such as "+0.50 [+0.41, +0.59]"; without the interval where it is NaN."""
+    """A mean with its interval, such as "+0.50 [+0.41, +0.59]"; without the interval if it is NaN."""
     shown = number(mean, decimals, sign)
     if isnan(mean) or isnan(low):
         return shown
@@ -35,5 +35,5 @@ def with_interval(mean: float, low: float, high: float, decimals: int, sign: str
 
 
 def over_seeds(seeds: int, of: int) -> str:
-    """How many seeds a number is over, such as " (3 of 5 seeds)"; empty where it is over all of them."""
+    """The number of seeds behind a number, such as " (3 of 5 seeds)"; empty for all seeds."""
     return f" ({seeds} of {of} seeds)" if seeds < of else ""

@@ -1,11 +1,11 @@
-"""What became of the published numbers, in the words of README, the findings, the page of verdicts and the report."""
+"""The outcomes of published numbers, in the words of README, the findings, the page of verdicts and the report."""
 
 from collections import Counter
 from collections.abc import Iterable
 
 from reporting.verdicts import Verdict
 
-# What a reader asks first of a number: does it reproduce, does it not, or is it open? A direction alone is no number.
+# A reader's first question about a number: does it reproduce, does it not, or is it open? A direction is no number.
 OUTCOMES = {
     "reproduces": [Verdict.REPRODUCES],
     "direction only": [Verdict.DIRECTION],
@@ -25,13 +25,13 @@ def outcome_of(verdict: str) -> str:
 
 
 def count_outcomes(verdicts: Iterable[str]) -> dict[str, int]:
-    """How many verdicts have each outcome, in the order of `OUTCOMES`."""
+    """The number of verdicts with each outcome, in the order of `OUTCOMES`."""
     counts = Counter(map(outcome_of, verdicts))
     return {outcome: counts[outcome] for outcome in OUTCOMES}
 
 
 def in_one_sentence(verdicts: Iterable[str]) -> str:
-    """The counts, such as "Of 75 published numbers that we checked, 45 do not reproduce, 2 do, and 28 are open"."""
+    """The counts as text: "Of 75 published numbers that we checked, 45 do not reproduce, 2 do, and 28 are open"."""
     counts = count_outcomes(verdicts)
     fails, holds, direction, still_open = (
         counts[outcome] for outcome in ("does not reproduce", "reproduces", "direction only", "open")
@@ -49,7 +49,7 @@ def in_one_sentence(verdicts: Iterable[str]) -> str:
 
 
 def why_open(verdicts: Iterable[str]) -> str:
-    """Why numbers are open: "19 belong to an epoch that our runs have not reached, and 9 have fewer than two seeds"."""
+    """The reasons: "19 belong to an epoch that our runs have not reached, and 9 have fewer than two seeds"."""
     counts = Counter(verdicts)
     return ", and ".join(
         f"{counts[verdict]} {_of(counts[verdict], singular, plural)} {rest}"

@@ -1,11 +1,11 @@
-"""How an activation looks in every table and figure: its label, colour and marker."""
+"""The look of an activation in every table and figure: its label, colour and marker."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
 class Look(NamedTuple):
-    """Look of an activation. Colours differ and markers differ, so that either tells activations apart."""
+    """Look of an activation. Both colours and markers differ, so either is enough to distinguish activations."""
 
     label: str
     colour: str
@@ -25,7 +25,7 @@ LOOKS = {
     "sharmix_learned": Look("SharMiX learned", "#D55E00", "X"),
     "entmax_package": Look("entmax (package)", "#F0E442", "*"),
 }
-# SharMiX that learns its orders by another objective than the paper's: two more of Paul Tol's muted colours.
+# SharMiX with orders learned by an objective that is not the paper's: two more of Paul Tol's muted colours.
 VARIANTS = {
     ("sharmix_learned", "brier"): Look("SharMiX learned", "#332288", "p"),
     ("sharmix_learned", "log"): Look("SharMiX learned", "#999933", "d"),
@@ -52,7 +52,7 @@ LINE_STYLES = (
 )
 FILL_STYLES = ("full", "left", "right", "bottom", "top")
 PARAMETERS = {"alpha": "α = {:g}", "tau": "τ = {:g}", "temperature": "T = {:g}", "objective": "{}"}
-DEFAULTS = {"temperature": 1.0, "objective": "fenchel_young"}  # the paper's; labels leave them out
+DEFAULTS = {"temperature": 1.0, "objective": "fenchel_young"}  # the paper's values; labels omit them
 AUGMENTATION = {"standard": "standard augmentation"}  # the paper has none
 # The objectives that learned entropy parameters minimise: their names, and the line style of their paths.
 OBJECTIVES = {"fenchel_young": ("Fenchel–Young", "-"), "brier": ("Brier", "--"), "log": ("log score", "-.")}
@@ -69,7 +69,7 @@ def look_of(activation: Mapping[str, Any]) -> Look:
 
 
 def on_dark(colour: str) -> str:
-    """The colour that stands for a colour of `LOOKS` on a dark ground, where black, wine and indigo cannot be seen."""
+    """The colour that replaces a colour of `LOOKS` on a dark background, where black, wine and indigo are invisible."""
     return ON_DARK.get(colour, colour)
 
 
@@ -84,7 +84,7 @@ def label(activation: Mapping[str, Any], data: Mapping[str, Any] | None = None) 
     Args:
         activation: the `config.activation` of a record: its name and its parameters, null where
             the activation has none.
-        data: the `config.data` of a record, if the label is to tell its augmentation.
+        data: the `config.data` of a record, if the label includes the augmentation.
 
     Returns:
         The activation's label, then (q, r), then the other parameters that are set and differ from the paper's.

@@ -1,4 +1,4 @@
-"""The plane of the two orders (q, r): which entropies lie where, and the paths that learned orders take."""
+"""The plane of the two orders (q, r): places of the known entropies, and paths of learned orders."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,7 +16,7 @@ def draw_plane(axes: Axes) -> None:
     Tsallis' entropy lies on r = q, Rényi's on r = 1, the Gaussian one on q = 1 and Shannon's at (1, 1), where the map
     is softmax; at (2, 2) it is sparsemax. The entropy is not concave for r < 2 − 1/q, q > 1, which is shaded. α-normmax
     has its orders on that border and the temperature q − 1. The plane is drawn for temperature 1, which α-normmax has
-    at (2, 1.5) alone: a pin stands there, and the legend names the line.
+    only at (2, 1.5): a pin marks this point, and the legend names the line.
 
     Args:
         axes: where to draw.
@@ -44,11 +44,11 @@ def draw_plane(axes: Axes) -> None:
 def draw_paths(axes: Axes, groups: list[Group]) -> None:
     """Draw the path of each learned run: a ring where it starts, the activation's marker where it ends.
 
-    The style of the line tells the objective that the orders were learned by.
+    The line style shows the objective by which the orders were learned.
 
     Args:
         axes: where to draw.
-        groups: the runs; those without learned orders are left out.
+        groups: the runs; runs without learned orders are left out.
     """
     for group in groups:
         activation = group.runs.activation

@@ -11,12 +11,12 @@ from reporting.whole_folders import writing
 
 
 def records_path(results: Path, experiment: str) -> Path:
-    """File that keeps the records of an experiment under the folder `results`."""
+    """The file with the kept records of an experiment, below the folder `results`."""
     return results / "records" / f"{experiment}.jsonl"
 
 
 def missing_records(results: Path, experiment: str) -> str | None:
-    """What to do where an experiment has no kept records; None where it has some."""
+    """How to make the records of an experiment that has no kept records; None if it has some."""
     path = records_path(results, experiment)
     if path.parent.exists() and not path.parent.is_dir():
         raise RecordError(f"{path.parent}: not a folder; move it away, and restore the records or collect them again")
@@ -46,7 +46,7 @@ def read_records(results: Path, experiment: str) -> list[Record]:
         raise RecordError(missing)
     path = records_path(results, experiment)
     remedy = f"restore it, or remove it and collect it again: `python -m reporting collect {experiment}`"
-    lines = read_text(path, remedy).split("\n")  # splitlines also cuts inside JSON strings
+    lines = read_text(path, remedy).split("\n")  # splitlines would also cut inside JSON strings
     records = _read_all(((f"{path}, line {n}", line) for n, line in enumerate(lines, 1) if line.strip()), experiment)
     if not records:
         raise RecordError(f"{path}: the file is empty; {remedy}")
@@ -64,7 +64,7 @@ def finished_records(outputs: Path, experiment: str) -> list[Record]:
         The records, sorted by activation, q, r and seed.
 
     Raises:
-        RecordError: where no run has finished, a record is malformed, or a run is recorded twice.
+        RecordError: if no run has finished, a record is malformed, or a run is recorded twice.
     """
     folder = outputs / experiment
     files = sorted(Path(place, "record.json") for place, *names in _walked(folder) if "record.json" in chain(*names))
@@ -78,10 +78,10 @@ def finished_records(outputs: Path, experiment: str) -> list[Record]:
 
 
 def collect(experiments: Sequence[str], outputs: Path, results: Path, replace: bool = False) -> list[Path]:
-    """Keep the records of the finished runs of experiments, in place of those kept before.
+    """Keep the records of the finished runs of experiments, and replace the records kept before.
 
-    Folders of the machine are not kept: they do not change the result. Each file is replaced at once, and none where
-    one experiment has an error.
+    The machine's folders are removed from the settings, because they do not change the result. Each file is replaced
+    completely. If one experiment has an error, no file is replaced.
 
     Args:
         experiments: names of the experiments.
@@ -109,7 +109,7 @@ def collect(experiments: Sequence[str], outputs: Path, results: Path, replace: b
 
 
 def _text(records: list[Record], experiment: str, outputs: Path, results: Path, replace: bool) -> str:
-    """What is kept of the records of finished runs; none that are kept already is dropped without `replace`."""
+    """The text to keep for the records of finished runs. Without `replace`, no kept record may be dropped."""
     if not replace and missing_records(results, experiment) is None:
         found = {(record.run_id, record.seed) for record in records}
         kept = {(record.run_id, record.seed) for record in read_records(results, experiment)}
@@ -125,11 +125,11 @@ def _text(records: list[Record], experiment: str, outputs: Path, results: Path, 
 
 
 def _walked(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """The folders below a folder, as `os.walk` gives them; a RecordError names one that cannot be read."""
+    """The folders below a folder, as from `os.walk`; raises a RecordError for a folder that cannot be read."""
 
     def refuse(error: OSError) -> None:
         if isinstance(error, FileNotFoundError) and not folder.exists():
-            return  # the caller says how the folder is made
+            return  # the caller's message says how to make the folder
         remedy = "see that you may read it, or name another folder with --outputs"
         raise RecordError(f"{error.filename}: cannot be read ({error.strerror}); {remedy}") from error
 

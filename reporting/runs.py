@@ -1,4 +1,4 @@
-"""The runs of one configuration over seeds, and everything they measured as one table."""
+"""The runs of one configuration over seeds, and all their measured numbers as one table."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,7 +26,7 @@ class Runs:
 
     @property
     def activation(self) -> dict[str, Any]:
-        """The `config.activation` that all of the runs have."""
+        """The `config.activation` that all of the runs share."""
         activation: dict[str, Any] = self.records[0].config["activation"]
         return activation
 
@@ -40,7 +40,7 @@ class Runs:
         """The numbers after one epoch.
 
         Args:
-            epoch: the epoch; None for the one that each run reports.
+            epoch: the epoch; None for each run's reported epoch.
 
         Returns:
             One line for each seed whose run has reached the epoch.
@@ -57,7 +57,7 @@ class Runs:
         Args:
             split: "train", "dev", "test" or another split that the runs measure; "orders" for numbers of no split.
             metric: name of the metric in the records.
-            epoch: the epoch; None for the one that each run reports.
+            epoch: the epoch; None for each run's reported epoch.
 
         Returns:
             One value for each seed whose run has reached the epoch.
@@ -87,7 +87,7 @@ class Runs:
     def paths(self) -> list[pd.DataFrame]:
         """The path of learned (q, r) of each seed, one line for each epoch from 0 on.
 
-        A learned α is q = r = α, and under normmax q = α and r = 2 − 1/α.
+        A learned α means q = r = α; under normmax it means q = α and r = 2 − 1/α.
         """
         names = ["alpha", "alpha"] if self.activation.get("alpha") is not None else ["q", "r"]
         q, r = (self.by_epoch(name) for name in names)

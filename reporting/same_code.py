@@ -10,8 +10,8 @@ def of_one_code(records: Iterable[Record]) -> bool:
     """Whether runs were computed by the same code.
 
     Args:
-        records: the runs' records. Their digest may cover only the files that each run imports; if so, runs are of
-            one code where no file differs between two of them.
+        records: the runs' records. A digest may cover only the files that a run imports. Then runs have the same
+            code if no file differs between two of them.
 
     Returns:
         True for the same code.
@@ -28,7 +28,7 @@ def of_one_code(records: Iterable[Record]) -> bool:
 def describe_code(record: Record) -> str:
     """The code of a run in words: its digest, its commit, and whether all of it was committed."""
     code = record.code
-    # A tree whose state is unknown (null) is no more to be trusted than a dirty one.
+    # A tree with unknown state (null) cannot be trusted more than a dirty tree.
     state = "clean" if code.dirty is False else "dirty" if code.dirty else "state unknown"
     return f"digest {code.digest[:12]}, commit {str(code.commit)[:12]}, {state}"
 

@@ -1,4 +1,4 @@
-"""Which records fill which row of a table, and which records must not stand in one table."""
+"""Selects the records for each row of a table, and finds records that must not be in one table."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Selection:
 
     Attributes:
         rows: runs of each row.
-        baseline: runs that differences are taken to.
+        baseline: runs from which the other runs' differences are computed.
         missing: the declared runs that have no record, in words.
     """
 
@@ -39,8 +39,8 @@ def final_epoch(table: Table, selection: Selection) -> int | None:
         selection: its runs.
 
     Returns:
-        The table's epoch or, until all of its runs have reached it, the last epoch that all have reached, so that
-        rows are compared at one epoch; None where the table names no epoch: each run's reported epoch.
+        The table's epoch. Until all runs have reached it, the last epoch that all have reached, so that rows are
+        compared at one epoch. None if the table names no epoch; then each run's reported epoch counts.
     """
     if table.epoch is None:
         return None
@@ -59,8 +59,8 @@ def select_runs(table: Table, records: Iterable[Record], place: str) -> Selectio
         The runs of its rows.
 
     Raises:
-        TableError: where a row takes runs of several configurations, or the rows are not known to be trained on the
-            same data.
+        TableError: if a row selects runs of several configurations, or if it is not certain that the rows were trained
+            on the same data.
     """
     pool = [record for record in records if record.seed in table.seeds and _has(record.config, table.where)]
     rows = {
@@ -83,7 +83,7 @@ def select_runs(table: Table, records: Iterable[Record], place: str) -> Selectio
 
 
 def refuse_missing_seeds(selections: Mapping[str, Selection]) -> None:
-    """Raise a TableError that names the declared runs without a record, if there are any."""
+    """Raise a TableError if declared runs have no record; the message names these runs."""
     missing = [f"{name}: {runs}" for name in selections for runs in selections[name].missing]
     if missing:
         raise TableError(
@@ -93,7 +93,7 @@ def refuse_missing_seeds(selections: Mapping[str, Selection]) -> None:
 
 
 def refuse_mixed_code(records: list[Record]) -> None:
-    """Raise a TableError that names the runs of each code, if the code differs or was not committed."""
+    """Raise a TableError if the runs' code differs or was not committed; the message names the runs of each code."""
     if not of_one_code(records) or any(record.code.dirty is not False for record in records):
         raise TableError(
             f"these runs are of different code, or of changes that were not committed: {list_runs_by_code(records)}; "

@@ -12,12 +12,12 @@ from scipy import stats
 
 from reporting.declaration import Bootstrap
 
-POINTS = 100  # percentage points in 1
+POINTS = 100  # percentage points in a fraction of 1
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A quantity over seeds; NaN for what too few seeds cannot give.
+    """A quantity over seeds; NaN for numbers that need more seeds.
 
     Attributes:
         mean: mean over the seeds.
@@ -43,10 +43,10 @@ def estimate(values: pd.Series, bootstrap: Bootstrap) -> Estimate:
 
     Args:
         values: one value for each seed.
-        bootstrap: how the interval is drawn.
+        bootstrap: settings of the interval.
 
-    Returns:
-        The estimate; NaN mean without seeds, NaN deviation and interval with fewer than two.
+        Returns:
+            The estimate; NaN mean without seeds, NaN deviation and interval with fewer than two.
 
     Source: B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
     """
@@ -56,7 +56,7 @@ def estimate(values: pd.Series, bootstrap: Bootstrap) -> Estimate:
 
 
 def bootstrap_interval(values: ArrayLike, statistic: Callable[..., Any], bootstrap: Bootstrap) -> tuple[float, float]:
-    """Both ends of the percentile bootstrap interval of a statistic; NaN of fewer than two values.
+    """Both ends of the percentile bootstrap interval of a statistic; NaN for fewer than two values.
 
     Args:
         values: the sample.
@@ -82,7 +82,7 @@ def paired_difference(values: pd.Series, reference: pd.Series) -> pd.Series:
 
     Args:
         values: one value for each seed, indexed by seed.
-        reference: the same for what it is compared with.
+        reference: one value for each seed of the baseline.
 
     Returns:
         The differences, indexed by seed.

@@ -34,7 +34,7 @@ SHOT_COLUMNS = {
     "medium_accuracy": "Medium",
     "few_accuracy": "Few",
 }
-WIDE = 120  # a narrower terminal shows deviations below the means, not beside them
+WIDE = 120  # in a narrower terminal deviations are below the means, not beside them
 
 
 def metrics_table(title: str, groups: list[Group], columns: dict[str, str], width: int) -> Table:
@@ -74,7 +74,7 @@ def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
         width: of the terminal, in characters.
 
     Returns:
-        A table of those metrics in `COLUMNS` that all runs measured; for long-tailed data, also a table of accuracy by
+        A table of the metrics in `COLUMNS` that all runs measured; for long-tailed data, also a table of accuracy by
         the number of training examples of a class.
     """
     title = f"{experiment}, test split: mean ± standard deviation over seeds"

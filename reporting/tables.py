@@ -1,4 +1,4 @@
-"""The paper's tables beside ours, and a verdict on each claim, from the committed records alone."""
+"""The paper's tables beside our numbers, and a verdict on each claim, made only from the committed records."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -22,19 +22,19 @@ from reporting.whole_folders import replace_files
 
 
 def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
-    """Rebuild the declared tables whose records are kept, and the verdicts, in place of those under <results>/tables/.
+    """Rebuild the tables whose records are kept, and the verdicts; replace the files under <results>/tables/.
 
     Args:
         kept: the kept runs.
 
     Returns:
-        The files written: Markdown, CSV and LaTeX of each table, Markdown and CSV of the verdicts. And what is left
-        out: a line for each experiment without records, with the command that makes them, and a line for each file
+        The files written: Markdown, CSV and LaTeX of each table, Markdown and CSV of the verdicts. And lines about
+        omitted tables: one for each experiment without records, with the command that makes them, and one for each file
         that was removed because its table has no records.
 
     Raises:
-        TableError: for published numbers that tables.yaml names and the paper does not have.
-        RecordError: for a run that did not measure what a table shows.
+        TableError: for published numbers that tables.yaml names but the paper does not have.
+        RecordError: for a run that did not measure a number of a table.
     """
     declaration = kept.declaration
     numbers = load_numbers(kept.results, declaration)

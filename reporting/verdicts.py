@@ -1,4 +1,4 @@
-"""Which published numbers our runs reproduce, decided by one written rule."""
+"""Decides by one written rule which published numbers our runs reproduce."""
 
 from enum import StrEnum
 from math import isclose, isnan
@@ -23,7 +23,7 @@ number of ours at another epoch."""
 
 
 class Verdict(StrEnum):
-    """What our runs say about a published number."""
+    """The verdict of our runs on a published number."""
 
     REPRODUCES = "reproduces"
     DIRECTION = "direction only"
@@ -33,13 +33,13 @@ class Verdict(StrEnum):
 
 
 def decide(published: float, ours: Estimate, rounding: float, difference: bool) -> Verdict:
-    """Decide whether a published number was reproduced; `RULE` says how.
+    """Decide whether a published number was reproduced, by the rule in `RULE`.
 
     Args:
         published: the paper's number.
         ours: our estimate, in the same unit.
         rounding: largest error that the paper's rounding makes, in the same unit.
-        difference: whether the number is a difference, whose sign means something.
+        difference: whether the number is a difference, so that its sign matters.
 
     Returns:
         The verdict.
@@ -89,7 +89,7 @@ def _decide_row(
     if claim.against:
         others = [numbers[other].cells[printed][0] for other in claim.against]
         published = POINTS * (published - sum(others) / len(others))
-        rounding = 2 * POINTS * rounding  # of both numbers
+        rounding = 2 * POINTS * rounding  # the error of both numbers
     line: dict[str, Any] = {
         "claim": claim.text,
         "row": table.labels()[row],

@@ -1,4 +1,4 @@
-"""Folders whose files are replaced together: what a killed command leaves is the old set or the new one, never a mix.
+"""Folders whose files are replaced together: a killed command leaves the old set or the new set, never a mix.
 
 The new files are written into a fresh folder beside the old one, `.NAME.new`. Then the old folder is renamed to
 `.NAME.old`, the fresh one takes its name, and the old one is removed. Between the two renames a reader finds no folder
@@ -18,20 +18,20 @@ from experiments.record import RecordError
 
 
 def replace_files(folder: Path, files: Mapping[str, bytes], own: Collection[str]) -> list[Path]:
-    """Replace all files of a command's own in a folder by new ones. Other files stay.
+    """Replace all files in a folder that belong to a command by new files. Other files stay.
 
     Args:
         folder: the folder; made where there is none.
         files: the contents of the new files, by name.
-        own: the names that the command's own files can have, those of `files` among them.
+        own: all names that the command's files can have, including the names in `files`.
 
-    Returns:
-        The files of its own that were there before and are no more.
+        Returns:
+            The command's earlier files that no longer exist.
 
     Raises:
         RecordError: the folder cannot be written; its files are as before.
     """
-    folder = folder.resolve()  # a link stays one
+    folder = folder.resolve()  # a link stays a link
     with writing(folder.parent):
         _put_back(folder)
         new, old = _beside(folder)
@@ -46,7 +46,7 @@ def replace_files(folder: Path, files: Mapping[str, bytes], own: Collection[str]
 
 
 def put_back(folder: Path) -> None:
-    """Put a folder back as it was before a command that was killed while it replaced the folder, if one was."""
+    """Restore the old folder if a command was killed while it replaced the folder."""
     folder = folder.resolve()
     if any(beside.exists() for beside in _beside(folder)):
         with writing(folder.parent):
@@ -55,7 +55,7 @@ def put_back(folder: Path) -> None:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Have a folder to oneself among the commands that write into it; errors of writing name the file and a remedy.
+    """Lock a folder against other commands that write into it. Errors of writing name the file and a remedy.
 
     Raises:
         RecordError: the folder cannot be made or written.
@@ -92,7 +92,7 @@ def _put_back(folder: Path) -> None:
     new, old = _beside(folder)
     if new.exists():
         shutil.rmtree(new)
-    if old.exists():  # always whole: it is removed under the other name
+    if old.exists():  # always complete: it is removed under the other name
         old.rename(new if folder.exists() else folder)
     if new.exists():
         shutil.rmtree(new)
@@ -103,5 +103,5 @@ def _beside(folder: Path) -> tuple[Path, Path]:
 
 
 def _obstacle(path: Path) -> Path:
-    """The file that stands where a folder of the path should be, or else the path."""
+    """The file in place of one of the path's folders, or else the path."""
     return next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), path)

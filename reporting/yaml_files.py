@@ -1,4 +1,4 @@
-"""Reading YAML files that people write: whatever is wrong with one is a `TableError` that names it."""
+"""Reads YAML files that people write. Any fault in a file raises a `TableError` that names the file."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -9,17 +9,17 @@ import yaml
 
 from experiments.record import RecordError, read_text
 
-_MOST = 100_000  # values in a file, all aliases written out
+_MOST = 100_000  # values in a file after its aliases are expanded
 
 
 class TableError(ValueError):
-    """A declaration or records that no table can be built from."""
+    """No table can be built from a declaration or from records."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice in a mapping, of which YAML's own loader takes the last.
+    """Raises an error for a key that a mapping has twice; YAML's own loader would use the last value.
 
-    Mappings merged by `<<` hold each key once, so that merging merged ones again does not make them grow without end.
+    Mappings merged by `<<` hold each key once, so repeated merges do not make them grow without end.
     """
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
@@ -37,7 +37,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _values(content: Any) -> Iterator[Any]:
-    """All values inside each other, those of an alias as often as it is named; without end where one names itself."""
+    """All nested values. An alias counts each time it is used; an alias of itself makes the sequence endless."""
     yield content
     for inner in content.values() if isinstance(content, dict) else content if isinstance(content, list) else ():
         yield from _values(inner)
@@ -48,7 +48,7 @@ def _key(name: yaml.Node) -> Any:
 
 
 def read_yaml(path: Path) -> Any:
-    """What a YAML file holds; a TableError names the file, and where possible the line."""
+    """The content of a YAML file; raises a TableError that names the file and, if possible, the line."""
     try:
         content = yaml.load(read_text(path, "restore it, or mend it by hand"), _Loader)  # a SafeLoader
         if sum(1 for _ in islice(_values(content), _MOST)) == _MOST:
@@ -60,5 +60,5 @@ def read_yaml(path: Path) -> Any:
         raise TableError(f"{path}: it nests too deep; restore it, or mend it by hand") from error
     except TableError:
         raise
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a day or a number that there is not
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date or number
         raise TableError(f"{path}: {error}; restore it, or mend it by hand") from error

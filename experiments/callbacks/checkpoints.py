@@ -1,4 +1,4 @@
-"""Checkpoints at the end of epochs; their files are whole or absent, and hold data alone."""
+"""Checkpoints at the end of epochs. A checkpoint file is complete or absent, and it holds only data, never code."""
 
 import sys
 import time
@@ -15,7 +15,7 @@ from experiments.files import remove
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Checkpoint files as `experiments.checkpoint_files` writes and reads them."""
+    """Lightning's checkpoint files, written and read by `experiments.checkpoint_files`."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         save_checkpoint(checkpoint, Path(path))
@@ -27,9 +27,10 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 def finished_epochs(last: Path, best: Path | None) -> int | None:
-    """The number of epochs after which the checkpoint `last` goes on; None where there is no such file.
+    """The number of epochs that the checkpoint `last` has finished; None if the run must start anew.
 
-    If it is damaged, or the weights of the best epoch beside it are, it is set aside as damaged.ckpt, with a warning.
+    If `last` is damaged, or if the weights of the best epoch are damaged or missing, the function prints a warning and
+    renames `last` to damaged.ckpt.
     """
     if not last.exists():
         return None
@@ -39,7 +40,7 @@ def finished_epochs(last: Path, best: Path | None) -> int | None:
         return int(load_checkpoint(last)["epoch"]) + 1
     except (DamagedFileError, FileNotFoundError) as error:
         if rank_zero_only.rank == 0:
-            damaged = last.with_name("damaged.ckpt")  # one name, so that they do not pile up
+            damaged = last.with_name("damaged.ckpt")  # always the same name, so that damaged files do not pile up
             remove(damaged)
             last.rename(damaged)
             print(f"{error}; {last} is now {damaged.name}, and the run begins anew", file=sys.stderr)
@@ -47,9 +48,9 @@ def finished_epochs(last: Path, best: Path | None) -> int | None:
 
 
 class BestWeights(ModelCheckpoint):
-    """The weights in `file` are those of the epoch with the largest value of the metric `monitor` so far."""
+    """Keeps in `file` the weights of the epoch with the largest value of the metric `monitor` so far."""
 
-    state_key = "BestWeights"  # Lightning asks for it several times a step; ModelCheckpoint's takes time to build
+    state_key = "BestWeights"  # Lightning reads the key several times a step; ModelCheckpoint builds its key slowly
 
     def __init__(self, file: Path, monitor: str) -> None:
         files = {"save_on_train_epoch_end": True, "enable_version_counter": False}
@@ -65,9 +66,9 @@ class BestWeights(ModelCheckpoint):
 
 
 class PeriodicCheckpoint(ModelCheckpoint):
-    """A checkpoint in `file` at the end of an epoch, in place of the one before.
+    """Writes a checkpoint to `file` at the end of an epoch and replaces the previous checkpoint.
 
-    It waits at least some `seconds` after a checkpoint, for writing takes longer than a short epoch.
+    At least `seconds` pass between two checkpoints, because writing one takes longer than a short epoch.
     """
 
     state_key = "PeriodicCheckpoint"  # as for BestWeights
@@ -83,7 +84,7 @@ class PeriodicCheckpoint(ModelCheckpoint):
             self._saved_at = time.monotonic()
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        # A run that is killed after it has stopped early would else train another epoch.
+        # Without it, a run that stopped early and was then killed would train another epoch.
         checkpoint["stopped"] = trainer.should_stop
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:

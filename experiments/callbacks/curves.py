@@ -1,4 +1,4 @@
-"""One row an epoch: kept in the checkpoint, so that a resumed run neither loses nor doubles any."""
+"""One row of numbers for each epoch. The checkpoint holds the rows, so a resumed run neither loses nor repeats one."""
 
 import math
 import time
@@ -37,7 +37,7 @@ class Curves(Checkpoint):
         self._epoch_began = self._training_ended = 0.0
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        for row in self.rows:  # a logger starts anew with each process
+        for row in self.rows:  # in each new process a logger starts empty
             log_row(trainer.loggers, row)
 
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -59,7 +59,7 @@ class Curves(Checkpoint):
         seconds = self._training_ended - self._epoch_began
         before = self.rows[-1][TRAINING_SECONDS] if self.rows else 0.0
         measured = {name: value.item() for name, value in trainer.callback_metrics.items()}
-        if self._measured_at != trainer.global_step:  # Lightning keeps the numbers of the epoch before
+        if self._measured_at != trainer.global_step:  # Lightning still holds the numbers of the previous epoch
             measured = {name: value for name, value in measured.items() if "/" not in name}
         row = {
             "epoch": trainer.current_epoch + 1,
@@ -92,7 +92,7 @@ class Curves(Checkpoint):
 
 
 def log_row(loggers: Iterable[Logger], row: dict[str, float]) -> None:
-    """Give a row to loggers as Lightning does, which counts epochs and steps from 0."""
+    """Pass a row to the loggers. Like Lightning, it counts epochs and steps from 0."""
     values = {name: value for name, value in row.items() if name != STEPS} | {"epoch": row["epoch"] - 1}
     for logger in loggers:
         logger.log_metrics(values, step=int(row.get(STEPS, row["epoch"])) - 1)
@@ -106,5 +106,5 @@ def _refuse_lost_numbers(row: dict[str, float]) -> None:
         diverged = "the training has diverged; a lower optimizer.learning_rate may help"
         reason = diverged if losses else "a metric must be a finite number"
         raise DivergedError(f"after epoch {row['epoch']}, {name} is {row[name]}: {reason}")
-    if problem := out_of_range(row):  # now, and not at the end of the training, when its record would be refused
+    if problem := out_of_range(row):  # now, because at the end of the training the whole record would be rejected
         raise RecordError(f"after epoch {row['epoch']}, {problem}; measure it so, or give the metric another name")

@@ -1,4 +1,4 @@
-"""Loggers beside the CSV file of a run: built as configured, given the settings, closed at the end."""
+"""Loggers that a run uses beside its CSV file: built from the configuration, given the settings, closed at the end."""
 
 import shutil
 import warnings
@@ -19,35 +19,35 @@ _CALLED = ("log_metrics", "log_hyperparams", "save", "after_save_checkpoint", "f
 
 
 def tensorboard_logger(folder: str, **options: Any) -> TensorBoardLogger:
-    """TensorBoard's files in <folder>/tensorboard, begun anew: a resumed run logs its earlier epochs again."""
+    """TensorBoard's files in <folder>/tensorboard. They start empty: a resumed run logs its earlier epochs again."""
     shutil.rmtree(Path(folder) / "tensorboard", ignore_errors=True)
     return TensorBoardLogger(folder, name=None, version="tensorboard", **options)
 
 
 def wandb_logger(folder: str, **options: Any) -> WandbLogger:
-    """A Weights & Biases run named after the folder; offline where no key is configured, or it is not accepted.
+    """A Weights & Biases run named after the folder; offline if no key is configured or the server rejects the key.
 
-    Its files lie beside those of earlier runs, which may wait to be sent.
+    Its files lie beside the files of earlier runs, which may not be uploaded yet.
     """
     import wandb
 
     name = "-".join(Path(folder).parts[-2:])
     try:
         online = wandb.login(prompt=False)
-    except wandb.errors.CommError as error:  # a wrong key, and a server that does not answer
+    except wandb.errors.CommError as error:  # a wrong key, or a server that cannot be reached
         online = False
         warnings.warn(f"logger.wandb logs offline, and `wandb sync` sends it later: {error}", stacklevel=2)
     if not online:
-        # Of `offline` alone Lightning makes a variable of the environment, which W&B has read before.
+        # With `offline` alone, Lightning sets an environment variable, but W&B has read the environment before.
         options |= {"offline": True, "mode": "offline"}
     return WandbLogger(name=name, save_dir=folder_of(Path(folder).absolute()), **options)
 
 
 @contextmanager
 def open_loggers(settings: RunSettings, folder: Path) -> Iterator[list[Logger]]:
-    """The configured loggers, given the settings of the run; none in all but the first of several processes.
+    """The configured loggers, given the settings of the run. Only the first of several processes has loggers.
 
-    A logger that fails is left out from then on, with a warning: it must not cost the training.
+    If a logger fails, the run warns and continues without this logger, so that the training is not lost.
 
     Raises:
         UserError: a logger's settings are not allowed.
@@ -65,7 +65,7 @@ def open_loggers(settings: RunSettings, folder: Path) -> Iterator[list[Logger]]:
     finally:
         for name, logger in loggers.items():
             logger.finalize(status)
-            # Two runs of one process would share it; one that could not start is not started again.
+            # Otherwise the next run in this process would share the W&B run. A W&B run that never started stays closed.
             if isinstance(logger, WandbLogger) and logger._experiment is not None:
                 _spared(logger.experiment.finish, f"logger.{name}", [])(exit_code=int(status == "failed"))
 
@@ -85,7 +85,7 @@ def _open(group: dict[str, Any], key: str, folder: Path) -> Logger | None:
 
 
 def _spared(call: Callable[..., None], key: str, failed: list[str]) -> Callable[..., None]:
-    """A method of a logger that warns where it fails; after the first failure of any, it does nothing."""
+    """A logger's method that warns instead of raising. After the first failure all methods of the logger do nothing."""
 
     def spared(*arguments: Any, **options: Any) -> None:
         if failed:
@@ -104,7 +104,7 @@ def _warn(key: str, error: Exception) -> None:
 
 
 def replay(settings: RunSettings, folder: Path, rows: Iterable[dict[str, float]]) -> None:
-    """Give the epochs of a finished run to the configured loggers."""
+    """Pass the epochs of a finished run to the configured loggers."""
     with open_loggers(settings, folder) as loggers:
         for row in rows:
             log_row(loggers, row)

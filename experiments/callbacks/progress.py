@@ -1,4 +1,4 @@
-"""What a run tells the person at the keyboard: a first line, a bar or a line an epoch, and how it goes on."""
+"""What a run prints: a first line, then a bar or one line an epoch, and after an interrupt how to continue."""
 
 import signal
 import threading
@@ -24,7 +24,7 @@ def console() -> Console:
 
 
 def progress_callbacks(progress: str, curves: Curves, prefix: str) -> list[Callback]:
-    """A bar in a terminal, a line an epoch elsewhere and in a sweep, as the setting `progress` says."""
+    """The callbacks for the setting `progress`; `auto` is a bar in a terminal, and lines elsewhere and in a sweep."""
     if progress == "auto":
         progress = "bar" if console().is_terminal and not prefix else "lines"
     if progress == "bar":
@@ -35,7 +35,7 @@ def progress_callbacks(progress: str, curves: Curves, prefix: str) -> list[Callb
 def say_start(
     settings: RunSettings, data: SplitDataModule, trainer: L.Trainer, folder: Path, done: int | None, prefix: str
 ) -> None:
-    """Print what is about to run, after the epochs that are `done`, if any."""
+    """Print which run starts, and from which epoch if some epochs are `done`."""
     facts, device = data.data.facts, trainer.strategy.root_device.type
     sizes = [f"{name.removesuffix('_size')} {facts[name]:,}" for name in facts if name in SIZES]
     devices = device if trainer.world_size == 1 else f"{trainer.world_size} × {device}"
@@ -52,7 +52,7 @@ def described(activation: ActivationSettings) -> str:
 
 
 class EpochLines(Checkpoint):
-    """Prints one plain line an epoch; a `Checkpoint`, so that Lightning calls it after the curves have their row."""
+    """Prints one plain line an epoch. It is a `Checkpoint`, so Lightning calls it after `Curves` has added its row."""
 
     def __init__(self, curves: Curves, prefix: str = "") -> None:
         self.curves, self.prefix = curves, prefix
@@ -79,7 +79,7 @@ def epoch_line(curves: Curves, epochs: int | None, headline: str) -> str:
 
 
 class Termination(Callback):
-    """Trains on after SLURM's SIGTERM, until SLURM kills the job; elsewhere SIGTERM does what it did before."""
+    """Continues to train after SLURM's SIGTERM, until SLURM kills the job. Without SLURM, SIGTERM is unchanged."""
 
     def __init__(self) -> None:
         self._before = signal.getsignal(signal.SIGTERM)
@@ -87,20 +87,20 @@ class Termination(Callback):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
-        # SLURM sends SIGTERM some time before it takes the machine away and queues the job again. A process that ends
-        # in that time counts as finished, and is not queued again. Lightning puts the old handlers back in the end.
+        # SLURM sends SIGTERM some time before it ends the job and queues it again. If the process ends within this
+        # time, SLURM counts the job as finished and does not queue it again. Lightning restores the old handlers.
         if SLURMEnvironment.detect():
             signal.signal(
                 signal.SIGTERM, lambda *_: console().print("SLURM is about to end this job; trains on until then")
             )
-        elif callable(self._before):  # Lightning's own waits for the other processes, which wait for this one
+        elif callable(self._before):  # Lightning's handler would wait for the other processes, which wait for this one
             signal.signal(signal.SIGTERM, self._before)
 
 
 def how_it_goes_on(last: Path, settings: RunSettings, beside: bool) -> str:
-    """What follows an interrupt: training after the epochs of the checkpoint `last`, if there is one.
+    """How an interrupted run continues: after the epochs of the checkpoint `last`, if this file exists.
 
-    `beside` says whether there is a finished run, which the interrupted one was to replace.
+    `beside` says whether the interrupted run was to replace a finished run.
     """
     if beside:
         return "the finished run is as it was, and the same command repeats it from the start"

@@ -1,4 +1,4 @@
-"""The same random numbers in an epoch, whether the run was interrupted before it or not."""
+"""The same random numbers in an epoch, whether or not the run was interrupted before this epoch."""
 
 import lightning.pytorch as L
 import torch

@@ -25,14 +25,14 @@ HUB_NAME = "osanseviero/twitter-airline-sentiment"
 FILE_NAME = "airline/Tweets.csv"
 FETCH_AGAIN = f"fetch Tweets.csv again, from {HUB_NAME} on the Hugging Face hub"
 
-Row = tuple[str, list[str]]  # where it stands, for messages, and its values
+Row = tuple[str, list[str]]  # the record's place, for messages, and its values
 
 
 @validated_class
 class AirlineDataModule(ClassificationDataModule):
     """Airline Tweets: token numbers, int64 [n, max_length], 0 for padding and 1 for unknown tokens.
 
-    Repeated tweets are on one side of the split; the vocabulary is that of the training tweets.
+    Copies of a tweet are on one side of the split; the vocabulary comes from the training tweets.
 
     Arguments: `conf/data/airline.yaml`.
     Source: CrowdFlower, Twitter US Airline Sentiment, 14,640 tweets of February 2015.
@@ -91,7 +91,7 @@ def _encode(vocabulary: Vocabulary, max_length: int, content: bytes) -> tuple[Te
 
 
 def _rows_of_file(folder: Path) -> Iterator[Row]:
-    """The header and the records of the file, each with the line where it starts."""
+    """The header and the records of the file, each with the number of its first line."""
     path = folder / FILE_NAME
     try:
         content = read_file(path)
@@ -139,7 +139,7 @@ def _rows_of_hub() -> Iterator[Row]:
 
 
 def _checked(rows: Iterator[Row]) -> Iterator[dict[str, str]]:
-    """The records by the names of their columns, which the first row gives."""
+    """The records by the names of their columns; the first row holds these names."""
     place, header = next(rows)
     for column in COLUMNS:
         if header.count(column) != 1:

@@ -1,4 +1,4 @@
-"""Random changes of training images, whole batches at a time, each image's own by its seed."""
+"""Random changes of training images. They work on whole batches, but each image has its own seed."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from experiments.data.randomness import uniform
 
 @dataclass(frozen=True)
 class CropAndFlip:
-    """A random crop of the zero-padded image, of its own size, and a mirror image every other time.
+    """A random crop of the zero-padded image, with the image's own size, mirrored with probability one half.
 
     Args:
         padding: pixels added at each side, ≥ 0.
@@ -20,7 +20,7 @@ class CropAndFlip:
     padding: int
 
     def __call__(self, images: Tensor, seeds: Tensor) -> Tensor:
-        """The changed images [n, channels, height, width]; `seeds` int64 [n], of `sample_seeds`."""
+        """The changed images [n, channels, height, width]; `seeds` int64 [n] come from `sample_seeds`."""
         height, width = images.shape[-2:]
         choices = 2 * self.padding + 1
         down, right = ((uniform(seeds, stream) * choices).long() for stream in (0, 1))

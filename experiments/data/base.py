@@ -1,4 +1,4 @@
-"""What every data set of the suite is: a LightningDataModule that knows its splits."""
+"""The base of every data set of the suite: a LightningDataModule that knows its splits."""
 
 import json
 from abc import ABC, abstractmethod
@@ -34,7 +34,7 @@ Loader = Collection[Batch]
 
 
 class BatchReader(Dataset[Batch]):
-    """Reads the examples that a sampler chooses; the metrics of `split` count them, where it is not None."""
+    """Reads the examples that a sampler chooses. The metrics of `split` count them, unless `split` is None."""
 
     def __init__(self, examples: Examples, split: str | None) -> None:
         self.examples, self.split = examples, split
@@ -45,9 +45,9 @@ class BatchReader(Dataset[Batch]):
 
 
 class InProcessLoader:
-    """Batches read in this process: what a DataLoader without workers gives, in less time a step."""
+    """Batches read in this process: the same batches as from a DataLoader without workers, in less time a step."""
 
-    batch_sampler = None  # Lightning asks for it, beside the sampler
+    batch_sampler = None  # Lightning needs this attribute beside the sampler
 
     def __init__(self, reader: BatchReader, sampler: Batches) -> None:
         self.reader, self.sampler = reader, sampler
@@ -61,10 +61,10 @@ class InProcessLoader:
 
 @validated_class
 class SplitDataModule(L.LightningDataModule, ABC):
-    """Batches of the splits of one data set, the same for the same seed and epoch whatever processes read them.
+    """Batches of the splits of one data set, the same for a seed and an epoch, whatever processes read them.
 
-    `setup` puts the splits into `data`. After each training epoch the splits of `evaluated` are measured. The number of
-    a run's epoch reaches the training sampler through Lightning's `set_epoch`.
+    `setup` stores the splits in `data`. After each training epoch the splits in `evaluated` are measured. Lightning
+    passes the number of the epoch to the training sampler by `set_epoch`.
 
     Arguments: `conf/data/base/`. `batch_size` counts examples in `classification.yaml`, target tokens in
     `translation.yaml`.
@@ -85,10 +85,10 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     @abstractmethod
     def load(self) -> Any:
-        """The splits of the data set; fetches what is not there.
+        """Load the splits of the data set; download missing files.
 
         Raises:
-            DataError: the data set cannot be used, naming the place and the remedy.
+            DataError: the data set cannot be used; names the place and the remedy.
         """
 
     @abstractmethod
@@ -97,11 +97,11 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     @abstractmethod
     def network_arguments(self) -> dict[str, int]:
-        """Sizes that the data give a network, by the name of the argument."""
+        """Sizes of the data that a network needs, by the name of the network's argument."""
 
     @abstractmethod
     def module_arguments(self) -> dict[str, Any]:
-        """What the data give the LightningModule, by the name of the argument."""
+        """Facts about the data that the LightningModule needs, by the name of the module's argument."""
 
     def evaluation_order(self, split: str) -> Tensor:
         """The order in which the examples of a split are measured, int64 [n]."""
@@ -122,17 +122,17 @@ class SplitDataModule(L.LightningDataModule, ABC):
             raise DataError(f"{file}: cannot be read ({error.strerror})") from error
         try:
             return self.data.encode(content)
-        except Exception as error:  # the decoders of text and images fail with errors that share no base class
+        except Exception as error:  # decoders of text and images raise errors that share no base class
             raise DataError(f"{file}: cannot be read as input of {type(self).__name__} ({error})") from error
 
     def check_count(self, part: str, found: int, place: str, remedy: str) -> None:
-        """Raise a DataError where a part of the data set has another number of examples than is published.
+        """Raise a DataError if the number of examples in a part of the data set differs from the published number.
 
         Args:
             part: its key in `expected_examples`.
             found: how many examples it has.
             place: where they lie.
-            remedy: what to do about it.
+            remedy: the remedy, for the message.
         """
         if self.expected_examples is None:
             return
@@ -182,11 +182,11 @@ class SplitDataModule(L.LightningDataModule, ABC):
         self.unreadable.names = set(state["unreadable"])
 
     def _complete(self, data: Any) -> Any:
-        """The loaded data as they are used; raises where they cannot be."""
+        """The loaded data in the form that is used; raises an error if the data cannot be used."""
         return data
 
     def _with_facts_to_keep(self, data: Any) -> Any:
-        """The same data; a DataError names facts that no record can hold, before there is a training to lose."""
+        """The same data. Raises a DataError before the training if a record cannot hold one of the facts."""
         for name, value in data.facts.items():
             try:
                 json.dumps(value, allow_nan=False)
@@ -218,13 +218,13 @@ class SplitDataModule(L.LightningDataModule, ABC):
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,
             pin_memory=pinned,
-            generator=torch.Generator(),  # without it the loader would draw from the generator of the network
+            generator=torch.Generator(),  # without it the loader would draw from the network's generator
         )
 
 
 @validated_class
 class ClassificationDataModule(SplitDataModule):
-    """A data set for classification; a subclass gives `load`. Arguments: `conf/data/base/classification.yaml`."""
+    """A data set for classification; a subclass defines `load`. Arguments: `conf/data/base/classification.yaml`."""
 
     sampler: ClassSampler = "instance"
     train_metrics: Literal["evaluated", "running"] = "evaluated"
@@ -238,7 +238,7 @@ class ClassificationDataModule(SplitDataModule):
 
     @abstractmethod
     def load(self) -> ClassificationData:
-        """The training and test examples; fetches what is not there."""
+        """Load the training and test examples; download missing files."""
 
     def training_sampler(self, division: BatchDivision) -> EpochSampler:
         epochs = (self.trainer.max_epochs if self.trainer else None) or 1
@@ -263,9 +263,9 @@ class ClassificationDataModule(SplitDataModule):
     def split_for_validation(
         self, targets: Tensor | Indices, groups: Tensor | Indices | None = None
     ) -> tuple[Indices, Indices]:
-        """Which training examples remain, and which are held out for validation; `load` learns from the former alone.
+        """Which training examples remain, and which are held out for validation. `load` learns only from the former.
 
-        Each class keeps its share. Examples of which `groups` has the same number stay together.
+        Each class keeps its share. Examples with the same number in `groups` stay together.
 
         Raises:
             ConfigurationError: a class would have no training example, or there would be no validation example.

@@ -34,7 +34,7 @@ Images = NDArray[np.uint8]  # [n, 32, 32, 3]
 
 @validated_class
 class Cifar100DataModule(ClassificationDataModule):
-    """CIFAR-100, all of it or with an exponential profile of training images; inputs are uint8 [n, 3, 32, 32].
+    """CIFAR-100, complete or with an exponential profile of class sizes; inputs are uint8 [n, 3, 32, 32].
 
     Arguments: `conf/data/cifar100.yaml`.
     Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009. Long-tailed: Cui et al., 2019.
@@ -83,7 +83,7 @@ class Cifar100DataModule(ClassificationDataModule):
         self.check_count(side, len(rows), place, FETCH_AGAIN)
         images = np.empty((len(rows), SIDE, SIDE, 3), dtype=np.uint8)
         labels = np.empty(len(rows), dtype=np.int64)
-        with no_bombs():  # around all of them, for it takes half as long as opening an image
+        with no_bombs():  # once around the loop: entering it takes half as long as opening an image
             for number, row in enumerate(rows):
                 images[number], labels[number] = _example(row, f"{place}, row {number}")
         return images, labels
@@ -104,7 +104,7 @@ def _example(row: dict, place: str) -> tuple[Images, int]:
         if image.size != (SIDE, SIDE):
             raise ValueError(f"it has {image.width} × {image.height} pixels, not {SIDE} × {SIDE}")
         return np.asarray(image.convert("RGB")), label
-    except Exception as error:  # Pillow's decoders fail with errors that share no base class
+    except Exception as error:  # Pillow's decoders raise errors that share no base class
         raise DataError(f"{place}: the image cannot be decoded ({error}); {FETCH_AGAIN}") from error
 
 
@@ -128,7 +128,7 @@ def _rows(place: str, side: str) -> list[dict]:
         from datasets import Image, load_dataset
 
         return list(load_dataset(HUB_NAME, split=side).cast_column("img", Image(decode=False)))
-    except Exception as error:  # of several libraries, which share no base class
+    except Exception as error:  # errors of several libraries share no base class
         raise DataError(
             f"{place}: cannot be read ({error}); {FETCH_AGAIN}, as {FOLDER}/{side}.parquet in the folder paths.data, "
             "or have it fetched with paths.data=null, and where the hub cannot be reached data.source=torchvision"
@@ -143,7 +143,7 @@ def _torchvision(folder: Path | None, side: str) -> tuple[Images, Indices]:
             for file in (side, "meta"):
                 check_is_file(folder / CIFAR100.base_folder / file)
         found = CIFAR100(str(folder or LOCAL_DATA), train=side == "train", download=folder is None)
-    except Exception as error:  # of what was pickled, and of the download
+    except Exception as error:  # the pickled file or the download can raise any error
         raise DataError(
             f"{folder or LOCAL_DATA}: holds neither {FOLDER}/{side}.parquet nor torchvision's cifar-100-python, or it "
             f"cannot be fetched ({error}); name the folder that does with paths.data, or give paths.data=null"

@@ -1,4 +1,4 @@
-"""The hash of a data set's contents, by which runs on other data are told apart."""
+"""The hash of a data set's contents. It shows whether two runs used the same data."""
 
 import hashlib
 import json
@@ -33,13 +33,13 @@ class Images(Protocol):
     def encoded(self, index: int) -> bytes: ...
 
     def stamp(self, index: int) -> tuple[str, int]:
-        """What changes when the file of the image changes, and the size of the image in bytes."""
+        """A text that changes when the file of the image changes, and the size of the image in bytes."""
 
 
 def content_hash(splits: Mapping[str, "Examples"], *names: str) -> str:
-    """The SHA-256 of the inputs and targets of all splits, in their order, and of names such as those of the classes.
+    """The SHA-256 of the inputs and targets of all splits, in order, and of names such as the class names.
 
-    Each split gives its own digest by a method `digest`; the examples of one without it are read, all of them.
+    A split with a method `digest` computes its own digest. For a split without this method, all examples are read.
     """
     whole = hashlib.sha256(json.dumps(names).encode())
     for name, examples in splits.items():
@@ -59,7 +59,7 @@ def tensor_digest(*tensors: Tensor) -> bytes:
 
 
 def digest_by_reading(examples: "Examples") -> bytes:
-    """The SHA-256 of examples as they are read with fixed seeds; what they draw at random is the same each time."""
+    """The SHA-256 of examples read with fixed seeds, so that their random numbers are the same each time."""
     digest, numbers = hashlib.sha256(), torch.arange(len(examples.targets))
     with isolate_rng(include_cuda=False):
         random.seed(0)
@@ -72,14 +72,14 @@ def digest_by_reading(examples: "Examples") -> bytes:
 
 
 def image_digest(images: Images, count: int, place: str) -> bytes:
-    """The SHA-256 of images as they lie in their files, of which each is read once.
+    """The SHA-256 of the images' encoded bytes; each file is read once.
 
-    The digest of a part is kept, by the names, sizes and times of its files, where reading it takes long.
+    If reading a part takes long, its digest is kept on disk, under the names, sizes and times of the part's files.
 
     Args:
         images: the images.
         count: how many they are.
-        place: where they lie, for the line that says how far it is.
+        place: where the images lie, for the line that reports progress.
     """
     digest = hashlib.sha256()
     starts = range(0, count, _PART)
@@ -108,12 +108,12 @@ def _hash(images: Images, number: int) -> bytes | None:
     """The SHA-256 of an image; None where it cannot be read."""
     try:
         return hashlib.sha256(images.encoded(number)).digest()
-    except Exception:  # of the libraries that tables come from; reading the image for training will name it
+    except Exception:  # libraries that read tables raise various errors; the training names the image when it reads it
         return None
 
 
 def _announced(parts: Iterable[T], size: int, count: int, what: str) -> Iterator[T]:
-    """Parts of some size; from the fifth second on lines say how far it is, each after twice the time."""
+    """The parts, with their sizes. From the fifth second on it prints its progress, each time after twice the time."""
     began, silent = time.monotonic(), _SILENT_SECONDS
     for number, part in enumerate(parts, 1):
         yield part

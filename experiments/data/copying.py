@@ -1,4 +1,4 @@
-"""A synthetic language whose translation is the sentence itself: what a sequence model must learn within seconds."""
+"""A synthetic language whose translation is the sentence itself. A sequence model must learn it within seconds."""
 
 from itertools import islice
 from typing import Any
@@ -37,7 +37,7 @@ class CopyDataModule(TranslationDataModule):
             )
         there_are = sum(words**length for length in range(shortest, longest + 1))
         asked = train_size + 2 * evaluation_size
-        if 2 * asked > there_are:  # beyond, drawing different ones takes long
+        if 2 * asked > there_are:  # for more sentences, drawing distinct ones takes long
             raise ConfigurationError(
                 f"data.train_size={train_size} and data.evaluation_size={evaluation_size} ask for {asked} different "
                 f"sentences; of data.words={words} words, data.shortest={shortest} to data.longest={longest} a "

@@ -64,7 +64,7 @@ class DigitsDataModule(ClassificationDataModule):
 
     def _table(self) -> NDArray[np.float64]:
         """A row an image: its pixels and its label."""
-        # The file alone: importing scikit-learn takes longer than a run.
+        # Only the file is read: importing scikit-learn takes longer than a run.
         place, remedy = Path(find_spec("sklearn").submodule_search_locations[0], FILE), "install scikit-learn again"
         try:
             check_is_file(place)

@@ -20,7 +20,7 @@ class BatchIndices(NamedTuple):
     Attributes:
         indices: numbers of the examples, int64 [n].
         seeds: a random seed for each example, int64 [n].
-        weight: factor of the batch's mean loss in the gradient of the step; 1 where the step is this batch alone.
+        weight: factor of the batch's mean loss in the gradient of the step; 1 if the step has only this batch.
     """
 
     indices: Tensor
@@ -29,13 +29,13 @@ class BatchIndices(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The examples of a batch; indices, seeds and weight are those that the sampler chose.
+    """The examples of a batch, with the indices, seeds and weight of its `BatchIndices`.
 
     Attributes:
         inputs: one example a row, [n, ...].
         targets: class indices, int64 [n], or tokens of translations, int64 [n, length].
-        unreadable: names of chosen examples that could not be read, and why; these have no row.
-        split: the split whose metrics count the batch; None where no metric counts it.
+        unreadable: names of chosen examples that could not be read, and why; such an example has no row.
+        split: the split whose metrics count the batch; None if no metric counts it.
     """
 
     inputs: Tensor
@@ -59,7 +59,8 @@ class Batch(NamedTuple):
 class Examples(Protocol):
     """The examples of one split; for classification `targets` are their class indices, int64 [n].
 
-    A method `digest`, which gives the SHA-256 of all inputs and targets, spares reading all of them at the start.
+    An optional method `digest` returns the SHA-256 of all inputs and targets. Without it, all examples are read at the
+    start.
     """
 
     targets: Any
@@ -99,17 +100,17 @@ class ClassificationData:
     Attributes:
         train, test: the training and the held-out examples.
         class_names: the name of each class index.
-        facts: what the record of a run says about the data; the data module adds `counts`.
+        facts: facts about the data for the record of a run; the data module adds `counts`.
         sizes: sizes that a network may need, by the name of the argument: `features`, `vocabulary_size`.
         augment: changes training inputs, given a seed for each; None for no augmentation.
-        shot_rule: what groups the classes by their training examples; None where the classes are balanced.
+        shot_rule: groups the classes by their number of training examples; None if the classes are balanced.
         unreadable_most: how many examples may be unreadable.
         groups: a number for each training example, equal for examples that repeat one another, [n]; None where
             no example repeats another.
-        train_as_measured: the training examples read as test examples are; None where they are read alike anyway.
-        validation: examples taken out of training, on which settings may be chosen; None for none.
-        encode: from the content of a file to inputs [n, ...] and a name for each, for predictions; raises a ValueError
-            that says what is wrong with the content. None where the data set has no such form.
+        train_as_measured: the training examples, read in the way of test examples; None if both are read alike.
+        validation: examples held out of training, for the choice of settings; None for none.
+        encode: converts the content of a file to inputs [n, ...] and a name for each input, for predictions; raises a
+            ValueError for wrong content. None if the data set cannot predict for a file.
         content_hash: see `contents.content_hash`; the data module adds it.
     """
 
@@ -173,7 +174,7 @@ class ClassificationData:
         return sizes | (self.shot_rule.facts(self._class_counts()) if self.shot_rule else {})
 
     def with_validation(self, kept: Indices, held_out: Indices) -> "ClassificationData":
-        """The same data, with the training examples `held_out` for validation and those `kept` for training."""
+        """The same data, with the training examples `held_out` for validation and the examples `kept` for training."""
         split = hashlib.sha256(self.content_hash.encode() + tensor_digest(torch.from_numpy(held_out)))
         return replace(
             self,

@@ -11,7 +11,7 @@ def load_from_hub(name: str, split: str, remedy: str, **options: Any) -> Any:
     Args:
         name: of the data set, or of a format whose `data_files` are given.
         split: of the data set.
-        remedy: what to do where it cannot be loaded.
+        remedy: the remedy if the data set cannot be loaded, for the message.
         **options: further arguments of `datasets.load_dataset`.
 
     Raises:
@@ -21,6 +21,6 @@ def load_from_hub(name: str, split: str, remedy: str, **options: Any) -> Any:
         from datasets import load_dataset
 
         return load_dataset(name, split=split, **options)
-    except Exception as error:  # the hub's client fails with errors of several libraries that share no base class
+    except Exception as error:  # the hub's client raises errors of several libraries that share no base class
         place = ", ".join(options.get("data_files", {split: name}).values())
         raise DataError(f"{place} cannot be loaded from the Hugging Face hub ({error}); {remedy}") from error

@@ -45,11 +45,11 @@ Side = tuple[Images, Indices]  # the images of one side of the split, and the cl
 
 @validated_class
 class ImagenetDataModule(ClassificationDataModule):
-    """ImageNet-1k, all of it or the long-tailed training images of ImageNet-LT: uint8 [n, 3, image_size, image_size].
+    """ImageNet-1k, complete or with ImageNet-LT's training images; inputs are uint8 [n, 3, image_size, image_size].
 
-    The classes are in the order of their WordNet ids. The folder `imagenet_lt` of `folder`, or of `data` where the
-    images come from the hub, holds the published list of the long tail, ImageNet_LT_train.txt, or the number of images
-    of each class, ImageNet_LT_train.json, by which a sample is drawn.
+    The classes are in the order of their WordNet ids. The long tail needs a file in the folder `imagenet_lt` below
+    `folder`, or below `data` if the images come from the hub. This file is the published list, ImageNet_LT_train.txt,
+    or the number of images of each class, ImageNet_LT_train.json, from which a sample is drawn.
 
     Arguments: `conf/data/imagenet.yaml`.
     Source: Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, 2015. Long-tailed: Liu et al.,
@@ -78,7 +78,7 @@ class ImagenetDataModule(ClassificationDataModule):
             class_names, (train, labels), (test, test_labels) = _on_hub()
         else:
             class_names, (train, labels), (test, test_labels) = _in_folders(self.folder / self.images, self.test_folder)
-        if not self._by_list(train):  # whose images may be all that the folder holds
+        if not self._by_list(train):  # the folder may hold no other images
             self.check_count(TRAIN, len(labels), f"{train.place}, {TRAIN}", RESTORE)
         self.check_count("test", len(test_labels), f"{test.place}, the test side", RESTORE)
         tail_facts: dict[str, int | str] = {}
@@ -110,7 +110,7 @@ class ImagenetDataModule(ClassificationDataModule):
         return self.long_tailed and isinstance(train, ImageFiles) and (home / TAIL_LIST).exists()
 
     def _long_tail(self, train: Images, labels: Indices, class_names: Sequence[str]) -> tuple[Indices, str]:
-        """Which training images ImageNet-LT keeps, and how they were chosen."""
+        """The training images that ImageNet-LT keeps, and how they were chosen."""
         home = self.folder or LOCAL_DATA
         if self._by_list(train):
             return _listed(home / TAIL_LIST, train, class_names), "published list"
@@ -192,7 +192,7 @@ def _side_of_table(table: Any, split: str) -> Side:
 
 
 def _listed(path: Path, images: ImageFiles, class_names: Sequence[str]) -> Indices:
-    """Where the images of the published list, lines "train/n01440764/n01440764_10026.JPEG 0", lie among all."""
+    """The positions of the published list's images among all; a line is "train/n01440764/n01440764_10026.JPEG 0"."""
     classes = {f"{TRAIN}/{wnid}": str(label) for label, wnid in enumerate(class_names)}
     names, labels = [], []
     for number, line in enumerate(_read(path).splitlines(), 1):

@@ -10,17 +10,17 @@ from PIL import Image
 
 @contextmanager
 def no_bombs() -> Iterator[None]:
-    """Within it Pillow refuses an image of more pixels than it calls safe, of which it would only warn."""
+    """Inside this context Pillow raises an error for an image with too many pixels, instead of a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         yield
 
 
 def open_image(encoded: bytes) -> Image.Image:
-    """An image in one of Pillow's formats, not yet decoded; of an animated one, its first picture.
+    """An image in one of Pillow's formats, not yet decoded; the first picture of an animated image.
 
     Raises:
-        Exception: the bytes are no image, or of too many pixels; what is raised depends on the format.
+        Exception: the bytes are no image, or the image has too many pixels; the type depends on the format.
     """
     if not encoded:
         raise ValueError("the file is empty")

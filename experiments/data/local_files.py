@@ -1,4 +1,4 @@
-"""The files that data come from, and the files that keep what was computed from them."""
+"""The files that hold data, and the files that keep results computed from data."""
 
 import errno
 import hashlib
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.files import remove_unfinished, replace_atomically
 
-LOCAL_DATA = Path("data")  # where a data set is fetched to; git ignores it
+LOCAL_DATA = Path("data")  # data sets are downloaded into it; git ignores it
 _log = logging.getLogger(__name__)
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -18,12 +18,12 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-_OPENED = {Path("/dev/fd"), Path("/proc/self/fd")}  # what a shell has opened for the command, such as <(command)
+_OPENED = {Path("/dev/fd"), Path("/proc/self/fd")}  # files that a shell has opened for the command, such as <(command)
 _DIGEST = hashlib.sha256().digest_size
 
 
 def check_is_file(path: Path) -> None:
-    """Raise an OSError unless an ordinary file lies at the path: a named pipe would block, and a device never end."""
+    """Raise an OSError unless the path is an ordinary file: a named pipe would block, and a device never ends."""
     kind = stat.S_IFMT(path.stat().st_mode)
     if kind != stat.S_IFREG:
         raise OSError(errno.EINVAL, f"it is {_KINDS.get(kind, 'special')}, but must be an ordinary file", str(path))
@@ -36,12 +36,12 @@ def read_file(path: Path) -> bytes:
 
 
 def read_input(path: Path) -> bytes:
-    """The content of an ordinary file, or of what the shell has opened, to its end; raises as `check_is_file`."""
+    """The content of an ordinary file, or of a file that the shell has opened; raises as `check_is_file`."""
     return path.read_bytes() if path.parent in _OPENED or path == Path("/dev/stdin") else read_file(path)
 
 
 def read_kept(file: Path, source: bytes) -> bytes | None:
-    """What `keep` has written for the same source; None where there is no such file, or it is damaged."""
+    """The content that `keep` has written for the same source; None if the file is missing or damaged."""
     try:
         content = read_file(file)
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def read_kept(file: Path, source: bytes) -> bytes | None:
 
 
 def keep(file: Path, source: bytes, content: bytes) -> None:
-    """Keep what was computed from a source, which a digest names; a disk that cannot be written to is no error."""
+    """Keep content that was computed from a source, with a digest of both. A disk without write access is no error."""
     try:
         remove_unfinished(file.parent)
         replace_atomically(file, lambda opened: opened.write(hashlib.sha256(source + content).digest() + content))
@@ -66,12 +66,12 @@ def keep(file: Path, source: bytes, content: bytes) -> None:
 
 
 def printable(name: str) -> str:
-    """A file's name that can be printed: bytes that are no UTF-8 become escapes such as \\udce9."""
+    """A file's name in printable form: bytes that are no UTF-8 become escapes such as \\udce9."""
     return name.encode(errors="backslashreplace").decode()
 
 
 def file_stamp(path: str) -> tuple[str, int]:
-    """What changes when a file changes, by its path, size and time of change; and its size in bytes."""
+    """A text that changes with a file, made of its path, size and time of change; and the size in bytes."""
     try:
         found = os.stat(path)
     except OSError:

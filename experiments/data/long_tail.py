@@ -12,7 +12,7 @@ from experiments.settings import NotNegative, Settings
 
 
 def exponential_tail(labels: Indices, imbalance: float, seed: int) -> Indices:
-    """Indices [m] of the examples kept: of class i at most `exponential_counts(...)[i]`, chosen at random by `seed`."""
+    """Indices [m] of the kept examples: at most `exponential_counts(...)[i]` of class i, chosen at random by `seed`."""
     counts = np.bincount(labels)
     if imbalance == 1:
         return np.arange(len(labels))
@@ -39,7 +39,7 @@ def keep_counts(labels: Sequence[int] | Indices, counts: Sequence[int], seed: in
         labels: class of each example, 0 to classes − 1, [n].
         counts: how many of each class to keep, [classes].
         seed: of the choice; apart from the training seed.
-        repeat: where a class has fewer examples, take some several times instead of raising.
+        repeat: whether a class with too few examples repeats some; otherwise an error is raised.
 
     Raises:
         ValueError: a class has fewer examples than are to be kept.
@@ -72,14 +72,14 @@ class ShotRule(Settings):
         return self
 
     def groups(self, counts: Sequence[int]) -> dict[str, Tensor]:
-        """The class indices of `many`, `medium` and `few` where any, for the training examples of each class."""
+        """The class indices of each non-empty group (`many`, `medium`, `few`), by training examples of a class."""
         by_class = torch.tensor(counts)
         many, few = by_class > self.many_above, by_class < self.few_below
         groups = {"many": many, "medium": ~many & ~few, "few": few}
         return {name: members.nonzero().flatten() for name, members in groups.items() if members.any()}
 
     def facts(self, counts: Sequence[int]) -> dict[str, int | str]:
-        """What a record says about a long tail: its largest and smallest class, the rule, the sizes of the groups."""
+        """Facts for the record about a long tail: its largest and smallest class, the rule, the sizes of the groups."""
         rule = f"many > {self.many_above}, few < {self.few_below} training examples ({self.rule})"
         sizes = {f"{name}_classes": len(members) for name, members in self.groups(counts).items()}
         return {"largest_class": max(counts), "smallest_class": min(counts), "shot_rule": rule, **sizes}

@@ -17,7 +17,7 @@ from experiments.settings import AtLeastOne, validated
 
 HUB_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 CACHE = LOCAL_DATA / "subwords"
-MOST_SUBWORDS = 1000  # on either side of a pair of dev or test: the memory to translate it grows with the square
+MOST_SUBWORDS = 1000  # in one sentence of dev or test: the memory of a translation grows with its square
 Line = str | None  # None where it is no text in UTF-8
 
 
@@ -88,11 +88,11 @@ class ParallelCorpusDataModule(TranslationDataModule):
         return data
 
     def read(self, split: str) -> tuple[list[Pair], dict[str, int]]:
-        """The usable pairs of `train`, `dev` or `test`, and how many others there are, by what is wrong with them.
+        """The usable pairs of `train`, `dev` or `test`, and the number of unusable pairs for each reason.
 
         Raises:
-            DataError: files that are missing or have different or unexpected numbers of lines, a hub that cannot be
-                reached, or hardly a pair that can be used, naming the remedy.
+            DataError: files are missing or have different or unexpected numbers of lines, the hub cannot be reached, or
+                hardly any pair can be used; names the remedy.
         """
         sources, targets = self._from_hub(split) if self.folder is None else self._from_files(split)
         self.check_count(split, len(sources), f"{self._place()}, {split}", "fetch the files again")
@@ -104,7 +104,7 @@ class ParallelCorpusDataModule(TranslationDataModule):
                 skipped["empty"] += 1
             else:
                 pairs.append((source.strip(), target.strip()))
-        if len(pairs) < max(1, len(sources) / 2):  # of a file in another encoding the lines without accents are left
+        if len(pairs) < max(1, len(sources) / 2):  # in another encoding, only lines without accents remain
             raise DataError(
                 f"{self._place()}, {split}: {len(pairs)} of {len(sources)} pairs of sentences can be used ({skipped}); "
                 "fetch the files again"
@@ -137,7 +137,7 @@ class ParallelCorpusDataModule(TranslationDataModule):
         remedy = f"give paths.data=FOLDER, a folder that holds {file}.{self.languages[0]} and .{self.languages[1]}"
         if self.hub_files is None:
             rows = load_from_hub(self.hub, hub_split, remedy)
-        else:  # named one by one, for where a script lies beside them the client refuses the whole set
+        else:  # files are named one by one: if a script lies beside them, the client rejects the whole set
             files = f"hf://datasets/{self.hub}/{self.hub_files.format(split=hub_split)}"
             rows = load_from_hub("parquet", hub_split, remedy, data_files={hub_split: files})
         try:
@@ -155,7 +155,7 @@ def _decoded(line: bytes) -> Line:
 
 
 def _text(value: object) -> Line:
-    """The line, unless it is no text: a text in UTF-16 that is read as UTF-8 has zeros."""
+    """The line; None if it is no text. UTF-16 text that is read as UTF-8 contains zeros."""
     return value if isinstance(value, str) and "\0" not in value else None
 
 

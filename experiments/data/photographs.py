@@ -1,4 +1,4 @@
-"""Photographs of any size and format, decoded and cut to one size when they are asked for."""
+"""Photographs of any size and format, decoded and cut to one size when they are read."""
 
 import functools
 import os
@@ -22,7 +22,7 @@ from experiments.data.local_files import file_stamp, printable, read_file
 from experiments.data.splits import Indices
 
 Transform = Callable[[Tensor], Tensor]
-MOST_STRETCHED = 200  # times its shorter side that an image may be long: resizing makes it as many times as large
+MOST_STRETCHED = 200  # largest ratio of the longer to the shorter side; resizing makes the image that many times larger
 
 # Names are one array, and rows stay in their file: a Python object for each of a million images would be copied into
 # the memory of every worker as soon as it is looked at.
@@ -68,7 +68,7 @@ class ImageRows:
 
     @functools.cached_property
     def files(self) -> str:
-        """The stamps of the table's files; empty where it lies in memory alone."""
+        """The stamps of the table's files; empty for a table in memory."""
         return "".join(file_stamp(file["filename"])[0] for file in self.table.cache_files)
 
     def kept(self, indices: Indices) -> "ImageRows":
@@ -82,8 +82,8 @@ class Photographs:
     Attributes:
         images: where they lie.
         targets: class indices, int64 [n].
-        transform: from uint8 [3, height, width] to uint8 [3, size, size]; draws what it draws at random from torch's
-            default generator, which has the image's own seed then and its old state afterwards.
+        transform: from uint8 [3, height, width] to uint8 [3, size, size]. Its random numbers come from torch's default
+            generator, which has the image's own seed during the transform and its old state afterwards.
     """
 
     images: ImageFiles | ImageRows
@@ -96,14 +96,14 @@ class Photographs:
             for index, seed in zip(indices.tolist(), seeds.tolist(), strict=True):
                 try:
                     image = decoded(self.images.encoded(index))
-                except Exception as error:  # Pillow's decoders fail with errors that share no base class
+                except Exception as error:  # Pillow's decoders raise errors that share no base class
                     name = printable(f"{self.images.place}/{self.images.name(index)}")
                     unreadable.append(f"{name}: {_reason(error)}")
                     continue
-                torch.default_generator.manual_seed(seed)  # of the processor's numbers alone
+                torch.default_generator.manual_seed(seed)  # seeds only the processor's generator
                 pixels.append(self.transform(image))
                 read.append(index)
-        # A worker stacks them where the training process reads them.
+        # In a worker this stacks the images directly in the memory that the training process reads.
         inputs = default_collate(pixels) if pixels else torch.empty(0, 3, 0, 0, dtype=torch.uint8)
         return inputs, self.targets[read], unreadable
 
@@ -112,9 +112,9 @@ class Photographs:
 
 
 def training_transform(size: int, least_area: float) -> Transform:
-    """A random part of the image, resized to `size` pixels each way, and a mirror image every other time.
+    """A random part of the image, resized to `size` × `size` pixels, and mirrored with probability one half.
 
-    The part has at least the share `least_area` of the image's area; its sides are as 3:4 to 4:3.
+    The part has at least the share `least_area` of the image's area; the ratio of its sides is 3:4 to 4:3.
 
     Source: Szegedy et al., Going Deeper with Convolutions, 2015, section 6.
     """
@@ -132,10 +132,10 @@ def measuring_transform(size: int, shorter_side: int) -> Transform:
 def decoded(encoded: bytes) -> Tensor:
     """The pixels of an image in any of Pillow's formats as RGB, uint8 [3, height, width].
 
-    Transparency is dropped, and so is what a camera notes of its orientation.
+    Transparency and the camera's note of the orientation are ignored.
 
     Raises:
-        Exception: as `open_image`; or the bytes are not all of an image, or it is too long and thin.
+        Exception: as `open_image`; or the image is incomplete, or its sides differ too much.
     """
     image = open_image(encoded)
     if max(image.size) > MOST_STRETCHED * min(image.size):
@@ -143,7 +143,7 @@ def decoded(encoded: bytes) -> Tensor:
     if image.mode in ("I", "F"):
         raise ValueError(f"pixels of mode {image.mode}, whose range is not known")
     if image.mode.startswith("I;16"):
-        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))  # Pillow would cut off what is above 255
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))  # Pillow would cut off values above 255
     if image.mode == "P":
         image = image.convert("RGBA")  # a palette may hold transparent colours, which RGB cannot take at once
     return pil_to_tensor(image if image.mode == "RGB" else image.convert("RGB"))

@@ -1,4 +1,4 @@
-"""Random numbers that belong to an example, whatever process, batch or device it is drawn in."""
+"""Random numbers that belong to an example and do not depend on its process, batch or device."""
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ _SECOND_FACTOR = -0x6B2FB644ECCEEE15
 
 
 def sample_seeds(seed: int, epoch: int, indices: Tensor) -> Tensor:
-    """A seed for each example of an epoch, a function of (seed, epoch, example, how often it came up before) alone.
+    """A seed for each example of an epoch. It depends only on (seed, epoch, example, how often it was drawn before).
 
     Args:
         seed: the training seed.
@@ -31,7 +31,7 @@ def sample_seeds(seed: int, epoch: int, indices: Tensor) -> Tensor:
 
 
 def uniform(seeds: Tensor, stream: int) -> Tensor:
-    """One number in [0, 1) for each of the `sample_seeds`, float64 [n]; each stream ≥ 0 gives others."""
+    """One number in [0, 1) for each of the `sample_seeds`, float64 [n]; each stream ≥ 0 has numbers of its own."""
     increment = torch.tensor(stream + 1, device=seeds.device) * _INCREMENT  # as a tensor it wraps around
     return _shifted(_mixed(seeds + increment), 11).double() * 2.0**-53
 

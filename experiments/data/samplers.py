@@ -15,7 +15,7 @@ from experiments.data.randomness import sample_seeds
 from experiments.errors import ConfigurationError
 
 ClassSampler = Literal["instance", "square_root", "class_balanced", "progressive"]
-FEWEST_EXAMPLES = 2  # in one forward pass of training: batch normalisation needs a spread
+FEWEST_EXAMPLES = 2  # in one forward pass of training: batch normalisation needs a variance
 
 # The share of a class of n examples is proportional to n^exponent (Kang et al., Decoupling, 2020, Eq. 1).
 _EXPONENTS = {"instance": 1.0, "square_root": 0.5, "class_balanced": 0.0}
@@ -25,10 +25,10 @@ def class_shares(sampler: str, counts: NDArray[np.int64], progress: float) -> ND
     """The share of the draws that each class gets.
 
     Args:
-        sampler: `instance` (nⱼ/n), `square_root` (∝ √nⱼ), `class_balanced` (1/C), or `progressive`, which goes from
-            the first to the last: (1 − t/T) nⱼ/n + (t/T)/C.
+        sampler: `instance` (nⱼ/n), `square_root` (∝ √nⱼ), `class_balanced` (1/C), or `progressive`, which moves from
+            `instance` to `class_balanced`: (1 − t/T) nⱼ/n + (t/T)/C.
         counts: training examples of each class, nⱼ ≥ 1, [classes].
-        progress: t/T, epochs behind us over all but one, in [0, 1].
+        progress: t/T, the finished epochs divided by all epochs but one, in [0, 1].
 
     Returns:
         Shares that sum to 1, [classes].
@@ -74,10 +74,10 @@ class EpochSampler(Sampler[BatchIndices]):
 
 @dataclass(eq=False)
 class TrainingSampler(EpochSampler):
-    """A training epoch: as many examples as there are, in batches; this process's part of each batch.
+    """The batches of a training epoch, with as many draws as there are examples; this process's part of each batch.
 
-    The instance sampler takes each example once, in an order that is a function of (seed, epoch); the others draw with
-    replacement, likewise. Between them, the processes draw each batch once.
+    The instance sampler draws each example once; the other samplers draw with replacement. The order is a function of
+    (seed, epoch). Together the processes draw each batch once.
 
     Attributes:
         targets: class of each example, int64 [n].
@@ -85,7 +85,7 @@ class TrainingSampler(EpochSampler):
         batch_size: examples of a step, over all processes and passes.
         seed: the training seed.
         epochs: number of epochs of the training, for the progressive sampler.
-        division: of each batch. A rest at the epoch's end that is too small for every pass is not drawn.
+        division: how each batch is divided. A rest at the epoch's end that is too small for every pass is not drawn.
 
     Raises:
         ConfigurationError: the batch size cannot be divided.

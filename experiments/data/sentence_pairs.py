@@ -14,7 +14,7 @@ from experiments.data.special_tokens import BEGIN, END, PADDING
 
 
 class Sequences:
-    """Sequences of token numbers, one after the other in one tensor: four bytes a token, for millions of sentences.
+    """Sequences of token numbers, joined in one tensor: four bytes a token, so that millions of sentences fit.
 
     Attributes:
         tokens: int32 [total].
@@ -30,7 +30,7 @@ class Sequences:
         self.ends = self.lengths.cumsum(0)
 
     def padded(self, indices: Tensor) -> Tensor:
-        """The sequences at the indices [m], padded to the longest of them: int64 [m, longest]."""
+        """The sequences at the indices [m], padded to the longest sequence: int64 [m, longest]."""
         if not len(indices):
             return torch.empty(0, 0, dtype=torch.int64)
         ends, lengths = self.ends[indices].tolist(), self.lengths[indices].tolist()

@@ -9,9 +9,10 @@ Indices = NDArray[np.int64]
 
 
 def groups_of_repeats(*keys: Sequence[str]) -> Indices:
-    """The group of each example, [n]: examples that share a key of any kind, such as ids and texts, are of one group.
+    """The group of each example, [n]. Examples that share a key of any kind, such as an id or a text, form a group.
 
-    So are those joined by a chain of such examples: the groups are the connected components of "shares a key".
+    Examples joined by a chain of shared keys are in one group too: the groups are the connected components of "shares a
+    key".
 
     Args:
         *keys: one sequence of n keys for each kind.
@@ -41,7 +42,7 @@ def stratified_group_split(
     Groups are visited in random order; one joins the test side when that brings the test counts
     per class t closer to the asked ones, ‖target − t − g‖² < ‖target − t‖² for a group of counts
     g. Where groups are single examples the counts are met exactly. (scikit-learn's
-    `StratifiedGroupKFold` knows test shares of 1/k alone, and is slow for thousands of groups.)
+    `StratifiedGroupKFold` allows only test shares of 1/k, and is slow for thousands of groups.)
 
     Args:
         labels: class of each example, [n].
@@ -60,7 +61,7 @@ def stratified_group_split(
         raise ValueError(f"{len(labels)} labels, but {len(groups)} groups: one each is needed")
     classes, class_of = np.unique(labels, return_inverse=True)
     group_names, group_of = np.unique(groups, return_inverse=True)
-    # How often each class comes up in each group, without the zeros: for ImageNet's images they would take 10 GB.
+    # How often each class occurs in each group, as a sparse matrix: for ImageNet a dense one would take 10 GB.
     pairs, counts = np.unique(group_of * len(classes) + class_of, return_counts=True)
     groups_of_pairs, classes_of_pairs = np.divmod(pairs, len(classes))
     starts = np.searchsorted(groups_of_pairs, np.arange(len(group_names) + 1))

@@ -1,4 +1,4 @@
-"""Byte-pair encoding that two languages share, learned from a training split."""
+"""One byte-pair encoding for two languages, learned from a training split."""
 
 import hashlib
 import io
@@ -26,9 +26,9 @@ OPTIONS = {
 
 
 def learned_subwords(sentences: Sequence[str], vocabulary_size: int, cache: Path) -> bytes:
-    """The model of sentencepiece, learned from sentences of both languages, or found in the cache.
+    """The sentencepiece model, learned from sentences of both languages, or loaded from the cache.
 
-    A model in the cache that is damaged, or was learned from other sentences, is learned again.
+    If the cached model is damaged or was learned from other sentences, a new model is learned.
 
     Raises:
         ConfigurationError: the sentences do not allow a vocabulary of this size.

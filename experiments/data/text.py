@@ -20,9 +20,9 @@ def lines_of(content: bytes) -> list[str]:
 def tokenize(texts: Sequence[str]) -> list[list[str]]:
     """The lower-case lemmas of tweets, which may hold HTML entities.
 
-    Tokens are those of NLTK's `TweetTokenizer` (handles, hashtags, links and emoticons stay whole), lemmas those of
-    `simplemma`; neither downloads anything. Only plain words have their lemma taken: that of "didn't" would be "do",
-    which loses the negation.
+    NLTK's `TweetTokenizer` finds the tokens (handles, hashtags, links and emoticons stay whole), and `simplemma` finds
+    the lemmas; neither downloads anything. Only plain words are replaced by their lemma: the lemma of "didn't" would be
+    "do", which loses the negation.
     """
     import simplemma
     from nltk.tokenize.casual import TweetTokenizer
@@ -34,7 +34,7 @@ def tokenize(texts: Sequence[str]) -> list[list[str]]:
     tokenizer = TweetTokenizer()
     # The tokenizer's own unescaping leaves entities without a semicolon, such as "&lt3".
     tweets = [tokenizer.tokenize(html.unescape(text)) for text in texts]
-    # Each distinct token is looked up once: a tweet's words are mostly those of other tweets.
+    # Each distinct token is looked up once: most words of a tweet occur in other tweets too.
     lemmas = {token: lemma(token) for token in {token for tweet in tweets for token in tweet}}
     return [[lemmas[token] for token in tweet] for tweet in tweets]
 
@@ -42,8 +42,8 @@ def tokenize(texts: Sequence[str]) -> list[list[str]]:
 class Vocabulary:
     """A numbering of the tokens that occur at least `minimum_count` times: 0 pads, 1 is any unknown token.
 
-    The others follow from 2, the most frequent first, then by alphabet, so the numbering does not depend on the order
-    of the tweets.
+    Known tokens are numbered from 2, the most frequent first, then by alphabet, so the numbering does not depend on the
+    order of the tweets.
     """
 
     padding = 0

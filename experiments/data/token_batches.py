@@ -1,4 +1,4 @@
-"""Training batches of about as many target tokens each, of sentences of like length."""
+"""Training batches with about equal numbers of target tokens, made of sentences of similar length."""
 
 from collections.abc import Iterator
 
@@ -14,11 +14,12 @@ from experiments.errors import ConfigurationError
 
 
 class TokenBatchSampler(EpochSampler):
-    """A training epoch of sentence pairs: each once, in batches by length; this process's part of each batch.
+    """A training epoch of sentence pairs: each pair once, in batches by length; this process's part of each batch.
 
-    Pairs are sorted by the length of the target, then of the source; pairs of equal lengths are in an order that is a
-    function of (seed, epoch), and so are the batches. The last and longest pairs are not drawn if they are too few for
-    every part. `batch_tokens` is the most target tokens of a batch, padding included, over all processes and passes.
+    Pairs are sorted by the length of the target, then of the source. The order of pairs with equal lengths and the
+    order of the batches are functions of (seed, epoch). If too few pairs remain for every part of the last batch, these
+    longest pairs are not drawn. A batch has at most `batch_tokens` target tokens, padding included, over all processes
+    and passes.
 
     Raises:
         ConfigurationError: a batch has no room for the longest target in every part, or there are too few pairs.
@@ -58,7 +59,7 @@ class TokenBatchSampler(EpochSampler):
 
 
 def _batches(lengths: NDArray[np.int64], batch_tokens: int) -> Iterator[range]:
-    """The places of each batch among sorted pairs: as many as fit when padded to the longest of them."""
+    """The places of each batch among sorted pairs: as many pairs as fit when padded to the longest pair."""
     start = 0
     for place, length in enumerate(np.sort(lengths).tolist()):
         if (place + 1 - start) * length > batch_tokens and place > start:

@@ -1,4 +1,4 @@
-"""Any two torch Datasets of inputs and class numbers, such as those of torchvision, as a data module."""
+"""Any two torch Datasets of inputs and class numbers, such as torchvision's, as a data module."""
 
 import os
 import struct
@@ -20,7 +20,7 @@ from experiments.data.photographs import ImageFiles
 from experiments.errors import DataError
 from experiments.settings import validated_class
 
-# What Pillow and its like raise for damaged files; other errors are those of the dataset's own code.
+# Errors that Pillow and similar libraries raise for damaged files; any other error is the dataset's own.
 DAMAGE = (OSError, SyntaxError, EOFError, struct.error, DecompressionBombError)
 
 
@@ -28,8 +28,8 @@ DAMAGE = (OSError, SyntaxError, EOFError, struct.error, DecompressionBombError)
 class TorchDatasetModule(ClassificationDataModule):
     """Two torch Datasets that give pairs of an input and a class number.
 
-    An input is a tensor, an array, or a PIL image, which becomes uint8 [channels, height, width]. Random transforms get
-    a seed for each example and epoch: a run repeats itself whatever the number of workers. Without `class_names` the
+    An input is a tensor, an array, or a PIL image, which becomes uint8 [channels, height, width]. Random transforms are
+    seeded for each example and epoch, so results do not depend on the number of workers. Without `class_names` the
     names are `train.classes`, or else numbers.
     """
 
@@ -63,7 +63,7 @@ class DatasetExamples:
         return torch.stack(inputs) if inputs else torch.empty(0), self.targets[indices], []
 
     def digest(self) -> bytes:
-        """The SHA-256 of what the dataset holds: its array of `data`, its image files, or else what it gives."""
+        """The SHA-256 of the dataset's content: its array `data`, its image files, or else its examples."""
         held = getattr(self.dataset, "data", None)
         if isinstance(held, np.ndarray) and held.dtype.kind in "biuf" and held.dtype.itemsize <= 8:
             held = torch.from_numpy(np.ascontiguousarray(held, dtype=held.dtype.newbyteorder("=")))

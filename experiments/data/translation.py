@@ -24,12 +24,12 @@ class TranslationData:
     """A translation data set, split and numbered.
 
     Attributes:
-        train, dev, test: the pairs of each split; on dev an epoch is selected.
+        train, dev, test: the pairs of each split; dev selects the reported epoch.
         vocabulary_size: how many token numbers there are, with the numbers of `special_tokens.py`.
         text: from token numbers to their sentence.
         numbers: from a sentence of the source language to its token numbers.
-        facts: what the record of a run says about the data: sizes, what was skipped, the hash of the subwords.
-        text_hash: hash of all sentences, where their token numbers do not tell all that is in them.
+        facts: facts about the data for the record of a run: sizes, skipped pairs, the hash of the subwords.
+        text_hash: hash of all sentences, if token numbers do not determine their sentence.
         content_hash: see `contents.content_hash`; the data module adds it.
     """
 
@@ -45,7 +45,7 @@ class TranslationData:
     unreadable_most = 0  # all pairs are read beforehand
 
     def types_in_use(self) -> Tensor:
-        """Which token numbers occur in a training target, bool [vocabulary size]."""
+        """Whether each token number occurs in a training target, bool [vocabulary size]."""
         used = torch.zeros(self.vocabulary_size, dtype=torch.bool)
         used[self.train.targets.tokens.long()] = True
         used[BEGIN] = False
@@ -59,7 +59,7 @@ class TranslationData:
 
 
 class TranslationDataModule(SplitDataModule):
-    """A data set for translation; a subclass gives `load`. `batch_size` counts target tokens, padding included."""
+    """A data set for translation; a subclass defines `load`. `batch_size` counts target tokens, padding included."""
 
     evaluated = ("dev", "test")
     data: TranslationData | None = None

@@ -1,4 +1,4 @@
-"""Counting the examples that cannot be read: a warning for each, an error where there are too many."""
+"""Counts the examples that cannot be read: a warning for each, an error if there are too many."""
 
 import logging
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ _log = logging.getLogger(__name__)
 
 
 class Unreadable:
-    """The names of the examples of a run that could not be read so far, of which there may be `most`."""
+    """The names of the examples that a run could not read so far; at most `most` are allowed."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -21,7 +21,7 @@ class Unreadable:
         """Count names of examples, each once.
 
         Raises:
-            DataError: there are more than there may be.
+            DataError: there are more than `most`.
         """
         for name in names:
             if name not in self.names:
@@ -35,7 +35,7 @@ class Unreadable:
             )
 
     def gather(self) -> None:
-        """Count the names of all processes together; every process calls it, and raises as `add` does."""
+        """Count the names of all processes together. Every process must call it; raises as `add`."""
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             gathered: list[set[str]] = [set()] * torch.distributed.get_world_size()
             torch.distributed.all_gather_object(gathered, self.names)

@@ -1,4 +1,4 @@
-"""What every LightningModule of the suite is: a network under an output activation, trained by its loss."""
+"""The base of every LightningModule of the suite: a network and an output activation, trained by its loss."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -20,13 +20,13 @@ from sharmix.activations import AlphaReLU
 class OutputModule(L.LightningModule, ABC):
     """Minimises the output activation's own loss, and measures the splits whose batches it sees.
 
-    The activation is always computed in float32; activations inside the network, such as those of attention, learn as
-    it does. Entropy parameters are projected into their range after each step of the optimizer. Metrics are logged at
-    the end of an epoch, as `split/metric`, and learned entropy parameters by their names.
+    The output activation is always computed in float32. Activations inside the network, for example in attention,
+    learn like the output activation. After each step of the optimizer, entropy parameters are projected into their
+    range. Metrics are logged at the end of an epoch, as `split/metric`, and learned entropy parameters by their names.
 
     Args:
-        network: what is trained, under the output activation.
-        activation: the output activation, which maps logits to probabilities and has the loss.
+        network: the network below the output activation.
+        activation: the output activation, which maps logits to probabilities and defines the loss.
         optimizer: learning rates, moments and schedule.
         label_smoothing: ε; the training loss is against (1 − ε) y + ε/classes.
         compile: whether torch.compile compiles the network.
@@ -34,7 +34,7 @@ class OutputModule(L.LightningModule, ABC):
     Attributes:
         selected_by: the `split/metric` whose largest value selects the epoch that is reported; None for the last.
         headline: the metric that a progress bar shows.
-        measured_by: how metrics are computed where there are several ways, for the record.
+        measured_by: for the record, the way in which metrics are computed if there are several ways.
     """
 
     selected_by: str | None = None
@@ -64,12 +64,12 @@ class OutputModule(L.LightningModule, ABC):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        # Lightning asks for the signature in every step; a kept one is found in a quarter of the time.
+        # Lightning reads the signature in every step; a stored signature takes a quarter of the time.
         if "training_step" in vars(cls):
             cls.training_step.__signature__ = inspect.signature(cls.training_step)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "_current_fx_name":  # Lightning sets it forty times a step, and torch looks at every attribute
+        if name == "_current_fx_name":  # Lightning sets it forty times a step, and torch checks every attribute
             object.__setattr__(self, name, value)
         else:
             super().__setattr__(name, value)
@@ -87,7 +87,7 @@ class OutputModule(L.LightningModule, ABC):
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         if self.lacks_threshold() and self.trainer.sanity_checking:
-            return  # the first batch of training calibrates it
+            return  # the first training batch calibrates the threshold
         self._measured["evaluation"].add(batch.split)
         if len(batch.targets):
             self.measure(batch)
@@ -109,7 +109,7 @@ class OutputModule(L.LightningModule, ABC):
         entropy = [parameter for activation in self._learning for parameter in activation.entropy_parameters()]
         known = {id(parameter) for parameter in entropy}
         network = [parameter for parameter in self.network.parameters() if id(parameter) not in known]
-        fused = "mixed" not in str(self.trainer.precision)  # Lightning clips no gradients of a fused optimizer there
+        fused = "mixed" not in str(self.trainer.precision)  # mixed precision: Lightning cannot clip a fused one
         optimizer, schedule = self.optimizer_settings.optimizer(network, entropy, fused)
         optimizer.register_step_post_hook(lambda *_: self.after_step())
         if schedule is None:
@@ -118,7 +118,7 @@ class OutputModule(L.LightningModule, ABC):
 
     @staticmethod
     def full_precision(device: torch.device) -> AbstractContextManager[None]:
-        """Ends the mixed precision of the network for what follows it; free where there is none."""
+        """Turns mixed precision off for the code after the network; costs nothing if it is off already."""
         kind = device.type
         return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
@@ -128,7 +128,7 @@ class OutputModule(L.LightningModule, ABC):
             activation.project_()
 
     def entropy_values(self) -> dict[str, float]:
-        """The entropy parameters by name: the output's that are one number, and the network's for each head."""
+        """The entropy parameters by name: single numbers of the output activation, and one number for each head."""
         own = [*self.activation.named_parameters(), *self.activation.named_buffers()]
         values = {name: value.item() for name, value in own if value.numel() == 1}
         for place, activation in self.inner_activations.items():
@@ -138,13 +138,13 @@ class OutputModule(L.LightningModule, ABC):
         return values
 
     def lacks_threshold(self) -> bool:
-        """Whether an α-ReLU waits for its first batch to calibrate its threshold."""
+        """Whether an α-ReLU has no threshold yet: its first batch calibrates it."""
         return any(isinstance(one, AlphaReLU) and not one.calibrated for one in self._activations)
 
     def _count(
         self, metrics: DistributionMetrics, logits: Tensor, targets: Tensor, label_smoothing: float = 0.0
     ) -> Tensor:
-        """The loss of each example of logits [n, classes], which the metrics count."""
+        """The loss of each example, from logits [n, classes]. The metrics are updated with it."""
         losses = self.activation.loss(logits, targets, label_smoothing=label_smoothing, reduction="none")
         with torch.no_grad():
             metrics.update(logits, self.activation(logits), targets, losses)

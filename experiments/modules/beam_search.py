@@ -1,4 +1,4 @@
-"""Beam search for the likeliest sequence, for many sentences at once."""
+"""Beam search for the most probable sequence, for many sentences at once."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class Hypothesis(NamedTuple):
 
     Attributes:
         tokens: without BEGIN and END.
-        score: Σ log p of its tokens and END; −∞ where it could not end within its limit.
+        score: Σ log p of its tokens and END; −∞ if it could not end within its limit.
     """
 
     tokens: list[int]
@@ -28,30 +28,30 @@ class Hypothesis(NamedTuple):
 def beam_search(
     step: Step, memory: Any, limits: Tensor, size: int, length_penalty: float, probabilities: bool
 ) -> list[Hypothesis]:
-    """The best sequence found for each sentence, by Σ log p / length^length_penalty, END counting to the length.
+    """The best sequence found for each sentence, by Σ log p / length^length_penalty; the length includes END.
 
-    A token of probability 0 is never taken. END ends a sequence where it is among the best `size` continuations of its
-    sentence. A sentence is done when none of its sequences can still become better than the best that has ended.
+    A token of probability 0 is never chosen. END ends a sequence if it is among the best `size` continuations of the
+    sentence. The search for a sentence stops when no open sequence can become better than the best ended sequence.
 
     Args:
-        step: from the last token of each row [rows], the memory and the past to p of the next [rows, vocabulary], which
-            is overwritten, and the past after it.
-        memory: what the sequences of a sentence share: tensors with a row a sentence, in any nest of containers. The
-            past is the like with a row a sequence, None before the first token.
-        limits: the most tokens that the sequence of each sentence may have before END, int64 [n].
+        step: a function of the last token of each row [rows], the memory and the past. It returns p of the next token
+            [rows, vocabulary], which is overwritten, and the new past.
+        memory: the tensors that all sequences of a sentence share, one row a sentence, in any nest of containers.
+            The past has the same form with one row a sequence; it is None before the first token.
+        limits: the largest number of tokens before END in the sequence of each sentence, int64 [n].
         size: sequences kept for a sentence.
         length_penalty: 0 for none.
-        probabilities: whether p ≤ 1, so that a sequence only gets less likely as it grows.
+        probabilities: whether p ≤ 1, so that a sequence becomes less probable as it grows.
 
     Returns:
-        One a sentence. Where no sequence could end within its limit, the best that did not, at a score of −∞.
+        One sequence for each sentence. If no sequence could end within its limit, the best open one, with score −∞.
     """
     count, device = len(limits), limits.device
     found = [Hypothesis([], -math.inf)] * count
-    best = torch.full((count,), -math.inf, dtype=torch.float64, device=device)  # of those that have ended, penalised
-    sentences = torch.arange(count, device=device)  # those still searched, with `size` sequences each
+    best = torch.full((count,), -math.inf, dtype=torch.float64, device=device)  # the best ended score, penalised
+    sentences = torch.arange(count, device=device)  # still searched, with `size` sequences each
     tokens = torch.full((count, size, 1), BEGIN, device=device)
-    # All rows begin alike: only the first may be extended, or the beam would hold each sequence several times.
+    # All rows begin alike. Only the first is extended; otherwise the beam would hold each sequence several times.
     scores = torch.full((count, size), -math.inf, dtype=torch.float64, device=device)
     scores[:, 0] = 0
     memory, past = _rows(memory, sentences.repeat_interleave(size)), None
@@ -61,7 +61,7 @@ def beam_search(
         # Each [sentences, 2 · size], the best first: scores, the row of the sentence that is continued, and its token.
         scores, parents, following = _best_continuations(scores, p.unflatten(0, (-1, size)), at_limit)
 
-        # What ends among the first `size` is kept where it is better than the best before.
+        # A sequence that ends among the first `size` is kept if it is better than the best so far.
         ended = following == END
         values, places = (scores.where(ended, -math.inf)[:, :size] / (length + 1) ** length_penalty).max(1)
         for row in (values > best[sentences]).nonzero().flatten().tolist():
@@ -69,7 +69,7 @@ def beam_search(
             found[sentences[row]] = Hypothesis(tokens[row, parents[row, place], 1:].tolist(), scores[row, place].item())
         best[sentences] = torch.maximum(best[sentences], values)
 
-        # The first `size` that have not ended go on, [sentences, size], where they can still become better.
+        # The first `size` open sequences continue, [sentences, size], if they can still become better.
         unfinished = ended.long().argsort(dim=1, stable=True)[:, :size]
         scores = scores.where(~ended, -math.inf).gather(1, unfinished)
         parents, following = parents.gather(1, unfinished), following.gather(1, unfinished)
@@ -82,7 +82,7 @@ def beam_search(
         if not searching.any():
             break
 
-        # Rows of a sentence change places; the memory does not, for they share it.
+        # The rows of a sentence change places. They share the memory, so the memory stays.
         rows = parents + size * torch.arange(len(parents), device=device)[:, None]
         tokens = torch.cat([tokens.flatten(0, 1)[rows], following[..., None]], 2)
         past = _rows(past, rows.flatten())
@@ -98,19 +98,19 @@ def _rows(nest: Any, rows: Tensor) -> Any:
 
 
 def _best_continuations(scores: Tensor, p: Tensor, at_limit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The best 2 · size sequences of each sentence that are one token longer: `size` of them at least have not ended.
+    """The best 2 · size sequences of each sentence that are one token longer. At least `size` of them have not ended.
 
     Args:
-        scores: of the rows, [n, size].
-        p: of the tokens that may follow them, [n, size, vocabulary].
-        at_limit: of which sentences no row may become longer, bool [n].
+        scores: scores of the rows, [n, size].
+        p: probabilities of the next tokens, [n, size, vocabulary].
+        at_limit: whether the rows of a sentence have reached its limit, bool [n].
 
     Returns:
-        Their scores, which row of the sentence each continues, and by which token: [n, 2 · size], the best first.
+        Their scores, the row that each sequence continues, and its new token: [n, 2 · size], the best first.
     """
     p[..., [PADDING, BEGIN]] = 0
     p[at_limit] *= torch.arange(p.shape[2], device=p.device) == END
-    # Of each row the best first, for a logarithm of every 0 takes its time.
+    # The best tokens of each row are selected first, because a logarithm of every 0 takes time.
     best, tokens = p.topk(min(2 * p.shape[1], p.shape[2]))
     totals = (scores[..., None] + best.log()).flatten(1)
     scores, places = totals.topk(2 * p.shape[1])

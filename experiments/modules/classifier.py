@@ -20,7 +20,7 @@ class Classifier(OutputModule):
     """A network from inputs to logits [n, num_classes], under an output activation.
 
     Arguments: as for `OutputModule`, and `conf/module/classifier.yaml`. `shots` are the classes of each shot group,
-    measured on validation and test. A further metric is updated with probabilities [n, num_classes] and classes [n].
+    measured on validation and test. Further metrics are updated with probabilities [n, num_classes] and classes [n].
     """
 
     headline = "accuracy"
@@ -48,7 +48,7 @@ class Classifier(OutputModule):
             self.metrics[f"{split}_split"] = OutputMetrics(num_classes, groups, further)
 
     def check(self, inputs: Tensor) -> None:
-        """Refuse a network that does not give a logit for each class of some examples [n, ...].
+        """Raise an error if the network does not compute one logit for each class, tried on some examples [n, ...].
 
         Raises:
             ConfigurationError: the network cannot read the inputs, or its output has another shape.
@@ -59,7 +59,7 @@ class Classifier(OutputModule):
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 output = self.network(inputs)
-        except Exception as error:  # a network of the user's own may fail with any
+        except Exception as error:  # a network of the user's own may raise any error
             raise ConfigurationError(
                 f"{kind} cannot read inputs of shape {tuple(inputs.shape)} and type {inputs.dtype}: {error}"
             ) from error

@@ -1,4 +1,4 @@
-"""What is measured of an output distribution."""
+"""The metrics of an output distribution."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,14 +37,14 @@ class DistributionMetrics(MetricCollection):
 class OutputMetrics(DistributionMetrics):
     """The metrics of a classifier.
 
-    accuracy   share of examples whose largest logit is that of the true class
+    accuracy   share of examples whose largest logit belongs to the true class
     macro_f1   mean over classes of F₁
     brier      Σ (pᵢ − yᵢ)²
 
     Args:
         classes: number of classes.
-        shots: for each shot group the classes in it; their `many_accuracy`, `many_sparsity` and so on are means over
-            the examples of these classes.
+        shots: the classes of each shot group; `many_accuracy`, `many_sparsity` and so on are means over the examples
+            of these classes.
         further: metrics by name that are updated with probabilities and class indices.
     """
 
@@ -83,7 +83,7 @@ class OutputMetrics(DistributionMetrics):
         self.count(losses, true, sparsity=sparsity, support=classes - zeros, brier=brier, **by_shot)
 
     def compute(self) -> dict[str, Tensor]:
-        """The metrics of everything seen since the last reset, but for those of groups without an example."""
+        """The metrics of all examples since the last reset. Groups without an example are left out."""
         values = super().compute()
         for name in self.further:
             if name not in values or values[name].numel() != 1:
@@ -95,7 +95,7 @@ class OutputMetrics(DistributionMetrics):
 
 @contextmanager
 def _nondeterministic() -> Iterator[None]:
-    """Without torch's deterministic mode, in which torchmetrics counts a hundred times slower, to the same integers."""
+    """Turns off torch's deterministic mode, in which torchmetrics counts the same integers a hundred times slower."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(False)
     try:

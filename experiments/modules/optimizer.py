@@ -1,4 +1,4 @@
-"""Adam with a learning rate of its own for entropy parameters, and a schedule of the learning rates."""
+"""Adam with a separate learning rate for entropy parameters, and a schedule of the learning rates."""
 
 import math
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ Parameters = Iterable[nn.Parameter]
 
 
 class AdamSettings(Settings):
-    """Adam, with the share of its learning rates in step s = 1, 2, …: 1, or min(s/w, √(w/s)) with w warm-up steps.
+    """Adam. In step s = 1, 2, … its learning rates are multiplied by 1, or by min(s/w, √(w/s)) with w warm-up steps.
 
     Arguments: `conf/optimizer/adam.yaml`.
 
@@ -29,9 +29,9 @@ class AdamSettings(Settings):
     warm_up_steps: AtLeastOne = 1
 
     def optimizer(self, network: Parameters, entropy: Parameters, fused: bool) -> tuple[Optimizer, LRScheduler | None]:
-        """Adam on the parameters of the network and of the entropies; the schedule, None where it is constant.
+        """Adam on the parameters of the network and of the entropies, and the schedule; None for a constant schedule.
 
-        `fused`: one kernel updates all parameters, which a gradient scaler does not allow.
+        `fused`: whether one kernel updates all parameters; a gradient scaler does not allow it.
         """
         groups = [{"params": list(network), "lr": self.learning_rate}]
         if learned := list(entropy):

@@ -1,4 +1,4 @@
-"""What is measured of a translation model: its next-token distribution, and the sentences it finds."""
+"""The metrics of a translation model: of its next-token distribution, and of its translations."""
 
 import math
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from experiments.modules.metrics import DistributionMetrics
 
 
 class TokenMetrics(DistributionMetrics):
-    """The metrics of the tokens to predict, each given the right tokens before it.
+    """The metrics of the predicted tokens. Each prediction gets the correct tokens before it.
 
-    accuracy          1 where the largest logit is that of the right token
-    sparsity_in_use   sparsity over the token numbers that training targets are made of, not over the vocabulary
+    accuracy          1 where the largest logit belongs to the correct token
+    sparsity_in_use   sparsity over the token numbers in training targets, not over the vocabulary
     support_to_n      1 where the support is at most n, for n = 1, 2, 4, … up to the vocabulary
 
-    `types_in_use` says which token numbers training targets are made of, bool [vocabulary].
+    `types_in_use` marks the token numbers that occur in training targets, bool [vocabulary].
     """
 
     def __init__(self, types_in_use: Tensor) -> None:
@@ -47,12 +47,12 @@ class TokenMetrics(DistributionMetrics):
 
 
 class SentenceMetrics:
-    """What the translations of a split are like.
+    """The metrics of the translations of a split.
 
     bleu              SacreBLEU of the corpus, detokenised and case-sensitive, 0 to 100
     chrf              chrF2 of the corpus, 0 to 100
     exact_match       share of sentences translated as the reference
-    empty_preferred   share whose empty translation is more probable than the one found, which is another
+    empty_preferred   share whose empty translation is more probable than the (non-empty) translation found
     empty_possible    share whose empty translation has a probability > 0
     unfinished        share for which no translation was found to end within its limit
 
@@ -74,12 +74,12 @@ class SentenceMetrics:
         references: Sequence[str],
         empty: Tensor,
     ) -> None:
-        """Count sentences by their index: what was found, its text, its reference, and log p of the empty one [n]."""
+        """Count sentences by their index: the found tokens, their text, the reference, log p of the empty one [n]."""
         sentences = zip(found, texts, references, empty.tolist(), strict=True)
         self._seen |= dict(zip(indices.tolist(), sentences, strict=True))
 
     def compute(self) -> dict[str, float]:
-        """The metrics of everything seen since the last reset, by all processes together."""
+        """The metrics of all sentences since the last reset, over all processes."""
         by_process = [self._seen]
         if torch.distributed.is_initialized():
             by_process = [{} for _ in range(torch.distributed.get_world_size())]
@@ -100,8 +100,8 @@ class SentenceMetrics:
 
 
 def signatures() -> dict[str, str]:
-    """How BLEU and chrF were computed, as sacrebleu says it."""
+    """The settings of BLEU and chrF, as sacrebleu's signatures."""
     bleu, chrf = BLEU(), CHRF()
     for metric in (bleu, chrf):
-        metric.corpus_score(["a"], [["a"]])  # a signature is complete only once it was used
+        metric.corpus_score(["a"], [["a"]])  # a signature is complete only after its metric was used
     return {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}

@@ -1,4 +1,4 @@
-"""A Transformer under an output activation, as it is trained, and as it translates."""
+"""A Transformer with an output activation: its training and its translations."""
 
 import math
 import time
@@ -47,10 +47,10 @@ class BeamSettings(Settings):
 
 
 class Translator(OutputModule):
-    """Minimises the loss of each next token given the right ones before it; measures tokens, and translates.
+    """Minimises the loss of each next token, given the correct tokens before it; measures tokens, and translates.
 
-    Arguments: as for `OutputModule`, and `conf/module/translator.yaml`. `data` gives the vocabulary, the references
-    and the text that tokens stand for.
+    Arguments: as for `OutputModule`, and `conf/module/translator.yaml`. `data` holds the vocabulary, the references
+    and the text of the tokens.
     """
 
     selected_by = "dev/bleu"
@@ -72,7 +72,7 @@ class Translator(OutputModule):
         super().__init__(network, activation, optimizer, label_smoothing, compile)
         self.beam, self.measured_by = beam, signatures()
         self.text, self.references = data.text, {"dev": data.dev.references, "test": data.test.references}
-        # Two sums, for a mean that lets NaN through takes no weights.
+        # Two sums, because torchmetrics has no weighted mean that passes NaN on.
         self.loss_sum, self.token_count = (SumMetric(nan_strategy="disable") for _ in range(2))
         self.decoding_seconds = 0.0
         self.tokens = nn.ModuleDict({split: TokenMetrics(data.types_in_use()) for split in self.references})
@@ -83,7 +83,7 @@ class Translator(OutputModule):
 
     @property
     def evaluated(self) -> Transformer:
-        """The network that is measured and translates: the trained one, or the average of its parameters."""
+        """The network that is measured and that translates: the trained network, or the average of its parameters."""
         return self.network if self.average is None else self.average.module
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
@@ -160,10 +160,11 @@ class Translator(OutputModule):
 
 
 def next_probabilities(activation: Activation, logits: Tensor, scores: str) -> Tensor:
-    """p of each token, as beam search scores it, from logits [rows, vocabulary].
+    """p of each token for beam search, from logits [rows, vocabulary].
 
-    Where the activation is not normalised, PADDING and BEGIN get nothing, for they never follow, and the largest logit
-    of the others gets it all where nothing else is left. `scores`: `normalised` divides p by its sum, `raw` does not.
+    If the activation is not normalised, PADDING and BEGIN get p = 0, because they never follow a token. If then no
+    other token has p > 0, the other token with the largest logit gets p = 1. `scores`: `normalised` divides p by its
+    sum, `raw` does not.
     """
     p = activation(logits)
     if activation.normalised:

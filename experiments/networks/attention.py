@@ -6,11 +6,11 @@ from torch import Tensor, nn
 import sharmix
 from experiments.settings import ActivationSettings, build_activation
 
-KeysValues = tuple[Tensor, Tensor]  # what is attended to, by head: [n, heads, length, dimension of a head] each
+KeysValues = tuple[Tensor, Tensor]  # keys and values by head: [n, heads, length, dimension of a head] each
 
 
 class Attention(nn.Module):
-    """Σⱼ wⱼ vⱼ for each head, w = activation(q·k / √d), dropout on w; then the heads side by side through a layer.
+    """Σⱼ wⱼ vⱼ for each head, w = activation(q·k / √d), dropout on w; a linear layer maps the joined heads.
 
     The activation maps scores [n, heads, queries, keys] to weights.
 
@@ -24,11 +24,11 @@ class Attention(nn.Module):
         self.dropout, self.activation = nn.Dropout(dropout), activation
 
     def attended(self, states: Tensor) -> KeysValues:
-        """What `forward` attends to, of states [n, length, dimension]."""
+        """Keys and values of states [n, length, dimension], for `forward`."""
         return self._by_head(self.key(states)), self._by_head(self.value(states))
 
     def forward(self, states: Tensor, attended: KeysValues, allowed: Tensor) -> Tensor:
-        """What states [n, queries, dimension] gather where allowed, bool [n or 1, 1, queries or 1, keys]."""
+        """The output for states [n, queries, dimension]; `allowed` is bool [n or 1, 1, queries or 1, keys]."""
         queries, (keys, values) = self._by_head(self.query(states)), attended
         scores = queries @ keys.mT * queries.shape[-1] ** -0.5
         weights = self.dropout(self.activation(scores.masked_fill(~allowed, float("-inf"))))
@@ -39,7 +39,7 @@ class Attention(nn.Module):
 
 
 def attention_activation(settings: ActivationSettings, heads: int) -> sharmix.Activation:
-    """The activation that settings name; `entmax_learned` and `sharmix_learned` get orders of each head's own."""
+    """The activation that settings name. `entmax_learned` and `sharmix_learned` learn separate orders for each head."""
     if settings.name.endswith("_learned"):
         learned = dict(build_activation(settings, "model.attention").named_parameters())
         orders = {

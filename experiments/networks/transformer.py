@@ -1,4 +1,4 @@
-"""The Transformer: an encoder and a decoder of pre-norm layers, with one embedding for all of it."""
+"""The Transformer: an encoder and a decoder of pre-norm layers, with one shared embedding."""
 
 import math
 from collections.abc import Callable
@@ -11,14 +11,14 @@ from experiments.errors import ConfigurationError
 from experiments.networks.attention import Attention, KeysValues, attention_activation
 from experiments.settings import ActivationSettings, AtLeastOne, Share, validated
 
-# What the decoder attends to: keys and values of each layer; and which positions are real, bool [n, 1, 1, length].
+# Keys and values of each layer, to which the decoder attends; and which positions are real, bool [n, 1, 1, length].
 Memory = tuple[list[KeysValues], Tensor]
 
 
 class Layer(nn.Module):
-    """Self-attention, in a decoder attention to the memory, and a feed-forward network.
+    """Self-attention, attention to the memory (only in a decoder), and a feed-forward network.
 
-    Each works on normalised states, and its output is added to the states.
+    Each part gets normalised states, and its output is added to the states.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class Layer(nn.Module):
         memory: KeysValues | None = None,
         real: Tensor | None = None,
     ) -> tuple[Tensor, KeysValues]:
-        """New states [n, length, dimension], and what later positions attend to.
+        """New states [n, length, dimension], and the keys and values for later positions.
 
         Args:
             allowed: which positions each may attend to, past ones included, bool [n or 1, 1, length or 1, positions].
-            past: what positions before attend to; None if there are none.
+            past: keys and values of the positions before; None if there are none.
             memory: keys and values of the encoded sentences; None in an encoder.
-            real: which of their positions are no padding, bool [n, 1, 1, source length].
+            real: which positions of these sentences are not padding, bool [n, 1, 1, source length].
         """
         normed = self.self_norm(states)
         own = self.self_attention.attended(normed)
@@ -63,7 +63,7 @@ class Layer(nn.Module):
 class Transformer(nn.Module):
     """Hidden states for each position of a translation, and the logits of its next token.
 
-    Arguments: `conf/model/transformer.yaml`; `attention` is the activation that gives the weights of each attention.
+    Arguments: `conf/model/transformer.yaml`; `attention` is the activation that computes the weights of each attention.
 
     Raises:
         ConfigurationError: the heads cannot share the dimension, or there is no such activation.
@@ -109,7 +109,7 @@ class Transformer(nn.Module):
         return self.decode(target, self.encode(source), None)[0]
 
     def encode(self, source: Tensor) -> Memory:
-        """What the decoder attends to of source tokens [n, length]."""
+        """The memory of source tokens [n, length], to which the decoder attends."""
         real = (source != PADDING)[:, None, None]
         states = self._embedded(source, 0)
         for layer in self.encoder:
@@ -118,9 +118,9 @@ class Transformer(nn.Module):
         return [layer.cross_attention.attended(states) for layer in self.decoder], real
 
     def decode(self, tokens: Tensor, memory: Memory, past: list[KeysValues] | None) -> tuple[Tensor, list[KeysValues]]:
-        """Hidden states [n, length, dimension] of target tokens [n, length], and what later tokens attend to.
+        """Hidden states [n, length, dimension] of target tokens [n, length], and the past for later tokens.
 
-        `past` is what this returned for the tokens before; None if there are none.
+        `past` is the past that this method returned for the tokens before; None if there are none.
         """
         (layers, real), length = memory, tokens.shape[1]
         before = 0 if past is None else past[0][0].shape[2]
@@ -132,7 +132,7 @@ class Transformer(nn.Module):
         return self.decoder_norm(states), attended
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[..., vocabulary] of hidden states [..., dimension]."""
+        """Logits [..., vocabulary] of hidden states [..., dimension]."""
         return nn.functional.linear(hidden, self.embedding.weight, self.output_bias)
 
     def _embedded(self, tokens: Tensor, before: int) -> Tensor:
@@ -145,14 +145,14 @@ class Transformer(nn.Module):
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
-        # So that embeddings, scaled, are of unit variance, and so are the first logits.
+        # With this scale the scaled embeddings and the first logits have unit variance.
         nn.init.normal_(self.embedding.weight, std=self.embedding.embedding_dim**-0.5)
         with torch.no_grad():
             self.embedding.weight[PADDING] = 0
 
 
 def positions(places: Tensor, dimension: int) -> Tensor:
-    """The sinusoids of places [length]: sines, then cosines, of half the dimensions each, [length, dimension].
+    """The sinusoids of positions [length]: first sines, then cosines, half of the dimensions each, [length, dimension].
 
     Source: Vaswani et al., 2017, section 3.5, with the dimensions in another order.
     """

@@ -1,4 +1,4 @@
-"""The figures, drawn from the committed records alone: one file each, found and drawn by `rebuild_figures`.
+"""The figures, drawn only from the committed records. Each figure has one file; `rebuild_figures` finds and draws all.
 
 To add a figure, add a file to this folder with a function under `@figure("name")` that draws it from `KeptRuns`.
 """
@@ -26,7 +26,7 @@ def figure(name: str) -> Callable[[Draw], Draw]:
         name: the name of the figure's files.
 
     Returns:
-        The decorator. The function draws the figure from the kept runs, and raises `LeftOut` where it cannot.
+        The decorator. The function draws the figure from the kept runs, and raises `LeftOut` if it cannot.
 
     Raises:
         ValueError: for a name that another figure has.
@@ -49,18 +49,18 @@ def all_figures() -> dict[str, Draw]:
 
 
 def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
-    """Draw every figure whose records are kept, in place of those under <results>/figures/.
+    """Draw every figure whose records are kept; replace the files under <results>/figures/.
 
     Args:
         kept: the kept runs.
 
     Returns:
-        The files written: PNG, SVG and PDF. And what is left out: a line for each panel without records, for the
-        figures that cannot be drawn, and for each file that was removed because its figure is left out.
+        The files written: PNG, SVG and PDF. And a line for each panel without records, for the figures that
+        cannot be drawn, and for each file that was removed because its figure is left out.
 
     Raises:
         TableError: for a panel with a regime that the paper does not have.
-        RecordError: for a run that did not measure what a figure shows.
+        RecordError: for a run that did not measure the numbers of a figure.
     """
     drawn: dict[str, Figure] = {}
     without: dict[str, list[str]] = {}

@@ -19,7 +19,7 @@ HEAD = re.compile(
 
 @figure("attention")
 def draw_attention(kept: KeptRuns) -> Figure:
-    """One panel for each learned order: a point for each head, by kind and layer, and a line where the heads start."""
+    """One panel for each learned order: a point for each head, by kind and layer, and a line at the heads' start."""
     groups = kept.of_table("attention")
     learned = [
         (group, order, heads) for group in groups for order in TITLES if len(heads := _learned(group.runs, order))

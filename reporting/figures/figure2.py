@@ -1,4 +1,4 @@
-"""Figure 2: sparsity and r by epoch, on balanced and on long-tailed classes, beside what the paper shows."""
+"""Figure 2: sparsity and r by epoch, on balanced and on long-tailed classes, beside the paper's levels."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ BAND = {"facecolor": "0.85", "edgecolor": "0.6", "hatch": "...", "linewidth": 0,
 
 @figure("figure2")
 def draw_figure2(kept: KeptRuns) -> Figure:
-    """Two panels for each experiment with a regime; the levels are those that the paper shows for ImageNet."""
+    """Two panels for each experiment with a regime; the levels are the paper's levels for ImageNet."""
     panels = [panel for panel in kept.panels if panel.levels is not None]
     if not panels:
         raise LeftOut("no panel with a regime has records")

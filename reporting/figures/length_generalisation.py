@@ -9,7 +9,7 @@ from reporting.kept_runs import KeptRuns, LeftOut
 from reporting.palette import look
 
 ACTIVATIONS = {"softmax": "softmax", "entmax": "entmax", "SharMiX": "sharmix_fixed"}
-LOG_LENGTH = ", log n"  # ends the names of contenders whose scores grow with the number of keys
+LOG_LENGTH = ", log n"  # end of the names of contenders whose scores grow with the number of keys
 
 
 @figure("length_generalisation")

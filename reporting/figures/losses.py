@@ -1,4 +1,4 @@
-"""Losses of two classes, SharMiX's among them, beside hinge and Huber; computed by the library alone."""
+"""Losses of two classes, SharMiX's among them, beside hinge and Huber; computed by the library, without records."""
 
 from typing import Any
 

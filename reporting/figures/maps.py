@@ -1,4 +1,4 @@
-"""SharMiX as a map of two classes under six pairs (q, r), its derivative, and a jump; computed by the library alone."""
+"""SharMiX as a map of two classes under six pairs (q, r), its derivative, and a jump; computed without records."""
 
 from typing import Any
 
@@ -23,12 +23,12 @@ ORDERS: dict[tuple[float, float], tuple[str, dict[str, Any]]] = {
     (1.75, 1.25): ("SharMiX (1.75, 1.25)", {"color": look("sharmix_fixed").colour, "linestyle": "-."}),
 }
 JUMP = (1.75, 1.25)  # below r = 2 − 1/q, where the objective has two maxima
-CLASSES = 10  # of the jump
+CLASSES = 10  # settings of the jump
 
 
 @figure("maps")
 def draw_maps(_: KeptRuns) -> Figure:
-    """p₁ of the logits (t, 0) and its derivative, and p₁ of (t, 0, …, 0) where it jumps, with both maxima there."""
+    """p₁ of the logits (t, 0) and its derivative, and p₁ of (t, 0, …, 0) with its jump and both maxima there."""
     result, (line, slope, jump, objective) = stack_of_panels(4, 2.2)
     t = torch.linspace(0, 3, 601, dtype=torch.float64)
     for (q, r), (name, style) in ORDERS.items():
@@ -62,7 +62,7 @@ def first_probability(t: Tensor, classes: int, q: float, r: float) -> Tensor:
 
 
 def jump_place() -> tuple[float, float, float]:
-    """Where p₁ of (t, 0, …, 0) jumps under `JUMP`: t, and p₁ just below and just above it."""
+    """The jump of p₁ of (t, 0, …, 0) under `JUMP`: its t, and p₁ just below and just above this t."""
     low, high = torch.tensor(0.0, dtype=torch.float64), torch.tensor(3.0, dtype=torch.float64)
     for _ in range(45):
         middle = (low + high) / 2

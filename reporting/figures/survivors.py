@@ -28,7 +28,7 @@ STEPS = 201  # along each order
 
 @figure("survivors")
 def draw_survivors(_: KeptRuns) -> Figure:
-    """Bars of the probabilities on the left, the plane of (q, r) on the right; computed by the library alone."""
+    """Bars of the probabilities on the left, the plane of (q, r) on the right; computed without records."""
     result = Figure(figsize=(WIDTH, 3.7))
     grid = result.add_gridspec(
         2, 3, left=0.075, right=0.955, bottom=0.13, top=0.9, wspace=0.3, hspace=0.6, width_ratios=(1, 1, 2.1)

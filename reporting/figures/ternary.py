@@ -1,4 +1,4 @@
-"""SharMiX of three classes under six pairs (q, r), on the triangle of their logits; computed by the library alone."""
+"""SharMiX of three classes under six pairs (q, r), on the triangle of their logits; computed without records."""
 
 import numpy as np
 import torch

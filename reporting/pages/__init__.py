@@ -1,7 +1,7 @@
 """The parts of README.md and docs/ that come from results/: `python -m reporting pages` writes them anew.
 
-A page asks for a part by its marks (`reporting.marked_text`). The first word of the part's name says who writes it, the
-other words are what it is about: `run airline` is what the records say of the runs of `airline`.
+Two marks on a page stand around each part (`reporting.marked_text`). The first word of the part's name selects the
+function that writes it; the other words are arguments: `run airline` describes the recorded runs of `airline`.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ WRITERS: dict[str, Callable[..., str]] = {
 
 
 def rewritten_pages(root: Path) -> dict[Path, str]:
-    """Every page with a generated part, as results/ has it now.
+    """Every page with a generated part, updated from results/.
 
     Args:
         root: the repository, which holds README.md, docs/, conf/ and results/.

@@ -1,4 +1,4 @@
-"""What the settings and the records say of an experiment: the commands, the time, the machine, the seeds."""
+"""Facts about an experiment from its settings and records: the commands, the time, the machine, the seeds."""
 
 import re
 from pathlib import Path
@@ -10,12 +10,12 @@ from reporting.pages.wording import duration, span
 from reporting.records import read_records
 from reporting.yaml_files import TableError
 
-HEADER = re.compile(r"^# (\w+): +(.*(?:\n#  +.*)*)", re.MULTILINE)  # `key: text`, with its indented further lines
+HEADER = re.compile(r"^# (\w+): +(.*(?:\n#  +.*)*)", re.MULTILINE)  # `key: text`, with its indented continuation lines
 KEYS = ("command", "time", "hardware", "expect")  # of a header
 
 
 def describe_settings(root: Path, to_root: str, name: str) -> str:
-    """A list of what the header of an experiment's settings says: model, time, hardware and the command.
+    """A list of facts from the header of an experiment's settings: model, time, hardware and the command.
 
     Args:
         root: the repository.
@@ -36,7 +36,7 @@ def describe_settings(root: Path, to_root: str, name: str) -> str:
 
 
 def describe_runs(root: Path, to_root: str, name: str) -> str:
-    """A list of what the records of an experiment say: the command for all, how many runs, their time and machine.
+    """A list of facts from an experiment's records: the command for all runs, their number, time and machine.
 
     Args:
         root: the repository.

@@ -14,10 +14,10 @@ def quote_table(root: Path, to_root: str, name: str, *words: str) -> str:
         root: the repository.
         to_root: way from the page to the repository, for links.
         name: name of the table in results/tables.yaml.
-        words: the heading, or the words that it alone begins with.
+        words: the heading, or its first words, if no other heading begins with them.
 
     Raises:
-        TableError: where there is no such table, and where no heading of its page, or more than one, is meant.
+        TableError: if there is no such table, or if not exactly one heading of its page fits.
     """
     tables = load_declaration(root / "results").tables
     if name not in tables:

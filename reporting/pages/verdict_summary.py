@@ -15,7 +15,7 @@ SCORES = ("accuracy", "macro_f1")
 
 
 def summarise_verdicts(root: Path, to_root: str) -> str:
-    """One sentence: how many published numbers were checked, and what became of them."""
+    """One sentence: how many published numbers were checked, with the count of each outcome."""
     verdicts = _read(root)["test_verdict"]
     reasons = why_open(verdicts)
     return (
@@ -25,7 +25,7 @@ def summarise_verdicts(root: Path, to_root: str) -> str:
 
 
 def list_claims(root: Path, to_root: str) -> str:
-    """A table for each table of the paper: claim, theirs, ours, verdict, seeds; then the split nearer to theirs."""
+    """A table for each table of the paper: claim, theirs, ours, verdict, seeds; then the split nearer to the paper."""
     declaration = load_declaration(root / "results")
     verdicts = _read(root)
     texts = []
@@ -38,7 +38,7 @@ def list_claims(root: Path, to_root: str) -> str:
 
 
 def _nearer_split(verdicts: pd.DataFrame) -> str:
-    """How many published scores are nearer to our training split, though the paper says that they are of test."""
+    """The number of published test scores that are nearer to our scores on the training split."""
     scores = verdicts[verdicts["metric"].isin(SCORES) & (verdicts["kind"] == "level")]
     decided = scores[~scores["test_verdict"].isin(OUTCOMES["open"])]
     nearer = int((decided["nearer_split"] == "train").sum())
@@ -67,7 +67,7 @@ def _claim(claim: object, lines: pd.DataFrame) -> dict[str, str]:
 
 
 def _verdict(verdicts: Iterable[str]) -> str:
-    """One verdict for all rows of a claim; where they differ, how many rows have each."""
+    """One verdict for all rows of a claim; if verdicts differ, the number of rows with each verdict."""
     counts = Counter(verdicts)
     if len(counts) == 1:
         return next(iter(counts))

@@ -1,4 +1,4 @@
-"""How the pages write spans of numbers and durations."""
+"""Ranges of numbers and durations as the pages write them."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ MINUTE, HOUR = 60, 3600  # seconds
 
 
 def span(values: Iterable[float], decimals: int, sign: str = "-") -> str:
-    """The smallest and the largest of some numbers, such as "0.893 to 0.910", or their one value."""
+    """The smallest and the largest of some numbers, such as "0.893 to 0.910", or the value that all share."""
     values = list(values)
     low, high = (number(end, decimals, sign) for end in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"

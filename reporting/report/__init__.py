@@ -1,5 +1,5 @@
-"""The interactive report: one HTML file, made from records alone, that opens from the file system without a network.
+"""The interactive report: one HTML file, made only from records. It opens from the file system without a network.
 
-`claims` and `paper_tables` prepare what the page says of the papers, `progress` what it says of runs at work, `payload`
-the runs themselves with the `repeat` command of each; `page` puts all of it into `page.html`.
+`claims` and `paper_tables` prepare the part about the papers, `progress` the part about runs at work, and `payload` the
+runs themselves, each with its `repeat` command. `page` puts everything into `page.html`.
 """

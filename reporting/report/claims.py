@@ -1,6 +1,6 @@
-"""The verdicts on the papers' claims as the page shows them: counted, and sorted by what they claim.
+"""The verdicts on the papers' claims for the page: counted, and sorted by the kind of claim.
 
-A claim is about one or several published numbers, each of which has its verdict.
+A claim concerns one or several published numbers. Each number has its own verdict.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,23 +21,23 @@ from reporting.verdicts import Verdict, decide_claims
 
 @dataclass(frozen=True)
 class Decided:
-    """A published number that a claim is about, with what its verdict rests on.
+    """A published number of a claim, with the facts behind its verdict.
 
     Attributes:
-        table: what the paper calls the table that the claim is about, or our title of it.
+        table: the paper's name of the claim's table, or our title of it.
         claim: the claim in words.
         row: label of the row.
-        kind: what it is about, such as "Accuracy" or "Accuracy, beside another activation".
-        difference: whether it is about a difference between activations.
+        kind: the kind of number, such as "Accuracy" or "Accuracy, beside another activation".
+        difference: whether the number is a difference between activations.
         published: the paper's number as text.
         ours: our mean and its interval on test as text.
         outcome: a key of `reporting.outcomes.OUTCOMES`.
-        verdict: on test, and whether that is because of seeds or epochs where it is open.
+        verdict: the verdict on test; for an open number, whether seeds or epochs are missing.
         train: our mean and its interval on train, with the verdict there.
-        numbers: published, ours and the interval's ends, in full precision; None where there is none.
-        runs: keys of the groups whose runs the number is the mean of, then of those it is compared with.
-        column: what is compared, by its name in the curves.
-        epoch: the epoch; None for the one that runs report.
+        numbers: published, ours and the interval's ends, in full precision; None for a missing number.
+        runs: keys of the groups whose runs are averaged, then of the groups that they are compared with.
+        column: the name of the compared numbers in the curves.
+        epoch: the epoch; None for the epoch that runs report.
     """
 
     table: str
@@ -57,7 +57,7 @@ class Decided:
 
 
 def decided_claims(kept: KeptRuns) -> list[Decided]:
-    """Every claim of the declared tables about every row of it, in the order of results/tables/verdicts.csv.
+    """Every claim of the declared tables for each of its rows, in the order of results/tables/verdicts.csv.
 
     Args:
         kept: the kept runs.
@@ -77,7 +77,7 @@ def decided_claims(kept: KeptRuns) -> list[Decided]:
 
 
 def by_kind(claims: Sequence[Decided]) -> dict[str, list[Decided]]:
-    """The claims by what they are about."""
+    """The claims by kind of number."""
     kinds = dict.fromkeys(claim.kind for claim in claims)
     return {kind: [claim for claim in claims if claim.kind == kind] for kind in kinds}
 
@@ -94,7 +94,7 @@ def _decided(
         return with_interval(mean, low, high, decimals, sign) + over_seeds(line[f"{split}_seeds"], seeds)
 
     verdict = Verdict(line["test_verdict"])
-    reached = verdict is not Verdict.NOT_REACHED  # else ours is of another epoch, and never stands beside theirs
+    reached = verdict is not Verdict.NOT_REACHED  # otherwise the epochs of both differ
     return Decided(
         table=title,
         claim=line["claim"],

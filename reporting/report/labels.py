@@ -1,4 +1,4 @@
-"""What the report calls the numbers of the curves, and what it calls an experiment."""
+"""Names in the report for the numbers of the curves and for experiments."""
 
 import re
 
@@ -59,7 +59,7 @@ def is_of_a_part(column: str) -> bool:
 
 
 def about(experiment: str) -> str:
-    """What the first line of conf/experiment/<experiment>.yaml says of the experiment; empty where there is none."""
+    """The description in the first line of conf/experiment/<experiment>.yaml; empty if there is none."""
     file = ROOT / "conf" / "experiment" / f"{experiment}.yaml"
     lines = file.read_text("utf-8").splitlines() if file.is_file() else []
     texts = [line.removeprefix("#").strip() for line in lines if line.startswith("#") and "@package" not in line]

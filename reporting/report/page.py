@@ -1,4 +1,4 @@
-"""The page itself: what is shown, put into one HTML file that needs nothing beside it."""
+"""The page itself: one HTML file with all its content, which needs no other file."""
 
 import base64
 import gzip
@@ -29,7 +29,7 @@ from reporting.verdicts import NOT_REACHED_RULE, RULE
 
 _FOLDER = Path(__file__).parent
 LARGEST = 5_000_000  # bytes of a page
-_REST = 750_000  # of these, for all but the runs and Plotly
+_REST = 750_000  # part of these bytes for everything but the runs and Plotly
 
 
 def report_of_results(kept: KeptRuns, output: Path) -> Path:
@@ -109,7 +109,7 @@ def _progress_sentence(progress: Progress, left: float | None) -> str:
 
 
 def time_left(seconds: float) -> str:
-    """An estimate in words, such as "40 s", "3 min" or "2.5 h"; rounded up, so that it does not promise too much."""
+    """An estimate in words, such as "40 s", "3 min" or "2.5 h"; rounded up, so that it is rarely too short."""
     if seconds < 60:
         return f"{ceil(seconds)} s"
     return f"{ceil(seconds / 60)} min" if seconds < 5400 else f"{ceil(seconds / 360) / 10:g} h"
@@ -142,7 +142,7 @@ def _write(output: Path, shown: Mapping[str, Any], payload: Mapping[str, Any]) -
 
 
 def _fitted(payload: Mapping[str, Any], room: int) -> tuple[str, int]:
-    """The payload as text of at most `room` bytes, with every n-th epoch of the curves, and n: 1 unless it is large.
+    """The payload as text of at most `room` bytes, with every n-th epoch of the curves; and n, which is 1 if all fit.
 
     Raises:
         RecordError: there is no room even for the runs without their curves.
@@ -156,7 +156,7 @@ def _fitted(payload: Mapping[str, Any], room: int) -> tuple[str, int]:
 
 
 def _thinned(run: Mapping[str, Any], every: int) -> Mapping[str, Any]:
-    """A run with every n-th epoch of its curves, the reported one and the last."""
+    """A run with every n-th epoch of its curves, the reported epoch and the last epoch."""
     epochs = run["curves"]["epoch"]
     kept = [place for place, epoch in enumerate(epochs) if epoch % every == 0 or epoch in (run["epoch"], epochs[-1])]
     if len(kept) == len(epochs):
@@ -166,12 +166,12 @@ def _thinned(run: Mapping[str, Any], every: int) -> Mapping[str, Any]:
 
 @cache
 def _plotly() -> str:
-    """Plotly as the package from pip brings it."""
+    """The script of Plotly from its Python package."""
     return _packed((files("plotly") / "package_data" / "plotly.min.js").read_bytes())
 
 
 def _packed(content: bytes) -> str:
-    """Compressed, as text that stands in HTML; the page's script unpacks it."""
+    """The compressed text in a form that HTML can hold; the page's script unpacks it."""
     return base64.b64encode(gzip.compress(content, mtime=0)).decode()
 
 

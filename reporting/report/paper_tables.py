@@ -1,4 +1,4 @@
-"""The declared tables as the page shows them: theirs beside ours, each number of ours with the runs it comes from."""
+"""The declared tables for the page: the papers' numbers beside ours, and the runs behind each of our numbers."""
 
 from dataclasses import dataclass
 from math import isnan, nan
@@ -16,11 +16,11 @@ class Shown:
     """A number of a table.
 
     Attributes:
-        text: as it is shown.
-        value: in full precision, to sort by; NaN where there is none.
-        group: the runs it is the mean of, by the key of their group; empty for a number of the paper.
+        text: the number as text.
+        value: in full precision, to sort by; NaN if there is none.
+        group: key of the group of runs that are averaged; empty for a number of the paper.
         column: its name in the curves.
-        epoch: the epoch of the number; None for the one that runs report.
+        epoch: the epoch of the number; None for the epoch that runs report.
     """
 
     text: str
@@ -48,7 +48,7 @@ def shown_tables(kept: KeptRuns) -> list[ShownTable]:
         kept: the kept runs.
 
     Returns:
-        The tables. Where a run has not reached the epoch of a column, the number is "not reached".
+        The tables. If a run has not reached the epoch of a column, the number is "not reached".
     """
     numbers = load_numbers(kept.results, kept.declaration)
     tables = []

@@ -1,4 +1,4 @@
-"""The runs as the page's script reads them: every number as it stands in the records."""
+"""The runs in the form that the page's script reads, with every number unchanged from the records."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -31,12 +31,12 @@ _SYMBOLS = {
 
 
 def run_key(record: Record) -> str:
-    """What the page calls a run, in its address too: experiment, hash of the settings, seed."""
+    """The page's name of a run, also in its address: experiment, hash of the settings, seed."""
     return f"{group_key(record)}/seed-{record.seed}"
 
 
 def group_key(record: Record) -> str:
-    """What the page calls the runs that differ in their seed alone."""
+    """The page's name of runs that differ only in their seed."""
     return f"{record.experiment}/{record.run_id}"
 
 
@@ -48,8 +48,8 @@ def build_payload(experiments: Mapping[str, Sequence[Record]], unfinished: Seque
         unfinished: runs that have no record yet.
 
     Returns:
-        What the page's script reads as JSON: `experiments`, each with its columns; `groups`, the configurations with
-        their looks; and `runs`, by the names that `run_key` gives them.
+        JSON values for the page's script: `experiments`, each with its columns; `groups`, the configurations with their
+        looks; and `runs`, by their `run_key`.
     """
     repeats = Repeats()
     styled = style_groups([_by_attention(label_runs(list(records))) for records in experiments.values()])
@@ -69,7 +69,7 @@ def build_payload(experiments: Mapping[str, Sequence[Record]], unfinished: Seque
 
 
 def _by_attention(labelled: Mapping[str, Runs]) -> dict[str, Runs]:
-    """Where only a hash tells configurations apart, the name of the attention does so if it can."""
+    """Labels with the name of the attention instead of a hash, if this name distinguishes the configurations."""
     named = {label: f"{label.partition(' [')[0]}, attention {name}" for label, name in _attentions(labelled)}
     texts = [named.get(label, label) for label in labelled]
     return {
@@ -118,7 +118,7 @@ def _group(group: Group) -> dict[str, Any]:
 
 def _run(record: Record, label: str, repeats: Repeats) -> dict[str, Any]:
     columns = list(dict.fromkeys(column for row in record.curves for column in row))
-    code = record.code.model_dump(exclude={"files"})  # the digest is the hash of them all
+    code = record.code.model_dump(exclude={"files"})  # the digest is the hash of all files
     kept = record.model_dump(exclude={"curves", "code", "experiment", "seed"}, exclude_unset=True)
     command, note = repeats.command(record)
     return kept | {
@@ -136,7 +136,7 @@ def _run(record: Record, label: str, repeats: Repeats) -> dict[str, Any]:
 
 
 def _add_unfinished(payload: dict[str, Any], run: Unfinished) -> None:
-    """A run without a record has curves alone; it stands with the finished runs of its settings, if there are some."""
+    """Add a run without a record. It has only curves; it joins the finished runs of its settings, if there are any."""
     key = f"{run.experiment}/{run.run_id}"
     measured = {column for row in run.rows for column in row}
     experiment = payload["experiments"].setdefault(run.experiment, _shown_experiment(run.experiment, measured))
@@ -167,7 +167,7 @@ def _add_unfinished(payload: dict[str, Any], run: Unfinished) -> None:
 
 
 def _start(record: Record) -> list[float] | None:
-    """Where the orders (q, r) stand before the first epoch: a learned α is q = r = α, and normmax has r = 2 − 1/q.
+    """The orders (q, r) before the first epoch: a learned α means q = r = α, and normmax has r = 2 − 1/q.
 
     None for maps of another family.
     """

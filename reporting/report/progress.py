@@ -1,6 +1,6 @@
-"""How the runs below a folder of outputs stand: finished, running, failed or stopped, and how long the rest may take.
+"""The state of the runs below a folder of outputs: finished, running, failed or stopped, and an estimate of time left.
 
-Nothing is written. A run's folder is one that holds its files, or has the name that `run.py` gives it.
+This module writes nothing. It recognises a run's folder by the run's files, or by the name that `run.py` chooses.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _NAME = re.compile(r"(?P<activation>.+)-(?P<run_id>[0-9a-f]{12})/seed-(?P<seed>\
 
 
 class State(StrEnum):
-    """How a run stands."""
+    """The state of a run."""
 
     FINISHED = "finished"
     RUNNING = "running"
@@ -43,13 +43,13 @@ class Unfinished:
     Attributes:
         state: running, failed or stopped.
         name: of its folder, below the outputs.
-        experiment: the name of the experiment's folder; empty where it is not known.
-        activation: the name of its activation; empty where it is not known.
-        run_id: the hash of its settings; empty where it is not known.
-        seed: its seed; None where it is not known.
+        experiment: the name of the experiment's folder; empty if it is not known.
+        activation: the name of its activation; empty if it is not known.
+        run_id: the hash of its settings; empty if it is not known.
+        seed: its seed; None if it is not known.
         rows: the rows of its curves so far.
-        of: how many epochs it is to have, as finished runs of its experiment had, or as the settings of its sweep say;
-            None where it is not known.
+        of: its planned number of epochs, from finished runs of its experiment or from the settings of its sweep; None
+            if it is not known.
         reason: the first line of the error of a run that has failed; empty for others.
         given: the settings that the command line gave to a run that has failed; empty for others.
     """
@@ -67,7 +67,7 @@ class Unfinished:
 
     @property
     def share(self) -> float:
-        """The share of its epochs that are done."""
+        """The finished share of its epochs."""
         return min(1.0, len(self.rows) / self.of) if self.of else 0.0
 
 
@@ -77,10 +77,10 @@ class Progress:
 
     Attributes:
         records: of the finished runs, by experiment.
-        unfinished: the others that have begun.
-        open: how many runs the sweeps have planned that have not begun.
+        unfinished: the other runs that have begun.
+        open: how many planned runs of the sweeps have not begun.
         at_work: whether a sweep may be at work.
-        damaged: what is wrong with files that cannot be read, one sentence each.
+        damaged: one sentence about each file that cannot be read.
     """
 
     records: dict[str, list[Record]]
@@ -90,15 +90,15 @@ class Progress:
     damaged: list[str]
 
     def counts(self) -> dict[State, int]:
-        """How many runs stand how."""
+        """The number of runs in each state."""
         found = Counter(run.state for run in self.unfinished)
         finished = sum(map(len, self.records.values()))
         return {State.FINISHED: finished, **{state: found[state] for state in [*State][1:4]}, State.OPEN: self.open}
 
     def seconds_left(self) -> float | None:
-        """How long the running, stopped and open runs may take, side by side as now, by what finished runs have taken.
+        """Estimated time of the running, stopped and open runs, as many at once as now, from the time of finished runs.
 
-        None where nothing is left, or no run has finished.
+        None if nothing is left, or no run has finished.
         """
         counts = self.counts()
         every = [record.wall_time_seconds for records in self.records.values() for record in records]
@@ -114,10 +114,10 @@ class Progress:
 
 
 def read_progress(outputs: Path) -> Progress:
-    """Read how the runs below a folder stand.
+    """Read the state of the runs below a folder.
 
     Args:
-        outputs: the folder, below which runs have theirs.
+        outputs: the folder that holds the runs' folders.
 
     Raises:
         RecordError: there is no such folder, or no run in it.
@@ -150,7 +150,7 @@ def read_progress(outputs: Path) -> Progress:
 
 
 def _found(outputs: Path, damaged: list[str]) -> tuple[list[Path], list[SweepProgress]]:
-    """The folders of runs, and what sweeps tell of themselves."""
+    """The folders of runs, and the progress of sweeps."""
     if not outputs.is_dir():
         raise RecordError(f"{outputs}: no such folder; name the one that holds the runs with --outputs")
     folders, sweeps = [], []
@@ -203,7 +203,7 @@ def _rows(folder: Path, damaged: list[str]) -> list[dict[str, float]]:
 
 
 def _planned_epochs(outputs: Path) -> dict[str, int]:
-    """The epochs that the last sweep of each experiment asked for, where Hydra's note of the sweep can be read."""
+    """The epochs in the settings of each experiment's last sweep, if Hydra's file about the sweep can be read."""
     planned = {}
     for file in outputs.glob("*/multirun.yaml"):
         with contextlib.suppress(OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError):
@@ -236,7 +236,7 @@ def _unfinished(
 
 
 def _without_folder(failure: Failure, outputs: Path) -> Unfinished:
-    """A run that has failed before it left anything."""
+    """A run that failed before it wrote any file."""
     folder = failure.folder.resolve()
     inside = folder.relative_to(outputs.resolve()).as_posix() if folder.is_relative_to(outputs.resolve()) else ""
     name = inside or failure.folder.as_posix()

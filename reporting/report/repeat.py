@@ -12,7 +12,7 @@ from experiments.identity import DECISIVE, INDECISIVE, ROOT
 from experiments.record import Record, settings_id
 
 _CONF = ROOT / "conf"
-# Settings of records that name no module, by the names that they have today. What is not here decided nothing, or is
+# Settings of records that name no module, with today's names. Settings that are missing here decided nothing or are
 # today's default.
 _PRESENT_NAMES = {
     "trainer.epochs": "trainer.max_epochs",
@@ -33,20 +33,20 @@ Settings = dict[str, Any]
 
 
 class Repeats:
-    """Finds commands; what Hydra composes for an experiment is composed once."""
+    """Finds commands. Hydra composes the settings of each experiment only once."""
 
     def __init__(self) -> None:
         self._composed: dict[tuple[str, ...], Settings] = {}
 
     def command(self, record: Record) -> tuple[str, str]:
-        """The command that repeats a run, and a note on what it leaves open.
+        """The command that repeats a run, and a note if the command cannot repeat it exactly.
 
         Args:
-            record: the run's.
+            record: the run's record.
 
         Returns:
-            The command, `python run.py` with the settings in which the run differs from its experiment; and the note,
-            empty where the command gives a run of the same settings, so with the same `run_id`.
+            The command, `python run.py` with the settings in which the run differs from its experiment; and the
+            note, empty if the command leads to the same settings and so to the same `run_id`.
         """
         config = record.config
         choices = [*_choices(config)]
@@ -63,7 +63,7 @@ class Repeats:
         return command, "" if same else CHANGED
 
     def _base(self, config: Mapping[str, Any], choices: list[str]) -> Settings:
-        """The settings before any change: those of the experiment, with the chosen activation and attention."""
+        """The settings before any change: the experiment's settings, with the chosen activation and attention."""
         composed = tuple(choice for choice in choices if not choice.startswith("activation"))
         if composed not in self._composed:
             self._composed[composed] = _compose(composed)
@@ -93,7 +93,7 @@ def _choices(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _defaults(activation: Mapping[str, Any]) -> Settings:
-    """The settings of an activation where nothing is changed."""
+    """The default settings of an activation."""
     unset = {key: {} if key == "parameters" else None for key in activation}
     return unset | _activations().get(activation["name"], {})
 
@@ -136,7 +136,7 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _changes(base: Mapping[str, Any], wanted: Settings, *, strict: bool = True) -> Iterator[str]:
-    """An override for each setting that differs; where not `strict`, for those that the base knows."""
+    """An override for each setting that differs; without `strict`, only for settings that the base has."""
     known = dict(_flat(base))
     for key, value in wanted.items():
         if key not in known:
@@ -147,7 +147,7 @@ def _changes(base: Mapping[str, Any], wanted: Settings, *, strict: bool = True) 
 
 
 def _text(value: Any) -> str:
-    """A value as Hydra's command line takes it."""
+    """A value in the syntax of Hydra's command line."""
     if value is None:
         return "null"
     if isinstance(value, bool):
