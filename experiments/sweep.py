@@ -89,7 +89,7 @@ class SweepReport(Callback):
         SweepReport.at_work = self
         if config.hydra.launcher.get("_target_", "").endswith("JoblibLauncher"):
             resource_tracker.ensure_running()  # its start unblocks all signals
-            listen_alone()  # and Ctrl-C would end the workers
+            listen_alone()  # so that Ctrl-C does not reach the workers
         if "submitit_folder" in config.hydra.launcher:
             logs = os.path.relpath(Path(config.hydra.launcher.submitit_folder).parent)
             print(f"runs as jobs of their own, {self.runs or 'some'} in all; what they print: {logs}/JOB/", flush=True)
