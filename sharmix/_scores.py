@@ -29,7 +29,7 @@ def proper_score(
         reduction: `mean` or `sum` over the rows that are not left out, or `none`.
 
     Returns:
-        The score: a scalar, or [...] with `none`.
+        The score, a scalar, or [...] with `none`.
     """
     y, counted = _probability_targets(logits, targets, ignore_index)
     p = probabilities(torch.where(counted.unsqueeze(-1), logits, 0))

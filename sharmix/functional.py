@@ -313,7 +313,7 @@ def fenchel_young_loss(
             `sum` or `none`), with the meaning that `torch.nn.CrossEntropyLoss` gives them; see `LossOptions`.
 
     Returns:
-        The loss: a scalar, or [...] for `reduction="none"`.
+        The loss, a scalar, or [...] with `reduction="none"`.
 
     Raises:
         TypeError: the logits or targets are of the wrong type.

@@ -1,7 +1,7 @@
 """The map by bisection: a chain of plain torch operations of fixed length, which any exporter can translate.
 
-It solves the equation g(y) = 0 of `equation` where g rises, for r ≥ 2 − 1/q. It needs float64: thousands of tied logits
-that have just joined the support carry as many rounding errors into their sum.
+It solves the equation g(y) = 0 of `equation` for r ≥ 2 − 1/q, where g rises. It needs float64: if thousands of tied
+logits have just joined the support, the rounding errors of all of them add up in their sum.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""The Rényi and Sharma–Mittal entropies, exact at every limit."""
+"""The Rényi and Sharma–Mittal entropies. Their limits, such as q → 1, are exact."""
 
 import torch
 from torch import Tensor
@@ -12,17 +12,18 @@ def sharma_mittal_entropy(probabilities: Tensor, q: Order, r: Order, dim: int = 
 
         H_{q,r}(p) = expm1((1 − r) R_q(p)) / (1 − r),      R_q(p) = log(Σᵢ pᵢ^q) / (1 − q)
 
-    r → 1 is Rényi's entropy, r → q Tsallis', q → 1 the Gaussian one, (1, 1) Shannon's; the limits are exact, without
-    loss of digits near them.
+    R_q is the Rényi entropy. H_{q,r} is the Rényi entropy for r → 1, the Tsallis entropy for r → q, the Gaussian
+    entropy for q → 1, and the Shannon entropy at (1, 1). These limits are exact, and near them no digits are lost.
 
     Args:
-        probabilities: points of the simplex along `dim`, of any shape.
-        q: order of the power sum, q ≥ 1; a number or a tensor that broadcasts with size 1 along `dim`.
-        r: degree, r > 0; likewise.
+        probabilities: floating point, of any shape, at least 0 and with sum 1 along `dim`.
+        q: the order of the power sum, q ≥ 1; a number, or a tensor that broadcasts against the probabilities with size
+            1 along `dim`.
+        r: the degree, r > 0; a number, or a tensor as for q.
         dim: the dimension that holds the classes.
 
     Returns:
-        The entropy in nats (for r = 1), shaped like `probabilities` without `dim`.
+        The entropy, with the shape of `probabilities` without `dim`; for r = 1 its unit is the nat.
 
     Raises:
         TypeError: the probabilities are not floating-point numbers.
@@ -45,8 +46,8 @@ def sharma_mittal_entropy(probabilities: Tensor, q: Order, r: Order, dim: int = 
 def renyi_entropy(p: Tensor, log_p: Tensor, order_minus_one: Tensor) -> Tensor:
     """R_{1+δ}(p) along the last dimension, kept as size 1; δ = `order_minus_one` of either sign.
 
-    The reference c drops out: R = −c − log1p(Σ p·expm1(δ(log p − c)))/δ for every c. The largest log p keeps the sum
-    away from −1, where the logarithm would lose digits.
+    The result does not depend on the reference c: R = −c − log1p(Σ p·expm1(δ(log p − c)))/δ for every c. With the
+    largest log p as c, the sum stays away from −1, where the logarithm would lose digits.
     """
     reference = log_p.amax(-1, keepdim=True).detach()
     deviation = log_p - reference
@@ -55,5 +56,5 @@ def renyi_entropy(p: Tensor, log_p: Tensor, order_minus_one: Tensor) -> Tensor:
 
 
 def sharma_mittal_of_renyi(renyi: Tensor, r: Tensor) -> Tensor:
-    """H = expm1((1 − r) R)/(1 − r), the Sharma–Mittal entropy of Rényi entropy R."""
+    """H = expm1((1 − r) R)/(1 − r), the Sharma–Mittal entropy from the Rényi entropy R."""
     return renyi * expm1_ratio((1 - r) * renyi)

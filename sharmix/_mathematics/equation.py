@@ -20,11 +20,11 @@ from torch import Tensor
 
 from sharmix._mathematics.series import expm1_ratio
 
-_TOLERANCE = 1e-12  # of the last step and residual: g has kinks, at which Newton need not double the digits
+_TOLERANCE = 1e-12  # for the last step and the residual; at a kink of g a Newton step need not double the digits
 _MAXIMUM_STEPS = 100  # bisection alone needs about 60
 _BRACKET_MARGIN = 1e-3  # the bracket is exact up to rounding, and a root may lie on its end
 _LEAST_DELTA = 1e-30  # stands for q = 1: log1p(δv)/δ is then v to the last digit, without a 0/0
-_LEAST_WEIGHT = 1e-300  # divides in place of a weight of 0, whose probability is 0 too
+_LEAST_WEIGHT = 1e-300  # the divisor in place of a weight of 0, whose probability is 0, too
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Equation:
         return (1 - self.r) * self.x.logsumexp(-1, keepdim=True)
 
     def at(self, y: Tensor) -> "Solution":
-        """What the scales of y [rows, 1] give."""
+        """The distributions at the scales s = eʸ, y [rows, 1]."""
         # δxᵢ/s, held at −1 off the support: p is 0 there, and everything stays finite, even for a logit of −∞.
         shrinkage = (self.x * (self.delta * (-y).exp())).clamp_min(-1)
         return Solution(self, y, shrinkage, shrinkage.log1p(), shrinkage + 1)
@@ -74,8 +74,8 @@ class Solution:
 
     Args:
         equation: the rows.
-        y: of each row.
-        shrinkage, log_weight, weight: wᵢ − 1, log wᵢ and wᵢ, each with its own digits kept, [rows, classes].
+        y: the value for each row, [rows, 1].
+        shrinkage, log_weight, weight: wᵢ − 1, log wᵢ and wᵢ, [rows, classes], each computed without loss of digits.
     """
 
     def __init__(self, equation: Equation, y: Tensor, shrinkage: Tensor, log_weight: Tensor, weight: Tensor) -> None:
@@ -88,7 +88,7 @@ class Solution:
         self.weighted = self.probabilities * shrinkage
         self.mean = self.weighted.sum(-1, keepdim=True)  # δ E_p[x/s]
         self.renyi = log_total - self.mean.log1p() / delta
-        self.rising = y + delta * log_total  # what g is without its feedback
+        self.rising = y + delta * log_total  # g without its last term, (r−q) R_q
         self.residual = self.rising + equation.gap * self.renyi
 
     def slope(self) -> Tensor:
@@ -117,9 +117,9 @@ class Solution:
 def newton(terms: Callable[[Tensor], tuple[Tensor, Tensor]], guess: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """The root of g between `low` (g < 0) and `high` (g > 0), by Newton's method kept inside the bracket.
 
-    A step that leaves the bracket, or is longer than half the one before, is replaced by bisection: each step then
-    halves the bracket or the step. Steps within the tolerance are rounding, and taken as they come. `terms` gives g and
-    its slope.
+    Bisection replaces a step that leaves the bracket, or is longer than half the step before. So each step halves the
+    bracket or the length of the step. A step within the tolerance is rounding, and is never replaced. `terms` computes
+    g and its slope.
     """
     root = torch.maximum(low, torch.minimum(high, guess))
     previous = high - low
@@ -133,7 +133,7 @@ def newton(terms: Callable[[Tensor], tuple[Tensor, Tensor]], guess: Tensor, low:
         following = torch.where(trusted, step, (low + high) / 2)
         previous = (following - root).abs()
         root = following
-        # A steep g, near a knot, needs the residual too; written so that a NaN row counts as settled.
+        # Where g is steep, near a knot, the residual must be small, too. A row of NaN counts as settled.
         if not (torch.maximum(previous, residual.abs()) > _TOLERANCE).any():
             break
     return root

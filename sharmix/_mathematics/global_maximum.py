@@ -17,18 +17,18 @@ from torch import Tensor
 
 from sharmix._mathematics.equation import Equation
 
-_PARTS = 8  # a cell is cut into: more are fewer rounds, of more evaluations together
-# Cells of one row: next to a triple root, or where r is within 1e-6 of 2 − 1/q and q > 2, there would be far more.
-# Maxima that are then left in one cell have objectives within 1e-10 of each other.
+_PARTS = 8  # the parts that a cell is cut into; with more parts there are fewer rounds, of more evaluations each
+# The most cells of one row. Next to a triple root, or where r is within 1e-6 of 2 − 1/q and q > 2, there would be far
+# more. The objectives of maxima that then share a cell are within 1e-10 of each other.
 _MOST_CELLS = 4096
-_ROUNDING = 1e-13  # of a bound, beside its own size
-_CHUNK_ELEMENTS = 1 << 16  # of one evaluation, whose temporaries a processor's cache then holds
+_ROUNDING = 1e-13  # the rounding of a bound, relative to 1 + its size
+_CHUNK_ELEMENTS = 1 << 16  # of one evaluation, so that its temporaries fit into the processor's cache
 
 _Y, _RISING, _FEEDBACK, _LINEAR, _ENTROPY = range(5)  # y, Λ, (q−r) R_q, p·x and H/q at an end of a cell
 
 
 def global_maximum(equation: Equation) -> Tensor:
-    """The y of the largest objective, [rows, 1]; any number for a row with a NaN among its logits."""
+    """The y with the largest objective, [rows, 1]; any number for a row whose logits hold a NaN."""
     row = torch.arange(len(equation.x), device=equation.x.device)
     bracket = equation.bracket()
     low, high = (_ends(equation, row, y) for y in bracket)
@@ -50,7 +50,7 @@ def global_maximum(equation: Equation) -> Tensor:
 
 
 def _ends(equation: Equation, row: Tensor, y: Tensor) -> Tensor:
-    """The bounding values at each y [points, 1] of a row [points]: [points, 5]."""
+    """The bounding values, [points, 5], at each y [points, 1] of the row with the index `row` [points]."""
     chunk = max(1, _CHUNK_ELEMENTS // equation.x.shape[-1])
     slices = [slice(start, start + chunk) for start in range(0, len(row), chunk)]
     return torch.cat([_bounding_values(equation.select(row[some]), y[some]) for some in slices])
@@ -63,22 +63,23 @@ def _bounding_values(equation: Equation, y: Tensor) -> Tensor:
 
 
 def _last_width(equation: Equation) -> Tensor:
-    """The width h of a row's last cells, [rows]: between two roots in one of them the objective varies by rounding.
+    """The width h of the smallest cells of each row, [rows].
 
-    It does by |Δ(p·x)| · max |g|: at most h · h, or beside a knot, where δ > 1, h^{1/δ} · h.
+    Between two roots in such a cell, the objective changes by no more than rounding: by |Δ(p·x)| · max |g|, which is at
+    most h · h, or beside a knot, where δ > 1, h^{1/δ} · h.
     """
     delta = equation.delta.squeeze(-1).clamp_min(1)
     return (10 * _ROUNDING) ** (delta / (1 + delta))
 
 
 def _wide(row: Tensor, low: Tensor, high: Tensor, width: Tensor) -> Tensor:
-    """Which cells are still to be cut."""
+    """Whether each cell must still be cut."""
     crowded = row.bincount(minlength=len(width)) > _MOST_CELLS
     return (high[:, _Y] - low[:, _Y] > width[row]) & ~crowded[row]
 
 
 def _inner_points(low: Tensor, high: Tensor) -> Tensor:
-    """The y that cut each cell, from `low` to `high` [cells], into equal parts, [cells, parts − 1]."""
+    """The y, [cells, parts − 1], that cut each cell, from `low` to `high` [cells], into equal parts."""
     share = torch.arange(1, _PARTS, dtype=low.dtype, device=low.device) / _PARTS
     return low[:, None] + (high - low)[:, None] * share
 
@@ -91,7 +92,7 @@ def _may_hold_maximum(low: Tensor, high: Tensor, best: Tensor) -> Tensor:
 
 
 def _best_root(equation: Equation, row: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """The root of the largest objective among the cells at whose ends g changes sign, from below 0."""
+    """The root with the largest objective, over the cells in which g changes sign from negative to positive."""
     crossing = (low[:, _RISING] < low[:, _FEEDBACK]) & (high[:, _RISING] >= high[:, _FEEDBACK])
     row, low, high = row[crossing], low[crossing, _Y, None], high[crossing, _Y, None]
     candidates = equation.select(row)

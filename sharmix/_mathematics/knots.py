@@ -11,8 +11,8 @@ from torch import Tensor
 
 from sharmix._mathematics.equation import Equation, Solution, newton
 
-_NEIGHBOURHOOD = 1e-11  # of a root, wider than its error: the knots in it are tried for their side of the root
-_LEAST_GUESS = 1e-20  # of m: at 0 itself the slope is 0 · ∞
+_NEIGHBOURHOOD = 1e-11  # around a root, wider than its error: a knot in it may be on either side of the root
+_LEAST_GUESS = 1e-20  # the least first guess of m, since at m = 0 the slope is 0 · ∞
 _LEAST_LOGIT = 1e-300  # stands for a logit of 0, which has no knot: all other logits then lie beyond it
 
 
@@ -20,7 +20,7 @@ _LEAST_LOGIT = 1e-300  # stands for a logit of 0, which has no knot: all other l
 class _Knot:
     """The equation in the unknown m ≥ 0, y = log(−δ xₖ) + m^δ, for a logit xₖ of each row, [rows, 1].
 
-    The support is xₖ and what is larger. xₖ = 0 stands for no knot: the largest logits are the support, at any y.
+    The support is xₖ and all larger logits. xₖ = 0 stands for no knot: at any y the support is the largest logits.
     """
 
     equation: Equation
@@ -35,10 +35,10 @@ class _Knot:
         return _Knot(self.equation.select(rows), self.logit[rows])
 
     def at(self, m: Tensor) -> Solution:
-        """What the scales of m give."""
+        """The distributions at the scales that m [rows, 1] gives."""
         logit, offset = self.logit, m**self.equation.delta
         x = torch.maximum(self.equation.x, logit)
-        # wᵢ = 1 − (xᵢ/xₖ) e^{−offset}, without rounding 1 against what is nearly 1
+        # wᵢ = 1 − (xᵢ/xₖ) e^{−offset}, without a difference of 1 and a number near 1
         weight = (logit - x) / logit - x / logit * torch.expm1(-offset)
         weight = torch.where(self.equation.x < logit, 0, weight)
         return Solution(self.equation, self.start + offset, weight - 1, weight.log(), weight)
@@ -50,9 +50,10 @@ class _Knot:
 
 
 def _last_knot(equation: Equation, y: Tensor) -> _Knot:
-    """The last knot below the root near y: of those in y's neighbourhood, by bisection, the last where g < 0.
+    """The last knot below the root near y: the last knot in the neighbourhood of y with g < 0, by bisection.
 
-    Only they can be on either side of the root, and between them g crosses 0 once, upwards, in the concave region.
+    Only knots in the neighbourhood can be on either side of the root. Among them g crosses 0 once, upwards, in the
+    concave region.
     """
     x = equation.x.sort(-1, descending=True).values
     starts = (-equation.delta * x).log()
@@ -67,7 +68,7 @@ def _last_knot(equation: Equation, y: Tensor) -> _Knot:
 
 
 def from_last_knot(equation: Equation, y: Tensor) -> Solution:
-    """The solution at the root near y, solved once more in m."""
+    """The solution at the root near y, from the equation solved once more in m."""
     knot = _last_knot(equation, y)
     some = knot.select(knot.exists)
     order, offset = 1 / some.equation.delta, y[knot.exists] - some.start

@@ -1,12 +1,12 @@
-"""How the Sharma–Mittal map's output answers small changes of its arguments, in closed form (`math` section 4).
+"""The derivatives of the Sharma–Mittal map with respect to its arguments, in closed form (`math` section 4).
 
-Everything is a function of the output p alone, with δ = q − 1. The forms of `math` section 4 divide by δ; the same
-quantities are written here through the entropies of p and of its escort distribution of order 2 − q,
+All derivatives are functions of the output p alone, with δ = q − 1. The formulas of `math` section 4 divide by δ. Here
+the same quantities are written with the entropies of p and of its escort distribution of order 2 − q,
 
     Uᵢ = log pᵢ + R_{2−q}      âᵢ = pᵢ e^{−δUᵢ} = pᵢ^{2−q}/Σ pⱼ^{2−q}      ṽᵢ = (pᵢ − âᵢ)/δ
     tᵢ = log pᵢ + R_q          ρᵢ = (e^{δtᵢ} − 1)/δ                        Q  = Σ ṽᵢρᵢ
 
-none of which loses digits as q → 1. They are ordinary differentiable operations, so second derivatives follow.
+and none of them loses digits as q → 1. The operations are differentiable, so second derivatives follow.
 """
 
 import torch
@@ -18,18 +18,18 @@ from sharmix._mathematics.series import expm1_ratio, expm1_ratio_slope, expm1_re
 
 
 class ConjugateSensitivity:
-    """Derivatives of Ω*(z) = max_p p·z + (T₀/q) H_{q,r}(p) at fixed p (envelope theorem); that by z is p itself.
+    """Derivatives of Ω*(z) = max_p p·z + (T₀/q) H_{q,r}(p) at fixed p (envelope theorem). The derivative by z is p.
 
     Args:
         p: the map's output, [..., classes].
-        q, r, temperature: the parameters that gave it, numbers or [..., 1].
+        q, r, temperature: the parameters of the map that gave p, numbers or [..., 1].
     """
 
     def __init__(self, p: Tensor, q: Order, r: Order, temperature: Order) -> None:
         self.p = p = p.to(torch.promote_types(p.dtype, torch.float32))
-        self.delta = typed(q - 1, p)  # before rounding q itself, which would lose 1 + 1e-9
+        self.delta = typed(q - 1, p)  # before q is rounded, which would turn 1 + 1e-9 into 1
         self.q, self.r, self.temperature = typed(q, p), typed(r, p), typed(temperature, p)
-        # Outside the support every term below carries a factor p = 0; any finite logarithm will do.
+        # Outside the support every term below has a factor p = 0, so any finite logarithm is right.
         self.log_p = torch.where(p > 0, p, p.amax(-1, keepdim=True)).log()
         self.renyi = renyi_entropy(p, self.log_p, self.delta)
         self.log_ratio = self.log_p + self.renyi
@@ -49,7 +49,7 @@ class ConjugateSensitivity:
         return sharma_mittal_of_renyi(self.renyi, self.r) / self.q
 
     def conjugate_slopes(self) -> Tensor:
-        """The three of them, [..., 3]."""
+        """The derivatives by q, r and T₀, [..., 3]."""
         slopes = (self.conjugate_wrt_q(), self.conjugate_wrt_r(), self.conjugate_wrt_temperature())
         return torch.cat([slope.expand_as(self.p[..., :1]) for slope in slopes], -1)
 
@@ -59,7 +59,7 @@ class ConjugateSensitivity:
 
 
 class MapSensitivity(ConjugateSensitivity):
-    """Derivatives of p as well."""
+    """Derivatives of the conjugate and of p."""
 
     def __init__(self, p: Tensor, q: Order, r: Order, temperature: Order) -> None:
         super().__init__(p, q, r, temperature)
@@ -75,7 +75,8 @@ class MapSensitivity(ConjugateSensitivity):
         A = Σ pᵢ^{2−q} and S = Σ pᵢ^q; T = T₀ exp((q−r) R_q) is the self-consistent temperature.
         """
         escort = self.p * (-self.delta * self.escort_log).exp()
-        # A constant in u changes nothing; measured from where â is largest, and may be all but 1, no digits cancel.
+        # A constant in u changes nothing. No digits cancel if u is measured from the class with the largest â, which
+        # may be nearly 1.
         direction = direction - direction.gather(-1, escort.argmax(-1, keepdim=True))
         centred = escort * (direction - (escort * direction).sum(-1, keepdim=True))
         log_escort_sum = self.delta * (self.escort_log - self.log_p)

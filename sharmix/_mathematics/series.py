@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-_SMALL = 0.5  # where the exponentials' series take over: the quotients beyond lose no more than two bits
+_SMALL = 0.5  # below it the series are used; above it the quotients lose no more than two bits
 _EXPONENTIAL_TERMS = {torch.float32: 9, torch.float64: 15}  # 0.5^n/n! is below half a unit of rounding
 _LOGARITHM_TERMS = {torch.float32: 5, torch.float64: 9}  # z^(2n) with z <= 1/9, likewise
 
@@ -46,7 +46,7 @@ def log1p_ratio(u: Tensor) -> Tensor:
 
 
 def _exponential(u: Tensor, coefficient: Callable[[int], float], quotient: Callable[[Tensor], Tensor]) -> Tensor:
-    """Σₙ coefficient(n) uⁿ where u is small, the quotient elsewhere; neither sees the other's arguments."""
+    """Σₙ coefficient(n) uⁿ where u is small, the quotient elsewhere; neither is evaluated at the other's u."""
     small = u.abs() < _SMALL
     series = _polynomial(torch.where(small, u, 0), [coefficient(power) for power in range(_EXPONENTIAL_TERMS[u.dtype])])
     return torch.where(small, series, quotient(torch.where(small, 1, u)))

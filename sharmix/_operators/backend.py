@@ -1,4 +1,4 @@
-"""Which implementation computes: a kernel made for the device, or plain torch."""
+"""The choice of the implementation: a kernel made for the device, or plain torch."""
 
 import importlib
 import importlib.util
@@ -18,39 +18,41 @@ Backend = Literal["c++", "triton", "torch"]
 
 
 class Implementation(Protocol):
-    """What each of them has; logits are [..., classes], and losses and slopes come in float32 at least."""
+    """The functions of an implementation. Logits are [..., classes]; losses and slopes are float32 or wider."""
 
     def solve(self, logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:
-        """p* and its conjugate [...] of logits measured from their row's largest, or anything if it is not wanted."""
+        """p*, and the conjugate [...] of logits minus the largest of their row, or any tensor if it is not wanted."""
 
     def map_backward(
         self, probabilities: Tensor, grad: Tensor, orders: Orders, wants_orders: bool
     ) -> tuple[Tensor, Tensor]:
-        """(∂p/∂z) grad, and (∂p/∂θ)·grad by q, r and T₀ [..., 3], or [0] if it is not wanted."""
+        """(∂p/∂z) grad, and (∂p/∂θ)·grad for θ = q, r and T₀, [..., 3], or [0] if it is not wanted."""
 
     def class_loss(
         self, logits: Tensor, targets: Tensor, orders: LossOrders, ignore_index: int, reduction: str, wants_slopes: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Against targets [...], 0 where they are `ignore_index`: the reduced loss, four numbers of each row's solution
-        for the backward pass [..., 4], or [0] for α-ReLU, each row's slopes by q, r and T₀ [..., 3], or [0] if not
-        wanted, and what the sum was divided by."""
+        """The reduced loss against class indices [...]; rows whose target is `ignore_index` have the loss 0.
+
+        After it come four numbers of each row's solution for the backward pass, [..., 4], or [0] for α-ReLU; the slopes
+        of each row by q, r and T₀, [..., 3], or [0] if they are not wanted; and the divisor of the sum.
+        """
 
     def class_loss_backward(
         self, logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: LossOrders, ignore_index: int
     ) -> Tensor:
-        """grad (p − y), for grad [...] or one for all rows."""
+        """grad (p − y), for one grad for each row, [...], or one grad for all rows."""
 
 
 class Kernel(Implementation, Protocol):
-    """One made for a kind of device."""
+    """An implementation for one kind of device."""
 
     def takes(self, logits: Tensor, orders: LossOrders) -> bool:
-        """Whether it computes logits of this dtype with these orders, faster than plain torch."""
+        """Whether the kernel supports logits of this dtype with these orders, and is faster than plain torch."""
 
 
 class _Block:
-    """One `with plain_torch()`. It ends wherever it was seen: in tasks that were started in it, and when a generator
-    that is suspended in it is closed by another thread."""
+    """One `with plain_torch()` block. Its end holds everywhere: also in tasks that were started in the block, and if
+    another thread closes a generator that is suspended in the block."""
 
     has_ended = False
 
@@ -66,8 +68,8 @@ def backend(device: str | torch.device = "cpu") -> Backend:
         device: a torch device, such as `cpu` or `cuda`.
 
     Returns:
-        `c++`, the compiled CPU kernel; `triton`, the CUDA kernels, where torch finds a CUDA device; or `torch`, plain
-        torch operations: the same results, slower.
+        `c++` for the compiled CPU kernel; `triton` for the CUDA kernels, if torch finds a CUDA device; or `torch` for
+        plain torch operations, which give the same results but are slower.
 
     Example:
         >>> with sharmix.plain_torch():
@@ -85,11 +87,11 @@ def backend(device: str | torch.device = "cpu") -> Backend:
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
-    """Within this block plain torch computes on every device, as where there is no kernel.
+    """A context manager: within its block sharmix uses plain torch operations on every device, and no kernel.
 
-    It holds in the thread or asyncio task that entered the block, and in tasks started from within, until the block
-    ends; other threads are not affected. The backward pass computes as the forward pass did, wherever it runs. In
-    a compiled function (`torch.compile`, `torch.export`) the choice is that of each call, not of the compilation.
+    The block applies to the thread or asyncio task that entered it, and to tasks started within it, until the block
+    ends. It does not affect other threads. A backward pass uses the implementation of its forward pass, wherever it
+    runs. In a compiled function (`torch.compile`, `torch.export`) each call chooses, not the compilation.
 
     Example:
         >>> with sharmix.plain_torch():
@@ -106,7 +108,7 @@ def plain_torch() -> Iterator[None]:
 
 
 def is_plain_torch() -> bool:
-    """Whether the caller is inside `plain_torch`; never while a function is compiled, whose operators choose later."""
+    """Whether the caller is inside `plain_torch`; False during compilation, since compiled operators choose later."""
     if torch.compiler.is_compiling():
         return False
     blocks = plain_torch_blocks.get()
@@ -115,7 +117,7 @@ def is_plain_torch() -> bool:
 
 @contextmanager
 def chosen(plain: bool) -> Iterator[None]:
-    """Within it `is_plain_torch` is what it was in the forward pass of what is now differentiated."""
+    """Make `is_plain_torch` return `plain` within the block: the value that the forward pass had."""
     if plain == is_plain_torch():
         yield
         return
@@ -141,12 +143,12 @@ def select(logits: Tensor, orders: LossOrders) -> Implementation:
 
 
 def cuda_kernels() -> tuple[Kernel, ...]:
-    """The one to be asked first before the other; they import Triton."""
+    """The CUDA kernels in the order of preference. Their modules import Triton."""
     return tuple(importlib.import_module(f"sharmix._operators.{module}") for module in ("cuda_long_rows", "cuda"))
 
 
 def _warn_once(device: torch.device) -> None:
-    """Warn, once, that plain torch computes on the CPU for want of a kernel."""
+    """Warn once if plain torch is used on the CPU because there is no kernel."""
     global _warned
     if device.type == "cpu" and not is_plain_torch() and not _warned:
         _warned = True

@@ -13,11 +13,11 @@ from sharmix._operators.orders import LossOrders, Orders, largest
 from sharmix._private_torch import kernel_doors
 
 DTYPES = (torch.float32, torch.float64)
-BUILDS = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",)}  # by what torch says of the processor; then any other
+BUILDS = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",)}  # to try first, by the capability that torch reports
 
 
 def _load() -> ModuleType | None:
-    """The build for this processor, or None if there is none: there was no compiler at installation."""
+    """The build for this processor, or None if there is none, as after an installation without a compiler."""
     doors = kernel_doors()
     for name in (*BUILDS.get(torch.backends.cpu.get_cpu_capability(), ()), "baseline"):
         try:
@@ -34,7 +34,10 @@ kernel: Any = _load()
 
 
 def takes(logits: Tensor, orders: LossOrders) -> bool:
-    """For q > 2 a class joins the support with infinite slope, and the root must be measured from there (`knots`)."""
+    """Whether the kernel supports these logits and orders.
+
+    For q > 2 a class joins the support with infinite slope, and the root must be measured from there (`knots`).
+    """
     q, r, _ = orders
     can: bool = kernel.takes_alpha(q, logits.dtype == torch.float32) if r is None else largest(q) <= 2
     return logits.dtype in DTYPES and can
@@ -77,10 +80,10 @@ def class_loss_backward(
 
 
 def _quotient(total: float, divisor: float, like: Tensor) -> Tensor:
-    """A tensor of no dimension, NaN where the divisor is 0."""
+    """The quotient as a tensor of no dimension; NaN if the divisor is 0."""
     return torch.scalar_tensor(total / divisor if divisor else math.nan, dtype=like.dtype, device="cpu")
 
 
 def label_error_at(row: LookupError, targets: Tensor, logits: Tensor, ignore_index: int) -> ValueError:
-    """The kernel says which row has a label out of range; this names the label."""
+    """The error for a label out of range, from the row that the kernel reports."""
     return label_error(int(targets.flatten()[row.args[0]]), logits.shape[-1], ignore_index)

@@ -1,4 +1,4 @@
-"""The derivatives of map and losses with respect to logits, q, r, T₀ and τ, as torch's autograd takes them."""
+"""The derivatives of map and losses with respect to logits, q, r, T₀ and τ, for torch's autograd."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,13 +23,13 @@ Gradients = list[Tensor | None]
 
 
 def probabilities(logits: Tensor, orders: Orders, nonconcave: str) -> Tensor:
-    """p* of logits [..., classes]. Differentiable to any order; p* alone is kept for the backward pass."""
+    """p* of logits [..., classes], differentiable to any order. Only p* is kept for the backward pass."""
     p: Tensor = _solved(logits, orders, nonconcave, False)
     return p
 
 
 def map_and_conjugate(logits: Tensor, orders: Orders, nonconcave: str) -> tuple[Tensor, Tensor]:
-    """The same, and Ω*(x) = max_p p·x + (T₀/q) H_{q,r}(p) of logits x measured from their row's largest, [...]."""
+    """p*, and Ω*(x) = max_p p·x + (T₀/q) H_{q,r}(p), [...], where x are logits minus the largest of their row."""
     p, conjugate = _solved(logits, orders, nonconcave, True)
     return p, conjugate
 
@@ -37,7 +37,7 @@ def map_and_conjugate(logits: Tensor, orders: Orders, nonconcave: str) -> tuple[
 def _solved(logits: Tensor, orders: Orders, nonconcave: str, wants_conjugate: bool) -> Any:
     if _is_traced() and (vmap_active() or not function_transforms_active()):
         return _Map.computed(logits, *orders, nonconcave, wants_conjugate)
-    if torch.compiler.is_compiling():  # it refuses one tensor twice, as α-entmax has it
+    if torch.compiler.is_compiling():  # it allows no tensor as two arguments, but α-entmax has q = r
         orders = tuple(order.clone() if isinstance(order, Tensor) else order for order in orders)  # type: ignore[assignment]
     function = _ForwardMap if forward_mode_active() else _TransformedMap if function_transforms_active() else _Map
     return function.apply(logits, *orders, nonconcave, wants_conjugate)
@@ -46,7 +46,7 @@ def _solved(logits: Tensor, orders: Orders, nonconcave: str, wants_conjugate: bo
 def class_loss(
     logits: Tensor, targets: Tensor, orders: LossOrders, ignore_index: int, reduction: str, nonconcave: str = "global"
 ) -> Tensor:
-    """L(z, y) = Ω*(z) − z_y against one class a row, int64 [...], value and gradient each in one pass over the logits.
+    """L(z, y) = Ω*(z) − z_y against class indices, int64 [...]; value and gradient need one pass over the logits each.
 
     Nothing as large as the logits is kept for the backward pass but the logits themselves: a row's distribution is
     known from its root, four numbers.
@@ -61,9 +61,9 @@ def class_loss(
 
 
 def _is_traced() -> bool:
-    """Whether operators are to be seen, with the derivatives registered for them below.
+    """Whether torch must see operators, with the derivatives registered below, and no Python function.
 
-    A trace with a function of Python in it cannot be saved.
+    A trace that contains a Python function cannot be saved.
     """
     if torch.compiler.is_compiling() and forward_mode_active():
         raise NotImplementedError("torch.compile drops forward-mode tangents here; compile a derivative in reverse")
@@ -71,7 +71,7 @@ def _is_traced() -> bool:
 
 
 def _differentiated_again() -> bool:
-    """Whether what a backward pass computes may be differentiated itself, in reverse or in forward mode."""
+    """Whether the result of a backward pass may be differentiated again, in reverse or in forward mode."""
     return torch.is_grad_enabled() or forward_mode_active()
 
 
@@ -85,7 +85,7 @@ def _save(ctx: Any, tensors: Sequence[Tensor], orders: Sequence[Order | None], f
 
 
 def _saved(ctx: Any) -> tuple[Sequence[Tensor], Any]:
-    """The tensors, and the orders as they were given."""
+    """The saved tensors, and the orders as the caller gave them."""
     tensors, orders = ctx.saved_tensors, ctx.orders
     if Tensor not in orders:
         return tensors, orders
@@ -95,7 +95,7 @@ def _saved(ctx: Any) -> tuple[Sequence[Tensor], Any]:
 
 
 def _as_in_forward(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """A backward pass that plain torch computes if it computed the forward pass: of CUDA it runs in another thread."""
+    """A backward pass that uses plain torch if the forward pass did, also in the other thread where CUDA runs it."""
 
     def computed(ctx: Any, *gradients: Tensor | None) -> Any:
         with backend.chosen(ctx.is_plain_torch):
@@ -107,7 +107,7 @@ def _as_in_forward(backward: Callable[..., Any]) -> Callable[..., Any]:
 class _Map(torch.autograd.Function):
     @staticmethod
     def computed(*inputs: Any) -> Any:
-        """p*, or with its conjugate if the last input asks for it."""
+        """p*, and the conjugate if the last input is True."""
         outputs = register.solve(*inputs)
         return outputs if inputs[-1] else outputs[0]
 
@@ -141,7 +141,7 @@ torch.library.register_autograd("sharmix::solve", _Map.backward, setup_context=_
 
 
 class _TransformedMap(_Map):
-    """With what transforms need, in compiled code as well; a small batch pays for it."""
+    """The function with the rules for transforms, also in compiled code; the rules slow down small batches."""
 
     generate_vmap_rule = True
 
@@ -155,7 +155,7 @@ class _TransformedMap(_Map):
 
 
 class _ForwardMap(_TransformedMap):
-    """With what forward mode needs; a compiler refuses it."""
+    """The function with a rule for forward mode, which torch.compile does not support."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -192,7 +192,7 @@ def _conjugate_slopes(at: ConjugateSensitivity) -> tuple[Any, ...]:
 
 
 def through_map(grad: Tensor, p: Tensor, orders: Sequence[Order], wanted: Sequence[bool]) -> Gradients:
-    """The gradients by logits, q, r and T₀ for that of p; `wanted` says which of the last three are."""
+    """The gradients by logits, q, r and T₀ from the gradient by p; `wanted` tells which of q, r and T₀ need one."""
     checked_memory(grad)
     if not _differentiated_again():
         by_logits, along = register.map_backward(p, grad, *orders, any(wanted))
@@ -291,7 +291,7 @@ def through_class_loss(
     nonconcave: str,
     wanted: Sequence[bool],
 ) -> Gradients:
-    """The gradients by logits, q, r and T₀ for that of each row's loss or one for all, differentiable again."""
+    """The gradients by logits, q, r and T₀ from the gradient by each row's loss or by all; differentiable again."""
     q, r, temperature = orders
     counted = (targets != ignore_index).unsqueeze(-1)
     finite = torch.where(counted, logits, 0)
@@ -316,7 +316,7 @@ def _class_loss_by_orders(
 
 
 def _less_one_hot(p: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
-    """p − y, 0 in rows that are left out."""
+    """p − y, and 0 in rows that are left out."""
     counted = (targets != ignore_index).unsqueeze(-1)
     classes = torch.where(counted, targets.unsqueeze(-1), 0)
     return p.scatter_add(-1, classes, -torch.ones_like(p[..., :1])) * counted

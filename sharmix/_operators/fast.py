@@ -1,8 +1,8 @@
-"""The short way through map and losses, which makes them as fast as softmax on small batches.
+"""A fast path for map and losses, which makes them as fast as softmax on small batches.
 
-For what is most common, float32 or float64 logits in the processor's memory (of a loss half precision too) and orders
-of one value, a node of the autograd graph calls the kernel itself, past torch's dispatcher. Each function returns None
-for all else. A backward pass that is asked for more than a plain gradient goes the long way, by `derivatives`.
+It serves the most common case: float32 or float64 logits in CPU memory (for a loss also half precision) and orders of
+one value. A node of the autograd graph then calls the kernel itself, without torch's dispatcher. In every other case a
+function returns None. A backward pass that needs more than a plain gradient uses `derivatives`.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from torch import Tensor
 from sharmix._arguments import Order, checked_memory, widened
 from sharmix._operators import backend, cpu, derivatives
 
-_Values = tuple[float, float | None, float]  # of orders
+_Values = tuple[float, float | None, float]  # the values of orders
 
 
 def sharmix(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor | None:
@@ -27,7 +27,7 @@ def sharmix(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor | 
 
 
 def _checked(values: _Values, given: Sequence[Order]) -> tuple[Any, list[bool]]:
-    """The orders as they were given, and which of them are tensors."""
+    """The orders as the caller gave them, and whether each is a tensor."""
     orders: list[Any] = list(values)
     for place, order in enumerate(given):
         if isinstance(order, Tensor):
@@ -50,7 +50,7 @@ def class_loss(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> Tensor | None:
-    """The mean or sum of the losses of logits [..., classes] against one class a row, [...]; α-ReLU has α, None, τ."""
+    """The mean or sum of the losses of logits [..., classes] against class indices [...]; α, None, τ for α-ReLU."""
     if targets is None or weight is not None or label_smoothing or reduction == "none" or _is_closed():
         return None
     values = cpu.kernel.node_orders(logits, targets, q, r, temperature)
@@ -118,6 +118,6 @@ class _ClassLoss(torch.autograd.Function):
         return by_logits, None, None, None, None, *by_orders
 
 
-# Past `Function.apply`, which looks for transforms, as the kernel has done.
+# Not `Function.apply`: it looks for transforms, which the kernel has done already.
 _apply_map = super(torch.autograd.Function, _Map).apply
 _apply_class_loss = super(torch.autograd.Function, _ClassLoss).apply

@@ -1,4 +1,4 @@
-"""q, r and T₀ as implementations take them: one number for all rows, or one for each."""
+"""q, r and T₀ in the form that implementations expect: one number for all rows, or one for each row."""
 
 import math
 
@@ -8,16 +8,16 @@ from torch import Tensor
 from sharmix._arguments import Order, checked_number, checked_values
 
 Orders = tuple[float | Tensor, float | Tensor, float | Tensor]  # q, r, T₀: a number, or float64 [rows, 1]
-LossOrders = Orders | tuple[float, None, float]  # α-ReLU, α-entmax with a threshold that is given, has α, None, τ
+LossOrders = Orders | tuple[float, None, float]  # for α-ReLU, α-entmax with a given threshold: α, None, τ
 
-_LARGEST_EXPONENT = 500.0  # of the scale of tied logits, classes^(r−1): a double holds 1e308, and needs some room
+_LARGEST_EXPONENT = 500.0  # of classes^(r−1), the scale of tied logits: float64 ends at 1e308, and leaves some room
 _CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
 
 
 def checked_orders(
     logits: Tensor, q: Order, r: Order | None, temperature: Order, nonconcave: str = "global"
 ) -> LossOrders:
-    """Numbers, or tensors that broadcast to [..., 1] for logits [..., classes], as orders.
+    """Checked orders, from numbers or from tensors that broadcast to [..., 1] for logits [..., classes].
 
     Raises:
         ValueError: a value is out of its range, r is too large for so many classes, or `nonconcave` is neither `global`
@@ -38,7 +38,7 @@ def _order(order: Order, name: str, logits: Tensor) -> float | Tensor:
             rows = *logits.shape[:-1], 1
             return checked_values(order, name).double().expand(rows).reshape(-1, 1).contiguous()
         order = order.item()
-    return order if 1 <= order <= 2 else checked_number(order, name)  # any order may be 1 to 2
+    return order if 1 <= order <= 2 else checked_number(order, name)  # every order allows 1 to 2
 
 
 def _refuse_steep(r: float | Tensor, classes: int) -> None:
@@ -71,7 +71,7 @@ def is_concave(q: float | Tensor, r: float | Tensor) -> Tensor:
 
 
 def largest(order: float | Tensor) -> float:
-    """The largest of its values."""
+    """The largest value of an order."""
     return order if isinstance(order, float) else order.max().item()
 
 

@@ -1,4 +1,4 @@
-"""The map and its loss in plain torch, on any device: used where no kernel is, and the kernels' reference."""
+"""The map and its loss in plain torch, on any device: used where there is no kernel, and the reference for kernels."""
 
 import torch
 from torch import Tensor
@@ -47,7 +47,7 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orde
     """See `backend.Implementation`."""
     if probabilities.shape[-1] == 0:
         return torch.empty_like(grad), grad.new_zeros((*grad.shape[:-1], 3) if wants_orders else 0)
-    at = MapSensitivity(probabilities.double(), *shaped(orders, probabilities))  # whose powers leave single precision
+    at = MapSensitivity(probabilities.double(), *shaped(orders, probabilities))  # its powers leave float32's range
     grad_logits = at.logit_product(grad.double()).to(probabilities.dtype).contiguous()
     wide = torch.promote_types(probabilities.dtype, torch.float32)
     if not wants_orders:
@@ -96,7 +96,7 @@ def class_loss_backward(
 
 
 def _powers(logits: Tensor, alpha: float | Tensor, tau: float | Tensor, exponent: float | Tensor) -> Tensor:
-    """[(α − 1) z − τ]₊ to a power."""
+    """[(α − 1) z − τ]₊ raised to a power."""
     return ((alpha - 1) * logits - tau).relu() ** exponent
 
 

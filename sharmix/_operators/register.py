@@ -44,7 +44,7 @@ def _fake_class_loss(logits: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tens
 
 
 def _batched_as_rows(name: str, arguments: list[str]) -> Callable[..., Any]:
-    """The vmap rule: a batch is one more row dimension, the first."""
+    """The vmap rule: a batch becomes one more row dimension, the first."""
 
     def rule(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
         shape = [length for dim, length in enumerate(inputs[0].shape) if dim != in_dims[0]]
@@ -55,13 +55,13 @@ def _batched_as_rows(name: str, arguments: list[str]) -> Callable[..., Any]:
         outputs = getattr(torch.ops.sharmix, name)(*batched)
         if isinstance(outputs, Tensor):
             return outputs, 0
-        return outputs, tuple(None if one.shape == (0,) else 0 for one in outputs)  # what was not wanted is empty
+        return outputs, tuple(None if one.shape == (0,) else 0 for one in outputs)  # an unwanted output is empty
 
     return rule
 
 
 def _batch_first(tensor: Tensor, dim: int | None, size: int, name: str, shape: list[int]) -> Tensor:
-    """The tensor with its batch first; `shape` is that of one example's logits."""
+    """The tensor with its batch dimension first; `shape` is the shape of the logits of one example."""
     is_order = name in _ORDERS
     if is_order and dim is None:
         return tensor
@@ -74,7 +74,7 @@ def _batch_first(tensor: Tensor, dim: int | None, size: int, name: str, shape: l
 
 
 def _operator(name: str, schema: str, shapes: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator that `backend.Implementation` calls so, with its orders checked."""
+    """The operator for the function `name` of `backend.Implementation`, with a check of its orders."""
     arguments = re.findall(r"(\w+)[,)]", schema.split("->")[0])
     last_order = "nonconcave" if "nonconcave" in arguments else "temperature"  # which the orders' check takes
     first, stop = arguments.index("q"), arguments.index(last_order) + 1

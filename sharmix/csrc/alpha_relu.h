@@ -11,7 +11,7 @@ namespace sharmix {
 // 1/(alpha - 1) where that is an integer, else not positive.
 template <class T> int beta_of(double alpha) { return shape_of<T>(Orders{alpha, 1, 1}).integer + 1; }
 
-// body(start, count, logits) for as many logits of a row at a time as doubles fit a vector; what is missing is -infinity.
+// body(start, count, logits) for as many logits of a row at a time as doubles fit a vector; missing places hold -infinity.
 template <class T, class Body> INLINE void for_vectors(const T* row, int64_t classes, Body body) {
     constexpr int64_t lanes = LANES<double>;
     int64_t start = 0;

@@ -8,7 +8,7 @@ namespace sharmix {
 
 constexpr int64_t LONG = 512;  // classes, from which a first look at some of them pays
 
-// A threshold must not be rounded up to what it is to let through.
+// A threshold must not be rounded up to a value that should be above it.
 template <class T> T just_below(T threshold) {
     using Limits = std::numeric_limits<T>;
     return threshold - std::abs(threshold) * Limits::epsilon() - Limits::min();  // nextafter would be a call
@@ -27,10 +27,10 @@ template <class T> class Candidates : public List<T> {
         collect(row, classes, least_logit(s, equation), *this);
     }
 
-    // Drops what no root up to y lets into the support.
+    // Drops the candidates that are outside the support for every root up to y.
     void narrow(double y, const Equation<T>& equation) { this->keep(least_logit(std::exp(y), equation)); }
 
-    // A row with a NaN, with nothing but -inf, or with +inf, is undefined.
+    // A row with a NaN or +inf, or with -inf alone, is undefined.
     bool is_defined() const { return std::isfinite(maximum); }
 
     double maximum = 0, high = 0;

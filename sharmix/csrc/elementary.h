@@ -76,7 +76,7 @@ template <class V> INLINE Exponential<V> exponential(V x) {
     return {(V)exponent, rest * series<inverse_factorial, 1, F::exponential_terms>(rest)};
 }
 
-// e^x for x < 80; what is below the smallest normal number is 0.
+// e^x for x < 80; a result below the smallest normal number becomes 0.
 template <class V> INLINE V exp(V x) {
     const auto [power_of_two, remainder] = exponential(x);
     return x < Format<V>::least_exponent ? V{} : power_of_two + power_of_two * remainder;
@@ -103,7 +103,7 @@ template <class V> INLINE V logarithm(V sum, V lost) {
     return turns * F::log2_high + (rest + turns * F::log2_low);
 }
 
-// log x; what is below the smallest normal number counts as that.
+// log x; an x below the smallest normal number counts as that number.
 template <class V> INLINE V log(V x) {
     return logarithm(x > Format<V>::least ? x : V{} + Format<V>::least, V{});
 }

@@ -196,7 +196,7 @@ Sums<typename Layout::S> sums_over(const T* values, int64_t count, const Line& l
 
 constexpr double MOST_SPREAD = 45;  // (45 x 1e-5)^2/2, what then is left of a last step of 1e-5, is 1e-7
 
-// What one y gives.
+// The sums and the Newton step at one y.
 template <class S> struct Point {
     using Real = RealOf<S>;
 

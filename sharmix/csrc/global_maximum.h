@@ -19,7 +19,7 @@ struct Precision {
 
 constexpr Precision SINGLE{1e-4, 1e-2}, DOUBLE{1e-13, 1e-6};
 
-// What bounds the equation and the objective over a cell, at one of its ends.
+// The values at one end of a cell, which bound the equation and the objective over the cell.
 struct End {
     End(const Orders& orders, const Point<double>& point)
         : y(point.y), feedback((orders.q - orders.r) * point.renyi), rising(point.residual + feedback),
@@ -66,7 +66,7 @@ struct Cells {
     std::vector<Cell> rising, small;
 };
 
-// The cells between ends; `at` gives the Point of a y, and narrow(y) is told that no larger one will be asked for.
+// The cells between ends; `at` gives the Point of a y, and narrow(y) means that all later y are at most this y.
 template <class At, class Narrow>
 Cells cells_of_maximum(At at, Narrow narrow, const Orders& orders, const std::vector<End>& ends, Precision precision) {
     const auto end = [&](double y) { return End(orders, at(y)); };

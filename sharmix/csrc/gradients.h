@@ -15,7 +15,7 @@ template <class S> struct ParameterGradients {
 constexpr int64_t GROUP = LANES<double>;  // rows, of which the numbers are worked on together, one row in each lane
 constexpr int64_t SUMMED = 1024;  // numbers, after which a sum goes on in double precision
 
-// The sums of what add(j, parts) adds to its parts for the vectors from j = 0 to `count`.
+// The sums of the terms that add(j, parts) adds to its parts, for the vectors from j = 0 to `count`.
 template <class Layout, int Count, class Add> std::array<typename Layout::S, Count> sums_of(int64_t count, Add add) {
     using V = typename Layout::V;
     std::array<typename Layout::S, Count> sums = {};

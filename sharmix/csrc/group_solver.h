@@ -6,7 +6,7 @@
 
 namespace sharmix {
 
-// What is found of a row, besides p.
+// The results for a row besides p.
 struct Solved {
     double maximum, scale, total, conjugate;
     ParameterGradients<double> slopes;  // of the conjugate

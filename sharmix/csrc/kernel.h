@@ -1,4 +1,4 @@
-// What the functions behind the door to Python are given: plain numbers, and addresses of contiguous memory.
+// The arguments of the functions that module.cpp calls: plain numbers, and addresses of contiguous memory.
 #pragma once
 
 #include <algorithm>
@@ -67,7 +67,7 @@ template <class Body> void with_type(int64_t bytes, Body body) {
     else body(double());
 }
 
-// What the backward pass of the loss needs of a row; total is 0 where plain torch solved it.
+// The numbers of a row that the backward pass of the loss needs; total is 0 if plain torch solved the row.
 struct State {
     double maximum, unit, scale, total;
 };

@@ -230,7 +230,7 @@ template <class T> T loss_of(double conjugate, T target, double maximum) {
     return T(value < 0 ? 0 : value);  // rounding can leave -1e-17 at p = y
 }
 
-// What is asked of `class_loss`, and where its answers go.
+// The arguments of `class_loss`, and the memory for its results.
 template <class T> struct ClassLoss {
     const T* logits;
     Targets targets;

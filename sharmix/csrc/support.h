@@ -43,7 +43,7 @@ template <class T> struct List {
 
     Entries<T> entries() const { return {value.get(), place.get(), count, threshold}; }
 
-    // Drops what is not above the threshold, if that is enough to be worth the while.
+    // Drops the entries that are not above the threshold, if they are many enough to save time.
     void keep(T least) {
         if (count_above(value.get(), count, least) >= count - count / 8) return;
         threshold = least;

@@ -73,7 +73,7 @@ inline double number(PyObject* object) {
     return value;
 }
 
-// What of torch is needed beside the methods of its tensors.
+// The objects of torch that the kernel needs besides the methods of tensors.
 struct Torch {
     PyObject *tensor, *parameter, *float16, *bfloat16, *float32, *float64, *int64, *empty_like, *doubles, *single;
     PyObject *strided, *transforms_active, *modes_active, *tracing_state, *grad_enabled, *forward_ad;
