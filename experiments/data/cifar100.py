@@ -16,10 +16,10 @@ from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.images import no_bombs, open_image
 from experiments.data.local_files import LOCAL_DATA, check_is_file
-from experiments.data.long_tail import ShotRule, exponential_tail
+from experiments.data.long_tail import ShotRule, even_counts, exponential_tail, keep_counts
 from experiments.data.splits import Indices
-from experiments.errors import DataError
-from experiments.settings import NotNegative, Ratio, Seed, validated_class
+from experiments.errors import ConfigurationError, DataError
+from experiments.settings import AtLeastOne, NotNegative, Ratio, Seed, validated_class
 
 HUB_NAME = "uoft-cs/cifar100"
 FOLDER = "cifar100"
@@ -34,7 +34,7 @@ Images = NDArray[np.uint8]  # [n, 32, 32, 3]
 
 @validated_class
 class Cifar100DataModule(ClassificationDataModule):
-    """CIFAR-100, complete or with an exponential profile of class sizes; inputs are uint8 [n, 3, 32, 32].
+    """CIFAR-100, complete, long-tailed or cut to a balanced subset; inputs are uint8 [n, 3, 32, 32].
 
     Arguments: `conf/data/cifar100.yaml`.
     Source: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009. Long-tailed: Cui et al., 2019.
@@ -45,12 +45,13 @@ class Cifar100DataModule(ClassificationDataModule):
     augmentation: Literal["none", "standard"] = "none"
     padding: NotNegative = 0
     imbalance: Ratio = 1.0
+    train_size: AtLeastOne | None = None
     tail_seed: Seed = 0
     shots: ShotRule | None = None
 
     def load(self) -> ClassificationData:
         (images, labels), (test_images, test_labels) = (self._checked_side(side) for side in SIDES)
-        kept = exponential_tail(labels, self.imbalance, self.tail_seed)
+        kept = self._kept(labels)
         return ClassificationData(
             train=_in_memory(images[kept], labels[kept]),
             test=_in_memory(test_images, test_labels),
@@ -59,6 +60,22 @@ class Cifar100DataModule(ClassificationDataModule):
             shot_rule=self.shots if self.imbalance > 1 else None,
             encode=_encode,
         )
+
+    def _kept(self, labels: Indices) -> Indices:
+        """The indices of the training images that `imbalance` or `train_size` keeps."""
+        if self.train_size is None:
+            return exponential_tail(labels, self.imbalance, self.tail_seed)
+        given = f"data.train_size={self.train_size}"
+        if self.imbalance > 1:
+            raise ConfigurationError(
+                f"{given} is not allowed beside data.imbalance={self.imbalance:g}; give one of them"
+            )
+        if self.train_size < CLASSES:
+            raise ConfigurationError(f"{given} is not allowed; it must be at least {CLASSES}, the number of classes")
+        try:
+            return keep_counts(labels, even_counts(self.train_size, CLASSES), self.tail_seed)
+        except ValueError as error:
+            raise ConfigurationError(f"{given} is not allowed: {error}") from error
 
     def _checked_side(self, side: str) -> tuple[Images, Indices]:
         """The images of one side and their labels."""

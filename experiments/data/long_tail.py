@@ -1,4 +1,4 @@
-"""Long-tailed training sets: which examples a class keeps, and which classes count as many, medium and few."""
+"""Smaller training sets: which examples a class keeps, and which classes count as many, medium and few."""
 
 from collections.abc import Sequence
 
@@ -30,6 +30,12 @@ def exponential_counts(largest: int, classes: int, imbalance: float) -> list[int
     Source: Cui et al., Class-Balanced Loss, 2019, section 5.1.
     """
     return [max(1, int(largest * imbalance ** (-i / max(1, classes - 1)))) for i in range(classes)]
+
+
+def even_counts(size: int, classes: int) -> list[int]:
+    """How many examples class i keeps of `size` in all: as many as any other class, the first classes one more."""
+    smaller, rest = divmod(size, classes)
+    return [smaller + (i < rest) for i in range(classes)]
 
 
 def keep_counts(labels: Sequence[int] | Indices, counts: Sequence[int], seed: int, repeat: bool = False) -> Indices:

@@ -42,7 +42,7 @@ COMMANDS = {
 EXPERIMENTS = sorted(file.stem for file in (ROOT / "conf" / "experiment").iterdir())
 COMPLETED = {
     "experiment=": [f"experiment={name}" for name in EXPERIMENTS],
-    "experiment=cifar100_": ["experiment=cifar100_augmented", "experiment=cifar100_lt"],
+    "experiment=cifar100_": ["experiment=cifar100_augmented", "experiment=cifar100_lt", "experiment=cifar100_subset"],
     "activation=sharmix": ["activation=sharmix_fixed", "activation=sharmix_learned"],
     "experiment=digits trainer.max_e": ["trainer.max_epochs="],
     "experiment=multi30k attention=": ["attention=entmax", "attention=sharmix", "attention=softmax"],

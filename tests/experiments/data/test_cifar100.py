@@ -12,7 +12,7 @@ from PIL import Image
 from experiments.data.cifar100 import Cifar100DataModule
 from experiments.data.examples import ClassificationData
 from experiments.data.long_tail import ShotRule
-from experiments.errors import DataError
+from experiments.errors import ConfigurationError, DataError
 from tests.experiments.data.generated import (
     CIFAR_LABELS,
     CIFAR_PIXELS,
@@ -101,6 +101,27 @@ def test_a_long_tail_thins_out_the_training_side_alone(cifar: Path) -> None:
     assert tailed.content_hash != load(cifar, imbalance=5, tail_seed=1).content_hash
     assert tailed.facts["train_size"] == sum(counts)
     assert tailed.facts["few_classes"] == sum(count < 2 for count in counts) == len(tailed.shots["few"])
+
+
+def test_a_smaller_training_side_stays_balanced(cifar: Path) -> None:
+    whole, smaller = load(cifar), load(cifar, train_size=230)
+    assert smaller.train.targets.bincount(minlength=100).tolist() == 30 * [3] + 70 * [2]
+    assert torch.equal(smaller.test.inputs, whole.test.inputs)
+    assert smaller.shots is None
+    assert smaller.content_hash not in (whole.content_hash, load(cifar, train_size=230, tail_seed=1).content_hash)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"train_size": 501}, r"data\.train_size=501 is not allowed: class 0 has 5 examples, 6 are to be kept"),
+        ({"train_size": 99}, r"data\.train_size=99 is not allowed; it must be at least 100"),
+        ({"train_size": 230, "imbalance": 10.0}, r"data\.train_size=230 .* beside data\.imbalance=10; give one"),
+    ],
+)
+def test_a_training_side_that_cannot_be_is_refused(cifar: Path, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        load(cifar, **changes)
 
 
 def test_the_standard_augmentation_changes_images(cifar: Path) -> None:

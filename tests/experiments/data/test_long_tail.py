@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from omegaconf import OmegaConf
 
-from experiments.data.long_tail import ShotRule, exponential_counts, keep_counts
+from experiments.data.long_tail import ShotRule, even_counts, exponential_counts, keep_counts
+from experiments.identity import ROOT
 
 SHOTS = ShotRule(rule="mine", many_above=100, few_below=20)
 
@@ -16,9 +18,21 @@ def test_the_profile_of_cifar100_is_the_one_in_use() -> None:
         assert (counts[0], counts[-1]) == (500, 500 // imbalance), imbalance
 
 
+def test_the_balanced_subset_has_as_many_images_as_the_long_tail() -> None:
+    tailed, subset = (
+        OmegaConf.load(ROOT / f"conf/experiment/{name}.yaml") for name in ("cifar100_lt", "cifar100_subset")
+    )
+    assert subset.data.train_size == sum(exponential_counts(500, 100, tailed.data.imbalance))
+
+
 def test_every_class_keeps_an_example() -> None:
     assert min(exponential_counts(10, 20, 1000)) == 1
     assert exponential_counts(10, 1, 1000) == [10]
+
+
+def test_even_counts_differ_by_at_most_one() -> None:
+    assert even_counts(11, 4) == [3, 3, 3, 2]
+    assert even_counts(8, 4) == [2, 2, 2, 2]
 
 
 def test_the_counts_are_kept_of_each_class_by_the_seed() -> None:
