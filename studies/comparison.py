@@ -90,10 +90,10 @@ def compare(
             f"{contender} − {opponent} is not finite by {metric} for {', '.join(map(str, pairs.index[undefined]))}; "
             f"the values are {pairs[undefined].to_numpy().tolist()}"
         )
-    return Comparison(float(differences.mean()), *_mean_interval(differences, confidence), len(differences), relative)
+    return Comparison(float(differences.mean()), *mean_interval(differences, confidence), len(differences), relative)
 
 
-def _mean_interval(values: pd.Series, confidence: float) -> tuple[float, float]:
+def mean_interval(values: pd.Series, confidence: float) -> tuple[float, float]:
     """Both ends of Student's t interval of the mean, for independent values; NaN of fewer than two."""
     if len(values) < 2:
         return nan, nan

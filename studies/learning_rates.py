@@ -1,0 +1,121 @@
+"""Learning rates: every activation at one common rate, and each at the rate that a validation part chooses for it.
+
+Each task is one training of the suite. It measures the validation part and the test split after its last epoch.
+"""
+
+import io
+from contextlib import redirect_stdout
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pandas as pd
+
+from benchmarks.settings import settings_of
+from experiments.training import train
+from studies.comparison import Comparison, compare, mean_interval
+from studies.study import Finding, Report, Row, Settings, Task
+
+OPPONENT = "softmax"
+MEASURED = {"validation": ("accuracy", "macro_f1"), "test": ("accuracy", "macro_f1", "sparsity")}
+TEST_ACCURACY = "test accuracy"
+
+
+def tasks(settings: Settings, data: Path | None) -> list[Task]:
+    return [
+        {"data_set": data_set, "contender": contender, "learning_rate": rate, "seed": seed}
+        for data_set, entry in settings["data_sets"].items()
+        for contender, rate, seed in product(settings["contenders"], settings["learning_rates"], entry["seeds"])
+    ]
+
+
+def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
+    run = settings_of(
+        task["data_set"],
+        *settings["contenders"][task["contender"]],
+        *(f"{name}={task['seed']}" for name in settings["data_sets"][task["data_set"]]["varied"]),
+        f"optimizer.learning_rate={task['learning_rate']}",
+        f"data.validation_fraction={settings['validation_fraction']}",
+        f"paths.data={data or 'null'}",
+        "keep_weights=false",
+        "progress=none",
+    )
+    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):  # a line a run would hide the study's progress
+        metrics = train(run, Path(folder)).metrics
+    return [
+        {"contender": task["contender"], "metric": f"{split} {name}", "value": metrics[split][name]}
+        for split, names in MEASURED.items()
+        for name in names
+    ]
+
+
+def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
+    """Each activation at the common rate and at its own; all rates; and what the rate changes between activations."""
+    tables, findings = {}, []
+    for data_set, of_set in records.groupby("data_set", sort=False):
+        chosen = own_rates(of_set, shown["chosen_by"])
+        common = of_set[of_set["learning_rate"] == shown["common_rate"]]
+        own = _at(of_set, chosen)
+        also = own_rates(of_set, shown["chosen_also_by"])
+        tables[f"{data_set}: {TEST_ACCURACY} at one rate, and at each activation's own"] = pd.DataFrame(
+            {
+                "activation": contender,
+                f"at {shown['common_rate']:g}": _mean(common, contender, shown),
+                f"less {OPPONENT}": _change(common, contender, shown),
+                "own rate": f"{chosen[contender]:g}",
+                "at its own": _mean(own, contender, shown),
+                f"less {OPPONENT} at its own": _change(own, contender, shown),
+                f"own rate by {shown['chosen_also_by']}": f"{also[contender]:g}",
+            }
+            for contender in settings["contenders"]
+        )
+        for metric in (f"validation {shown['chosen_by']}", TEST_ACCURACY, "test sparsity"):
+            tables[f"{data_set}: {metric} by rate"] = _by_rate(of_set, metric)
+        findings += _findings(data_set, common, own, shown)
+    return Report(tables, findings, shown["notes"])
+
+
+def own_rates(records: pd.DataFrame, metric: str) -> dict[str, float]:
+    """The rate of each contender with the largest mean over seeds of a metric of the validation part."""
+    rows = records[records["metric"] == f"validation {metric}"]
+    means = rows.groupby(["contender", "learning_rate"])["value"].mean().unstack("learning_rate")
+    return means.idxmax(axis="columns").to_dict()  # the first, smallest of equal ones
+
+
+def _at(records: pd.DataFrame, rates: dict[str, float]) -> pd.DataFrame:
+    """The records of each contender at its rate."""
+    return records[records["learning_rate"] == records["contender"].map(rates)]
+
+
+def _mean(records: pd.DataFrame, contender: str, shown: Settings) -> str:
+    values = records[(records["metric"] == TEST_ACCURACY) & (records["contender"] == contender)]["value"]
+    low, high = mean_interval(values, shown["confidence"])
+    return f"{values.mean():.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _change(records: pd.DataFrame, contender: str, shown: Settings) -> str:
+    return "–" if contender == OPPONENT else str(_compared(records, contender, shown))
+
+
+def _compared(records: pd.DataFrame, contender: str, shown: Settings) -> Comparison:
+    return compare(records, TEST_ACCURACY, contender, OPPONENT, "seed", shown["confidence"])
+
+
+def _by_rate(records: pd.DataFrame, metric: str) -> pd.DataFrame:
+    rows = records[records["metric"] == metric]
+    means = rows.pivot_table("value", "contender", "learning_rate", sort=False)
+    return means.map("{:.3f}".format).rename(columns="{:g}".format).rename_axis(index="activation").reset_index()
+
+
+def _findings(data_set: str, common: pd.DataFrame, own: pd.DataFrame, shown: Settings) -> list[Finding]:
+    """What the contenders of the findings change against softmax: at the common rate, then each at its own."""
+    uses = {
+        f"accuracy on {data_set}, one learning rate for all ({shown['common_rate']:g})": common,
+        f"accuracy on {data_set}, each at its own learning rate": own,
+    }
+    return [
+        Finding(use, contender, str(found), OPPONENT, 1, found.units, found.verdict("higher"))
+        for use, records in uses.items()
+        for contender in shown["found"]
+        for found in [_compared(records, contender, shown)]
+    ]
