@@ -11,7 +11,15 @@ from reporting.markdown import narrow, paragraph
 from reporting.marked_text import fill, marks, parts
 from studies.study import Finding, Report
 
-ORDER = ("prediction_sets", "boosting", "length_generalisation", "calibration", "soft_labels", "human_labels")
+ORDER = (
+    "prediction_sets",
+    "boosting",
+    "length_generalisation",
+    "calibration",
+    "soft_labels",
+    "human_labels",
+    "learning_rates",
+)
 COLUMNS = {  # of a study's findings
     "use": "use",
     "contender": "helps",

@@ -50,6 +50,7 @@ def test_panels_and_figures_without_records_are_left_out_and_said_so(results, mo
         "Airline Tweets",
         "CIFAR-100-LT, long-tailed",
         "attention, translation_dynamics, translation_support",
+        "learning_rates",
         "length_generalisation",
         "thresholds",
     ]
