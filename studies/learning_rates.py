@@ -109,13 +109,14 @@ def _by_rate(records: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 def _findings(data_set: str, common: pd.DataFrame, own: pd.DataFrame, shown: Settings) -> list[Finding]:
     """What the contenders of the findings change against softmax: at the common rate, then each at its own."""
-    uses = {
-        f"accuracy on {data_set}, one learning rate for all ({shown['common_rate']:g})": common,
-        f"accuracy on {data_set}, each at its own learning rate": own,
+    rates = {
+        "common": (f"one learning rate for all ({shown['common_rate']:g})", common),
+        "own": ("each at its own learning rate", own),
     }
     return [
-        Finding(use, contender, str(found), OPPONENT, 1, found.units, found.verdict("higher"))
-        for use, records in uses.items()
-        for contender in shown["found"]
+        Finding(f"accuracy on {data_set}, {rate}", contender, f"accuracy {found}", OPPONENT, 1, found.units, verdict)
+        for name, (rate, records) in rates.items()
+        for contender in shown["found"][name]
         for found in [_compared(records, contender, shown)]
+        for verdict in [found.verdict("higher")]
     ]

@@ -36,7 +36,7 @@ def test_the_validation_part_chooses_the_rate_and_the_smaller_of_equal_ones() ->
 
 def test_the_report_compares_at_one_rate_and_at_each_own() -> None:
     settings = STUDY.settings | {"contenders": dict.fromkeys(VALIDATION)}
-    shown = STUDY.shown | {"common_rate": 0.001, "found": ["sparsemax"]}
+    shown = STUDY.shown | {"common_rate": 0.001, "found": {"common": ["sparsemax"], "own": ["sparsemax"]}}
     report = learning_rates.report(made_up(), settings, shown)
     table = report.tables["digits: test accuracy at one rate, and at each activation's own"].set_index("activation")
     assert table.loc["sparsemax", "less softmax"].startswith("+0.1000")
