@@ -20,7 +20,7 @@ from tests.reporting.synthetic_results import RESULTS
 
 def test_every_committed_record_is_read_and_written_to_the_letter():
     changed = []
-    for file in (RESULTS / "records").iterdir():
+    for file in (RESULTS / "records").rglob("*.jsonl"):
         for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
             place = f"{file.name}, line {number}"
             changed += [place] if read_record(line, place).to_json() != line else []
