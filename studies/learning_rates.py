@@ -56,16 +56,14 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
         chosen = own_rates(of_set, shown["chosen_by"])
         common = of_set[of_set["learning_rate"] == shown["common_rate"]]
         own = _at(of_set, chosen)
-        also = own_rates(of_set, shown["chosen_also_by"])
         tables[f"{data_set}: {TEST_ACCURACY} at one rate, and at each activation's own"] = pd.DataFrame(
             {
                 "activation": contender,
                 f"at {shown['common_rate']:g}": _mean(common, contender, shown),
-                f"less {OPPONENT}": _change(common, contender, shown),
-                "own rate": f"{chosen[contender]:g}",
+                f"minus {OPPONENT}": _change(common, contender, shown),
+                "own rates": _range(chosen[contender]),
                 "at its own": _mean(own, contender, shown),
-                f"less {OPPONENT} at its own": _change(own, contender, shown),
-                f"own rate by {shown['chosen_also_by']}": f"{also[contender]:g}",
+                f"minus {OPPONENT} at its own": _change(own, contender, shown),
             }
             for contender in settings["contenders"]
         )
@@ -75,16 +73,24 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
     return Report(tables, findings, shown["notes"])
 
 
-def own_rates(records: pd.DataFrame, metric: str) -> dict[str, float]:
-    """The rate of each contender with the largest mean over seeds of a metric of the validation part."""
+def own_rates(records: pd.DataFrame, metric: str) -> pd.Series:
+    """The rate of each contender and seed with the largest value of a metric of that seed's validation part.
+
+    A seed has its own split, so the validation part of another seed would hold images that this one tests.
+    """
     rows = records[records["metric"] == f"validation {metric}"]
-    means = rows.groupby(["contender", "learning_rate"])["value"].mean().unstack("learning_rate")
-    return means.idxmax(axis="columns").to_dict()  # the first, smallest of equal ones
+    values = rows.pivot(index=["contender", "seed"], columns="learning_rate", values="value")
+    return values.idxmax(axis="columns")  # the first, smallest of equal ones
 
 
-def _at(records: pd.DataFrame, rates: dict[str, float]) -> pd.DataFrame:
-    """The records of each contender at its rate."""
-    return records[records["learning_rate"] == records["contender"].map(rates)]
+def _at(records: pd.DataFrame, rates: pd.Series) -> pd.DataFrame:
+    """The records of each contender and seed at its rate."""
+    own = rates.rename("own").reset_index()
+    return records.merge(own, on=["contender", "seed"]).query("learning_rate == own").drop(columns="own")
+
+
+def _range(rates: pd.Series) -> str:
+    return f"{rates.min():g} to {rates.max():g}, median {rates.median():g}"
 
 
 def _mean(records: pd.DataFrame, contender: str, shown: Settings) -> str:
@@ -110,13 +116,13 @@ def _by_rate(records: pd.DataFrame, metric: str) -> pd.DataFrame:
 def _findings(data_set: str, common: pd.DataFrame, own: pd.DataFrame, shown: Settings) -> list[Finding]:
     """What the contenders of the findings change against softmax: at the common rate, then each at its own."""
     rates = {
-        "common": (f"one learning rate for all ({shown['common_rate']:g})", common),
-        "own": ("each at its own learning rate", own),
+        f"one learning rate for all ({shown['common_rate']:g})": common,
+        "each at its own learning rate": own,
     }
     return [
         Finding(f"accuracy on {data_set}, {rate}", contender, f"accuracy {found}", OPPONENT, 1, found.units, verdict)
-        for name, (rate, records) in rates.items()
-        for contender in shown["found"][name]
+        for rate, records in rates.items()
+        for contender in shown["found"]
         for found in [_compared(records, contender, shown)]
         for verdict in [found.verdict("higher")]
     ]
