@@ -1,0 +1,37 @@
+"""Class frequencies against steps: sparsity and learned (q, r) by step on three training sets, under each objective."""
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from reporting.drawing import WIDTH, add_legend, draw_against
+from reporting.figures import figure
+from reporting.kept_runs import KeptRuns, count_seeds
+from reporting.palette import OBJECTIVES, TRAINING_SETS
+
+TABLES = {
+    "balanced": "cifar100_orders",
+    "balanced subset": "cifar100_subset_orders",
+    "long-tailed": "cifar100_lt_orders",
+}
+COLUMNS = {"sparsity on test": "test/sparsity", "q": "q", "r": "r"}
+
+
+@figure("class_frequencies")
+def draw_class_frequencies(kept: KeptRuns) -> Figure:
+    """A row of panels for each objective: sparsity, q and r. The subset has as many images as the long-tailed set."""
+    groups = {name: kept.of_table(table) for name, table in TABLES.items()}
+    result = Figure(figsize=(WIDTH, 5.6), layout="constrained")
+    panels = result.subplots(len(OBJECTIVES), len(COLUMNS), sharex=True, sharey="col", squeeze=False)
+    for row, (objective, (title, _)) in zip(panels, OBJECTIVES.items(), strict=True):
+        row[0].set_title(f"{title}, {count_seeds(group for found in groups.values() for group in found)}")
+        for axes, (name, column) in zip(row, COLUMNS.items(), strict=True):
+            axes.set(xscale="log", ylabel=name)
+            axes.xaxis.set_minor_formatter(NullFormatter())  # numbers at powers of 10 alone
+            for training_set, style in TRAINING_SETS.items():
+                own = [group for group in groups[training_set] if group.runs.activation["objective"] == objective]
+                styled = [group._replace(label=training_set, style=style) for group in own]
+                draw_against(axes, styled, "steps", column)
+    for axes in panels[-1]:
+        axes.set_xlabel("training steps")
+    add_legend(result, panels.flat, len(TRAINING_SETS))
+    return result

@@ -1,0 +1,50 @@
+"""The figure of learned orders by step on three training sets."""
+
+import pytest
+
+from reporting.figures.class_frequencies import TABLES, draw_class_frequencies
+from reporting.kept_runs import KeptRuns, LeftOut
+from tests.reporting.synthetic_records import make_record
+from tests.reporting.synthetic_results import image_records, write_projects
+
+OBJECTIVES = {"fenchel_young": 0.125, "brier": 0.25, "log": 0.5}  # the sparsity under each
+
+
+def learned(experiment: str, steps: int) -> list[dict]:
+    """A run under each objective, with so many steps an epoch."""
+    start = {"q": 1.25, "r": 1.5}
+    data = {"augmentation": "none"}
+    records = [
+        make_record("sharmix_learned", 21, experiment, {"sparsity": sparsity}, data=data, objective=objective, **start)
+        for objective, sparsity in OBJECTIVES.items()
+    ]
+    for record in records:
+        for row in record["curves"]:
+            row["steps"] = steps * row["epoch"]
+    return records
+
+
+def kept(tmp_path, **records) -> KeptRuns:
+    return KeptRuns.load(write_projects(tmp_path, **records), allow_missing_seeds=True)
+
+
+def test_each_objective_has_sparsity_q_and_r_by_step_on_each_set(tmp_path):
+    steps = {"cifar100": 100, "cifar100_subset": 20, "cifar100_lt": 20}
+    found = kept(tmp_path, **{name: learned(name, count) for name, count in steps.items()})
+    panels = draw_class_frequencies(found).axes
+    assert len(panels) == 9
+    for axes, sparsity in zip(panels[::3], OBJECTIVES.values(), strict=True):
+        lines = {line.get_label(): line for line in axes.lines}
+        assert list(lines) == list(TABLES)
+        assert all(line.get_ydata() == pytest.approx([sparsity] * 3) for line in lines.values())
+        assert list(lines["balanced"].get_xdata()) == [100, 200, 300]
+        assert list(lines["balanced subset"].get_xdata()) == list(lines["long-tailed"].get_xdata()) == [20, 40, 60]
+        assert len({line.get_linestyle() for line in lines.values()}) == 3
+    for axes, start in ((panels[1], 1.25), (panels[2], 1.5)):
+        assert axes.lines[0].get_ydata() == pytest.approx([start + 0.01 * epoch for epoch in (1, 2, 3)])
+
+
+def test_without_the_subset_the_figure_is_left_out(tmp_path):
+    found = kept(tmp_path, cifar100=image_records("cifar100"), cifar100_lt=image_records("cifar100_lt"))
+    with pytest.raises(LeftOut, match="collect cifar100_subset"):
+        draw_class_frequencies(found)
