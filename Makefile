@@ -72,7 +72,7 @@ cifar100_subset: setup  ## learned SharMiX on a balanced subset of CIFAR-100, as
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=fenchel_young,brier,log
 	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
 
-noise_floor: setup  ## one run with one thread and with two, which only rounds otherwise: how far apart do they end?
+noise_floor: setup  ## one run with one thread and with two, between which only the rounding differs: how far apart do they end?
 	$(SWEEP) experiment=cifar100_lt $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=fenchel_young,log threads=1,2
 	$(BIN)/python -m reporting collect cifar100_lt --results $(RESULTS)
 

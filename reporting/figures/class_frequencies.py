@@ -5,7 +5,7 @@ from matplotlib.ticker import NullFormatter
 
 from reporting.drawing import WIDTH, add_legend, draw_against
 from reporting.figures import figure
-from reporting.kept_runs import KeptRuns, count_seeds
+from reporting.kept_runs import KeptRuns
 from reporting.palette import OBJECTIVES, TRAINING_SETS
 
 TABLES = {
@@ -23,7 +23,7 @@ def draw_class_frequencies(kept: KeptRuns) -> Figure:
     result = Figure(figsize=(WIDTH, 5.6), layout="constrained")
     panels = result.subplots(len(OBJECTIVES), len(COLUMNS), sharex=True, sharey="col", squeeze=False)
     for row, (objective, (title, _)) in zip(panels, OBJECTIVES.items(), strict=True):
-        row[0].set_title(f"{title}, {count_seeds(group for found in groups.values() for group in found)}")
+        row[0].set_title(title)
         for axes, (name, column) in zip(row, COLUMNS.items(), strict=True):
             axes.set(xscale="log", ylabel=name)
             axes.xaxis.set_minor_formatter(NullFormatter())  # numbers at powers of 10 alone
