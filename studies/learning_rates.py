@@ -77,9 +77,14 @@ def own_rates(records: pd.DataFrame, metric: str) -> pd.Series:
     """The rate of each contender and seed with the largest value of a metric of that seed's validation part.
 
     A seed has its own split, so the validation part of another seed would hold images that this one tests.
+
+    Raises:
+        ValueError: a contender lacks a rate of a seed.
     """
     rows = records[records["metric"] == f"validation {metric}"]
     values = rows.pivot(index=["contender", "seed"], columns="learning_rate", values="value")
+    if (lacking := values.isna().any(axis="columns")).any():
+        raise ValueError(f"not every rate was measured for {', '.join(map(str, values.index[lacking]))}")
     return values.idxmax(axis="columns")  # the first, smallest of equal ones
 
 

@@ -1,8 +1,11 @@
 """The study of learning rates, on made-up records and on one training of its own."""
 
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 
+from reporting.figures.learning_rates import ACTIVATIONS
 from studies import learning_rates
 from studies.study import load_study
 
@@ -54,6 +57,34 @@ def test_the_report_compares_at_one_rate_and_at_each_own() -> None:
     common, own = report.findings
     assert (common.verdict, own.verdict, common.seeds) == ("gain", "loss", 3)
     assert "one learning rate for all (0.001)" in common.use
+
+
+def test_a_rate_that_is_missing_is_named() -> None:
+    with pytest.raises(ValueError, match=r"not every rate was measured for \('softmax', 1\)$"):
+        learning_rates.own_rates(made_up().iloc[4:], "macro_f1")
+
+
+def test_each_seed_has_its_own_split_validation_part_and_tail(monkeypatch) -> None:
+    runs = []
+
+    def train(run, folder) -> SimpleNamespace:
+        runs.append(run)
+        return SimpleNamespace(metrics={split: dict.fromkeys(of, 0.5) for split, of in learning_rates.MEASURED.items()})
+
+    monkeypatch.setattr(learning_rates, "train", train)
+    for data_set in STUDY.settings["data_sets"]:
+        task = {"data_set": data_set, "contender": "softmax", "learning_rate": 0.03, "seed": 7}
+        learning_rates.measure(task, STUDY.settings, None)
+    assert [run.name for run in runs] == ["digits", "digits_lt", "airline"]
+    for run in runs:
+        seeds = {run.seed, run.data["split_seed"], run.data["validation_seed"], run.data.get("tail_seed", 7)}
+        assert seeds == {7}
+        assert run.data["validation_fraction"] == 0.2
+        assert run.optimizer["learning_rate"] == 0.03
+
+
+def test_the_figure_has_a_look_for_each_contender() -> None:
+    assert list(ACTIVATIONS) == list(STUDY.settings["contenders"])
 
 
 @pytest.mark.slow
