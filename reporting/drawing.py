@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
+from pandas.api.typing import SeriesGroupBy
 from scipy.optimize import isotonic_regression
 
 from reporting.groups import Group
@@ -110,6 +111,21 @@ def draw_against(axes: Axes, groups: list[Group], x: str, y: str, scale: float =
         for place, seed in enumerate(ys):
             label = group.label if place == 0 else None
             axes.plot(scale * xs[seed], ys[seed], label=label, **_outlined(group.style) | {"markersize": 4})
+
+
+def draw_means(axes: Axes, values: SeriesGroupBy, label: str, colour: str, **line: Any) -> None:
+    """Means over seeds as a line, in a band from the lowest to the highest.
+
+    Args:
+        axes: where to draw.
+        values: a study's values, grouped by their place on the horizontal axis.
+        label: of the line.
+        colour: of line and band.
+        **line: other properties of the line, as `Axes.plot` takes them.
+    """
+    lowest, mean, highest = values.min(), values.mean(), values.max()
+    axes.plot(mean.index, mean, label=label, color=colour, **line)
+    axes.fill_between(mean.index, lowest, highest, color=colour, alpha=0.12, linewidth=0)
 
 
 def say_range(axes: Axes, name: str) -> None:

@@ -6,6 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import pandas as pd
+
 from experiments.record import RecordError
 from reporting.declaration import Declaration, load_declaration, load_regimes
 from reporting.groups import Group, style_groups
@@ -119,6 +121,20 @@ class KeptRuns:
             raise LeftOut(self.missing[self.declaration.tables[table].experiment])
         (groups,) = style_groups([self._labelled(table)])
         return groups
+
+    def of_study(self, study: str) -> pd.DataFrame:
+        """The records of a study, a row for each number.
+
+        Args:
+            study: name of its file in results/studies/, such as "learning_rates".
+
+        Raises:
+            LeftOut: if there is no such file.
+        """
+        path = self.results / "studies" / f"{study}.csv"
+        if not path.exists():
+            raise LeftOut(f"there are no records {path.name}")
+        return pd.read_csv(path)
 
     @cached_property
     def panels(self) -> list[ShownPanel]:

@@ -1,11 +1,10 @@
 """Accuracy of attention by the length of the sequence, under each map of scores to weights."""
 
-import pandas as pd
 from matplotlib.figure import Figure
 
-from reporting.drawing import label_lines, say_range, stack_of_panels
+from reporting.drawing import draw_means, label_lines, say_range, stack_of_panels
 from reporting.figures import figure
-from reporting.kept_runs import KeptRuns, LeftOut
+from reporting.kept_runs import KeptRuns
 from reporting.palette import look
 
 ACTIVATIONS = {"softmax": "softmax", "entmax": "entmax", "SharMiX": "sharmix_fixed"}
@@ -15,21 +14,15 @@ LOG_LENGTH = ", log n"  # end of the names of contenders whose scores grow with 
 @figure("length_generalisation")
 def draw_length_generalisation(kept: KeptRuns) -> Figure:
     """A panel for each problem: means over seeds, in a band from the lowest to the highest; dashed without log n."""
-    path = kept.results / "studies" / "length_generalisation.csv"
-    if not path.exists():
-        raise LeftOut(f"there are no records {path.name}")
-    records = pd.read_csv(path)
+    records = kept.of_study("length_generalisation")
     accuracies = records[records["metric"] == "accuracy"]
     problems = list(accuracies.groupby("problem", sort=False))
     result, panels = stack_of_panels(len(problems), 2.6)
     for axes, (problem, rows) in zip(panels, problems, strict=True):
         for contender, own in rows.groupby("contender", sort=False):
             style = look(ACTIVATIONS[contender.removesuffix(LOG_LENGTH)])
-            line = {"color": style.colour, "linestyle": "-" if contender.endswith(LOG_LENGTH) else "--"}
-            by_length = own.groupby("length")["value"]
-            lowest, mean, highest = by_length.min(), by_length.mean(), by_length.max()
-            axes.plot(mean.index, mean, label=contender, marker=style.marker, **line)
-            axes.fill_between(mean.index, lowest, highest, color=style.colour, alpha=0.12, linewidth=0)
+            line = {"marker": style.marker, "linestyle": "-" if contender.endswith(LOG_LENGTH) else "--"}
+            draw_means(axes, own.groupby("length")["value"], contender, style.colour, **line)
         axes.set_xscale("log", base=2)
         lengths = sorted(rows["length"].unique())
         axes.set_xticks(lengths, lengths)
