@@ -36,12 +36,6 @@ ATTENTION = {
     "decoder self": Look("decoder, self-attention", "#228833", "s"),
     "decoder cross": Look("decoder, cross-attention", "#AA3377", "^"),
 }
-# Training sets of one network, Paul Tol's bright colours likewise: lines of different styles, without markers.
-TRAINING_SETS = {
-    "balanced": {"color": "#4477AA", "linestyle": "-", "marker": ""},
-    "balanced subset": {"color": "#228833", "linestyle": "--", "marker": ""},
-    "long-tailed": {"color": "#AA3377", "linestyle": "-.", "marker": ""},
-}
 # Tol's purple, and a lighter indigo; the other colours can be seen on both grounds.
 ON_DARK = {"#000000": "#FFFFFF", "#882255": "#AA4499", "#332288": "#9C8FE0"}
 # Configurations of one activation share its colour and marker; lines and the filling of markers tell them apart.

@@ -6,12 +6,13 @@ from matplotlib.ticker import NullFormatter
 from reporting.drawing import WIDTH, add_legend, draw_against
 from reporting.figures import figure
 from reporting.kept_runs import KeptRuns
-from reporting.palette import OBJECTIVES, TRAINING_SETS
+from reporting.palette import OBJECTIVES
 
-TABLES = {
-    "balanced": "cifar100_orders",
-    "balanced subset": "cifar100_subset_orders",
-    "long-tailed": "cifar100_lt_orders",
+# Each training set: the table of its runs, and the look of its lines, in Paul Tol's bright colours.
+TRAINING_SETS = {
+    "balanced": ("cifar100_orders", {"color": "#4477AA", "linestyle": "-", "marker": ""}),
+    "balanced subset": ("cifar100_subset_orders", {"color": "#228833", "linestyle": "--", "marker": ""}),
+    "long-tailed": ("cifar100_lt_orders", {"color": "#AA3377", "linestyle": "-.", "marker": ""}),
 }
 COLUMNS = {"sparsity on test": "test/sparsity", "q": "q", "r": "r"}
 
@@ -19,7 +20,7 @@ COLUMNS = {"sparsity on test": "test/sparsity", "q": "q", "r": "r"}
 @figure("class_frequencies")
 def draw_class_frequencies(kept: KeptRuns) -> Figure:
     """A row of panels for each objective: sparsity, q and r. The subset has as many images as the long-tailed set."""
-    groups = {name: kept.of_table(table) for name, table in TABLES.items()}
+    groups = {name: kept.of_table(table) for name, (table, _) in TRAINING_SETS.items()}
     result = Figure(figsize=(WIDTH, 5.6), layout="constrained")
     panels = result.subplots(len(OBJECTIVES), len(COLUMNS), sharex=True, sharey="col", squeeze=False)
     for row, (objective, (title, _)) in zip(panels, OBJECTIVES.items(), strict=True):
@@ -27,7 +28,7 @@ def draw_class_frequencies(kept: KeptRuns) -> Figure:
         for axes, (name, column) in zip(row, COLUMNS.items(), strict=True):
             axes.set(xscale="log", ylabel=name)
             axes.xaxis.set_minor_formatter(NullFormatter())  # numbers at powers of 10 alone
-            for training_set, style in TRAINING_SETS.items():
+            for training_set, (_, style) in TRAINING_SETS.items():
                 own = [group for group in groups[training_set] if group.runs.activation["objective"] == objective]
                 styled = [group._replace(label=training_set, style=style) for group in own]
                 draw_against(axes, styled, "steps", column)

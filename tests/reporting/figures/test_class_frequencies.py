@@ -2,7 +2,7 @@
 
 import pytest
 
-from reporting.figures.class_frequencies import TABLES, draw_class_frequencies
+from reporting.figures.class_frequencies import TRAINING_SETS, draw_class_frequencies
 from reporting.kept_runs import KeptRuns, LeftOut
 from tests.reporting.synthetic_records import make_record
 from tests.reporting.synthetic_results import image_records, write_projects
@@ -35,7 +35,7 @@ def test_each_objective_has_sparsity_q_and_r_by_step_on_each_set(tmp_path):
     assert len(panels) == 9
     for axes, sparsity in zip(panels[::3], OBJECTIVES.values(), strict=True):
         lines = {line.get_label(): line for line in axes.lines}
-        assert list(lines) == list(TABLES)
+        assert list(lines) == list(TRAINING_SETS)
         assert all(line.get_ydata() == pytest.approx([sparsity] * 3) for line in lines.values())
         assert list(lines["balanced"].get_xdata()) == [100, 200, 300]
         assert list(lines["balanced subset"].get_xdata()) == list(lines["long-tailed"].get_xdata()) == [20, 40, 60]
