@@ -21,7 +21,8 @@ def proper_score(
     """The Brier score Σ (pᵢ − yᵢ)², or the log score −Σ yᵢ log pᵢ, of p = probabilities(logits).
 
     Args:
-        kind: `brier` or `log`. The log score leaves out rows where a target class has probability 0.
+        kind: `brier` or `log`. The log score leaves out rows where a target class has probability 0, or one below the
+            smallest normal number of its dtype, 1.2e-38 in float32.
         probabilities: the map, from logits [..., classes] to probabilities [..., classes].
         logits: [..., classes].
         targets: class indices [...] or probabilities [..., classes].
@@ -36,8 +37,9 @@ def proper_score(
     if kind == "brier":
         rows = (p - y).square().sum(-1)
     else:
-        counted = counted & ((p > 0) | (y == 0)).all(-1)
-        rows = -(y * torch.where(p > 0, p, 1).log()).sum(-1)
+        has_logarithm = p >= torch.finfo(p.dtype).tiny  # of smaller numbers, the derivative 1 / p can be infinite
+        counted = counted & (has_logarithm | (y == 0)).all(-1)
+        rows = -(y * torch.where(has_logarithm, p, 1).log()).sum(-1)
     rows = torch.where(counted, rows, 0)
     if reduction == "none":
         return rows

@@ -234,8 +234,9 @@ class SharmaMittal(Learning, Activation):
     With `objective="brier"` or `"log"` the learned parameters get their gradients from that proper score of p, through
     the map's Jacobians. The score compares p with the targets as given, without label smoothing and class weights. The
     loss keeps its value, and the logits keep their gradient p − y. The log score leaves out rows that give a target
-    class probability 0, and its mean is over the remaining rows. `linear_loss` cannot know the number of remaining rows
-    beforehand, so there the mean is over all rows that are not ignored.
+    class probability 0, or less than the smallest normal number of the dtype, 1.2e-38 in float32. Its mean is over the
+    remaining rows. `linear_loss` cannot know the number of remaining rows beforehand, so there the mean is over all
+    rows that are not ignored.
     """
 
     _starts: ClassVar[tuple[str, ...]] = ()  # the arguments that can be learned

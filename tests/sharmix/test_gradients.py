@@ -246,6 +246,18 @@ def test_the_objective_moves_the_orders_and_never_the_logits(name, objective):
         torch.testing.assert_close(actual, exact)
 
 
+def test_the_log_score_leaves_out_labels_whose_probability_is_too_small_for_a_derivative():
+    z = torch.stack([torch.zeros(10_001), torch.linspace(-11.1, -11.11, 10_001)], -1)
+    act = sharmix.SharMiX(q=1.09, r=1.39, learned=True, objective="log")
+    p = act(z)[:, 1].detach()
+    tiny = torch.finfo(p.dtype).tiny
+    for chosen in ((p > 0) & (p < tiny), p >= tiny):  # near the edge of the support, p goes through subnormal numbers
+        assert chosen.any()
+        labels = torch.ones(int(chosen.sum()), dtype=torch.int64)
+        gradients = torch.autograd.grad(act.loss(z[chosen], labels), act.entropy_parameters())
+        assert all(one.isfinite() and bool(one != 0) == bool(p[chosen][0] >= tiny) for one in gradients)
+
+
 def test_the_fenchel_young_loss_pushes_both_orders_up_whatever_the_labels():
     z = torch.tensor(ROWS, dtype=torch.float64)
     for labels in itertools.product(range(4), repeat=3):
