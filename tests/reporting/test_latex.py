@@ -75,5 +75,5 @@ def test_every_committed_table_fits_the_page(tmp_path):
     log = (tmp_path / "all.log").read_text("latin-1")
     assert done.returncode == 0, done.stdout[-2000:]
     assert "width of a line: 345.0pt" in log
-    assert len(tables) == 15
+    assert len(tables) == 18
     assert not re.findall(r"Overfull \\hbox.*|.*Float too large.*|Overfull \\vbox.*", log)

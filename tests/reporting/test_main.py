@@ -53,6 +53,7 @@ def test_figures_are_printed_with_what_is_left_out(projects, capsys, monkeypatch
     assert [line.split(": ")[:2] for line in capsys.readouterr().out.splitlines() if line] == [
         ["left out", "Airline Tweets"],
         ["left out", "CIFAR-100-LT, long-tailed"],
+        ["left out", "CIFAR-100, balanced subset"],
     ]
 
 
