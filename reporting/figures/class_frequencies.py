@@ -1,4 +1,4 @@
-"""Class frequencies against steps: sparsity, fit and learned (q, r) on two training sets, under each objective."""
+"""Class frequencies against steps: sparsity, fit and learned (q, r) on three training sets, under each objective."""
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
@@ -10,6 +10,7 @@ from reporting.palette import OBJECTIVES
 
 # Each training set: the table of its runs, and the look of its lines, in Paul Tol's bright colours.
 TRAINING_SETS = {
+    "balanced": ("cifar100_orders", {"color": "#4477AA", "linestyle": "-", "marker": ""}),
     "balanced subset": ("cifar100_subset_orders", {"color": "#228833", "linestyle": "--", "marker": ""}),
     "long-tailed": ("cifar100_lt_orders", {"color": "#AA3377", "linestyle": "-.", "marker": ""}),
 }
@@ -18,7 +19,7 @@ COLUMNS = {"sparsity on test": "test/sparsity", "accuracy on train": "train/accu
 
 @figure("class_frequencies")
 def draw_class_frequencies(kept: KeptRuns) -> Figure:
-    """A row of panels for each objective. The subset has as many images as the long-tailed set."""
+    """A row of panels for each objective. The subset has as many images as the long-tailed set, a fifth of CIFAR-100."""
     groups = {name: kept.of_table(table) for name, (table, _) in TRAINING_SETS.items()}
     result = Figure(figsize=(WIDTH, 5.6), layout="constrained")
     panels = result.subplots(len(OBJECTIVES), len(COLUMNS), sharex=True, sharey="col", squeeze=False)

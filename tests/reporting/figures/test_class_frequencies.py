@@ -1,4 +1,4 @@
-"""The figure of sparsity, fit and learned orders by step on two training sets."""
+"""The figure of sparsity, fit and learned orders by step on three training sets."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def kept(tmp_path, **records) -> KeptRuns:
 
 
 def test_each_objective_has_sparsity_fit_q_and_r_by_step_on_each_set(tmp_path):
-    steps = {"cifar100_subset": 10, "cifar100_lt": 20}
+    steps = {"cifar100": 50, "cifar100_subset": 10, "cifar100_lt": 20}
     found = kept(tmp_path, **{name: learned(name, count) for name, count in steps.items()})
     panels = draw_class_frequencies(found).axes
     assert [axes.get_ylabel() for axes in panels] == 3 * ["sparsity on test", "accuracy on train", "q", "r"]
@@ -37,14 +37,15 @@ def test_each_objective_has_sparsity_fit_q_and_r_by_step_on_each_set(tmp_path):
         lines = {line.get_label(): line for line in axes.lines}
         assert list(lines) == list(TRAINING_SETS)
         assert all(line.get_ydata() == pytest.approx([sparsity] * 3) for line in lines.values())
+        assert list(lines["balanced"].get_xdata()) == [50, 100, 150]
         assert list(lines["balanced subset"].get_xdata()) == [10, 20, 30]
         assert list(lines["long-tailed"].get_xdata()) == [20, 40, 60]
-        assert len({line.get_linestyle() for line in lines.values()}) == 2
+        assert len({line.get_linestyle() for line in lines.values()}) == 3
     for axes, start in ((panels[2], 1.25), (panels[3], 1.5)):
         assert axes.lines[0].get_ydata() == pytest.approx([start + 0.01 * epoch for epoch in (1, 2, 3)])
 
 
 def test_without_the_subset_the_figure_is_left_out(tmp_path):
-    found = kept(tmp_path, cifar100_lt=image_records("cifar100_lt"))
+    found = kept(tmp_path, cifar100=image_records("cifar100"), cifar100_lt=image_records("cifar100_lt"))
     with pytest.raises(LeftOut, match="collect cifar100_subset"):
         draw_class_frequencies(found)

@@ -49,12 +49,13 @@ def test_settings_that_differ_from_the_experiment_s_are_given(repeats):
 
 
 def test_older_records_get_the_present_names(repeats):
-    record = next(
-        record for record in read_records(RESULTS, "cifar100") if record.config["activation"]["objective"] == "log"
-    )
-    command, note = repeats.command(record)
-    assert {"activation.objective=log", "trainer.max_epochs=10"} <= {*shlex.split(command)}
+    (softmax,) = read_records(RESULTS, "cifar100_augmented")
+    command, note = repeats.command(softmax)
+    assert {"activation=softmax", "trainer.max_epochs=10"} <= {*shlex.split(command)}
     assert note == OLDER
+    commands = [repeats.command(record) for record in read_records(RESULTS, "multi30k_early")]
+    assert all(note == OLDER for _, note in commands)
+    assert any("activation.tau=0.3" in shlex.split(command) for command, _ in commands)
 
 
 def test_an_experiment_and_an_activation_from_outside(repeats):
