@@ -19,7 +19,7 @@ COLUMNS = {"sparsity on test": "test/sparsity", "accuracy on train": "train/accu
 
 @figure("class_frequencies")
 def draw_class_frequencies(kept: KeptRuns) -> Figure:
-    """A row of panels for each objective. The subset and the long-tailed set have a fifth of the images of CIFAR-100."""
+    """A row of panels for each objective. The subset and the long-tailed set have a fifth of the images."""
     groups = {name: kept.of_table(table) for name, (table, _) in TRAINING_SETS.items()}
     result = Figure(figsize=(WIDTH, 5.6), layout="constrained")
     panels = result.subplots(len(OBJECTIVES), len(COLUMNS), sharex=True, sharey="col", squeeze=False)
