@@ -72,6 +72,7 @@ def _plain(name: str) -> str:
 
 
 Activation = Annotated[dict[str, Any], AfterValidator(_labelled)]
+Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), AfterValidator(_without_doubles)]
 Decimals = Annotated[int, Field(ge=0, le=15)]
 Epoch = Annotated[int, Field(ge=1)]
 FileName = Annotated[str, AfterValidator(_plain)]
@@ -132,12 +133,14 @@ class Row(_Part):
         published: the paper's name of the row; None where the paper has none.
         where: values of `config` that pick the row's records too.
         label: title of the row; None for the label of its activation.
+        seeds: those of the table's seeds that the row must have; None for all.
     """
 
     select: Activation
     published: str | None = None
     where: dict[str, Any] = {}
     label: str | None = None
+    seeds: Seeds | None = None
 
 
 class Claim(_Part):
@@ -164,7 +167,7 @@ class Table(_Part):
     Attributes:
         title: its title, short enough for a caption.
         experiment: the experiment whose records fill it.
-        seeds: seeds that every row must have.
+        seeds: seeds that every row must have, unless the row names some of them.
         repeat: command that repeats the experiment and the table.
         columns: its columns.
         rows: its rows by name.
@@ -181,7 +184,7 @@ class Table(_Part):
 
     title: str
     experiment: FileName
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), AfterValidator(_without_doubles)]
+    seeds: Seeds
     repeat: str
     columns: list[Columns]
     rows: dict[str, Row]
@@ -202,6 +205,10 @@ class Table(_Part):
     def labels(self) -> dict[str, str]:
         """Label of every row, by its name."""
         return {name: row.label or label(row.select) for name, row in self.rows.items()}
+
+    def seeds_of(self, row: str) -> list[int]:
+        """The seeds that a row must have."""
+        return self.rows[row].seeds or self.seeds
 
     def metrics(self) -> dict[str, str]:
         """Title of every metric shown, in the order of the columns."""
@@ -419,6 +426,8 @@ def _check_table(table: Table, name: str, path: Path) -> None:
         for row in claim.rows + claim.against:
             if table.published is None or table.rows[row].published is None:
                 raise TableError(f"{place}: row {row!r} has no published numbers to claim")
+    for row in table.rows:
+        _check_names(table.seeds_of(row), table.seeds, "seed", f"{path}: row {row!r} of {name}")
     compared = {table.compared, *(claim.metric for claim in table.claims)}
     for columns in table.columns:
         if columns.unit != "fraction" and (metrics := compared & set(columns.metrics)):

@@ -66,7 +66,7 @@ def provenance_notes(table: Table, selection: Selection) -> list[str]:
 def _statistics(declaration: Declaration, table: Table) -> str:
     if len(table.seeds) == 1:
         return f"One seed ({table.seeds[0]}): there is no deviation and no interval, so no claim is decided."
-    mean = f"Our numbers are means ± standard deviations over the seeds {', '.join(map(str, table.seeds))}."
+    mean = f"Our numbers are means ± standard deviations over the seeds {_listed(table.seeds)}.{_fewer_seeds(table)}"
     if table.compared is None:
         return mean
     bootstrap = declaration.bootstrap
@@ -75,6 +75,20 @@ def _statistics(declaration: Declaration, table: Table) -> str:
         f"bootstrap interval ({bootstrap.confidence:.0%}, {bootstrap.resamples:,} resamples). With few seeds such an "
         "interval is too narrow."
     )
+
+
+def _fewer_seeds(table: Table) -> str:
+    """A sentence for the rows that have some of the table's seeds alone."""
+    labels: dict[tuple[int, ...], list[str]] = {}
+    for row, text in table.labels().items():
+        labels.setdefault(tuple(table.seeds_of(row)), []).append(text)
+    labels.pop(tuple(table.seeds), None)
+    rows = [f"{', '.join(texts)}: {_listed(seeds)}" for seeds, texts in labels.items()]
+    return f" These rows have fewer seeds: {'; '.join(rows)}." if rows else ""
+
+
+def _listed(seeds: Iterable[int]) -> str:
+    return ", ".join(map(str, seeds))
 
 
 def _epochs(table: Table, selection: Selection, records: list[Record]) -> list[str]:

@@ -51,7 +51,7 @@ def select_runs(table: Table, records: Iterable[Record], place: str) -> Selectio
     """Pick the runs of a table.
 
     Args:
-        table: the table; records with other seeds than it declares are left out.
+        table: the table; records with other seeds than a row must have are left out.
         records: all records of its experiment.
         place: where they are kept, for errors.
 
@@ -63,16 +63,13 @@ def select_runs(table: Table, records: Iterable[Record], place: str) -> Selectio
             on the same data.
     """
     pool = [record for record in records if record.seed in table.seeds and _has(record.config, table.where)]
-    rows = {
-        name: _matching(row.select, [record for record in pool if _has(record.config, row.where)], place)
-        for name, row in table.rows.items()
-    }
+    rows = {name: _matching(row.select, _runs_of_row(table, name, pool), place) for name, row in table.rows.items()}
     baseline = Runs()
-    named = dict(zip(table.labels().values(), rows.values(), strict=True))
+    missing = {text: _missing(table.seeds_of(name), rows[name]) for name, text in table.labels().items()}
     if table.baseline is not None:
         baseline = _matching(table.baseline, pool, place)
-        named = {label(table.baseline): baseline} | named
-    selection = Selection(rows, baseline, _missing(table.seeds, named))
+        missing = {label(table.baseline): _missing(table.seeds, baseline)} | missing
+    selection = Selection(rows, baseline, [f"{text}, seed {seeds}" for text, seeds in missing.items() if seeds])
     data = {record.data_hash for record in selection.records()}
     if len(data) > 1:
         raise TableError(
@@ -101,6 +98,11 @@ def refuse_mixed_code(records: list[Record]) -> None:
         )
 
 
+def _runs_of_row(table: Table, name: str, pool: Iterable[Record]) -> list[Record]:
+    row, seeds = table.rows[name], table.seeds_of(name)
+    return [record for record in pool if record.seed in seeds and _has(record.config, row.where)]
+
+
 def _matching(activation: Mapping[str, Any], pool: Iterable[Record], place: str) -> Runs:
     chosen = [record for record in pool if _has(record.config["activation"], activation)]
     run_ids = sorted({record.run_id for record in chosen})
@@ -119,7 +121,6 @@ def _has(config: Any, wanted: Any) -> bool:
     return bool(config == wanted)
 
 
-def _missing(seeds: list[int], rows: Mapping[str, Runs]) -> list[str]:
-    there = {name: {record.seed for record in runs.records} for name, runs in rows.items()}
-    absent = {name: [str(seed) for seed in seeds if seed not in there[name]] for name in rows}
-    return [f"{name}, seed {', '.join(missing)}" for name, missing in absent.items() if missing]
+def _missing(seeds: list[int], runs: Runs) -> str:
+    there = {record.seed for record in runs.records}
+    return ", ".join(str(seed) for seed in seeds if seed not in there)

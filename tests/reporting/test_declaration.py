@@ -35,6 +35,8 @@ def test_a_wrong_declaration_is_one_clear_error(small):
         ("    repeat: make small_table\n", "", "the key tables.small.repeat is missing"),
         ("split: train", "split: test", "several columns for ['test accuracy', 'test sparsity']"),
         ("{name: entmax, alpha: 1.5}", "{name: softmax}", "several rows for ['softmax']"),
+        ("alpha: 1.5}}", "alpha: 1.5}, seeds: [9]}", "row 'extra' of small: there is no seed 9"),
+        ("alpha: 1.5}}", "alpha: 1.5}, seeds: [2, 2]}", "seeds=[2, 2]: it should have each value once"),
         ("panels: []", "panels: [", "tables.yaml: while parsing"),
     ]
     said = {}

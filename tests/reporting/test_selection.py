@@ -7,7 +7,7 @@ from reporting.declaration import TableError
 from reporting.kept_runs import KeptRuns
 from reporting.notes import provenance_notes, table_notes
 from tests.reporting.synthetic_records import keep_records, make_record
-from tests.reporting.synthetic_results import SHORT, short_records, small_records
+from tests.reporting.synthetic_results import SHORT, SMALL, short_records, small_records
 
 LEARNED = "SharMiX learned (1.25, 1.50)"
 
@@ -17,6 +17,13 @@ def keep_changed(results, **changes):
     records = list(small_records())
     records[1] |= {key: records[1][key] | value for key, value in changes.items()}
     keep_records(results, records)
+
+
+def declare_fewer_seeds(results):
+    """Let the row of entmax have two of the five seeds."""
+    row = "{select: {name: entmax, alpha: 1.5}"
+    assert row in SMALL
+    (results / "tables.yaml").write_text(SMALL.replace(row, f"{row}, seeds: [2, 4]"), "utf-8")
 
 
 def refusal(results):
@@ -39,6 +46,24 @@ def test_missing_seeds_are_refused_by_name_unless_allowed(small):
     assert "small: softmax, seed 5;" in message
     assert "entmax" not in message
     assert "Missing runs: softmax, seed 5; SharMiX" in notes_of(small, allow_missing_seeds=True)
+
+
+def test_a_row_may_have_some_of_the_tables_seeds_alone(small):
+    declare_fewer_seeds(small)
+    keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "entmax" or r["seed"] < 5])
+    runs = KeptRuns.load(small).selections["small"].rows
+    assert {name: [record.seed for record in row.records] for name, row in runs.items()} == {
+        "learned": [1, 2, 3, 4, 5],
+        "softmax": [1, 2, 3, 4, 5],
+        "extra": [2, 4],
+    }
+    assert "over the seeds 1, 2, 3, 4, 5. These rows have fewer seeds: entmax (α = 1.5): 2, 4." in notes_of(small)
+
+
+def test_a_missing_seed_of_a_row_with_fewer_seeds_is_refused(small):
+    declare_fewer_seeds(small)
+    keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "entmax" or r["seed"] < 4])
+    assert "small: entmax (α = 1.5), seed 4;" in refusal(small)
 
 
 def test_mixed_or_uncommitted_code_is_refused_by_run_unless_allowed(small):

@@ -7,8 +7,8 @@ import pytest
 
 from reporting.kept_runs import KeptRuns
 from reporting.tables import rebuild_tables
-from tests.reporting.synthetic_records import keep_records
-from tests.reporting.synthetic_results import cells_of, line, rebuild, short_record, short_records, small_records
+from tests.reporting.synthetic_records import keep_records, make_record
+from tests.reporting.synthetic_results import SMALL, cells_of, line, rebuild, short_record, short_records, small_records
 
 LEARNED = "SharMiX learned (1.25, 1.50)"
 
@@ -190,6 +190,18 @@ def test_a_mean_over_fewer_seeds_than_its_row_says_so(short):
     assert row["Accuracy on test, epoch 2 | ours"] == "0.471 ± 0.006"
     verdicts = pd.read_csv(short / "tables" / "verdicts.csv").set_index("claim")["test_verdict"]
     assert verdicts["Softmax ends well"] == "open: epoch not reached"
+
+
+def test_a_row_with_fewer_seeds_is_compared_by_its_own(small):
+    row = "{select: {name: entmax, alpha: 1.5}"
+    (small / "tables.yaml").write_text(SMALL.replace(row, f"{row}, seeds: [2]"), "utf-8")
+    others = [r for r in small_records() if r["config"]["activation"]["name"] != "entmax"]
+    # Softmax has 0.798 with this seed, and 0.8 in the mean over all.
+    keep_records(small, [*others, make_record("entmax", 2, test={"accuracy": 0.808}, alpha=1.5)])
+    rebuild(small)
+    cells = cells_of(small, "small")["entmax (α = 1.5)"]
+    assert cells["Accuracy | ours, test"] == "**0.808**"
+    assert cells["Accuracy − softmax on test, percentage points | ours [95%]"] == "+1.00"
 
 
 def test_a_row_without_any_run_is_empty(short):
