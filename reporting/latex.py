@@ -82,14 +82,14 @@ def _tabular(block: Block) -> list[str]:
 
 
 def _column_format(column: Column) -> str:
-    """A siunitx column as wide as its widest number, and one for deviations; a plain column if all cells are text."""
+    """A siunitx column as wide as its widest number, and a small one for deviations; plain if all cells are text."""
     found = _numbers(column)
     if not found:
         return "r"
     sign = "+" if any(match["sign"] for match in found) else ""
     whole = max(len(match["whole"]) for match in found)
     part = max(len(match["part"] or "") for match in found)
-    return f"S[table-format={sign}{whole}.{part}]" + (r"@{\,}l" if _has_deviations(column) else "")
+    return f"S[table-format={sign}{whole}.{part}]" + (r"@{\,}>{\scriptsize}l" if _has_deviations(column) else "")
 
 
 def _numbers(column: Column) -> list[re.Match[str]]:
