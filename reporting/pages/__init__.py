@@ -10,7 +10,7 @@ from pathlib import Path
 
 from experiments.files import write_atomically
 from reporting.marked_text import fill, parts
-from reporting.pages.experiment import describe_runs, describe_settings
+from reporting.pages.experiment import describe_runs, describe_settings, list_runs
 from reporting.pages.measured_times import list_measured_times
 from reporting.pages.quoted import quote_table
 from reporting.pages.verdict_summary import list_claims, summarise_verdicts
@@ -23,6 +23,7 @@ WRITERS: dict[str, Callable[..., str]] = {
     "times": list_measured_times,
     "table": quote_table,
     "run": describe_runs,
+    "runs": list_runs,
     "settings": describe_settings,
 }
 

@@ -1,10 +1,13 @@
-"""Facts about an experiment from its settings and records: the commands, the time, the machine, the seeds."""
+"""Facts about experiments from their settings and records: the commands, the time, the machine, the seeds."""
 
 import re
 from pathlib import Path
 from statistics import median
 
+from experiments.record import Record
+from reporting.columns import Block, Column
 from reporting.declaration import load_declaration
+from reporting.markdown import pipe_table
 from reporting.number_formats import number
 from reporting.pages.wording import duration, span
 from reporting.records import read_records
@@ -56,21 +59,58 @@ def describe_runs(root: Path, to_root: str, name: str) -> str:
     memory = max(record.peak_memory_mib or 0 for record in records)
     hardware = [record.environment.hardware for record in records]
     machines = sorted({f"{one['processor']}, {_count(one['cores'], 'core')}" for one in hardware})
-    seeds = ", ".join(str(seed) for seed in sorted({record.seed for record in records}))
+    seeds = _seeds(records)
     commands = tables[0].repeat.replace(" && ", "`, then `")
-    settings = len({record.run_id for record in records})
     each = f"{duration(median(seconds))} a run ({duration(min(seconds))} to {duration(max(seconds))})"
     lines = [
         f"All runs: `{commands}`",
         f"One run: `{_header(root, name)['command']}`",
         f"[Records]({to_root}results/records/{name}.jsonl): {_count(len(records), 'run')}, "
-        f"{_count(settings, 'setting')}, {'seed' if ',' not in seeds else 'seeds'} {seeds}, "
-        f"{span([record.last_epoch for record in records], 0)} epochs",
-        f"Time: {each}, {duration(sum(seconds))} in all; memory: at most {number(memory / 1024, 1)} GiB",
+        f"{_count(_settings(records), 'setting')}, {'seed' if ',' not in seeds else 'seeds'} {seeds}, "
+        f"{_epochs(records)} epochs",
+        f"Time: {each}, {_time_in_all(records)} in all; memory: at most {number(memory / 1024, 1)} GiB",
         f"Machine: {'; '.join(machines)}",
         f"Settings: [conf/experiment/{name}.yaml]({to_root}conf/experiment/{name}.yaml)",
     ]
     return "\n".join(f"- {line}" for line in lines)
+
+
+def list_runs(root: Path, _: str) -> str:
+    """A table of all recorded runs: for each experiment their number, settings, seeds, epochs and time, and the total.
+
+    Args:
+        root: the repository.
+
+    Raises:
+        RecordError: for records that cannot be read.
+    """
+    results = root / "results"
+    recorded = {path.stem: read_records(results, path.stem) for path in sorted((results / "records").glob("*.jsonl"))}
+    everything = [record for records in recorded.values() for record in records]
+    columns = [
+        Column("runs", [str(len(records)) for records in (*recorded.values(), everything)]),
+        Column("settings", [*(str(_settings(records)) for records in recorded.values()), ""]),
+        Column("seeds", [*map(_seeds, recorded.values()), ""]),
+        Column("epochs", [*(_epochs(records) for records in recorded.values()), ""]),
+        Column("time in all", [_time_in_all(records) for records in (*recorded.values(), everything)]),
+    ]
+    return pipe_table(Block("", [*(f"`{name}`" for name in recorded), "all"], columns), "experiment")
+
+
+def _seeds(records: list[Record]) -> str:
+    return ", ".join(str(seed) for seed in sorted({record.seed for record in records}))
+
+
+def _settings(records: list[Record]) -> int:
+    return len({record.run_id for record in records})
+
+
+def _epochs(records: list[Record]) -> str:
+    return span([record.last_epoch for record in records], 0)
+
+
+def _time_in_all(records: list[Record]) -> str:
+    return duration(sum(record.wall_time_seconds for record in records))
 
 
 def _header(root: Path, name: str) -> dict[str, str]:

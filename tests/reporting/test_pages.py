@@ -11,11 +11,12 @@ import pytest
 from experiments.identity import ROOT
 from reporting.marked_text import fill, marks, parts
 from reporting.pages import COMMAND, experiment, rewritten_pages, write_pages
-from reporting.pages.experiment import describe_runs, describe_settings
+from reporting.pages.experiment import describe_runs, describe_settings, list_runs
 from reporting.pages.measured_times import list_measured_times
 from reporting.pages.quoted import quote_table
 from reporting.pages.wording import duration, span
 from reporting.yaml_files import TableError
+from tests.reporting.synthetic_records import keep_records, make_record
 
 
 def test_the_committed_pages_are_those_of_the_committed_results():
@@ -158,6 +159,19 @@ def test_an_experiment_with_records_shows_its_runs():
     described = describe_runs(ROOT, "", "copy")
     assert "All runs: `make copy SEEDS=21`, then `make tables`" in described
     assert "[Records](results/records/copy.jsonl): 9 runs, 9 settings, seed 21, 7 epochs" in described
+
+
+def test_all_runs_are_listed_with_their_total(tmp_path):
+    copied = [make_record("softmax", seed, "copy") | {"wall_time_seconds": 600.0} for seed in (21, 42)]
+    keep_records(tmp_path / "results", [*copied, make_record("sparsemax", 21, "copy", epochs=2)], "copy")
+    keep_records(tmp_path / "results", [make_record() | {"wall_time_seconds": 6600.0}])
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in list_runs(tmp_path, "").splitlines()]
+    assert rows[0] == ["experiment", "runs", "settings", "seeds", "epochs", "time in all"]
+    assert rows[2:] == [
+        ["`airline`", "1", "1", "21", "3", "110 min"],
+        ["`copy`", "3", "2", "21, 42", "2 to 3", "20 min"],
+        ["all", "4", "", "", "", "2.2 h"],
+    ]
 
 
 @pytest.mark.parametrize(
