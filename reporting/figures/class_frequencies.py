@@ -1,10 +1,13 @@
 """Class frequencies against steps: sparsity, fit and learned (q, r) on three training sets, under each objective."""
 
+from collections.abc import Mapping
+
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from reporting.drawing import WIDTH, add_legend, draw_against
 from reporting.figures import figure
+from reporting.groups import Group
 from reporting.kept_runs import KeptRuns
 from reporting.palette import OBJECTIVES
 
@@ -28,11 +31,23 @@ def draw_class_frequencies(kept: KeptRuns) -> Figure:
         for axes, (name, column) in zip(row, COLUMNS.items(), strict=True):
             axes.set(xscale="log", ylabel=name)
             axes.xaxis.set_minor_formatter(NullFormatter())  # numbers at powers of 10 alone
-            for training_set, (_, style) in TRAINING_SETS.items():
-                own = [group for group in groups[training_set] if group.runs.activation["objective"] == objective]
-                styled = [group._replace(label=training_set, style=style) for group in own]
-                draw_against(axes, styled, "steps", column)
+            draw_against(axes, of_objective(groups, objective), "steps", column)
     for axes in panels[-1]:
         axes.set_xlabel("training steps")
     add_legend(result, panels.flat, len(TRAINING_SETS))
     return result
+
+
+def of_objective(groups: Mapping[str, list[Group]], objective: str) -> list[Group]:
+    """The runs whose orders one objective learned, labelled by their training set.
+
+    Args:
+        groups: the runs of each training set.
+        objective: that of the activation, such as "brier".
+    """
+    return [
+        group._replace(label=training_set, style=style)
+        for training_set, (_, style) in TRAINING_SETS.items()
+        for group in groups[training_set]
+        if group.runs.activation["objective"] == objective
+    ]

@@ -1,8 +1,9 @@
-"""The figure of sparsity, fit and learned orders by step on three training sets."""
+"""The figures of sparsity, fit and learned orders on three training sets, by step and by fit."""
 
 import pytest
 
 from reporting.figures.class_frequencies import TRAINING_SETS, draw_class_frequencies
+from reporting.figures.sparsity_by_fit import draw_sparsity_by_fit
 from reporting.kept_runs import KeptRuns, LeftOut
 from tests.reporting.synthetic_records import make_record
 from tests.reporting.synthetic_results import image_records, write_projects
@@ -12,10 +13,10 @@ OBJECTIVES = {"fenchel_young": 0.125, "brier": 0.25, "log": 0.5}  # the sparsity
 
 def learned(experiment: str, steps: int) -> list[dict]:
     """A run under each objective, with so many steps an epoch."""
-    start = {"q": 1.25, "r": 1.5}
-    data = {"augmentation": "none"}
+    settings = {"data": {"augmentation": "none"}, "q": 1.25, "r": 1.5}
+    fit = {"accuracy": 0.9, "macro_f1": 0.01 * steps}
     records = [
-        make_record("sharmix_learned", 21, experiment, {"sparsity": sparsity}, data=data, objective=objective, **start)
+        make_record("sharmix_learned", 21, experiment, {"sparsity": sparsity}, fit, objective=objective, **settings)
         for objective, sparsity in OBJECTIVES.items()
     ]
     for record in records:
@@ -45,7 +46,21 @@ def test_each_objective_has_sparsity_fit_q_and_r_by_step_on_each_set(tmp_path):
         assert axes.lines[0].get_ydata() == pytest.approx([start + 0.01 * epoch for epoch in (1, 2, 3)])
 
 
-def test_without_the_subset_the_figure_is_left_out(tmp_path):
+def test_sparsity_stands_over_accuracy_and_over_macro_f1_on_train_for_each_objective(tmp_path):
+    steps = {"cifar100": 50, "cifar100_subset": 10, "cifar100_lt": 20}
+    panels = draw_sparsity_by_fit(kept(tmp_path, **{name: learned(name, count) for name, count in steps.items()})).axes
+    assert [axes.get_xlabel() for axes in panels] == 3 * ["accuracy on train"] + 3 * ["macro-F1 on train"]
+    for axes, sparsity in zip(panels, 2 * [*OBJECTIVES.values()], strict=True):
+        assert [line.get_label() for line in axes.lines] == list(TRAINING_SETS)
+        assert all(line.get_ydata() == pytest.approx([sparsity] * 3) for line in axes.lines)
+    for axes in panels[:3]:
+        assert [line.get_xdata()[-1] for line in axes.lines] == pytest.approx([0.9, 0.9, 0.9])
+    for axes in panels[3:]:
+        assert [line.get_xdata()[-1] for line in axes.lines] == pytest.approx([0.5, 0.1, 0.2])
+
+
+@pytest.mark.parametrize("draw", [draw_class_frequencies, draw_sparsity_by_fit])
+def test_without_the_subset_the_figure_is_left_out(tmp_path, draw):
     found = kept(tmp_path, cifar100=image_records("cifar100"), cifar100_lt=image_records("cifar100_lt"))
     with pytest.raises(LeftOut, match="collect cifar100_subset"):
-        draw_class_frequencies(found)
+        draw(found)

@@ -51,7 +51,7 @@ def test_panels_and_figures_without_records_are_left_out_and_said_so(results, mo
         "CIFAR-100-LT, long-tailed",
         "CIFAR-100, balanced subset",
         "attention, translation_dynamics, translation_support",
-        "class_frequencies",
+        "class_frequencies, sparsity_by_fit",
         "learning_rates",
         "length_generalisation",
         "thresholds",
