@@ -43,19 +43,22 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m reporting", description=__doc__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    outputs, results, replace, allowances, root = (ArgumentParser(add_help=False) for _ in range(5))
+    outputs, results, others, allowances, root = (ArgumentParser(add_help=False) for _ in range(5))
     outputs.add_argument("experiments", metavar="EXPERIMENT", nargs="+", type=_name, help="name of an experiment")
     outputs.add_argument("--outputs", type=Path, default=Path("outputs"), help="the runs' folder (default: outputs)")
     results.add_argument(
         "--results", type=Path, default=Path("results"), help="folder of records, tables and figures (default: results)"
     )
-    replace.add_argument("--replace", action="store_true", help="drop kept records of runs that are not in outputs")
+    choice = others.add_mutually_exclusive_group()
+    for option, what in (("--add", "keep"), ("--replace", "drop")):
+        text = f"{what} the kept records of runs that are not in outputs"
+        choice.add_argument(option, action="store_const", dest="others", const=what, default="refuse", help=text)
     allowances.add_argument("--allow-missing-seeds", action="store_true", help="use the seeds that have records")
     allowances.add_argument("--allow-mixed-code", action="store_true", help="accept different or uncommitted code")
     root.add_argument("--root", type=Path, default=RESULTS.parent, help="the repository (default: this one)")
 
     for run, text, parents in (
-        (_collect, "keep the records of finished runs under results/records/", [outputs, results, replace]),
+        (_collect, "keep the records of finished runs under results/records/", [outputs, results, others]),
         (_tables, "rebuild the tables and the verdicts from the kept records", [results, allowances]),
         (_figures, "rebuild the figures from the kept records", [results, allowances]),
         (_pages, "write the generated parts of README.md and docs/ anew", [root]),
@@ -85,7 +88,7 @@ def _name(text: str) -> str:
 def _collect(options: Namespace) -> None:
     from reporting.records import collect
 
-    print(*collect(options.experiments, options.outputs, options.results, options.replace), sep="\n")
+    print(*collect(options.experiments, options.outputs, options.results, options.others), sep="\n")
 
 
 def _tables(options: Namespace) -> None:

@@ -4,10 +4,13 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 from experiments.files import remove_unfinished, write_atomically
 from experiments.record import Record, RecordError, read_record, read_text
 from reporting.whole_folders import writing
+
+Others = Literal["refuse", "keep", "drop"]
 
 
 def records_path(results: Path, experiment: str) -> Path:
@@ -77,8 +80,8 @@ def finished_records(outputs: Path, experiment: str) -> list[Record]:
     return sorted(records, key=_order)
 
 
-def collect(experiments: Sequence[str], outputs: Path, results: Path, replace: bool = False) -> list[Path]:
-    """Keep the records of the finished runs of experiments, and replace the records kept before.
+def collect(experiments: Sequence[str], outputs: Path, results: Path, others: Others = "refuse") -> list[Path]:
+    """Keep the records of the finished runs of experiments, in place of earlier records of the same runs.
 
     The machine's folders are removed from the settings, because they do not change the result. Each file is replaced
     completely. If one experiment has an error, no file is replaced.
@@ -87,20 +90,20 @@ def collect(experiments: Sequence[str], outputs: Path, results: Path, replace: b
         experiments: names of the experiments.
         outputs: folder that holds the runs' folders.
         results: folder that keeps the records.
-        replace: whether kept records of runs that are not in `outputs` may be dropped.
+        others: what happens to kept records of runs that are not in `outputs`: "keep", "drop", or "refuse" to go on.
 
     Returns:
         The files written, <results>/records/<experiment>.jsonl.
 
     Raises:
-        RecordError: as `finished_records`; or kept records would be dropped without `replace`, or a file cannot be
+        RecordError: as `finished_records`; or there are such records and `others` is "refuse", or a file cannot be
             written.
     """
     finished = {experiment: finished_records(outputs, experiment) for experiment in experiments}
     with writing(results / "records"):
         remove_unfinished(results / "records")
         texts = {
-            records_path(results, experiment): _text(records, experiment, outputs, results, replace)
+            records_path(results, experiment): _text(records, experiment, outputs, results, others)
             for experiment, records in finished.items()
         }
         for path, text in texts.items():
@@ -108,20 +111,25 @@ def collect(experiments: Sequence[str], outputs: Path, results: Path, replace: b
     return [*texts]
 
 
-def _text(records: list[Record], experiment: str, outputs: Path, results: Path, replace: bool) -> str:
-    """The text to keep for the records of finished runs. Without `replace`, no kept record may be dropped."""
-    if not replace and missing_records(results, experiment) is None:
-        found = {(record.run_id, record.seed) for record in records}
-        kept = {(record.run_id, record.seed) for record in read_records(results, experiment)}
-        if dropped := len(kept - found):
-            raise RecordError(
-                f"{records_path(results, experiment)}: {dropped} of {len(kept)} kept runs are not in "
-                f"{outputs / experiment}; finish these runs, or give --replace to drop their records"
-            )
+def _text(records: list[Record], experiment: str, outputs: Path, results: Path, others: Others) -> str:
+    """The text to keep for the records of finished runs and for the other kept records."""
     for record in records:
         record.config.pop("paths", None)
         record.config["data"].pop("folder", None)
-    return "".join(f"{record.to_json()}\n" for record in records)
+    kept = [] if missing_records(results, experiment) else read_records(results, experiment)
+    found = {_run(record) for record in records}
+    absent = [record for record in kept if _run(record) not in found]
+    if absent and others == "refuse":
+        raise RecordError(
+            f"{records_path(results, experiment)}: {len(absent)} of {len(kept)} kept runs are not in "
+            f"{outputs / experiment}; finish these runs, or give --add to keep their records, or --replace to drop them"
+        )
+    together = sorted([*records, *absent], key=_order) if others == "keep" else records
+    return "".join(f"{record.to_json()}\n" for record in together)
+
+
+def _run(record: Record) -> tuple[str, int]:
+    return record.run_id, record.seed
 
 
 def _walked(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -145,7 +153,7 @@ def _read_all(texts: Iterable[tuple[str, str]], experiment: str) -> list[Record]
             raise RecordError(
                 f"{place}: experiment={record.experiment!r}, allowed is {experiment!r}; remove this record"
             )
-        run = record.run_id, record.seed
+        run = _run(record)
         if run in places:
             raise RecordError(
                 f"{place}: run_id={run[0]} with seed={run[1]} is also recorded in {places[run]}; remove one of the two"

@@ -53,11 +53,21 @@ def test_kept_records_are_dropped_only_when_asked(tmp_path):
     outputs, results = tmp_path / "outputs", tmp_path / "results"
     keep_records(results, [make_record(seed=21), make_record(seed=42)])
     finish_runs(outputs, [make_record(seed=42)])
-    with pytest.raises(RecordError, match=r"1 of 2 kept runs are not in .* or give --replace"):
+    with pytest.raises(RecordError, match=r"1 of 2 kept runs are not in .* or give --add to keep .* or --replace"):
         collect(["airline"], outputs, results)
     assert len(read_records(results, "airline")) == 2
-    collect(["airline"], outputs, results, replace=True)
+    collect(["airline"], outputs, results, "drop")
     assert [record.seed for record in read_records(results, "airline")] == [42]
+
+
+def test_kept_records_of_other_runs_stay_when_asked_and_those_of_the_same_runs_are_replaced(tmp_path):
+    outputs, results = tmp_path / "outputs", tmp_path / "results"
+    keep_records(results, [make_record(seed=42), make_record(seed=63) | {"wall_time_seconds": 1.0}])
+    finish_runs(outputs, [make_record(seed=21), make_record(seed=63)])
+    collect(["airline"], outputs, results, "keep")
+    kept = read_records(results, "airline")
+    assert [record.seed for record in kept] == [21, 42, 63]
+    assert kept[2] == as_read(make_record(seed=63))
 
 
 def test_a_malformed_record_is_named_by_its_line(tmp_path):
