@@ -7,6 +7,7 @@ RESULTS := results
 SEEDS := 21,42,63,1812,9998
 EPOCHS := 50
 SWEEP := $(BIN)/python run.py -m hydra/launcher=joblib seed=$(SEEDS)
+COLLECT := $(BIN)/python -m reporting collect --add --results $(RESULTS)
 FROM := $(if $(DATA),paths.data=$(DATA))
 GRID := activation.q=1.25,1.5,1.75 activation.r=1.25,1.5,1.75
 
@@ -20,7 +21,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_early speed bench gpu conformal overhead instructions tables figures report playground accuracy site stress lint format clean
+.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_lt_seeds cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_early speed bench gpu conformal overhead instructions tables figures report playground accuracy site stress lint format clean
 
 help:  ## list these commands
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
@@ -60,38 +61,43 @@ check: lint  ## run the linters, the quick tests and the kernel's instruction co
 airline: setup  ## all 115 runs behind Tables 1 and 3, their records, and the tables; finished runs are not repeated
 	$(SWEEP) experiment=airline $(FROM) progress=none activation=softmax,sparsemax,entmax,entmax_learned,alpha_relu
 	$(SWEEP) experiment=airline $(FROM) progress=none activation=sharmix_fixed,sharmix_learned $(GRID)
-	$(BIN)/python -m reporting collect airline --results $(RESULTS)
+	$(COLLECT) airline
 	$(MAKE) tables
 
 cifar100 cifar100_lt: setup  ## the runs behind Tables 2, 4 and 5, or on its long-tailed part; SEEDS=21 takes two cores a day
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax,sparsemax,entmax,sharmix_fixed,sharmix_learned
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=brier,log
-	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
+	$(COLLECT) $@
+
+cifar100_lt_seeds: setup  ## four of the runs on the long-tailed part, for more seeds
+	$(SWEEP) experiment=cifar100_lt $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax,sharmix_fixed
+	$(SWEEP) experiment=cifar100_lt $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=fenchel_young,log
+	$(COLLECT) cifar100_lt
 
 cifar100_subset: setup  ## learned SharMiX on a balanced subset of CIFAR-100, as large as its long-tailed part
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=fenchel_young,brier,log
-	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
+	$(COLLECT) $@
 
 noise_floor: setup  ## one run with one thread and with two, between which only the rounding differs: how far apart do they end?
 	$(SWEEP) experiment=cifar100_lt $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=fenchel_young,log threads=1,2
-	$(BIN)/python -m reporting collect cifar100_lt --results $(RESULTS)
+	$(COLLECT) cifar100_lt
 
 cifar100_augmented: setup  ## softmax on CIFAR-100 with random crops and mirror images
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax
-	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
+	$(COLLECT) $@
 
 copy: setup  ## train every registered activation to copy sentences, each in less than a minute
 	$(SWEEP) experiment=$@ activation=softmax,sparsemax,entmax,entmax_learned,entmax_package,normmax,alpha_relu,sharmix_fixed,sharmix_learned
-	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
+	$(COLLECT) $@
 
 multi30k: setup  ## translation: six output layers, three kinds of attention; SEEDS=21 takes two cores hours
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax,sparsemax,entmax,alpha_relu,sharmix_fixed,sharmix_learned
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax attention=entmax,sharmix
-	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
+	$(COLLECT) $@
 
 multi30k_early: setup  ## early training of α-ReLU under seven thresholds
 	$(SWEEP) experiment=$@ $(FROM) activation=alpha_relu activation.tau=null,0,0.1,0.2,0.3,5,10
-	$(BIN)/python -m reporting collect $@ --results $(RESULTS)
+	$(COLLECT) $@
 
 study-boosting: outputs/packages
 
