@@ -14,7 +14,7 @@ PROSE = PAGE.read_text("utf-8").partition("## Does sparsity follow the class dis
 PARAGRAPHS = [text for text in re.split(r"\n\n|\n(?= *- )", PROSE) if re.search(r"\d\.\d", text)]
 LINK = re.compile(r"\]\((\.\./[^)]+\.(?:md|jsonl))\)")
 # Names such as 1.5-ReLU are no measurements.
-NUMBER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)( %)?(?![\w.-]*-(?:ReLU|entmax))")
+NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?)( %)?(?![\w.-]*-(?:ReLU|entmax))")
 GIVEN = {"1.5", "1.25", "1.50"}  # orders that runs start from
 # Columns of the curves that the page quotes.
 QUOTED = re.compile(r"q|r|tau|test/(many_|few_)?sparsity|dev/(bleu|empty_preferred|unfinished|support_to_\d+)")
@@ -23,7 +23,7 @@ SETTINGS = {"1.01", "0.02"}  # the bound of q, and a sparsity that the text comp
 
 def numbers_in(paragraph: str) -> list[tuple[str, bool]]:
     """The numbers with decimals, and those in per cent."""
-    text = re.sub(r"\]\([^)]*\)", "]", paragraph)
+    text = re.sub(r"\]\([^)]*\)", "]", paragraph).replace("−", "-")
     return [(digits, bool(per_cent)) for digits, per_cent in NUMBER.findall(text) if "." in digits or per_cent]
 
 
