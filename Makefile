@@ -7,7 +7,7 @@ RESULTS := results
 SEEDS := 21,42,63,1812,9998
 EPOCHS := 50
 SWEEP := $(BIN)/python run.py -m hydra/launcher=joblib seed=$(SEEDS)
-COLLECT := $(BIN)/python -m reporting collect --add --results $(RESULTS)
+COLLECT := $(BIN)/python -m reporting collect --results $(RESULTS)
 FROM := $(if $(DATA),paths.data=$(DATA))
 GRID := activation.q=1.25,1.5,1.75 activation.r=1.25,1.5,1.75
 
@@ -67,12 +67,12 @@ airline: setup  ## all 115 runs behind Tables 1 and 3, their records, and the ta
 cifar100 cifar100_lt: setup  ## the runs behind Tables 2, 4 and 5, or on its long-tailed part; SEEDS=21 takes two cores a day
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax,sparsemax,entmax,sharmix_fixed,sharmix_learned
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=brier,log
-	$(COLLECT) $@
+	$(COLLECT) --add $@
 
 cifar100_lt_seeds: setup  ## four of the runs on the long-tailed part, for more seeds
 	$(SWEEP) experiment=cifar100_lt $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax,sharmix_fixed
 	$(SWEEP) experiment=cifar100_lt $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=fenchel_young,log
-	$(COLLECT) cifar100_lt
+	$(COLLECT) --add cifar100_lt
 
 cifar100_subset: setup  ## learned SharMiX on a balanced subset of CIFAR-100, as large as its long-tailed part
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=fenchel_young,brier,log
@@ -80,7 +80,7 @@ cifar100_subset: setup  ## learned SharMiX on a balanced subset of CIFAR-100, as
 
 noise_floor: setup  ## one run with one thread and with two, between which only the rounding differs: how far apart do they end?
 	$(SWEEP) experiment=cifar100_lt $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=fenchel_young,log threads=1,2
-	$(COLLECT) cifar100_lt
+	$(COLLECT) --add cifar100_lt
 
 cifar100_augmented: setup  ## softmax on CIFAR-100 with random crops and mirror images
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax

@@ -50,9 +50,10 @@ def _parser() -> ArgumentParser:
         "--results", type=Path, default=Path("results"), help="folder of records, tables and figures (default: results)"
     )
     choice = others.add_mutually_exclusive_group()
-    for option, what in (("--add", "keep"), ("--replace", "drop")):
-        text = f"{what} the kept records of runs that are not in outputs"
-        choice.add_argument(option, action="store_const", dest="others", const=what, default="refuse", help=text)
+    choice.set_defaults(other_records="refuse")
+    keep, drop = ({"action": "store_const", "dest": "other_records", "const": what} for what in ("keep", "drop"))
+    choice.add_argument("--add", **keep, help="keep the records of runs that are not in outputs")
+    choice.add_argument("--replace", **drop, help="drop the records of runs that are not in outputs")
     allowances.add_argument("--allow-missing-seeds", action="store_true", help="use the seeds that have records")
     allowances.add_argument("--allow-mixed-code", action="store_true", help="accept different or uncommitted code")
     root.add_argument("--root", type=Path, default=RESULTS.parent, help="the repository (default: this one)")
@@ -88,7 +89,7 @@ def _name(text: str) -> str:
 def _collect(options: Namespace) -> None:
     from reporting.records import collect
 
-    print(*collect(options.experiments, options.outputs, options.results, options.others), sep="\n")
+    print(*collect(options.experiments, options.outputs, options.results, options.other_records), sep="\n")
 
 
 def _tables(options: Namespace) -> None:

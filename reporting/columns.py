@@ -29,7 +29,7 @@ class Block(NamedTuple):
 
 
 def levels(title: str, lines: pd.DataFrame, metric: str, decimals: int) -> Column:
-    """A column of means with their standard deviations, with the best marked.
+    """A column of means with their standard deviations; of the means over most seeds, the best is marked.
 
     Args:
         title: of the column.
@@ -38,8 +38,9 @@ def levels(title: str, lines: pd.DataFrame, metric: str, decimals: int) -> Colum
         metric: its name in the records, which says whether more is better.
         decimals: shown.
     """
-    means = [number(mean, decimals) for mean in lines["mean"]]
-    return Column(title, _texts(lines, lambda line: _level(line, decimals)), _best(lines["mean"], means, metric))
+    comparable = lines["mean"].where(lines["seeds"].isna() | (lines["seeds"] == lines["seeds"].max()))
+    means = [number(mean, decimals) for mean in comparable]
+    return Column(title, _texts(lines, lambda line: _level(line, decimals)), _best(comparable, means, metric))
 
 
 def differences(title: str, lines: pd.DataFrame, decimals: int) -> Column:

@@ -79,12 +79,12 @@ def _statistics(declaration: Declaration, table: Table) -> str:
 
 def _fewer_seeds(table: Table) -> str:
     """A sentence for the rows that have some of the table's seeds alone."""
-    labels: dict[tuple[int, ...], list[str]] = {}
-    for row, text in table.labels().items():
-        labels.setdefault(tuple(table.seeds_of(row)), []).append(text)
-    labels.pop(tuple(table.seeds), None)
-    rows = [f"{', '.join(texts)}: {_listed(seeds)}" for seeds, texts in labels.items()]
-    return f" These rows have fewer seeds: {'; '.join(rows)}." if rows else ""
+    rows = [
+        f"{text} ({_listed(table.seeds_of(row))})"
+        for row, text in table.labels().items()
+        if len(table.seeds_of(row)) < len(table.seeds)
+    ]
+    return f" These rows have fewer, and no bold: {', '.join(rows)}." if rows else ""
 
 
 def _listed(seeds: Iterable[int]) -> str:

@@ -55,7 +55,7 @@ PARAMETERS = {"alpha": "α = {:g}", "tau": "τ = {:g}", "temperature": "T = {:g}
 DEFAULTS = {"temperature": 1.0, "objective": "fenchel_young"}  # the paper's values; labels omit them
 AUGMENTATION = {"standard": "standard augmentation"}  # the paper has none
 # The objectives that learned entropy parameters minimise: their names, and the line style of their paths.
-OBJECTIVES = {"fenchel_young": ("Fenchel–Young", "-"), "brier": ("Brier", "--"), "log": ("log score", "-.")}
+OBJECTIVES = {"fenchel_young": ("Fenchel–Young", "-"), "brier": ("Brier score", "--"), "log": ("log score", "-.")}
 
 
 def look(name: str) -> Look:

@@ -10,7 +10,7 @@ from experiments.files import remove_unfinished, write_atomically
 from experiments.record import Record, RecordError, read_record, read_text
 from reporting.whole_folders import writing
 
-Others = Literal["refuse", "keep", "drop"]
+OtherRecords = Literal["refuse", "keep", "drop"]
 
 
 def records_path(results: Path, experiment: str) -> Path:
@@ -80,7 +80,9 @@ def finished_records(outputs: Path, experiment: str) -> list[Record]:
     return sorted(records, key=_order)
 
 
-def collect(experiments: Sequence[str], outputs: Path, results: Path, others: Others = "refuse") -> list[Path]:
+def collect(
+    experiments: Sequence[str], outputs: Path, results: Path, other_records: OtherRecords = "refuse"
+) -> list[Path]:
     """Keep the records of the finished runs of experiments, in place of earlier records of the same runs.
 
     The machine's folders are removed from the settings, because they do not change the result. Each file is replaced
@@ -90,20 +92,24 @@ def collect(experiments: Sequence[str], outputs: Path, results: Path, others: Ot
         experiments: names of the experiments.
         outputs: folder that holds the runs' folders.
         results: folder that keeps the records.
-        others: what happens to kept records of runs that are not in `outputs`: "keep", "drop", or "refuse" to go on.
+        other_records: what happens to kept records of runs that are not in `outputs`: "keep", "drop", or "refuse" to
+            go on.
 
     Returns:
         The files written, <results>/records/<experiment>.jsonl.
 
     Raises:
-        RecordError: as `finished_records`; or there are such records and `others` is "refuse", or a file cannot be
-            written.
+        RecordError: as `finished_records`; or there are such records and `other_records` is "refuse", or a file cannot
+            be written.
     """
     finished = {experiment: finished_records(outputs, experiment) for experiment in experiments}
+    for record in chain.from_iterable(finished.values()):
+        record.config.pop("paths", None)
+        record.config["data"].pop("folder", None)
     with writing(results / "records"):
         remove_unfinished(results / "records")
         texts = {
-            records_path(results, experiment): _text(records, experiment, outputs, results, others)
+            records_path(results, experiment): _text(records, experiment, outputs, results, other_records)
             for experiment, records in finished.items()
         }
         for path, text in texts.items():
@@ -111,21 +117,19 @@ def collect(experiments: Sequence[str], outputs: Path, results: Path, others: Ot
     return [*texts]
 
 
-def _text(records: list[Record], experiment: str, outputs: Path, results: Path, others: Others) -> str:
+def _text(records: list[Record], experiment: str, outputs: Path, results: Path, other_records: OtherRecords) -> str:
     """The text to keep for the records of finished runs and for the other kept records."""
-    for record in records:
-        record.config.pop("paths", None)
-        record.config["data"].pop("folder", None)
-    kept = [] if missing_records(results, experiment) else read_records(results, experiment)
+    if other_records == "drop" or missing_records(results, experiment):
+        return "".join(f"{record.to_json()}\n" for record in records)
+    kept = read_records(results, experiment)
     found = {_run(record) for record in records}
     absent = [record for record in kept if _run(record) not in found]
-    if absent and others == "refuse":
+    if absent and other_records == "refuse":
         raise RecordError(
             f"{records_path(results, experiment)}: {len(absent)} of {len(kept)} kept runs are not in "
             f"{outputs / experiment}; finish these runs, or give --add to keep their records, or --replace to drop them"
         )
-    together = sorted([*records, *absent], key=_order) if others == "keep" else records
-    return "".join(f"{record.to_json()}\n" for record in together)
+    return "".join(f"{record.to_json()}\n" for record in sorted([*records, *absent], key=_order))
 
 
 def _run(record: Record) -> tuple[str, int]:

@@ -65,11 +65,11 @@ def select_runs(table: Table, records: Iterable[Record], place: str) -> Selectio
     pool = [record for record in records if record.seed in table.seeds and _has(record.config, table.where)]
     rows = {name: _matching(row.select, _runs_of_row(table, name, pool), place) for name, row in table.rows.items()}
     baseline = Runs()
-    missing = {text: _missing(table.seeds_of(name), rows[name]) for name, text in table.labels().items()}
+    wanted = [(text, table.seeds_of(name), rows[name]) for name, text in table.labels().items()]
     if table.baseline is not None:
         baseline = _matching(table.baseline, pool, place)
-        missing = {label(table.baseline): _missing(table.seeds, baseline)} | missing
-    selection = Selection(rows, baseline, [f"{text}, seed {seeds}" for text, seeds in missing.items() if seeds])
+        wanted.insert(0, (label(table.baseline), table.seeds, baseline))
+    selection = Selection(rows, baseline, [*dict.fromkeys(text for one in wanted for text in _missing(*one))])
     data = {record.data_hash for record in selection.records()}
     if len(data) > 1:
         raise TableError(
@@ -121,6 +121,7 @@ def _has(config: Any, wanted: Any) -> bool:
     return bool(config == wanted)
 
 
-def _missing(seeds: list[int], runs: Runs) -> str:
+def _missing(label: str, seeds: list[int], runs: Runs) -> list[str]:
     there = {record.seed for record in runs.records}
-    return ", ".join(str(seed) for seed in seeds if seed not in there)
+    absent = [str(seed) for seed in seeds if seed not in there]
+    return [f"{label}, seed {', '.join(absent)}"] if absent else []

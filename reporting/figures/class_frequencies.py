@@ -43,7 +43,10 @@ def of_objective(groups: Mapping[str, list[Group]], objective: str) -> list[Grou
 
     Args:
         groups: the runs of each training set.
-        objective: that of the activation, such as "brier".
+        objective: name of the objective that learned the orders, such as "brier".
+
+    Returns:
+        A group for each training set, in the look of the training set.
     """
     return [
         group._replace(label=training_set, style=style)

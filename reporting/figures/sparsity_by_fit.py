@@ -1,4 +1,4 @@
-"""Sparsity by fit: the sparsity on test at equal accuracy and at equal macro-F1 on train, on three training sets."""
+"""Sparsity on test against accuracy and against macro-F1 on train, on three training sets, under each objective."""
 
 from matplotlib.figure import Figure
 

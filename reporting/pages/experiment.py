@@ -75,11 +75,15 @@ def describe_runs(root: Path, to_root: str, name: str) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def list_runs(root: Path, _: str) -> str:
+def list_runs(root: Path, to_root: str) -> str:
     """A table of all recorded runs: for each experiment their number, settings, seeds, epochs and time, and the total.
 
     Args:
         root: the repository.
+        to_root: way from the page to the repository; the table has no links.
+
+    Returns:
+        The table in Markdown.
 
     Raises:
         RecordError: for records that cannot be read.

@@ -70,8 +70,9 @@ def decided_claims(kept: KeptRuns) -> list[Decided]:
         lines = decide_claims(declaration, name, numbers[name], selection)
         rows = [(claim, row) for claim in table.claims for row in claim.rows]
         for line, (claim, row) in zip(lines, rows, strict=True):
-            title, seeds = table.number or table.title, len(table.seeds_of(row))
-            decided.append(_decided(title, seeds, line, claim, row, selection, table.epoch))
+            decided.append(
+                _decided(table.number or table.title, len(table.seeds), line, claim, row, selection, table.epoch)
+            )
     return decided
 
 

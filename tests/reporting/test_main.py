@@ -7,7 +7,7 @@ import pytest
 
 from reporting import figures, summary
 from reporting.__main__ import main
-from reporting.records import records_path
+from reporting.records import read_records, records_path
 from tests.reporting.synthetic_records import finish_runs, keep_records, make_record
 from tests.reporting.synthetic_results import RESULTS, small_records
 
@@ -15,7 +15,7 @@ from tests.reporting.synthetic_results import RESULTS, small_records
 def test_help_lists_the_commands_and_their_options(capsys):
     for arguments, expected in (
         (["--help"], ["collect", "tables", "figures", "summary", "report"]),
-        (["collect", "--help"], ["EXPERIMENT", "--outputs", "--results"]),
+        (["collect", "--help"], ["EXPERIMENT", "--outputs", "--results", "--add", "--replace"]),
         (["tables", "--help"], ["--results", "--allow-missing-seeds", "--allow-mixed-code"]),
         (["figures", "--help"], ["--results", "--allow-missing-seeds", "--allow-mixed-code"]),
         (["summary", "--help"], ["EXPERIMENT", "--outputs"]),
@@ -36,6 +36,14 @@ def test_collect_writes_the_file_of_each_experiment_and_prints_it(tmp_path, caps
     assert capsys.readouterr().out.split() == files
     with pytest.raises(SystemExit, match=r"error: .*no finished run of 'copy'"):
         main(["collect", "copy", *folders])
+
+
+@pytest.mark.parametrize(("option", "seeds"), [("--add", [21, 42]), ("--replace", [42])])
+def test_collect_keeps_or_drops_the_records_of_other_runs(tmp_path, option, seeds):
+    keep_records(tmp_path, [make_record(seed=21)])
+    finish_runs(tmp_path / "outputs", [make_record(seed=42)])
+    main(["collect", "airline", option, "--outputs", str(tmp_path / "outputs"), "--results", str(tmp_path)])
+    assert [record.seed for record in read_records(tmp_path, "airline")] == seeds
 
 
 def test_tables_are_printed_and_an_error_is_one_line(small, capsys):

@@ -56,7 +56,7 @@ def test_a_path_starts_where_the_run_did_and_its_line_tells_the_objective():
     axes = Figure().subplots()
     draw_paths(axes, groups)
     paths = {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
-    learned = ["SharMiX learned: Fenchel–Young", "SharMiX learned: Brier", "SharMiX learned: log score"]
+    learned = ["SharMiX learned: Fenchel–Young", "SharMiX learned: Brier score", "SharMiX learned: log score"]
     assert set(paths) == {*learned, "entmax learned: Fenchel–Young"}
     assert len({paths[name].get_linestyle() for name in learned}) == 3
     path = np.column_stack(paths[learned[0]].get_data())

@@ -70,6 +70,14 @@ def test_kept_records_of_other_runs_stay_when_asked_and_those_of_the_same_runs_a
     assert kept[2] == as_read(make_record(seed=63))
 
 
+def test_a_damaged_file_is_replaced_when_its_records_are_dropped(tmp_path):
+    outputs, results = tmp_path / "outputs", tmp_path / "results"
+    keep_records(results, []).write_text("broken\n", "utf-8")
+    finish_runs(outputs, [make_record()])
+    collect(["airline"], outputs, results, "drop")
+    assert read_records(results, "airline") == [as_read(make_record())]
+
+
 def test_a_malformed_record_is_named_by_its_line(tmp_path):
     broken = make_record(seed=42)
     del broken["code"]["digest"]

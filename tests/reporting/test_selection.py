@@ -19,11 +19,10 @@ def keep_changed(results, **changes):
     keep_records(results, records)
 
 
-def declare_fewer_seeds(results):
-    """Let the row of entmax have two of the five seeds."""
-    row = "{select: {name: entmax, alpha: 1.5}"
+def declare_fewer_seeds(results, row="{select: {name: entmax, alpha: 1.5}"):
+    """Let a row, that of entmax, have two of the five seeds."""
     assert row in SMALL
-    (results / "tables.yaml").write_text(SMALL.replace(row, f"{row}, seeds: [2, 4]"), "utf-8")
+    (results / "tables.yaml").write_text(SMALL.replace(row, f"{row}, seeds: [4, 2]"), "utf-8")
 
 
 def refusal(results):
@@ -57,13 +56,20 @@ def test_a_row_may_have_some_of_the_tables_seeds_alone(small):
         "softmax": [1, 2, 3, 4, 5],
         "extra": [2, 4],
     }
-    assert "over the seeds 1, 2, 3, 4, 5. These rows have fewer seeds: entmax (α = 1.5): 2, 4." in notes_of(small)
+    notes = notes_of(small)
+    assert "over the seeds 1, 2, 3, 4, 5. These rows have fewer, and no bold: entmax (α = 1.5) (4, 2)." in notes
 
 
 def test_a_missing_seed_of_a_row_with_fewer_seeds_is_refused(small):
     declare_fewer_seeds(small)
     keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "entmax" or r["seed"] < 4])
     assert "small: entmax (α = 1.5), seed 4;" in refusal(small)
+
+
+def test_the_baseline_needs_every_seed_of_the_table(small):
+    declare_fewer_seeds(small, "{select: {name: softmax}")
+    keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "softmax" or r["seed"] < 5])
+    assert "small: softmax, seed 5;" in refusal(small)
 
 
 def test_mixed_or_uncommitted_code_is_refused_by_run_unless_allowed(small):
