@@ -111,7 +111,7 @@ def _cell(text: str, best: bool, deviations: bool) -> str:
     shown = bold + mean.replace("−", "-") if _NUMBER.fullmatch(text) else f"{{{bold}{escaped(text)}}}"
     if not deviations:
         return shown
-    return f"{shown} & {bold}{escaped('± ')}{deviation}" if deviation else f"{shown} &"
+    return f"{shown} & {escaped('± ')}{deviation}" if deviation else f"{shown} &"
 
 
 def _header(column: Column) -> str:
