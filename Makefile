@@ -64,7 +64,7 @@ airline: setup  ## all 115 runs behind Tables 1 and 3, their records, and the ta
 	$(COLLECT) airline
 	$(MAKE) tables
 
-cifar100 cifar100_lt: setup  ## the runs behind Tables 2, 4 and 5, or on its long-tailed part; SEEDS=21 takes two cores a day
+cifar100 cifar100_lt: setup  ## the runs behind Tables 2, 4 and 5, or on its long-tailed part; SEEDS=21 takes two cores half a day
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax,sparsemax,entmax,sharmix_fixed,sharmix_learned
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=brier,log
 	$(COLLECT) --add $@
