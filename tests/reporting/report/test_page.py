@@ -256,7 +256,7 @@ def test_the_keyboard_reaches_a_record(view):
 def test_an_address_leads_to_a_record(view_at_work):
     assert "stopped after epoch 2" in view_at_work.locator("#dialog").inner_text()
     view_at_work.click("#close")
-    assert view_at_work.evaluate("location.hash") == ""
+    view_at_work.wait_for_function("location.hash === ''")  # the browser sends the event `close` a moment later
 
 
 def test_an_address_leads_to_an_experiment(view):
