@@ -50,10 +50,21 @@ def _parser() -> ArgumentParser:
         "--results", type=Path, default=Path("results"), help="folder of records, tables and figures (default: results)"
     )
     choice = others.add_mutually_exclusive_group()
-    choice.set_defaults(other_records="refuse")
-    keep, drop = ({"action": "store_const", "dest": "other_records", "const": what} for what in ("keep", "drop"))
-    choice.add_argument("--add", **keep, help="keep the records of runs that are not in outputs")
-    choice.add_argument("--replace", **drop, help="drop the records of runs that are not in outputs")
+    choice.add_argument(
+        "--add",
+        action="store_const",
+        const="keep",
+        dest="other_records",
+        default="refuse",
+        help="keep the records of runs that are not in outputs",
+    )
+    choice.add_argument(
+        "--replace",
+        action="store_const",
+        const="drop",
+        dest="other_records",
+        help="drop the records of runs that are not in outputs",
+    )
     allowances.add_argument("--allow-missing-seeds", action="store_true", help="use the seeds that have records")
     allowances.add_argument("--allow-mixed-code", action="store_true", help="accept different or uncommitted code")
     root.add_argument("--root", type=Path, default=RESULTS.parent, help="the repository (default: this one)")
