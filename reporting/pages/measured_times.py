@@ -26,7 +26,7 @@ def list_measured_times(root: Path, to_root: str) -> str:
     large = maps[_at(maps, "loss", 512, 32000, "sparse")]
     dense = maps[_at(maps, "map", 256, 10000, "dense")]
     small = maps[_at(maps, "map", 64, 100, "sparse")]
-    entmax, package = (_ratio(large, name) for name in ("1.5-entmax", "entmax15 (package)"))
+    entmax, package = (_value(large, name, "median_microseconds") for name in ("1.5-entmax", "entmax15 (package)"))
     step = _only(steps[(steps["experiment"] == "cifar100") & (steps["activation"] == "sharmix_learned")], TABLE_6)
     interval = f"{number(step['low'], 2)} to {number(step['high'], 2)}"
     measured, table = f"([measured]({to_root}{MAPS}.md))", f"([Table 6]({to_root}{TABLE_6}.md))"
@@ -53,7 +53,11 @@ def _at(maps: pd.DataFrame, kind: str, rows: int, classes: int, regime: str) -> 
 
 
 def _ratio(maps: pd.DataFrame, contender: str) -> float:
-    return float(_only(maps[maps["contender"] == contender], f"{MAPS}, {contender}")["median_ratio"])
+    return _value(maps, contender, "median_ratio")
+
+
+def _value(maps: pd.DataFrame, contender: str, column: str) -> float:
+    return float(_only(maps[maps["contender"] == contender], f"{MAPS}, {contender}")[column])
 
 
 def _only(lines: pd.DataFrame, place: str) -> pd.Series:

@@ -112,6 +112,12 @@ def test_an_experiment_that_no_table_shows_is_refused(monkeypatch):
         describe_runs(ROOT, "", "copy")
 
 
+def test_the_gain_over_the_entmax_package_is_that_of_the_page_it_links_to():
+    page = (ROOT / "results" / "benchmarks" / "maps.md").read_text("utf-8")
+    case = r"\| loss of 512 × 32000, sparse +\| 1\.5-entmax +\| entmax15 \(package\) +\| (\d+) times faster"
+    assert f"**{re.search(case, page)[1]}** times faster than the `entmax` package" in list_measured_times(ROOT, "")
+
+
 def test_a_time_that_was_not_measured_is_refused(tmp_path):
     shutil.copytree(ROOT / "results" / "benchmarks", tmp_path / "results" / "benchmarks")
     file = tmp_path / "results" / "benchmarks" / "maps.csv"
