@@ -57,8 +57,8 @@ def test_figure_2_shows_both_regimes_beside_the_published_levels():
     balanced, r_balanced, tail, _ = figure.axes
     titles = ["Balanced, 1 seed: sparsity", "Balanced, 1 seed: r", "Long-tailed, 1 seed: sparsity"]
     assert [title(axes) for axes in (balanced, r_balanced, tail)] == titles
-    assert texts(balanced)[0].strip() == "published, ImageNet: 0.0 from epoch 4 or 5"
-    assert texts(tail)[0].strip() == "published, ImageNet: 0.91 to 0.95"
+    assert texts(balanced)[0].strip() == "published (grey), ImageNet: 0.0 from epoch 4 or 5"
+    assert texts(tail)[0].strip() == "published (grey), ImageNet: 0.91 to 0.95"
     (band,) = tail.patches
     assert (band.get_y(), band.get_height()) == (0.91, pytest.approx(0.04))
     curves = {line.get_label(): line.get_ydata() for line in balanced.lines}

@@ -35,7 +35,7 @@ def test_the_same_records_give_the_same_bytes_and_text_stays_text(results, monke
     assert png.startswith(b"\x89PNG")
     assert pdf.startswith(b"%PDF")
     assert "SharMiX learned (1.25, 1.50)" in svg.decode()
-    assert "published, ImageNet: 0.0 from epoch 4 or 5" in svg.decode()
+    assert "published (grey), ImageNet: 0.0 from epoch 4 or 5" in svg.decode()
     assert [file.read_bytes() for file in rebuild(results)[0]] == first
 
 
