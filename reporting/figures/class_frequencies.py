@@ -13,8 +13,8 @@ from reporting.palette import OBJECTIVES
 
 # Each training set: the table of its runs, and the look of its lines, in Paul Tol's bright colours.
 TRAINING_SETS = {
-    "balanced": ("cifar100_orders", {"color": "#4477AA", "linestyle": "-", "marker": ""}),
-    "balanced subset": ("cifar100_subset_orders", {"color": "#228833", "linestyle": "--", "marker": ""}),
+    "CIFAR-100": ("cifar100_orders", {"color": "#4477AA", "linestyle": "-", "marker": ""}),
+    "control": ("cifar100_subset_orders", {"color": "#228833", "linestyle": "--", "marker": ""}),
     "long-tailed": ("cifar100_lt_orders", {"color": "#AA3377", "linestyle": "-.", "marker": ""}),
 }
 COLUMNS = {"sparsity on test": "test/sparsity", "accuracy on train": "train/accuracy", "q": "q", "r": "r"}
@@ -22,7 +22,7 @@ COLUMNS = {"sparsity on test": "test/sparsity", "accuracy on train": "train/accu
 
 @figure("class_frequencies")
 def draw_class_frequencies(kept: KeptRuns) -> Figure:
-    """A row of panels for each objective. The subset and the long-tailed set have a fifth of the images."""
+    """A row of panels for each objective. The control, a balanced subset, has as many images as the long-tailed set."""
     groups = {name: kept.of_table(table) for name, (table, _) in TRAINING_SETS.items()}
     result = Figure(figsize=(WIDTH, 5.6), layout="constrained")
     panels = result.subplots(len(OBJECTIVES), len(COLUMNS), sharex=True, sharey="col", squeeze=False)

@@ -13,13 +13,14 @@ FIT = {"accuracy on train": "train/accuracy", "macro-F1 on train": "train/macro_
 
 @figure("sparsity_by_fit")
 def draw_sparsity_by_fit(kept: KeptRuns) -> Figure:
-    """A column of panels for each objective, with a line for each run and a point for each epoch."""
+    """A column of panels for each objective, with a line for each run."""
     groups = {name: kept.of_table(table) for name, (table, _) in TRAINING_SETS.items()}
     result = Figure(figsize=(WIDTH, 4.2), layout="constrained")
     panels = result.subplots(len(FIT), len(OBJECTIVES), sharex=True, sharey=True, squeeze=False)
     for row, (name, column) in zip(panels, FIT.items(), strict=True):
         for axes, objective in zip(row, OBJECTIVES, strict=True):
             axes.set(xlabel=name, xticks=(0, 0.5, 1))
+            axes.tick_params(labelbottom=True)  # the rows measure different things
             draw_against(axes, of_objective(groups, objective), column, "test/sparsity")
         row[0].set_ylabel("sparsity on test")
     for axes, (title, _) in zip(panels[0], OBJECTIVES.values(), strict=True):

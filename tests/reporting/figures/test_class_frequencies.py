@@ -38,8 +38,8 @@ def test_each_objective_has_sparsity_fit_q_and_r_by_step_on_each_set(tmp_path):
         lines = {line.get_label(): line for line in axes.lines}
         assert list(lines) == list(TRAINING_SETS)
         assert all(line.get_ydata() == pytest.approx([sparsity] * 3) for line in lines.values())
-        assert list(lines["balanced"].get_xdata()) == [50, 100, 150]
-        assert list(lines["balanced subset"].get_xdata()) == [10, 20, 30]
+        assert list(lines["CIFAR-100"].get_xdata()) == [50, 100, 150]
+        assert list(lines["control"].get_xdata()) == [10, 20, 30]
         assert list(lines["long-tailed"].get_xdata()) == [20, 40, 60]
         assert len({line.get_linestyle() for line in lines.values()}) == 3
     for axes, start in ((panels[2], 1.25), (panels[3], 1.5)):
