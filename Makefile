@@ -21,7 +21,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_lt_seeds cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_early speed bench gpu conformal overhead instructions tables figures report playground accuracy site stress lint format clean
+.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_lt_seeds cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_seeds multi30k_early speed bench gpu conformal overhead instructions tables figures report playground accuracy site stress lint format clean
 
 help:  ## list these commands
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
@@ -93,7 +93,11 @@ copy: setup  ## train every registered activation to copy sentences, each in les
 multi30k: setup  ## translation: six output layers, three kinds of attention; SEEDS=21 takes two cores hours
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax,sparsemax,entmax,alpha_relu,sharmix_fixed,sharmix_learned
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax attention=entmax,sharmix
-	$(COLLECT) $@
+	$(COLLECT) --add $@
+
+multi30k_seeds: setup  ## three of the output layers, for more seeds
+	$(SWEEP) experiment=multi30k $(FROM) activation=softmax,entmax,alpha_relu
+	$(COLLECT) --add multi30k
 
 multi30k_early: setup  ## early training of α-ReLU under seven thresholds
 	$(SWEEP) experiment=$@ $(FROM) activation=alpha_relu activation.tau=null,0,0.1,0.2,0.3,5,10

@@ -21,7 +21,7 @@ LINK = re.compile(r"\]\((\.\./[^)]+\.(?:md|jsonl))\)")
 NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?)( %)?(?![\w.-]*-(?:ReLU|entmax))")
 GIVEN = {"1.5", "1.25", "1.50"}  # orders that runs start from
 # Columns of the curves that the page quotes.
-QUOTED = re.compile(r"q|r|tau|test/sparsity|dev/(bleu|empty_preferred|unfinished|support_to_\d+)")
+QUOTED = re.compile(r"q|r|tau|test/(bleu|sparsity)|dev/(bleu|sparsity|empty_preferred|unfinished|support_to_\d+)")
 SETTINGS = {"1.01", "0.02"}  # the bound of q, and a sparsity that the text compares with
 
 

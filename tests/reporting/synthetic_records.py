@@ -112,10 +112,11 @@ def make_translation_record(
     experiment: str = "multi30k",
     bleu: tuple[float, ...] = (10.0, 30.0, 20.0),
     attention: str = "softmax",
+    seed: int = 21,
     **parameters: Any,
 ) -> dict[str, Any]:
     """A valid record of a translation run with these BLEU on dev, one an epoch, and 1 more on test."""
-    record = make_record(activation, 21, experiment, **parameters)
+    record = make_record(activation, seed, experiment, **parameters)
     shares = {f"support_to_{limit}": share for limit, share in ((1, 0.25), (2, 0.5), (4, 0.75), (8, 1.0))}
     metrics = dict.fromkeys(("accuracy", "coverage", "zero_true", "empty_possible", "unfinished"), 0.5)
     metrics |= {"sparsity": 0.25, "sparsity_in_use": 0.125, "support": 6.0, "empty_preferred": 0.0625, "chrf": 50.0}

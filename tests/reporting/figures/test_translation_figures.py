@@ -14,13 +14,14 @@ OUTPUTS |= {f"SharMiX {kind} (1.25, 1.50)" for kind in ("fixed", "learned")}
 
 
 def points(axes):
-    """Points of each line by its label."""
-    return {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+    """Points of each line by its label; of lines of one output only the first has one."""
+    return {line.get_label(): line.get_xydata().tolist() for line in axes.lines if line.get_label()[0] != "_"}
 
 
 def test_dynamics_show_every_run_by_step_and_by_minute(kept):
     by_step, by_time = draw_translation_dynamics(kept).axes
     assert set(points(by_step)) == set(points(by_time)) == OUTPUTS
+    assert len(by_step.lines) == len(by_time.lines) == 12  # three outputs have three seeds, three have one
     assert points(by_step)["softmax"] == [[100, 10], [200, 30], [300, 20]]
     assert points(by_time)["softmax"] == [[1, 10], [2, 30], [3, 20]]
     assert (by_step.get_ylabel(), by_time.get_xlabel()) == ("BLEU on dev", "minutes of training, without measuring")
