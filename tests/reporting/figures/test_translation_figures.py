@@ -27,7 +27,10 @@ def test_dynamics_show_every_run_by_step_and_by_minute(kept):
     for axes in (by_step, by_time):
         (colour,) = [line.get_color() for line in axes.lines if line.get_label() == "softmax"]
         assert [line.get_ydata()[-1] for line in axes.lines if line.get_color() == colour] == [18, 20, 22]
-    assert (by_step.get_ylabel(), by_time.get_xlabel()) == ("BLEU on dev", "minutes of training, without measuring")
+    assert (by_step.get_ylabel(), by_time.get_xlabel()) == (
+        "BLEU on dev",
+        "minutes of training, without measuring; lines as above",
+    )
 
 
 def test_supports_are_the_shares_with_at_most_so_many_tokens(kept):
