@@ -18,11 +18,11 @@ PROSE = WRITTEN_BY_HAND.partition("## Does sparsity follow the class distributio
 PARAGRAPHS = [text for text in re.split(r"\n\n|\n(?= *- )", PROSE) if re.search(r"\d\.\d", text)]
 LINK = re.compile(r"\]\((\.\./[^)]+\.(?:md|jsonl))\)")
 # Names such as 1.5-ReLU are no measurements.
-NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?)( %)?(?![\w.-]*-(?:ReLU|entmax))")
+NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?)(\s+%)?(?![\w.-]*-(?:ReLU|entmax))")
 GIVEN = {"1.5", "1.25", "1.50"}  # orders that runs start from
-# Columns of the curves that the page quotes: of any epoch, and of the epoch that a run reports alone.
+# Columns of the curves that the page quotes: of any epoch, and those quoted only at the epoch that a run reports.
 QUOTED = re.compile(r"q|r|tau|test/sparsity|dev/(bleu|empty_preferred|unfinished)")
-REPORTED = re.compile(r"test/(bleu|chrf)|dev/(sparsity|support_to_(4|256))")
+REPORTED = re.compile(r"test/(accuracy|bleu|chrf)|dev/(sparsity|support_to_(4|256))")
 SETTINGS = {"1.01", "0.02"}  # the bound of q, and a sparsity that the text compares with
 
 

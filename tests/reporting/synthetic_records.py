@@ -118,7 +118,7 @@ def make_translation_record(
 ) -> dict[str, Any]:
     """A valid record of a translation run with these BLEU on dev, one an epoch, and 1 more on test.
 
-    As many positions have one possible token as sentences prefer the empty translation, times four.
+    `support_to_1` is four times `empty_preferred`.
     """
     record = make_record(activation, seed, experiment, **parameters)
     counts = ((1, 4 * empty_preferred), (2, 0.5), (4, 0.75), (8, 1.0))

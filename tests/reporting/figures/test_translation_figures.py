@@ -26,7 +26,7 @@ def test_dynamics_show_every_run_by_step_and_by_minute(kept):
     assert points(by_time)["softmax"] == [[1, 8], [2, 28], [3, 18]]
     for axes in (by_step, by_time):
         (colour,) = [line.get_color() for line in axes.lines if line.get_label() == "softmax"]
-        assert [line.get_ydata()[-1] for line in axes.lines if line.get_color() == colour] == [18, 20, 22]
+        assert [line.get_ydata()[-1] for line in axes.lines if line.get_color() == colour] == [18, 20, 25]
     assert (by_step.get_ylabel(), by_time.get_xlabel()) == (
         "BLEU on dev",
         "minutes of training, without measuring; lines as above",
@@ -37,7 +37,7 @@ def test_supports_are_the_shares_with_at_most_so_many_tokens(kept):
     (axes,) = draw_translation_support(kept).axes
     assert set(points(axes)) == OUTPUTS
     assert points(axes)["sparsemax"] == [[1, 0.25], [2, 0.5], [4, 0.75], [8, 1.0]]
-    assert points(axes)["softmax"][0] == [1, 0.25]  # the mean of 0.125, 0.25 and 0.375
+    assert points(axes)["softmax"][0] == [1, 0.3125]  # the mean of 0.125, 0.25 and 0.5625
 
 
 def test_thresholds_rise_in_colour_and_the_calibrated_is_black(kept):
