@@ -65,7 +65,7 @@ def digest_by_reading(examples: "Examples") -> bytes:
         random.seed(0)
         np.random.seed(0)  # noqa: NPY002  # the generator that datasets may draw from
         torch.default_generator.manual_seed(0)
-        for part in _announced(numbers.split(64), 64, len(numbers), type(examples).__name__):
+        for part in announced(numbers.split(64), 64, len(numbers), f"hashing {type(examples).__name__}"):
             inputs, targets, unreadable = examples.read(part, torch.zeros_like(part))
             digest.update(tensor_digest(inputs, targets) + bytes(len(unreadable)))
     return digest.digest()
@@ -84,7 +84,7 @@ def image_digest(images: Images, count: int, place: str) -> bytes:
     digest = hashlib.sha256()
     starts = range(0, count, _PART)
     with ThreadPoolExecutor(_READERS) as readers:
-        for start in _announced(starts, _PART, count, place):
+        for start in announced(starts, _PART, count, f"hashing {place}"):
             digest.update(_digest_of_part(images, range(start, min(start + _PART, count)), readers))
     return digest.digest()
 
@@ -112,12 +112,12 @@ def _hash(images: Images, number: int) -> bytes | None:
         return None
 
 
-def _announced(parts: Iterable[T], size: int, count: int, what: str) -> Iterator[T]:
+def announced(parts: Iterable[T], size: int, count: int, what: str) -> Iterator[T]:
     """The parts, with their sizes. From the fifth second on it prints its progress, each time after twice the time."""
     began, silent = time.monotonic(), _SILENT_SECONDS
     for number, part in enumerate(parts, 1):
         yield part
         if (passed := time.monotonic() - began) > silent:
             done = min(number * size, count)
-            print(f"hashing {what}: {done:,} of {count:,} after {passed:.0f} s", file=sys.stderr, flush=True)
+            print(f"{what}: {done:,} of {count:,} after {passed:.0f} s", file=sys.stderr, flush=True)
             silent = 2 * passed

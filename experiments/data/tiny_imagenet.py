@@ -1,0 +1,114 @@
+"""Tiny ImageNet, from parquet files, the official archive or the Hugging Face hub."""
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, ClassVar
+
+from experiments.data.hub import load_from_hub
+from experiments.data.local_files import check_is_file, read_file
+from experiments.data.small_images import Images, SmallImageDataModule
+from experiments.data.splits import Indices
+from experiments.errors import DataError
+from experiments.settings import AtLeastOne, validated_class
+
+HUB_NAME = "zh-plus/tiny-imagenet"
+FOLDER = "tiny_imagenet"  # holds train.parquet and valid.parquet
+ARCHIVE = "tiny-imagenet-200"  # as the official archive unpacks
+HUB_SPLITS = {"train": "train", "test": "valid"}  # the published test images have no labels
+
+Rows = list[dict[str, Any]]  # an encoded image in "image", and the number of its class in "label"
+
+
+@validated_class
+class TinyImagenetDataModule(SmallImageDataModule):
+    """200 classes of ImageNet-1k at 64 × 64 pixels, in the order of their WordNet ids; inputs are uint8 [n, 3, 64, 64].
+
+    Arguments: `conf/data/tiny_imagenet.yaml`.
+    Source: Y. Le and X. Yang, Tiny ImageNet Visual Recognition Challenge, Stanford CS 231N, 2015.
+    """
+
+    images_per_class: AtLeastOne | None = None
+
+    classes: ClassVar[int] = 200
+    side: ClassVar[int] = 64
+    fetch_again: ClassVar[str] = f"fetch it again: the archive {ARCHIVE}, or {HUB_NAME} on the Hugging Face hub"
+    wnids: tuple[str, ...] = ()
+
+    def class_names(self) -> Sequence[str]:
+        return self.wnids
+
+    def read(self, split: str) -> tuple[Images, Indices, str]:
+        if self.folder and (self.folder / ARCHIVE).is_dir():
+            place = str(self.folder / ARCHIVE)
+            rows = self._of_archive(self.folder / ARCHIVE, split)
+        else:
+            place, rows = self._of_table(split)
+        if split == "train" and self.images_per_class is not None:
+            in_order = sorted(rows, key=_label)  # a stable sort: within a class the images keep their order
+            rows = [row for _, own in groupby(in_order, _label) for row in [*own][: self.images_per_class]]
+        self.check_count(split, len(rows), f"{place}, {split}", self.fetch_again)
+        return *self.decode(rows, f"{place}, {split}", "image", "label"), place
+
+    def _of_table(self, split: str) -> tuple[str, Rows]:
+        """The rows of a parquet file or of the hub, whose ClassLabel names the WordNet id of each number."""
+        from datasets import Image
+
+        if self.folder:
+            place = str(self.folder / FOLDER / f"{HUB_SPLITS[split]}.parquet")
+            table = _of_file(Path(place), self.fetch_again)
+        else:
+            place = f"{HUB_NAME} on the Hugging Face hub"
+            table = load_from_hub(HUB_NAME, HUB_SPLITS[split], "or give paths.data=FOLDER")
+        names = getattr(table.features.get("label"), "names", None) or []
+        self._set_wnids(names, place)
+        numbers = {number: self.wnids.index(name) for number, name in enumerate(names)}
+        rows = table.cast_column("image", Image(decode=False))
+        return place, [row | {"label": numbers.get(row["label"], row["label"])} for row in rows]
+
+    def _of_archive(self, archive: Path, split: str) -> Rows:
+        """The rows of the official archive, in the order of the numbers in the names of its images."""
+        try:
+            self._set_wnids([folder.name for folder in (archive / "train").iterdir() if folder.is_dir()], str(archive))
+            if split == "train":
+                folders = [(wnid, archive / "train" / wnid / "images") for wnid in self.wnids]
+                found = [(file, wnid) for wnid, folder in folders for file in sorted(folder.iterdir(), key=_number)]
+            else:
+                lines = (archive / "val" / "val_annotations.txt").read_text().splitlines()
+                fields = [line.split("\t")[:2] for line in lines]
+                named = [(archive / "val" / "images" / name, wnid) for name, wnid in fields]
+                found = sorted(named, key=lambda one: _number(one[0]))
+            return [{"image": {"bytes": read_file(file)}, "label": self.wnids.index(wnid)} for file, wnid in found]
+        except (OSError, ValueError, IndexError) as error:
+            raise DataError(f"{archive}, {split}: cannot be read ({error}); {self.fetch_again}") from error
+
+    def _set_wnids(self, names: Sequence[str], place: str) -> None:
+        if len({*names}) != self.classes or not all(re.fullmatch(r"n\d{8}", name) for name in names):
+            raise DataError(
+                f"{place}: has {len({*names})} classes; {self.classes} are expected, each named by its WordNet id as "
+                f"n01443537; {self.fetch_again}"
+            )
+        self.wnids = tuple(sorted(names))
+
+
+def _label(row: dict[str, Any]) -> int:
+    return row["label"]
+
+
+def _number(file: Path) -> int:
+    """The number of an image: 7 of n01443537_7.JPEG and of val_7.JPEG."""
+    return int(file.stem.rpartition("_")[2])
+
+
+def _of_file(file: Path, fetch_again: str) -> Any:
+    from datasets import Dataset
+    from pyarrow import parquet
+
+    try:
+        check_is_file(file)
+        return Dataset(parquet.read_table(file))
+    except Exception as error:  # errors of several libraries share no base class
+        raise DataError(
+            f"{file}: cannot be read ({error}); {fetch_again}, or give paths.data=null to load it from the hub"
+        ) from error
