@@ -21,7 +21,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check studied_networks airline cifar100 cifar100_lt cifar100_lt_seeds cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_seeds multi30k_early speed bench gpu conformal overhead instructions tables figures report playground accuracy site stress lint format clean
+.PHONY: help setup demo test test-slow check studied_networks airline cifar100 cifar100_lt cifar100_lt_seeds cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_seeds multi30k_early speed bench gpu conformal overhead instructions tables figures report playground accuracy site stress lint format clean
 
 help:  ## list these commands
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
@@ -51,11 +51,14 @@ demo: setup  ## four activations, five seeds, balanced and long-tailed digits: t
 	$(BIN)/python -m reporting report --outputs outputs/demo --output outputs/demo.html
 	@echo "Next: make airline runs the paper's tweets; docs/how_to adds your own data; python run.py --help lists all."
 
-test: setup  ## run all tests, or some: ONLY=tests/reporting, ONLY="-k resume"
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ONLY)
+test: setup  ## run the tests, or some: ONLY=tests/reporting, ONLY="-k resume"
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not slow" $(ONLY)
+
+test-slow: setup  ## run the slow tests too; they need Chromium and LaTeX: apt-get install chromium fonts-dejavu texlive-latex-recommended texlive-science
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m slow $(ONLY)
 
 check: lint  ## run the linters, the quick tests and the kernel's instruction counts, in about a minute and a half
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not medium and not slow"
 	@$(MAKE) --no-print-directory instructions
 
 airline: setup  ## all 115 runs behind Tables 1 and 3, their records, and the tables; finished runs are not repeated

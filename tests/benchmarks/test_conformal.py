@@ -9,7 +9,7 @@ import torch
 from benchmarks.conformal import import_torchcp, measure
 from sharmix.conformal import SupportPredictor, support_scores
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def measured(part, deadline=None):
     return [{**row, **SOURCE} for found in rows for row in found]
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_without_a_gpu_one_line_says_so():
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.gpu"],
@@ -136,7 +136,7 @@ def test_a_part_replaces_its_own_rows_in_the_csv_and_the_table(no_peers, tmp_pat
     assert len([line for line in text.splitlines() if line.startswith("| 3 ")]) == len(written) - 1
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("source", "failed", "note"),
     [

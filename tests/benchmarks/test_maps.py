@@ -149,7 +149,7 @@ def test_the_points_of_figures_and_the_other_package_have_fewer_rounds(settings)
     assert [len(values) for values in times.values()] == [1, 1]
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_report_has_all_tables_and_both_figures(settings, tmp_path):
     rows = [row("softmax", 1.0), row("sparsemax", 1.4, goal=1.3), row(FIXED, 1.5, goal=1.3)]
     for kind, names in {"map": ("softmax", "relu", FIXED), "loss": ("cross-entropy", "sum", FIXED)}.items():
@@ -173,7 +173,7 @@ def test_the_report_has_all_tables_and_both_figures(settings, tmp_path):
         assert f"∝ {part}" in drawn
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_cell_is_measured_in_every_kind_and_number_of_threads(settings):
     case = maps.Case(2, 3, "sparse", threads=(1, 2), goals={"map": 1.0}, peers=False)
     pace = settings | {"rounds": 2, "block_seconds": 1e-4}

@@ -47,7 +47,7 @@ def test_the_table_shows_interval_goal_and_verdict(settings):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_every_block_composes_under_every_activation(settings):
     with every_case() as case:
         for name, size in settings["blocks"].items():

@@ -42,7 +42,7 @@ def made_up() -> dict[str, object]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.filterwarnings("default")  # a Trainer advises those who train on little data
 @pytest.mark.parametrize("page", RUN_HERE, ids=name)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
@@ -96,7 +96,7 @@ def modules() -> Iterator[tuple[str, tuple[str, ...]]]:
             yield found[1], tuple(shlex.split(found[2], comments=True))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_every_module_that_is_run_is_there_and_has_its_options(capsys):
     ours = {file.parent.name for file in ROOT.glob("*/__init__.py")}
     found = {(module, words) for module, words in modules() if module.partition(".")[0] in ours}

@@ -11,7 +11,7 @@ from bs4 import BeautifulSoup
 from tests.docs import test_docstrings
 from tests.docs.pages import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 MADE_LATER = {"playground.html", "report.html"}  # by `make site`, after Sphinx
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "object": "data"}

@@ -13,7 +13,7 @@ from experiments.identity import ROOT
 from tests.docs.pages import PAGES, command_lines
 from tests.experiments.building import composed, settings
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 CONFIGS = sorted((ROOT / "conf").rglob("*.yaml"))
 COMMAND = re.compile(r"python run\.py ([^`\n]*)")  # test_outside.py runs those that name the folder

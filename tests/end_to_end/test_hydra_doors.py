@@ -10,7 +10,7 @@ import yaml
 
 from experiments.identity import ROOT
 
-pytestmark = pytest.mark.slow  # the one process
+pytestmark = pytest.mark.medium  # the one process
 
 # Each command line runs like a program of its own, one after the other in one process.
 PROGRAM = """

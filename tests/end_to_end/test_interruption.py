@@ -16,7 +16,7 @@ from experiments.interruption import AT_START
 from tests.end_to_end.runner import QUICK, VARIABLES, Started, command_line
 from tests.sharmix.cases import every_case
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 LONG = (*QUICK, "trainer.max_epochs=100000", "checkpoint_seconds=0")
 
 

@@ -58,7 +58,7 @@ def test_a_recipe_has_at_most_25_lines(name: str) -> None:
     assert 0 < sum(len(text.splitlines()) for file, text in files.items() if file.endswith(CODE)) <= 25
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ALONE)
 def test_a_recipe_runs_by_its_own_files_and_prints_what_it_says(name: str, tmp_path: Path) -> None:
     recipe = RECIPES[name]
@@ -68,7 +68,7 @@ def test_a_recipe_runs_by_its_own_files_and_prints_what_it_says(name: str, tmp_p
     assert without_numbers(printed, tmp_path) == without_numbers(recipe.printed, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_recipes_make_one_experiment_whose_run_can_be_loaded(
     outside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,7 +120,7 @@ class Even(Linear):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -178,7 +178,7 @@ def test_a_part_that_does_not_fit_is_one_clear_error(outside: Path, overrides: l
     assert refusal(*command_line(outside / "outputs", *command)).startswith(message)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_hint_at_a_misspelt_setting_knows_an_experiment_outside(
     outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

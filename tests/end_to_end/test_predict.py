@@ -89,7 +89,7 @@ def test_a_file_longer_than_a_batch_is_predicted_whole(sparse: Path, tmp_path: P
     assert len(whole) == 10
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_shares_of_an_unnormalised_activation_sum_to_one(tmp_path: Path) -> None:
     run = finished(tmp_path, "activation=alpha_relu", "trainer.max_epochs=3")
     np.savetxt(tmp_path / "digits.txt", DIGITS.data[:10])
@@ -97,7 +97,7 @@ def test_shares_of_an_unnormalised_activation_sum_to_one(tmp_path: Path) -> None
         assert sum(map(float, re.findall(r"(\d+\.\d) %", line))) == pytest.approx(100, abs=0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_sentences_are_translated(tmp_path: Path) -> None:
     run = finished(tmp_path, "experiment=copy", "data.train_size=600", "data.evaluation_size=4", "trainer.max_epochs=1")
     (tmp_path / "words.txt").write_text("w4 w5 w6\n\nw19 w7\n")
@@ -109,7 +109,7 @@ def test_sentences_are_translated(tmp_path: Path) -> None:
         main([f"run={run}", f"input={tmp_path / 'words.txt'}"])
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_data_set_may_have_moved(tmp_path: Path) -> None:
     airline = tmp_path / "before" / "airline"
     airline.mkdir(parents=True)
@@ -226,7 +226,7 @@ def test_a_data_set_without_a_form_for_files_is_refused(sparse: Path, tmp_path: 
         forget_data_sets()
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_command_says_in_one_line_what_is_wrong_and_the_package_is_light(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "predict.py"), "run=here", "input=there"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

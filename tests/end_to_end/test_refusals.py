@@ -8,7 +8,7 @@ import pytest
 from tests.end_to_end.runner import QUICK, command_line, only_record, records
 from tests.sharmix.cases import every_case
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 COMMANDS = {
     ("~seed",): "data.seed: Interpolation key 'seed' not found",

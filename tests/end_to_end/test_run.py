@@ -25,7 +25,7 @@ from tests.end_to_end.runner import (
     untimed,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ def test_the_time_left_follows_from_the_runs_that_have_ended(tmp_path: Path) -> 
     assert report.place(2) == "\\[3/4, 30 s left] "
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_side_by_side_a_failing_run_leaves_the_others_and_is_named_and_no_run_is_repeated(tmp_path: Path) -> None:
     sweep = ("-m", "experiment=digits", "trainer.max_epochs=1", "activation=softmax,sharmix_fixed")
     sweep += ("activation.q=1.5,1.75",)
@@ -86,7 +86,7 @@ def test_side_by_side_a_failing_run_leaves_the_others_and_is_named_and_no_run_is
     assert "has no parameter q" in left.failures[0].reason
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("slurm", [False, True], ids=["alone", "in_a_job_of_slurm"])
 def test_a_run_that_is_told_to_end(slurm: bool, tmp_path: Path) -> None:
     """Alone it ends with the status of SIGTERM; in a job of SLURM it trains on until it is killed."""

@@ -16,7 +16,7 @@ from experiments.job import perform
 from tests.experiments.building import ADVICE, settings
 from tests.sharmix.cases import every_case
 
-pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(advice) for advice in ADVICE)]
+pytestmark = [pytest.mark.medium, *(pytest.mark.filterwarnings(advice) for advice in ADVICE)]
 QUICK = (
     *("experiment=digits", "model.hidden_units=4", "progress=none", "checkpoint_seconds=0", "trainer.max_epochs=2"),
     "+callbacks.raises._target_=tests.experiments.test_failures.Raises",

@@ -12,7 +12,7 @@ from experiments.resolvers import register_resolvers
 from tests.experiments.building import CONF
 from tests.sharmix.cases import every_case
 
-pytestmark = pytest.mark.slow  # composing takes a tenth of a second
+pytestmark = pytest.mark.medium  # composing takes a tenth of a second
 
 REFUSED = {
     "~activation": "activation.name is missing; give activation.name=VALUE",

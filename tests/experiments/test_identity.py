@@ -38,7 +38,7 @@ def changed(configurations: dict[str, dict[str, Any]], before: dict[str, str]) -
     return {experiment for experiment, digest in digests(configurations).items() if digest != before[experiment]}
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(
     configurations: dict[str, dict[str, Any]], edit: Callable[[str], None]
 ) -> None:
@@ -67,7 +67,7 @@ def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(
         assert changed(configurations, before) == expected, file
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_an_edit_of_the_library_changes_the_code_of_every_run(
     configurations: dict[str, dict[str, Any]], edit: Callable[[str], None]
 ) -> None:

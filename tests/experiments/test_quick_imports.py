@@ -25,7 +25,7 @@ matplotlib.pyplot.figure()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_afterwards_all_work():
     subprocess.run([sys.executable, "-c", AFTERWARDS], check=True)
 

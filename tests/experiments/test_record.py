@@ -429,7 +429,7 @@ def contradictions(record: Record) -> list[str]:
     return [name for name, true in broken.items() if true]
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_damaged_record_is_refused_or_misleads_nobody():
     numbers = random.Random(18)
     taken, refusals, wrong = 0, 0, []
@@ -448,7 +448,7 @@ def test_a_damaged_record_is_refused_or_misleads_nobody():
     assert taken > 20 < refusals
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_record_whose_digest_is_of_other_content_is_refused():
     record = read_record(LEARNED, "old.jsonl, line 3")
     text, numbers, refusals = record.to_json(), random.Random(18), 0

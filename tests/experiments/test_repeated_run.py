@@ -23,7 +23,7 @@ from experiments.training import weights_hash
 from tests.experiments.building import ADVICE, settings
 from tests.sharmix.cases import every_case
 
-pytestmark = [pytest.mark.slow, *(pytest.mark.filterwarnings(advice) for advice in ADVICE)]
+pytestmark = [pytest.mark.medium, *(pytest.mark.filterwarnings(advice) for advice in ADVICE)]
 HERE = "tests.experiments.test_repeated_run"
 QUICK = (
     *("experiment=digits", "model.hidden_units=4", "progress=none", "checkpoint_seconds=0", "trainer.max_epochs=2"),

@@ -40,7 +40,7 @@ DATA = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_every_experiment_names_classes_and_arguments_that_there_are() -> None:
     for experiment in EXPERIMENTS:
         found = settings(f"experiment={experiment}")
@@ -56,7 +56,7 @@ def test_every_experiment_names_classes_and_arguments_that_there_are() -> None:
         assert evaluates <= set(data.evaluated), experiment
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_every_activation_composes_with_every_kind_of_experiment_and_is_built() -> None:
     for experiment, activation in itertools.product(("digits", "copy"), ACTIVATIONS):
         name = ["activation.name=my_package.Mine"] if activation == "custom" else []
@@ -202,7 +202,7 @@ CODE = {"_target_": "os.getcwd"}
 ODD = (None, "x", -1, 1.5, 10**30, [], {}, float("nan"), "a\0b", CODE)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_any_value_of_any_key_is_accepted_or_refused_by_a_message() -> None:
     base = plain("experiment=copy", "activation=sharmix_learned", "attention=sharmix")
     with every_case() as case:

@@ -159,7 +159,7 @@ def test_the_learning_rates_follow_their_schedule_step_by_step() -> None:
         assert found == pytest.approx([0.02 * share, 0.01 * share]), f"step {step}"
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_average_of_the_parameters_is_what_is_measured() -> None:
     data = copies()
     module = translator(data, average_decay=0.3)
@@ -233,7 +233,7 @@ def dropping_copies() -> tuple[OutputModule, SplitDataModule]:
     [(digits_case, []), (dropping_copies, [ReseedEachEpoch(3)])],  # without dropout there is nothing to seed
     ids=["classifier", "translator"],
 )
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_resumed_training_ends_with_the_same_bits(build: Build, callbacks: list[Callback], tmp_path: Path) -> None:
     module, data = build()
     trainer = stock_trainer(max_epochs=4, callbacks=callbacks)

@@ -77,7 +77,7 @@ def killed(run: RunSettings, folder: Path, at: str) -> None:
     assert not (folder / "record.json").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_logger_is_given_the_same_live_resumed_and_replayed(tmp_path: Path) -> None:
     run = settings(*QUICK, f"+logger.kept._target_={HERE}.Kept", f"+callbacks.fails._target_={HERE}.Fails")
     record = perform(run, tmp_path / "whole")
@@ -115,7 +115,7 @@ def test_a_run_killed_before_its_record_trains_no_further_epoch(ending: tuple[st
     assert Kept.values["epoch", int(resumed.curves[0]["steps"]) - 1] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_killed_run_does_not_go_on_over_other_data(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_tweets(tmp_path, tweets())
     airline = ("experiment=airline", f"paths.data={tmp_path}", "data.expected_examples=null", *QUICK[2:])
@@ -131,7 +131,7 @@ def test_a_killed_run_does_not_go_on_over_other_data(tmp_path: Path, caplog: pyt
     assert resumed.data["content_hash"][:8] not in checkpoint.name
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_finished_run_is_loaded_with_its_own_data_alone(tmp_path: Path) -> None:
     perform(settings(*QUICK, "trainer.max_epochs=1"), tmp_path)
     load_run(tmp_path)

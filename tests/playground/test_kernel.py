@@ -6,7 +6,7 @@ import torch
 
 import sharmix
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 CASES, LARGEST = 2000, 1000
 TOLERANCE = 1e-12
 

@@ -13,7 +13,7 @@ from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_results import RESULTS, line
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_committed_tables_are_those_of_the_committed_records(tmp_path):
     for part in ("records", "published"):
         shutil.copytree(RESULTS / part, tmp_path / part)
@@ -37,7 +37,7 @@ def test_the_tables_of_tweets_are_complete():
     assert line(of_tweets, metric="sparsity", row="softmax")["test_verdict"] == "reproduces"
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_every_committed_figure_can_be_drawn_from_the_committed_records():
     figures = all_figures()
     committed = {file.name for file in (RESULTS / "figures").iterdir()}

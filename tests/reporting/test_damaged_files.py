@@ -12,7 +12,7 @@ from reporting.__main__ import main
 from tests.reporting.synthetic_records import finish_runs, make_record
 from tests.reporting.synthetic_results import SMALL, SMALL_PUBLISHED
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 RECORDS, DECLARATION, PAPER = "records/airline.jsonl", "tables.yaml", "published/paper.yaml"
 BOMB = ", ".join(["a0: &a0 [z]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))])
 MERGED = ", ".join(

@@ -79,7 +79,7 @@ def test_the_summary_prints_every_table_and_where_the_figure_is(tmp_path, capsys
         main(["summary", "digits", "airline", "--outputs", str(tmp_path)])
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_process_ends_with_one_line_and_imports_nothing_that_it_does_not_need(small):
     keep_records(small, [])
     code = """

@@ -96,7 +96,7 @@ def test_a_narrow_terminal_breaks_no_number(records, long_tailed):
     assert text.count("±0.010") == 3
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_figure_is_written_as_png_svg_and_pdf(long_tailed, tmp_path):
     finish_runs(tmp_path, long_tailed)
     png = summarise(["digits_lt"], tmp_path, BOOTSTRAP, Console(file=io.StringIO()))

@@ -61,7 +61,7 @@ def killed(folder: Path, at: int) -> bool:
     return status != 0
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_wherever_a_command_is_killed_the_old_set_or_the_new_one_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)  # for speed: a killed process loses nothing that it has written
     folder, at, seen = tmp_path / "results" / "tables", 0, []
@@ -84,7 +84,7 @@ def test_wherever_a_command_is_killed_the_old_set_or_the_new_one_is_left(tmp_pat
     assert at > 12
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_two_commands_at_once_leave_the_files_of_one(tmp_path):
     folder = tmp_path / "results" / "tables"
 

@@ -37,7 +37,7 @@ def use_older_build(name, patch):
 
 def parameters(names):
     """The implementation in use here, and the others, which are left out of the quick tests."""
-    return [name if name == sharmix.backend() else pytest.param(name, marks=pytest.mark.slow) for name in names]
+    return [name if name == sharmix.backend() else pytest.param(name, marks=pytest.mark.medium) for name in names]
 
 
 @pytest.fixture(params=parameters(BACKENDS), scope="module")

@@ -38,7 +38,7 @@ def test_loss_at_three_halves_is_the_printed_formula():
     torch.testing.assert_close(actual, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("alpha", [1.25, 1.5, 2.0, 2.5])
 @pytest.mark.parametrize("target", ["hard", "soft"])
 def test_loss_is_the_divergence_of_its_regulariser_over_non_negative_weights(alpha, target):

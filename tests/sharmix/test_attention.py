@@ -295,7 +295,7 @@ def test_function_transforms():
     )
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_it_compiles_in_one_graph():
     act, length_scale = sharmix.SharMiX(q=torch.full((HEADS, 1, 1), 1.25), learned=True), sharmix.LogLengthScale(HEADS)
     arguments = [tensor.requires_grad_() for tensor in inputs(torch.float32)]

@@ -19,7 +19,7 @@ def test_a_device_without_a_kernel_has_plain_torch():
     assert sharmix.backend(torch.device("meta")) == "torch"
 
 
-LONG = [pytest.param(classes, marks=pytest.mark.slow) for classes in (600, 1500, 5000)]
+LONG = [pytest.param(classes, marks=pytest.mark.medium) for classes in (600, 1500, 5000)]
 
 
 @pytest.mark.parametrize("classes", [1, 3, 17, 100, *LONG])
@@ -69,7 +69,7 @@ def test_rows_do_not_depend_on_their_neighbours_or_on_threads():
 
 
 @pytest.mark.parametrize(
-    "classes", [513, *(pytest.param(n, marks=pytest.mark.slow) for n in (530, 543, 1025, 1040, 1055))]
+    "classes", [513, *(pytest.param(n, marks=pytest.mark.medium) for n in (530, 543, 1025, 1040, 1055))]
 )
 def test_the_largest_logits_may_be_anywhere(classes):
     with every_case() as case:
@@ -136,7 +136,7 @@ def test_strided_logits_and_an_empty_batch():
     assert sharmix.fenchel_young_loss(z[:0], torch.zeros(0, dtype=torch.long)).isnan()
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize(("rows", "classes", "spread"), [(70, 130_001, 1), (31, 70_001, 0.01)], ids=["sparse", "dense"])
 def test_results_too_large_for_the_caches(rows, classes, spread):
     z = (logits(rows, classes) * spread).requires_grad_()

@@ -386,7 +386,7 @@ print((peak() - before) / sum(array.nbytes for array in made))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells the peak")
 def test_raw_scores_are_not_copied():
     """The peak grows by gradient and Hessian, and by weights of 1 a row; a copy of the scores would double that."""

@@ -78,7 +78,7 @@ def test_at_r_equal_to_q_scores_are_those_of_campos_et_al():
         torch.testing.assert_close(support_scores(z, q=q, r=q), expected, rtol=1e-13, atol=0)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_sets_are_the_support_of_the_map_in_a_million_memberships():
     compared = left_out = 0
     with every_case() as case:
@@ -108,7 +108,7 @@ def test_underflow_leaves_classes_out_of_the_map_in_half_precision_and_none_out_
         assert sets.equal(predictor.sets(z.double()))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_class_that_decides_the_temperature_is_in_its_set_and_in_the_support():
     with every_case() as case:
         for q, r in ORDERS:
@@ -125,7 +125,7 @@ def test_the_class_that_decides_the_temperature_is_in_its_set_and_in_the_support
                         assert predictor.sets(z).gather(-1, y[:, None]).sum() == rank
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @settings(deadline=None, max_examples=60)
 @given(
     z=st.lists(st.floats(-1e6, 1e6) | st.sampled_from([0.0, 1.0, -math.inf]), min_size=1, max_size=9),
@@ -232,7 +232,7 @@ def test_coverage_holds_in_each_class():
     assert few.sets(new)[:, 2:].all()
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_coverage_over_splits_is_the_beta_binomial_of_split_conformal_prediction():
     """The share of test examples covered, of 40 after 39 calibration examples: mean ⌈40 · 0.9⌉/40, and its variance."""
     examples, z_and_y = 39, labelled(400 * 79, 10)
@@ -298,7 +298,7 @@ def test_what_is_not_allowed_is_refused():
                 call()
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_score_of_mapie_makes_our_sets():
     classification = pytest.importorskip("mapie.classification")
     mapie = importlib.import_module("sharmix.mapie")
@@ -317,7 +317,7 @@ def test_the_score_of_mapie_makes_our_sets():
             assert (sets[:, :, column] == ours.numpy()).all()
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_mapie_keeps_its_guarantee_where_many_examples_are_the_same():
     """As a tree's leaf gives them. The scores of a row alone and in a batch can differ in a last bit."""
     classification = pytest.importorskip("mapie.classification")

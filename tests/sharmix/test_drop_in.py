@@ -225,7 +225,7 @@ def test_an_output_changed_in_place_is_an_error_or_makes_no_difference():
 # Derivatives by torch's other doors.
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:.*batching rule")
 def test_every_way_to_check_a_gradient():
     with every_case() as case:
@@ -238,7 +238,7 @@ def test_every_way_to_check_a_gradient():
                 assert torch.autograd.gradgradcheck(function, z, check_fwd_over_rev=True, check_batched_grad=True)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:.*batching rule")
 def test_the_functions_of_torch_autograd_functional():
     functional = torch.autograd.functional
@@ -261,7 +261,7 @@ def test_the_functions_of_torch_autograd_functional():
                     torch.testing.assert_close(way(total, z, z)[1], product)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")  # linearize's own
 def test_tangents_by_every_door():
     with every_case() as case:
@@ -280,7 +280,7 @@ def test_tangents_by_every_door():
                     assert output.tangent.dtype == output.primal.dtype
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:.*batching rule")
 def test_batches_in_any_dimension_and_at_any_depth():
     with every_case() as case:
@@ -434,7 +434,7 @@ def test_a_tensor_of_another_class_stays_one():
                 assert type(function(nn.Parameter(logits()))) is torch.Tensor
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("way", ["plain", "transformed"])
 def test_threads_do_not_meet(way):
     """A transform in one thread is none of another's business."""

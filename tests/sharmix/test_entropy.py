@@ -33,7 +33,7 @@ def test_entropy_against_fifty_digits():
     assert_errors_within(errors, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize(("q", "r"), [(1.0, 1.0), (1.25, 1.5), (2.0, 2.0), (1.0001, 1.0), (2.5, 2)])
 def test_first_and_second_order_on_the_simplex(q, r):
     z, *orders = (

@@ -28,7 +28,7 @@ def largest_r(classes):
     return 1 + 500 / math.log(max(2, classes))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("classes", [1, 10, 2000])
 def test_p_is_on_the_simplex_and_the_loss_no_nan(classes):
     with every_case() as case:

@@ -93,7 +93,7 @@ def test_gradient_of_the_loss_against_fifty_digits(target):
     assert_errors_within(of_gradients, 1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_hessian_of_the_map_against_fifty_digits():
     """Second order where numerical differences of float64 cannot go: at q = 1 itself."""
     errors = {}

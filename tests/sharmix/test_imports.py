@@ -14,7 +14,7 @@ from tests.sharmix.cases import every_case
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_no_first_call_imports_a_compiler_or_computer_algebra():
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "tests.sharmix.imports"],

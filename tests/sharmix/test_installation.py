@@ -43,7 +43,7 @@ def test_the_kernels_are_small_and_of_no_one_python():
     assert sum(path.stat().st_size for path in kernels) < 1e6
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_first_import_and_a_first_call():
     """With torch's own word for the plainest of processors, for which the baseline build is loaded."""
     script = """
@@ -126,7 +126,7 @@ def compiler(tmp_path):
 
 
 @needs_sources
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_sdist_has_the_library_with_its_own_tests(sdist):
     files = {path.relative_to(sdist).as_posix() for path in sdist.rglob("*") if path.is_file()}
     files = {file for file in files if not file.startswith(("build/", "sharmix.egg-info/"))}
@@ -140,12 +140,12 @@ def test_the_sdist_has_the_library_with_its_own_tests(sdist):
 
 
 @needs_sources
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_tests_of_the_sdist_run(source):
     """All are collected, some of them run: with the kernels here, as an installation in place would compile them."""
     for kernel in Path(sharmix.__file__).parent.glob("_kernel_*.so"):
         shutil.copy(kernel, source / "sharmix")
-    options = ("-q", "-p", "no:cacheprovider", "-n", "0", "-m", "not slow", "-k", "test_backends or test_modules")
+    options = ("-q", "-p", "no:cacheprovider", "-n", "0", "-m", "not medium and not slow", "-k", "test_backends or test_modules")
     printed = run(sys.executable, "-m", "pytest", *options, "tests", cwd=source, PYTHONPATH="")
     assert " passed" in printed
     where = run(sys.executable, "-c", "import sharmix; print(sharmix.__file__)", cwd=source, PYTHONPATH="")
@@ -154,7 +154,7 @@ def test_the_tests_of_the_sdist_run(source):
 
 @needs_sources
 @needs_shell
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_wheel_holds_the_library_alone_and_serves_every_python(source, compiler):
     path, printed = build("wheel", source, **compiler())
     version = sharmix.__version__
@@ -179,7 +179,7 @@ def test_the_wheel_holds_the_library_alone_and_serves_every_python(source, compi
 @needs_sources
 @needs_shell
 @pytest.mark.skipif(len(KERNELS) == 1, reason="there is one kernel for this kind of processor")
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_compiler_that_does_not_know_avx512(source, compiler):
     path, printed = build("wheel", source, **compiler(failing="x86-64-v4"))
     with zipfile.ZipFile(path) as wheel:
@@ -190,7 +190,7 @@ def test_a_compiler_that_does_not_know_avx512(source, compiler):
 
 
 @needs_sources
-@pytest.mark.slow
+@pytest.mark.medium
 def test_an_installation_without_a_compiler(source, tmp_path):
     target = tmp_path / "installed"
     path, printed = build("wheel", source, PATH=str(tmp_path), CC="no-compiler", CXX="no-compiler")
@@ -227,7 +227,7 @@ print(json.dumps([sharmix.__file__, sharmix.backend(), [str(w.message) for w in 
 
 @needs_sources
 @pytest.mark.skipif("SHARMIX_PYTHONS" not in os.environ, reason="SHARMIX_PYTHONS names no other interpreters")
-@pytest.mark.slow
+@pytest.mark.medium
 def test_one_wheel_in_other_environments(source, tmp_path):
     target = tmp_path / "installed"
     with zipfile.ZipFile(build("wheel", source)[0]) as wheel:

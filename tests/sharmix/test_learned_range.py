@@ -177,7 +177,7 @@ def test_a_step_leaves_the_parameters_of_other_optimizers_alone():
     assert network.act.q.item() == 3.0
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")  # torch's own, of its tracer
 def test_compiled_modules_and_losses_keep_their_orders_in_range():
     for compiled in ("map", "loss", "step"):
@@ -199,7 +199,7 @@ def test_compiled_modules_and_losses_keep_their_orders_in_range():
         network.orders_moved_inside()
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")  # as errors they keep torch's tracer from compiling what it can
 def test_a_compiled_step_is_compiled_once_whichever_modules_come_and_go():
     network = Network()
@@ -223,7 +223,7 @@ def test_a_compiled_step_is_compiled_once_whichever_modules_come_and_go():
     network.orders_moved_inside()
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_learned_module_does_not_import_torch_s_compiler():
     """Imports of a second, which making an optimizer brings along, but inference does not need."""
     code = """
@@ -258,7 +258,7 @@ def test_an_average_of_parameters_is_their_average():
     torch.testing.assert_close(torch.stack([order.detach() for order in average.module.act.parameters()]), expected)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_modules_are_made_while_another_thread_s_optimizer_makes_steps():
     done, interval = threading.Event(), sys.getswitchinterval()
 
@@ -381,7 +381,7 @@ def test_orders_can_be_made_on_the_meta_device():
     assert module.q.item() == LEAST
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("automatic", [True, False])
 @pytest.mark.filterwarnings("ignore")  # Lightning's advice
 def test_a_stock_lightning_trainer_keeps_orders_in_range(automatic, tmp_path):
@@ -438,7 +438,7 @@ def one_of_two_processes(rank, meeting):
     torch.distributed.destroy_process_group()
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_two_processes_keep_the_same_orders_in_range(tmp_path):
     torch.multiprocessing.spawn(one_of_two_processes, (tmp_path / "meeting",), nprocs=2)
 
@@ -481,7 +481,7 @@ model.orders_moved_inside()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.skipif(not importlib.util.find_spec("transformers"), reason="transformers is not installed")
 def test_hugging_face_s_trainer_and_accelerate_keep_orders_in_range(tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "HF_HUB_OFFLINE": "1"}

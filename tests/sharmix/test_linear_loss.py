@@ -119,7 +119,7 @@ def test_all_rows_ignored():
         assert all((gradient == 0).all() for gradient in torch.autograd.grad(fused, tensors))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_compiler_and_function_transforms_get_the_same_loss():
     tensors, targets = layer(2.0)
     whole = both(tensors, targets, "mean")[1]

@@ -46,7 +46,7 @@ def tensor(values, dtype=torch.float64):
 
 
 @pytest.mark.parametrize("dtype", accuracy.GOALS, ids=str)
-@pytest.mark.parametrize("cases", [QUICK, pytest.param(LARGE, marks=pytest.mark.slow)], ids=["quick", "large"])
+@pytest.mark.parametrize("cases", [QUICK, pytest.param(LARGE, marks=pytest.mark.medium)], ids=["quick", "large"])
 def test_error_against_fifty_digits(cases, dtype):
     errors = {case: accuracy.absolute_error(case, dtype) for case in cases}
     assert_errors_within(errors, accuracy.GOALS[dtype])

@@ -33,7 +33,7 @@ def test_the_published_values_of_the_package():
         torch.testing.assert_close(sharmix.normmax(z, alpha), torch.tensor(expected), rtol=0, atol=5e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.usefixtures("each_solver")
 def test_the_map_and_its_gradient_are_the_packages():
     errors, slopes = {}, {}
@@ -52,7 +52,7 @@ def test_the_map_and_its_gradient_are_the_packages():
     assert_errors_within(slopes, 1e-11)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.usefixtures("each_solver")
 def test_the_loss_and_its_gradient_are_the_packages():
     errors = {}
@@ -91,7 +91,7 @@ def test_reductions_are_those_of_the_packages_module():
             torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_it_is_sharmix_where_several_maxima_would_begin():
     with every_case() as case:
         for alpha in ALPHAS:
@@ -104,7 +104,7 @@ def test_it_is_sharmix_where_several_maxima_would_begin():
                         torch.testing.assert_close(found, sharmix.fenchel_young_loss(z, y, *at), rtol=0, atol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_no_other_distribution_scores_higher():
     generator = torch.Generator().manual_seed(1)
     with every_case() as case:
@@ -131,7 +131,7 @@ def test_the_loss_is_zero_at_its_own_map_and_never_negative():
             assert (own.abs() <= 1e-11).all()
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.usefixtures("each_solver")
 def test_alpha_is_learned():
     """The package gives it no gradient."""

@@ -217,7 +217,7 @@ def test_the_backward_pass_computes_as_the_forward_pass_did(calls, in_thread):
                 torch.testing.assert_close(found.detach(), expected)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("compiled_within", [False, True])
 def test_a_compiled_function_computes_as_each_call_asks(calls, compiled_within):
     z = torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()

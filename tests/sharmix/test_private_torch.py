@@ -198,7 +198,7 @@ USED = NEEDED | {
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated")
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if "onnx" in name else name for name in USED]
+    "name", [pytest.param(name, marks=pytest.mark.medium) if "onnx" in name else name for name in USED]
 )
 def test_torch_still_has(name):
     try:

@@ -43,7 +43,7 @@ def _climb(z, q, r, starts):
     return best**2 / (best**2).sum()
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_no_grid_point_of_the_simplex_beats_the_reference():
     z, grid = [0.7, 0.4, -0.9], _grid(3, 120) / 120
     all_orders = [(1, 1), (1, 2), (1.25, 1.5), (1.5, 1.5), (2, 2), (3, 2), (1.5, 1.25), (1.75, 1.25), (3, 0.5)]
@@ -56,7 +56,7 @@ def test_no_grid_point_of_the_simplex_beats_the_reference():
                 assert np.abs(grid[values.argmax()] - p).max() < 0.02
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_reference_is_the_global_maximiser_on_both_sides_of_the_jump():
     with every_case() as case:
         for a in (1.30, 1.34, 1.36, 1.45):

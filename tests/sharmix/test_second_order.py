@@ -22,7 +22,7 @@ def assert_derivatives(function, inputs):
     assert gradgradcheck(function, inputs)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.usefixtures("each_backend")
 def test_first_and_second_order_of_the_map():
     with every_case() as case:
@@ -52,13 +52,13 @@ def check_loss(y):
                 assert_derivatives(loss, (leaf(PAIR), leaf(q), leaf(r), leaf(0.8)))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.usefixtures("each_backend")
 def test_first_and_second_order_of_the_loss():
     check_loss(torch.tensor([1, 0]))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.usefixtures("each_solver")
 def test_first_and_second_order_of_the_loss_with_soft_targets():
     check_loss(torch.tensor([[0.5, 0.25, 0.25], [0.0, 0.375, 0.625]], dtype=torch.float64))
@@ -73,7 +73,7 @@ def test_orders_of_their_own_for_each_row_of_the_map():
     assert_derivatives(sharmix.sharmix, _each_row_its_own())
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.usefixtures("each_solver")
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_orders_of_their_own_for_each_row_of_the_loss(smoothing):

@@ -54,7 +54,7 @@ CALIBRATORS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of few iterations, to be quick
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")  # by scikit-learn's own checks
 @pytest.mark.parametrize("name", CLASSIFIERS | CALIBRATORS)
@@ -334,7 +334,7 @@ def mean_loss(loss, logits, labels, q, r, temperature):
         return -np.log(at_label).mean() if loss == "log" else ((p - np.eye(p.shape[1])[labels]) ** 2).sum(1).mean()
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:temperature .* is an end")  # of 20 examples every prediction may be right
 @settings(max_examples=10)
 @given(

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 HALF = (torch.bfloat16, torch.float16)
 
 
-@pytest.fixture(params=["in use", pytest.param("plain torch", marks=pytest.mark.slow)])
+@pytest.fixture(params=["in use", pytest.param("plain torch", marks=pytest.mark.medium)])
 def each_implementation(request):
     """For one test alone, where the backends of `conftest` last until their module ends."""
     with sharmix.plain_torch() if request.param == "plain torch" else nullcontext():
@@ -158,7 +158,7 @@ def fake_tensors():
         yield mode.from_tensor
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("without_values", [meta_tensors, fake_tensors])
 def test_tensors_without_values_have_the_shapes_types_and_strides_of_those_with(without_values):
     with every_case() as case:
@@ -255,7 +255,7 @@ def strange_memory():
     return outcomes
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", [*STRANGE, "device"])
 def test_memory_is_read_as_torch_reads_it_or_refused(kind, strange_memory):
     allowed = {"RuntimeError", "ValueError"} if kind == "freed" else {"right"}
@@ -511,7 +511,7 @@ def traced(module, arguments):
     return torch.jit.load(file)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:.*torch.jit", "ignore::torch.jit.TracerWarning")
 @pytest.mark.parametrize("saved_and_loaded", [exported, traced])
 @pytest.mark.parametrize("name", NAMES)
@@ -525,7 +525,7 @@ def test_a_program_gives_the_same_after_it_was_saved_and_loaded(name, saved_and_
                 torch.testing.assert_close(program(*others), module(*others))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:.*torch.jit", "ignore::torch.jit.TracerWarning")
 def test_traced_functions_are_saved_and_loaded():
     class Function(nn.Module):
@@ -544,7 +544,7 @@ def test_traced_functions_are_saved_and_loaded():
                     torch.testing.assert_close(program(logits().flip(0)), function(logits().flip(0)))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("name", NAMES)
 def test_an_exported_program_trains_as_the_module_does_or_refuses(name):
     """A gradient that is missing or wrong without a word is neither."""

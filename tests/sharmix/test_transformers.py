@@ -17,7 +17,7 @@ from tests.sharmix.cases import every_case
 transformers = pytest.importorskip("transformers")
 ours = importlib.import_module("sharmix.transformers")
 
-pytestmark = pytest.mark.slow  # imports transformers: seconds
+pytestmark = pytest.mark.medium  # imports transformers: seconds
 
 SIZES = {"vocab_size": 24, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
 LENGTH = 6

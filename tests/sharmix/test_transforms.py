@@ -134,7 +134,7 @@ DIRECTION = (1.0, -0.5, 2.0, 0.25)
 
 
 def third_orders_slowly(orders):
-    return [pytest.param(name, marks=pytest.mark.slow) if name.count("over") == 2 else name for name in orders]
+    return [pytest.param(name, marks=pytest.mark.medium) if name.count("over") == 2 else name for name in orders]
 
 
 def derived(transforms, function):
@@ -254,7 +254,7 @@ def _value_and_gradients(function, z, q, r):
     return value, torch.autograd.grad(value, inputs, allow_unused=True, materialize_grads=True)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("door", COMPILED)
 def test_the_compiled_door_equals_the_plain_one_forward_and_backward(door):
     torch.compiler.reset()
@@ -264,7 +264,7 @@ def test_the_compiled_door_equals_the_plain_one_forward_and_backward(door):
     torch.testing.assert_close(actual, _value_and_gradients(COMPILED[door], *arguments))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_search_outside_the_concave_region_compiles():
     torch.compiler.reset()
 
@@ -277,7 +277,7 @@ def test_the_search_outside_the_concave_region_compiles():
     torch.testing.assert_close(torch.autograd.grad(actual, z), torch.autograd.grad(loss(z), z))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["softmax", "alpha_relu", "sharmix_fixed"])
 @torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
 def test_a_loss_of_as_many_rows_as_the_data_say_compiles(name):
@@ -300,7 +300,7 @@ def gradients(output, z, parameters):
 COMPILED_WITH_DERIVATIVES = ("sharmix_fixed", "sharmix_learned", "alpha_relu")
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("name", NAMES)
 def test_every_activation_compiles_as_a_module_forward_and_backward(name):
     torch.compiler.reset()
@@ -319,7 +319,7 @@ def assert_equal_with_gradients(found, expected, z, act):
     torch.testing.assert_close(*(gradients(output, z, act.parameters()) for output in (found, expected)))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("shape", [(), (3, 1)])
 def test_one_tensor_as_two_or_three_parameters_compiles(shape):
     functions = {
@@ -347,7 +347,7 @@ def _value_and_gradients_of(function, *arguments, number=None):
     return value, torch.autograd.grad(total, inputs, allow_unused=True, materialize_grads=True)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a compiler")
 def test_inductors_code_gives_the_same():
     torch.compiler.reset()
@@ -375,7 +375,7 @@ ANNEALED = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("dynamic", [True, None])
 @pytest.mark.parametrize("name", ANNEALED)
 @torch._dynamo.config.patch(recompile_limit=2)  # one more, with fullgraph, is an error
@@ -388,7 +388,7 @@ def test_a_number_that_changes_at_every_call_is_compiled_once_or_twice(name, dyn
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_smoothing_given_to_a_dynamic_program_compiles():
     torch.compiler.reset()
 
@@ -399,7 +399,7 @@ def test_a_smoothing_given_to_a_dynamic_program_compiles():
     torch.testing.assert_close(compiled(logits(3, 5), 0.1), loss(logits(3, 5), 0.1))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_rows_and_classes_of_any_number_compile_once(name):
     torch.compiler.reset()
@@ -410,7 +410,7 @@ def test_rows_and_classes_of_any_number_compile_once(name):
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_a_compiled_map_has_the_strides_of_the_plain_one(dim):
     torch.compiler.reset()
@@ -419,7 +419,7 @@ def test_a_compiled_map_has_the_strides_of_the_plain_one(dim):
     torch.testing.assert_close(compiled(z), 2 * sharmix.sharmix(z, dim=dim).reshape(2, -1))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("transform", [jacfwd, torch.func.hessian, lambda f: vmap(grad(f)), vmap])
 @pytest.mark.parametrize("name", ["sharmix", "orders above 2", "loss", "smoothed loss", "alpha_relu loss", "entropy"])
 def test_a_compiled_transform_is_right_or_refused(name, transform):
@@ -436,7 +436,7 @@ def test_a_compiled_transform_is_right_or_refused(name, transform):
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("name", [name for name in EVERYTHING if name != "linear loss"])
 def test_a_reverse_mode_transform_compiles_in_one_graph(name):
     torch.compiler.reset()
@@ -445,7 +445,7 @@ def test_a_reverse_mode_transform_compiles_in_one_graph(name):
     torch.testing.assert_close(found, gradient(logits(3, 4)))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["sharmix", "orders above 2", "loss", "smoothed loss", "soft loss", "alpha_relu loss"])
 def test_the_second_derivative_of_a_compiled_function_is_right_or_refused(name):
     torch.compiler.reset()

@@ -22,7 +22,7 @@ from tests.stress.faults import hash_nothing, remove_the_old_record
 QUICK = ("digits",)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_every_stage_survives_a_few_trials_and_finds_planted_faults(tmp_path: Path) -> None:
     for name, trial, seeds in (
         ("kills", Kills(tmp_path, names=QUICK).kill_run, (0,)),

@@ -33,7 +33,7 @@ def measured(found, monkeypatch, task):
     return pd.DataFrame(calibration.measure(task, SETTINGS, None))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_temperature_scaling_finds_the_factor_and_all_contenders_are_scored(monkeypatch):
     rows = measured(examples(factor=3.0), monkeypatch, calibration.tasks(SETTINGS, None)[0])
     table = rows.pivot(index=["fitted_by", "contender"], columns="metric", values="value")
@@ -43,7 +43,7 @@ def test_temperature_scaling_finds_the_factor_and_all_contenders_are_scored(monk
     assert table.loc[("log", "entmax"), "q"] == table.loc[("log", "entmax"), "r"]
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_nothing_is_fitted_to_the_test_part(monkeypatch):
     given = examples()
     task = calibration.tasks(SETTINGS, None)[1]

@@ -87,7 +87,7 @@ def test_the_figure_has_a_look_for_each_contender() -> None:
     assert list(ACTIVATIONS) == list(STUDY.settings["contenders"])
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_task_trains_at_its_rate_and_measures_both_splits(tmp_path) -> None:
     settings = STUDY.settings | {"contenders": {"softmax": ["activation=softmax", "trainer.max_epochs=2"]}}
 

@@ -47,7 +47,7 @@ def test_a_run_with_learned_orders_is_refused(tmp_path, monkeypatch):
         network_logits(overrides, 21, None)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_logits_of_a_run_are_those_of_its_network_and_are_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, printed = command_line(tmp_path / "outputs", *QUICK, "seed=3")

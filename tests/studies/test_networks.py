@@ -24,7 +24,7 @@ def test_the_settings_of_a_study_hold_the_runs_that_it_takes():
         studied_networks(["digits", "coins"])
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_each_network_is_a_run_with_the_orders_that_its_name_says():
     found = {}
     for data_set, own in studied_networks(ALL).items():
@@ -38,7 +38,7 @@ def test_each_network_is_a_run_with_the_orders_that_its_name_says():
     assert len({*found.values()}) == len(found) == 5 * len(ALL)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_command_trains_the_seeds_that_are_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(networks, "OUTPUTS", tmp_path)
     for data_set, of_set in studied_networks(ALL).items():

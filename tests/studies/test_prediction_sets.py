@@ -91,7 +91,7 @@ def test_the_fitted_temperature_has_the_least_log_loss(examples, contenders):
     assert losses[1] < min(losses[0], losses[2])
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_report_of_made_up_networks(examples, settings):
     task = study.tasks(settings, None)[0]
     measured = study.measure(task, settings, None)

@@ -35,7 +35,7 @@ def measured(tmp_path):
     return measure
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_sparse_map_learns_sparse_distributions(measured):
     """The distributions are sparsemax of a linear function: softmax cannot have their zeros."""
     x = np.random.default_rng(0).normal(size=(150, 4))
@@ -52,7 +52,7 @@ def test_a_sparse_map_learns_sparse_distributions(measured):
     assert table.loc["softmax, threshold", "support_f1"] > table.loc["softmax", "support_f1"]
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_nothing_is_chosen_on_the_tested_fold(measured):
     generator = np.random.default_rng(0)
     x, y = generator.normal(size=(90, 4)), generator.dirichlet(np.full(3, 0.5), 90)

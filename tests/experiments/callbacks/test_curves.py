@@ -26,7 +26,7 @@ def trainer_with(*callbacks: Callback, **options: Any) -> L.Trainer:
     )  # for `Curves` is a checkpoint
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_row_an_epoch_is_kept_and_written_also_when_a_training_resumes(tmp_path: Path) -> None:
     whole = Curves(tmp_path / "whole.csv")
     module = classifier()

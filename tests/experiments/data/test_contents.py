@@ -76,7 +76,7 @@ def all_differ(folder: Path, of: Callable[[Path], str], spoils: dict[str, Spoil]
     assert all(len(value) == 64 for value in found.values())
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_whatever_changes_among_tweets(tweets_folder: Path) -> None:
     def written(change: Callable[[list[list[str]]], list[list[str]]]) -> Spoil:
         return lambda folder: write_tweets(folder, change(tweets()))
@@ -102,7 +102,7 @@ def test_a_column_that_is_not_read_changes_nothing(tweets_folder: Path) -> None:
     assert HEADER[2] == "name"
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_whatever_changes_in_cifar(tmp_path: Path) -> None:
     def written(side: str, change: Callable[[list[dict]], list[dict]]) -> Spoil:
         return lambda folder: write_cifar(folder, side, change(cifar_rows(side)))

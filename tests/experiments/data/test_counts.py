@@ -40,7 +40,7 @@ TWEETS = {"max_length": 6, "minimum_count": 1, **SPLIT}
 Expected = dict[str, int] | None
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_each_data_set_expects_the_published_numbers() -> None:
     for experiment, expected in PUBLISHED.items():
         found = settings(f"experiment={experiment}")
@@ -49,7 +49,7 @@ def test_each_data_set_expects_the_published_numbers() -> None:
         assert changed.data["expected_examples"] is None, experiment
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_numbers_name_no_other_run() -> None:
     for experiment in PUBLISHED:
         whole, any_number = (
@@ -135,7 +135,7 @@ def test_photographs(photos: Path) -> None:
     check(make, {"train": 1009, "test": 1000}, "/photos, ", "restore its images")
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_folder_may_hold_the_listed_images_alone(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").symlink_to(photos / "photos")
     expected = {"train": 1_281_167, "test": 1000}

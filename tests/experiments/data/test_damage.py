@@ -173,7 +173,7 @@ def test_no_file_in_place_of_torchvisions_cifar(tmp_path: Path) -> None:
         assert kind in refusal(of_cifar(tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_no_file_in_place_of_the_counts_of_a_long_tail(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").symlink_to(photos / "photos")
     file = write_counts(tmp_path, COUNTS)
@@ -222,7 +222,7 @@ def write_columns(folder: Path, images: Any, labels: Any) -> None:
     parquet.write_table(pyarrow.table(columns), folder / "cifar100" / "test.parquet")
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_columns_of_other_types_are_refused(few_images: Path) -> None:
     image = {"bytes": encoded(slope(32, 32)), "path": None}
     bomb = encoded(Image.new("1", (20_000, 20_000)))
@@ -259,7 +259,7 @@ def test_columns_of_other_types_are_refused(few_images: Path) -> None:
     of_cifar(few_images).setup()  # the first picture of an animated image
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_bombs_give_no_warning(few_images: Path) -> None:
     bomb = encoded(Image.new("1", (10_000, 10_000)))  # of which Pillow would only warn
     write_columns(few_images, [{"bytes": bomb, "path": None}], [1])
@@ -280,7 +280,7 @@ def read(folder: Path, *names: bytes) -> tuple[torch.Tensor, list[str]]:
     return inputs, unreadable
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_images_too_large_too_thin_or_broken_are_unreadable(tmp_path: Path) -> None:
     jpeg, png = encoded(slope(64, 64), "JPEG"), encoded(slope(64, 64))
     cases = {
@@ -345,7 +345,7 @@ def test_names_that_are_no_utf_8_can_be_printed(few_photographs: Path) -> None:
         said.encode()
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_folder_whose_name_is_no_utf_8_is_read_or_named(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     refusal(of_tweets(folder)).encode()
@@ -394,7 +394,7 @@ def test_strange_tables_of_tweets_are_one_error(tweets_folder: Path) -> None:
     of_tweets(tweets_folder).setup()  # zeros where nobody reads them
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_strange_sentences_are_left_out_and_counted_or_refused(pairs_folder: Path) -> None:
     def skipped(german: bytes) -> dict[str, int]:
         write_pairs(pairs_folder, "test", german, lines(ENGLISH))
@@ -518,7 +518,7 @@ def loaded(make: Make, folder: Path, splits: tuple[str, ...]) -> tuple[str, list
     return data.data.content_hash, found
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("name", FILES)
 def test_a_mutated_file_is_an_error_or_other_data_with_another_hash(name: str, request: pytest.FixtureRequest) -> None:
     fixture, make, file = FILES[name]
@@ -538,7 +538,7 @@ def test_a_mutated_file_is_an_error_or_other_data_with_another_hash(name: str, r
     assert name == "cifar" or len(known) > 3  # whose images and pages have check sums
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_mutated_photograph_is_unreadable_or_gives_pixels(few_photographs: Path) -> None:
     file = few_photographs / "photos/train/n00000001/2.JPEG"
     hashes = set()

@@ -204,7 +204,7 @@ def test_counts_give_exactly_that_many_images(home: Path) -> None:
     assert data.unreadable_most == 2  # of the images there are, however often they repeat
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_sample_follows_the_tail_seed(home: Path) -> None:
     write_counts(home, COUNTS)
     first, again, other = (load(home, **LONG_TAILED, tail_seed=seed) for seed in (0, 0, 1))
@@ -322,7 +322,7 @@ def test_the_hub_gives_encoded_rows() -> None:
     assert unreadable == ["ILSVRC/imagenet-1k/train, row 1: no image of a known format"]
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.usefixtures("hub")
 def test_the_hub_takes_the_counts_from_the_data_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"data/imagenet_lt/ImageNet_LT_train.json: cannot be read"):

@@ -45,7 +45,7 @@ def batch(passes: int = 1, turn: int = 0) -> Batch:
 SHORTER = ("data.words=10", "data.longest=5", "data.train_size=4000", "data.evaluation_size=100", "data.batch_size=300")
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("activation", "overrides", "epochs", "steps"),
     [
@@ -72,7 +72,7 @@ def test_copying_is_learned_in_less_than_a_minute(
         assert len({row["tau"] for row in record["curves"]}) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_two_processes_train_as_one_and_a_record_tells_the_orders_of_every_head(tmp_path: Path) -> None:
     asked = (*SMALL, "attention=sharmix", "trainer.max_epochs=2", "progress=none")
     alone = perform(settings(*asked), tmp_path / "alone")

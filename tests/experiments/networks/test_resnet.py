@@ -40,7 +40,7 @@ def test_a_network_standardises_its_images_first() -> None:
     torch.testing.assert_close(network(images), network[1](Standardised((0.5, 0.2, 0.0), (0.5, 0.1, 2.0))(images)))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_network_of_timm_by_its_name() -> None:
     network = TimmNetwork(architecture="resnet10t", num_classes=7, **PIXELS).eval()
     assert network(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape == (2, 7)

@@ -26,7 +26,7 @@ def only(monkeypatch, *draws):
     monkeypatch.setattr(figures, "all_figures", lambda: {draw.__name__.removeprefix("draw_"): draw for draw in draws})
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_the_same_records_give_the_same_bytes_and_text_stays_text(results, monkeypatch):
     only(monkeypatch, draw_figure2)
     files, _ = rebuild(results)
@@ -39,7 +39,7 @@ def test_the_same_records_give_the_same_bytes_and_text_stays_text(results, monke
     assert [file.read_bytes() for file in rebuild(results)[0]] == first
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_panels_and_figures_without_records_are_left_out_and_said_so(results, monkeypatch):
     monkeypatch.setattr(figures, "rendered", lambda figure, name: {f"{name}.png": b""})
     keep_records(results, image_records("cifar100")[:-1], "cifar100")

@@ -7,7 +7,7 @@ from tests.browser import DESKTOP, PHONE, opened, severe_findings
 from tests.reporting.report.outputs import payload_of
 
 READY = "html[data-ready]"
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ def test_the_command_of_each_recorded_run_has_the_same_settings(repeats):
         assert {repeats.command(record)[1] for record in read_records(RESULTS, experiment)} == {""}
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_hydra_makes_the_same_settings_of_the_command(repeats):
     records = read_records(RESULTS, "airline")
     learned = next(
