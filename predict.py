@@ -8,6 +8,7 @@ digits it is an image of 8 × 8 pixels, or a text file with 64 numbers a line. `
 it has moved. The command prints the most probable class first and leaves out every class with probability exactly 0.
 """
 
+import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import experiments
-from experiments.errors import ConfigurationError, DataError, UserError
-from experiments.failures import machine_failures
-from experiments.interruption import listen, told
+from experiments.command_line import one_message
+from experiments.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +35,9 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         UserError: an argument, the run or the input cannot be used.
     """
-    given = dict(argument.partition("=")[::2] for argument in arguments)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("settings", nargs="*", metavar="run=FOLDER input=FILE [data=FOLDER]")
+    given = dict(argument.partition("=")[::2] for argument in parser.parse_args(arguments).settings)
     if set(given) - {"data"} != {"run", "input"} or not all(given.values()):
         raise ConfigurationError(
             f"python predict.py {' '.join(arguments)}: give run=FOLDER input=FILE, and data=FOLDER where the data set "
@@ -78,9 +80,5 @@ def _shares(values: Sequence[float], classes: Sequence[int], names: Sequence[str
 
 if __name__ == "__main__":
     sys.path.append(os.getcwd())  # data sets, networks and activations of the user's own
-    listen()
-    try:
-        with told(), machine_failures():
-            main(sys.argv[1:])
-    except UserError as error:
-        sys.exit(str(error))
+    with one_message():
+        main(sys.argv[1:])

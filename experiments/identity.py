@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
-RUNNER = "experiments.training"  # the module that every run imports, beside the classes that its settings name
+RUNNER = "experiments.run"  # the module that every run imports, beside the classes that its settings name
 
 # Settings that decide a result, and exceptions among them. The seed is left out: it has its own folder.
 DECISIVE = ("name", "activation", "data", "model", "module", "optimizer", "trainer", "callbacks", "threads")

@@ -1,6 +1,5 @@
 """How Hydra finds the folder of a run: the functions that `conf/config.yaml` calls, which also check the settings."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +8,17 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments.errors import ConfigurationError
 from experiments.identity import run_id
-from experiments.settings import Place, check_place, checked_settings
+from experiments.settings import checked_settings
 
 
-def resolved(config: DictConfig, keys: Iterable[str] | None = None) -> dict[str, Any]:
-    """The settings as plain values, without Hydra's own settings; only some keys, if they are given.
+def resolved(config: DictConfig) -> dict[str, Any]:
+    """The settings as plain values, without Hydra's own settings.
 
     Raises:
         ConfigurationError: a setting has no value.
         OmegaConfBaseException: a setting refers to a missing setting.
     """
-    chosen = [str(key) for key in config if key != "hydra" and (keys is None or key in keys)]
-    own = OmegaConf.masked_copy(config, chosen)
+    own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     for key in sorted(OmegaConf.missing_keys(own)):
         raise ConfigurationError(f"{key} is missing; give {key}=VALUE")
     values = OmegaConf.to_container(own, resolve=True)
@@ -30,6 +28,9 @@ def resolved(config: DictConfig, keys: Iterable[str] | None = None) -> dict[str,
 
 def _checked(*, _root_: DictConfig) -> str:
     """An empty text at the start of a folder's path. Wrong settings raise an error here, before the folder exists."""
+    for group, choice in _root_.hydra.runtime.choices.items():
+        if ".." in str(choice):
+            raise ConfigurationError(f"{group}={choice} is not allowed; give the name of a file in conf/{group}/")
     checked_settings(resolved(_root_))
     return ""
 
@@ -43,7 +44,6 @@ def _folder_in_sweep(*, _root_: DictConfig) -> str:
 
 
 def _from_here(path: str, *, _root_: DictConfig) -> str:
-    check_place(resolved(_root_, Place.model_fields))
     return str(Path(_root_.hydra.runtime.cwd) / path)
 
 

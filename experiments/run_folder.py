@@ -1,93 +1,96 @@
-"""The folder of a run: its files, and how a new record takes the place of an old one."""
+"""The files of a run's folder: who may write them, how a repeated run takes the place of a finished one."""
 
 import contextlib
+import fcntl
 import os
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
-from experiments.checkpoint_files import stated_digest
-from experiments.errors import ConfigurationError
-from experiments.files import (
-    is_unfinished,
-    remove,
-    remove_unfinished,
-    replace_atomically,
-    unfinished_folder,
-    unfinished_folders,
-    write_rows,
-)
-from experiments.record import Record, RecordError, load_record
+import psutil
+
+from experiments.files import UNFINISHED
 
 RECORD, CURVES, WEIGHTS = "record.json", "metrics.csv", "weights.ckpt"
-_CHECKPOINTS = ("last-*.ckpt", "damaged.ckpt", WEIGHTS)  # all that a run writes, and may remove
 
 
-def record_of(folder: Path) -> Record:
-    """The record of a finished run; raises a ConfigurationError that names the fault."""
+def aside(folder: Path) -> Path:
+    """Where a finished run lies while another one takes its place."""
+    return folder.with_name(f"{folder.name}-before")
+
+
+def settle(folder: Path) -> None:
+    """After a kill: keep the new run if it has its record; otherwise bring the finished run back to its folder."""
+    if not aside(folder).exists():
+        return
+    if (folder / RECORD).exists():
+        shutil.rmtree(aside(folder))
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+        aside(folder).rename(folder)
+
+
+@contextlib.contextmanager
+def replaced(folder: Path) -> Iterator[None]:
+    """Move a finished run aside, and bring it back unless the block writes a new record."""
+    folder.rename(aside(folder))
     try:
-        return load_record(folder / RECORD)
-    except RecordError as error:
-        raise ConfigurationError(str(error)) from error
+        yield
+    finally:
+        settle(folder)
 
 
-def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints and weights that runs have left in a folder. Other files may belong to the user."""
-    return [file for names in _CHECKPOINTS for file in folder.glob(names)]
+def tidy(folder: Path, weights: str | None) -> None:
+    """Remove checkpoints, weights that the record does not name, and half-written files."""
+    for pattern in ("last-*.ckpt", WEIGHTS, f".*{UNFINISHED}"):
+        for file in folder.glob(pattern):
+            if file.name != weights:
+                file.unlink()
 
 
-def place_beside(folder: Path) -> Path:
-    """The folder in which a run trains while `folder` holds a finished run; loggers show the path's last two names."""
-    return unfinished_folder(folder) / folder.parent.name / folder.name
+def remove_empty(folder: Path, root: Path) -> None:
+    """Remove an empty folder, and the empty folders above it, up to `root`."""
+    with contextlib.suppress(OSError):  # not empty, or gone
+        for each in (folder, *folder.parents):
+            if each == folder or each.is_relative_to(root.absolute()):
+                each.rmdir()
 
 
-def folder_of(place: Path) -> Path:
-    """The folder of the run that trains in `place`: `place` itself, or the folder that was passed to `place_beside`."""
-    return place.parents[2] if is_unfinished(place.parents[1]) else place
+@contextlib.contextmanager
+def locked(file: Path, say: Callable[[str], object]) -> Iterator[None]:
+    """Hold a lock against other processes, as a lock of the operating system on `file`.
 
-
-def finish(folder: Path, place: Path, record: Record) -> None:
-    """Write the record of a run and remove everything but its results.
-
-    If the process is killed at any moment, the folder holds either the previous finished run or the new run. One rename
-    replaces the record, and the previous curves are removed before it. The weights are replaced after the rename: the
-    record holds the digest of its weights, so `tidy` finds them even if this process is killed in between.
-
-    Args:
-        folder: of the run.
-        place: folder of the training's files: `folder`, or a folder below it if `folder` holds a finished run.
-        record: of the training.
+    If another process holds the lock, `say` gets a text that names this process, and this process waits. A process that
+    ends in any way gives up its locks. Where the file system has no locks, no process waits.
     """
-
-    def write(file: IO[bytes]) -> None:
-        file.write(record.to_json(indent=1).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-        if place != folder:
-            (folder / CURVES).unlink(missing_ok=True)  # the previous curves; `tidy` writes the new ones
-
-    replace_atomically(folder / RECORD, write)
-    tidy(folder, record)
-    if place != folder:
-        for logged in place.iterdir():
-            if logged.suffix != ".ckpt":
-                remove(folder / logged.name)
-                logged.rename(folder / logged.name)
-
-
-def tidy(folder: Path, record: Record) -> None:
-    """Keep the results of a finished run, and remove the other files that killed runs have left."""
-    with contextlib.suppress(FileNotFoundError):  # another process has moved them
-        for weights in unfinished_weights(folder, record):
-            weights.replace(folder / WEIGHTS)
-    if not (folder / CURVES).exists():
-        write_rows(folder / CURVES, record.curves)
-    for checkpoint in checkpoints(folder):
-        if checkpoint.name != record.weights:
-            remove(checkpoint)
-    remove_unfinished(folder)
+    while True:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        with contextlib.suppress(OSError):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(_holder(descriptor))
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), file.stat()):
+                break
+        os.close(descriptor)  # the process that held the lock has removed the file
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # worker processes that read data have copies of the descriptor
+        os.close(descriptor)
 
 
-def unfinished_weights(folder: Path, record: Record) -> list[Path]:
-    """The weights of a record that a killed process left in its training folder, before it moved them to `folder`."""
-    found = [file for place in unfinished_folders(folder) for file in place.rglob(WEIGHTS)]
-    return [file for file in found if record.weights and stated_digest(file) == record.weights_digest]
+def _holder(descriptor: int) -> str:
+    """The process that holds a lock, as the Linux kernel lists it."""
+    number = str(os.fstat(descriptor).st_ino)
+    with contextlib.suppress(OSError, psutil.Error):
+        for line in Path("/proc/locks").read_text().splitlines():
+            fields = line.split()  # such as: 1: FLOCK ADVISORY WRITE 1234 08:01:131074 0 EOF
+            if fields[1] == "FLOCK" and fields[5].endswith(f":{number}"):
+                return f"process {fields[4]} ({psutil.Process(int(fields[4])).name()})"
+    return "another process"

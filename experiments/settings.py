@@ -3,11 +3,9 @@
 Only the files in `conf/` hold the values and explain them.
 """
 
-import difflib
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, validate_call
@@ -34,41 +32,15 @@ Three = Annotated[tuple[_Number, ...], Field(min_length=3, max_length=3)]
 ThreePositive = Annotated[tuple[Positive, ...], Field(min_length=3, max_length=3)]
 
 
-def _folder_name(name: str) -> str:
-    if not name.isprintable() or "/" in name or name != name.strip() or name[:1] in ("", ".", "-", "~"):
-        raise ValueError("should be the name of a folder, without / and control characters, or . - ~ in front")
-    return _short(name)
-
-
-def _activation_name(name: str) -> str:
-    if not re.fullmatch(r"\w[\w-]*(\.\w[\w-]*)*", name):
-        raise ValueError("should be the name of an activation, or the path of a class, as package.module.Class")
-    return _short(name)
-
-
-def _short(name: str) -> str:
-    if len(name.encode()) > _LONGEST_NAME:
-        raise ValueError(f"should have at most {_LONGEST_NAME} bytes, for it names a folder")
-    return name
-
-
 def _folder(path: str) -> str:
-    if not path.strip() or not path.isprintable():
+    if not path.strip():
         raise ValueError("should be a folder; is a variable of the shell not set?")
     if path.startswith("~"):
         raise ValueError("should be a folder without ~, which the shell replaces only where a word begins; give $HOME")
     return path
 
 
-def _folder_of_outputs(path: str) -> str:
-    if len(Path(path).resolve().parts) == 1:
-        raise ValueError("should be a folder other than the root of the disk")
-    return path
-
-
-_LONGEST_NAME = 200  # file systems allow 255, and the hash of the run follows the activation's name
-FolderName = Annotated[str, AfterValidator(_folder_name)]
-ActivationName = Annotated[str, AfterValidator(_activation_name)]
+FolderName = Annotated[str, Field(pattern=r"^\w[\w .=+-]*$", max_length=200)]
 Folder = Annotated[str, AfterValidator(_folder)]
 
 _STRICT = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False, extra="forbid")
@@ -86,7 +58,7 @@ class Settings(BaseModel):
 class ActivationSettings(Settings):
     """An activation of the registry. Parameters that the activation does not have are None."""
 
-    name: ActivationName
+    name: FolderName
     alpha: float | None = None
     q: float | None = None
     r: float | None = None
@@ -104,23 +76,18 @@ class ActivationSettings(Settings):
 
 class PathSettings(Settings):
     data: Folder | None
-    outputs: Annotated[Folder, AfterValidator(_folder_of_outputs)]
-
-
-class Place(Settings):
-    """The settings that decide the path of a run's folder, together with the hash of all settings."""
-
-    name: FolderName
-    paths: PathSettings
+    outputs: Folder
 
 
 _Model = TypeVar("_Model", bound=Settings)
 Group = dict[str, Any]  # settings of an object that `_target_` names
 
 
-class RunSettings(Place):
+class RunSettings(Settings):
     """All settings of one run, as `conf/config.yaml` composes them."""
 
+    name: FolderName
+    paths: PathSettings
     seed: Seed
     force: bool
     progress: Literal["auto", "bar", "lines", "none"]
@@ -141,24 +108,7 @@ class RunSettings(Place):
 
 def checked_settings(config: Mapping[str, Any]) -> RunSettings:
     """The settings of a composed configuration; raises a ConfigurationError that names the first invalid setting."""
-    for key, text in texts(config):
-        if "\0" in text or text != text.encode(errors="replace").decode():
-            raise ConfigurationError(f"{key}={text!r} is not allowed; it has characters that no file can hold")
     return checked(RunSettings, config)
-
-
-def check_place(config: Mapping[str, Any]) -> None:
-    """Raise as `checked_settings`, but only for the settings of `Place`."""
-    checked(Place, config)
-
-
-def texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """All texts among settings, with their keys."""
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, Mapping | list):
-        for name, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from texts(inner, f"{key}.{name}" if key else str(name))
 
 
 def checked(model: type[_Model], config: Any, group: str | None = None) -> _Model:
@@ -266,9 +216,3 @@ def _is_missing(problem: Mapping[str, Any]) -> bool:
 def _setting(place: tuple[int | str, ...]) -> list[str]:
     """The keys of an error's place, without the names of types that pydantic adds if several types are allowed."""
     return [str(part) for part in place if not re.fullmatch(r"int|float|bool|str|timedelta|[\w-]+\[.*\]", str(part))]
-
-
-def closest(key: str, known: list[str]) -> str:
-    """A hint at the known key that is most similar to the given key; empty if no key is similar."""
-    found = difflib.get_close_matches(key, known, n=1)
-    return f" Did you mean {found[0]}?" if found else ""

@@ -2,49 +2,51 @@
 
 import sys
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as L
+import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from experiments.checkpoint_files import DamagedFileError, check_digest, load_checkpoint, save_checkpoint
-from experiments.files import remove
+from experiments.files import replace_atomically
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Lightning's checkpoint files, written and read by `experiments.checkpoint_files`."""
+    """Lightning's checkpoint files; after an error or a kill while one is written, the old file is unchanged."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        save_checkpoint(checkpoint, Path(path))
-
-    def load_checkpoint(
-        self, path: str | Path, map_location: Any = None, weights_only: bool | None = True
-    ) -> dict[str, Any]:
-        return load_checkpoint(Path(path), map_location)
+        replace_atomically(Path(path), lambda file: torch.save(checkpoint, file))
 
 
-def finished_epochs(last: Path, best: Path | None) -> int | None:
-    """The number of epochs that the checkpoint `last` has finished; None if the run must start anew.
+def finished_epochs(last: Path, best: Path | None = None) -> int:
+    """The number of epochs that the checkpoint `last` has finished; 0 if the run must start anew.
 
-    If `last` is damaged, or if the weights of the best epoch are damaged or missing, the function prints a warning and
-    renames `last` to damaged.ckpt.
+    If `last` or the weights of the best epoch so far are damaged, the function prints a warning and removes `last`.
     """
     if not last.exists():
-        return None
+        return 0
+    for file in (last, *([best] if best is not None else [])):
+        if not _is_whole(file):
+            print(f"{file}: is missing or damaged, and the run begins anew", file=sys.stderr)
+            last.unlink(missing_ok=True)
+            return 0
+    return int(torch.load(last, map_location="cpu", weights_only=True)["epoch"]) + 1
+
+
+def load_weights(file: Path) -> dict[str, Any]:
+    """The parameters and buffers in a file of weights."""
+    return torch.load(file, map_location="cpu", weights_only=True)["state_dict"]
+
+
+def _is_whole(file: Path) -> bool:
     try:
-        if best is not None:
-            check_digest(best)
-        return int(load_checkpoint(last)["epoch"]) + 1
-    except (DamagedFileError, FileNotFoundError) as error:
-        if rank_zero_only.rank == 0:
-            damaged = last.with_name("damaged.ckpt")  # always the same name, so that damaged files do not pile up
-            remove(damaged)
-            last.rename(damaged)
-            print(f"{error}; {last} is now {damaged.name}, and the run begins anew", file=sys.stderr)
-        return None
+        with zipfile.ZipFile(file) as opened:
+            return opened.testzip() is None
+    except (zipfile.BadZipFile, EOFError, FileNotFoundError):
+        return False
 
 
 class BestWeights(ModelCheckpoint):

@@ -81,7 +81,7 @@ class Curves(Checkpoint):
         self._write(trainer)
 
     def _write(self, trainer: L.Trainer) -> None:
-        if self.file is not None and trainer.is_global_zero and self.rows and not trainer.fast_dev_run:
+        if self.file is not None and self.rows and not trainer.fast_dev_run:
             write_rows(self.file, self.rows)
 
     def state_dict(self) -> dict[str, Any]:

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from experiments.callbacks.curves import log_row
 from experiments.errors import UserError
-from experiments.run_folder import folder_of
 from experiments.settings import RunSettings, build
 
 _CALLED = ("log_metrics", "log_hyperparams", "save", "after_save_checkpoint", "finalize")  # by Lightning, and here
@@ -40,26 +38,25 @@ def wandb_logger(folder: str, **options: Any) -> WandbLogger:
     if not online:
         # With `offline` alone, Lightning sets an environment variable, but W&B has read the environment before.
         options |= {"offline": True, "mode": "offline"}
-    return WandbLogger(name=name, save_dir=folder_of(Path(folder).absolute()), **options)
+    return WandbLogger(name=name, save_dir=folder, **options)
 
 
 @contextmanager
-def open_loggers(settings: RunSettings, folder: Path) -> Iterator[list[Logger]]:
-    """The configured loggers, given the settings of the run. Only the first of several processes has loggers.
+def open_loggers(settings: RunSettings, folder: Path | None) -> Iterator[list[Logger]]:
+    """The configured loggers, given the settings of the run; none without a folder.
 
     If a logger fails, the run warns and continues without this logger, so that the training is not lost.
 
     Raises:
         UserError: a logger's settings are not allowed.
     """
-    groups = settings.logger.items() if rank_zero_only.rank == 0 else ()
-    loggers: dict[str, Logger] = {}
+    groups = settings.logger.items() if folder is not None else ()
+    opened = {name: _open(group, f"logger.{name}", str(folder)) for name, group in groups if group}
+    loggers = {name: logger for name, logger in opened.items() if logger is not None}
+    for logger in loggers.values():
+        logger.log_hyperparams(settings.model_dump(exclude={"paths", "logger"}))
     status = "failed"
     try:
-        for name, group in groups:
-            if group and (logger := _open(group, f"logger.{name}", folder)) is not None:
-                loggers[name] = logger
-                logger.log_hyperparams(settings.model_dump(exclude={"paths", "logger"}))
         yield [*loggers.values()]
         status = "success"
     finally:
@@ -70,9 +67,9 @@ def open_loggers(settings: RunSettings, folder: Path) -> Iterator[list[Logger]]:
                 _spared(logger.experiment.finish, f"logger.{name}", [])(exit_code=int(status == "failed"))
 
 
-def _open(group: dict[str, Any], key: str, folder: Path) -> Logger | None:
+def _open(group: dict[str, Any], key: str, folder: str) -> Logger | None:
     try:
-        logger = build(group, key, folder=str(folder))
+        logger = build(group, key, folder=folder)
     except UserError:
         raise
     except Exception as error:
@@ -105,6 +102,8 @@ def _warn(key: str, error: Exception) -> None:
 
 def replay(settings: RunSettings, folder: Path, rows: Iterable[dict[str, float]]) -> None:
     """Pass the epochs of a finished run to the configured loggers."""
+    if not any(settings.logger.values()):
+        return
     with open_loggers(settings, folder) as loggers:
         for row in rows:
             log_row(loggers, row)

@@ -1,113 +1,94 @@
-"""What a run prints: a first line, then a bar or one line an epoch, and after an interrupt how to continue."""
+"""One line of progress an epoch, in a terminal and in a file alike."""
 
-import signal
-import threading
-from pathlib import Path
+import time
 
 import lightning.pytorch as L
-from lightning.fabric.plugins.environments import SLURMEnvironment
-from lightning.pytorch.callbacks import Callback, Checkpoint, RichProgressBar
+from lightning.pytorch.callbacks import Checkpoint
 from rich.console import Console
+from rich.control import Control
+from rich.segment import ControlType
+from rich.text import Text
 
 from experiments.callbacks.curves import Curves
-from experiments.checkpoint_files import load_checkpoint
-from experiments.data.base import SplitDataModule
+from experiments.durations import duration
 from experiments.modules.base import OutputModule
-from experiments.settings import ActivationSettings, RunSettings
+from experiments.settings import ActivationSettings
 
-SIZES = ("train_size", "validation_size", "dev_size", "test_size")
-ENTROPY_PARAMETERS = ("alpha", "q", "r", "tau")
-
-
-def console() -> Console:
-    return Console(highlight=False, soft_wrap=True)
-
-
-def progress_callbacks(progress: str, curves: Curves, prefix: str) -> list[Callback]:
-    """The callbacks for the setting `progress`; `auto` is a bar in a terminal, and lines elsewhere and in a sweep."""
-    if progress == "auto":
-        progress = "bar" if console().is_terminal and not prefix else "lines"
-    if progress == "bar":
-        return [RichProgressBar(refresh_rate=10)]
-    return [EpochLines(curves, prefix)] if progress == "lines" else []
-
-
-def say_start(
-    settings: RunSettings, data: SplitDataModule, trainer: L.Trainer, folder: Path, done: int | None, prefix: str
-) -> None:
-    """Print which run starts, and from which epoch if some epochs are `done`."""
-    facts, device = data.data.facts, trainer.strategy.root_device.type
-    sizes = [f"{name.removesuffix('_size')} {facts[name]:,}" for name in facts if name in SIZES]
-    devices = device if trainer.world_size == 1 else f"{trainer.world_size} × {device}"
-    title = f"{settings.name}, {described(settings.activation)}, seed {settings.seed}"
-    parts = [f"{prefix}[bold]{title}[/]", ", ".join(sizes), devices, str(folder)]
-    if done is not None:
-        parts.append(f"[yellow]goes on from epoch {done + 1}[/]")
-    console().print("; ".join(parts))
+PARAMETERS = ("alpha", "q", "r", "tau")
+WIDTH = 10  # columns of the bar
+REDRAWN_SECONDS = 0.2
 
 
 def described(activation: ActivationSettings) -> str:
-    """The activation's name and parameters."""
-    return " ".join([activation.name, *(f"{name}={value}" for name, value in activation.arguments().items())])
+    """The activation's name, its orders, and the objective of learned orders."""
+    orders = {name: getattr(activation, name) for name in PARAMETERS}
+    shown = [f"{name}={value:g}" for name, value in orders.items() if value is not None]
+    if activation.temperature not in (None, 1):
+        shown.append(f"temperature={activation.temperature:g}")
+    return " ".join([activation.name, *shown, *([activation.objective] if activation.objective else [])])
 
 
-class EpochLines(Checkpoint):
-    """Prints one plain line an epoch. It is a `Checkpoint`, so Lightning calls it after `Curves` has added its row."""
+class Progress(Checkpoint):
+    """Prints `epoch 4/10 ━━━━────── loss 0.20 accuracy 0.774 sparsity 0.14 q 1.56 r 1.81 · 6 s left`.
 
-    def __init__(self, curves: Curves, prefix: str = "") -> None:
-        self.curves, self.prefix = curves, prefix
+    The bar and the time left are of the whole run. In a terminal the line also moves within an epoch. The callback is
+    a `Checkpoint`, so Lightning calls it after `Curves` has added its row.
+
+    Args:
+        curves: the rows of numbers.
+        console: to print on.
+        place: of the run in a sweep, the beginning of each line.
+        progress: `bar` moves the line within an epoch, `lines` does not, `auto` does so in a terminal.
+    """
+
+    def __init__(self, curves: Curves, console: Console, place: str, progress: str) -> None:
+        self.curves, self.console, self.place = curves, console, place
+        self.moves = progress == "bar" or (progress == "auto" and console.is_terminal and not place)
+        self._done, self._rest, self._dot = "━─·" if console.encoding.startswith("utf") else "=-;"
+        self._drawn_at = 0.0
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: OutputModule) -> None:
+        self._began, self._share_before = time.monotonic(), self._share(trainer)
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: OutputModule, *_: object) -> None:
+        if self.moves and time.monotonic() - self._drawn_at > REDRAWN_SECONDS:
+            self._draw(trainer, pl_module, end="\r")
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: OutputModule) -> None:
-        if trainer.is_global_zero:
-            console().print(self.prefix + epoch_line(self.curves, trainer.max_epochs, pl_module.headline))
+        self._draw(trainer, pl_module, end="\n")
+
+    def _draw(self, trainer: L.Trainer, module: OutputModule, end: str) -> None:
+        self._drawn_at, share = time.monotonic(), self._share(trainer)
+        if self.moves:
+            self.console.control(Control((ControlType.ERASE_IN_LINE, 2)))
+        words = [f"epoch {trainer.current_epoch + 1}"]
+        if share is not None:
+            words = [f"{words[0]}/{trainer.max_epochs}", self._bar(share)]
+        words += numbers(self.curves.rows[-1], module.headline) if self.curves.rows else []
+        if share is not None and share > self._share_before:
+            seconds = (self._drawn_at - self._began) / (share - self._share_before) * (1 - share)
+            words += [self._dot, duration(seconds), "left"]
+        self.console.print(Text(f"{self.place}{' '.join(words)}"), end=end)
+
+    def _share(self, trainer: L.Trainer) -> float | None:
+        """The share of the run's batches that are trained; None if the run has no last epoch."""
+        if not trainer.max_epochs or trainer.max_epochs < 0:
+            return None
+        progress = trainer.fit_loop.epoch_loop.batch_progress.current.ready / max(1, trainer.num_training_batches)
+        return min(1.0, (trainer.current_epoch + min(1.0, progress)) / trainer.max_epochs)
+
+    def _bar(self, share: float) -> str:
+        filled = round(share * WIDTH)
+        return self._done * filled + self._rest * (WIDTH - filled)
 
 
-def epoch_line(curves: Curves, epochs: int | None, headline: str) -> str:
-    """The last epoch in a line, as "epoch 3/50  loss 2.31  test accuracy 0.312  sparsity 0.72  q 1.41  1:42"."""
-    row = curves.rows[-1]
+def numbers(row: dict[str, float], headline: str) -> list[str]:
+    """The main numbers of an epoch, as "loss 0.20", "accuracy 0.774"; of the validation split where there is one."""
     split = next((split for split in ("validation", "dev") if f"{split}/{headline}" in row), "test")
     shown = [
         ("loss", "train/loss", ".3g"),
-        (f"{split} {headline}", f"{split}/{headline}", ".3f"),
+        (headline, f"{split}/{headline}", ".3f"),
         ("sparsity", f"{split}/sparsity", ".2f"),
-        *((name, name, ".2f") for name in ENTROPY_PARAMETERS),
+        *((name, name, ".2f") for name in PARAMETERS),
     ]
-    numbers = [f"{label} {row[key]:{form}}" for label, key, form in shown if key in row]
-    minutes, seconds = divmod(round(curves.seconds), 60)
-    of = f"/{epochs}" if epochs else ""
-    return "  ".join([f"epoch {row['epoch']}{of}", *numbers, f"{minutes}:{seconds:02d}"])
-
-
-class Termination(Callback):
-    """Continues to train after SLURM's SIGTERM, until SLURM kills the job. Without SLURM, SIGTERM is unchanged."""
-
-    def __init__(self) -> None:
-        self._before = signal.getsignal(signal.SIGTERM)
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
-        # SLURM sends SIGTERM some time before it ends the job and queues it again. If the process ends within this
-        # time, SLURM counts the job as finished and does not queue it again. Lightning restores the old handlers.
-        if SLURMEnvironment.detect():
-            signal.signal(
-                signal.SIGTERM, lambda *_: console().print("SLURM is about to end this job; trains on until then")
-            )
-        elif callable(self._before):  # Lightning's handler would wait for the other processes, which wait for this one
-            signal.signal(signal.SIGTERM, self._before)
-
-
-def how_it_goes_on(last: Path, settings: RunSettings, beside: bool) -> str:
-    """How an interrupted run continues: after the epochs of the checkpoint `last`, if this file exists.
-
-    `beside` says whether the interrupted run was to replace a finished run.
-    """
-    if beside:
-        return "the finished run is as it was, and the same command repeats it from the start"
-    command = f"the same command{' without force=true' if settings.force else ''}"
-    if not last.exists():
-        return f"{command} begins anew, for there is no checkpoint yet"
-    done = load_checkpoint(last)["epoch"] + 1
-    if done == settings.trainer.get("max_epochs"):
-        return f"{command} finishes the run, for all {done} epochs are trained"
-    return f"{command} goes on from epoch {done + 1}"
+    return [f"{label} {row[key]:{form}}" for label, key, form in shown if key in row]

@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from experiments.files import remove_unfinished, replace_atomically
+from experiments.files import replace_atomically
 
 LOCAL_DATA = Path("data")  # data sets are downloaded into it; git ignores it
 _log = logging.getLogger(__name__)
@@ -59,7 +59,6 @@ def read_kept(file: Path, source: bytes) -> bytes | None:
 def keep(file: Path, source: bytes, content: bytes) -> None:
     """Keep content that was computed from a source, with a digest of both. A disk without write access is no error."""
     try:
-        remove_unfinished(file.parent)
         replace_atomically(file, lambda opened: opened.write(hashlib.sha256(source + content).digest() + content))
     except OSError as error:
         _log.warning("%s cannot be written (%s); it is computed again the next time", file, error.strerror)

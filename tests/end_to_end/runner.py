@@ -27,7 +27,7 @@ QUICK = ("experiment=digits", "activation=sharmix_learned", "trainer.max_epochs=
 VARIABLES = {"NO_COLOR": "1", "WANDB_SILENT": "true"}
 TIMING = (EXAMPLES_PER_SECOND, TRAINING_SECONDS, DECODING_SECONDS)  # the columns that a repeated run does not repeat
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["experiments.quick_imports", "experiments.training"])
+_PROCESSES.set_forkserver_preload(["experiments.run"])
 
 
 def run(outputs: Path, *overrides: str) -> tuple[int, str]:
@@ -117,7 +117,9 @@ def command_line(outputs: Path, *overrides: str) -> tuple[int, str]:
             runpy.run_path(arguments[0], run_name="__main__")
             status = 0
         except SystemExit as stopped:
-            status = int(stopped.code or 0)
+            if isinstance(stopped.code, str):  # Python would print it
+                printed.write(f"{stopped.code}\n")
+            status = stopped.code if isinstance(stopped.code, int) else int(bool(stopped.code))
     return status, printed.getvalue()
 
 

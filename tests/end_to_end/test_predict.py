@@ -3,7 +3,6 @@
 import contextlib
 import io
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +14,8 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import experiments
-from experiments.checkpoint_files import save_checkpoint
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.identity import ROOT
-from experiments.record import read_record
 from predict import main
 from tests.end_to_end.runner import command_line, records
 
@@ -141,9 +138,9 @@ def test_the_data_set_may_have_moved(tmp_path: Path) -> None:
 
 
 def forget_data_sets() -> None:
-    from experiments import training
+    from experiments import building
 
-    training._loaded.clear()
+    building._loaded.clear()
 
 
 @pytest.mark.parametrize(
@@ -152,39 +149,6 @@ def forget_data_sets() -> None:
 def test_wrong_arguments_are_refused(arguments: list[str]) -> None:
     with pytest.raises(ConfigurationError, match="give run=FOLDER input=FILE"):
         main(arguments)
-
-
-def test_a_folder_without_a_finished_run_or_weights_is_refused(sparse: Path, tmp_path: Path) -> None:
-    (tmp_path / "digits.txt").write_text("1")
-
-    def refused() -> str:
-        with pytest.raises(ConfigurationError) as caught:
-            main([f"run={tmp_path / 'run'}", f"input={tmp_path / 'digits.txt'}"])
-        assert "\n" not in str(caught.value)
-        return str(caught.value).replace(str(tmp_path), "")
-
-    assert refused() == "/run: there is no record.json; give the folder of a finished run"
-    shutil.copytree(sparse, tmp_path / "run")
-    (tmp_path / "run" / "weights.ckpt").write_bytes(b"no weights")
-    assert refused().startswith(
-        "/run/weights.ckpt: does not end with a digest, so it is cut off, or of an earlier version; repeat the run with"
-    )
-    (tmp_path / "run" / "weights.ckpt").unlink()
-    without = "/run: there is no weights.ckpt; repeat the run with keep_weights=true force=true"
-    assert refused() == without
-    shutil.copy(sparse / "weights.ckpt", tmp_path / "run")  # left by an earlier run of the folder
-    record = (sparse / "record.json").read_text()
-    without_weights = read_record(record, "here").model_copy(update={"weights": None})
-    (tmp_path / "run" / "record.json").write_text(without_weights.to_json())
-    assert refused() == without
-    content = torch.load(sparse / "weights.ckpt", weights_only=True)
-    save_checkpoint(content | {"epoch": 99}, tmp_path / "run" / "weights.ckpt")  # whole, but of another training
-    (tmp_path / "run" / "record.json").write_text(record)
-    assert refused() == (
-        "/run/weights.ckpt: these are not the weights of /run/record.json; repeat the run with force=true"
-    )
-    (tmp_path / "run" / "record.json").write_text("{")
-    assert refused().startswith("/run/record.json: not a JSON object")
 
 
 @pytest.mark.parametrize(
@@ -227,11 +191,14 @@ def test_a_data_set_without_a_form_for_files_is_refused(sparse: Path, tmp_path: 
 
 
 @pytest.mark.medium
-def test_the_command_says_in_one_line_what_is_wrong_and_the_package_is_light(tmp_path: Path) -> None:
+def test_the_command_helps_and_says_in_one_line_what_is_wrong_and_the_package_is_light(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "predict.py"), "run=here", "input=there"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
     assert (done.stdout, done.stderr) == ("", "here: there is no record.json; give the folder of a finished run\n")
+    done = subprocess.run([sys.executable, str(ROOT / "predict.py"), "--help"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "python predict.py run=FOLDER input=FILE data=FOLDER" in done.stdout
     light = (
         "import experiments, sys; assert 'torch' not in sys.modules; import predict; assert 'torch' not in sys.modules"
     )

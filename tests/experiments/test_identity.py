@@ -45,7 +45,7 @@ def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(
     before, everyone = digests(configurations), set(EXPERIMENTS)
     assert before == digests(configurations)
     translation = {"copy", "iwslt14", "multi30k", "multi30k_early", "wmt14"}
-    images = {name for name in EXPERIMENTS if name.startswith(("cifar100", "imagenet"))}
+    images = {name for name in EXPERIMENTS if name.startswith(("cifar100", "imagenet", "tiny_imagenet"))}
     for file, expected in (
         ("experiments/data/imagenet.py", {"imagenet_lt", "imagenet_balanced"}),
         ("experiments/data/airline.py", {"airline"}),
@@ -58,7 +58,7 @@ def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(
         ("experiments/networks/perceptron.py", {"digits", "digits_lt"}),
         ("experiments/data/samplers.py", everyone),
         ("experiments/modules/base.py", everyone),
-        ("experiments/training.py", everyone),
+        ("experiments/run.py", everyone),
         ("experiments/__init__.py", everyone),
         ("run.py", set()),
         ("reporting/tables.py", set()),

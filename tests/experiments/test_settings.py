@@ -1,10 +1,10 @@
 """`conf/` composes into checked settings that build what they name, and a value out of range is refused by its key."""
 
-import contextlib
 import copy
 import inspect
 import itertools
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,19 +12,17 @@ from omegaconf import OmegaConf
 
 import sharmix
 from experiments.data.samplers import BatchDivision
-from experiments.errors import ConfigurationError, UserError
-from experiments.hints import _keys
+from experiments.errors import ConfigurationError
 from experiments.identity import ROOT
+from experiments.run import Run
 from experiments.settings import (
     RunSettings,
     build,
     build_activation,
-    check_values,
     checked_settings,
     get_class_or_function,
 )
-from experiments.trainer import check_options
-from experiments.training import build_run
+from experiments.trainer import build_trainer
 from tests.experiments.building import ADVICE, CONF, EXPERIMENTS, composed, settings, stock_trainer
 from tests.sharmix.cases import every_case
 
@@ -37,6 +35,7 @@ DATA = {
     "copy": "CopyDataModule",
     "digits": "DigitsDataModule",
     "imagenet": "ImagenetDataModule",
+    "tiny": "TinyImagenetDataModule",
 }
 
 
@@ -48,7 +47,7 @@ def test_every_experiment_names_classes_and_arguments_that_there_are() -> None:
         data = build(found.data, "data")
         assert type(data).__name__ == DATA.get(experiment.partition("_")[0], "ParallelCorpusDataModule"), experiment
         build(found.optimizer, "optimizer")
-        check_options(found.trainer)
+        build_trainer(found.trainer | {"accelerator": "cpu", "precision": "32-true"}, threads=1, logger=False)
         for key, group in (("model", found.model), ("module", found.module)):
             parameters = inspect.signature(get_class_or_function(group, key)).parameters
             assert set(group) - {"_target_"} <= set(parameters), (experiment, key)
@@ -156,20 +155,12 @@ def test_a_value_of_the_run_itself_is_named_too() -> None:
         assert said in str(error.value), override
 
 
-FOLDER = "it should be the name of a folder, without /"
 TEXTS = {
-    **{("name", name): FOLDER for name in ("", ".", "..", "../x", "a/b", "-x", "~x", " x", "a\nb", "a\tb")},
-    ("name", "x" * 201): "it should have at most 200 bytes",
-    ("name", "a\0b"): "name='a\\x00b' is not allowed; it has characters that no file can hold",
-    ("tags", ("\udcff",)): "tags.0='\\udcff' is not allowed; it has characters that no file can hold",
-    ("paths.outputs", ""): "it should be a folder; is a variable of the shell not set?",
+    **{("name", name): "name=" for name in ("", ".", "..", "../x", "a/b", "-x", "~x", " x", "a\nb", "x" * 201)},
     ("paths.outputs", "  "): "it should be a folder; is a variable of the shell not set?",
-    ("paths.outputs", "/"): "it should be a folder other than the root of the disk",
-    ("paths.outputs", "/tmp/.."): "it should be a folder other than the root of the disk",
     ("paths.outputs", "~/out"): "give $HOME",
     ("paths.data", ""): "paths.data='' is not allowed",
-    ("paths.data", "~/data"): "give $HOME",
-    **{("activation.name", name): "the path of a class" for name in ("", "..", "../x.Y", "a/b.C", "a b")},
+    **{("activation.name", name): "activation.name=" for name in ("", "..", "../x.Y", "a/b.C")},
     **{("seed", seed): "seed=" for seed in (-1, 2**32, 1.5, "abc", "1", None, True)},
 }
 
@@ -179,7 +170,7 @@ def test_what_would_be_written_elsewhere_or_nowhere_is_refused() -> None:
     with every_case() as case:
         for (key, value), words in TEXTS.items():
             with case(key=key, value=value), pytest.raises(ConfigurationError, match=re.escape(words)):
-                checked_settings(with_value(base, key, [*value] if isinstance(value, tuple) else value))
+                checked_settings(with_value(base, key, value))
 
 
 def plain(*overrides: str) -> dict[str, Any]:
@@ -198,25 +189,6 @@ def with_value(config: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     return changed
 
 
-CODE = {"_target_": "os.getcwd"}
-ODD = (None, "x", -1, 1.5, 10**30, [], {}, float("nan"), "a\0b", CODE)
-
-
-@pytest.mark.medium
-def test_any_value_of_any_key_is_accepted_or_refused_by_a_message() -> None:
-    base = plain("experiment=copy", "activation=sharmix_learned", "attention=sharmix")
-    with every_case() as case:
-        for key, value in itertools.product(_keys(base), ODD):
-            with case(key=key, value=value), contextlib.suppress(UserError):
-                found = checked_settings(with_value(base, key, value))
-                check_options(found.trainer)
-                build_activation(found.activation)
-                check_values(found.model, "model")
-                check_values(found.module, "module")
-                build(found.optimizer, "optimizer")
-                build(found.data, "data")
-
-
 def test_a_batch_that_cannot_be_divided_is_named() -> None:
     data = build(settings("experiment=digits").data, "data")
     data.setup()
@@ -226,26 +198,42 @@ def test_a_batch_that_cannot_be_divided_is_named() -> None:
             data.training_sampler(BatchDivision(passes=passes))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        (["model.dimension=60"], "model.dimension=60 is not allowed; it must be divisible by 2 * model.heads = 8"),
-        (["data.longest=2"], "data.shortest=3 is not allowed; it must be at most data.longest=2"),
-        (["data.words=2"], "data.words=2 words, data.shortest=3 to data.longest=8 a sentence, there are 504"),
-        (["module.beam.length_penalty=1e30"], "module.beam.length_penalty=1e+30 is not allowed"),
-        (["~model.attention.name"], "model.attention.name is missing; give model.attention.name=VALUE"),
-        (["module.beam.size=0"], "module.beam.size=0 is not allowed; it should be greater than or equal to 1"),
-        (["module.beam.scores=best"], "module.beam.scores='best' is not allowed; it should be 'normalised' or 'raw'"),
-        (["module.compile=1"], "module.compile=1 is not allowed; it should be a valid boolean"),
-        (["module.label_smoothing=1"], "module.label_smoothing=1 is not allowed; it should be less than 1"),
-        (["+data.sampler=class_balanced"], "there is no setting data.sampler (given data.sampler='class_balanced')"),
-        (["+data.train_metrics=evaluated"], "there is no setting data.train_metrics"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
-)
-def test_a_setting_of_translation_that_cannot_be_is_named(overrides: list[str], said: str) -> None:
+COPY, TWEETS = ("experiment=copy", "data.train_size=300"), ("experiment=airline", "paths.data=nowhere")
+WRONG = [  # settings, and words of the message; that of the tweets comes before the data are read
+    (*COPY, "model.dimension=60", "model.dimension=60 is not allowed; it must be divisible by 2 * model.heads = 8"),
+    (*COPY, "data.longest=2", "data.shortest=3 is not allowed; it must be at most data.longest=2"),
+    (*COPY, "data.words=2", "data.words=2 words, data.shortest=3 to data.longest=8 a sentence, there are 504"),
+    (*COPY, "module.beam.length_penalty=1e30", "module.beam.length_penalty=1e+30 is not allowed"),
+    (*COPY, "~model.attention.name", "model.attention.name is missing; give model.attention.name=VALUE"),
+    (*COPY, "module.beam.size=0", "module.beam.size=0 is not allowed; it should be greater than or equal to 1"),
+    (*COPY, "module.beam.scores=best", "module.beam.scores='best' is not allowed; it should be 'normalised' or 'raw'"),
+    (*COPY, "module.compile=1", "module.compile=1 is not allowed; it should be a valid boolean"),
+    (*COPY, "+data.sampler=class_balanced", "there is no setting data.sampler (given data.sampler='class_balanced')"),
+    ("experiment=digits", "+module.average_decay=0.1", "there is no setting module.average_decay"),
+    (*TWEETS, "model.embedding_dimension=0", "model.embedding_dimension=0 is not allowed; it should be greater than"),
+    (*TWEETS, "+model.width=3", "there is no setting model.width (given model.width=3)"),
+    (*TWEETS, "module.label_smoothing=1", "module.label_smoothing=1 is not allowed; it should be less than 1"),
+    (
+        *TWEETS,
+        "activation=sharmix_learned",
+        "activation.q=0.5",
+        "q=0.5 is not allowed as a start",
+    ),
+    (*TWEETS, "activation=sharmix_learned", "activation.objective=luck", "luck"),
+    (*TWEETS, "activation=entmax", "activation.alpha=0.9", "alpha=0.9"),
+    (*TWEETS, "activation=softmax", "activation.q=1.5", "no parameter q"),
+    (*TWEETS, "+activation.parameters.dim=-1", "activation.parameters.dim=-1 is not allowed; an experiment's logits"),
+    (*TWEETS, "activation=custom", "activation.name=nowhere.Mine", "cannot import"),
+    ("experiment=multi30k", "attention=entmax", "model.attention.alpha=3", "model.attention=entmax_learned: alpha=3"),
+]
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong[-2])
+def test_a_wrong_setting_is_named_with_what_is_allowed(wrong: tuple[str, ...], tmp_path: Path) -> None:
+    *overrides, said = wrong
     with pytest.raises(ConfigurationError, match=re.escape(said)):
-        build_run(settings("experiment=copy", "data.train_size=300", *overrides))
+        Run(settings(*overrides), tmp_path).build()
 
 
 def test_a_batch_too_small_for_a_sentence_is_named() -> None:
@@ -253,55 +241,3 @@ def test_a_batch_too_small_for_a_sentence_is_named() -> None:
     data.setup()
     with pytest.raises(ConfigurationError, match=r"data.batch_size=8 .* counts the target tokens .* at least 9"):
         data.training_sampler(BatchDivision())
-
-
-def test_settings_of_translation_are_refused_elsewhere() -> None:
-    with pytest.raises(ConfigurationError, match=r"there is no setting module\.average_decay"):
-        build_run(settings("experiment=digits", "+module.average_decay=0.1"))
-
-
-def test_a_model_or_module_that_cannot_be_is_named_before_any_data_are_read() -> None:
-    for override, said in (
-        ("model.embedding_dimension=0", "model.embedding_dimension=0 is not allowed; it should be greater than"),
-        ("+model.width=3", "there is no setting model.width (given model.width=3)"),
-        ("module.label_smoothing=1", "module.label_smoothing=1 is not allowed; it should be less than 1"),
-    ):
-        with pytest.raises(ConfigurationError, match=re.escape(said)):
-            build_run(settings("experiment=airline", "paths.data=nowhere", override))
-
-
-def test_attention_that_cannot_be_is_named_before_any_data_are_read() -> None:
-    asked = settings("experiment=multi30k", "attention=entmax", "model.attention.alpha=3", "paths.data=nowhere")
-    with pytest.raises(ConfigurationError, match=r"model\.attention=entmax_learned: alpha=3"):
-        build_run(asked)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        (["activation=sharmix_learned", "activation.q=0.5"], ["sharmix_learned", "q=0.5", "[1.01, 2.0)"]),
-        (["activation=sharmix_learned", "activation.objective=luck"], ["luck", "fenchel_young, brier, log"]),
-        (
-            [
-                "activation=sharmix_learned",
-                "activation.q=1.75",
-                "activation.r=1.25",
-                "activation.nonconcave=error",
-            ],
-            ["(1.75, 1.25)", "2 - 1/q"],
-        ),
-        (["activation=entmax", "activation.alpha=0.9"], ["alpha=0.9", ">= 1"]),
-        (["activation=softmax", "activation.q=1.5"], ["softmax", "no parameter q", "dim is not a setting"]),
-        (["activation=softmax", "+activation.parameters.dim=-1"], ["activation.parameters.dim=-1", "classes last"]),
-        (["activation=normmax", "activation.alpha=1.0"], ["alpha of normmax=1.0", "> 1"]),
-        (["activation=custom", "activation.name=nowhere.Mine"], ["nowhere.Mine", "cannot import"]),
-    ],
-    ids=lambda value: " ".join(value) if "=" in value[0] else "",
-)
-def test_an_activation_that_cannot_be_is_refused_before_any_data_are_read(
-    overrides: list[str], said: list[str]
-) -> None:
-    with pytest.raises(ConfigurationError) as error:
-        build_run(settings("experiment=airline", "paths.data=nowhere", *overrides))
-    for words in said:
-        assert words in str(error.value)

@@ -1,40 +1,70 @@
-"""The file that the processes of a sweep share."""
+"""A sweep: the place of a run, the time left, and the objective that a sweeper optimises."""
 
-import errno
 import os
-import socket
+import time
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
-from experiments import sweep
+from experiments.errors import ConfigurationError
+from experiments.record import Record
+from experiments.sweep import Sweep, check_objective, measured
 
-
-def test_a_sweep_removes_what_killed_sweeps_have_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep.SweepReport, "at_work", None)
-    processes = {"killed": 2**30, "running": os.getppid(), "mine": os.getpid()}
-    files = {name: tmp_path / f".ended-{socket.gethostname()}-{number}" for name, number in processes.items()}
-    files["elsewhere"] = tmp_path / f".ended-{socket.gethostname()}-and-more-{2**30}"
-    for file in files.values():
-        file.write_text("ended\n")
-    hydra = {"sweeper": {"_target_": "a.BasicSweeper", "params": {"seed": "1,2"}}, "overrides": {"task": []}}
-    report = sweep.SweepReport()
-    hydra |= {"launcher": {}, "sweep": {"dir": str(tmp_path)}}
-    report.on_multirun_start(OmegaConf.create({"hydra": hydra, "paths": {"outputs": str(tmp_path)}}))
-    assert set(tmp_path.iterdir()) == {files["running"], files["elsewhere"], files["mine"]}
-    assert files["mine"].read_text() == "planned 2\n"
-    assert report.place(0) == "\\[1/2] "
+CLASSIFIED = Record.model_construct(
+    metrics={
+        "train": {"accuracy": 0.9},
+        "validation": {"accuracy": 0.7, "brier": 0.4},
+        "test": {"accuracy": 0.8},
+    }
+)
+TRANSLATED = Record.model_construct(
+    metrics={"train": {"loss": 2.0}, "dev": {"bleu": 30.0, "chrf": 50.0}, "test": {"bleu": 31.0}}
+)
 
 
-def test_a_sweep_in_a_folder_that_cannot_be_written_leaves_the_error_to_hydra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def read_only(*arguments: object, **keywords: object) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+def test_the_time_left_follows_from_the_new_records(tmp_path: Path) -> None:
+    sweep = Sweep()
+    sweep.runs, sweep.folder = 5, tmp_path
+    assert sweep.place(1) == "[2/5] "  # two runs side by side: the second begins before any has ended
+    for name in ("finished before", "new"):
+        (tmp_path / name / "seed-21").mkdir(parents=True)
+        (tmp_path / name / "seed-21" / "record.json").touch()
+    os.utime(tmp_path / "finished before" / "seed-21" / "record.json", (1e9, 1e9))
+    sweep.began = time.time() - 30
+    assert sweep.place(2) == "[3/5, 2 min left] "
+    sweep.runs = None
+    assert sweep.place(2) == "[3] "
 
-    monkeypatch.setattr(sweep.SweepReport, "at_work", None)
-    monkeypatch.setattr(Path, "unlink", read_only)
-    hydra = {"sweeper": {"_target_": "a.BasicSweeper"}, "overrides": {"task": []}, "sweep": {"dir": str(tmp_path)}}
-    sweep.SweepReport().on_multirun_start(OmegaConf.create({"hydra": hydra, "paths": {"outputs": str(tmp_path)}}))
-    assert sweep.SweepReport.at_work is None
+
+def test_the_objective_is_the_metric_asked_for_or_the_main_one() -> None:
+    for record, wanted, expected in (
+        (CLASSIFIED, None, 0.7),
+        (CLASSIFIED, "validation/brier", 0.4),
+        (CLASSIFIED, "train/accuracy", 0.9),
+        (TRANSLATED, None, 30.0),
+        (TRANSLATED, "dev/chrf", 50.0),
+    ):
+        check_objective(wanted, 0.2)
+        assert measured(wanted, record) == expected, wanted
+
+
+def test_a_metric_that_was_not_measured_is_named_with_those_that_were() -> None:
+    for record, wanted, said in (
+        (CLASSIFIED, "validation/luck", "objective=validation/luck was not measured; there are train/accuracy, valid"),
+        (CLASSIFIED, "accuracy", "objective=accuracy/ was not measured"),
+        (TRANSLATED, "validation/accuracy", "dev/bleu, dev/chrf"),
+    ):
+        with pytest.raises(ConfigurationError) as error:
+            measured(wanted, record)
+        assert said in str(error.value)
+        assert "test/" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("objective", "fraction", "named"),
+    [("test/accuracy", 0.2, "nothing is chosen on the test split"), (None, 0, "validation_fraction=0 leaves nothing")],
+)
+def test_nothing_is_chosen_on_the_test_split(objective: str | None, fraction: float, named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        check_objective(objective, fraction)
+    check_objective(None, None)  # as translation, which has dev

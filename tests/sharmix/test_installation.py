@@ -145,7 +145,17 @@ def test_the_tests_of_the_sdist_run(source):
     """All are collected, some of them run: with the kernels here, as an installation in place would compile them."""
     for kernel in Path(sharmix.__file__).parent.glob("_kernel_*.so"):
         shutil.copy(kernel, source / "sharmix")
-    options = ("-q", "-p", "no:cacheprovider", "-n", "0", "-m", "not medium and not slow", "-k", "test_backends or test_modules")
+    options = (
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-n",
+        "0",
+        "-m",
+        "not medium and not slow",
+        "-k",
+        "test_backends or test_modules",
+    )
     printed = run(sys.executable, "-m", "pytest", *options, "tests", cwd=source, PYTHONPATH="")
     assert " passed" in printed
     where = run(sys.executable, "-c", "import sharmix; print(sharmix.__file__)", cwd=source, PYTHONPATH="")

@@ -11,7 +11,6 @@ from lightning.pytorch.loggers import CSVLogger
 from experiments.callbacks.curves import log_row
 from experiments.callbacks.loggers import open_loggers, wandb_logger
 from experiments.errors import ConfigurationError
-from experiments.run_folder import place_beside
 from experiments.settings import RunSettings
 from tests.experiments.building import settings
 from tests.sharmix.cases import every_case
@@ -79,10 +78,3 @@ def test_wandb_logs_offline_where_the_key_is_not_accepted(tmp_path: Path, monkey
         logger = wandb_logger(str(tmp_path), project="sharmix")
     assert logger._wandb_init["mode"] == "offline"
     assert not any(KEY in str(each.message) for each in warned)
-
-
-def test_wandb_adds_to_what_a_finished_run_has_not_sent_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wandb.login", lambda **_: False)
-    folder = tmp_path / "softmax-1" / "seed-21"
-    for place in (folder, place_beside(folder)):
-        assert wandb_logger(str(place)).save_dir == str(folder)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from experiments.training import build_run
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 from torchmetrics import Metric
@@ -13,7 +14,6 @@ from torchmetrics.classification import MulticlassCalibrationError
 from experiments.errors import ConfigurationError
 from experiments.modules.classifier import Classifier
 from experiments.modules.optimizer import AdamSettings
-from experiments.training import build_run
 from sharmix import build_activation
 from tests.experiments.building import ADVICE, classifier, digits, settings, stock_trainer
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from experiments.job import perform
+from experiments.training import build_run
 from sacrebleu import corpus_bleu, corpus_chrf
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -14,12 +16,10 @@ from torch.nn.functional import cross_entropy
 import sharmix
 from experiments.data.examples import Batch
 from experiments.data.special_tokens import BEGIN, END, FIRST, PADDING
-from experiments.job import perform
 from experiments.modules.beam_search import Hypothesis
 from experiments.modules.optimizer import AdamSettings
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics
 from experiments.modules.translator import Translator, next_probabilities
-from experiments.training import build_run
 from tests.end_to_end.runner import Started, only_record, torchrun
 from tests.experiments.building import ADVICE, copies, settings, stock_trainer
 

@@ -1,0 +1,84 @@
+"""What a command prints when it cannot go on: one line for a mistake of the user's or an interrupt, no traceback."""
+
+import difflib
+import errno
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+from hydra.errors import CompactHydraException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from yaml import YAMLError
+
+from experiments.errors import UserError
+
+STARTS_AGAIN = "the same command starts again where this one did"
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR)
+_REFUSED = re.compile(r"ConfigurationError raised while resolving interpolation: (.*?)(?:\n    full_key|$)", re.DOTALL)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM in the middle of a run; the message says how the run goes on."""
+
+
+@contextmanager
+def one_message() -> Iterator[None]:
+    """Print one line for an error that the user can correct, or for an interrupt, and exit; raise any other error.
+
+    The status is 1 for an error, 130 for Ctrl-C and 143 for SIGTERM.
+    """
+    status = 128 + signal.SIGINT
+
+    def terminate(number: int, frame: FrameType | None) -> NoReturn:
+        nonlocal status
+        status = 128 + number
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, terminate)
+    replace_unknown_characters()
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors, in place of printing them
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        print(f"interrupted; {interrupt if isinstance(interrupt, Interrupted) else STARTS_AGAIN}", file=sys.stderr)
+        sys.exit(status)
+    except (CompactHydraException, OmegaConfBaseException, YAMLError) as error:
+        sys.exit(_message(error))
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        sys.exit(f"{error.filename}: {error.strerror}; give another folder with paths.outputs=FOLDER")
+
+
+def replace_unknown_characters() -> None:
+    """Print ? for a character that the terminal does not know, where Python would raise an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, UserError):
+        return str(error)
+    if refused := _REFUSED.search(str(error)):
+        return refused[1]
+    lines = str(error).partition("\n    full_key")[0].partition("\nConfig search path")[0].strip().splitlines()
+    key_error = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
+    if isinstance(key_error, ConfigAttributeError | ConfigKeyError) and key_error.parent_node is not None:
+        lines.insert(1, closest(str(key_error.key), [str(key) for key in key_error.parent_node]))
+    if any("hydra/launcher" in line or "hydra/sweeper" in line for line in lines):
+        lines.append("Others come with pip install '.[slurm]', '.[ray]' or '.[optuna]'")
+    return "\n".join(lines)
+
+
+def closest(key: str, known: list[str]) -> str:
+    """A hint at the known key that is most similar to a given key, and all known keys."""
+    by_lower_case = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(key.lower(), by_lower_case, n=1)
+    meant = f"Did you mean {by_lower_case[found[0]]}? " if found else ""
+    return f"{meant}Allowed: {', '.join(known)}"

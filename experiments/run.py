@@ -1,0 +1,312 @@
+"""One run: from its settings to its record."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import lightning.pytorch as L
+import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from rich.console import Console
+from rich.text import Text
+
+import experiments.quick_imports  # noqa: F401  # before other imports of torch; saves seconds
+from experiments.building import build_callbacks, build_data, build_module
+from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint, finished_epochs, load_weights
+from experiments.callbacks.curves import Curves
+from experiments.callbacks.loggers import open_loggers, replay
+from experiments.callbacks.progress import Progress, described
+from experiments.callbacks.reproducibility import ReseedEachEpoch
+from experiments.callbacks.termination import Termination
+from experiments.command_line import Interrupted
+from experiments.data.base import SplitDataModule
+from experiments.durations import duration
+from experiments.errors import ConfigurationError, DataError, DivergedError, UserError
+from experiments.files import write_atomically
+from experiments.identity import code_of, run_id
+from experiments.machine import environment, forget_peak_memory, peak_memory_mib
+from experiments.modules.base import OutputModule
+from experiments.record import Record, by_split, load_record
+from experiments.run_folder import CURVES, RECORD, WEIGHTS, aside, locked, remove_empty, replaced, settle, tidy
+from experiments.settings import RunSettings
+from experiments.trainer import build_trainer
+
+HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.3f}", "sparsity": "sparsity {:.3f}"}
+SIZES = ("train_size", "validation_size", "dev_size", "test_size")
+RANKS = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")  # a process's number in torchrun, SLURM or Lightning
+
+
+class Run:
+    """What the settings of a run name, trained in a folder of its own.
+
+    Args:
+        settings: of the run.
+        folder: for the run's files; nothing else lies there.
+        place: of the run in a sweep, the beginning of each printed line.
+
+    Attributes:
+        console: where the run prints.
+        is_first: whether this process is the first, or the only one, of the processes that train the run together. It
+            alone prints, and writes files.
+    """
+
+    def __init__(self, settings: RunSettings, folder: Path, place: str = "") -> None:
+        if folder in (Path.cwd(), *Path.cwd().parents):
+            raise ConfigurationError(f"hydra.run.dir={folder} is not allowed; give a folder that holds nothing else")
+        self.settings, self.folder, self.place = settings, folder, place
+        self.config = json.loads(settings.model_dump_json())
+        self.console = Console(highlight=False, soft_wrap=True)
+        self.is_first = all(os.environ.get(name, "0") == "0" for name in RANKS)
+        self.title = f"{settings.name} {described(settings.activation)} seed {settings.seed}"
+
+    def complete(self) -> Record | None:
+        """Skip a finished run; otherwise train it from its last checkpoint, and record it.
+
+        If another process works in the folder, this process waits. With `force`, a finished run is trained again, and
+        the new record replaces the old one.
+
+        Returns:
+            The record; None in all but the first of several processes, and if nothing is recorded.
+
+        Raises:
+            ConfigurationError: the settings do not fit together, or the folder has the record of another run.
+            DataError: the data cannot be used.
+            DivergedError: the loss is no longer a number.
+            Interrupted: by Ctrl-C or SIGTERM; says how the run goes on.
+        """
+        if not self.is_first:
+            return self.train() if self.settings.force or not (self.folder / RECORD).exists() else None
+        lock = self.folder.with_name(f".{self.folder.name}.lock")
+        try:
+            with locked(lock, lambda holder: self.say(f"waits for {holder}, which works on {self.title}")):
+                settle(self.folder)
+                if not (self.folder / RECORD).exists():
+                    return self.train()
+                if self.settings.force:
+                    with replaced(self.folder):
+                        return self.train()
+                return self._skip()
+        finally:  # Hydra makes the folder beforehand; a run that failed may leave it empty
+            remove_empty(self.folder, Path(self.settings.paths.outputs))
+
+    def build(self) -> tuple[OutputModule, SplitDataModule]:
+        """The module and the data that the settings name, ready for `Trainer.fit`.
+
+        Raises:
+            ConfigurationError: a setting is wrong, or the network does not fit the data.
+            DataError: the data cannot be used.
+        """
+        data = build_data(self.settings, self.say)
+        return build_module(self.settings, data), data
+
+    def train(self) -> Record | None:
+        """Train from the last checkpoint, or from the start, to the last epoch; then write the record.
+
+        Returns and raises as `complete`.
+        """
+        forget_peak_memory()
+        settings, code = self.settings, code_of(self.config)
+        build_trainer(settings.trainer, settings.threads, logger=False)  # a wrong option, before the data are read
+        L.seed_everything(settings.seed, verbose=False)  # the user's callbacks may draw random numbers
+        own_callbacks = build_callbacks(settings)
+        module, data = self.build()
+        if settings.force and self.is_first:
+            tidy(self.folder, weights=None)
+        # Only the same code goes on from a checkpoint, and only on the same data.
+        last = self.folder / f"last-{code['digest'][:8]}-{data.data.content_hash[:8]}.ckpt"
+        best = self.folder / WEIGHTS if settings.keep_weights and module.selected_by is not None else None
+        done = finished_epochs(last, best)
+        curves = Curves(self.folder / CURVES if self.is_first else None)
+        callbacks = [ReseedEachEpoch(settings.seed), Termination(self.say), *own_callbacks, curves]
+        if self.is_first and settings.progress != "none":
+            callbacks.append(Progress(curves, self.console, self.place, settings.progress))
+        if best is not None:
+            callbacks.append(BestWeights(best, module.selected_by))
+        callbacks.append(PeriodicCheckpoint(last, settings.checkpoint_seconds))
+        with open_loggers(settings, self.folder if self.is_first else None) as loggers:
+            trainer = build_trainer(settings.trainer, settings.threads, callbacks=callbacks, logger=loggers)
+            self._say_start(trainer, module, data, done)
+            with self._explained(trainer, module, last):
+                trainer.fit(module, datamodule=data, ckpt_path=last if done else None, weights_only=True)
+            if settings.keep_weights and best is None and not trainer.fast_dev_run:
+                trainer.save_checkpoint(self.folder / WEIGHTS, weights_only=True)
+        if not self.is_first or trainer.fast_dev_run:
+            return None
+        record = self.record(trainer, curves, code)
+        write_atomically(self.folder / RECORD, record.to_json(indent=1) + "\n")
+        tidy(self.folder, record.weights)
+        self.say(f"{self._result(record)} · {duration(record.wall_time_seconds)}", "bold green")
+        if not self.place:
+            self.say(short(self.folder / RECORD))
+        return record
+
+    def record(self, trainer: L.Trainer, curves: Curves, code: dict[str, object]) -> Record:
+        """The record of a training that has just ended: settings, data, machine and measured numbers.
+
+        Raises:
+            ConfigurationError: the training ended before anything was measured.
+        """
+        module, data, rows = trainer.lightning_module, trainer.datamodule, curves.rows
+        if not rows or "test" not in by_split(rows[-1]):
+            raise ConfigurationError(
+                "the training ended in the middle of an epoch, before anything was measured; trainer.max_steps and "
+                "trainer.max_time must allow whole epochs"
+            )
+        reported = rows[-1] if module.selected_by is None else max(rows, key=lambda row: row[module.selected_by])
+        weights = self.folder / WEIGHTS if self.settings.keep_weights else None
+        return Record.of_run(
+            experiment=self.settings.name,
+            run_id=run_id(self.config),
+            seed=self.settings.seed,
+            config=self.config,
+            code=code,
+            environment=environment(trainer.strategy.root_device),
+            data={"content_hash": data.data.content_hash, "unreadable": len(data.unreadable.names), **data.data.facts},
+            curves=rows,
+            metrics=by_split(reported),
+            measured_by=dict(module.measured_by),
+            selected_by=module.selected_by,
+            epoch=reported["epoch"],
+            weights=weights and weights.name,
+            weights_digest=weights and file_digest(weights),
+            weights_hash=weights_hash(module),
+            wall_time_seconds=curves.seconds,
+            peak_memory_mib=peak_memory_mib(),
+            finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def load(self) -> tuple[OutputModule, SplitDataModule]:
+        """The module of the finished run with the weights of the reported epoch, ready to predict, and the data.
+
+        Raises:
+            ConfigurationError: the folder holds no finished run, or no weights, or other weights than the record says.
+            DataError: the data set cannot be loaded, or differs from the run's data set.
+        """
+        record, weights = load_record(self.folder / RECORD), self.folder / WEIGHTS
+        again = "repeat the run with keep_weights=true force=true"
+        if record.weights is None or not weights.is_file():
+            raise ConfigurationError(f"{self.folder}: there is no {WEIGHTS}; {again}")
+        if file_digest(weights) != record.weights_digest:
+            raise ConfigurationError(f"{weights}: these are not the weights that the record names; {again}")
+        module, data = self.build()
+        if data.data.content_hash != record.data["content_hash"]:
+            raise DataError(f"{self.folder}: its data set has changed; restore the files that the run was trained on")
+        try:
+            module.load_state_dict(load_weights(weights))
+        except RuntimeError as error:
+            raise ConfigurationError(f"{weights}: the weights are of other code; {again}") from error
+        return module.eval(), data
+
+    def say(self, text: str, style: str = "") -> None:
+        """Print a line; only the first of several processes does."""
+        if self.is_first:
+            self.console.print(Text(f"{self.place}{text}", style))
+
+    def _skip(self) -> Record:
+        """The record of the finished run; the configured loggers get its epochs."""
+        record, config = load_record(self.folder / RECORD), self.config
+        if (record.run_id, record.seed) != (run_id(config), self.settings.seed):  # by hydra.run.dir
+            raise ConfigurationError(f"{self.folder}: another run has its record there; give this one another folder")
+        tidy(self.folder, record.weights)
+        same_code = record.code.digest == code_of(config)["digest"]
+        note = "" if same_code else " by other code (force=true repeats it)"
+        self.say(f"{self._result(record)} · finished before{note}", "green")
+        replay(self.settings, self.folder, record.curves)
+        return record
+
+    def _result(self, record: Record) -> str:
+        """The run and its main numbers on test."""
+        test = record.metrics.get("test", {})
+        numbers = [text.format(test[name]) for name, text in HEADLINES.items() if name in test]
+        return f"{self.title} · {' '.join(numbers)}"
+
+    def _say_start(self, trainer: L.Trainer, module: OutputModule, data: SplitDataModule, done: int) -> None:
+        if module.lacks_threshold() and trainer.world_size > 1:
+            raise ConfigurationError(
+                f"activation.tau=null calibrates the threshold on the first batch, which {trainer.world_size} "
+                "processes share here; give activation.tau=NUMBER, or train on one device"
+            )
+        if self.place and self.settings.progress == "none":
+            return
+        facts, device = data.data.facts, trainer.strategy.root_device.type
+        sizes = [f"{name.removesuffix('_size')} {facts[name]:,}" for name in SIZES if name in facts]
+        devices = device if trainer.world_size == 1 else f"{trainer.world_size} × {device}"
+        goes_on = [f"goes on from epoch {done + 1}"] if done else []
+        self.say(" · ".join([self.title, *sizes, devices, *goes_on]), "bold")
+        if not self.place:
+            self.say(short(self.folder))
+        if device == "cpu" and torch.cuda.device_count():
+            self.say("a GPU is idle: trainer.accelerator=gpu trains on it", "yellow")
+
+    @contextmanager
+    def _explained(self, trainer: L.Trainer, module: OutputModule, last: Path) -> Iterator[None]:
+        """Turn what may end a training into errors that say what to do."""
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit) as stop:
+            if isinstance(stop, SystemExit) and not trainer.interrupted:  # Lightning exits after an interrupt
+                raise
+            raise Interrupted(self._how_it_goes_on(last) if self.is_first else "") from None
+        except MisconfigurationException as error:
+            raise ConfigurationError(f"trainer: {error}") from error
+        except ValueError as error:  # an activation raises it if its learned orders are no longer numbers
+            if isinstance(error, UserError) or all(one.isfinite().all() for one in module.parameters()):
+                raise
+            raise DivergedError(
+                f"in epoch {trainer.current_epoch + 1}, parameters are no longer numbers ({error}): the training has "
+                "diverged; a lower optimizer.learning_rate may help"
+            ) from error
+
+    def _how_it_goes_on(self, last: Path) -> str:
+        if aside(self.folder).exists():
+            return "the finished run is as it was, and the same command repeats it from the start"
+        command = f"the same command{' without force=true' if self.settings.force else ''}"
+        if not last.exists():
+            return f"{command} begins anew, for there is no checkpoint yet"
+        return f"{command} goes on from epoch {finished_epochs(last) + 1}"
+
+
+def load_run(folder: str | Path, data_folder: str | Path | None = None) -> tuple[OutputModule, SplitDataModule]:
+    """A finished run: its module with the weights of the reported epoch, ready to predict, and its data.
+
+    The record names the classes that are built, so load only records that you trust.
+
+    Args:
+        folder: of the run, with its record and weights.
+        data_folder: folder that holds the data sets, in place of the run's `paths.data`.
+
+    Raises:
+        ConfigurationError: the folder holds no finished run, no weights, or weights of other code.
+        DataError: the data set cannot be loaded, or differs from the run's data set.
+    """
+    file = Path(folder) / RECORD
+    if not file.is_file():
+        raise ConfigurationError(f"{folder}: there is no {RECORD}; give the folder of a finished run")
+    settings = RunSettings.model_validate(load_record(file).config)
+    if data_folder is not None:
+        if "folder" not in settings.data:
+            raise ConfigurationError(f"data={data_folder}: the data set of {folder} does not lie in a folder")
+        settings = settings.model_copy(update={"data": settings.data | {"folder": str(data_folder)}})
+    return Run(settings, Path(folder)).load()
+
+
+def weights_hash(module: OutputModule) -> str:
+    """The SHA-256 of all parameters and buffers after the last epoch, to compare the results of two trainings."""
+    digest = hashlib.sha256()
+    for name, tensor in module.state_dict().items():
+        digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def file_digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def short(path: Path) -> str:
+    """A path below the working folder without that folder."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

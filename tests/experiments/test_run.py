@@ -1,0 +1,400 @@
+"""A run in this process: what it leaves, how it goes on after a kill, and that `force` loses no finished run."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, ClassVar
+
+import lightning.pytorch as L
+import psutil
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers.logger import DummyLogger
+
+from experiments import building, load_run
+from experiments.errors import ConfigurationError, DataError, UserError
+from experiments.modules.classifier import Classifier
+from experiments.record import Record, load_record
+from experiments.run import Run, weights_hash
+from experiments.run_folder import locked
+from tests.experiments.building import ADVICE, settings
+from tests.experiments.data.generated import tweets, write_tweets
+from tests.sharmix.cases import every_case
+
+pytestmark = [pytest.mark.medium, *(pytest.mark.filterwarnings(advice) for advice in ADVICE)]
+HERE = "tests.experiments.test_run"
+QUICK = (
+    *("experiment=digits", "model.hidden_units=4", "progress=none", "checkpoint_seconds=0", "trainer.max_epochs=2"),
+    f"+callbacks.fails._target_={HERE}.Fails",
+)
+RESULTS = {"record.json", "metrics.csv", "weights.ckpt"}
+
+
+def complete(folder: Path, *overrides: str) -> Record | None:
+    airline = "experiment=airline" in overrides
+    quick = [override for override in QUICK if not (airline and override.startswith(("experiment", "model")))]
+    return Run(settings(*quick, *overrides), folder).complete()
+
+
+class Fails(Callback):
+    """Ends a training by an error at the start of an epoch or at the end, where `at` says."""
+
+    at: ClassVar[str | None] = None
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self.at == f"epoch {trainer.current_epoch + 1}":
+            raise RuntimeError("killed")
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self.at == "end":
+            raise RuntimeError("killed")
+
+
+class Kept(DummyLogger):
+    """Keeps what it is given, by name and step."""
+
+    values: ClassVar[dict[tuple[str, int], float]] = {}
+    statuses: ClassVar[list[str]] = []
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+
+    def log_metrics(self, metrics: dict[str, float], step: int) -> None:
+        for name, value in metrics.items():
+            assert self.values.setdefault((name, step), value) == value
+
+    def finalize(self, status: str) -> None:
+        self.statuses.append(status)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    Kept.values.clear()
+    Kept.statuses.clear()
+    yield
+    Fails.at = None
+
+
+def killed(folder: Path, at: str, *overrides: str) -> Path:
+    """The checkpoint of a training that ended by an error."""
+    Kept.values.clear()
+    Fails.at = at
+    with pytest.raises(RuntimeError, match="killed"):
+        complete(folder, *overrides)
+    Fails.at = None
+    Kept.values.clear()
+    assert not (folder / "record.json").exists()
+    (last,) = folder.glob("last-*.ckpt") if at != "epoch 1" else [folder]
+    return last
+
+
+def test_a_logger_is_given_the_same_live_resumed_and_replayed(tmp_path: Path) -> None:
+    kept = f"+logger.kept._target_={HERE}.Kept"
+    record = complete(tmp_path / "whole", kept)
+    live = dict(Kept.values)
+    steps = [row["steps"] - 1 for row in record.curves]  # Lightning counts from 0
+    assert [live["epoch", step] for step in steps] == [0, 1]
+    assert [live["test/accuracy", step] for step in steps] == [row["test/accuracy"] for row in record.curves]
+    assert {name for name, _ in live} == set(record.curves[0]) - {"steps"}
+    assert set(Kept.statuses) == {"success"}
+
+    Kept.values.clear()
+    assert complete(tmp_path / "whole", kept) == record
+    assert Kept.values == live
+
+    killed(tmp_path / "killed", "epoch 2", kept)
+    assert Kept.statuses[-1] == "failed"
+    complete(tmp_path / "killed", kept)
+    assert Kept.values.keys() == live.keys()
+    for name, step in live:
+        if name not in ("training_seconds", "examples_per_second"):
+            assert Kept.values[name, step] == live[name, step], name
+
+
+@pytest.mark.parametrize("ending", [("trainer.max_epochs=1",), ("+callbacks.early_stopping.stopping_threshold=99",)])
+def test_a_run_killed_before_its_record_trains_no_further_epoch(ending: tuple[str, ...], tmp_path: Path) -> None:
+    stopping = ("callbacks=early_stopping", "data.validation_fraction=0.2", *ending)
+    whole = complete(tmp_path / "whole", *stopping)
+    killed(tmp_path / "killed", "end", *stopping)
+    resumed = complete(tmp_path / "killed", *stopping)
+    assert [row["epoch"] for row in resumed.curves] == [row["epoch"] for row in whole.curves] == [1]
+    assert resumed.weights_hash == whole.weights_hash
+    assert resumed.metrics == whole.metrics
+
+
+def test_a_killed_run_does_not_go_on_over_other_data(tmp_path: Path) -> None:
+    write_tweets(tmp_path, tweets())
+    airline = ("experiment=airline", f"paths.data={tmp_path}", "data.expected_examples=null")
+    checkpoint = killed(tmp_path / "killed", "epoch 2", *airline)
+    write_tweets(tmp_path, [[*row[:3], " ".join(row[3].split()[::-1])] for row in tweets()])
+    building._loaded.clear()
+    resumed = complete(tmp_path / "killed", *airline)
+    assert resumed.weights_hash == complete(tmp_path / "whole", *airline).weights_hash
+    assert resumed.data["content_hash"][:8] not in checkpoint.name
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run."""
+    folder = tmp_path_factory.mktemp("before") / "softmax" / "seed-1"
+    complete(folder, "seed=1", "logger=tensorboard")
+    return folder
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def consistent_record(folder: Path) -> Record:
+    """The record, after a look at the curves and weights that stand beside it."""
+    record = load_record(folder / "record.json")
+    with (folder / "metrics.csv").open() as file:
+        rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    assert rows == record.curves
+    module, _ = load_run(folder)
+    assert weights_hash(module) == record.weights_hash
+    return record
+
+
+def test_a_kill_at_any_moment_of_a_forced_run_leaves_one_finished_run(
+    before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, kills = tmp_path / "softmax" / "seed-1", tmp_path / "kills"
+    shutil.copytree(before, folder)
+    kills.mkdir()
+    copying = False
+
+    def before_each(call: Callable[..., Any]) -> Callable[..., Any]:
+        def call_after_copy(*arguments: Any, **keywords: Any) -> Any:
+            """Keeps what a kill right before the call leaves."""
+            nonlocal copying
+            if not copying:
+                copying = True
+                shutil.copytree(folder.parent, kills / f"{len([*kills.iterdir()]):03}")
+                copying = False
+            return call(*arguments, **keywords)
+
+        return call_after_copy
+
+    for name in ("replace", "rename", "unlink", "rmdir", "fsync"):
+        monkeypatch.setattr(os, name, before_each(getattr(os, name)))
+    new = complete(folder, "seed=2", "force=true", "logger=tensorboard")
+    monkeypatch.undo()
+    assert consistent_record(folder) == new
+    assert {path.name for path in folder.iterdir()} == RESULTS | {"tensorboard"}
+
+    seeds = []
+    with every_case() as case:
+        for kill in sorted(kills.iterdir()):
+            with case(kill=kill.name):
+                left, aside = kill / "seed-1", kill / "seed-1-before"
+                seed = load_record((left if (left / "record.json").exists() else aside) / "record.json").seed
+                assert complete(left, f"seed={seed}").seed == seed
+                seeds.append(consistent_record(left).seed)
+                assert {path.name for path in left.iterdir()} == RESULTS | {"tensorboard"}
+                assert [*kill.iterdir()] == [left]
+    assert len(seeds) > 10
+    assert set(seeds) == {1, 2}
+    assert seeds == sorted(seeds)
+
+
+def test_a_forced_run_that_does_not_finish_leaves_the_finished_one(before: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "seed-1"
+    shutil.copytree(before, folder)
+    there = contents(folder)
+    with every_case() as case:
+        for wrong in ("trainer.max_epochs=3", f"+callbacks.wrong._target_={HERE}.Missing", "data.test_fraction=0.0001"):
+            with case(wrong=wrong):
+                Fails.at = "epoch 2"
+                with pytest.raises((RuntimeError, UserError)):
+                    complete(folder, "force=true", "logger=tensorboard", wrong)
+                assert contents(folder) == there
+                assert [*tmp_path.iterdir()] == [folder]
+        with case(tried="one batch"):
+            Fails.at = None
+            complete(folder, "force=true", "trainer.fast_dev_run=true")
+            assert contents(folder) == there
+
+
+def test_a_forced_run_without_a_finished_one_begins_anew(tmp_path: Path) -> None:
+    killed(tmp_path / "run", "epoch 2")
+    (tmp_path / "run" / ".record.json-1.unfinished").touch()  # of a killed process
+    assert len(complete(tmp_path / "run", "force=true").curves) == 2
+    assert {path.name for path in (tmp_path / "run").iterdir()} == RESULTS
+
+
+def test_a_damaged_checkpoint_is_named_and_the_run_begins_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = killed(tmp_path / "killed", "epoch 2")
+    whole = last.read_bytes()
+    spoiled = {
+        "empty": b"",
+        "cut off": whole[: len(whole) // 2],
+        "garbage": b"garbage" * 1000,
+        "flipped": whole[:2000] + bytes([whole[2000] ^ 4]) + whole[2001:],
+    }
+    with every_case() as case:
+        for name, content in spoiled.items():
+            with case(checkpoint=name):
+                shutil.copytree(last.parent, tmp_path / name)
+                (tmp_path / name / last.name).write_bytes(content)
+                record = complete(tmp_path / name)
+                assert f"{last.name}: is missing or damaged, and the run begins anew" in capsys.readouterr().err
+                assert [row["epoch"] for row in record.curves] == [1, 2]
+                assert {path.name for path in (tmp_path / name).iterdir()} == RESULTS
+
+
+def test_a_run_whose_best_weights_are_damaged_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Classifier, "selected_by", "test/accuracy")
+    whole = complete(tmp_path / "whole")
+    with every_case() as case:
+        for name in ("cut off", "gone"):
+            with case(weights=name):
+                best = killed(tmp_path / name, "epoch 2").with_name("weights.ckpt")
+                content = best.read_bytes()
+                best.unlink()
+                if name == "cut off":
+                    best.write_bytes(content[:-1])
+                record = complete(tmp_path / name)
+                assert "weights.ckpt: is missing or damaged" in capsys.readouterr().err
+                assert record.metrics == whole.metrics
+                load_run(best.parent)
+
+
+def test_a_finished_run_is_loaded_with_its_own_weights_and_data_alone(before: Path, tmp_path: Path) -> None:
+    def refused(kind: type[UserError] = ConfigurationError) -> str:
+        with pytest.raises(kind) as caught:
+            load_run(tmp_path / "run")
+        return str(caught.value)
+
+    assert "there is no record.json; give the folder of a finished run" in refused()
+    shutil.copytree(before, tmp_path / "run")
+    load_run(tmp_path / "run")
+    weights = tmp_path / "run" / "weights.ckpt"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert "weights.ckpt: these are not the weights that the record names; repeat the run" in refused()
+    weights.unlink()
+    assert "there is no weights.ckpt; repeat the run with keep_weights=true force=true" in refused()
+    shutil.copy(before / "weights.ckpt", weights)
+    record = json.loads((before / "record.json").read_text())
+    record.pop("digest")
+    record["data"]["content_hash"] = record["data"]["content_hash"][::-1]
+    (tmp_path / "run" / "record.json").write_text(json.dumps(record))
+    assert "its data set has changed" in refused(DataError)
+
+
+@pytest.mark.parametrize("number", ["RANK", "SLURM_PROCID"])
+def test_only_the_first_of_several_processes_says_that_the_run_has_finished(
+    number: str, before: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(number, "1")
+    assert complete(before, "seed=1") is None
+    assert capsys.readouterr().out == ""
+
+
+def test_a_path_with_brackets_is_printed_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "[bold]x[" / "red]y"
+    complete(folder, "trainer.max_epochs=1", "progress=lines")
+    printed = capsys.readouterr().out
+    assert f"\n{folder}\n" in printed
+    assert f"\n{folder}/record.json\n" in printed
+
+
+def test_an_idle_gpu_is_named_in_the_first_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    complete(tmp_path / "without", "trainer.max_epochs=1")
+    assert "GPU" not in capsys.readouterr().out
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    complete(tmp_path / "with", "trainer.max_epochs=1")
+    assert "a GPU is idle: trainer.accelerator=gpu trains on it" in capsys.readouterr().out
+
+
+class Draws(Callback):
+    """Draws a number when it is built."""
+
+    drawn: ClassVar[list[float]] = []
+
+    def __init__(self) -> None:
+        self.drawn.append(torch.rand(()).item())
+
+
+def test_a_callback_that_draws_numbers_draws_the_same_ones(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        complete(tmp_path / name, "trainer.max_epochs=1", f"+callbacks.draws._target_={HERE}.Draws")
+    assert len(Draws.drawn) == 2
+    assert len(set(Draws.drawn)) == 1
+
+
+class Looks(Callback):
+    """Looks at the handler of SIGTERM while a training is at work."""
+
+    found: ClassVar[list[object]] = []
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.found.append(signal.getsignal(signal.SIGTERM))
+
+
+def test_sigterm_ends_a_training_by_the_handler_of_before(tmp_path: Path) -> None:
+    def handler(*arguments: object) -> None:
+        raise AssertionError
+
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        complete(tmp_path, "trainer.max_epochs=1", f"+callbacks.looks._target_={HERE}.Looks")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert Looks.found == [handler]
+
+
+def test_a_run_that_waits_for_the_data_lock_names_its_holder_and_needs_no_user_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_name(number: int) -> None:  # usual in containers
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    monkeypatch.setattr("pwd.getpwuid", no_name)
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    building._loaded.clear()
+    said: list[str] = []
+    lock = tmp_path / f"sharmix-data-{os.getuid()}.lock"
+    with ThreadPoolExecutor(1) as pool:
+        with locked(lock, said.append):
+            loading = pool.submit(building.build_data, settings(*QUICK), said.append)
+            while not said:
+                time.sleep(0.01)
+        loading.result(timeout=60)
+    holder = f"process {os.getpid()} ({psutil.Process().name()})"
+    assert said == [f"waits for {holder}, which holds {lock} and may be loading data"]
+
+
+def test_two_who_want_a_lock_have_it_one_after_the_other_and_the_second_says_whom_it_waits_for(tmp_path: Path) -> None:
+    lock, told = tmp_path / "below" / ".lock", []
+
+    def have(name: str) -> None:
+        with locked(lock, told.append):
+            told.append(name)
+
+    with ThreadPoolExecutor(1) as pool:
+        with locked(lock, told.append):
+            second = pool.submit(have, "second")
+            while not told:
+                time.sleep(0.01)
+            told.append("first ends")
+        second.result(timeout=10)
+    (holder, *others) = told
+    assert holder.startswith(f"process {os.getpid()} (")
+    assert others == ["first ends", "second"]
+    assert not lock.exists()
