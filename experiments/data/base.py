@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -15,9 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from experiments.data.contents import content_hash
 from experiments.data.examples import Batch, BatchIndices, ClassificationData, Examples
-from experiments.data.local_files import read_input
 from experiments.data.samplers import (
-    FEWEST_EXAMPLES,
     BatchDivision,
     ClassSampler,
     EpochSampler,
@@ -25,7 +23,6 @@ from experiments.data.samplers import (
     evaluation_batches,
 )
 from experiments.data.splits import Indices, stratified_group_split
-from experiments.data.unreadable import Unreadable
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.settings import AtLeastOne, Seed, Share, Workers, validated_class
 
@@ -33,15 +30,20 @@ Batches = EpochSampler | Sequence[BatchIndices]
 Loader = Collection[Batch]
 
 
-class BatchReader(Dataset[Batch]):
+class BatchReader(Dataset[Batch | DataError]):
     """Reads the examples that a sampler chooses. The metrics of `split` count them, unless `split` is None."""
 
     def __init__(self, examples: Examples, split: str | None) -> None:
         self.examples, self.split = examples, split
 
-    def __getitem__(self, chosen: BatchIndices) -> Batch:
-        inputs, targets, unreadable = self.examples.read(chosen.indices, chosen.seeds)
-        return Batch(inputs, targets, *chosen, unreadable, self.split)
+    def read(self, chosen: BatchIndices) -> Batch:
+        return Batch(*self.examples.read(chosen.indices, chosen.seeds), *chosen, self.split)
+
+    def __getitem__(self, chosen: BatchIndices) -> Batch | DataError:
+        try:
+            return self.read(chosen)
+        except DataError as error:
+            return error
 
 
 class InProcessLoader:
@@ -53,10 +55,20 @@ class InProcessLoader:
         self.reader, self.sampler = reader, sampler
 
     def __iter__(self) -> Iterator[Batch]:
-        return map(self.reader.__getitem__, self.sampler)
+        return map(self.reader.read, self.sampler)
 
     def __len__(self) -> int:
         return len(self.sampler)
+
+
+class WorkerLoader(DataLoader[Batch]):
+    """Batches read by worker processes. It raises a worker's DataError itself, without the worker's traceback."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch in super().__iter__():
+            if isinstance(batch, DataError):
+                raise batch
+            yield batch
 
 
 @validated_class
@@ -81,7 +93,6 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     def __post_init__(self) -> None:
         super().__init__()
-        self.unreadable = Unreadable(0)
 
     @abstractmethod
     def load(self) -> Any:
@@ -117,7 +128,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
         if getattr(self.data, "encode", None) is None:
             raise UserError(f"{type(self).__name__} cannot read inputs from a file")
         try:
-            content = read_input(file)
+            content = file.read_bytes()
         except OSError as error:
             raise DataError(f"{file}: cannot be read ({error.strerror})") from error
         try:
@@ -149,8 +160,9 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     def setup(self, stage: str | None = None) -> None:
         if self.data is None:
-            self.data = self._with_facts_to_keep(self._complete(self.load()))
-        self.unreadable.most = self.data.unreadable_most
+            data = self._complete(self.load())
+            self._check_facts(data.facts)
+            self.data = data
 
     def train_dataloader(self) -> Loader:
         split = None if "train" in self.evaluated else "train"
@@ -168,26 +180,13 @@ class SplitDataModule(L.LightningDataModule, ABC):
     def predict_dataloader(self) -> Loader:
         return self._evaluation_loader("test")
 
-    def on_before_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
-        if batch.unreadable:
-            self.unreadable.add(batch.unreadable)
-            if self.trainer.training and len(batch.targets) < FEWEST_EXAMPLES:
-                raise DataError(f"hardly an example of a batch can be read, the first of them {batch.unreadable[0]}")
-        return batch
-
-    def state_dict(self) -> dict[str, list[str]]:
-        return {"unreadable": sorted(self.unreadable.names)}
-
-    def load_state_dict(self, state: dict[str, list[str]]) -> None:
-        self.unreadable.names = set(state["unreadable"])
-
     def _complete(self, data: Any) -> Any:
         """The loaded data in the form that is used; raises an error if the data cannot be used."""
         return data
 
-    def _with_facts_to_keep(self, data: Any) -> Any:
-        """The same data. Raises a DataError before the training if a record cannot hold one of the facts."""
-        for name, value in data.facts.items():
+    def _check_facts(self, facts: Mapping[str, Any]) -> None:
+        """Raise a DataError before the training if a record cannot hold one of the facts."""
+        for name, value in facts.items():
             try:
                 json.dumps(value, allow_nan=False)
             except (TypeError, ValueError) as error:
@@ -195,7 +194,6 @@ class SplitDataModule(L.LightningDataModule, ABC):
                     f"{type(self).__name__}: the fact {name}={value!r} cannot be kept in a record ({error}); give a "
                     "finite number of Python's own or a text"
                 ) from error
-        return data
 
     def _division(self) -> BatchDivision:
         if (trainer := self.trainer) is None:
@@ -211,7 +209,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
         pinned = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         if not self.num_workers and not pinned:
             return InProcessLoader(reader, batches)
-        return DataLoader(
+        return WorkerLoader(
             reader,
             sampler=batches,  # type: ignore[arg-type]  # whole batches, not single examples
             batch_size=None,
@@ -287,24 +285,23 @@ class ClassificationDataModule(SplitDataModule):
         return kept, held_out
 
     def _complete(self, data: ClassificationData) -> ClassificationData:
-        for split, examples in (("train", data.train), ("test", data.test)):
-            self._check_classes(f"{type(self).__name__}: the {split}", examples.targets, len(data.class_names))
+        for split in ("train", "test"):
+            if problem := _problem_of(getattr(data, split).targets, len(data.class_names)):
+                raise DataError(f"{type(self).__name__}: the {split} {problem}")
         data = replace(data, content_hash=content_hash({"train": data.train, "test": data.test}, *data.class_names))
         if self.validation_fraction:
             data = data.with_validation(*self.split_for_validation(data.train.targets, data.groups))
         return replace(data, facts=data.facts | data.counts())
 
-    def _check_classes(self, split: str, targets: Tensor, classes: int) -> None:
-        if not len(targets):
-            raise DataError(f"{split} split has no example")
-        if targets.dtype != torch.int64 or targets.dim() != 1:
-            raise DataError(
-                f"{split} targets are {targets.dtype} {list(targets.shape)}, but must be one class number for each "
-                "example, torch.int64 [n]"
-            )
-        least, most = int(targets.min()), int(targets.max())
-        if least < 0 or most >= classes:
-            raise DataError(
-                f"{split} split has class numbers from {least} to {most}, but {classes} class names allow 0 to "
-                f"{classes - 1}"
-            )
+
+def _problem_of(targets: Tensor, classes: int) -> str | None:
+    """Why these numbers are no class indices; None if they are."""
+    if not len(targets):
+        return "split has no example"
+    if targets.dtype != torch.int64 or targets.dim() != 1:
+        shape = f"{targets.dtype} {list(targets.shape)}"
+        return f"targets are {shape}, but must be one class number for each example, torch.int64 [n]"
+    least, most = int(targets.min()), int(targets.max())
+    if least < 0 or most >= classes:
+        return f"split has class numbers from {least} to {most}, but {classes} class names allow 0 to {classes - 1}"
+    return None

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from experiments.data.local_files import LOCAL_DATA, check_is_file
+from experiments.data.local_files import LOCAL_DATA
 from experiments.data.small_images import Images, SmallImageDataModule
 from experiments.data.splits import Indices
 from experiments.errors import DataError
@@ -50,7 +50,6 @@ class Cifar100DataModule(SmallImageDataModule):
             if place.endswith(".parquet"):
                 from pyarrow import parquet
 
-                check_is_file(Path(place))
                 return parquet.read_table(place, columns=[IMAGE, LABEL]).to_pylist()
             from datasets import Image, load_dataset
 
@@ -67,9 +66,6 @@ def _torchvision(folder: Path | None, split: str) -> tuple[Images, Indices]:
     from torchvision.datasets import CIFAR100
 
     try:
-        if folder is not None:
-            for file in (split, "meta"):
-                check_is_file(folder / CIFAR100.base_folder / file)
         found = CIFAR100(str(folder or LOCAL_DATA), train=split == "train", download=folder is None)
     except Exception as error:  # the pickled file or the download can raise any error
         raise DataError(

@@ -1,7 +1,6 @@
 """A synthetic language whose translation is the sentence itself. A sequence model must learn it within seconds."""
 
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
@@ -9,60 +8,57 @@ from experiments.data.sentence_pairs import SentencePairs
 from experiments.data.special_tokens import FIRST
 from experiments.data.translation import TranslationData, TranslationDataModule
 from experiments.errors import ConfigurationError
-from experiments.settings import AtLeastOne, Seed, validated
+from experiments.settings import AtLeastOne, Seed, validated_class
 
 
+@validated_class
 class CopyDataModule(TranslationDataModule):
     """Sentences of random words w4, w5, …, to be copied; no sentence of a split is a sentence of another.
 
     Arguments: `conf/data/copy.yaml`.
     """
 
-    @validated
-    def __init__(
-        self,
-        *,
-        words: AtLeastOne,
-        shortest: AtLeastOne,
-        longest: AtLeastOne,
-        train_size: AtLeastOne,
-        evaluation_size: AtLeastOne,
-        data_seed: Seed = 0,
-        **batches: Any,
-    ) -> None:
-        super().__init__(**batches)
-        if shortest > longest:
+    words: AtLeastOne
+    shortest: AtLeastOne
+    longest: AtLeastOne
+    train_size: AtLeastOne
+    evaluation_size: AtLeastOne
+    data_seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.shortest > self.longest:
             raise ConfigurationError(
-                f"data.shortest={shortest} is not allowed; it must be at most data.longest={longest}"
+                f"data.shortest={self.shortest} is not allowed; it must be at most data.longest={self.longest}"
             )
-        there_are = sum(words**length for length in range(shortest, longest + 1))
-        asked = train_size + 2 * evaluation_size
+        there_are = sum(self.words**length for length in range(self.shortest, self.longest + 1))
+        asked = self.train_size + 2 * self.evaluation_size
         if 2 * asked > there_are:  # for more sentences, drawing distinct ones takes long
             raise ConfigurationError(
-                f"data.train_size={train_size} and data.evaluation_size={evaluation_size} ask for {asked} different "
-                f"sentences; of data.words={words} words, data.shortest={shortest} to data.longest={longest} a "
-                f"sentence, there are {there_are}, of which at most half may be asked for"
+                f"data.train_size={self.train_size} and data.evaluation_size={self.evaluation_size} ask for {asked} "
+                f"different sentences; of data.words={self.words} words, data.shortest={self.shortest} to "
+                f"data.longest={self.longest} a sentence, there are {there_are}, of which at most half may be asked for"
             )
-        self.words, self.lengths, self.data_seed = range(FIRST, FIRST + words), (shortest, longest + 1), data_seed
-        self.sizes = {"train": train_size, "dev": evaluation_size, "test": evaluation_size}
 
     def load(self) -> TranslationData:
         generator = np.random.RandomState(self.data_seed)  # NumPy promises that its stream never changes
+        sizes = {"train": self.train_size, "dev": self.evaluation_size, "test": self.evaluation_size}
+        vocabulary_size = FIRST + self.words
         distinct: dict[tuple[int, ...], None] = {}
-        while len(distinct) < sum(self.sizes.values()):
-            length = generator.randint(*self.lengths)
-            distinct.setdefault(tuple(generator.randint(self.words.start, self.words.stop, length).tolist()))
+        while len(distinct) < sum(sizes.values()):
+            length = generator.randint(self.shortest, self.longest + 1)
+            distinct.setdefault(tuple(generator.randint(FIRST, vocabulary_size, length).tolist()))
         sentences, splits = iter(distinct), {}
-        for split, size in self.sizes.items():
+        for split, size in sizes.items():
             own = list(islice(sentences, size))
             splits[split] = SentencePairs(own, own, [text(sentence) for sentence in own])
-        facts = {f"{split}_size": size for split, size in self.sizes.items()} | {"vocabulary_size": self.words.stop}
-        return TranslationData(**splits, vocabulary_size=self.words.stop, text=text, numbers=self._numbers, facts=facts)
+        facts = {f"{split}_size": size for split, size in sizes.items()} | {"vocabulary_size": vocabulary_size}
+        return TranslationData(**splits, vocabulary_size=vocabulary_size, text=text, numbers=self._numbers, facts=facts)
 
     def _numbers(self, sentence: str) -> list[int]:
-        known = {text([number]): number for number in self.words}
+        known = {text([number]): number for number in range(FIRST, FIRST + self.words)}
         if unknown := [word for word in sentence.split() if word not in known]:
-            raise ValueError(f"the word {unknown[0]!r} is not one of w{self.words[0]} to w{self.words[-1]}")
+            raise ValueError(f"the word {unknown[0]!r} is not one of w{FIRST} to w{FIRST + self.words - 1}")
         return [known[word] for word in sentence.split()]
 
 

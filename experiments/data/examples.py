@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from experiments.data.contents import tensor_digest
+from experiments.data.digests import tensor_digest
 from experiments.data.long_tail import ShotRule
 from experiments.data.splits import Indices, stratified_group_split
 from experiments.errors import DataError
@@ -34,7 +34,6 @@ class Batch(NamedTuple):
     Attributes:
         inputs: one example a row, [n, ...].
         targets: class indices, int64 [n], or tokens of translations, int64 [n, length].
-        unreadable: names of chosen examples that could not be read, and why; such an example has no row.
         split: the split whose metrics count the batch; None if no metric counts it.
     """
 
@@ -43,7 +42,6 @@ class Batch(NamedTuple):
     indices: Tensor
     seeds: Tensor
     weight: float
-    unreadable: list[str]
     split: str | None
 
     def to(self, device: torch.device, non_blocking: bool = True) -> "Batch":
@@ -65,8 +63,12 @@ class Examples(Protocol):
 
     targets: Any
 
-    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
-        """Inputs and targets of the examples that can be read, and the names of the others."""
+    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of the examples [n], given a random seed for each.
+
+        Raises:
+            DataError: an example cannot be read; names its file.
+        """
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,8 @@ class InMemory:
     inputs: Tensor
     targets: Tensor
 
-    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
-        return self.inputs.index_select(0, indices), self.targets.index_select(0, indices), []
+    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+        return self.inputs.index_select(0, indices), self.targets.index_select(0, indices)
 
     def digest(self) -> bytes:
         return tensor_digest(self.inputs, self.targets)
@@ -89,7 +91,7 @@ class Subset:
     def __init__(self, examples: Examples, indices: Tensor) -> None:
         self.examples, self.indices, self.targets = examples, indices, examples.targets[indices]
 
-    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
+    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
         return self.examples.read(self.indices[indices], seeds)
 
 
@@ -104,7 +106,6 @@ class ClassificationData:
         sizes: sizes that a network may need, by the name of the argument: `features`, `vocabulary_size`.
         augment: changes training inputs, given a seed for each; None for no augmentation.
         shot_rule: groups the classes by their number of training examples; None if the classes are balanced.
-        unreadable_most: how many examples may be unreadable.
         groups: a number for each training example, equal for examples that repeat one another, [n]; None where
             no example repeats another.
         train_as_measured: the training examples, read in the way of test examples; None if both are read alike.
@@ -121,7 +122,6 @@ class ClassificationData:
     sizes: dict[str, int] = field(default_factory=dict)
     augment: Callable[[Tensor, Tensor], Tensor] | None = None
     shot_rule: ShotRule | None = None
-    unreadable_most: int = 0
     groups: Tensor | None = None
     train_as_measured: Examples | None = None
     validation: Examples | None = None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from experiments.data.contents import tensor_digest
+from experiments.data.digests import tensor_digest
 from experiments.data.special_tokens import BEGIN, END, PADDING
 
 
@@ -54,8 +54,8 @@ class SentencePairs:
         self.targets = Sequences([BEGIN, *target, END] for target in targets)
         self.references = references
 
-    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
-        return self.sources.padded(indices), self.targets.padded(indices), []
+    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
+        return self.sources.padded(indices), self.targets.padded(indices)
 
     def digest(self) -> bytes:
         sides = (self.sources.tokens, self.sources.lengths, self.targets.tokens, self.targets.lengths)

@@ -1,7 +1,6 @@
 """Data sets of images of one small size, decoded at the start and kept in memory as one tensor."""
 
 import io
-import reprlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,10 +14,9 @@ from torch import Tensor
 
 from experiments.data.augmentation import CropAndFlip
 from experiments.data.base import ClassificationDataModule
-from experiments.data.contents import announced
 from experiments.data.examples import ClassificationData, InMemory
-from experiments.data.images import no_bombs, open_image
 from experiments.data.long_tail import ShotRule, even_counts, exponential_tail, keep_counts
+from experiments.data.progress import announced
 from experiments.data.splits import Indices
 from experiments.errors import ConfigurationError, DataError
 from experiments.settings import AtLeastOne, NotNegative, Ratio, Seed, validated_class
@@ -83,20 +81,19 @@ class SmallImageDataModule(ClassificationDataModule):
         """
         images = np.empty((len(rows), self.side, self.side, 3), dtype=np.uint8)
         labels = np.empty(len(rows), dtype=np.int64)
-        with no_bombs():  # once around the loop: entering it takes half as long as opening an image
-            for number, row in enumerate(announced(rows, 1, len(rows), f"decoding {place}")):
-                try:
-                    images[number] = self._pixels(row[image]["bytes"])
-                except Exception as error:  # Pillow's decoders raise errors that share no base class
-                    raise DataError(
-                        f"{place}, row {number}: the image cannot be decoded ({error}); {self.fetch_again}"
-                    ) from error
-                if type(row[label]) is not int or not 0 <= row[label] < self.classes:
-                    raise DataError(
-                        f"{place}, row {number}: {label} is {reprlib.repr(row[label])}, allowed are the whole numbers "
-                        f"from 0 to {self.classes - 1}; {self.fetch_again}"
-                    )
-                labels[number] = row[label]
+        for number, row in enumerate(announced(rows, 1, len(rows), f"decoding {place}")):
+            try:
+                images[number] = self._pixels(row[image]["bytes"])
+            except Exception as error:  # Pillow's decoders raise errors that share no base class
+                raise DataError(
+                    f"{place}, row {number}: the image cannot be decoded ({error}); {self.fetch_again}"
+                ) from error
+            if row[label] not in range(self.classes):
+                raise DataError(
+                    f"{place}, row {number}: {label} is {row[label]!r}, allowed are the whole numbers from 0 to "
+                    f"{self.classes - 1}; {self.fetch_again}"
+                )
+            labels[number] = row[label]
         return images, labels
 
     def _pixels(self, encoded: bytes) -> Images:
@@ -134,7 +131,7 @@ class SmallImageDataModule(ClassificationDataModule):
             raise ConfigurationError(f"{given} is not allowed: {error}") from error
 
     def _encode(self, content: bytes) -> tuple[Tensor, list[str]]:
-        image = open_image(content).convert("RGB").resize((self.side, self.side))
+        image = Image.open(io.BytesIO(content)).convert("RGB").resize((self.side, self.side))
         return torch.from_numpy(np.array(image)).permute(2, 0, 1)[None], [f"resized to {self.side} × {self.side}"]
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from experiments.data.hub import load_from_hub
-from experiments.data.local_files import check_is_file, read_file
 from experiments.data.small_images import Images, SmallImageDataModule
 from experiments.data.splits import Indices
 from experiments.errors import DataError
@@ -79,7 +78,7 @@ class TinyImagenetDataModule(SmallImageDataModule):
                 fields = [line.split("\t")[:2] for line in lines]
                 named = [(archive / "val" / "images" / name, wnid) for name, wnid in fields]
                 found = sorted(named, key=lambda one: _number(one[0]))
-            return [{"image": {"bytes": read_file(file)}, "label": self.wnids.index(wnid)} for file, wnid in found]
+            return [{"image": {"bytes": file.read_bytes()}, "label": self.wnids.index(wnid)} for file, wnid in found]
         except (OSError, ValueError, IndexError) as error:
             raise DataError(f"{archive}, {split}: cannot be read ({error}); {self.fetch_again}") from error
 
@@ -106,7 +105,6 @@ def _of_file(file: Path, fetch_again: str) -> Any:
     from pyarrow import parquet
 
     try:
-        check_is_file(file)
         return Dataset(parquet.read_table(file))
     except Exception as error:  # errors of several libraries share no base class
         raise DataError(

@@ -1,22 +1,22 @@
 """Any two torch Datasets of inputs and class numbers, such as torchvision's, as a data module."""
 
-import os
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from PIL.Image import DecompressionBombError, Image
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, default_collate
 from torchvision.datasets import DatasetFolder
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 from experiments.data.base import ClassificationDataModule
-from experiments.data.contents import digest_by_reading, image_digest, tensor_digest
+from experiments.data.contents import digest_by_reading
+from experiments.data.digests import images_digest, tensor_digest
 from experiments.data.examples import ClassificationData, sizes_of
-from experiments.data.photographs import ImageFiles
 from experiments.errors import DataError
 from experiments.settings import validated_class
 
@@ -40,7 +40,7 @@ class TorchDatasetModule(ClassificationDataModule):
     def load(self) -> ClassificationData:
         train, test = (DatasetExamples(dataset, class_numbers(dataset)) for dataset in (self.train, self.test))
         names = self.class_names or getattr(self.train, "classes", None) or range(int(train.targets.max()) + 1)
-        first, _, _ = train.read(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
+        first, _ = train.read(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
         return ClassificationData(train, test, tuple(map(str, names)), sizes=sizes_of(first[0]))
 
 
@@ -51,7 +51,7 @@ class DatasetExamples:
     dataset: Any
     targets: Tensor
 
-    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor, list[str]]:
+    def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
         with torch.random.fork_rng(devices=[]):
             inputs = [self._input(*one) for one in zip(indices.tolist(), seeds.tolist(), strict=True)]
         if len(shapes := {tuple(one.shape) for one in inputs}) > 1:
@@ -60,26 +60,27 @@ class DatasetExamples:
                 f"{type(self.dataset).__name__}: inputs have different shapes, such as {some}; give the dataset a "
                 "transform that resizes them"
             )
-        return torch.stack(inputs) if inputs else torch.empty(0), self.targets[indices], []
+        # In a worker this stacks the inputs directly in the memory that the training process reads.
+        return default_collate(inputs) if inputs else torch.empty(0), self.targets[indices]
 
     def digest(self) -> bytes:
-        """The SHA-256 of the dataset's content: its array `data`, its image files, or else its examples."""
-        held = getattr(self.dataset, "data", None)
-        if isinstance(held, np.ndarray) and held.dtype.kind in "biuf" and held.dtype.itemsize <= 8:
-            held = torch.from_numpy(np.ascontiguousarray(held, dtype=held.dtype.newbyteorder("=")))
-        if isinstance(held, Tensor) and held.layout == torch.strided and held.shape[:1] == self.targets.shape:
-            return tensor_digest(held, self.targets)
+        """The SHA-256 of the dataset's content: its image files, its array `data`, or else its examples.
+
+        Raises:
+            DataError: a file cannot be read.
+        """
         if isinstance(self.dataset, DatasetFolder):
-            files = ImageFiles("", np.array([os.fsencode(path) for path, _ in self.dataset.samples]))
-            return image_digest(files, len(self.targets), str(self.dataset.root)) + tensor_digest(self.targets)
+            return _files_digest(self.dataset) + tensor_digest(self.targets)
+        held = getattr(self.dataset, "data", None)
+        if isinstance(held, np.ndarray) and held.dtype.kind in "biuf":
+            held = torch.from_numpy(np.ascontiguousarray(held))
+        if isinstance(held, Tensor) and held.shape[:1] == self.targets.shape:
+            return tensor_digest(held, self.targets)
         return digest_by_reading(self)
 
     def _input(self, index: int, seed: int) -> Tensor:
-        torch.default_generator.manual_seed(seed)
-        try:
-            value = self.dataset[index][0]
-        except DAMAGE as error:
-            raise _unreadable(self.dataset, index, error) from error
+        torch.default_generator.manual_seed(seed)  # seeds only the processor's generator
+        value = _example(self.dataset, index)[0]
         if isinstance(value, Image):
             return pil_to_tensor(value)
         try:
@@ -99,7 +100,7 @@ def class_numbers(dataset: Any) -> Tensor:
     """
     found = getattr(dataset, "targets", None)
     if found is None or getattr(dataset, "target_transform", None) is not None:
-        found = [_label(dataset, index) for index in range(len(dataset))]
+        found = [_example(dataset, index)[1] for index in range(len(dataset))]
     try:
         numbers = torch.as_tensor(found)
     except (TypeError, ValueError, RuntimeError, OverflowError):
@@ -109,12 +110,20 @@ def class_numbers(dataset: Any) -> Tensor:
     return numbers.long()
 
 
-def _label(dataset: Any, index: int) -> Any:
+def _example(dataset: Any, index: int) -> Any:
     try:
-        return dataset[index][1]
+        return dataset[index]
     except DAMAGE as error:
-        raise _unreadable(dataset, index, error) from error
+        file = f", {dataset.samples[index][0]}," if isinstance(dataset, DatasetFolder) else ""
+        raise DataError(
+            f"{type(dataset).__name__}: example {index}{file} cannot be read ({error}); restore its file"
+        ) from error
 
 
-def _unreadable(dataset: Any, index: int, error: Exception) -> DataError:
-    return DataError(f"{type(dataset).__name__}: example {index} cannot be read ({error}); restore its file")
+def _files_digest(dataset: DatasetFolder) -> bytes:
+    """The digest of the encoded images, which a dataset reads by its method `encoded` if they are no files."""
+    encoded = getattr(dataset, "encoded", lambda path: Path(path).read_bytes())
+    try:
+        return images_digest([path for path, _ in dataset.samples], encoded, str(dataset.root))
+    except OSError as error:
+        raise DataError(f"{error.filename}: cannot be read ({error.strerror}); restore this file") from error

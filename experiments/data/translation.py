@@ -42,7 +42,6 @@ class TranslationData:
     facts: dict[str, int | float | str]
     text_hash: str = ""
     content_hash: str = ""
-    unreadable_most = 0  # all pairs are read beforehand
 
     def types_in_use(self) -> Tensor:
         """Whether each token number occurs in a training target, bool [vocabulary size]."""
