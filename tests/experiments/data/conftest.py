@@ -1,5 +1,6 @@
-"""Small data sets in the files of the real ones, written once for all tests, which leave them as they are."""
+"""Small data sets in the files of the real ones."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,41 +11,81 @@ from tests.experiments.data.generated import (
     GERMAN,
     cifar_rows,
     lines,
+    tiny_rows,
     tweets,
     write_cifar,
     write_pairs,
     write_photos,
+    write_tiny,
     write_tweets,
 )
 
+Write = Callable[[str], Path]
+
+
+def write_cifar100(folder: Path) -> None:
+    for side in CIFAR_LABELS:
+        write_cifar(folder, side, cifar_rows(side))
+
+
+def write_corpus(folder: Path) -> None:
+    for split in ("train", "val", "test"):
+        write_pairs(folder, split, lines(GERMAN), lines(ENGLISH))
+
+
+def write_tiny_imagenet(folder: Path) -> None:
+    for side in ("train", "valid"):
+        write_tiny(folder, side, tiny_rows(side))
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "airline": lambda folder: write_tweets(folder, tweets()),
+    "cifar100": write_cifar100,
+    "tiny_imagenet": write_tiny_imagenet,
+    "imagenet": write_photos,
+    "pairs": write_corpus,
+    "digits": lambda folder: None,
+}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """ImageNet has three classes, ImageNet-LT six images; learned subwords are kept in the folder of the test."""
+    for name, value in {"CLASSES": 3, "TAIL_SIZE": 6, "TAIL_LARGEST": 3, "TAIL_SMALLEST": 1}.items():
+        monkeypatch.setattr(f"experiments.data.imagenet.{name}", value)
+    monkeypatch.setattr("experiments.data.parallel_corpus.CACHE", tmp_path / "subwords")
+
 
 @pytest.fixture
-def tweets_folder(tmp_path: Path) -> Path:
-    write_tweets(tmp_path, tweets())
-    return tmp_path
+def folder_of(tmp_path: Path) -> Write:
+    """Writes a small data set of this name, and gives its folder."""
+
+    def write(name: str) -> Path:
+        WRITERS[name](tmp_path)
+        return tmp_path
+
+    return write
+
+
+@pytest.fixture
+def tweets_folder(folder_of: Write) -> Path:
+    return folder_of("airline")
+
+
+@pytest.fixture
+def pairs_folder(folder_of: Write) -> Path:
+    return folder_of("pairs")
+
+
+@pytest.fixture
+def photos(folder_of: Write) -> Path:
+    """A folder with one image a class on each side, and two more in the last class."""
+    return folder_of("imagenet")
 
 
 @pytest.fixture(scope="session")
 def cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a small CIFAR-100."""
+    """A folder with a small CIFAR-100, which the tests leave as it is."""
     folder = tmp_path_factory.mktemp("cifar")
-    for side in CIFAR_LABELS:
-        write_cifar(folder, side, cifar_rows(side))
+    write_cifar100(folder)
     return folder
-
-
-@pytest.fixture(scope="session")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with one image a class on each side, and nine more in the last class."""
-    home = tmp_path_factory.mktemp("data")
-    write_photos(home)
-    return home
-
-
-@pytest.fixture
-def pairs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a small parallel corpus, and a cache of subwords."""
-    monkeypatch.setattr("experiments.data.parallel_corpus.CACHE", tmp_path / "subwords")
-    for split in ("train", "val", "test"):
-        write_pairs(tmp_path, split, lines(GERMAN), lines(ENGLISH))
-    return tmp_path

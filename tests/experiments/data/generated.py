@@ -85,7 +85,7 @@ def cifar_rows(side: str) -> list[dict]:
 
 
 def write_cifar(folder: Path, side: str, rows: list[dict]) -> Path:
-    (folder / "cifar100").mkdir(exist_ok=True)
+    (folder / "cifar100").mkdir(parents=True, exist_ok=True)
     file = folder / "cifar100" / f"{side}.parquet"
     parquet.write_table(pyarrow.Table.from_pylist(rows), file)
     return file
@@ -132,20 +132,19 @@ def write_tiny_archive(folder: Path) -> None:
     (archive / "val" / "val_annotations.txt").write_text("".join(reversed(lines)))
 
 
-# ImageNet, with 1,000 classes of an image or a few
+# ImageNet, with a few classes of an image or a few
 
 WNIDS = [f"n{number:08d}" for number in range(1000)]
 
 
-def write_photos(home: Path) -> None:
-    """One image a class on each side, and nine more in the last class."""
-    content = encoded(slope(), "JPEG")
-    for wnid in WNIDS:
-        for side in ("train", "val"):
+def write_photos(home: Path, classes: int = 3) -> None:
+    """One image a class on each side, and two more in the last class; each image of a side is another."""
+    for side, more in (("train", 2), ("val", 0)):
+        for number, wnid in enumerate(WNIDS[:classes]):
             (home / "photos" / side / wnid).mkdir(parents=True)
-            (home / "photos" / side / wnid / f"{wnid}_0.JPEG").write_bytes(content)
-    for number in range(1, 10):
-        (home / f"photos/train/{WNIDS[-1]}/{WNIDS[-1]}_{number}.JPEG").write_bytes(content)
+            for image in range(1 + more * (number == classes - 1)):
+                file = home / "photos" / side / wnid / f"{wnid}_{image}.JPEG"
+                file.write_bytes(encoded(slope(24 + number + 5 * image), "JPEG"))
 
 
 # Parallel text

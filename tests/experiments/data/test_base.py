@@ -1,9 +1,10 @@
-"""What every data module promises: batches that know their split, the same in any process; unreadable examples."""
+"""What every data module promises: batches that know their split, the same in any process."""
 
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as L
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -11,8 +12,8 @@ from torch import Tensor, nn
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import Batch, InMemory
 from experiments.data.randomness import sample_seeds
-from experiments.errors import ConfigurationError, DataError, UserError
-from tests.experiments.data.support import Broken, SmallDataModule, chosen, small, small_data, trainer
+from experiments.errors import ConfigurationError, DataError
+from tests.experiments.data.support import SmallDataModule, chosen, epochs, small, small_data, trainer
 
 # The split of each batch
 
@@ -53,16 +54,6 @@ def test_evaluation_reads_each_example_of_its_split_once_in_order() -> None:
 # Training batches
 
 
-def epochs(data: ClassificationDataModule, count: int) -> list[list[Batch]]:
-    """The batches of some epochs, in the way that Lightning asks for them."""
-    loader = data.train_dataloader()
-    found = []
-    for epoch in range(count):
-        loader.sampler.set_epoch(epoch)
-        found.append(list(loader))
-    return found
-
-
 def test_set_epoch_changes_the_order_but_not_the_examples() -> None:
     first, second = epochs(small(), 2)
     assert chosen(first) != chosen(second)
@@ -84,7 +75,6 @@ def test_batches_hold_the_examples_drawn_with_their_own_seeds() -> None:
             assert batch.inputs.flatten().tolist() == [10 * index for index in batch.indices.tolist()]
             assert batch.targets.tolist() == [index % 3 for index in batch.indices.tolist()]
             assert batch.seeds.tolist() == sample_seeds(21, epoch, batch.indices).tolist()
-            assert batch.unreadable == []
 
 
 def test_workers_change_no_batch_and_live_for_all_epochs() -> None:
@@ -176,86 +166,30 @@ def test_augmentation_changes_training_batches_alone() -> None:
     assert small().on_after_batch_transfer(batch, 0) is batch
 
 
-# What cannot be read
-
-
-def broken(unreadable: set[int], most: int, **batches: Any) -> SmallDataModule:
-    return small(small_data(train=Broken(31, unreadable), unreadable_most=most), **batches)
-
-
-def read(data: SmallDataModule, batches: list[Batch]) -> list[Batch]:
-    return [data.on_before_batch_transfer(batch, 0) for batch in batches]
-
-
-def test_unreadable_examples_are_left_out_and_counted_once() -> None:
-    data = broken({3, 8}, most=2)
-    for epoch in epochs(data, 2):
-        for batch in read(data, epoch):
-            left = [index for index in batch.indices.tolist() if index not in (3, 8)]
-            assert batch.inputs.flatten().tolist() == [10 * index for index in left]
-    assert data.unreadable.names == {"example 3", "example 8"}
-
-
-def test_too_many_unreadable_examples_are_one_error() -> None:
-    data = broken({3, 8, 20}, most=2)
-    with pytest.raises(DataError, match=r"3 examples cannot be read, 2 are allowed:\n  example 20\n  example 3\n"):
-        read(data, epochs(data, 1)[0])
-
-
-def test_the_number_that_may_be_unreadable_holds_for_data_loaded_before() -> None:
-    first = broken({3}, most=1)
-    again = SmallDataModule()
-    again.trainer, again.data = trainer(), first.data  # as the runs of a sweep share their data
-    again.setup()
-    read(again, epochs(again, 1)[0])
-    assert again.unreadable.names == {"example 3"}
-
-
-def test_a_training_batch_needs_two_examples_that_can_be_read() -> None:
-    data = broken(set(range(1, 31)), most=31, batch_size=30)
-    batch = epochs(data, 1)[0][0]
-    assert len(batch.targets) < 2
-    with pytest.raises(DataError, match="hardly an example of a batch can be read, the first of them example"):
-        data.on_before_batch_transfer(batch, 0)
-    data.trainer.training = False
-    data.on_before_batch_transfer(batch, 0)  # measuring needs no spread
-
-
-def test_a_checkpoint_restores_the_names_of_unreadable_examples() -> None:
-    data = broken({3, 8}, most=2)
-    read(data, epochs(data, 1)[0])
-    state = data.state_dict()
-    resumed = broken({3, 8, 20}, most=2)
-    resumed.load_state_dict(state)
-    assert resumed.unreadable.names == {"example 3", "example 8"}
-    assert resumed.state_dict() == state
-    with pytest.raises(DataError, match="3 examples cannot be read, 2 are allowed"):
-        resumed.unreadable.add(["example 20"])
-
-
 # Data that cannot be used
 
 
-def test_class_numbers_must_fit_the_class_names() -> None:
-    targets = torch.arange(31) % 3
-    for split in ("train", "test"):
-        for number in (-1, 3):
-            wrong = targets.clone()
-            wrong[7] = number
-            range_of = f"from {min(0, number)} to {max(2, number)}"
-            given = small_data(**{split: InMemory(torch.zeros(31, 1), wrong)})
-            data = SmallDataModule(given)
-            said = f"SmallDataModule: the {split} split has class numbers {range_of}, but 3 class names allow 0 to 2"
-            for _ in range(2):  # a second look finds the same
-                with pytest.raises(DataError, match=said):
-                    data.setup()
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize(
+    ("targets", "said"),
+    [
+        (torch.tensor([0, 2, -1]), "split has class numbers from -1 to 2, but 3 class names allow 0 to 2"),
+        (torch.tensor([0, 2, 3]), "split has class numbers from 0 to 3, but 3 class names allow 0 to 2"),
+        (torch.zeros(0, dtype=torch.int64), "split has no example"),
+        (torch.zeros(4), r"targets are torch.float32 \[4\], but must be one class number for each example"),
+    ],
+)
+def test_targets_must_be_class_numbers(split: str, targets: Tensor, said: str) -> None:
+    data = SmallDataModule(small_data(**{split: InMemory(torch.zeros(len(targets), 1), targets)}))
+    for _ in range(2):  # a second look finds the same
+        with pytest.raises(DataError, match=f"SmallDataModule: the {split} {said}"):
+            data.setup()
 
 
-def test_a_split_without_examples_is_refused() -> None:
-    for split in ("train", "test"):
-        empty = InMemory(torch.zeros(0, 1), torch.zeros(0, dtype=torch.int64))
-        with pytest.raises(DataError, match=f"SmallDataModule: the {split} split has no example"):
-            small(small_data(**{split: empty}))
+@pytest.mark.parametrize("fact", [float("nan"), np.float32(1), torch.tensor(1)], ids=["nan", "NumPy", "torch"])
+def test_facts_that_no_record_can_hold_are_refused_before_the_training(fact: Any) -> None:
+    with pytest.raises(DataError, match=r"SmallDataModule: the fact mine=.* cannot be kept in a record"):
+        SmallDataModule(small_data(facts={"size": 31, "mine": fact})).setup()
 
 
 def test_data_are_loaded_once() -> None:
@@ -264,33 +198,6 @@ def test_data_are_loaded_once() -> None:
     data.prepare_data()
     data.setup("fit")
     assert data.data is before
-
-
-# A user's own file
-
-
-def test_a_file_for_data_that_have_no_such_form_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="SmallDataModule cannot read inputs from a file"):
-        small().encode(tmp_path / "mine.txt")
-
-
-def numbers_of_lines(content: bytes) -> tuple[Tensor, list[str]]:
-    lines = content.decode().splitlines()
-    return torch.tensor([[float(line)] for line in lines]), lines
-
-
-def test_a_file_is_encoded_or_refused_by_its_name(tmp_path: Path) -> None:
-    data = small(small_data(encode=numbers_of_lines))
-    file = tmp_path / "mine.txt"
-    with pytest.raises(DataError, match=r"mine\.txt: cannot be read \(No such file or directory\)"):
-        data.encode(file)
-    file.write_text("3\n4.5\n")
-    inputs, names = data.encode(file)
-    assert (inputs.tolist(), names) == ([[3.0], [4.5]], ["3", "4.5"])
-    for content in (b"caf\xe9\n", b"three\n"):
-        file.write_bytes(content)
-        with pytest.raises(DataError, match=r"mine\.txt: cannot be read as input of SmallDataModule"):
-            data.encode(file)
 
 
 # With Lightning's own Trainer
@@ -358,21 +265,15 @@ def test_an_epoch_can_be_cut_short(tmp_path: Path) -> None:
 
 @lightnings_advice
 def test_a_resumed_training_goes_on_with_the_next_epochs_order(tmp_path: Path) -> None:
-    def data(workers: int, unreadable: set[int]) -> SmallDataModule:
-        return SmallDataModule(small_data(train=Broken(31, unreadable), unreadable_most=1), num_workers=workers)
-
-    expected = epochs(small(), 3)
+    expected, options = epochs(small(), 3), {"limit_val_batches": 0}
+    first = stock_trainer(tmp_path, epochs=1, **options)
+    first.fit(Recorder(), datamodule=SmallDataModule())
+    first.save_checkpoint(tmp_path / "last.ckpt")
     for workers in (0, 2):  # workers read ahead
-        options = {"limit_val_batches": 0}
-        first = stock_trainer(tmp_path, epochs=1, **options)
-        first.fit(Recorder(), datamodule=data(workers, {3}))
-        first.save_checkpoint(tmp_path / "last.ckpt")
-        module, resumed = Recorder(), data(workers, set())
-
+        module = Recorder()
+        resumed = SmallDataModule(num_workers=workers)
         stock_trainer(tmp_path, epochs=3, **options).fit(module, datamodule=resumed, ckpt_path=tmp_path / "last.ckpt")
-
         assert module.trained == [chosen(epoch) for epoch in expected[1:]], f"{workers} workers"
-        assert resumed.unreadable.names == {"example 3"}, f"{workers} workers"  # by the checkpoint alone
 
 
 @lightnings_advice

@@ -4,20 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.data.copying import CopyDataModule
 from experiments.data.samplers import BatchDivision
 from experiments.data.sentence_pairs import SentencePairs
 from experiments.data.special_tokens import FIRST
 from experiments.data.token_batches import TokenBatchSampler
 from experiments.errors import ConfigurationError
-from tests.experiments.data.support import BATCHES, COPIES
+from tests.experiments.data.support import loaded
 
 
 @pytest.fixture(scope="module")
 def pairs() -> SentencePairs:
-    data = CopyDataModule(**COPIES | BATCHES)
-    data.setup()
-    return data.data.train
+    return loaded("copy").train
 
 
 def sampler_of(

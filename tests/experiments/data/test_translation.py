@@ -3,18 +3,17 @@
 import torch
 
 from experiments.data.copying import CopyDataModule
-from tests.experiments.data.support import BATCHES, COPIES, chosen, trainer
+from tests.experiments.data.support import chosen, module, trainer
 
 
-def module(**changes: int) -> CopyDataModule:
-    data = CopyDataModule(**COPIES | BATCHES | {"batch_size": 60, "evaluation_batch_size": 6} | changes)
-    data.trainer = trainer()
+def copies() -> CopyDataModule:
+    data = module("copy", batch_size=60, evaluation_batch_size=6)
     data.setup()
     return data
 
 
 def test_measuring_takes_each_pair_once_the_shortest_first() -> None:
-    data = module()
+    data = copies()
     for split, loader in zip(("dev", "test"), data.val_dataloader(), strict=True):
         order = [index for batch in chosen(list(loader)) for index in batch]
         assert (getattr(data.data, split).sources.lengths[order].diff() >= 0).all(), split
@@ -28,14 +27,14 @@ def test_measuring_takes_each_pair_once_the_shortest_first() -> None:
 
 
 def test_a_process_without_examples_to_measure_reads_an_empty_batch() -> None:
-    data = module()
+    data = copies()
     data.trainer = trainer(world_size=32, global_rank=31)  # of 20 pairs
     for loader in data.val_dataloader():
         assert [(batch.inputs.shape, batch.targets.shape) for batch in loader] == [((0, 0), (0, 0))]
 
 
 def test_every_batch_carries_its_split() -> None:
-    data = module()
+    data = copies()
     assert data.evaluated == ("dev", "test")
     loaders = {"train": data.train_dataloader(), "test": data.test_dataloader()}
     loaders |= dict(zip(data.evaluated, data.val_dataloader(), strict=True))
@@ -44,7 +43,7 @@ def test_every_batch_carries_its_split() -> None:
 
 
 def test_training_batches_are_divided_as_the_trainer_says() -> None:
-    data = module()
+    data = copies()
     large_enough = [batch for batch in data.train_dataloader() if len(batch.indices) >= 4]
     data.trainer = trainer(world_size=2, global_rank=1, accumulate_grad_batches=2)
     part = data.train_dataloader()
