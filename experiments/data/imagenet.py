@@ -137,8 +137,8 @@ class HubFolder(DatasetFolder):
         from datasets import Image as ImageFeature
 
         remedy = (
-            "ask for access on its page and log in with `hf auth login`, or give paths.data=FOLDER with the photographs "
-            "in the folder data.images"
+            "ask for access on its page and log in with `hf auth login`, or give paths.data=FOLDER, a folder with the "
+            "photographs in data.images"
         )
         self.root = f"{HUB_NAME}, {split}"
         self.table = load_from_hub(HUB_NAME, split, remedy).cast_column("image", ImageFeature(decode=False))

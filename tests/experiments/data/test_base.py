@@ -9,33 +9,36 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import Batch, InMemory
 from experiments.data.randomness import sample_seeds
+from experiments.data.samplers import BatchDivision, TrainingSampler
 from experiments.errors import ConfigurationError, DataError
+from tests.experiments.building import ADVICE, stock_trainer
 from tests.experiments.data.support import SmallDataModule, chosen, epochs, small, small_data, trainer
+
+pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 
 # The split of each batch
 
 
-def splits(data: ClassificationDataModule) -> tuple[set[str | None], list[set[str | None]]]:
-    """The splits that training batches carry, and those that each evaluation loader's batches carry."""
-    train = {batch.split for batch in data.train_dataloader()}
-    return train, [{batch.split for batch in loader} for loader in data.val_dataloader()]
-
-
-def test_every_batch_carries_the_split_whose_metrics_count_it() -> None:
-    for train_metrics, fraction, training, evaluated in (
-        ("evaluated", 0.0, None, ["train", "test"]),
-        ("evaluated", 0.2, None, ["train", "validation", "test"]),
-        ("running", 0.0, "train", ["test"]),
-        ("running", 0.2, "train", ["validation", "test"]),
-    ):
-        data = small(train_metrics=train_metrics, validation_fraction=fraction)
-        assert data.evaluated == tuple(evaluated), (train_metrics, fraction)
-        assert splits(data) == ({training}, [{split} for split in evaluated]), (train_metrics, fraction)
-        for loader in (data.test_dataloader(), data.predict_dataloader()):
-            assert {batch.split for batch in loader} == {"test"}
+@pytest.mark.parametrize(
+    ("train_metrics", "fraction", "training", "evaluated"),
+    [
+        ("evaluated", 0.0, None, ("train", "test")),
+        ("evaluated", 0.2, None, ("train", "validation", "test")),
+        ("running", 0.0, "train", ("test",)),
+        ("running", 0.2, "train", ("validation", "test")),
+    ],
+)
+def test_every_batch_carries_the_split_whose_metrics_count_it(
+    train_metrics: str, fraction: float, training: str | None, evaluated: tuple[str, ...]
+) -> None:
+    data = small(train_metrics=train_metrics, validation_fraction=fraction)
+    assert data.evaluated == evaluated
+    loaders = [data.train_dataloader(), *data.val_dataloader(), data.test_dataloader(), data.predict_dataloader()]
+    assert [{batch.split for batch in loader} for loader in loaders] == [
+        {split} for split in (training, *evaluated, "test", "test")
+    ]
 
 
 def test_evaluation_reads_each_example_of_its_split_once_in_order() -> None:
@@ -93,22 +96,11 @@ def test_workers_change_no_batch_and_live_for_all_epochs() -> None:
 
 
 def test_the_trainer_says_how_steps_are_divided() -> None:
-    whole = small(batch_size=12).train_dataloader()
-    for processes, passes in ((2, 1), (1, 3), (2, 3)):
-        division = f"{processes} processes, {passes} passes"
-        own = []
-        for process in range(processes):
-            data = small(batch_size=12)
-            data.trainer = trainer(world_size=processes, global_rank=process, accumulate_grad_batches=passes)
-            own.append(list(data.train_dataloader()))
-        # The rest of 7 examples is too few for 2 × 3 parts.
-        steps = [batch for batch in whole if len(batch.targets) >= 2 * processes * passes]
-        for step, batch in enumerate(steps):
-            parts = [part for batches in own for part in batches[step * passes : (step + 1) * passes]]
-            shared = sorted(index for part in chosen(parts) for index in part)
-            assert shared == sorted(batch.indices.tolist()), division
-            assert sum(part.weight for part in parts) / (processes * passes) == pytest.approx(1), division
-        assert all(len(batches) == len(steps) * passes for batches in own), division
+    data = small()
+    data.trainer = trainer(world_size=2, global_rank=1, accumulate_grad_batches=3)
+    division = BatchDivision(processes=2, process=1, passes=3)
+    expected = TrainingSampler(data.data.train.targets.numpy(), "instance", 12, 21, 3, division)
+    assert chosen(list(data.train_dataloader())) == chosen(list(expected))
 
 
 def test_the_progressive_sampler_needs_the_number_of_epochs() -> None:
@@ -132,11 +124,13 @@ def test_reading_leaves_the_generator_of_the_network_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_batches_can_be_read_without_a_trainer() -> None:
+def test_batches_can_be_read_without_a_trainer_and_data_are_loaded_once() -> None:
     data = SmallDataModule()
-    data.setup()
+    data.prepare_data()
+    before = data.data
+    data.setup("fit")
+    assert data.data is before
     assert chosen(list(data.train_dataloader())) == chosen(epochs(small(), 1)[0])
-    assert chosen(list(data.val_dataloader()[0])) == chosen(list(small().val_dataloader()[0]))
 
 
 def test_memory_is_pinned_for_a_gpu_alone() -> None:
@@ -192,14 +186,6 @@ def test_facts_that_no_record_can_hold_are_refused_before_the_training(fact: Any
         SmallDataModule(small_data(facts={"size": 31, "mine": fact})).setup()
 
 
-def test_data_are_loaded_once() -> None:
-    data = small()
-    before = data.data
-    data.prepare_data()
-    data.setup("fit")
-    assert data.data is before
-
-
 # With Lightning's own Trainer
 
 
@@ -229,60 +215,29 @@ class Recorder(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=1.0)
 
 
-def stock_trainer(folder: Path, epochs: int = 2, **options: Any) -> L.Trainer:
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0}
-    quiet |= {"enable_checkpointing": False, "accelerator": "cpu", "devices": 1, "default_root_dir": folder}
-    return L.Trainer(max_epochs=epochs, **quiet | options)
-
-
-lightnings_advice = pytest.mark.filterwarnings(
-    "ignore:.*does not have many workers",
-    "ignore:The `srun` command is available",
-    "ignore:.*LeafSpec. is deprecated",
-    "ignore:.*treespec",
-)
-
-
-@lightnings_advice
-def test_lightnings_own_trainer_reads_an_epoch_in_its_own_order(tmp_path: Path) -> None:
-    module, data = Recorder(), SmallDataModule(validation_fraction=0.2)
-    stock_trainer(tmp_path).fit(module, datamodule=data)
-
+def test_lightnings_own_trainer_reads_an_epoch_in_its_own_order_and_goes_on_with_the_next(tmp_path: Path) -> None:
     expected = small(validation_fraction=0.2)
-    assert module.trained == [chosen(epoch) for epoch in epochs(expected, 2)]
-    assert module.trained[0] != module.trained[1]
+    orders = [chosen(epoch) for epoch in epochs(expected, 3)]
     sizes = [len(loader) for loader in expected.val_dataloader()]
-    one_epoch = [split for split, size in zip(("train", "validation", "test"), sizes, strict=True) for _ in range(size)]
-    assert module.evaluated == one_epoch * 2
-
-
-@lightnings_advice
-def test_an_epoch_can_be_cut_short(tmp_path: Path) -> None:
-    module = Recorder()
-    stock_trainer(tmp_path, limit_train_batches=2, limit_val_batches=0).fit(module, datamodule=SmallDataModule())
-    assert module.trained == [chosen(epoch)[:2] for epoch in epochs(small(), 2)]
-
-
-@lightnings_advice
-def test_a_resumed_training_goes_on_with_the_next_epochs_order(tmp_path: Path) -> None:
-    expected, options = epochs(small(), 3), {"limit_val_batches": 0}
-    first = stock_trainer(tmp_path, epochs=1, **options)
-    first.fit(Recorder(), datamodule=SmallDataModule())
-    first.save_checkpoint(tmp_path / "last.ckpt")
+    one_epoch = [split for split, size in zip(expected.evaluated, sizes, strict=True) for _ in range(size)]
     for workers in (0, 2):  # workers read ahead
-        module = Recorder()
-        resumed = SmallDataModule(num_workers=workers)
-        stock_trainer(tmp_path, epochs=3, **options).fit(module, datamodule=resumed, ckpt_path=tmp_path / "last.ckpt")
-        assert module.trained == [chosen(epoch) for epoch in expected[1:]], f"{workers} workers"
+        data = {"validation_fraction": 0.2, "num_workers": workers}
+        first, resumed = Recorder(), Recorder()
+        begun = stock_trainer(max_epochs=1, num_sanity_val_steps=0)
+        begun.fit(first, datamodule=SmallDataModule(**data))
+        begun.save_checkpoint(tmp_path / "last.ckpt")
+        going_on = stock_trainer(max_epochs=3, num_sanity_val_steps=0)
+        going_on.fit(resumed, datamodule=SmallDataModule(**data), ckpt_path=tmp_path / "last.ckpt")
+        assert [*first.trained, *resumed.trained] == orders, f"{workers} workers"
+        assert first.evaluated * 3 == one_epoch * 3 == first.evaluated + resumed.evaluated, f"{workers} workers"
 
 
-@lightnings_advice
-def test_passes_change_no_step(tmp_path: Path) -> None:
+def test_passes_change_no_step() -> None:
     weights = []
     for passes in (1, 2, 3):
         module = Recorder()
         options = {"accumulate_grad_batches": passes, "limit_val_batches": 0}
-        stock_trainer(tmp_path, **options).fit(module, datamodule=SmallDataModule())  # steps of 12, 12 and 7 examples
+        stock_trainer(**options).fit(module, datamodule=SmallDataModule())  # steps of 12, 12 and 7 examples
         weights.append(torch.cat([module.layer.weight.detach(), module.layer.bias.detach()[:, None]]))
     assert weights[0].abs().max() > 0.01
     for passes, found in zip((2, 3), weights[1:], strict=True):
