@@ -11,7 +11,9 @@ from tests.experiments.data.support import loaded, module
 
 
 def test_load_gives_token_rows_and_targets_of_both_sides(tweets_folder: Path) -> None:
-    data = loaded("airline", tweets_folder)
+    tweets = module("airline", tweets_folder)
+    tweets.setup()
+    data = tweets.data
     assert data.train.inputs.shape == (48, 6)
     assert data.test.inputs.shape == (12, 6)
     assert data.train.inputs.dtype == data.train.targets.dtype == torch.int64
@@ -21,13 +23,8 @@ def test_load_gives_token_rows_and_targets_of_both_sides(tweets_folder: Path) ->
     size = int(data.facts["vocabulary_size"])
     assert data.train.inputs.unique().tolist() == [0, *range(2, size)]
     assert data.test.inputs.max() < size
-
-
-def test_a_network_is_given_the_sizes(tweets_folder: Path) -> None:
-    data = module("airline", tweets_folder)
-    data.setup()
-    assert data.network_arguments() == {"num_classes": 3, "vocabulary_size": data.data.facts["vocabulary_size"]}
-    assert data.module_arguments() == {"num_classes": 3, "shots": None}
+    assert tweets.network_arguments() == {"num_classes": 3, "vocabulary_size": size}
+    assert tweets.module_arguments() == {"num_classes": 3, "shots": None}
 
 
 def test_facts_tell_sizes_classes_and_repeats(tweets_folder: Path) -> None:

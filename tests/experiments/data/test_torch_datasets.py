@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset, TensorDataset
 from torchvision.datasets import FakeData
-from torchvision.transforms import v2
+from torchvision.transforms.v2.functional import pil_to_tensor
 
 from experiments.data.examples import ClassificationData
 from experiments.data.torch_datasets import TorchDatasetModule, class_numbers
@@ -31,8 +31,8 @@ class Pairs(Dataset[Any]):
         return len(self.pairs)
 
 
-def images(transform: Any = None) -> FakeData:
-    return FakeData(size=12, image_size=(3, 8, 8), num_classes=3, transform=transform)
+def images() -> FakeData:
+    return FakeData(size=12, image_size=(3, 8, 8), num_classes=3)
 
 
 def loaded(train: Any, test: Any, **arguments: Any) -> ClassificationData:
@@ -41,16 +41,16 @@ def loaded(train: Any, test: Any, **arguments: Any) -> ClassificationData:
     return module.data
 
 
-def read(examples: Any, *indices: int, epoch: int = 0) -> torch.Tensor:
-    chosen = torch.tensor(indices)
-    return examples.read(chosen, chosen + 100 * epoch)[0]
+def read(examples: Any, *indices: int) -> torch.Tensor:
+    return examples.read(torch.tensor(indices, dtype=torch.int64), torch.tensor(indices))[0]
 
 
 def test_images_become_pixels_and_give_their_channels() -> None:
     data = loaded(images(), images())
     pixels = read(data.train, 3, 0)
     assert (pixels.shape, pixels.dtype) == ((2, 3, 8, 8), torch.uint8)
-    assert torch.equal(pixels[0], v2.functional.pil_to_tensor(images()[3][0]))
+    assert torch.equal(pixels[0], pil_to_tensor(images()[3][0]))
+    assert len(read(data.train)) == 0
     assert data.sizes == {"channels": 3}
     assert data.class_names == ("0", "1", "2")
     assert data.facts == {"train_size": 12, "test_size": 12}
@@ -65,16 +65,6 @@ def test_arrays_and_tensors_are_taken_and_rows_give_their_features() -> None:
     assert torch.equal(read(loaded(arrays, arrays).train, 2, 1), rows[[2, 1]])
 
 
-def test_random_transforms_depend_on_example_and_epoch_alone() -> None:
-    examples = loaded(images(v2.RandomCrop(4)), images(v2.RandomCrop(4))).train
-    state = torch.get_rng_state()
-    first = read(examples, 5, 2, 7)
-    assert torch.equal(torch.get_rng_state(), state)
-    torch.rand(1)
-    assert torch.equal(read(examples, 7, 5), first[[2, 0]])
-    assert not torch.equal(read(examples, 5, 2, 7, epoch=1), first)
-
-
 def test_labels_are_taken_without_reading_where_the_dataset_lists_them() -> None:
     pairs = Pairs(([1.0], 1), ([2.0], 0), targets=[1, 0])
     assert class_numbers(pairs).tolist() == [1, 0]
@@ -84,27 +74,17 @@ def test_labels_are_taken_without_reading_where_the_dataset_lists_them() -> None
 
 
 @pytest.mark.parametrize(
-    ("pair", "message"),
+    ("pairs", "message"),
     [
-        *((([1.0], label), "must be a pair of an input and a class number") for label in (0.5, [0, 1], None, True)),
-        (({"text": "one"}, 0), "example 0 is a dict; give the dataset a transform that makes tensors"),
-        (("one", 0), "example 0 is a str; give the dataset a transform that makes tensors"),
+        *(([([1.0], label)], "must be a pair of an input and a class number") for label in (0.5, [0, 1], None, True)),
+        ([({"text": "one"}, 0)], "example 0 is a dict; give the dataset a transform that makes tensors"),
+        ([("one", 0)], "example 0 is a str; give the dataset a transform that makes tensors"),
+        ([([1.0], 0), ([1.0, 2.0], 1)], r"inputs have different shapes, such as \(1,\) and \(2,\)"),
     ],
 )
-def test_examples_that_are_no_pairs_of_input_and_class_are_refused(pair: Any, message: str) -> None:
+def test_examples_that_are_no_pairs_of_input_and_class_are_refused(pairs: list[Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        loaded(Pairs(pair), Pairs(pair))
-
-
-def test_inputs_of_different_shapes_are_refused() -> None:
-    pairs = Pairs(([1.0], 0), ([1.0, 2.0], 1))
-    with pytest.raises(DataError, match=r"inputs have different shapes, such as \(1,\) and \(2,\)"):
-        read(loaded(pairs, pairs).train, 0, 1)
-
-
-def test_no_example_is_an_empty_batch() -> None:
-    inputs, targets = loaded(images(), images()).train.read(torch.tensor([]).long(), torch.tensor([]).long())
-    assert len(inputs) == len(targets) == 0
+        read(loaded(Pairs(*pairs), Pairs(*pairs)).train, 0, 1)
 
 
 def test_tensors_are_split_by_class_the_same_for_the_same_seed() -> None:

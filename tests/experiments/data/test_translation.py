@@ -1,7 +1,5 @@
 """The batches of a translation data set."""
 
-import torch
-
 from experiments.data.copying import CopyDataModule
 from tests.experiments.data.support import chosen, module, trainer
 
@@ -40,14 +38,3 @@ def test_every_batch_carries_its_split() -> None:
     loaders |= dict(zip(data.evaluated, data.val_dataloader(), strict=True))
     for split, loader in loaders.items():
         assert {batch.split for batch in loader} == {split}
-
-
-def test_training_batches_are_divided_as_the_trainer_says() -> None:
-    data = copies()
-    large_enough = [batch for batch in data.train_dataloader() if len(batch.indices) >= 4]
-    data.trainer = trainer(world_size=2, global_rank=1, accumulate_grad_batches=2)
-    part = data.train_dataloader()
-    assert len(list(part)) == len(part) == 2 * len(large_enough)
-    for batch in part:
-        assert batch.inputs.shape[0] == batch.targets.shape[0] == len(batch.indices) == len(batch.seeds)
-        assert torch.equal(batch.inputs, data.data.train.sources.padded(batch.indices))
