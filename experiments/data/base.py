@@ -180,9 +180,6 @@ class SplitDataModule(L.LightningDataModule, ABC):
     def predict_dataloader(self) -> Loader:
         return self._evaluation_loader("test")
 
-    def state_dict(self) -> dict[str, list[str]]:
-        return {"unreadable": []}  # as in the weights files of earlier versions: the same weights keep their digest
-
     def _complete(self, data: Any) -> Any:
         """The loaded data in the form that is used; raises an error if the data cannot be used."""
         return data

@@ -2,10 +2,10 @@
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
-from experiments.training import build_run
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 from torchmetrics import Metric
@@ -14,6 +14,7 @@ from torchmetrics.classification import MulticlassCalibrationError
 from experiments.errors import ConfigurationError
 from experiments.modules.classifier import Classifier
 from experiments.modules.optimizer import AdamSettings
+from experiments.run import Run
 from sharmix import build_activation
 from tests.experiments.building import ADVICE, classifier, digits, settings, stock_trainer
 
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 def test_label_smoothing_reaches_the_loss() -> None:
     found = {}
     for share in (0.0, 0.2):
-        module, data = build_run(settings("experiment=digits", f"module.label_smoothing={share}"))
+        module, data = Run(settings("experiment=digits", f"module.label_smoothing={share}"), Path()).build()
         data.trainer = stock_trainer()
         given = next(iter(data.train_dataloader()))
         expected = cross_entropy(module.network(given.inputs), given.targets, label_smoothing=share)
@@ -34,11 +35,10 @@ def test_label_smoothing_reaches_the_loss() -> None:
 
 
 def test_label_smoothing_does_not_change_how_evaluation_measures() -> None:
-    data = digits()
     losses = []
     for share in (0.0, 0.2):
         trainer = stock_trainer()
-        trainer.test(classifier("softmax", label_smoothing=share), data, verbose=False)
+        trainer.test(classifier("softmax", label_smoothing=share), digits(), verbose=False)
         losses.append(trainer.callback_metrics["test/loss"])
     assert losses[0] == losses[1]
 
@@ -98,11 +98,11 @@ def test_a_network_that_does_not_fit_the_data_is_named_with_the_shapes(
 
 def test_a_network_is_refused_before_the_training() -> None:
     with pytest.raises(ConfigurationError, match=r"cannot read inputs of shape \(1, 64\)"):
-        build_run(settings("experiment=digits", "model=embedding_bag", "+model.vocabulary_size=9"))
+        Run(settings("experiment=digits", "model=embedding_bag", "+model.vocabulary_size=9"), Path()).build()
     with pytest.raises(
         ConfigurationError, match=r"EmbeddingBag needs vocabulary_size, which DigitsDataModule does not"
     ):
-        build_run(settings("experiment=digits", "model=embedding_bag"))
+        Run(settings("experiment=digits", "model=embedding_bag"), Path()).build()
 
 
 def test_further_metrics_are_measured_on_every_split_as_torchmetrics_does() -> None:
@@ -113,17 +113,9 @@ def test_further_metrics_are_measured_on_every_split_as_torchmetrics_does() -> N
     module.eval()
     for split in ("train", "validation", "test"):
         examples = getattr(data.data, split)
-        inputs, targets, _ = examples.read(torch.arange(len(examples.targets)), torch.zeros(0))
+        inputs, targets = examples.read(torch.arange(len(examples.targets)), torch.zeros(0))
         with torch.no_grad():
             expected = MulticlassCalibrationError(10, n_bins=5)(module.probabilities(inputs), targets)
         found = trainer.callback_metrics[f"{split}/calibration_error"].item()
         assert found == pytest.approx(expected.item(), abs=1e-6), split
         assert found > 0
-
-
-def test_further_metrics_follow_the_training_batches_where_training_is_measured_as_it_runs() -> None:
-    calibration: Callable[..., Metric] = functools.partial(MulticlassCalibrationError, n_bins=5)
-    module, data = classifier("softmax", metrics={"calibration_error": calibration}), digits(train_metrics="running")
-    trainer = stock_trainer(max_epochs=1)
-    trainer.fit(module, data)
-    assert 0 < trainer.callback_metrics["train/calibration_error"] < 1

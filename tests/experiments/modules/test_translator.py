@@ -7,20 +7,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from experiments.job import perform
-from experiments.training import build_run
 from sacrebleu import corpus_bleu, corpus_chrf
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import sharmix
 from experiments.data.examples import Batch
-from experiments.data.special_tokens import BEGIN, END, FIRST, PADDING
+from experiments.data.special_tokens import BEGIN, END, PADDING
 from experiments.modules.beam_search import Hypothesis
 from experiments.modules.optimizer import AdamSettings
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics
 from experiments.modules.translator import Translator, next_probabilities
-from tests.end_to_end.runner import Started, only_record, torchrun
+from experiments.run import Run
 from tests.experiments.building import ADVICE, copies, settings, stock_trainer
 
 pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
@@ -28,7 +26,7 @@ SMALL = ("experiment=copy", "data.train_size=200", "data.evaluation_size=20", "d
 
 
 def translator(*overrides: str) -> Translator:
-    module, _ = build_run(settings(*SMALL, *overrides))
+    module, _ = Run(settings(*SMALL, *overrides), Path()).build()
     assert isinstance(module, Translator)
     return module
 
@@ -49,7 +47,7 @@ SHORTER = ("data.words=10", "data.longest=5", "data.train_size=4000", "data.eval
 @pytest.mark.parametrize(
     ("activation", "overrides", "epochs", "steps"),
     [
-        ("alpha_relu", (), 5, 89),
+        pytest.param("alpha_relu", (), 5, 89, marks=pytest.mark.slow),
         ("sharmix_learned", (*SHORTER, "optimizer.learning_rate=3e-3"), 8, 70),
     ],
 )
@@ -58,7 +56,7 @@ def test_copying_is_learned_in_less_than_a_minute(
 ) -> None:
     asked = ("experiment=copy", f"activation={activation}", *overrides, f"trainer.max_epochs={epochs}", "progress=none")
     since = time.process_time()  # of this core alone, whatever else runs on the machine
-    record = perform(settings(*asked), tmp_path / "run").model_dump()
+    record = Run(settings(*asked), tmp_path / "run").complete().model_dump()
     assert time.process_time() - since < 60 / 7 * epochs  # the experiment has seven
     assert record["metrics"]["test"]["exact_match"] >= 0.99
     assert record["metrics"]["test"]["sparsity"] > 0.5
@@ -72,50 +70,19 @@ def test_copying_is_learned_in_less_than_a_minute(
         assert len({row["tau"] for row in record["curves"]}) == 1
 
 
-@pytest.mark.medium
-def test_two_processes_train_as_one_and_a_record_tells_the_orders_of_every_head(tmp_path: Path) -> None:
-    asked = (*SMALL, "attention=sharmix", "trainer.max_epochs=2", "progress=none")
-    alone = perform(settings(*asked), tmp_path / "alone")
-    ranks = [Started(tmp_path / "outputs", *asked, "trainer.devices=2", **variables) for variables in torchrun(2)]
-    for status, printed in [rank.end() for rank in ranks]:
-        assert status == 0, printed
-    record = only_record(tmp_path / "outputs")
-    assert record["metrics"].keys() == alone.metrics.keys()
-    for split, metrics in alone.metrics.items():
-        assert record["metrics"][split] == pytest.approx(metrics, rel=0.01, abs=0.05)
-    last = record["curves"][-1]
-    places = ["encoder.{}.self_attention", "decoder.{}.self_attention", "decoder.{}.cross_attention"]
-    orders = {
-        order: [
-            last[f"{place.format(layer)}.head_{head}.{order}"]
-            for place in places
-            for layer in (0, 1)
-            for head in range(4)
-        ]
-        for order in ("q", "r")
-    }
-    for order, start in (("q", 1.25), ("r", 1.5)):
-        assert len(set(orders[order])) > 4
-        assert all(value != start and 1.01 <= value < 2 for value in orders[order])
-
-
 def test_the_loss_is_that_of_the_next_tokens_without_padding() -> None:
-    module, given = translator(), batch()
-    module.eval()
-    logits = module.network.logits(module.network(given.inputs, given.targets[:, :-1]))
-    expected = cross_entropy(logits.flatten(0, 1), given.targets[:, 1:].flatten(), ignore_index=PADDING)
-    torch.testing.assert_close(module.training_step(given, 0), expected)
-
-
-def test_label_smoothing_reaches_the_loss() -> None:
-    plain, smooth, given = translator(), translator("module.label_smoothing=0.1"), batch()
-    logits = plain.network.logits(plain.network(given.inputs, given.targets[:, :-1]))
-    wanted = given.targets[:, 1:]
-    real = wanted != PADDING
-    for module, share in ((plain, 0.0), (smooth, 0.1)):
-        expected = module.activation.loss(logits[real], wanted[real], label_smoothing=share)
-        torch.testing.assert_close(module.training_step(given, 0), expected)
-    assert smooth.training_step(given, 0) != plain.training_step(given, 0)
+    given = batch()
+    for share in (0.0, 0.1):
+        module = translator(f"module.label_smoothing={share}")
+        module.eval()
+        logits = module.network.logits(module.network(given.inputs, given.targets[:, :-1]))
+        expected = cross_entropy(
+            logits.flatten(0, 1), given.targets[:, 1:].flatten(), ignore_index=PADDING, label_smoothing=share
+        )
+        smoothed = torch.full((logits.shape[-1],), share / logits.shape[-1])
+        smoothed[0] += 1 - share
+        entropy = torch.special.xlogy(smoothed, smoothed).sum()  # which cross-entropy does not subtract
+        torch.testing.assert_close(module.training_step(given, 0), expected + entropy)
 
 
 @pytest.mark.parametrize("activation", ["softmax", "alpha_relu", "sharmix_learned"])
@@ -305,9 +272,7 @@ def test_every_learned_order_has_the_learning_rate_of_its_own(attention: str) ->
     assert {id(parameter) for parameter in entropy["params"]} == {id(parameter) for parameter in orders}
     assert len(entropy["params"]) == len(orders) == 2 + 6 * (1 if attention == "entmax" else 2)
     assert len(network["params"]) + len(orders) == len(list(module.parameters()))
-
-
-def test_the_vocabulary_of_copies_is_all_in_use() -> None:
-    _, data = build_run(settings(*SMALL))
-    used = data.data.types_in_use().tolist()
-    assert used == [False, False, False, True, *[True] * (data.data.vocabulary_size - FIRST)]
+    names = ["alpha"] if attention == "entmax" else ["q", "r"]
+    places = ["encoder.0.self_attention", "decoder.1.self_attention", "decoder.1.cross_attention"]
+    told = {f"{place}.head_{head}.{name}" for place in places for head in range(4) for name in names}
+    assert told <= module.entropy_values().keys()

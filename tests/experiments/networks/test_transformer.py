@@ -131,12 +131,6 @@ def test_each_head_learns_orders_of_its_own(attention: str, orders: list[str]) -
     assert len(gradients.unique()) > HEADS
 
 
-def test_each_head_has_orders_of_its_own_where_settings_give_none() -> None:
-    activation = attention_activation(ActivationSettings(name="sharmix_learned", r=1.75), HEADS)
-    assert torch.equal(activation.q, torch.full((HEADS, 1, 1), 1.25))
-    assert torch.equal(activation.r, torch.full((HEADS, 1, 1), 1.75))
-
-
 def test_a_head_attends_as_its_own_orders_say() -> None:
     activation = attention_activation(ATTENTIONS["sharmix"], HEADS)
     with torch.no_grad():
