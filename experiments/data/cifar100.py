@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from experiments.data.hub import load_from_hub, load_parquet
 from experiments.data.local_files import LOCAL_DATA
 from experiments.data.small_images import Images, SmallImageDataModule
 from experiments.data.splits import Indices
@@ -12,7 +13,12 @@ from experiments.errors import DataError
 from experiments.settings import validated_class
 
 HUB_NAME = "uoft-cs/cifar100"
+FETCH_AGAIN = f"fetch it again, from {HUB_NAME} on the Hugging Face hub"
 FOLDER = "cifar100"
+REMEDY = (
+    f"{FETCH_AGAIN}, as {FOLDER}/train.parquet and test.parquet in the folder paths.data, or have it fetched with "
+    "paths.data=null, and where the hub cannot be reached data.source=torchvision"
+)
 IMAGE, LABEL = "img", "fine_label"
 
 
@@ -28,38 +34,25 @@ class Cifar100DataModule(SmallImageDataModule):
 
     classes: ClassVar[int] = 100
     side: ClassVar[int] = 32
-    fetch_again: ClassVar[str] = f"fetch it again, from {HUB_NAME} on the Hugging Face hub"
+    fetch_again: ClassVar[str] = FETCH_AGAIN
 
     def read(self, split: str) -> tuple[Images, Indices, str]:
+        from datasets import Image
+
         in_folder = self.folder is not None and (self.folder / FOLDER).is_dir()
         if not in_folder and (self.folder or self.source == "torchvision"):
             place = f"{self.folder or LOCAL_DATA}/cifar-100-python"
             images, labels = _torchvision(self.folder, split)
             self.check_count(split, len(labels), place, self.fetch_again)
             return images, labels, place
-        place = (
-            f"{self.folder}/{FOLDER}/{split}.parquet" if in_folder else f"{HUB_NAME} on the Hugging Face hub, {split}"
-        )
-        rows = self._rows(place, split)
-        self.check_count(split, len(rows), place, self.fetch_again)
-        return *self.decode(rows, place, IMAGE, LABEL), place
-
-    def _rows(self, place: str, split: str) -> list[dict]:
-        """The encoded images and the labels, of a file or of the hub."""
-        try:
-            if place.endswith(".parquet"):
-                from pyarrow import parquet
-
-                return parquet.read_table(place, columns=[IMAGE, LABEL]).to_pylist()
-            from datasets import Image, load_dataset
-
-            return list(load_dataset(HUB_NAME, split=split).cast_column(IMAGE, Image(decode=False)))
-        except Exception as error:  # errors of several libraries share no base class
-            raise DataError(
-                f"{place}: cannot be read ({error}); {self.fetch_again}, as {FOLDER}/{split}.parquet in the folder "
-                "paths.data, or have it fetched with paths.data=null, and where the hub cannot be reached "
-                "data.source=torchvision"
-            ) from error
+        if in_folder:
+            place = f"{self.folder}/{FOLDER}/{split}.parquet"
+            table = load_parquet(Path(place), REMEDY)
+        else:
+            place = f"{HUB_NAME} on the Hugging Face hub, {split}"
+            table = load_from_hub(HUB_NAME, split, REMEDY)
+        self.check_count(split, len(table), place, self.fetch_again)
+        return *self.decode(table.cast_column(IMAGE, Image(decode=False)).to_list(), place, IMAGE, LABEL), place
 
 
 def _torchvision(folder: Path | None, split: str) -> tuple[Images, Indices]:

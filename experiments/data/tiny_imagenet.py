@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar
 
-from experiments.data.hub import load_from_hub
+from experiments.data.hub import load_from_hub, load_parquet
 from experiments.data.small_images import Images, SmallImageDataModule
 from experiments.data.splits import Indices
 from experiments.errors import DataError
@@ -56,14 +56,15 @@ class TinyImagenetDataModule(SmallImageDataModule):
 
         if self.folder:
             place = str(self.folder / FOLDER / f"{HUB_SPLITS[split]}.parquet")
-            table = _of_file(Path(place), self.fetch_again)
+            remedy = f"{self.fetch_again}, or give paths.data=null to load it from the hub"
+            table = load_parquet(Path(place), remedy)
         else:
             place = f"{HUB_NAME} on the Hugging Face hub"
             table = load_from_hub(HUB_NAME, HUB_SPLITS[split], "or give paths.data=FOLDER")
         names = getattr(table.features.get("label"), "names", None) or []
         self._set_wnids(names, place)
         numbers = {number: self.wnids.index(name) for number, name in enumerate(names)}
-        rows = table.cast_column("image", Image(decode=False))
+        rows = table.cast_column("image", Image(decode=False)).to_list()
         return place, [row | {"label": numbers.get(row["label"], row["label"])} for row in rows]
 
     def _of_archive(self, archive: Path, split: str) -> Rows:
@@ -98,15 +99,3 @@ def _label(row: dict[str, Any]) -> int:
 def _number(file: Path) -> int:
     """The number of an image: 7 of n01443537_7.JPEG and of val_7.JPEG."""
     return int(file.stem.rpartition("_")[2])
-
-
-def _of_file(file: Path, fetch_again: str) -> Any:
-    from datasets import Dataset
-    from pyarrow import parquet
-
-    try:
-        return Dataset(parquet.read_table(file))
-    except Exception as error:  # errors of several libraries share no base class
-        raise DataError(
-            f"{file}: cannot be read ({error}); {fetch_again}, or give paths.data=null to load it from the hub"
-        ) from error

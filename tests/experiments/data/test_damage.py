@@ -126,7 +126,6 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     ("pairs", pairs_with("test", lines(GERMAN[:-1])), ["test.de has 19 lines, but", "test.en has 20"]),
     ("pairs", pairs_with("test", b"\xe9\n" * 20), ["test.de: is no text in UTF-8"]),
     ("pairs", pairs_with("train", b"\n" * 20), ["pairs, train: there is no pair of sentences"]),
-    ("pairs", pairs_with("test", lines(["wort " * 2000, *GERMAN[1:]])), ["test: 1 pairs have more than 1000 subwords"]),
     ("imagenet", lambda home: shutil.rmtree(home / "photos/val"), ["photos: cannot be read", "data.test_folder"]),
     (
         "imagenet",
