@@ -96,6 +96,7 @@ def write_cifar(folder: Path, side: str, rows: list[dict]) -> Path:
 TINY_WNIDS = [f"n{7 * number:08d}" for number in range(200)]
 
 
+@functools.cache
 def tiny_rows(side: str) -> list[dict]:
     made = []
     for number in range(600 if side == "train" else 200):

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from experiments.data.examples import ClassificationData, Examples, InMemory
 from tests.experiments.data.conftest import Write
@@ -59,16 +58,6 @@ def test_the_hash_tells_the_choice_apart(load: Load) -> None:
     assert load(validation_fraction=0.2, seed=5).content_hash == fractions[1]  # apart from the training seed
 
 
-def test_every_example_is_in_one_part_with_its_own_target() -> None:
-    for name in ("digits", "small"):
-        if name == "digits":
-            whole, data = loaded(name), loaded(name, validation_fraction=0.3)
-        else:
-            whole, data = small_data(), small(validation_fraction=0.3).data
-        assert sorted([*rows(data.train), *rows(data.validation)]) == sorted(rows(whole.train))
-        assert rows(data.test) == rows(whole.test)
-
-
 def test_shot_groups_and_counts_are_those_of_the_examples_that_remain() -> None:
     options = {"imbalance": 140.0, "shots": SHOTS}
     whole = loaded("digits", **options)
@@ -83,15 +72,11 @@ def test_shot_groups_and_counts_are_those_of_the_examples_that_remain() -> None:
     assert data.facts["few_classes"] == len(data.shots["few"]) > whole.facts["few_classes"]
 
 
-def test_a_validation_loader_reads_the_examples_taken_out() -> None:
-    data = small(validation_fraction=0.2, batch_size=5)
-
-    def numbers(loader: object) -> Tensor:
-        return torch.cat([batch.inputs for batch in loader]).flatten().div(10).long()
-
-    found = numbers(data.val_dataloader()[1])
-    assert len(found) == 6
-    assert sorted([*found.tolist(), *numbers(data.train_dataloader()).tolist()]) == list(range(31))
+def test_every_example_is_in_one_part_with_its_own_target() -> None:
+    whole, data = small_data(), small(validation_fraction=0.2).data
+    assert len(data.validation.targets) == 6
+    assert sorted([*rows(data.train), *rows(data.validation)]) == sorted(rows(whole.train))
+    assert rows(data.test) == rows(whole.test)
 
 
 def test_examples_of_one_group_stay_together() -> None:

@@ -12,6 +12,7 @@ from tests.experiments.data.generated import TINY_WNIDS, tiny_rows, tiny_table, 
 from tests.experiments.data.support import loaded
 
 SIZES = {"train": 600, "test": 200}
+pytestmark = pytest.mark.medium
 
 
 def test_pixels_and_labels_are_those_of_the_files(folder_of: Write) -> None:
