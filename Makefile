@@ -168,7 +168,7 @@ playground: setup  ## outputs/playground.html: the exact kernel in the browser; 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package
 	$(BIN)/python -m tests.sharmix.accuracy
 
-stress: setup  ## a quarter of an hour of kills, damaged files and data, and strange settings; docs/reliability.md
+stress: setup  ## random calls of the library, sanitizers, and runs killed at any moment, in seven minutes; docs/reliability.md
 	$(BIN)/python -m stress $(if $(SEED),--seed $(SEED))
 
 lint: setup  ## ruff, and mypy on sharmix/

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import random
 import signal
 import socket
 import warnings
@@ -28,7 +27,6 @@ from experiments.data.parallel_corpus import ParallelCorpusDataModule
 from experiments.data.photographs import ImageFiles, Photographs, decoded, measuring_transform
 from experiments.data.torch_datasets import TorchDatasetModule, class_numbers
 from experiments.errors import DataError, UserError
-from stress.mutations import mutated
 from tests.experiments.data.generated import (
     ENGLISH,
     GERMAN,
@@ -497,61 +495,3 @@ def test_a_process_killed_while_it_keeps_a_model_leaves_nothing_half_written(
     of_pairs(pairs_folder).setup()
     (model,) = (pairs_folder / "subwords").iterdir()
     assert model.suffix == ".checked-model"
-
-
-# Mutations
-
-SIDES = {"tweets": ("train", "test"), "cifar": ("train", "test"), "pairs": ("train", "dev", "test")}
-SEVERAL = 120
-
-
-def loaded(make: Make, folder: Path, splits: tuple[str, ...]) -> tuple[str, list[Any]]:
-    """The hash of the contents, and the contents."""
-    data = make(folder)
-    data.setup()
-    found: list[Any] = []
-    for split in splits:
-        examples = getattr(data.data, split)
-        indices = torch.arange(len(getattr(examples, "references", examples.targets)))
-        inputs, targets, unreadable = examples.read(indices, indices)
-        found += [inputs.tolist(), targets.tolist(), unreadable, getattr(examples, "references", None)]
-    return data.data.content_hash, found
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize("name", FILES)
-def test_a_mutated_file_is_an_error_or_other_data_with_another_hash(name: str, request: pytest.FixtureRequest) -> None:
-    fixture, make, file = FILES[name]
-    folder = request.getfixturevalue(fixture)
-    original = (folder / file).read_bytes()
-    known = dict([loaded(make, folder, SIDES[name])])
-    refused = 0
-    for seed in range(SEVERAL):
-        (folder / file).write_bytes(mutated(random.Random(seed), original)[0])
-        try:
-            content_hash, found = loaded(make, folder, SIDES[name])
-        except DataError:
-            refused += 1
-            continue
-        assert known.setdefault(content_hash, found) == found, seed
-    assert SEVERAL / 3 < refused < SEVERAL
-    assert name == "cifar" or len(known) > 3  # whose images and pages have check sums
-
-
-@pytest.mark.medium
-def test_a_mutated_photograph_is_unreadable_or_gives_pixels(few_photographs: Path) -> None:
-    file = few_photographs / "photos/train/n00000001/2.JPEG"
-    hashes = set()
-    for number, kind in enumerate(("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP")):
-        image = slope().quantize() if kind == "GIF" else slope()
-        original = encoded(image, kind)
-        for seed in range(40):
-            file.write_bytes(mutated(random.Random(1000 * number + seed), original)[0])
-            data = of_photographs(few_photographs)
-            data.setup()
-            hashes.add(data.data.content_hash)
-            inputs, targets, unreadable = data.data.train.read(torch.arange(6), torch.arange(6))
-            assert len(inputs) == len(targets) == 6 - len(unreadable), (kind, seed)
-            assert len(unreadable) <= 1, (kind, seed)
-            assert inputs.shape[1:] == (3, 8, 8), (kind, seed)
-    assert len(hashes) > 180
