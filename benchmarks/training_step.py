@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 from torch.nn.functional import cross_entropy
 
-from benchmarks.settings import on_random_data, settings_of
+from benchmarks.harness import in_turn
+from benchmarks.synthetic import on_random_data, settings_of
 from experiments.callbacks.checkpoints import PeriodicCheckpoint
 from experiments.data.base import SplitDataModule
 from experiments.data.special_tokens import FIRST
@@ -118,8 +119,8 @@ def measure(experiment: str, rounds: int) -> tuple[list[float], list[float]]:
     blocks = our_loop(settings, *build_run(settings), steps), bare_loop(settings, steps)
     for block in blocks:
         block()  # the first block allocates
-    ours, bare = zip(*(tuple(seconds_per_step(block, steps) for block in blocks) for _ in range(rounds)), strict=True)
-    return list(bare), list(ours)
+    ours, bare = in_turn(lambda block: seconds_per_step(block, steps), dict.fromkeys(blocks, rounds)).values()
+    return bare, ours
 
 
 def main() -> None:
