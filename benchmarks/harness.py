@@ -10,7 +10,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from timeit import timeit
 from typing import Any, TypeVar
@@ -109,14 +109,14 @@ def training_step(
     return step
 
 
-def counted(items: Collection[Item], name: str) -> Iterator[Item]:
-    """The items, with a line of progress after every tenth and after the last."""
+def counted(items: Iterable[Item], name: str, number: int) -> Iterator[Item]:
+    """So many items, with a line of progress after every tenth and after the last."""
     began = time.monotonic()
-    for number, item in enumerate(items, start=1):
+    for done, item in enumerate(items, start=1):
         yield item
-        if number % 10 == 0 or number == len(items):
+        if done % 10 == 0 or done == number:
             minutes = (time.monotonic() - began) / 60
-            print(f"{name}: {number} of {len(items)} done, {minutes:.1f} minutes", file=sys.stderr, flush=True)
+            print(f"{name}: {done} of {number} done, {minutes:.1f} minutes", file=sys.stderr, flush=True)
 
 
 def ratios(times: Sequence[float], others: Sequence[float]) -> list[float]:

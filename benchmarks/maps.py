@@ -112,7 +112,8 @@ def main() -> None:
     bootstrap = load_declaration(Path("results")).bootstrap
     keep_freed_memory()  # as a training run does; the system's zeroing of new pages would be most of a large case
     source, rows = provenance(), []
-    for case in counted(cases(settings), "maps and losses"):
+    every = cases(settings)
+    for case in counted(every, "maps and losses", len(every)):
         rows += measure(case, settings, bootstrap)
     if not options.quick:
         rows += measure_linear(settings)

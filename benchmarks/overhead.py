@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from benchmarks.harness import Row, at_most, counted, in_turn, origin, provenance, write_csv
-from benchmarks.synthetic import on_random_data, settings_of
+from benchmarks.settings import on_random_data, settings_of
 from benchmarks.training_step import our_loop, our_translations, seconds_per_step
 from experiments.files import write_atomically
 from experiments.machine import forget_peak_memory, keep_freed_memory, peak_memory_mib
@@ -105,8 +105,8 @@ def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
 def measure(name: str, size: dict[str, Any], names: list[str], processes: int, bootstrap: Bootstrap) -> list[Row]:
     """A row for each activation."""
     title = size["title"]
-    found = [in_fresh_process(medians, size, names, number) for number in counted(range(processes), title)]
-    peaks = {name: in_fresh_process(memory, size, name) for name in counted(names, f"{title}, memory")}
+    found = [in_fresh_process(medians, size, names, seed) for seed in counted(range(processes), title, processes)]
+    peaks = {one: in_fresh_process(memory, size, one) for one in counted(names, f"{title}, memory", len(names))}
     times = {activation: zip(*(one[activation] for one in found), strict=True) for activation in names}
     without_goal = {"softmax", *size.get("besides", {})}
     return [

@@ -19,7 +19,7 @@ from rich.table import Table
 from torch.nn.functional import cross_entropy
 
 from benchmarks.harness import in_turn
-from benchmarks.synthetic import on_random_data, settings_of
+from benchmarks.settings import on_random_data, settings_of
 from experiments.callbacks.checkpoints import PeriodicCheckpoint
 from experiments.data.base import SplitDataModule
 from experiments.data.special_tokens import FIRST

@@ -14,9 +14,8 @@ import joblib
 import pandas as pd
 import torch
 import yaml
-from rich.console import Console
 
-from benchmarks.progress import ProgressOrLines
+from benchmarks.harness import counted
 from experiments.errors import ConfigurationError
 from experiments.files import write_atomically
 from experiments.identity import code_of
@@ -39,13 +38,12 @@ def run_tasks(study: Study, data: Path | None, outputs: Path, jobs: int, allow_m
         done = {json.loads(file.read_text(encoding="utf-8"))["digest"] for file in files if file.exists()}
         _check_same_code(outputs / study.name, {source["digest"], *done})
     print(f"{study.name}: {len(left)} of {len(files)} tasks are left", file=sys.stderr)
-    with ProgressOrLines(Console(stderr=True)) as progress, joblib.parallel_config("loky", inner_max_num_threads=1):
-        bar = progress.add_task(study.name, total=len(left))
+    with joblib.parallel_config("loky", inner_max_num_threads=1):
         work = (joblib.delayed(_run_task)(study.name, study.settings, task, data) for task in left)
-        for task, result in joblib.Parallel(jobs, return_as="generator_unordered")(work):
+        results = joblib.Parallel(jobs, return_as="generator_unordered")(work)
+        for task, result in counted(results, study.name, len(left)):
             content = {"task": task, **{key: source[key] for key in SOURCE}, **result}
             write_atomically(_file(study, task, outputs), json.dumps(content))
-            progress.advance(bar)
 
 
 def _run_task(name: str, settings: Settings, task: Task, data: Path | None) -> tuple[Task, dict[str, Any]]:

@@ -17,6 +17,7 @@ PAGES = [
     *sorted(file for file in DOCS.rglob("*.md") if "gallery" not in file.parts),
 ]
 TUTORIALS = DOCS / "tutorials"  # notebooks, which run while the site is built
+PUBLIC_NAME = re.compile(r"^\.\. auto(?:class|function):: (sharmix\.(?!_)\S+)", re.MULTILINE)  # on a page of the API
 SHELL = ("", "bash", "console", "sh", "shell", "text")
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -10,7 +10,7 @@ import torch
 import sharmix
 from tests.playground.browser import by_python
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.slow
 EXACT = 1e-12
 FIRST = torch.tensor([2.2, 1.7, 1, 0.4, -0.2, -0.9, -1.6, -2.4], dtype=torch.float64)  # logits of the first view
 

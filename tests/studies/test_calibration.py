@@ -43,7 +43,7 @@ def test_temperature_scaling_finds_the_factor_and_all_contenders_are_scored(monk
     assert table.loc[("log", "entmax"), "q"] == table.loc[("log", "entmax"), "r"]
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_nothing_is_fitted_to_the_test_part(monkeypatch):
     given = examples()
     task = calibration.tasks(SETTINGS, None)[1]

@@ -176,7 +176,7 @@ def test_a_process_killed_between_the_files_of_the_records_breaks_no_later_one(c
     run()
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_study_with_one_line_and_leaves_no_process(tmp_path, number, status):
     (tmp_path / "docs").mkdir()
