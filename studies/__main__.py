@@ -1,4 +1,4 @@
-"""Run studies of what a sparse output does for somebody, then rebuild the tables of all studies from their records.
+"""Runs studies of the uses of a sparse output, then rebuilds the tables of all studies from their records.
 
 python -m studies [NAME ...] [--data FOLDER]
 """
@@ -22,10 +22,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Command line.
 
     Args:
-        arguments: of the command; None for those of the process.
+        arguments: the arguments of the command; None takes the arguments of the process.
 
     Raises:
-        SystemExit: with one line, for what the user can mend.
+        SystemExit: with one line, for an error that the user can correct.
     """
     parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(available_studies())} (default: none)")
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
-    """Rebuild the tables of every study whose records lie in a folder, and the table of all findings on a page.
+    """Rebuild the tables of every study with records in a folder, and the table of all findings on a page.
 
     The page links to the tables in the folder `linked`.
     """
