@@ -149,7 +149,7 @@ gpu: setup  ## tests of the compiled CUDA kernels, and their times beside adaspl
 		($(INSTALL) "$$peer") || echo "$$peer cannot be installed; its rows will say so"; \
 	done
 	$(BIN)/python -m pytest -W default tests/sharmix/triton_kernels.py
-	$(BIN)/python -m benchmarks.gpu
+	$(BIN)/python -m benchmarks.gpu --commit $$(git rev-parse HEAD)
 
 overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation, in 23 minutes
 	$(BIN)/python -m benchmarks.overhead

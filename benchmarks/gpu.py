@@ -8,7 +8,6 @@ This module needs torch, Triton and PyYAML alone, and sharmix need not be instal
 
 import argparse
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -96,26 +95,12 @@ def peak_memory(step: Step, device: torch.device) -> float | None:
     return (torch.cuda.max_memory_allocated(device) - before) / 2**20
 
 
-def provenance(commit: str | None) -> dict[str, str]:
+def provenance(commit: str) -> dict[str, str]:
     """The columns that say on which device, and with which versions, a row was measured."""
     import triton
 
-    return {
-        "gpu": torch.cuda.get_device_name(),
-        "driver": _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
-        "torch": torch.__version__,
-        "triton": triton.__version__,
-        "commit": commit or _output("git", "rev-parse", "HEAD"),
-    }
-
-
-def _output(*command: str) -> str:
-    """The first line of what a command prints, `unknown` where it cannot be run."""
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return next(iter(done.stdout.splitlines()), "unknown").strip()
+    versions = {"cuda": str(torch.version.cuda), "torch": torch.__version__, "triton": triton.__version__}
+    return {"gpu": torch.cuda.get_device_name(), **versions, "commit": commit}
 
 
 def line(row: Row) -> str:
@@ -134,7 +119,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--part", choices=PARTS, help="this part alone; otherwise both")
     parser.add_argument("--folder", type=Path, default=ROOT / "results/benchmarks", help="for what is written")
-    parser.add_argument("--commit", help="the commit of a copy that has no .git")
+    parser.add_argument("--commit", default="unknown", help="the commit that is measured, for the CSV files")
     options = parser.parse_args()
     check_device()
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))

@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rich.console import Console
-from rich.table import Table
 
 from experiments.files import write_atomically
 
@@ -98,17 +96,13 @@ def relative_change(recorded: int | None, now: int | None) -> float:
     return now / recorded - 1 if now and recorded else math.nan
 
 
-def show(recorded: dict[str, int], now: dict[str, int], console: Console) -> None:
-    """Print a table of all counts, in which changes beyond the tolerance stand out."""
-    table = Table("instructions of", "recorded", "now", "change", box=None)
-    for column in table.columns[1:]:
-        column.justify = "right"
+def show(recorded: dict[str, int], now: dict[str, int]) -> None:
+    """Print a line for each count. Changes beyond the tolerance have a mark."""
+    print(f"{'instructions of':45} {'recorded':>12} {'now':>12} {'change':>9}")
     for name in {**now, **recorded}:
         change = relative_change(recorded.get(name), now.get(name))
-        numbers = (f"{counts[name]:,}" if name in counts else "–" for counts in (recorded, now))
-        shown = "–" if math.isnan(change) else f"{100 * change:+.2f} %"
-        table.add_row(name, *numbers, shown, style=None if abs(change) <= TOLERANCE else "bold red")
-    console.print(table)
+        numbers = " ".join(f"{counts.get(name, 0):12,}" for counts in (recorded, now))
+        print(f"{name:45} {numbers} {100 * change:+7.2f} %{'' if abs(change) <= TOLERANCE else '  <- too far'}")
 
 
 def main() -> None:
@@ -117,23 +111,22 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="write the counts down as those to compare with")
     options = parser.parse_args()
     compiler = shlex.split(os.environ.get("CXX") or sysconfig.get_config_var("CXX") or "c++")
-    console = Console(highlight=False, soft_wrap=True)
     try:
         tools = toolchain(compiler)
         record = None if options.record else comparable_record(tools)
     except CannotCheck as why:
-        console.print(f"NOT CHECKED: instruction counts of the kernel: {why}", style="bold yellow", markup=False)
+        print(f"NOT CHECKED: instruction counts of the kernel: {why}")
         sys.exit(NOT_CHECKED)
     flags = kernel_flags()
     now = count(compiler, flags)
     if record is None:
         write(tools, flags, now)
-        console.print(f"Written: {RECORD}, {len(now)} counts")
+        print(f"Written: {RECORD}, {len(now)} counts")
         return
-    show(record["instructions"], now, console)
+    show(record["instructions"], now)
     if wrong := complaint(record["instructions"], now, record["commit"]):
         sys.exit(wrong)
-    console.print(f"All {len(now)} instruction counts are within {LIMIT} of those of {record['commit'][:12]}.")
+    print(f"All {len(now)} instruction counts are within {LIMIT} of those of {record['commit'][:12]}.")
 
 
 def comparable_record(tools: dict[str, str]) -> dict[str, Any]:

@@ -8,9 +8,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from bs4 import BeautifulSoup
 
-from tests.docs.pages import PUBLIC_NAME, ROOT
+from tests.docs.pages import MADE_LATER, PUBLIC_NAME, ROOT
 
-MADE_LATER = {"playground.html", "report.html"}  # by `make site`, after Sphinx
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "object": "data"}
 
 

@@ -70,12 +70,6 @@ def test_dragging_changes_p_as_python_says(visit, selector, x, y):
     assert moved.get(selector, -3.5 < state["logits"][0] < -2)
 
 
-def test_corner_of_the_triangle_leaves_one_class(visit):
-    seen = visit("#q=2&r=2&logits=0,0,0")
-    seen.drag(".simplex", 0.5, 0.1)
-    assert seen.shares() == [0, 0, 1]
-
-
 def test_pins_set_their_orders(visit):
     seen = visit()
     for name, q, r in (("softmax", 1, 1), ("sparsemax", 2, 2), ("1.5-entmax", 1.5, 1.5), ("Rényi", 1.5, 1)):

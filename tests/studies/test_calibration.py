@@ -82,6 +82,7 @@ def test_vector_scaling_by_the_brier_score_has_a_minimum_of_it():
             assert brier(moved) > least
 
 
+@pytest.mark.medium
 def test_the_report_compares_by_data_set():
     values = {
         "none": (0.4, 0.8, 0.4),

@@ -59,11 +59,6 @@ def test_the_report_compares_at_one_rate_and_at_each_own() -> None:
     assert "one learning rate for all (0.001)" in common.use
 
 
-def test_a_rate_that_is_missing_is_named() -> None:
-    with pytest.raises(ValueError, match=r"not every rate was measured for \('softmax', 1\)$"):
-        learning_rates.own_rates(made_up().iloc[4:], "macro_f1")
-
-
 def test_each_seed_has_its_own_split_validation_part_and_tail(monkeypatch) -> None:
     runs = []
 
