@@ -19,12 +19,11 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from benchmarks.harness import Row, at_most, counted, in_turn, origin, provenance, write_csv
-from benchmarks.settings import on_random_data, settings_of
+from benchmarks.settings import build_run, on_random_data, settings_of
 from benchmarks.training_step import our_loop, our_translations, seconds_per_step
 from experiments.files import write_atomically
 from experiments.machine import forget_peak_memory, keep_freed_memory, peak_memory_mib
 from experiments.settings import RunSettings
-from experiments.training import build_run
 from reporting.declaration import Bootstrap, load_declaration
 from reporting.markdown import narrow, paragraph
 from reporting.statistics import bootstrap_interval

@@ -17,14 +17,13 @@ from lightning.pytorch.callbacks import Callback
 from torch.nn.functional import cross_entropy
 
 from benchmarks.harness import in_turn, ratios
-from benchmarks.settings import on_random_data, settings_of
+from benchmarks.settings import build_run, on_random_data, settings_of
 from experiments.callbacks.checkpoints import PeriodicCheckpoint
 from experiments.data.base import SplitDataModule
 from experiments.data.special_tokens import FIRST
 from experiments.modules.translator import Translator
 from experiments.settings import RunSettings
 from experiments.trainer import build_trainer
-from experiments.training import build_run
 
 GOALS = {"cifar100": 1.05, "airline": 1.5}
 STEPS = {"cifar100": 12, "airline": 400}  # in a block; the two loops take turns, block by block

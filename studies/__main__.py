@@ -7,8 +7,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from experiments.command_line import one_message
 from experiments.errors import UserError
-from experiments.interruption import listen, told
 from studies.pages import write_findings, write_tables
 from studies.records import gather, read_records, run_tasks, write_records
 from studies.study import available_studies, load_study
@@ -67,6 +67,5 @@ def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
 
 
 if __name__ == "__main__":
-    listen()
-    with told(lambda: "the same command goes on with the tasks that are left"):
+    with one_message():
         main()

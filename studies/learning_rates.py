@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from benchmarks.settings import settings_of
-from experiments.training import train
+from experiments.run import Run
 from studies.comparison import Comparison, compare, mean_interval
 from studies.study import Finding, Report, Row, Settings, Task
 
@@ -41,7 +41,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
         "progress=none",
     )
     with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):  # a line a run would hide the study's progress
-        metrics = train(run, Path(folder)).metrics
+        metrics = Run(run, Path(folder)).train().metrics
     return [
         {"contender": task["contender"], "metric": f"{split} {name}", "value": metrics[split][name]}
         for split, names in MEASURED.items()

@@ -14,7 +14,8 @@ import experiments
 import sharmix
 from experiments.data.local_files import keep, read_kept
 from experiments.errors import ConfigurationError
-from experiments.run_folder import record_of
+from experiments.record import load_record
+from experiments.run_folder import RECORD
 from experiments.settings import build_activation
 from reporting.yaml_files import read_yaml
 from studies.networks import OUTPUTS, run_of
@@ -84,7 +85,7 @@ def network_logits(overrides: Sequence[str], seed: int, data: Path | None) -> La
     activation = build_activation(run.settings.activation)
     if activation.entropy_parameters():
         raise ConfigurationError(f"{folder}: its map has learned orders; give a run of an activation with fixed ones")
-    source = f"{record_of(folder).weights_digest}".encode()
+    source = f"{load_record(folder / RECORD).weights_digest}".encode()
     content = read_kept(file, source)
     if content is None:
         content = _computed(folder, data if "folder" in run.settings.data else None)

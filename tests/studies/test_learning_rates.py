@@ -62,11 +62,12 @@ def test_the_report_compares_at_one_rate_and_at_each_own() -> None:
 def test_each_seed_has_its_own_split_validation_part_and_tail(monkeypatch) -> None:
     runs = []
 
-    def train(run, folder) -> SimpleNamespace:
-        runs.append(run)
-        return SimpleNamespace(metrics={split: dict.fromkeys(of, 0.5) for split, of in learning_rates.MEASURED.items()})
+    def untrained(settings, folder) -> SimpleNamespace:
+        runs.append(settings)
+        metrics = {split: dict.fromkeys(of, 0.5) for split, of in learning_rates.MEASURED.items()}
+        return SimpleNamespace(train=lambda: SimpleNamespace(metrics=metrics))
 
-    monkeypatch.setattr(learning_rates, "train", train)
+    monkeypatch.setattr(learning_rates, "Run", untrained)
     for data_set in STUDY.settings["data_sets"]:
         task = {"data_set": data_set, "contender": "softmax", "learning_rate": 0.03, "seed": 7}
         learning_rates.measure(task, STUDY.settings, None)
