@@ -37,7 +37,7 @@ def test_the_picture_says_in_words_what_it_shows():
         ),
         (
             "What happens in `python run.py experiment=cifar100`",
-            {"run.py", "experiments/job.py", "experiments/training.py", "experiments/record.py"},
+            {"run.py", "experiments/run.py", "experiments/building.py", "experiments/record.py"},
         ),
     ],
 )
