@@ -67,15 +67,14 @@ class RandomCall:
         return self.logits.double().resolve_neg().reshape(-1, self.classes).numpy()
 
     @property
-    def order_arguments(self) -> tuple[Any, Any, Any]:
+    def order_arguments(self) -> tuple[Any, ...]:
         """q, r and T₀ as numbers, as tensors, or one for each row."""
         values = (self.orders.q, self.orders.r, self.orders.temperature)
         kind = self.one_of(("numbers", "tensors", "rows"))
         if kind == "numbers":
             return values
         shape = () if kind == "tensors" else (*self.shape, 1)
-        q, r, temperature = (torch.full(shape, value, dtype=torch.float64) for value in values)
-        return q, r, temperature
+        return tuple(torch.full(shape, value, dtype=torch.float64) for value in values)
 
     def targets(self) -> tuple[Tensor, Array]:
         """A class with a finite logit for each row, and the same classes as distributions."""
@@ -98,8 +97,6 @@ def check(name: str, found: Tensor, expected: Array, dtype: torch.dtype, scale: 
     reference = np.asarray(expected, dtype=np.float64).reshape(-1)
     if numbers.shape != reference.shape:
         raise Wrong(f"{name} has {numbers.shape}, not {reference.shape} numbers")
-    if not len(numbers):
-        return
     allowed = _TOLERANCE[dtype] * (scale + np.abs(reference))
     error = np.where(numbers == reference, 0, np.abs(numbers - reference))
     if not (error <= allowed).all():  # true for NaN too
@@ -122,8 +119,7 @@ def try_map(call: RandomCall) -> None:
         raise Wrong("sharmix leaves the simplex")
     if z.dtype == torch.float64 and (p.numpy().reshape(expected.shape)[expected == 0] > 1e-9).any():
         raise Wrong("sharmix has a class too many in its support")
-    sizes = sharmix.support_size(p)
-    check("support_size", sizes, (p > 0).sum(-1).numpy(), torch.float64)
+    check("support_size", sharmix.support_size(p), (p > 0).sum(-1).numpy(), torch.float64)
 
 
 def try_special_maps(call: RandomCall) -> None:
@@ -140,8 +136,7 @@ def try_special_maps(call: RandomCall) -> None:
         check(repr(module), module(z), Orders(*held, 1.0).map(rows), z.dtype)
     alpha = max(q, 1.1)
     weight = np.maximum((alpha - 1) * rows - 0.3, 0) ** (1 / (alpha - 1))
-    limit = torch.finfo(z.dtype).max
-    if weight.size == 0 or weight.max() < limit:
+    if weight.max(initial=0) < torch.finfo(z.dtype).max:
         check("alpha_relu", sharmix.alpha_relu(z, alpha, 0.3), weight, z.dtype, 1e-3)
 
 
