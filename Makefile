@@ -21,7 +21,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check studied_networks airline cifar100 cifar100_lt cifar100_lt_seeds cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_seeds multi30k_early speed bench gpu conformal overhead instructions tables figures report playground accuracy site stress lint format clean
+.PHONY: help setup demo test test-slow check studied_networks airline cifar100 cifar100_lt cifar100_lt_seeds cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_seeds multi30k_early speed bench gpu overhead instructions tables figures report playground accuracy site stress lint format clean
 
 help:  ## list these commands
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
@@ -40,7 +40,6 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard sharmix/cs
 	@echo '[4/4] all else; compiles the C++ kernels, then bytecode: a minute or two'
 	@rm -f sharmix/*.cpython-*.so  # kernels of older checkouts, which Python would prefer to the new ones
 	@$(INSTALL) --compile --no-build-isolation --editable '.[experiments,development,docs]'
-	@$(INSTALL) --no-deps torchcp  # a peer; of what it requires, one has to be compiled, and what we compare uses none
 	@touch $@
 	@echo 'ready'
 
@@ -138,9 +137,8 @@ site: setup  ## the documentation as a website that needs no network: outputs/si
 	$(BIN)/python -m reporting report --output outputs/site/report.html
 	@echo 'Open outputs/site/index.html'
 
-speed: setup  ## a training step beside a bare PyTorch loop, and the image loader beside plain Pillow
+speed: setup  ## time of a training step beside a bare PyTorch loop
 	$(BIN)/python -m benchmarks.training_step
-	$(BIN)/python -m benchmarks.image_loader $(if $(DATA),--data $(DATA))
 
 bench: setup  ## time of every map and loss beside softmax, cross-entropy and the entmax package, in about 11 minutes; QUICK=1 for half a minute
 	$(BIN)/python -m benchmarks.maps $(if $(QUICK),--quick --folder outputs/benchmarks)
@@ -150,10 +148,8 @@ gpu: setup  ## tests of the compiled CUDA kernels, and their times beside adaspl
 	@for peer in $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["gpu"])'); do \
 		($(INSTALL) "$$peer") || echo "$$peer cannot be installed; its rows will say so"; \
 	done
-	$(BIN)/python -m benchmarks.gpu
-
-conformal: setup  ## compare support scores with TorchCP's EntmaxScore: equality and the time of each
-	$(BIN)/python -m benchmarks.conformal
+	$(BIN)/python -m pytest -W default tests/sharmix/triton_kernels.py
+	$(BIN)/python -m benchmarks.gpu --commit $$(git rev-parse HEAD)
 
 overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation, in 23 minutes
 	$(BIN)/python -m benchmarks.overhead
@@ -168,7 +164,7 @@ playground: setup  ## outputs/playground.html: the exact kernel in the browser; 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package
 	$(BIN)/python -m tests.sharmix.accuracy
 
-stress: setup  ## a quarter of an hour of kills, damaged files and data, and strange settings; docs/reliability.md
+stress: setup  ## random calls of the library, sanitizers, and runs killed at any moment, in seven minutes; docs/reliability.md
 	$(BIN)/python -m stress $(if $(SEED),--seed $(SEED))
 
 lint: setup  ## ruff, and mypy on sharmix/

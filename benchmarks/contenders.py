@@ -1,41 +1,56 @@
-"""The maps and losses that are timed beside each other: torch's, ours, and those of the entmax package."""
+"""The maps, losses and output layers that are timed beside each other: torch's, ours, and those of other packages.
 
-import functools
+A map is a function of logits, a loss of logits and targets, a layer of hidden states, weight and targets.
+"""
+
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from typing import Any
 
-import entmax
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn import functional
+from torch.nn.functional import cross_entropy, linear
 
 import sharmix
+
+BASELINES = {"map": "softmax", "loss": "cross-entropy", "layer": "linear + cross-entropy"}
+FIXED, LEARNED = "SharMiX (1.25, 1.5)", "SharMiX learned"
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One map or loss.
+    """One map, loss or output layer.
 
     Attributes:
         name: in tables and figures.
-        kind: `map` or `loss`.
-        source: `torch`, `sharmix` or `entmax`, the package it is from; `floor` for what shows the least there is to do.
-        run: the map of logits, or the loss of logits and targets.
-        orders: what goals know ours by: `integer_power` and `other_power` by 1/(q − 1), `learned`, or `nonconcave`.
+        kind: `map`, `loss` or `layer`.
+        source: the package that has it, by its name in pip; `floor` for what shows the least there is to do.
+        load: imports the package, and returns the function.
+        orders: the class of our orders that a goal names: `integer_power` and `other_power` by 1/(q − 1), `learned`, or
+            `nonconcave`.
         parameters: learned tensors that get gradients too.
     """
 
     name: str
     kind: str
     source: str
-    run: Callable[..., Tensor]
+    load: Callable[[], Callable[..., Tensor]]
     orders: str | None = None
     parameters: tuple[Tensor, ...] = ()
 
 
-BASELINES = {"map": "softmax", "loss": "cross-entropy"}
-FIXED, LEARNED = "SharMiX (1.25, 1.5)", "SharMiX learned"
+def cpu_contenders(kind: str) -> list[Contender]:
+    """All contenders of a kind on the CPU, the baseline first."""
+    return [one for one in [*_torch(), *_ours(torch.device("cpu")), *_entmax()] if one.kind == kind]
+
+
+def gpu_contenders(kind: str, device: torch.device) -> list[Contender]:
+    """All contenders of a kind on a GPU, the baseline first."""
+    sorting = [one for one in _entmax() if "bisect" not in one.name]
+    return [one for one in [*_torch(), *_ours(device), *sorting, *_gpu_packages()] if one.kind == kind]
 
 
 class _PythonMap(torch.autograd.Function):
@@ -63,30 +78,26 @@ class _PythonLoss(torch.autograd.Function):
         return grad.expand(ctx.shape).clone(), None
 
 
-def contenders() -> list[Contender]:
-    """All contenders, the baselines first."""
+def _torch() -> list[Contender]:
     return [
-        Contender("softmax", "map", "torch", lambda z: z.softmax(-1)),
-        Contender("cross-entropy", "loss", "torch", cross_entropy),
-        Contender("relu", "map", "floor", torch.relu),  # one node that reads and writes its input once
-        Contender("Python node", "map", "floor", _PythonMap.apply),
-        Contender("sum", "loss", "floor", lambda z, targets: z.sum()),
-        Contender("Python node", "loss", "floor", _PythonLoss.apply),
-        *_ours("map"),
-        *_ours("loss"),
-        Contender("entmax15 (package)", "map", "entmax", lambda z: entmax.entmax15(z, dim=-1)),
-        Contender("sparsemax (package)", "map", "entmax", lambda z: entmax.sparsemax(z, dim=-1)),
-        Contender("entmax_bisect (package)", "map", "entmax", lambda z: entmax.entmax_bisect(z, 1.5, dim=-1)),
-        Contender("sparsemax_bisect (package)", "map", "entmax", lambda z: entmax.sparsemax_bisect(z, dim=-1)),
-        Contender("entmax15 (package)", "loss", "entmax", entmax.Entmax15Loss(k=None)),
-        Contender("sparsemax (package)", "loss", "entmax", entmax.SparsemaxLoss(k=None)),
-        Contender("entmax_bisect (package)", "loss", "entmax", entmax.EntmaxBisectLoss(1.5)),
-        Contender("sparsemax_bisect (package)", "loss", "entmax", entmax.SparsemaxBisectLoss()),
+        Contender("softmax", "map", "torch", lambda: lambda z: z.softmax(-1)),
+        Contender("cross-entropy", "loss", "torch", lambda: cross_entropy),
+        Contender("relu", "map", "floor", lambda: torch.relu),  # one node that reads and writes its input once
+        Contender("Python node", "map", "floor", lambda: _PythonMap.apply),
+        Contender("sum", "loss", "floor", lambda: lambda z, targets: z.sum()),
+        Contender("Python node", "loss", "floor", lambda: _PythonLoss.apply),
+        Contender("linear + cross-entropy", "layer", "torch", lambda: lambda h, w, y: cross_entropy(linear(h, w), y)),
+        Contender("linear_cross_entropy", "layer", "torch", lambda: functional.linear_cross_entropy),
+        Contender("linear_cross_entropy, chunked", "layer", "torch", _chunked),
     ]
 
 
-def _ours(kind: str) -> list[Contender]:
-    fixed = functools.partial(sharmix.build_activation, "sharmix_fixed")
+def _chunked() -> Callable[..., Tensor]:
+    return partial(functional.linear_cross_entropy, options=torch.nn.LinearCrossEntropyOptions())
+
+
+def _ours(device: torch.device) -> list[Contender]:
+    fixed = partial(sharmix.build_activation, "sharmix_fixed")
     activations = {
         FIXED: ("integer_power", fixed(q=1.25, r=1.5)),
         "SharMiX (1.3, 1.5)": ("other_power", fixed(q=1.3, r=1.5)),
@@ -95,33 +106,89 @@ def _ours(kind: str) -> list[Contender]:
         "1.5-entmax": ("integer_power", sharmix.build_activation("entmax", alpha=1.5)),
         "sparsemax": ("integer_power", sharmix.build_activation("sparsemax")),
     }
+    found = []
+    for name, (orders, act) in activations.items():
+        parameters = tuple(act.to(device).parameters())
+        found += [
+            Contender(name, "map", "sharmix", lambda act=act: act, orders, parameters),
+            Contender(name, "loss", "sharmix", lambda act=act: act.loss, orders, parameters),
+        ]
     return [
-        Contender(name, kind, "sharmix", act if kind == "map" else act.loss, orders, tuple(act.parameters()))
-        for name, (orders, act) in activations.items()
+        *found,
+        Contender("linear_fenchel_young_loss (1, 1)", "layer", "sharmix", lambda: partial(_fused_layer, q=1.0, r=1.0)),
+        Contender("linear + SharMiX (1.25, 1.5)", "layer", "sharmix", lambda: _layer),
+        Contender("linear_fenchel_young_loss (1.25, 1.5)", "layer", "sharmix", lambda: _fused_layer),
     ]
 
 
-def step(contender: Contender, logits: Tensor, targets: Tensor, grad: Tensor) -> Callable[[], None]:
-    """Forward and backward, as in a training step: gradients are new each time."""
-    leaves = (logits, *contender.parameters)
-
-    def of_map() -> None:
-        for leaf in leaves:
-            leaf.grad = None
-        contender.run(logits).backward(grad)
-
-    def of_loss() -> None:
-        for leaf in leaves:
-            leaf.grad = None
-        contender.run(logits, targets).backward()
-
-    return of_map if contender.kind == "map" else of_loss
+def _layer(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    return sharmix.fenchel_young_loss(linear(hidden, weight), targets, 1.25, 1.5)
 
 
-def inputs(rows: int, classes: int, scale: float, dtype: torch.dtype, seed: int) -> tuple[Tensor, ...]:
+def _fused_layer(hidden: Tensor, weight: Tensor, targets: Tensor, q: float = 1.25, r: float = 1.5) -> Tensor:
+    return sharmix.linear_fenchel_young_loss(hidden, weight, None, targets, q, r)
+
+
+def _entmax() -> list[Contender]:
+    def package(name: str, *arguments: Any, **options: Any) -> Callable[[], Callable[..., Tensor]]:
+        return lambda: partial(getattr(import_module("entmax"), name), *arguments, **options)
+
+    def loss(name: str, *arguments: Any, **options: Any) -> Callable[[], Callable[..., Tensor]]:
+        return lambda: getattr(import_module("entmax"), name)(*arguments, **options)
+
+    return [
+        Contender("entmax15 (package)", "map", "entmax", package("entmax15", dim=-1)),
+        Contender("sparsemax (package)", "map", "entmax", package("sparsemax", dim=-1)),
+        Contender("entmax_bisect (package)", "map", "entmax", package("entmax_bisect", alpha=1.5, dim=-1)),
+        Contender("sparsemax_bisect (package)", "map", "entmax", package("sparsemax_bisect", dim=-1)),
+        Contender("entmax15 (package)", "loss", "entmax", loss("Entmax15Loss", k=None)),
+        Contender("sparsemax (package)", "loss", "entmax", loss("SparsemaxLoss", k=None)),
+        Contender("entmax_bisect (package)", "loss", "entmax", loss("EntmaxBisectLoss", 1.5)),
+        Contender("sparsemax_bisect (package)", "loss", "entmax", loss("SparsemaxBisectLoss")),
+    ]
+
+
+def _gpu_packages() -> list[Contender]:
+    return [
+        Contender("1.5-entmax (adasplash)", "map", "adasplash", lambda: import_module("adasplash").triton_entmax15),
+        Contender("sparsemax (adasplash)", "map", "adasplash", lambda: import_module("adasplash").triton_sparsemax),
+        Contender("sparsemax (Liger)", "map", "liger-kernel", lambda: _liger().LigerSparsemax()),
+        Contender("cross-entropy (Liger)", "loss", "liger-kernel", lambda: _liger().LigerCrossEntropyLoss()),
+        Contender("fused linear cross-entropy (Liger)", "layer", "liger-kernel", _liger_layer),
+        Contender(
+            "cut cross-entropy", "layer", "cut-cross-entropy",
+            lambda: import_module("cut_cross_entropy").linear_cross_entropy,
+        ),
+    ]  # fmt: skip
+
+
+def _liger() -> Any:
+    return import_module("liger_kernel.transformers")
+
+
+def _liger_layer() -> Callable[..., Tensor]:
+    loss = _liger().LigerFusedLinearCrossEntropyLoss()
+    return lambda hidden, weight, targets: loss(weight, hidden, targets)
+
+
+def inputs(
+    rows: int, classes: int, scale: float, dtype: torch.dtype, seed: int, device: str = "cpu"
+) -> tuple[Tensor, Tensor, Tensor]:
     """Logits that want gradients, targets, and the gradient of a map's output."""
-    generator = torch.Generator().manual_seed(seed)
-    logits = torch.randn(rows, classes, generator=generator) * scale
-    targets = torch.randint(classes, (rows,), generator=generator)
-    grad = torch.randn(rows, classes, generator=generator)
+    generator = torch.Generator(device).manual_seed(seed)
+    logits = torch.randn(rows, classes, generator=generator, device=device) * scale
+    targets = torch.randint(classes, (rows,), generator=generator, device=device)
+    grad = torch.randn(rows, classes, generator=generator, device=device)
     return logits.to(dtype).requires_grad_(), targets, grad.to(dtype)
+
+
+def layer_inputs(
+    rows: int, features: int, classes: int, scale: float, dtype: torch.dtype, seed: int, device: str = "cpu"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Hidden states and weights that want gradients, and targets. Logits have about the scale."""
+    generator = torch.Generator(device).manual_seed(seed)
+    hidden = torch.randn(rows, features, generator=generator, device=device)
+    weight = torch.randn(classes, features, generator=generator, device=device)
+    weight *= scale / features**0.5
+    targets = torch.randint(classes, (rows,), generator=generator, device=device)
+    return hidden.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_(), targets

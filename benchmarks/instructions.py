@@ -14,14 +14,11 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from dataclasses import dataclass
 from distutils.core import run_setup
 from pathlib import Path
 from typing import Any
 
 import yaml
-from rich.console import Console
-from rich.table import Table
 
 from experiments.files import write_atomically
 
@@ -31,30 +28,12 @@ RECORD = ROOT / "results/benchmarks/instructions.yaml"
 KERNEL = ("setup.py", "sharmix/csrc")  # the files that decide the counts
 TOLERANCE = 0.02
 LIMIT = f"{100 * TOLERANCE:g} %"
-NOT_CHECKED = 77  # the exit status by which test harnesses know a skipped test
+NOT_CHECKED = 77  # the exit status that stands for a skipped test
 _COUNT = re.compile(r"^desc: Trigger: Client Request: (.+)$(?:\n(?!totals).*)*\ntotals: (\d+)$", re.MULTILINE)
 
 
 class CannotCheck(Exception):
     """This machine cannot count, or its counts cannot be compared with the record."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Instructions of one step of the kernel; None where nothing is recorded, or nothing counted."""
-
-    name: str
-    recorded: int | None
-    now: int | None
-
-    @property
-    def change(self) -> float:
-        """The change relative to the record; NaN where there is nothing to compare."""
-        return self.now / self.recorded - 1 if self.now and self.recorded else math.nan
-
-    @property
-    def is_small(self) -> bool:
-        return abs(self.change) <= TOLERANCE
 
 
 def toolchain(compiler: list[str]) -> dict[str, str]:
@@ -98,41 +77,32 @@ def counts_in(written: str) -> dict[str, int]:
     return {name: int(total) for name, total in _COUNT.findall(written)}
 
 
-def differences(recorded: dict[str, int], now: dict[str, int]) -> list[Difference]:
-    """The difference of every step that is recorded or counted."""
-    return [Difference(name, recorded.get(name), now.get(name)) for name in {**now, **recorded}]
-
-
-def complaints(found: list[Difference], commit: str) -> list[str]:
-    """Errors that say what is wrong with counts and what to do; none where all counts are within the tolerance."""
-    slower = sum(one.change > TOLERANCE for one in found)
-    faster = sum(one.change < -TOLERANCE for one in found)
-    unmatched = sum(math.isnan(one.change) for one in found)
-    kinds = (
-        (
-            slower,
-            f"rose by more than {LIMIT}: the kernel is slower there. `git diff {commit[:12]} -- {' '.join(KERNEL)}` "
-            "shows what changed since they were recorded. Where a gain elsewhere is worth it, record them anew.",
-        ),
-        (
-            faster,
-            f"fell by more than {LIMIT}: the kernel is faster there. Record them anew, so that a later loss will show.",
-        ),
-        (unmatched, "are in the record alone, or in instructions.cpp alone. Record them anew."),
+def complaint(recorded: dict[str, int], now: dict[str, int], commit: str) -> str | None:
+    """An error that says what is wrong with counts and what to do, None where all are within the tolerance."""
+    changes = {name: relative_change(recorded.get(name), now.get(name)) for name in {**now, **recorded}}
+    slower = sum(change > TOLERANCE for change in changes.values())
+    others = sum(change < -TOLERANCE or math.isnan(change) for change in changes.values())
+    if not slower and not others:
+        return None
+    return (
+        f"error: of {len(changes)} instruction counts {slower} rose by more than {LIMIT}, and {others} fell by more or "
+        f"are in the record or in instructions.cpp alone. `git diff {commit[:12]} -- {' '.join(KERNEL)}` shows what "
+        "changed since they were recorded. Where the change is wanted, `make instructions RECORD=1` records all anew."
     )
-    return [f"error: {number} of {len(found)} instruction counts {what}" for number, what in kinds if number]
 
 
-def show(found: list[Difference], console: Console) -> None:
-    """Print a table of all differences, in which differences beyond the tolerance stand out."""
-    table = Table("instructions of", "recorded", "now", "change", box=None)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for one in found:
-        numbers = ("–" if value is None else f"{value:,}" for value in (one.recorded, one.now))
-        change = "–" if math.isnan(one.change) else f"{100 * one.change:+.2f} %"
-        table.add_row(one.name, *numbers, change, style=None if one.is_small else "bold red")
-    console.print(table)
+def relative_change(recorded: int | None, now: int | None) -> float:
+    """NaN where one of the two counts is missing."""
+    return now / recorded - 1 if now and recorded else math.nan
+
+
+def show(recorded: dict[str, int], now: dict[str, int]) -> None:
+    """Print a line for each count. Changes beyond the tolerance have a mark."""
+    print(f"{'instructions of':45} {'recorded':>12} {'now':>12} {'change':>9}")
+    for name in {**now, **recorded}:
+        change = relative_change(recorded.get(name), now.get(name))
+        numbers = " ".join(f"{counts.get(name, 0):12,}" for counts in (recorded, now))
+        print(f"{name:45} {numbers} {100 * change:+7.2f} %{'' if abs(change) <= TOLERANCE else '  <- too far'}")
 
 
 def main() -> None:
@@ -141,24 +111,22 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="write the counts down as those to compare with")
     options = parser.parse_args()
     compiler = shlex.split(os.environ.get("CXX") or sysconfig.get_config_var("CXX") or "c++")
-    console = Console(highlight=False, soft_wrap=True)
     try:
         tools = toolchain(compiler)
         record = None if options.record else comparable_record(tools)
     except CannotCheck as why:
-        console.print(f"NOT CHECKED: instruction counts of the kernel: {why}", style="bold yellow", markup=False)
+        print(f"NOT CHECKED: instruction counts of the kernel: {why}")
         sys.exit(NOT_CHECKED)
     flags = kernel_flags()
     now = count(compiler, flags)
     if record is None:
         write(tools, flags, now)
-        console.print(f"Written: {RECORD}, {len(now)} counts")
+        print(f"Written: {RECORD}, {len(now)} counts")
         return
-    found = differences(record["instructions"], now)
-    show(found, console)
-    if wrong := complaints(found, record["commit"]):
-        sys.exit("\n".join([*wrong, "`make instructions RECORD=1` records all counts anew."]))
-    console.print(f"All {len(found)} instruction counts are within {LIMIT} of those of {record['commit'][:12]}.")
+    show(record["instructions"], now)
+    if wrong := complaint(record["instructions"], now, record["commit"]):
+        sys.exit(wrong)
+    print(f"All {len(now)} instruction counts are within {LIMIT} of those of {record['commit'][:12]}.")
 
 
 def comparable_record(tools: dict[str, str]) -> dict[str, Any]:
@@ -169,10 +137,10 @@ def comparable_record(tools: dict[str, str]) -> dict[str, Any]:
     """
     record: dict[str, Any] = yaml.safe_load(RECORD.read_text(encoding="utf-8"))
     if record["toolchain"] != tools:
+        theirs, ours = (", ".join(one.values()) for one in (record["toolchain"], tools))
         raise CannotCheck(
-            f"they were recorded with {_listed(record['toolchain'])}; here are {_listed(tools)}, with which the same "
-            "code has other counts. To compare here, `make instructions RECORD=1` before a change of the kernel, and "
-            "`make instructions` after it."
+            f"they were recorded with {theirs}; here are {ours}, with which the same code has other counts. To compare "
+            "here, `make instructions RECORD=1` before a change of the kernel, and `make instructions` after it."
         )
     return record
 
@@ -187,10 +155,6 @@ def write(tools: dict[str, str], flags: list[str], counts: dict[str, int]) -> No
         "instructions": counts,
     }
     write_atomically(RECORD, yaml.safe_dump(record, allow_unicode=True, sort_keys=False, width=1000))
-
-
-def _listed(tools: dict[str, str]) -> str:
-    return ", ".join(tools.values())
 
 
 def _output(*command: str) -> str:

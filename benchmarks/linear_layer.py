@@ -1,106 +1,68 @@
 """Time and memory of an output layer with its loss: whole logits and cross-entropy, beside ours in chunks."""
 
 import multiprocessing
-import statistics
-from functools import partial
-from timeit import timeit
+from collections.abc import Mapping
 from typing import Any
 
 import psutil
 import torch
-from torch import Tensor
-from torch.nn import LinearCrossEntropyOptions
-from torch.nn.functional import cross_entropy, linear, linear_cross_entropy
-from torch.utils.benchmark.utils.common import set_torch_threads
 
-import sharmix
+from benchmarks.contenders import cpu_contenders, layer_inputs
+from benchmarks.harness import Row, ratios, spread, step_times, training_step
 from experiments.machine import forget_peak_memory, peak_memory_mib
 
-BASELINES = {  # each baseline has a column of the ratio to it
+COMPARED = {  # each of these layers has columns of the ratio to it
     "linear + cross-entropy": "ratio",
     "linear_cross_entropy": "ratio_to_fused",
     "linear_cross_entropy, chunked": "ratio_to_chunked",
 }
-LAYERS = {
-    "linear + cross-entropy": lambda hidden, weight, targets: cross_entropy(linear(hidden, weight), targets),
-    "linear_cross_entropy": lambda hidden, weight, targets: linear_cross_entropy(hidden, weight, targets),
-    "linear_cross_entropy, chunked": lambda hidden, weight, targets: linear_cross_entropy(
-        hidden, weight, targets, options=LinearCrossEntropyOptions()
-    ),
-    "linear_fenchel_young_loss (1, 1)": lambda hidden, weight, targets: sharmix.linear_fenchel_young_loss(
-        hidden, weight, None, targets, 1.0, 1.0
-    ),
-    "linear + SharMiX (1.25, 1.5)": lambda hidden, weight, targets: sharmix.fenchel_young_loss(
-        linear(hidden, weight), targets, 1.25, 1.5
-    ),
-    "linear_fenchel_young_loss (1.25, 1.5)": lambda hidden, weight, targets: sharmix.linear_fenchel_young_loss(
-        hidden, weight, None, targets, 1.25, 1.5
-    ),
-}
 
 
-def measure_linear(settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row for each layer: seconds of forward and backward, in turn, and the memory that a fresh process takes."""
-    size = settings["linear"]
+def measure_linear(settings: Mapping[str, Any]) -> list[Row]:
+    """A row for each layer: seconds of forward and backward, and the memory that a fresh process takes."""
+    size, layers = settings["linear"], cpu_contenders("layer")
     tensors = _inputs(size, settings["seed"])
-    with set_torch_threads(1):
-        rounds = [
-            {name: timeit(partial(run, name, tensors), number=1) for name in LAYERS} for _ in range(size["rounds"] + 1)
-        ]
-    times = {name: [one[name] for one in rounds[1:]] for name in LAYERS}  # the first round allocates
+    steps = {one.name: training_step(one.load(), tensors, ()) for one in layers}
+    pace = {"block_seconds": 0, "slow_seconds": float("inf")}  # one call a round
+    times = step_times(steps, dict.fromkeys(steps, size["rounds"]), pace)
     rows = []
-    for name, seconds in times.items():
-        ratios = {
-            f"{aspect}_{column}": function([own / other for own, other in zip(seconds, times[baseline], strict=True)])
-            for baseline, column in BASELINES.items()
-            for aspect, function in {"median": statistics.median, "lowest": min, "highest": max}.items()
-        }
+    for one in layers:
+        seconds = times[one.name, 1]
+        compared = [spread(ratios(seconds, times[other, 1]), column) for other, column in COMPARED.items()]
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            memory = pool.apply(peak_of, (name, size, settings["seed"]))
+            memory = pool.apply(peak_of, (one.name, size, settings["seed"]))
         rows.append(
             {
                 "part": "linear",
                 "kind": "loss",
-                "contender": name,
-                "source": "sharmix" if "SharMiX" in name or "fenchel" in name else "torch",
+                "contender": one.name,
+                "source": one.source,
                 "rows": size["tokens"],
                 "classes": size["classes"],
                 "regime": "sparse",
                 "dtype": "float32",
                 "threads": 1,
-                "goal": size["goals"].get(name),
-                "memory_goal_mib": size["memory_goals_mib"].get(name),
-                "median_microseconds": 1e6 * statistics.median(seconds),
-                "lowest_microseconds": 1e6 * min(seconds),
-                "highest_microseconds": 1e6 * max(seconds),
-                **ratios,
+                "goal": size["goals"].get(one.name),
+                "memory_goal_mib": size["memory_goals_mib"].get(one.name),
+                **spread(seconds, "microseconds", 1e6),
+                **{column: value for columns in compared for column, value in columns.items()},
                 "memory_mib": memory,
             }
         )
     return rows
 
 
-def peak_of(name: str, size: dict[str, Any], seed: int) -> float:
+def peak_of(name: str, size: Mapping[str, Any], seed: int) -> float:
     """MiB that forward and backward take on top of the inputs, in this process."""
-    run(name, _inputs({**size, "tokens": 8, "classes": 16}, seed))  # imports modules, whose memory is not the layer's
-    tensors = _inputs(size, seed)
+    run = next(one.load() for one in cpu_contenders("layer") if one.name == name)
+    small = _inputs({**size, "tokens": 8, "classes": 16}, seed)
+    training_step(run, small, ())()  # imports modules, whose memory is not the layer's
+    step = training_step(run, _inputs(size, seed), ())
     forget_peak_memory()
     before = psutil.Process().memory_info().rss / 2**20
-    run(name, tensors)
+    step()
     return peak_memory_mib() - before
 
 
-def run(name: str, tensors: tuple[Tensor, Tensor, Tensor]) -> None:
-    """Forward and backward of one of `LAYERS`."""
-    hidden, weight, targets = tensors
-    hidden.grad = weight.grad = None
-    LAYERS[name](hidden, weight, targets).backward()
-
-
-def _inputs(size: dict[str, Any], seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    hidden = torch.randn(size["tokens"], size["features"], generator=generator)
-    weight = torch.randn(size["classes"], size["features"], generator=generator)
-    weight *= size["scale"] / size["features"] ** 0.5
-    targets = torch.randint(size["classes"], (size["tokens"],), generator=generator)
-    return hidden.requires_grad_(), weight.requires_grad_(), targets
+def _inputs(size: Mapping[str, Any], seed: int) -> tuple[torch.Tensor, ...]:
+    return layer_inputs(size["tokens"], size["features"], size["classes"], size["scale"], torch.float32, seed)

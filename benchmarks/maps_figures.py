@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from benchmarks.contenders import BASELINES, FIXED, LEARNED
+from benchmarks.contenders import FIXED, LEARNED
 from reporting.drawing import label_lines, stack_of_panels, style
 from reporting.palette import look
 
@@ -36,7 +36,7 @@ def draw(curve: pd.DataFrame, part: str) -> Figure:
         curve: rows of the CSV.
         part: `classes` or `rows`, the horizontal axis.
     """
-    cases = [(kind, regime) for kind in BASELINES for regime in dict.fromkeys(curve["regime"])]
+    cases = [(kind, regime) for kind in _FLOORS for regime in dict.fromkeys(curve["regime"])]
     figure, panels = stack_of_panels(len(cases), 2.6, sharex=True, sharey=True)
     bottom, top = 1e-6 * curve["lowest_microseconds"].min() / 1.5, 1e-6 * curve["highest_microseconds"].max() * 1.5
     other = "rows" if part == "classes" else "classes"

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from benchmarks.contenders import BASELINES, FIXED, LEARNED
+from benchmarks.harness import at_least, at_most, origin
 from benchmarks.maps_figures import draw
-from benchmarks.verdicts import at_least, at_most
 from experiments.files import replace_atomically, write_atomically
 from reporting.drawing import rendered
 from reporting.markdown import narrow, paragraph
@@ -62,6 +62,7 @@ def judged_tables(data: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, 
     tables = {
         f"{kind.capitalize()} against {baseline}": _ratios(cells[cells["kind"] == kind])
         for kind, baseline in BASELINES.items()
+        if kind != "layer"
     }
     tables["Learned orders against fixed"] = _learned(cells, settings["learned_over_fixed"]["goal"])
     tables["Against the entmax package"] = _speedups(cells, **settings["faster_than"])
@@ -107,13 +108,9 @@ def _briefly(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def _heading(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
-    first = data.iloc[0]
-    dirty = ", with uncommitted changes" if first["dirty"] else ""
     measured = (
         "Medians of rounds in which every contender takes its turn (lowest–highest); freed memory is kept, as in a "
-        f"training run. {first['processor']}, {first['cores']} cores, {first['vectors']}; backend {first['backend']}; "
-        f"torch {first['torch']}, entmax {first['entmax']}; commit {str(first['commit'])[:12]}{dirty}. Repeat: "
-        "`make bench`."
+        f"training run. {origin(data.iloc[0], ('torch', 'entmax'), 'make bench')}"
     )
     title = "# Time of forward and backward, relative to softmax and to cross-entropy"
     return "\n\n".join([title, paragraph(measured), paragraph(_ROUNDS.format(**settings))])
@@ -199,8 +196,8 @@ def _growth(curves: pd.DataFrame, goal: float, lowest: Mapping[str, int]) -> pd.
 
 def _by_case(growth: pd.DataFrame) -> pd.DataFrame:
     """A line for each contender with a column for each case; the baselines of maps and of losses share a line."""
-    lines = growth["contender"].replace(dict.fromkeys(BASELINES.values(), " or ".join(BASELINES.values())))
-    lines = lines.replace({"relu": "relu or sum", "sum": "relu or sum"})
+    shared = ("softmax", "cross-entropy"), ("relu", "sum")
+    lines = growth["contender"].replace({name: " or ".join(names) for names in shared for name in names})
     wide = growth.assign(contender=lines).pivot(index="contender", columns="case", values="measured").fillna("–")
     wide = wide.loc[lines.unique(), growth["case"].unique()]
     return wide.assign(goal=growth.groupby("contender")["goal"].first()).fillna("").reset_index()

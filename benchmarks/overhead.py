@@ -17,17 +17,13 @@ import pandas as pd
 import yaml
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.progress import Progress
 
-from benchmarks.maps import provenance, write_csv
-from benchmarks.progress import ProgressOrLines
-from benchmarks.settings import on_random_data, settings_of
+from benchmarks.harness import Row, at_most, counted, in_turn, origin, provenance, write_csv
+from benchmarks.settings import build_run, on_random_data, settings_of
 from benchmarks.training_step import our_loop, our_translations, seconds_per_step
-from benchmarks.verdicts import at_most
 from experiments.files import write_atomically
 from experiments.machine import forget_peak_memory, keep_freed_memory, peak_memory_mib
 from experiments.settings import RunSettings
-from experiments.training import build_run
 from reporting.declaration import Bootstrap, load_declaration
 from reporting.markdown import narrow, paragraph
 from reporting.statistics import bootstrap_interval
@@ -78,11 +74,8 @@ def times_in_turn(size: dict[str, Any], activations: list[str], seed: int) -> di
     turns = blocks(size, draw.sample(activations, len(activations)))
     for run in turns.values():
         run()  # the first block allocates
-    times: dict[str, list[float]] = {activation: [] for activation in activations}
-    for _ in range(size["rounds"]):
-        for activation in draw.sample(activations, len(activations)):
-            times[activation].append(seconds_per_step(turns[activation], size["steps"]))
-    return times
+    rounds = dict.fromkeys(activations, size["rounds"])
+    return in_turn(lambda activation: seconds_per_step(turns[activation], size["steps"]), rounds, draw)
 
 
 def medians(size: dict[str, Any], activations: list[str], seed: int) -> dict[str, tuple[float, float]]:
@@ -108,19 +101,11 @@ def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
         return pool.apply(function, arguments)
 
 
-def measure(
-    name: str, size: dict[str, Any], names: list[str], processes: int, bootstrap: Bootstrap, progress: Progress
-) -> list[dict[str, Any]]:
+def measure(name: str, size: dict[str, Any], names: list[str], processes: int, bootstrap: Bootstrap) -> list[Row]:
     """A row for each activation."""
-    bar = progress.add_task(size["title"], total=processes + len(names))
-    found = []
-    for process in range(processes):
-        found.append(in_fresh_process(medians, size, names, process))
-        progress.advance(bar)
-    peaks = {}
-    for activation in names:
-        peaks[activation] = in_fresh_process(memory, size, activation)
-        progress.advance(bar)
+    title = size["title"]
+    found = [in_fresh_process(medians, size, names, seed) for seed in counted(range(processes), title, processes)]
+    peaks = {one: in_fresh_process(memory, size, one) for one in counted(names, f"{title}, memory", len(names))}
     times = {activation: zip(*(one[activation] for one in found), strict=True) for activation in names}
     without_goal = {"softmax", *size.get("besides", {})}
     return [
@@ -168,16 +153,13 @@ def table(data: pd.DataFrame, settings: dict[str, Any], bootstrap: Bootstrap) ->
             "published memory": [_printed(numbers, 1) for numbers in published],
         }
     )
-    first = data.iloc[0]
-    dirty = ", with uncommitted changes" if first["dirty"] else ""
     about = (
         "A step of training, or a batch translated, with random inputs of each experiment's shapes; threads: "
         f"{settings['threads']}. In each of {settings['processes']} fresh processes the activations take turns; a "
         "process gives the median of the ratios to softmax's block of the same round. The table has the median over "
         f"processes, with its percentile bootstrap interval ({bootstrap.confidence:.0%}), which decides: the goal is "
         "met or missed where the whole interval is on one side of it, else undecided. Memory is the peak of a process "
-        f"of its own. {first['processor']}, {first['cores']} cores, {first['vectors']}; backend {first['backend']}; "
-        f"torch {first['torch']}; commit {str(first['commit'])[:12]}{dirty}. Repeat: `make overhead`."
+        f"of its own. {origin(data.iloc[0], ('torch',), 'make overhead')}"
     )
     title = "# Table 6. A training step, and translating, under each activation, relative to softmax"
     parts = [title, paragraph(about)]
@@ -198,12 +180,10 @@ def main() -> None:
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
     bootstrap = load_declaration(Path("results")).bootstrap
     source, rows = provenance(), []
-    with ProgressOrLines(Console(stderr=True)) as progress:
-        for name, size in settings["blocks"].items():
-            names = [*settings["activations"], *size.get("besides", {})]
-            size["overrides"].append(f"threads={settings['threads']}")
-            found = measure(name, size, names, settings["processes"], bootstrap, progress)
-            rows += [{**row, **source} for row in found]
+    for name, size in settings["blocks"].items():
+        names = [*settings["activations"], *size.get("besides", {})]
+        size["overrides"].append(f"threads={settings['threads']}")
+        rows += [{**row, **source} for row in measure(name, size, names, settings["processes"], bootstrap)]
     write_csv(rows, options.folder / "table6.csv")
     text = table(pd.DataFrame(rows), settings, bootstrap)
     write_atomically(options.folder / "table6.md", text)

@@ -5,7 +5,10 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from experiments.building import build_data, build_module
+from experiments.data.base import SplitDataModule
 from experiments.identity import ROOT
+from experiments.modules.base import OutputModule
 from experiments.settings import RunSettings, checked_settings
 
 BATCHES = ("seed", "batch_size", "evaluation_batch_size", "num_workers", "sampler", "train_metrics")
@@ -25,3 +28,9 @@ def on_random_data(settings: RunSettings, module: str, **data: Any) -> RunSettin
     """The same settings with a data module of `benchmarks.synthetic` in place of the experiment's."""
     batches = {key: settings.data[key] for key in BATCHES if key in settings.data}
     return settings.model_copy(update={"data": {"_target_": f"benchmarks.synthetic.{module}", **batches, **data}})
+
+
+def build_run(settings: RunSettings) -> tuple[OutputModule, SplitDataModule]:
+    """The module and the data that the settings name."""
+    data = build_data(settings, print)
+    return build_module(settings, data), data

@@ -14,18 +14,16 @@ from pathlib import Path
 import lightning.pytorch as L
 import torch
 from lightning.pytorch.callbacks import Callback
-from rich.console import Console
-from rich.table import Table
 from torch.nn.functional import cross_entropy
 
-from benchmarks.settings import on_random_data, settings_of
+from benchmarks.harness import in_turn, ratios
+from benchmarks.settings import build_run, on_random_data, settings_of
 from experiments.callbacks.checkpoints import PeriodicCheckpoint
 from experiments.data.base import SplitDataModule
 from experiments.data.special_tokens import FIRST
 from experiments.modules.translator import Translator
 from experiments.settings import RunSettings
 from experiments.trainer import build_trainer
-from experiments.training import build_run
 
 GOALS = {"cifar100": 1.05, "airline": 1.5}
 STEPS = {"cifar100": 12, "airline": 400}  # in a block; the two loops take turns, block by block
@@ -118,8 +116,8 @@ def measure(experiment: str, rounds: int) -> tuple[list[float], list[float]]:
     blocks = our_loop(settings, *build_run(settings), steps), bare_loop(settings, steps)
     for block in blocks:
         block()  # the first block allocates
-    ours, bare = zip(*(tuple(seconds_per_step(block, steps) for block in blocks) for _ in range(rounds)), strict=True)
-    return list(bare), list(ours)
+    ours, bare = in_turn(lambda block: seconds_per_step(block, steps), dict.fromkeys(blocks, rounds)).values()
+    return bare, ours
 
 
 def main() -> None:
@@ -127,20 +125,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training_step", description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="blocks of each loop, in turn")
     rounds = parser.parse_args().rounds
-    table = Table(title=f"milliseconds a training step, softmax: medians of {rounds} blocks in turn")
-    for column in ("experiment", "bare loop", "ours", "ratio (lowest–highest)", "goal"):
-        table.add_column(column, justify="left" if column == "experiment" else "right")
+    print(f"Milliseconds a training step, softmax: medians of {rounds} blocks in turn")
     for experiment, goal in GOALS.items():
         bare, ours = measure(experiment, rounds)
-        ratios = sorted(our / other for our, other in zip(ours, bare, strict=True))
-        table.add_row(
-            experiment,
-            f"{1e3 * statistics.median(bare):.3f}",
-            f"{1e3 * statistics.median(ours):.3f}",
-            f"{statistics.median(ratios):.3f} ({ratios[0]:.3f}–{ratios[-1]:.3f})",
-            f"≤ {goal:.2f}",
+        relative = ratios(ours, bare)
+        print(
+            f"{experiment}: {1e3 * statistics.median(ours):.3f}, bare loop {1e3 * statistics.median(bare):.3f}; ratio "
+            f"{statistics.median(relative):.3f} ({min(relative):.3f}–{max(relative):.3f}), goal ≤ {goal:.2f}"
         )
-    Console().print(table)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The map, its entropy and its loss by bisection in double precision; no line is shared with the library.
+"""The map, its entropy and its loss by bisection in double precision, without any code of the library.
 
-For each temperature T a threshold is found, and T = T₀ exp((q − r) R_q(p)) by another bisection.
+An inner bisection finds the threshold for a given temperature T. An outer bisection solves T = T₀ exp((q − r) R_q(p)).
 """
 
 import math
@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-HALVINGS = 56  # of a bracket: a double has 53 bits
+HALVINGS = 56  # of an interval; a double has 53 bits
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class Orders:
-    """q, r and T₀ of all rows."""
+    """The orders q and r and the temperature T₀, the same for all rows."""
 
     q: float
     r: float
@@ -36,7 +36,7 @@ class Orders:
         return value * self.temperature / self.q
 
     def entmax(self, x: Array, heat: Array) -> Array:
-        """The point of the simplex pᵢ = [1 + (q − 1)(xᵢ − μ)/T]₊^{1/(q−1)} for x ≤ 0 [rows, classes], T [rows, 1]."""
+        """pᵢ = [1 + (q − 1)(xᵢ − μ)/T]₊^{1/(q−1)} on the simplex, for x ≤ 0 [rows, classes] and T [rows, 1]."""
         gap = max(self.q - 1, 1e-12)
 
         def powers(threshold: Array) -> Array:
@@ -53,7 +53,7 @@ class Orders:
         return p / p.sum(-1, keepdims=True)
 
     def map(self, logits: Array) -> Array:
-        """p* of finite logits or −∞ [rows, classes], in the concave region."""
+        """p* of logits [rows, classes], which are finite or −∞, for orders in the concave region."""
         x = logits - logits.max(-1, keepdims=True)
         feedback = self.q - self.r
         span = feedback * math.log(x.shape[-1])
@@ -66,7 +66,7 @@ class Orders:
         return self.entmax(x, self.temperature * np.exp((low + high) / 2))
 
     def loss(self, logits: Array, targets: Array) -> Array:
-        """L(z, y) of each row; targets [rows, classes] on the simplex."""
+        """L(z, y) of each row, for targets [rows, classes] on the simplex."""
         p = self.map(logits)
         difference = np.where(p == targets, 0, p - targets)
         linear = (difference * np.where(difference == 0, 0, logits)).sum(-1)

@@ -1,147 +1,268 @@
-"""Processes that end at any moment: in the middle of a file, between writing and renaming, in a sweep.
+"""Runs and sweeps that are killed at any moment.
 
 The same command then goes on, and must end as if nothing had happened.
 """
 
+import contextlib
+import csv
+import json
+import multiprocessing
 import os
 import random
+import runpy
 import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
-from experiments.identity import ROOT
-from stress.endings import OPERATION, AtOperation
-from stress.outcome import Outcome
-from stress.processes import Started, command, last_lines, perform
-from stress.runs import RUNS, copied, finished, rebuilding, run_again, small_results, whole_record
-from stress.trials import Lost, Trial, Wrong, repeat
+import torch
 
-WHAT = "runs, sweeps and tables killed at a random time, file operation or byte"
+from stress.outcome import Lost, Outcome, Wrong
+
+WHAT = "runs and sweeps killed at a random time or file operation"
+ROOT = Path(__file__).parents[1]
+PATIENCE = 120.0  # seconds after which a process counts as hanging
+OPERATION = "file operation\n"  # printed for each operation where operations are counted
+_OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.link", "os.truncate")
+_TIMES = ("seconds", "per_second")  # the ends of the names of what differs from run to run
+_COMMON = ("progress=lines", "checkpoint_seconds=0", "trainer.max_epochs=3")
+RUNS = {
+    "digits": ("experiment=digits", "activation=sharmix_learned", "model.hidden_units=8"),
+    "copy": (
+        *("experiment=copy", "data.words=6", "data.shortest=2", "data.longest=4", "data.train_size=200"),
+        *("data.evaluation_size=10", "model.dimension=16", "model.feedforward=16", "model.heads=2"),
+        *("model.encoder_layers=1", "model.decoder_layers=1", "activation=softmax"),
+    ),
+}
+# Trials fork from a process that has imported the large packages, so that a run takes one second.
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["experiments.quick_imports", "hydra", "sharmix", "sklearn.datasets", "scipy.stats"])
 
 
 def run(seconds: float, seed: int) -> Outcome:
-    return repeat("kills", WHAT, lambda home: Kills(home).trial, seconds, seed)
+    """Kill runs for so many seconds. The first trial draws from the seed, the others from seeds that it draws."""
+    outcome, end, seeds = Outcome(WHAT), time.monotonic() + seconds, random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="sharmix-stress-", ignore_cleanup_errors=True) as home:
+        kills = Kills(Path(home))
+        while outcome.tried == 0 or time.monotonic() < end:
+            outcome.tried += 1
+            try:
+                generator = random.Random(seed)
+                kills.kill_sweep(generator) if generator.random() < 0.03 else kills.kill_run(generator)
+                outcome.survived += 1
+            except Exception as error:
+                outcome.lost += isinstance(error, Lost)
+                outcome.wrong += isinstance(error, Wrong)
+                repeat = f"python -m stress kills --minutes 0 --seed {seed}"
+                outcome.failures.append(f"{type(error).__name__.lower()}: {error} [{repeat}]")
+            seed = seeds.randrange(2**32)
+    return outcome
+
+
+@dataclass(frozen=True)
+class UndisturbedRun:
+    """A run that nothing disturbed. Killed runs of the same command must end like it.
+
+    Attributes:
+        arguments: the arguments of run.py, without the folder of the results.
+        outputs: the folder of its own results.
+        operations: the number of its file operations.
+        result: what must be the same wherever the command runs again, see `result`.
+    """
+
+    arguments: tuple[str, ...]
+    outputs: Path
+    operations: int
+    result: Mapping[str, Any]
+
+    def check(self, outputs: Path) -> None:
+        """Raise Wrong unless the finished run in `outputs` is equal to this one, to the bit."""
+        found = result(outputs)
+        for what, expected in self.result.items():
+            if found[what] != expected:
+                raise Wrong(f"{what}: {str(found[what])[:100]} where an undisturbed run has {str(expected)[:100]}")
 
 
 class Kills:
-    """The trials, with the runs and tables that they are compared with."""
+    """The trials, with the undisturbed runs that they are compared with."""
 
-    def __init__(
-        self, home: Path, prepare: Callable[[], None] | None = None, names: tuple[str, ...] = (*RUNS,)
-    ) -> None:
-        self.home, self.prepare = home, prepare
-        self.runs = {name: finished(home, name) for name in names}
+    def __init__(self, home: Path, names: tuple[str, ...] = (*RUNS,)) -> None:
+        self.home, self.runs = home, {}
+        for name in names:
+            arguments, outputs = (*_COMMON, *RUNS[name]), home / name
+            command = (*arguments, f"paths.outputs={outputs}")
+            status, printed = Process(home, command, AtOperation(outputs, None)).end()
+            assert status == 0, printed
+            self.runs[name] = UndisturbedRun(arguments, outputs, printed.count(OPERATION), result(outputs))
 
-    def trial(self, draw: random.Random) -> None:
-        kinds: dict[Trial, int] = {self.kill_run: 30, self.kill_tables: 4, self.kill_command: 1, self.kill_sweep: 1}
-        (kind,) = draw.choices([*kinds], [*kinds.values()])
-        kind(draw)
-
-    def kill_run(self, draw: random.Random) -> None:
-        """One to three kills of a run, at times over a finished one with force=true."""
-        name = draw.choice([*self.runs])
-        run, force = self.runs[name], draw.random() < 0.3
-        outputs = copied(run.outputs, self.home) if force else self.home / uuid4().hex / "outputs"
-        more = ("force=true",) if force else ()
-        for _ in range(draw.choice((1, 1, 2, 3))):
-            self._kill(draw, outputs, command("run.py", *run.at(outputs, *more)), run.printed.count(OPERATION))
-            if whole_record(outputs) is None and force:
+    def kill_run(self, generator: random.Random) -> None:
+        """One to three kills of a run, at times over a finished run with force=true."""
+        run, force = self.runs[generator.choice([*self.runs])], generator.random() < 0.3
+        outputs = self.home / uuid4().hex / "outputs"
+        command = (*run.arguments, f"paths.outputs={outputs}", *(["force=true"] if force else []))
+        if force:
+            shutil.copytree(run.outputs, outputs)
+        for _ in range(generator.choice((1, 1, 2, 3))):
+            self._kill(generator, outputs, command, run.operations)
+            if force and not [*outputs.rglob("record.json")]:
                 raise Lost("force=true: the old record is gone before there is a new one")
-        run_again(run, outputs, *more)
+        go_on(command, run, outputs)
         shutil.rmtree(outputs.parent)
 
-    def kill_command(self, draw: random.Random) -> None:
-        """A kill of the real command line at a random time."""
-        run, outputs = self.runs["digits"], self.home / uuid4().hex / "outputs"
-        self._kill_later(draw, Started(outputs.parent, _from_a_shell(*run.at(outputs))), 8.0)
-        whole_record(outputs)
-        run_again(run, outputs)
-
-    def kill_sweep(self, draw: random.Random) -> None:
+    def kill_sweep(self, generator: random.Random) -> None:
         """A kill of a sweep whose runs have processes of their own."""
         run, outputs = self.runs["digits"], self.home / uuid4().hex / "outputs"
-        arguments = ("-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", *run.at(outputs), "seed=21,42,63")
-        self._kill_later(draw, Started(outputs.parent, _from_a_shell(*arguments)), 15.0)
-        status, printed = perform(outputs.parent, _from_a_shell(*arguments))
-        if status:
-            raise RuntimeError(f"the sweep does not go on: status {status}, {last_lines(printed)!r}")
-        for folder in outputs.glob("*/*/seed-*"):
-            whole_record(folder)
+        arguments = (*run.arguments, f"paths.outputs={outputs}", "seed=21,42,63", "hydra.launcher.n_jobs=2")
+        command = [sys.executable, str(ROOT / "run.py"), "-m", "hydra/launcher=joblib", *arguments]
+        outputs.parent.mkdir()
+        sweep = subprocess.Popen(
+            command, cwd=outputs.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        time.sleep(generator.uniform(0, 15))
+        os.killpg(sweep.pid, signal.SIGKILL)
+        sweep.wait()
+        subprocess.run(command, cwd=outputs.parent, capture_output=True, check=True, timeout=3 * PATIENCE)
+        seeds = sorted(file.parent.name for file in outputs.rglob("record.json"))
+        if seeds != ["seed-21", "seed-42", "seed-63"]:
+            raise Lost(f"the sweep has records of {seeds}")
         (first,) = outputs.glob("*/*/seed-21")
-        if len([*outputs.rglob("record.json")]) != 3:
-            raise Lost("a run of the sweep has no record")
         run.check(first)
+        shutil.rmtree(outputs.parent)
 
-    def kill_tables(self, draw: random.Random) -> None:
-        """A kill while tables or figures are rebuilt: all are then old, or all are new."""
-        kind = draw.choice(("tables", "tables", "figures"))
-        old, new = (small_results(self.home / f"{kind}-{number}", kind, number) for number in (199, 299))
-        results = copied(old, self.home)
-        shutil.copy(new / "tables.yaml", results)
-        rebuild = rebuilding(results, kind)
-        contents = [_contents(folder / kind) for folder in (old, new)]
-        self._kill(draw, results, rebuild, 3 * len(contents[0]), most=4.0)
-        if (found := _contents(results / kind)) not in contents:
-            changed = sum(found.get(name) != text for name, text in contents[0].items())
-            raise Wrong(f"{changed} of {len(contents[0])} files of {kind} are new, the others old")
-        status, printed = perform(results.parent, rebuild)
-        if status or _contents(results / kind) != contents[1]:
-            raise Lost(f"the {kind} are not rebuilt: status {status}, {last_lines(printed)!r}")
-        if left := _names(results) ^ _names(new):
-            raise Lost(f"left over: {left}")
-
-    def _kill(
-        self, draw: random.Random, folder: Path, function: Callable[[], object], operations: int, most: float = 1.5
-    ) -> None:
-        """Start a process that is ended by a signal at a random time, file operation or byte, or by a full disk."""
-        number = draw.choices((signal.SIGKILL, signal.SIGTERM, signal.SIGINT), (8, 1, 1))[0]
-        at = partial(AtOperation, folder, draw.randint(1, operations))
-        how = draw.choice(("time", "operation", "byte", "full"))
-        prepare: Callable[[], None] | None = {
-            "time": None,
-            "operation": at(number),
-            "byte": at(signal.SIGXFSZ, int(10 ** draw.uniform(0, 4.3))),
-            "full": at(None, draw.randint(3_000, 20_000)),
-        }[how]
-        started = Started(folder.parent, function, partial(_in_turn, self.prepare, prepare))
-        if how == "time":
-            self._kill_later(draw, started, most, number)
-        else:
-            _check_end(*started.end())
-
-    def _kill_later(
-        self, draw: random.Random, started: Started, most: float, number: signal.Signals = signal.SIGKILL
-    ) -> None:
-        time.sleep(draw.uniform(0, most))
-        started.send(number)
-        _check_end(*started.end())
+    def _kill(self, generator: random.Random, outputs: Path, command: tuple[str, ...], operations: int) -> None:
+        """Start a run and end it by a signal, at a random time or file operation."""
+        number = generator.choices((signal.SIGKILL, signal.SIGTERM, signal.SIGINT), (8, 1, 1))[0]
+        at_operation = generator.choice((None, AtOperation(outputs, generator.randint(1, operations), number)))
+        process = Process(outputs.parent, command, at_operation)
+        if at_operation is None:
+            time.sleep(generator.uniform(0, 1.5))
+            process.send(number)
+        status, printed = process.end()
+        if "Traceback" in printed:
+            raise RuntimeError(f"a traceback at the end, status {status}: {printed[-300:]!r}")
 
 
-def _from_a_shell(*arguments: str) -> Callable[[], object]:
-    """run.py as a new process of Python; a forked one would wait at its end for the workers of a sweep."""
-    return partial(os.execv, sys.executable, [sys.executable, str(ROOT / "run.py"), *arguments])
+def go_on(command: tuple[str, ...], run: UndisturbedRun, outputs: Path) -> None:
+    """Let a command run undisturbed. It must continue from its checkpoint and end like the undisturbed run."""
+    checkpoints = [] if "force=true" in command else [*outputs.glob("*/*/*/last-*.ckpt")]
+    status, printed = Process(outputs.parent, command).end()
+    if status:
+        raise RuntimeError(f"the run does not go on: status {status}, {printed[-300:]!r}")
+    if checkpoints and "goes on from epoch" not in printed and "finished before" not in printed:
+        raise Lost(f"a checkpoint is not used: {printed[-300:]!r}")
+    run.check(outputs)
 
 
-def _check_end(status: int, printed: str) -> None:
-    """Raise unless a process that was ended says nothing, or what a user can act on."""
-    if "Traceback" in printed:
-        raise RuntimeError(f"a traceback at the end, status {status}: {last_lines(printed)!r}")
+def result(outputs: Path) -> dict[str, Any]:
+    """What is compared of the only finished run in a folder.
+
+    Raises:
+        Lost: the folder has no record or more than one, or a file of the run cannot be read.
+    """
+    files = [*outputs.rglob("record.json")]
+    if len(files) != 1:
+        raise Lost(f"{len(files)} records among {sorted(path.name for path in outputs.rglob('*'))}")
+    folder = files[0].parent
+    try:
+        record = json.loads(files[0].read_text(encoding="utf-8"))
+        weights = torch.load(folder / "weights.ckpt", map_location="cpu", weights_only=True)["state_dict"]
+        with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
+            rows = [*csv.DictReader(file)]
+    except (ValueError, OSError, RuntimeError) as error:
+        raise Lost(f"half a run: {error}") from error
+    return {
+        "files": sorted(str(path.relative_to(folder)) for path in folder.rglob("*")),
+        "curves": [*map(_without_times, record["curves"])],
+        "CSV file": [*map(_without_times, rows)],
+        "metrics": {split: _without_times(values) for split, values in record["metrics"].items()},
+        "weights after the last epoch": record["weights_hash"],
+        "weights that are kept": {name: tensor.numpy().tobytes() for name, tensor in weights.items()},
+        "data": record["data"],
+    }
 
 
-def _in_turn(*functions: Callable[[], None] | None) -> None:
-    for function in functions:
-        if function is not None:
-            function()
+def _without_times(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not name.endswith(_TIMES)}
 
 
-def _contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.glob("[!.]*")} if folder.is_dir() else {}
+class Process:
+    """run.py in a process of its own.
+
+    Args:
+        folder: the folder in which it runs, and in which its output is kept until it ends.
+        arguments: the arguments of run.py.
+        prepare: called in the process before run.py.
+    """
+
+    def __init__(self, folder: Path, arguments: tuple[str, ...], prepare: Callable[[], None] | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.printed = folder / f"printed-{uuid4().hex}"
+        self.process = _PROCESSES.Process(target=_run, args=(self.printed, arguments, prepare))
+        self.process.start()
+
+    def send(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid or 0, number)
+
+    def end(self) -> tuple[int, str]:
+        """The exit status, negative where a signal ended the process, and what the process printed."""
+        self.process.join(PATIENCE)
+        if self.process.exitcode is None:
+            self.process.kill()
+            self.process.join()
+            raise RuntimeError(f"it hangs; printed {self.printed.read_text(errors='replace')[-300:]!r}")
+        text = self.printed.read_text(errors="replace") if self.printed.exists() else ""
+        self.printed.unlink(missing_ok=True)
+        return self.process.exitcode, text
 
 
-def _names(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+@dataclass(frozen=True)
+class AtOperation:
+    """Ends the process that calls it, at one of its later operations that change files.
+
+    Attributes:
+        folder: only operations below this folder count.
+        number: the number of the operation, from 1; None ends nothing and prints `OPERATION` for each operation.
+        by: the signal that ends the process.
+    """
+
+    folder: Path
+    number: int | None
+    by: signal.Signals = signal.SIGKILL
+
+    def __call__(self) -> None:
+        counted, place = count(1), str(self.folder)
+
+        def hook(event: str, arguments: tuple[Any, ...]) -> None:
+            if event not in _OPERATIONS or (event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR)):
+                return
+            if any(str(os.fsdecode(one)).startswith(place) for one in arguments[:2] if isinstance(one, str | Path)):
+                number = next(counted)
+                if self.number is None:
+                    os.write(2, OPERATION.encode())
+                elif self.number == number:
+                    os.kill(os.getpid(), self.by)
+
+        sys.addaudithook(hook)
+
+
+def _run(printed: Path, arguments: tuple[str, ...], prepare: Callable[[], None] | None) -> None:
+    os.chdir(printed.parent)
+    os.environ |= {"NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+    multiprocessing.set_start_method(None, force=True)  # the usual method, for the processes that read data
+    sys.stdout = sys.stderr = file = printed.open("a", buffering=1)
+    for stream in (1, 2):
+        os.dup2(file.fileno(), stream)
+    if prepare is not None:
+        prepare()
+    sys.path.insert(0, str(ROOT))
+    sys.argv = [str(ROOT / "run.py"), *arguments]
+    runpy.run_path(sys.argv[0], run_name="__main__")

@@ -3,16 +3,24 @@
 from dataclasses import dataclass, field
 
 
+class Lost(Exception):
+    """A row, a record or a checkpoint is gone, half-written or left over."""
+
+
+class Wrong(Exception):
+    """A number is wrong, or the run used other data or weights, without any message."""
+
+
 @dataclass
 class Outcome:
     """The trials of one stage, counted by how they ended.
 
     Attributes:
-        what: what was tried, in a few words.
-        tried: how many trials there were.
-        survived: trials that ended as promised.
-        lost: trials that lost a row, a record or a checkpoint, or left half of one.
-        wrong: trials that ended in a wrong number, or with other data or weights, without a word.
+        what: what the stage tries, in a few words.
+        tried: number of trials.
+        survived: number of trials that ended as promised.
+        lost: number of trials that ended in `Lost`.
+        wrong: number of trials that ended in `Wrong`.
         failures: every trial that did not survive, with the command that repeats it.
     """
 

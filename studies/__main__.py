@@ -1,4 +1,4 @@
-"""Run studies of what a sparse output does for somebody, then rebuild the tables of all studies from their records.
+"""Runs studies of the uses of a sparse output, then rebuilds the tables of all studies from their records.
 
 python -m studies [NAME ...] [--data FOLDER]
 """
@@ -7,8 +7,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from experiments.command_line import one_message
 from experiments.errors import UserError
-from experiments.interruption import listen, told
 from studies.pages import write_findings, write_tables
 from studies.records import gather, read_records, run_tasks, write_records
 from studies.study import available_studies, load_study
@@ -22,10 +22,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Command line.
 
     Args:
-        arguments: of the command; None for those of the process.
+        arguments: the arguments of the command; None takes the arguments of the process.
 
     Raises:
-        SystemExit: with one line, for what the user can mend.
+        SystemExit: with one line, for an error that the user can correct.
     """
     parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(available_studies())} (default: none)")
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
-    """Rebuild the tables of every study whose records lie in a folder, and the table of all findings on a page.
+    """Rebuild the tables of every study with records in a folder, and the table of all findings on a page.
 
     The page links to the tables in the folder `linked`.
     """
@@ -67,6 +67,5 @@ def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
 
 
 if __name__ == "__main__":
-    listen()
-    with told(lambda: "the same command goes on with the tasks that are left"):
+    with one_message():
         main()

@@ -1,7 +1,7 @@
 """Boosted trees: LightGBM's own objective, softmax, entmax and SharMiX.
 
-Each split of a table trains every contender at every learning rate, chooses on its validation part, and scores its test
-part.
+For each split of a table, every contender trains at every learning rate. The validation part chooses the rate, and the
+test part gives the scores.
 """
 
 from collections.abc import Sequence
@@ -96,7 +96,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
 
 
 def train(objective: Any, rate: float, examples: Examples, settings: Settings) -> Trained:
-    """A model of an objective, as `contenders` of the settings has it, stopped by the Brier score on validation."""
+    """Train a model with an objective of the settings. The Brier score on the validation part stops the training."""
     x, y = examples.table.features, examples.table.labels
     classes = len(np.unique(y))
     parameters = settings["lightgbm"] | {"num_class": classes, "metric": "none", "learning_rate": rate}
@@ -120,7 +120,7 @@ def train(objective: Any, rate: float, examples: Examples, settings: Settings) -
 
 
 def brier_of_probabilities(probabilities: np.ndarray, data: lightgbm.Dataset) -> tuple[str, float, bool]:
-    """The metric for LightGBM's own objective, which hands over probabilities."""
+    """The metric for LightGBM's own objective, whose predictions are probabilities."""
     wanted = np.eye(probabilities.shape[1])[data.get_label().astype(int)]
     return "brier", float(np.square(probabilities - wanted).sum(1).mean()), False
 
@@ -174,7 +174,7 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
 
 
 def _of_data_sets(records: pd.DataFrame) -> pd.DataFrame:
-    """The mean of the splits, by data set and contender, a column a metric."""
+    """The mean over splits for each data set and contender, with a column for each metric."""
     means = records.groupby(["data_set", "contender", "metric"], sort=False)["value"].mean()
     return means.unstack("metric")[list(dict.fromkeys(records["metric"]))]
 

@@ -1,7 +1,7 @@
 """Calibration after training: temperature, entmax, SharMiX and vector scaling.
 
-Each split of the labelled examples fits every scaling on its calibration part, by the Brier score and by the log loss,
-and scores the rest.
+For each split of the labelled examples, every scaling is fitted to the calibration part, by the Brier score and by the
+log loss. The rest of the examples gives the scores.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,8 @@ from studies.comparison import compare
 from studies.logits import PUBLIC, LabelledLogits, network_logits, probability_set
 from studies.study import Finding, Report, Row, Settings, Task
 
-LOSSES = {"brier": "Brier score", "log": "log loss"}  # the full names of what a fit minimises
-SCORES = {  # and of what is compared; of all of them less is better
+LOSSES = {"brier": "Brier score", "log": "log loss"}  # the names of the losses that a fit minimises
+SCORES = {  # the names of the scores that are compared; for each of them less is better
     "brier": "Brier score",
     "ece": "expected calibration error",
     "nll": "negative log likelihood",
@@ -131,7 +131,7 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
 
 
 def _means(records: pd.DataFrame) -> pd.DataFrame:
-    """The mean of each metric over data sets, of networks and splits first."""
+    """The mean of each metric over data sets, after the mean over the networks and splits of each."""
     of_sets = records.groupby(["contender", "metric", "data_set"], sort=False)["value"].mean()
     table = of_sets.groupby(["contender", "metric"], sort=False).mean().unstack("metric")
     return table.map(lambda value: "" if np.isnan(value) else f"{value:.4f}").rename(columns=SCORES).reset_index()

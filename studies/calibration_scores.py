@@ -42,7 +42,7 @@ def calibration_scores(probabilities: Tensor, labels: Tensor, bins: int) -> dict
 def risk_coverage_area(confidence: np.ndarray, wrong: np.ndarray) -> float:
     """The mean error rate of the k most confident predictions, over k = 1, …, n.
 
-    Predictions of the same confidence come in an order drawn at random, of which this is the expectation.
+    Predictions with equal confidence have no order. The result is the expectation over all their orders.
 
     Args:
         confidence: of each prediction, [n].
@@ -51,6 +51,6 @@ def risk_coverage_area(confidence: np.ndarray, wrong: np.ndarray) -> float:
     Source: Geifman, Uziel and El-Yaniv (2019), Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers.
     """
     _, group, sizes = np.unique(-confidence, return_inverse=True, return_counts=True)
-    rates = np.bincount(group, weights=wrong) / sizes  # of the predictions that share a confidence
+    rates = np.bincount(group, weights=wrong) / sizes  # of the predictions with equal confidence
     errors = np.repeat(rates, sizes).cumsum()
     return float((errors / np.arange(1, len(wrong) + 1)).mean())

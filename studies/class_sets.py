@@ -1,4 +1,4 @@
-"""Sets of classes that score at least a threshold, against sets of true classes: their F1, and the best threshold."""
+"""The F1 of predicted sets of classes, which hold the classes above a threshold, and the best threshold."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,10 +8,10 @@ Sets = NDArray[np.bool_]
 
 
 def mean_f1(predicted: Sets, true: Sets) -> float:
-    """The F1 2 |P ∩ Y| / (|P| + |Y|) of predicted sets P and true sets Y, its mean over the examples.
+    """The mean over examples of the F1, 2 |P ∩ Y| / (|P| + |Y|), of predicted sets P and true sets Y.
 
     Args:
-        predicted, true: which classes are in the set of each example, [n, classes]; no true set is empty.
+        predicted, true: whether a class is in the set of an example, [n, classes]. No true set is empty.
     """
     both = (predicted & true).sum(-1)
     return float((2 * both / (predicted.sum(-1) + true.sum(-1))).mean())
@@ -20,17 +20,17 @@ def mean_f1(predicted: Sets, true: Sets) -> float:
 def best_threshold(scores: Scores, true: Sets) -> tuple[float, float]:
     """The threshold t for which the sets {k : score_k ≥ t} have the largest mean F1, and this F1.
 
-    All thresholds that make a difference are tried: a class joins its example's set where t falls to its score.
+    Where t falls to the score of a class, this class joins its set. So each score is tried as a threshold.
 
     Args:
-        scores: of each class for each example, [n, classes].
-        true: which classes are in the true set of each example, [n, classes]; none is empty.
+        scores: the score of each class for each example, [n, classes].
+        true: whether a class is in the true set of an example, [n, classes]. No set is empty.
     """
     order = np.argsort(-scores, axis=-1, kind="stable")
     hits = np.take_along_axis(true, order, -1).cumsum(-1)
     sizes = np.arange(1, scores.shape[-1] + 1)
     f1 = 2 * hits / (sizes + true.sum(-1, keepdims=True))
-    gains = np.diff(f1, axis=-1, prepend=0).ravel()  # of each class that joins
+    gains = np.diff(f1, axis=-1, prepend=0).ravel()  # by each class that joins
     joining = np.take_along_axis(scores, order, -1).ravel()
     thresholds, first = np.unique(-joining, return_inverse=True)
     means = np.bincount(first, weights=gains).cumsum() / len(scores)

@@ -1,4 +1,4 @@
-"""Two contenders on the same data sets or seeds: the mean difference, its interval, and the verdict."""
+"""Compares two contenders on the same data sets or seeds: the mean difference, its interval, and the verdict."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class Comparison:
     """A mean difference between two contenders, paired by unit.
 
     Attributes:
-        difference: the mean over units of contender − opponent, divided by the opponent's value where it is relative.
-        low: lower end of its interval over units, by Student's t; NaN with fewer than two units.
-        high: upper end of it.
-        units: number of units, such as data sets.
+        difference: the mean over units of contender − opponent. A relative one is divided by the opponent's value.
+        low: the lower end of its interval over units, by Student's t; NaN with fewer than two units.
+        high: the upper end of this interval.
+        units: the number of units, such as data sets.
         relative: whether differences are shares of the opponent's value.
     """
 
@@ -55,46 +55,37 @@ def compare(
     confidence: float,
     relative: bool = False,
 ) -> Comparison:
-    """Compare two contenders by a metric, each unit's rows averaged before units are paired.
+    """Compare two contenders by a metric. The rows of each unit are averaged before units are paired.
 
     Args:
         records: rows with `contender`, `metric`, `value` and the columns of the unit.
         metric: the metric compared.
-        contender: what may be better.
-        opponent: what it is compared with.
-        unit: the column, or columns, that tell apart what the interval is over, such as `data_set`.
-        confidence: of the interval, such as 0.95.
+        contender: the one that may be better.
+        opponent: the one that it is compared with.
+        unit: the column or columns of the units over which the interval is taken, such as `data_set`.
+        confidence: the confidence of the interval, such as 0.95.
         relative: whether to divide each difference by the opponent's value.
 
     Raises:
-        ValueError: one of the two has no rows of the metric, they share no unit, or a value is not finite.
+        ValueError: the two share no unit, or a value or a difference is not finite.
     """
     rows = records[(records["metric"] == metric) & records["contender"].isin([contender, opponent])]
-    if not np.isfinite(rows["value"]).all():
-        raise ValueError(
-            f"records of {metric} by {contender} or {opponent} are not finite; leave such cases out of both"
-        )
     columns = [unit] if isinstance(unit, str) else [*unit]
     means = rows.groupby([*columns, "contender"])["value"].mean().unstack("contender")
-    if missing := {contender, opponent} - {*means.columns}:
-        there = records[records["metric"] == metric]["contender"].unique()
-        raise ValueError(f"no records of {metric} by {', '.join(sorted(missing))}; there are {', '.join(there)}")
-    pairs = means[[contender, opponent]].dropna()
-    if pairs.empty:
-        raise ValueError(f"{contender} and {opponent} share no {', '.join(columns)} by {metric}")
+    pairs = means.reindex(columns=[contender, opponent]).dropna()
     differences = pairs[contender] - pairs[opponent]
     if relative:
         differences = differences / pairs[opponent]
-    if (undefined := ~np.isfinite(differences)).any():
+    if pairs.empty or not np.isfinite([*rows["value"], *differences]).all():
         raise ValueError(
-            f"{contender} − {opponent} is not finite by {metric} for {', '.join(map(str, pairs.index[undefined]))}; "
-            f"the values are {pairs[undefined].to_numpy().tolist()}"
+            f"{contender} and {opponent} have no {metric} for the same {', '.join(columns)}, or a value or difference "
+            f"is not finite:\n{means}"
         )
     return Comparison(float(differences.mean()), *mean_interval(differences, confidence), len(differences), relative)
 
 
 def mean_interval(values: pd.Series, confidence: float) -> tuple[float, float]:
-    """Both ends of Student's t interval of the mean, for independent values; NaN of fewer than two."""
+    """Both ends of Student's t interval of the mean of independent values; NaN for fewer than two values."""
     if len(values) < 2:
         return nan, nan
     half = float(stats.t.ppf((1 + confidence) / 2, len(values) - 1) * values.sem())

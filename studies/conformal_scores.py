@@ -1,20 +1,25 @@
-"""The scores that sets of classes are made by: LAC, APS, RAPS, the log-margin, and the supports of sparse maps."""
+"""Conformal scores of classes, and the prediction sets that each score makes over random splits.
+
+The scores are LAC, APS, RAPS, the log-margin, and the temperature at which a class enters the support of a sparse map.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.optimize import minimize_scalar
+from scipy.stats import betabinom
 from torch import Tensor
 
 import sharmix
 from sharmix.conformal import support_scores
-from studies.conformal_splits import Array, ConformalSplits
 from studies.logits import LabelledLogits
 from studies.study import Settings
 
+Array = np.ndarray[Any, np.dtype[Any]]
 LAC, LAC_T, LAC_OWN, MARGIN = "LAC", "LAC, fitted temperature", "LAC of its own output", "log-margin"
 APS, RAPS = "APS", "RAPS, chosen"
 OWN, ALPHA, ORDERS = "support of its own map", "support, q = r chosen", "support, (q, r) chosen"
@@ -22,13 +27,13 @@ OWN, ALPHA, ORDERS = "support of its own map", "support, q = r chosen", "support
 
 @dataclass
 class Contenders:
-    """The scores of all contenders, [n, classes]; the larger, the less a class fits.
+    """The scores of all contenders, [n, classes]. A large score means that a class fits badly.
 
     Attributes:
-        examples: their logits, their labels, and the map that the network was trained under.
-        selection: the examples that choose parameters.
-        settings: of the study.
-        random: draws what randomises APS and RAPS, and the splits of the selection.
+        examples: logits, labels, and the map with which the network was trained.
+        selection: the examples on which parameters are chosen.
+        settings: the settings of the study.
+        random: randomises APS and RAPS, and splits the selection.
     """
 
     examples: LabelledLogits
@@ -50,7 +55,7 @@ class Contenders:
         }
 
     def all(self, level: float) -> Iterator[tuple[str, Tensor, dict[str, float]]]:
-        """Names and scores, LAC first, and what was chosen for this coverage: the least mean size."""
+        """Each contender's name, scores and chosen parameters, LAC first. The parameters have the least mean size."""
         for name, scores in self.fixed.items():
             yield name, scores, {}
         for name, (score, _) in self._choices().items():
@@ -70,7 +75,7 @@ class Contenders:
             yield LAC_OWN, -self.activation(self.logits)
 
     def _choices(self) -> dict[str, tuple[Callable[..., Tensor], list[dict[str, float]]]]:
-        """By contender, what computes its scores and the candidates of what is chosen."""
+        """For each contender with parameters to choose, the function of its scores and the candidates."""
         raps, support = self.settings["raps"], self.settings["support"]
         penalties = [{"penalty": one, "rank": rank} for one, rank in product(raps["penalties"], raps["ranks"])]
         alphas = [{"q": alpha, "r": alpha} for alpha in support["alphas"]]
@@ -82,7 +87,7 @@ class Contenders:
         return support_scores(self.logits[rows], q=q, r=r)
 
     def _cumulative(self, rows: Array | slice, penalty: float, rank: int) -> Tensor:
-        """RAPS, randomised, of probabilities at the fitted temperature; APS where the penalty is 0."""
+        """Randomised RAPS of the probabilities at the fitted temperature. With penalty 0 it is APS."""
         ordered, classes = (self.logits[rows] / self.temperature).softmax(-1).sort(-1, descending=True)
         scores = ordered.cumsum(-1) - ordered + self.dither[rows] * ordered
         scores = scores + penalty * (torch.arange(1, ordered.shape[-1] + 1) - rank).clamp_min(0)
@@ -93,10 +98,86 @@ class Contenders:
 
 
 def _fitted_temperature(logits: Tensor, labels: Tensor) -> float:
-    """The temperature of least log loss; labels of probability 0 are left out."""
+    """The temperature with the least log loss, over examples whose label has a positive probability."""
     kept = logits.gather(-1, labels[:, None]).squeeze(-1).isfinite()
 
     def log_loss(log_temperature: float) -> float:
         return float(torch.nn.functional.cross_entropy(logits[kept] / np.exp(log_temperature), labels[kept]))
 
     return float(np.exp(minimize_scalar(log_loss, bounds=(-4, 4), method="bounded").x))
+
+
+class ConformalSplits:
+    """Coverage and size of the prediction sets of one score in every split.
+
+    Args:
+        scores: [n, classes]. A large score means that a class fits badly.
+        labels: [n].
+        level: the coverage asked for.
+        halves: permutations of the n examples, [splits, n]. The first half calibrates, the second half tests.
+        settings: the settings of the study.
+
+    Attributes: arrays [splits].
+        covered: number of test examples whose set holds their label.
+        size: mean number of classes in a set.
+        singletons: share of sets with one class.
+        violation: the largest |coverage − level| of the strata by size (Angelopoulos et al., 2021).
+    """
+
+    def __init__(self, scores: Tensor, labels: Tensor, level: float, halves: Array, settings: Settings) -> None:
+        own = scores.gather(-1, labels[:, None]).squeeze(-1).numpy()
+        count = len(own) // 2
+        calibration, test = halves[:, :count], halves[:, count:]
+        rank = int(np.ceil((count + 1) * level - 1e-9))
+        thresholds = np.full(len(halves), np.inf)
+        if rank <= count:
+            thresholds = np.partition(own[calibration], rank - 1)[:, rank - 1]
+        sizes = _set_sizes(scores.numpy(), thresholds, test)
+        covered = own[test] <= thresholds[:, None]
+        self.tested = test.shape[1]
+        self.expected = rank / (count + 1)
+        self.band = betabinom(self.tested, rank, count + 1 - rank).interval(settings["band"])
+        self.covered, self.size, self.singletons = covered.sum(1), sizes.mean(1), (sizes == 1).mean(1)
+        self.violation = _violation(sizes, covered, level, settings["strata"], settings["least_stratum"])
+
+    def means(self) -> dict[str, float]:
+        """The mean of each metric over all splits."""
+        low, high = self.band
+        return {
+            "coverage": self.covered.mean() / self.tested,
+            "expected coverage": self.expected,
+            "inside band": ((self.covered >= low) & (self.covered <= high)).mean(),
+            "below band": (self.covered < low).mean(),
+            "size": self.size.mean(),
+            "singletons": self.singletons.mean(),
+            "violation": self.violation.mean(),
+        }
+
+
+def _set_sizes(scores: Array, thresholds: Array, test: Array) -> Array:
+    """The number of classes with a score up to the split's threshold, [splits, test examples].
+
+    Only the few scores between the smallest and the largest threshold are counted again for each split.
+    """
+    low, high = thresholds.min(), thresholds.max()
+    always = (scores <= low).sum(-1)
+    rows, classes = np.nonzero((scores > low) & (scores <= high))
+    between = scores[rows, classes]
+    order = between.argsort()
+    rows, joined = rows[order], np.searchsorted(between[order], thresholds, side="right")
+    each = (
+        (always + np.bincount(rows[:number], minlength=len(always)))[one]
+        for number, one in zip(joined, test, strict=True)
+    )
+    return np.stack(list(each))
+
+
+def _violation(sizes: Array, covered: Array, level: float, edges: list[int], least: int) -> Array:
+    """The largest |coverage − level| of a split's strata by size. Strata below `least` examples do not count."""
+    strata = len(edges) + 1
+    stratum = np.searchsorted(edges, np.arange(sizes.max() + 1))[sizes]
+    cells = (stratum + strata * np.arange(len(sizes))[:, None]).ravel()
+    counts, inside = (
+        np.bincount(cells, weights, strata * len(sizes)).reshape(-1, strata) for weights in (None, covered.ravel())
+    )
+    return np.where(counts >= least, np.abs(inside / np.maximum(counts, 1) - level), 0).max(1)

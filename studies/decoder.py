@@ -1,4 +1,4 @@
-"""A small decoder of tokens, whose attention takes its weights from any activation."""
+"""A small decoder of tokens. Any activation can compute the weights of its attention."""
 
 import math
 
@@ -9,7 +9,7 @@ import sharmix
 
 
 class SelfAttention(nn.Module):
-    """Causal attention of heads, of which the first half knows distances, and the other half the content alone.
+    """Causal attention. The first half of the heads knows distances, the second half knows the content alone.
 
     Head h of the first half subtracts distance/h from its scores (ALiBi); the others have no positions (NoPE).
 
@@ -24,7 +24,7 @@ class SelfAttention(nn.Module):
         self.register_buffer("slopes", torch.tensor(slopes)[:, None, None], persistent=False)
 
     def forward(self, states: Tensor) -> Tensor:
-        """What states [n, length, dimension] gather from themselves and those before."""
+        """The attention's output for states [n, length, dimension]: each attends to itself and to earlier states."""
         query, key, value = (
             part.unflatten(-1, (len(self.slopes), -1)).transpose(1, 2) for part in self.inputs(states).chunk(3, -1)
         )
@@ -36,12 +36,12 @@ class SelfAttention(nn.Module):
         return self.output(gathered.transpose(1, 2).flatten(2))
 
     def _scaled_content(self, keys: Tensor) -> Tensor:
-        """The scale of the heads without positions; those with distances see as many keys at any length."""
+        """Scales the heads without positions. Heads with distances see about as many keys at any length."""
         return torch.cat([torch.ones_like(keys[: self.local]), self.scale(keys[self.local :])])
 
 
 class Layer(nn.Module):
-    """Attention, then a feed-forward network; each reads normalised states, and its output is added to the states."""
+    """Attention, then a feed-forward network. Each reads normalised states, and adds its output to the states."""
 
     def __init__(self, dimension: int, feedforward: int, attention: SelfAttention) -> None:
         super().__init__()
@@ -97,12 +97,12 @@ class Decoder(nn.Module):
         return self.norm(self.layers(self.embedding(tokens)))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[..., vocabulary] of hidden states [..., dimension]."""
+        """Logits [..., vocabulary] of hidden states [..., dimension]."""
         return self.output(hidden)
 
 
 def _scale(heads: int, same_scale_at: int | None) -> sharmix.LogLengthScale | None:
-    """Scalable-Softmax, β log(1 + n), with a learned β of each head without positions."""
+    """Scalable-Softmax, β log(1 + n), with a learned β for each head without positions."""
     if same_scale_at is None:
         return None
     return sharmix.LogLengthScale(

@@ -1,7 +1,7 @@
-"""Distances between label distributions, as the literature on label distribution learning has them.
+"""Distances between label distributions, as defined in the literature on label distribution learning.
 
-Source: Geng (2016), Label Distribution Learning; zeros as PyLDL has them: where a metric divides or takes logarithms,
-probabilities are at least the machine epsilon.
+Source: Geng (2016), Label Distribution Learning. Zeros are treated as in PyLDL: where a metric divides or takes
+logarithms, probabilities are at least the machine epsilon.
 """
 
 import numpy as np

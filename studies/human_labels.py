@@ -1,7 +1,7 @@
 """Labels that people gave: which classes of CIFAR-10 a person sees, predicted by a support or by a threshold.
 
-Every contender gives each class a score, and its set holds the classes that reach a threshold. What a contender has to
-choose, the threshold with it, is chosen on all parts but one, and tested on this one.
+Every contender gives each class a score. Its set contains the classes that reach a threshold. The threshold and all
+other parameters are chosen on all parts but one, and this last part tests them.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from studies.logits import probability_set
 from studies.public_files import read_public_file
 from studies.study import Finding, Report, Row, Settings, Task
 
-Family = Iterator[tuple[dict[str, float], Scores]]  # each choice of its parameters, and the scores of this choice
+Family = Iterator[tuple[dict[str, float], Scores]]  # each choice of parameters with the scores that it gives
 
 
 def tasks(settings: Settings, data: Path | None) -> list[Task]:
@@ -51,7 +51,9 @@ def _families(logits: Tensor, settings: Settings) -> dict[str, Family]:
     p = logits.softmax(-1)
     descending = p.sort(-1, descending=True)
     rank = descending.indices.argsort(-1)
-    before = (descending.values.cumsum(-1) - descending.values).gather(-1, rank)  # the mass of all classes above
+    before = (descending.values.cumsum(-1) - descending.values).gather(
+        -1, rank
+    )  # the probability of all classes ranked above
     temperatures = np.geomspace(*settings["temperatures"]).tolist()
     return {
         "threshold": iter([({}, p.numpy())]),
@@ -65,7 +67,7 @@ def _families(logits: Tensor, settings: Settings) -> dict[str, Family]:
 
 
 def _supports(logits: Tensor, orders: list[tuple[float, float]]) -> Family:
-    """Minus the temperature from which on a class is in the support, so that the threshold is minus the temperature."""
+    """Minus the temperature above which a class is in the support. So the threshold is minus a temperature."""
     return (({"q": q, "r": r}, -support_scores(logits, q=q, r=r).numpy()) for q, r in orders)
 
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from benchmarks.settings import settings_of
-from experiments.training import train
+from experiments.run import Run
 from studies.comparison import Comparison, compare, mean_interval
 from studies.study import Finding, Report, Row, Settings, Task
 
@@ -41,7 +41,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
         "progress=none",
     )
     with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):  # a line a run would hide the study's progress
-        metrics = train(run, Path(folder)).metrics
+        metrics = Run(run, Path(folder)).train().metrics
     return [
         {"contender": task["contender"], "metric": f"{split} {name}", "value": metrics[split][name]}
         for split, names in MEASURED.items()
@@ -50,7 +50,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
 
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
-    """Each activation at the common rate and at its own; all rates; and what the rate changes between activations."""
+    """Each activation at the common rate, at its own rate and at all rates, with the differences to softmax."""
     tables, findings = {}, []
     for data_set, of_set in records.groupby("data_set", sort=False):
         chosen = own_rates(of_set, shown["chosen_by"])
@@ -74,9 +74,9 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
 
 
 def own_rates(records: pd.DataFrame, metric: str) -> pd.Series:
-    """The rate of each contender and seed with the largest value of a metric of that seed's validation part.
+    """For each contender and seed, the rate with the largest metric on the validation part of this seed.
 
-    A seed has its own split, so the validation part of another seed would hold images that this one tests.
+    Each seed has its own split: the validation part of another seed contains test images of this seed.
 
     Raises:
         ValueError: a contender lacks a rate of a seed.
@@ -89,7 +89,7 @@ def own_rates(records: pd.DataFrame, metric: str) -> pd.Series:
 
 
 def _at(records: pd.DataFrame, rates: pd.Series) -> pd.DataFrame:
-    """The records of each contender and seed at its rate."""
+    """The records of each contender and seed at its own rate."""
     own = rates.rename("own").reset_index()
     return records.merge(own, on=["contender", "seed"]).query("learning_rate == own").drop(columns="own")
 
@@ -119,7 +119,7 @@ def _by_rate(records: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def _findings(data_set: str, common: pd.DataFrame, own: pd.DataFrame, shown: Settings) -> list[Finding]:
-    """What the contenders of the findings change against softmax: at the common rate, then each at its own."""
+    """Compares contenders with softmax: first all at the common rate, then each at its own rate."""
     rates = {
         f"one learning rate for all ({shown['common_rate']:g})": common,
         "each at its own learning rate": own,

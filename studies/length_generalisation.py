@@ -1,7 +1,7 @@
 """Attention trained on short sequences and tested on long ones.
 
-A training for each problem, map of scores to weights, and seed; each map with and without a factor of the scores that
-grows with the logarithm of the number of keys.
+There is one training for each problem, map and seed. The map turns attention scores into weights. Each map is trained
+with and without a factor of the scores that grows with the logarithm of the number of keys.
 """
 
 import logging
@@ -31,11 +31,11 @@ logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on
 
 
 class Answering(L.LightningModule):
-    """A decoder that learns the tokens asked for, by cross-entropy; each test loader is measured by both accuracies.
+    """Trains a decoder on the answers by cross-entropy, and measures both accuracies on each test loader.
 
     Args:
-        decoder: what is trained.
-        training: the settings of the training, of which this reads the learning rate and its schedule.
+        decoder: the decoder to train.
+        training: the settings of the training, with the learning rate and its schedule.
         lengths: of the sequences of each test loader, which its metrics are named by.
     """
 
@@ -69,13 +69,13 @@ def _logged(metric: str, length: int) -> str:
 
 
 def tasks(settings: Settings, data: Path | None) -> list[Task]:
-    """A training for each seed, problem and contender; all of a seed come before those of the next."""
+    """One training for each seed, problem and contender, seed by seed."""
     every = product(settings["seeds"], settings["problems"], settings["contenders"])
     return [{"problem": problem, "contender": contender, "seed": seed} for seed, problem, contender in every]
 
 
 def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
-    """Train a decoder, and measure it on sequences of each length, the same ones for every contender and seed."""
+    """Train a decoder, and measure it on sequences of each length. All contenders and seeds get the same sequences."""
     for advice in (".*treespec", ".*does not have many workers"):  # about Lightning's own code, and about large data
         warnings.filterwarnings("ignore", message=advice)
     training, test = settings["training"], settings["test"]
@@ -136,7 +136,7 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
 
 
 def _by_length(records: pd.DataFrame, cell: Callable[[pd.DataFrame, str, str], str], *given: str) -> pd.DataFrame:
-    """A row for each contender, a column for each length; `cell` gets the rows of a length, and the contender."""
+    """A row for each contender and a column for each length. `cell` gets the records of a length and a contender."""
     lengths = list(records.groupby("length"))
     return pd.DataFrame(
         {"contender": contender} | {str(length): cell(rows, contender, *given) for length, rows in lengths}

@@ -1,4 +1,4 @@
-"""Logits with their labels: of test sets whose probabilities are public, and of networks that the suite trained."""
+"""Logits and labels of test sets with public probabilities, and of networks that the suite trained."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -14,14 +14,15 @@ import experiments
 import sharmix
 from experiments.data.local_files import keep, read_kept
 from experiments.errors import ConfigurationError
-from experiments.run_folder import record_of
+from experiments.record import load_record
+from experiments.run_folder import RECORD
 from experiments.settings import build_activation
 from reporting.yaml_files import read_yaml
 from studies.networks import OUTPUTS, run_of
 from studies.public_files import read_public_file
 
 PROBABILITIES = Path(__file__).with_name("probabilities.yaml")
-PUBLIC = "public"  # the network of which only the probabilities are known
+PUBLIC = "public"  # stands for a network of which only the probabilities are known
 KEPT = OUTPUTS / "studies" / "logits"
 
 
@@ -31,7 +32,7 @@ class LabelledLogits(NamedTuple):
     Attributes:
         logits: finite, float64 [n, classes].
         labels: class indices, int64 [n].
-        activation: the map that the network was trained under; softmax where only probabilities are public.
+        activation: the map with which the network was trained; softmax where only probabilities are public.
     """
 
     logits: Tensor
@@ -40,7 +41,7 @@ class LabelledLogits(NamedTuple):
 
 
 def probability_set(name: str, data: Path | None) -> LabelledLogits:
-    """The logits log p of public probabilities p, each of them exact up to a constant a row.
+    """The logits log p of public probabilities p. They differ from the true logits by a constant in each row.
 
     A probability of exactly 0 counts as the smallest positive one of the set, so that all logits are finite.
 
@@ -56,14 +57,14 @@ def probability_set(name: str, data: Path | None) -> LabelledLogits:
 
 
 def public_probabilities(name: str, data: Path | None) -> tuple[Tensor, Tensor]:
-    """Public probabilities, float64 [n, classes], and their labels, int64 [n]; all else as of `probability_set`."""
+    """Public probabilities, float64 [n, classes], and their labels, int64 [n]. Arguments as for `probability_set`."""
     files = read_yaml(PROBABILITIES)[name]
     probabilities, labels = (_array(read_public_file(data, files[part])) for part in ("probabilities", "labels"))
     return torch.from_numpy(probabilities.astype(np.float64)), torch.from_numpy(labels.astype(np.int64))
 
 
 def network_logits(overrides: Sequence[str], seed: int, data: Path | None) -> LabelledLogits:
-    """The logits that a finished run gives the test examples; kept, so that they are computed once.
+    """The logits of a finished run for its test examples. They are computed once and kept in a file.
 
     Args:
         overrides: of run.py, as `studied_networks` gives them: [`experiment=airline`, `activation=entmax`].
@@ -72,7 +73,7 @@ def network_logits(overrides: Sequence[str], seed: int, data: Path | None) -> La
 
     Raises:
         ConfigurationError: there is no finished run, or its map has learned orders, which are not kept.
-        DataError: the data set cannot be loaded, or is not that of the run.
+        DataError: the data set cannot be loaded, or is not the data set of the run.
     """
     run = run_of(overrides)
     folder, file = run.folder(seed), KEPT / run.name / f"seed-{seed}.npz"
@@ -84,7 +85,7 @@ def network_logits(overrides: Sequence[str], seed: int, data: Path | None) -> La
     activation = build_activation(run.settings.activation)
     if activation.entropy_parameters():
         raise ConfigurationError(f"{folder}: its map has learned orders; give a run of an activation with fixed ones")
-    source = f"{record_of(folder).weights_digest}".encode()
+    source = f"{load_record(folder / RECORD).weights_digest}".encode()
     content = read_kept(file, source)
     if content is None:
         content = _computed(folder, data if "folder" in run.settings.data else None)
@@ -95,7 +96,7 @@ def network_logits(overrides: Sequence[str], seed: int, data: Path | None) -> La
 
 
 def _computed(folder: Path, data: Path | None) -> bytes:
-    """The logits and labels of a run's test split, as an .npz file holds them."""
+    """The logits and labels of a run's test split, as the content of an .npz file."""
     module, data_module = experiments.load_run(folder, data)
     with torch.inference_mode():
         batches = [(module(batch.inputs), batch.targets) for batch in data_module.test_dataloader()]

@@ -1,4 +1,4 @@
-"""The list of studied networks, and the run of each."""
+"""The list of studied networks, and the run that trains each of them."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -22,8 +22,8 @@ class Run(NamedTuple):
     """The run of run.py that trains a network.
 
     Attributes:
-        name: of its folder below the outputs, without the seed.
-        settings: of the run, but for the seed.
+        name: the path of its folder below the outputs, without the seed.
+        settings: the settings of the run, without the seed.
     """
 
     name: Path
@@ -37,7 +37,7 @@ class Run(NamedTuple):
 
 
 def studied_networks(data_sets: Iterable[str]) -> Networks:
-    """The overrides of run.py and the seeds of each network, by data set and by the activation that trains it.
+    """The overrides of run.py and the seeds of each network, by data set and activation.
 
     Raises:
         ConfigurationError: the list has no such data set.
@@ -58,7 +58,7 @@ def studied_networks(data_sets: Iterable[str]) -> Networks:
 
 
 def run_of(overrides: Sequence[str]) -> Run:
-    """The run of a network by its overrides of run.py, the first of which names the experiment."""
+    """The run of a network from its overrides of run.py. The first override names the experiment."""
     return _run_of(tuple(overrides))
 
 

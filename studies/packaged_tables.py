@@ -1,4 +1,4 @@
-"""Tables for classification in the files of Python packages, chosen by a rule of their sizes."""
+"""Tables for classification from the files of Python packages. A rule of their sizes chooses them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +34,8 @@ def chosen_tables(settings: Settings) -> dict[str, Table]:
     """The tables whose sizes the rule allows, by name.
 
     Args:
-        settings: `folder` of the packages; `keel`, the folder of KEEL's files in it; `left_out`, names of these;
-            `files`, other tables; `allowed`, the least and the largest of each size.
+        settings: `folder`, of the packages; `keel`, the folder of KEEL's files in it; `left_out`, names of KEEL's
+            tables to leave out; `files`, other tables; `allowed`, the least and the largest of each size.
     """
     tables = {name: read_table(name, settings) for name in _names(settings)}
     within = settings["allowed"].items()
@@ -60,7 +60,7 @@ def read_table(name: str, settings: Settings) -> Table:
     """The table of this name; arguments as for `chosen_tables`."""
     if name == "digits":
         return Table(*load_digits(return_X_y=True))
-    if name not in settings["files"]:  # KEEL's have no header, and the class in the last column
+    if name not in settings["files"]:  # KEEL's files have no header, and the class in the last column
         table = pd.read_csv(
             Path(settings["folder"], settings["keel"], f"{name}.dat"), header=None, skipinitialspace=True
         )

@@ -1,4 +1,4 @@
-"""The pages that the records of studies are shown on: tables of each study, and one table of all findings."""
+"""Writes the pages of the studies: the tables of each study, and one table of all findings."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -34,7 +34,7 @@ MARKS = marks("studies", COMMAND)
 
 
 def write_tables(path: Path, report: Report, source: dict[str, Any]) -> None:
-    """Write the tables of a study, what a reader has to know of them, and where their records come from."""
+    """Write the tables of a study, the notes on them, and the origin of the records."""
     parts = [f"# {source['title']}"]
     for title, table in report.tables.items():
         parts += [f"## {title}", narrow(table)]
@@ -73,7 +73,7 @@ def write_findings(path: Path, findings: Mapping[str, tuple[str, list[Finding]]]
 
 
 def _lines(found: list[Finding]) -> Iterator[dict[str, str]]:
-    """A line for each finding; the use that several share stands in the first of them."""
+    """A line for each finding. Findings with the same use show it in the first line only."""
     for number, finding in enumerate(found):
         cells = {column: str(getattr(finding, field)) for column, field in COLUMNS.items()}
         yield cells | ({"use": ""} if number > 0 and finding.use == found[number - 1].use else {})

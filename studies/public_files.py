@@ -1,4 +1,4 @@
-"""Files of public data sets: read from the data folder, and known by their content."""
+"""Reads files of public data sets from the data folder, and checks their content."""
 
 import hashlib
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ def read_public_file(data: Path | None, entry: Mapping[str, str]) -> bytes:
     """The content of a public file.
 
     Args:
-        data: folder of the data sets; None where none is given.
+        data: the folder of the data sets, or None.
         entry: `file`, the path below that folder; `url`, the public home; `sha256`, of the content.
 
     Raises:
-        DataError: the file is not there, or has another content.
+        DataError: the file is missing, or has another content.
     """
     file = Path("FOLDER" if data is None else data, entry["file"])
     remedy = f"download {entry['url']} and keep it as {file}"

@@ -1,4 +1,4 @@
-"""The records of a study: measured task by task, each kept as soon as it is finished, then gathered in one table."""
+"""Measures the tasks of a study. The rows of each task are kept when it ends, then gathered in one table."""
 
 import hashlib
 import json
@@ -14,9 +14,8 @@ import joblib
 import pandas as pd
 import torch
 import yaml
-from rich.console import Console
 
-from benchmarks.progress import ProgressOrLines
+from benchmarks.harness import counted
 from experiments.errors import ConfigurationError
 from experiments.files import write_atomically
 from experiments.identity import code_of
@@ -27,10 +26,10 @@ SOURCE = ("commit", "dirty", "digest")  # of the code that measured a task
 
 
 def run_tasks(study: Study, data: Path | None, outputs: Path, jobs: int, allow_mixed_code: bool) -> None:
-    """Measure all tasks that are not finished, each in a file of its own below `outputs`.
+    """Measure all tasks that are not finished. Each writes a file of its own below `outputs`.
 
     Raises:
-        ConfigurationError: other code measured the finished ones.
+        ConfigurationError: other code measured the finished tasks.
     """
     files = {_file(study, task, outputs): task for task in study.tasks(study.settings, data)}
     left = [task for file, task in files.items() if not file.exists()]
@@ -39,13 +38,12 @@ def run_tasks(study: Study, data: Path | None, outputs: Path, jobs: int, allow_m
         done = {json.loads(file.read_text(encoding="utf-8"))["digest"] for file in files if file.exists()}
         _check_same_code(outputs / study.name, {source["digest"], *done})
     print(f"{study.name}: {len(left)} of {len(files)} tasks are left", file=sys.stderr)
-    with ProgressOrLines(Console(stderr=True)) as progress, joblib.parallel_config("loky", inner_max_num_threads=1):
-        bar = progress.add_task(study.name, total=len(left))
+    with joblib.parallel_config("loky", inner_max_num_threads=1):
         work = (joblib.delayed(_run_task)(study.name, study.settings, task, data) for task in left)
-        for task, result in joblib.Parallel(jobs, return_as="generator_unordered")(work):
+        results = joblib.Parallel(jobs, return_as="generator_unordered")(work)
+        for task, result in counted(results, study.name, len(left)):
             content = {"task": task, **{key: source[key] for key in SOURCE}, **result}
             write_atomically(_file(study, task, outputs), json.dumps(content))
-            progress.advance(bar)
 
 
 def _run_task(name: str, settings: Settings, task: Task, data: Path | None) -> tuple[Task, dict[str, Any]]:
@@ -67,10 +65,10 @@ def _file(study: Study, task: Task, outputs: Path) -> Path:
 def gather(
     study: Study, data: Path | None, outputs: Path, allow_mixed_code: bool
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """The rows of all tasks with the tasks' keys, and where they come from.
+    """The rows of all tasks with the tasks' keys, and their origin.
 
     Raises:
-        ConfigurationError: the tasks were measured by different code.
+        ConfigurationError: different code measured the tasks.
     """
     tasks = study.tasks(study.settings, data)
     done = [json.loads(_file(study, task, outputs).read_text(encoding="utf-8")) for task in tasks]
@@ -110,14 +108,14 @@ def _short(digests: set[str]) -> list[str]:
 
 
 def write_records(folder: Path, name: str, records: pd.DataFrame, source: dict[str, Any]) -> None:
-    """Write the table of records and where it comes from."""
-    # The table last: a study is known by it, and a process killed in between must not leave it alone.
+    """Write the table of records and its origin."""
+    # The table comes last: a study without its origin could not be read after a kill between the two.
     write_atomically(folder / f"{name}.yaml", yaml.safe_dump(source, sort_keys=False, allow_unicode=True))
     write_atomically(folder / f"{name}.csv", records.to_csv(index=False, lineterminator="\n", float_format="%.8g"))
 
 
 def read_records(folder: Path) -> Iterator[tuple[str, pd.DataFrame, dict[str, Any]]]:
-    """Name, records and source of every study that has records in a folder."""
+    """Name, records and origin of every study with records in a folder."""
     for path in sorted(folder.glob("*.csv")):
         source = yaml.safe_load(path.with_suffix(".yaml").read_text(encoding="utf-8"))
         yield path.stem, pd.read_csv(path), source

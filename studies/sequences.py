@@ -16,7 +16,7 @@ Draw = Callable[[int, int, torch.Generator], Sequences]
 
 
 def copying(letters: int) -> Draw:
-    """A string of random letters, a separator, the string again: asked for is the second string.
+    """A string of random letters, a separator, and the string again. The answer is the second string.
 
     Source: Vasylenko et al., Long-Context Generalization with Sparse Attention, 2025, whose code draws strings of 32
     letters; Jelassi et al., Repeat After Me: Transformers are Better than State Space Models at Copying, 2024.
@@ -32,7 +32,7 @@ def copying(letters: int) -> Draw:
 
 
 def recall(keys: int, values: int) -> Draw:
-    """Pairs of a key and its value, then each key again with a filler after it: asked for is the value of that key.
+    """Pairs of a key and a value, then each key again with a filler after it. The answer is the value of the key.
 
     There is a pair for every four tokens, so that no token is left over.
 
@@ -55,21 +55,21 @@ def recall(keys: int, values: int) -> Draw:
 
 
 def _different(rows: int, count: int, numbers: int, generator: torch.Generator) -> Tensor:
-    """Different ones of the numbers 0 to `numbers` − 1 in random order, [rows, count]."""
+    """In each row `count` different numbers from 0 to `numbers` − 1 in random order, [rows, count]."""
     return torch.rand(rows, numbers, generator=generator).argsort(1)[:, :count]
 
 
 def _alternating(first: Tensor, second: Tensor) -> Tensor:
-    """The columns of both in turn."""
+    """The columns of the two tensors in turn."""
     return torch.stack([first, second], 2).flatten(1)
 
 
 class Batches(Dataset[Sequences]):
-    """Batches of sequences, each a function of (seed, its number) alone; the sequences of a batch are equally long.
+    """Batches of sequences. A batch depends on the seed and its number alone, and its sequences have one length.
 
     Args:
-        draw: what draws them.
-        lengths: those to choose from; each batch draws one.
+        draw: draws the sequences of a batch.
+        lengths: the lengths, of which each batch draws one.
         examples: number of sequences in a batch.
         batches: number of batches.
         seed: of the draws.

@@ -1,7 +1,7 @@
 """Learning label distributions: softmax, entmax and SharMiX by their own losses of soft targets.
 
-The same model and search for each contender: its L2 penalty and its orders are those of the best validation score, and
-it is then fitted again to all training examples of the fold.
+All contenders have the same model and search. The validation score chooses the L2 penalty and the orders of each, which
+is then fitted again to all training examples of the fold.
 """
 
 import warnings
@@ -85,7 +85,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
 
 
 def _predicted(classifier: FenchelYoungClassifier, x: NDArray[np.float32]) -> Distributions:
-    """The distributions in float64, so that rounding counts for nothing."""
+    """The distributions in float64, where rounding does not matter."""
     p = classifier.predict_proba(x).astype(np.float64)
     return p / p.sum(-1, keepdims=True)
 
@@ -122,7 +122,7 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
 def _findings(
     model: str, records: pd.DataFrame, supports: dict[str, Comparison], settings: Settings, shown: Settings
 ) -> list[Finding]:
-    """What the contender of the findings changes against softmax: its distributions, and their zeros."""
+    """Compares a contender's distributions, and their zeros, with softmax's."""
     one, primary, folds = shown["found"], settings["primary"], settings["folds"]
     whole = compare(records, primary, one, "softmax", "data_set", shown["confidence"])
     zeros = supports[one]

@@ -1,16 +1,15 @@
-"""What a study is: independent tasks, what each of them measures, and what the records of all say.
+"""A study has independent tasks, measures each of them, and reports the records of all.
 
 A study NAME is the module `studies/NAME.py` with three functions, and its settings `studies/NAME.yaml`:
 
-    tasks(settings, data)            -> list[Task]   the pieces of work, each on its own, such as a data set and a split
-    measure(task, settings, data)    -> list[Row]    what one of them gives
-    report(records, settings, shown) -> Report       tables and findings, of the records of all tasks
+    tasks(settings, data)            -> list[Task]   independent pieces of work, such as a data set and a split
+    measure(task, settings, data)    -> list[Row]    the rows of one task
+    report(records, settings, shown) -> Report       tables and findings from the records of all tasks
 
-`settings` is what the YAML file holds, without its part `report`: that is `shown`, which changes tables and no record.
-Data sets that `settings` names under `networks` become the networks that `studied_networks.yaml` lists for them. `data`
-is the folder of the data sets, or None where none is given. A task is a dictionary of texts and numbers. A row is
-`contender`, `metric`, `value` and whatever else tells rows apart; the records are one table of all rows, each with the
-keys of its task.
+`settings` is the content of the YAML file without its part `report`. This part is `shown`: it changes tables, but no
+record. The data sets under `networks` in the settings are replaced by their networks of `studied_networks.yaml`. `data`
+is the folder of the data sets, or None. A task is a dictionary of texts and numbers. A row has `contender`, `metric`,
+`value` and whatever else distinguishes rows. The records are one table of all rows with the keys of their tasks.
 """
 
 import importlib
@@ -36,9 +35,9 @@ class Finding:
     """One line of the table in docs/findings.md.
 
     Attributes:
-        use: what somebody wants to do.
+        use: the use of a sparse output that the study tests.
         helps: the contender.
-        by: the metric, and how much the contender's differs from the opponent's, with its interval.
+        by: the metric, and the difference between contender and opponent with its interval.
         against: the strongest plain opponent.
         data_sets: number of data sets.
         seeds: number of seeds or random splits of each.
@@ -56,12 +55,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What the records of a study say.
+    """The tables and findings of a study.
 
     Attributes:
         tables: by title, in the order of the page.
         findings: for the table of all studies.
-        notes: what a reader of the tables has to know, a paragraph each.
+        notes: paragraphs that explain the tables.
     """
 
     tables: dict[str, pd.DataFrame]
@@ -71,7 +70,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Study:
-    """The module of a study, the settings of its measurements, and those of its report."""
+    """The module of a study, with the settings of its measurements and of its report."""
 
     name: str
     title: str
@@ -83,13 +82,13 @@ class Study:
 
 
 def available_studies() -> list[str]:
-    """The names of all studies: the modules of this package that have settings beside them."""
+    """The names of all studies, which are the modules of this package with a YAML file."""
     [folder] = studies.__path__
     return [module.name for module in pkgutil.iter_modules([folder]) if Path(folder, f"{module.name}.yaml").exists()]
 
 
 def load_study(name: str) -> Study:
-    """The study of this name; its title is the first line of its module's docstring, without the full stop."""
+    """The study with this name. Its title is the first line of its module's docstring, without the full stop."""
     module = importlib.import_module(f"studies.{name}")
     settings = read_yaml(Path(module.__file__).with_suffix(".yaml"))
     shown = settings.pop("report")

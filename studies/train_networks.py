@@ -1,4 +1,4 @@
-"""Train the networks that studies take, by run.py; runs that are finished are left out.
+"""Trains the networks of the studies by run.py, without the runs that are finished.
 
 python -m studies.train_networks [KEY=VALUE of run.py, such as paths.data=FOLDER ...]
 """
@@ -12,7 +12,7 @@ from studies.study import available_studies, load_study
 
 
 def commands(overrides: list[str]) -> list[list[str]]:
-    """A command for each network of a study that has a seed without a finished run; `overrides` stand last in it."""
+    """A command for each network with a seed that has no finished run. The overrides come last in the command."""
     taken = {name for study in available_studies() for name in load_study(study).settings.get("networks", ())}
     found = []
     for networks in studied_networks(taken).values():

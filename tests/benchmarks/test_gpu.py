@@ -1,36 +1,23 @@
-"""`make gpu` without a GPU: what it refuses, its rows and its table, of tiny cells on the CPU."""
+"""`make gpu` without a GPU: what it refuses, and its rows of tiny cells on the CPU."""
 
 import csv
-import os
-import subprocess
 import sys
-import time
 
 import pytest
 import torch
 
 import sharmix
-from benchmarks import gpu, gpu_contenders
+from benchmarks import contenders, gpu
+from benchmarks.harness import training_step
 
-CELL = {"classes": 20, "scale": 2.0, "dtype": "float32"}
+CELL = {"rows": 3, "classes": 20, "scale": 2.0, "dtype": "float32"}
 SETTINGS = {
     "seed": 0,
-    "budget_minutes": 25,
-    "test_processes": 1,
     "rounds": 2,
     "block_seconds": 0.0001,
-    "maps": [{"rows": 3, **CELL}],
-    "layers": [{"rows": 3, "features": 4, **CELL}],
-}
-SOURCE = {
-    "gpu": "NVIDIA H100",
-    "capability": "9.0",
-    "driver": "580",
-    "cuda": "13.0",
-    "torch": "2.11",
-    "triton": "3.6",
-    "commit": "0123456789abcdef",
-    "changed": "",
+    "slow_seconds": 10,
+    "maps": [CELL],
+    "layers": [{"features": 4, **CELL}],
 }
 PEERS = {"adasplash", "liger-kernel", "entmax", "cut-cross-entropy"}
 
@@ -40,29 +27,13 @@ def no_peers(monkeypatch):
     def missing(name):
         raise ModuleNotFoundError(f"No module named {name!r}")
 
-    monkeypatch.setattr(gpu_contenders, "import_module", missing)
+    monkeypatch.setattr(contenders, "import_module", missing)
 
 
-def measured(part, deadline=None):
-    rows = gpu.PARTS[part](SETTINGS, time.monotonic() + 3600 if deadline is None else deadline, "cpu")
-    return [{**row, **SOURCE} for found in rows for row in found]
-
-
-@pytest.mark.medium
-def test_without_a_gpu_one_line_says_so():
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.gpu"],
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stderr == f"make gpu needs a CUDA device; torch {torch.__version__} finds none\n"
-    assert done.stdout == ""
-
-
-def test_interpreted_kernels_and_a_missing_triton_are_refused(monkeypatch):
+def test_without_a_gpu_with_interpreted_kernels_and_without_triton_one_line_says_so(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match="make gpu needs a CUDA device"):
+        gpu.check_device()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(sharmix, "backend", lambda device: "torch")
     with pytest.raises(SystemExit, match="needs the package triton"):
@@ -72,118 +43,52 @@ def test_interpreted_kernels_and_a_missing_triton_are_refused(monkeypatch):
         gpu.check_device()
 
 
+@pytest.mark.usefixtures("no_peers")
 @pytest.mark.parametrize(("part", "kinds"), [("maps", ["map", "loss"]), ("layers", ["layer"])])
-def test_every_contender_has_a_row(no_peers, part, kinds):
-    rows = measured(part)
-    device = torch.device("cpu")
-    assert [row["contender"] for row in rows] == [one.name for kind in kinds for one in gpu.contenders(kind, device)]
+def test_every_contender_has_a_row(part, kinds):
+    rows = list(gpu.PARTS[part](SETTINGS, "cpu"))
+    expected = [one.name for kind in kinds for one in contenders.gpu_contenders(kind, torch.device("cpu"))]
+    assert [row["contender"] for row in rows] == expected
     for row in rows:
-        if row["package"] in PEERS:
+        if row["source"] in PEERS:
             assert row["note"].startswith("not installed (No module named")
-            assert row["note"].endswith(f"pip install {row['package']}")
+            assert gpu.line(row).endswith(f"pip install {row['source']}")
             assert "median_ratio" not in row
         else:
             assert row["note"] == ""
             assert row["lowest_microseconds"] <= row["median_microseconds"] <= row["highest_microseconds"]
-        assert row["failed"] == 0
-        if row["contender"] == gpu.BASELINES[row["kind"]]:
+            assert f"µs, {row['median_ratio']:.2f} (" in gpu.line(row)
+        if row["contender"] == contenders.BASELINES[row["kind"]]:
             assert row["median_ratio"] == 1
 
 
-def test_a_contender_that_fails_stops_no_other_and_counts_if_it_is_ours(monkeypatch):
-    ours, theirs = (gpu_contenders.Contender(name, "map", name, lambda: 1 / 0) for name in ("sharmix", "adasplash"))
-    softmax = gpu_contenders._torch()[0]
-    monkeypatch.setattr(gpu, "contenders", lambda kind, device: [softmax, ours, theirs])
-    z = torch.zeros(2, 3, requires_grad=True)
-    rows = gpu.measured("map", {"rows": 2, **CELL}, (z,), torch.ones(2, 3), SETTINGS, time.monotonic() + 3600)
-    assert [row["failed"] for row in rows] == [0, 1, 0]
-    assert [row["note"] for row in rows] == ["", *["failed: ZeroDivisionError: division by zero"] * 2]
-
-
-def test_a_step_overwrites_no_input_and_keeps_no_gradient():
-    z, order = torch.ones(3, requires_grad=True), torch.tensor(2.0, requires_grad=True)
-
-    def run(logits):
-        logits.data.zero_()
-        return logits * order
-
-    gpu.training_step(run, (z,), (order,), torch.ones(3))()
-    assert z.sum() == 3
-    assert order.grad is None
-
-
-def test_cells_beyond_the_budget_are_named():
-    rows = measured("maps", deadline=0)
-    assert [row["note"] for row in rows] == ["not measured: the budget of 25 minutes was spent"] * 2
-
-
-def test_a_part_replaces_its_own_rows_in_the_csv_and_the_table(no_peers, tmp_path):
-    test = {"part": "tests", "kind": "test", "contender": "triton_kernels.py", "failed": 0, "note": "20 passed"}
-    maps, layers = measured("maps"), measured("layers")
-    for part, rows in (("layers", layers), ("maps", maps), ("maps", maps)):
-        gpu.write(rows, part, tmp_path)
-    gpu.write([{**test, **SOURCE}], "tests", tmp_path)
-    with (tmp_path / "gpu.csv").open() as file:
-        written = list(csv.DictReader(file))
-    assert [row["part"] for row in written] == ["tests", *["maps"] * len(maps), *["layers"] * len(layers)]
-    text = (tmp_path / "gpu.md").read_text()
-    assert "- triton_kernels.py: 20 passed" in text
-    assert "NVIDIA H100, compute capability 9.0, driver 580; CUDA 13.0, torch 2.11, triton 3.6" in text
-    assert "commit 0123456789ab. Repeat: `make gpu`." in text
-    assert "| 3 × 20, float32, scale 2 | softmax | " in text
-    assert "| 3 × 4 × 20, float32, scale 2 | linear_fenchel_young_loss (1.25, 1.5) | " in text
-    assert "pip install cut-cross-entropy" in text
-    assert len([line for line in text.splitlines() if line.startswith("| 3 ")]) == len(written) - 1
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize(
-    ("source", "failed", "note"),
-    [
-        ("def test_a(): pass\ndef test_b(): assert 0", 1, "1 passed, 1 failed, 0 skipped"),
-        ("import warnings\ndef test_a(): warnings.warn('of another torch')", 0, "1 passed, 0 failed, 0 skipped"),
-    ],
-)
-def test_the_tests_are_counted(monkeypatch, tmp_path, source, failed, note):
-    file = tmp_path / "test_kernels.py"
-    file.write_text(source)
-    monkeypatch.setattr(gpu, "KERNEL_TESTS", file)
-    ((row,),) = gpu.measured_tests(SETTINGS, time.monotonic() + 3600)
-    assert (row["failed"], row["note"]) == (failed, note)
-
-
-def test_a_file_without_tests_and_a_pytest_that_does_not_start_fail(tmp_path):
-    report = tmp_path / "report.xml"
-    assert gpu._counts(report) == {"failed": 1, "note": "failed: pytest did not start"}
-    report.write_text('<testsuites><testsuite tests="0" failures="0" errors="0" skipped="0"/></testsuites>')
-    assert gpu._counts(report) == {"failed": 1, "note": "0 passed, 0 failed, 0 skipped"}
-
-
-@pytest.mark.parametrize("failed", [0, 1])
-def test_the_command_writes_each_part_and_its_status_says_whether_ours_failed(monkeypatch, capsys, tmp_path, failed):
-    about = {"kind": "test", "contender": "triton_kernels.py", "note": "of a test"}
-    measurers = {
-        part: lambda settings, deadline, part=part: [[{"part": part, "failed": 0} | about]] for part in gpu.PARTS
-    }
-    measurers["maps"] = lambda settings, deadline: [[{"part": "maps", "failed": failed} | about]]
-    monkeypatch.setattr(gpu, "PARTS", measurers)
+@pytest.mark.parametrize("source", ["sharmix", "adasplash"])
+def test_a_contender_that_fails_stops_no_other_and_is_an_error_if_it_is_ours(monkeypatch, capsys, tmp_path, source):
+    broken = contenders.Contender("broken", "map", source, lambda: 1 / 0)
+    softmax = contenders.gpu_contenders("map", torch.device("cpu"))[0]
+    monkeypatch.setattr(gpu, "gpu_contenders", lambda kind, device: [softmax, broken] if kind == "map" else [])
+    monkeypatch.setattr(gpu, "PARTS", {"maps": lambda settings: map_rows})
+    map_rows = list(gpu.measured("map", CELL, (torch.zeros(3, 20, requires_grad=True),), torch.ones(3, 20), SETTINGS))
     monkeypatch.setattr(gpu, "check_device", lambda: None)
-    monkeypatch.setattr(gpu, "provenance", lambda commit: SOURCE)
-    monkeypatch.setattr(sys, "argv", ["gpu", "--folder", str(tmp_path)])
-    if failed:
-        with pytest.raises(SystemExit, match="1 tests or measurements of sharmix failed"):
+    monkeypatch.setattr(gpu, "provenance", lambda commit: {"gpu": "NVIDIA H100", "commit": commit})
+    monkeypatch.setattr(sys, "argv", ["gpu", "--folder", str(tmp_path), "--commit", "0123"])
+    if source == "sharmix":
+        with pytest.raises(SystemExit, match="1 measurements of sharmix failed"):
             gpu.main()
     else:
         gpu.main()
-    assert capsys.readouterr().out.count("of a test") == (tmp_path / "gpu.csv").read_text().count("of a test") == 3
+    assert "broken: failed: ZeroDivisionError: division by zero" in capsys.readouterr().out
+    with (tmp_path / "gpu_maps.csv").open() as file:
+        written = list(csv.DictReader(file))
+    assert [(row["contender"], row["gpu"], row["commit"]) for row in written] == [
+        ("softmax", "NVIDIA H100", "0123"),
+        ("broken", "NVIDIA H100", "0123"),
+    ]
 
 
-def test_what_the_rows_say_of_the_machine(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-    found = gpu.provenance("0123")
-    assert list(found) == list(SOURCE)
-    assert (found["gpu"], found["capability"]) == ("NVIDIA H100", "9.0")
-    assert found["commit"] == "0123"
-    monkeypatch.setattr(gpu, "ROOT", "/")  # no checkout
-    assert gpu.provenance(None)["commit"] == "unknown"
+def test_a_step_has_new_gradients_each_time():
+    z, order = torch.ones(3, requires_grad=True), torch.tensor(2.0, requires_grad=True)
+    step = training_step(lambda logits: logits * order, (z,), (order,), torch.ones(3))
+    step()
+    step()
+    assert (z.grad.tolist(), order.grad.item()) == ([2.0] * 3, 3.0)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
 
@@ -17,9 +18,10 @@ PAGES = [
     *sorted(file for file in DOCS.rglob("*.md") if "gallery" not in file.parts),
 ]
 TUTORIALS = DOCS / "tutorials"  # notebooks, which run while the site is built
+PUBLIC_NAME = re.compile(r"^\.\. auto(?:class|function):: (sharmix\.(?!_)\S+)", re.MULTILINE)  # on a page of the API
+MADE_LATER = ("playground.html", "report.html")  # by `make site`, after Sphinx
 SHELL = ("", "bash", "console", "sh", "shell", "text")
 
-_LINK = re.compile(r"\]\(([^)\s]+)\)")
 _FILE = re.compile(r"`([\w./]+)`:$")
 
 
@@ -62,12 +64,17 @@ def command_lines(page: Path) -> Iterator[str]:
                 yield child.content
 
 
-def linked_files(page: Path) -> list[Path]:
-    """What a page links to in the repository."""
-    targets = [link.partition("#")[0] for link in _LINK.findall(page.read_text("utf-8")) if "://" not in link]
-    return [page.parent / target for target in targets if target]
+def links(page: Path) -> Iterator[tuple[Path, str]]:
+    """The files of the repository that a page links to, each with the section of the link, or an empty text."""
+    for token in MarkdownIt().parse(page.read_text(encoding="utf-8")):
+        for child in token.children or ():
+            link = unquote(str(child.attrGet("href") or ""))
+            if link and "://" not in link and not link.startswith("mailto:"):
+                target, _, section = link.partition("#")
+                yield page.parent / target if target else page, section
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub and MyST make them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.browser import DESKTOP, PHONE, opened, severe_findings
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.slow
 
 PAGES = {
     "the first page": "docs/index.html",

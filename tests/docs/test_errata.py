@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.docs.pages import DOCS, ROOT, anchors, linked_files, names_of_tests
+from tests.docs.pages import DOCS, ROOT, names_of_tests
 
 PAGE = DOCS / "errata.md"
 TEXT = PAGE.read_text("utf-8")
@@ -31,9 +31,3 @@ def test_every_test_of_the_errata_is_named():
     assert set(
         re.findall(r"^def (test_\w+)", (ROOT / "tests/sharmix/test_errata.py").read_text(), re.MULTILINE)
     ) <= set(re.findall(r"`(test_\w+)`", TEXT))
-
-
-def test_every_linked_file_and_section_exists():
-    assert not [file for file in linked_files(PAGE) if not file.exists()]
-    for page, section in re.findall(r"\]\((\w+\.md)#([^)]+)\)", TEXT):
-        assert section in anchors(DOCS / page)

@@ -8,12 +8,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from bs4 import BeautifulSoup
 
-from tests.docs import test_docstrings
-from tests.docs.pages import ROOT
+from tests.docs.pages import MADE_LATER, PUBLIC_NAME, ROOT
 
-pytestmark = pytest.mark.medium
-
-MADE_LATER = {"playground.html", "report.html"}  # by `make site`, after Sphinx
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "object": "data"}
 
 
@@ -44,12 +40,14 @@ def leads_nowhere(site: Path, page: Path, link: str) -> bool:
     return not target.is_file() or bool(anchor and target.suffix == ".html" and anchor not in anchors(target))
 
 
+@pytest.mark.slow
 def test_the_first_page_opens_and_its_doors_are_there(site):
     target = re.search(r"url=(\S+)\"", (site / "index.html").read_text())[1]
     doors = [tag["href"] for tag in parsed(site / target).select("a.sd-stretched-link")]
     assert {"using.html", "reproducing.html", "extending.html"} <= {*doors}
 
 
+@pytest.mark.slow
 def test_every_link_leads_somewhere(site):
     nowhere = set()
     for page in site.rglob("*.html"):
@@ -59,6 +57,7 @@ def test_every_link_leads_somewhere(site):
     assert nowhere == set()
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_from_a_network(site):
     for page in site.rglob("*.html"):
         assert {link for link in links(page, LOADED) if re.match(r"(https?:)?//", link)} == set(), page
@@ -71,11 +70,14 @@ def test_nothing_is_loaded_from_a_network(site):
         )
 
 
+@pytest.mark.slow
 def test_every_public_name_has_its_place(site):
     places = {anchor for page in (site / "docs" / "api").glob("*.html") for anchor in anchors(page)}
-    assert [name for name in test_docstrings.PUBLIC if name not in places] == []
+    named = PUBLIC_NAME.findall("\n".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md")))
+    assert [name for name in named if name not in places] == []
 
 
+@pytest.mark.slow
 def test_cited_sections_are_links(site):
     cited = parsed(site / "docs" / "api" / "maps.html").select("a[href^='../math.html#']")
     assert {tag.text for tag in cited} >= {"math section 2", "math section 7"}

@@ -23,7 +23,7 @@ def test_page_asks_for_nothing_from_elsewhere(monkeypatch):
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_compiler_that_fails_is_quoted(tmp_path, monkeypatch):
     pytest.importorskip("ziglang", reason="no compiler for WebAssembly: pip install ziglang")
     monkeypatch.setattr(build, "FLAGS", ("--no-such-flag",))

@@ -6,7 +6,7 @@ import torch
 
 import sharmix
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.slow
 CASES, LARGEST = 2000, 1000
 TOLERANCE = 1e-12
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.slow
 NARROW = {"viewport": {"width": 360, "height": 740}}
 A4_WIDTH = 703  # pixels between the margins
 

@@ -110,13 +110,3 @@ def test_nothing_is_chosen_on_the_test_part(settings, monkeypatch):
 
     monkeypatch.setattr(boosting.Examples, "of", without_test_labels)
     assert temperatures() == before
-
-
-def test_the_settings_name_what_they_compare():
-    study = load_study("boosting")
-    settings, shown = study.settings, study.shown
-    names = {*settings["contenders"], *settings["chosen"]}
-    assert all(pair in shown["compared"] for pair in shown["found"])
-    compared = {name.removesuffix(boosting.CALIBRATED) for pair in shown["compared"] for name in pair}
-    assert compared | {name.removesuffix(boosting.CALIBRATED) for name in shown["on_each_data_set"]} <= names
-    assert {part for parts in settings["chosen"].values() for part in parts} <= names

@@ -43,7 +43,7 @@ def test_temperature_scaling_finds_the_factor_and_all_contenders_are_scored(monk
     assert table.loc[("log", "entmax"), "q"] == table.loc[("log", "entmax"), "r"]
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_nothing_is_fitted_to_the_test_part(monkeypatch):
     given = examples()
     task = calibration.tasks(SETTINGS, None)[1]
@@ -82,6 +82,7 @@ def test_vector_scaling_by_the_brier_score_has_a_minimum_of_it():
             assert brier(moved) > least
 
 
+@pytest.mark.medium
 def test_the_report_compares_by_data_set():
     values = {
         "none": (0.4, 0.8, 0.4),

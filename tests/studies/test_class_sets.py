@@ -20,12 +20,6 @@ def scored_sets(draw):
     return scores, true
 
 
-def test_the_f1_of_two_examples():
-    predicted = np.array([[True, True, False], [False, False, False]])
-    true = np.array([[True, False, True], [True, False, False]])
-    assert mean_f1(predicted, true) == (2 * 1 / (2 + 2) + 0) / 2
-
-
 @given(scored_sets())
 def test_the_f1_is_scikit_learns(case):
     scores, true = case

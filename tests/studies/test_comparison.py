@@ -1,7 +1,5 @@
 """Paired comparisons of two contenders."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -61,24 +59,16 @@ def test_a_verdict_needs_the_whole_interval_on_one_side(ours, lower_is_better, h
     assert found.verdict("higher") == higher_is_better
 
 
-def test_what_has_no_records_is_named():
-    with pytest.raises(ValueError, match="no records of brier by nobody; there are ours, theirs"):
-        compare(records(ours=[[1]], theirs=[[1]]), "brier", "nobody", "ours", "data_set", CONFIDENCE)
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_records_that_are_missing_or_not_finite_are_refused_and_not_left_out(value):
     one_each = pd.concat([records(ours=[[1]]), records(theirs=[[1]]).assign(data_set=7)])
-    with pytest.raises(ValueError, match="ours and theirs share no data_set by brier"):
-        compare(one_each, "brier", "ours", "theirs", "data_set", CONFIDENCE)
+    for given in (records(ours=[[1]]), one_each, records(ours=[[1], [3, value]], theirs=[[2], [3]])):
+        with pytest.raises(ValueError, match="ours and theirs have no brier for the same data_set, or a value"):
+            compare(given, "brier", "ours", "theirs", "data_set", CONFIDENCE)
 
 
 @pytest.mark.parametrize("ours", [0.0, 1.0])
-def test_a_relative_difference_from_0_is_named(ours):
+def test_a_relative_difference_from_0_is_refused(ours):
     both = records(ours=[[1], [ours]], theirs=[[2], [0.0]])
-    message = f"ours − theirs is not finite by brier for 1; the values are [[{ours}, 0.0]]"
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match="not finite"):
         compare(both, "brier", "ours", "theirs", "data_set", CONFIDENCE, relative=True)
-
-
-@pytest.mark.parametrize("value", [float("inf"), float("nan")])
-def test_a_record_that_is_not_finite_is_refused_and_not_left_out(value):
-    both = records(ours=[[1], [3, value]], theirs=[[2], [3]])
-    with pytest.raises(ValueError, match="records of brier by ours or theirs are not finite"):
-        compare(both, "brier", "ours", "theirs", "data_set", CONFIDENCE)

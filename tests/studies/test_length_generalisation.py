@@ -71,6 +71,7 @@ def test_attention_is_that_of_loops(same_scale_at: int | None) -> None:
     torch.testing.assert_close(attention(states)[0], attention.output(gathered.flatten(1)), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.medium
 def test_a_short_run_through_the_public_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = load_study("length_generalisation")
     settings = study.settings | {

@@ -7,8 +7,7 @@ import torch
 
 import sharmix
 from studies import prediction_sets as study
-from studies.conformal_scores import LAC, LAC_OWN, LAC_T, OWN, Contenders
-from studies.conformal_splits import ConformalSplits
+from studies.conformal_scores import LAC, LAC_OWN, LAC_T, OWN, ConformalSplits, Contenders
 from studies.logits import LabelledLogits
 from studies.study import load_study
 from tests.sharmix.cases import every_case

@@ -1,22 +1,15 @@
 """The frame of the studies, by a study of its own that lies in a temporary folder."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pandas as pd
-import psutil
 import pytest
 import yaml
 
 import studies
 import studies.comparison  # while the package is where it is
-from experiments.files import write_atomically
 from studies import __main__ as command
 from studies.pages import MARKS, ORDER, write_findings
 from studies.study import Finding, available_studies, load_study
@@ -137,79 +130,30 @@ def test_a_study_that_failed_goes_on_with_the_tasks_that_are_left(coins):
     assert Path("measured").read_text() == "abbc"
 
 
-def test_tasks_of_different_code_are_no_one_study(coins):
-    run()
-    first = min(Path("outputs/studies/coins").iterdir())
-    first.write_text(json.dumps(json.loads(first.read_text()) | {"digest": "0" * 64}))
-    with pytest.raises(SystemExit, match=r"outputs/studies/coins: .*different code.*000000000000.*remove the folder"):
-        run()
-    run("--allow-mixed-code")
-    assert "000000000000" in yaml.safe_load(Path("results/studies/coins.yaml").read_text())["digest"]
-
-
-def test_no_task_is_measured_beside_tasks_of_different_code(coins, capsys):
+def test_tasks_of_different_code_are_no_one_study(coins, capsys):
     run()
     first, second, _ = sorted(Path("outputs/studies/coins").iterdir())
     first.write_text(json.dumps(json.loads(first.read_text()) | {"digest": "0" * 64}))
-    second.unlink()
-    with pytest.raises(SystemExit, match="different code"):
+    message = r"outputs/studies/coins: .*different code.*000000000000.*remove the folder"
+    with pytest.raises(SystemExit, match=message):
         run()
-    assert not second.exists()
+    second.unlink()
+    with pytest.raises(SystemExit, match=message):
+        run()
+    assert not second.exists()  # nothing was measured beside tasks of different code
     run("--allow-mixed-code")
     assert second.exists()
+    assert "000000000000" in yaml.safe_load(Path("results/studies/coins.yaml").read_text())["digest"]
     told = capsys.readouterr().err
     assert "coins: 1 of 3 tasks are left" in told
     assert "coins: tables in results/studies/coins.md, findings in docs/findings.md" in told
-
-
-def test_a_process_killed_between_the_files_of_the_records_breaks_no_later_one(coins, monkeypatch):
-    def killed_after(path, text):
-        write_atomically(path, text)
-        if path.is_relative_to("results"):
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("studies.records.write_atomically", killed_after)
-        with pytest.raises(KeyboardInterrupt):
-            run()
-    command.main([])
-    run()
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_a_study_with_one_line_and_leaves_no_process(tmp_path, number, status):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / command.FINDINGS).touch()
-    line = [sys.executable, "-m", "studies", "length_generalisation", "--jobs", "2"]
-    started = psutil.Popen(
-        line, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True
-    )
-    wait_until(lambda: any("loky" in " ".join(child.cmdline()) for child in started.children()))
-    time.sleep(3)  # the tasks of this study take minutes
-    workers = started.children(recursive=True)
-    started.send_signal(number)
-    _, told = started.communicate(timeout=60)
-    assert (started.returncode, told.count("interrupted; ")) == (status, 1)
-    assert "interrupted; the same command goes on with the tasks that are left\n" in told
-    assert "Traceback" not in told
-    _, left = psutil.wait_procs(workers, timeout=20)
-    for worker in left:
-        worker.kill()
-    assert not left
-
-
-def wait_until(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["coins", "--jobs", "0"], "it must be at least 1"),
+        (["dice"], "there is no study dice; there are coins"),
         ([], "there is no docs/findings.md; start it in"),
     ],
 )
@@ -221,12 +165,7 @@ def test_what_is_wrong_is_said_before_anything_is_measured(coins, capsys, argume
     assert message in capsys.readouterr().err
 
 
-def test_a_study_that_there_is_not(coins, capsys):
-    with pytest.raises(SystemExit):
-        command.main(["dice"])
-    assert "there is no study dice; there are coins" in capsys.readouterr().err
-
-
+@pytest.mark.medium
 def test_the_committed_pages_are_those_of_the_committed_records(tmp_path):
     shutil.copytree(ROOT / "results" / "studies", tmp_path / "studies", dirs_exist_ok=True)
     shutil.copy(ROOT / command.FINDINGS, page := tmp_path / "findings.md")

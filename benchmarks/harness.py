@@ -1,0 +1,184 @@
+"""How every benchmark measures time, and writes its numbers, their origin and their verdicts.
+
+This module needs torch alone, and `provenance` the packages of the experiments: `make gpu` also runs on a borrowed
+machine that has few packages.
+"""
+
+import csv
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from timeit import timeit
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+Key = TypeVar("Key", bound=Hashable)
+Item = TypeVar("Item")
+Row = dict[str, Any]
+Step = Callable[[], object]
+
+
+def in_turn(
+    measure: Callable[[Key], float], rounds: Mapping[Key, int], order: random.Random | None = None
+) -> dict[Key, list[float]]:
+    """One measurement of each key a round, so that all keys share the machine's slow moments.
+
+    Args:
+        measure: returns seconds.
+        rounds: the number of rounds in which each key takes part.
+        order: draws the order of the keys anew for each round; None keeps the order of `rounds`.
+    """
+    times: dict[Key, list[float]] = {key: [] for key in rounds}
+    for turn in range(max(rounds.values(), default=0)):
+        keys = [key for key in rounds if turn < rounds[key]]
+        for key in order.sample(keys, len(keys)) if order else keys:
+            times[key].append(measure(key))
+    return times
+
+
+def step_times(
+    steps: Mapping[str, Step],
+    rounds: Mapping[str, int],
+    settings: Mapping[str, Any],
+    threads: Sequence[int] = (1,),
+    wait: Step = lambda: None,
+) -> dict[tuple[str, int], list[float]]:
+    """Seconds of a call of each step on each number of threads, in turn.
+
+    Args:
+        steps: the steps by name.
+        rounds: the number of rounds in which each step takes part.
+        settings: `block_seconds`, about the time of one measurement, and `slow_seconds`: a step that takes so long is
+            called three times instead, and the fastest call is kept.
+        threads: numbers of threads.
+        wait: waits for a device to finish; called before and after each measurement.
+    """
+
+    def seconds(key: tuple[str, int], calls: int) -> float:
+        step, number = steps[key[0]], key[1]
+
+        def block() -> None:
+            for _ in range(calls):
+                step()
+            wait()
+
+        wait()
+        before = torch.get_num_threads()
+        torch.set_num_threads(number)
+        try:
+            return timeit(block, number=1) / calls
+        finally:
+            torch.set_num_threads(before)
+
+    keys = [(name, number) for name in steps for number in threads]
+    guess = {key: min(seconds(key, 1) for _ in range(3)) for key in keys}  # the first call allocates
+    fast = {key: rounds[key[0]] for key in keys if guess[key] < settings["slow_seconds"]}
+
+    def measure(key: tuple[str, int]) -> float:
+        seconds(key, 1)  # the caches hold another step's memory
+        return seconds(key, max(1, round(settings["block_seconds"] / guess[key])))
+
+    times = in_turn(measure, fast)
+    return {key: times.get(key, [guess[key]]) for key in keys}
+
+
+def training_step(
+    run: Callable[..., Tensor], inputs: Sequence[Tensor], parameters: Sequence[Tensor], grad: Tensor | None = None
+) -> Step:
+    """Forward and backward, as in a training step: gradients are new each time.
+
+    Args:
+        run: a map, a loss or a layer.
+        inputs: its arguments.
+        parameters: learned tensors that get gradients too.
+        grad: the gradient of a map's output; None for losses and layers.
+    """
+    leaves = [tensor for tensor in (*inputs, *parameters) if tensor.requires_grad]
+
+    def step() -> None:
+        for leaf in leaves:
+            leaf.grad = None
+        run(*inputs).backward(grad)
+
+    return step
+
+
+def counted(items: Iterable[Item], name: str, number: int) -> Iterator[Item]:
+    """So many items, with a line of progress after every tenth and after the last."""
+    began = time.monotonic()
+    for done, item in enumerate(items, start=1):
+        yield item
+        if done % 10 == 0 or done == number:
+            minutes = (time.monotonic() - began) / 60
+            print(f"{name}: {done} of {number} done, {minutes:.1f} minutes", file=sys.stderr, flush=True)
+
+
+def ratios(times: Sequence[float], others: Sequence[float]) -> list[float]:
+    """Ratios of two contenders' times, round by round, as far as both go."""
+    return [own / other for own, other in zip(times, others, strict=False)]
+
+
+def spread(values: Sequence[float], name: str, unit: float = 1) -> dict[str, float]:
+    """The columns of the median, the lowest and the highest of some values, in a unit."""
+    found = {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
+    return {f"{part}_{name}": unit * value for part, value in found.items()}
+
+
+def at_most(goal: float, low: float, high: float) -> str:
+    """`met` or `missed` where the whole interval is on one side of the goal, else `undecided`."""
+    return "met" if high <= goal else "missed" if low > goal else "undecided"
+
+
+def at_least(goal: float, low: float, high: float) -> str:
+    """`met` where the whole interval is at the goal or above, `missed` where it is below, else `undecided`."""
+    return at_most(-goal, -high, -low)
+
+
+def provenance() -> Row:
+    """The columns that say on which machine, and with which versions, a row was measured."""
+    from experiments.identity import code_of
+    from experiments.machine import environment
+
+    found, source = environment(torch.device("cpu")), code_of({})
+    return {
+        "backend": found["backend"]["code"],
+        "vectors": found["backend"]["vectors"],
+        "processor": found["hardware"]["processor"],
+        "cores": found["hardware"]["cores"],
+        "accelerator": found["hardware"]["accelerator"],
+        "python": found["python"],
+        "torch": found["packages"]["torch"],
+        "entmax": found["packages"]["entmax"],
+        "commit": source["commit"],
+        "dirty": source["dirty"],
+    }
+
+
+def origin(row: Mapping[str, Any], packages: Sequence[str], command: str) -> str:
+    """The machine and the versions of a row in a sentence, and the command that repeats the measurement."""
+    versions = ", ".join(f"{name} {row[name]}" for name in packages)
+    dirty = ", with uncommitted changes" if row["dirty"] else ""
+    return (
+        f"{row['processor']}, {row['cores']} cores, {row['vectors']}; backend {row['backend']}; {versions}; "
+        f"commit {str(row['commit'])[:12]}{dirty}. Repeat: `{command}`."
+    )
+
+
+def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write all rows under one header."""
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".unfinished")
+    with unfinished.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(
+            {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in row.items()} for row in rows
+        )
+    os.replace(unfinished, path)
