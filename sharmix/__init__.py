@@ -4,7 +4,7 @@ from sharmix import conformal as conformal
 from sharmix._attention import LogLengthScale, attention
 from sharmix._configuration import show_config
 from sharmix._linear_loss import linear_fenchel_young_loss
-from sharmix._multihead_attention import SparseAttention
+from sharmix.integrations.multihead_attention import SparseAttention
 from sharmix._operators.backend import backend, plain_torch
 from sharmix.activations import Activation, AlphaReLU, Entmax, Normmax, SharMiX, Softmax, Sparsemax
 from sharmix.criteria import AlphaReLULoss, EntmaxLoss, FenchelYoungLoss, NormmaxLoss, SharMiXLoss, SparsemaxLoss

@@ -18,7 +18,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 import sharmix
-from sharmix.boosting import LightGBMMetric, Objective
+from sharmix.integrations.boosting import LightGBMMetric, Objective
 from studies.comparison import compare
 from studies.packaged_tables import Table, chosen_tables, read_table
 from studies.study import Finding, Report, Row, Settings, Task

@@ -16,7 +16,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
-from sharmix.sklearn import SharMiXScaling
+from sharmix.integrations.sklearn import SharMiXScaling
 from studies.calibration_scores import calibration_scores
 from studies.comparison import compare
 from studies.logits import PUBLIC, LabelledLogits, network_logits, probability_set

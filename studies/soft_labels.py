@@ -19,7 +19,7 @@ from sklearn.model_selection import KFold, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sharmix.sklearn import FenchelYoungClassifier
+from sharmix.integrations.sklearn import FenchelYoungClassifier
 from studies.class_sets import best_threshold, mean_f1
 from studies.comparison import Comparison, compare
 from studies.distribution_distances import Distributions, distribution_distances

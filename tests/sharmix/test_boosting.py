@@ -22,7 +22,7 @@ xgboost = pytest.importorskip("xgboost")
 from sklearn.linear_model import LogisticRegression  # noqa: E402
 
 from sharmix import boosting  # noqa: E402
-from sharmix.boosting import LightGBMMetric, Objective, XGBoostMetric  # noqa: E402
+from sharmix.integrations.boosting import LightGBMMetric, Objective, XGBoostMetric  # noqa: E402
 
 ACTIVATIONS = {
     "softmax": {},
@@ -371,13 +371,13 @@ MEMORY = """
 import re, sys
 from pathlib import Path
 import numpy as np
-import sharmix.boosting
+import sharmix.integrations.boosting
 
 def peak():
     return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 
 assert not {"lightgbm", "xgboost"} & set(sys.modules)
-objective, labels = sharmix.boosting.Objective(), np.zeros(200_000, np.float32)
+objective, labels = sharmix.integrations.boosting.Objective(), np.zeros(200_000, np.float32)
 raw = np.ones((len(labels), 10), order="F")
 objective(labels[:30_000], raw[:30_000])
 before = peak()
@@ -403,6 +403,6 @@ def test_the_example_of(name):
 
 def test_without_numpy_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "numpy", None)
-    spec = importlib.util.find_spec("sharmix.boosting")
+    spec = importlib.util.find_spec("sharmix.integrations.boosting")
     with pytest.raises(ImportError, match=r"pip install 'sharmix\[lightgbm\]' or 'sharmix\[xgboost\]'"):
         spec.loader.exec_module(importlib.util.module_from_spec(spec))

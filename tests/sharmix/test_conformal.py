@@ -301,7 +301,7 @@ def test_what_is_not_allowed_is_refused():
 @pytest.mark.medium
 def test_the_score_of_mapie_makes_our_sets():
     classification = pytest.importorskip("mapie.classification")
-    mapie = importlib.import_module("sharmix.mapie")
+    mapie = importlib.import_module("sharmix.integrations.mapie")
     assert doctest.testmod(mapie) == (0, 9)
 
     z, y = labelled(300, 5)
@@ -321,7 +321,7 @@ def test_the_score_of_mapie_makes_our_sets():
 def test_mapie_keeps_its_guarantee_where_many_examples_are_the_same():
     """As a tree's leaf gives them. The scores of a row alone and in a batch can differ in a last bit."""
     classification = pytest.importorskip("mapie.classification")
-    mapie = importlib.import_module("sharmix.mapie")
+    mapie = importlib.import_module("sharmix.integrations.mapie")
     for q, classes in ((1.25, 5), (1.3, 6), (1.75, 7), (1.75, 9), (2.0, 8)):
         p = sample(1, classes, 1.0).softmax(-1)
         labels = np.where(np.arange(103) < 90, p.argmin().item(), np.arange(103) % classes)

@@ -35,7 +35,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
-from sharmix.sklearn import FenchelYoungClassifier, SharMiXCalibrator, SharMiXScaling
+from sharmix.integrations.sklearn import FenchelYoungClassifier, SharMiXCalibrator, SharMiXScaling
 
 CLASSIFIERS = {
     "SharMiX": FenchelYoungClassifier(),
@@ -531,7 +531,7 @@ def test_a_calibrator_in_a_search():
 @pytest.mark.parametrize("name", ["FenchelYoungClassifier", "SharMiXCalibrator", "SharMiXScaling"])
 def test_the_example_of(name):
     (example,) = doctest.DocTestFinder(recurse=False).find(
-        getattr(sharmix.sklearn, name), name, globs=vars(sharmix.sklearn)
+        getattr(sharmix.integrations.sklearn, name), name, globs=vars(sharmix.integrations.sklearn)
     )
     assert example.examples
     assert doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF).run(example).failed == 0
@@ -539,6 +539,6 @@ def test_the_example_of(name):
 
 def test_without_scikit_learn(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    monkeypatch.delitem(sys.modules, "sharmix.sklearn")
+    monkeypatch.delitem(sys.modules, "sharmix.integrations.sklearn")
     with pytest.raises(ImportError, match=r"pip install 'sharmix\[sklearn\]'"):
-        importlib.import_module("sharmix.sklearn")
+        importlib.import_module("sharmix.integrations.sklearn")

@@ -15,7 +15,7 @@ from tests.sharmix import reference
 from tests.sharmix.cases import every_case
 
 transformers = pytest.importorskip("transformers")
-ours = importlib.import_module("sharmix.transformers")
+ours = importlib.import_module("sharmix.integrations.transformers")
 
 pytestmark = pytest.mark.medium  # imports transformers: seconds
 
@@ -297,9 +297,9 @@ def test_refusals(monkeypatch):
             with case(message=message), pytest.raises((ValueError, KeyError), match=message):
                 call()
     monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.delitem(sys.modules, "sharmix.transformers")
+    monkeypatch.delitem(sys.modules, "sharmix.integrations.transformers")
     with pytest.raises(ImportError, match=r"pip install 'sharmix\[transformers\]'"):
-        importlib.import_module("sharmix.transformers")
+        importlib.import_module("sharmix.integrations.transformers")
 
 
 def test_the_code_of_the_documentation(tmp_path, monkeypatch):

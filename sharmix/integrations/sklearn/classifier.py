@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from sharmix.activations import Activation, SharMiX
 from sharmix.registry import build_activation
-from sharmix.sklearn._network import Examples, Objective, class_logits, epoch, minimise_by_lbfgs, network_outputs
-from sharmix.sklearn._weights import checked_weights
+from sharmix.integrations.sklearn._network import Examples, Objective, class_logits, epoch, minimise_by_lbfgs, network_outputs
+from sharmix.integrations.sklearn._weights import checked_weights
 
 Array = NDArray[Any]
 

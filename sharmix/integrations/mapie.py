@@ -12,7 +12,7 @@ from sharmix.conformal import check_orders, conformal_quantile, support_scores
 try:
     from mapie.conformity_scores import BaseClassificationScore  # type: ignore[import-untyped]
 except ImportError as error:
-    raise ImportError("sharmix.mapie needs MAPIE; pip install 'sharmix[mapie]'") from error
+    raise ImportError("sharmix.integrations.mapie needs MAPIE; pip install 'sharmix[mapie]'") from error
 
 __all__ = ["SupportConformityScore"]
 

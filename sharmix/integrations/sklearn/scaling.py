@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
 from sharmix.functional import sharmix
-from sharmix.sklearn._weights import checked_weights
+from sharmix.integrations.sklearn._weights import checked_weights
 
 LARGEST_LOG_RATIO = 10.0  # |log(T₀/spread)| at most; scikit-learn limits |log T₀|
 LARGEST_Q = 2.0  # that of sparsemax; above 2 the derivatives of the map are unbounded

@@ -1,4 +1,4 @@
-"""Boosted trees with sparse probabilities: an objective and metrics for LightGBM and XGBoost.
+"""Boosted trees with sparse probabilities: an objective for LightGBM and XGBoost, and a metric for LightGBM.
 
 This module works with either package and imports neither.
 """
@@ -20,10 +20,10 @@ from sharmix.registry import build_activation
 try:
     import numpy as np
 except ImportError as error:
-    _MISSING = "sharmix.boosting needs LightGBM or XGBoost: pip install 'sharmix[lightgbm]' or 'sharmix[xgboost]'"
+    _MISSING = "sharmix.integrations.boosting needs LightGBM or XGBoost: pip install 'sharmix[lightgbm]' or 'sharmix[xgboost]'"
     raise ImportError(_MISSING) from error
 
-__all__ = ["LightGBMMetric", "Objective", "XGBoostMetric"]
+__all__ = ["LightGBMMetric", "Objective"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Kind = Literal["fenchel_young", "brier"]
@@ -81,7 +81,7 @@ class Objective:
 
     Example:
         >>> import numpy, xgboost
-        >>> from sharmix.boosting import Objective
+        >>> from sharmix.integrations.boosting import Objective
         >>> objective = Objective("sharmix_fixed", q=1.25, r=1.5)
         >>> features, labels = numpy.arange(90.0)[:, None], numpy.repeat([0, 1, 2], 30)
         >>> model = xgboost.XGBClassifier(objective=objective, n_estimators=9, n_jobs=1).fit(features, labels)
@@ -160,13 +160,25 @@ class Objective:
         return f"Objective({self.activation}, hessian_floor={self.hessian_floor:g})"
 
 
-class _Metric:
-    """The weighted mean of a loss over the rows.
+class LightGBMMetric:
+    """A metric of an `Objective` for `lightgbm.train(feval=metric)` and `LGBMClassifier.fit(eval_metric=metric)`.
+
+    Give LightGBM `metric="none"`, too: its own metrics read the raw scores of a custom objective as probabilities, and
+    early stopping uses all metrics.
 
     Args:
         objective: the objective of the model. Its activation turns raw scores into probabilities.
         kind: `brier`, Σ (pᵢ − yᵢ)², which compares activations, or `fenchel_young`, the loss that training minimises.
-            There is no log score: it is infinite as soon as one label has probability 0.
+
+    Example:
+        >>> import numpy, lightgbm
+        >>> from sharmix.integrations.boosting import LightGBMMetric, Objective
+        >>> objective = Objective("entmax", alpha=1.5)
+        >>> data = lightgbm.Dataset(numpy.arange(90.0)[:, None], numpy.repeat([0, 1, 2], 30))
+        >>> settings = {"objective": objective, "num_class": 3, "metric": "none", "num_threads": 1, "verbosity": -1}
+        >>> model = lightgbm.train(settings, data, 9, valid_sets=[data], feval=LightGBMMetric(objective))
+        >>> round(model.best_score["training"]["brier"], 2)
+        0.06
     """
 
     def __init__(self, objective: Objective, kind: Kind = "brier") -> None:
@@ -176,7 +188,12 @@ class _Metric:
             raise ValueError(f"kind={kind!r} is not allowed; it must be one of {', '.join(get_args(Kind))}")
         self.objective = objective
         self.kind: Kind = kind
-        self.__name__ = kind  # the name that XGBClassifier reports
+
+    def __call__(
+        self, labels: Any, raw_scores: Any, sample_weight: Array | None = None
+    ) -> tuple[str, float, Literal[False]]:
+        """The name, the value, and False, since a higher value is not better."""
+        return self.kind, self._mean(labels, raw_scores, sample_weight), False
 
     def _mean(self, labels: Any, raw_scores: Any, sample_weight: Array | None) -> float:
         raw_scores, labels, weight = _given(labels, raw_scores, sample_weight)
@@ -193,61 +210,6 @@ class _Metric:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.objective}, kind={self.kind!r})"
-
-
-class LightGBMMetric(_Metric):
-    """A metric of an `Objective` for `lightgbm.train(feval=metric)` and `LGBMClassifier.fit(eval_metric=metric)`.
-
-    Give LightGBM `metric="none"`, too: its own metrics read the raw scores of a custom objective as probabilities, and
-    early stopping uses all metrics.
-
-    Args:
-        objective: the objective of the model. Its activation turns raw scores into probabilities.
-        kind: `brier`, Σ (pᵢ − yᵢ)², which compares activations, or `fenchel_young`, the loss that training minimises.
-
-    Example:
-        >>> import numpy, lightgbm
-        >>> from sharmix.boosting import LightGBMMetric, Objective
-        >>> objective = Objective("entmax", alpha=1.5)
-        >>> data = lightgbm.Dataset(numpy.arange(90.0)[:, None], numpy.repeat([0, 1, 2], 30))
-        >>> settings = {"objective": objective, "num_class": 3, "metric": "none", "num_threads": 1, "verbosity": -1}
-        >>> model = lightgbm.train(settings, data, 9, valid_sets=[data], feval=LightGBMMetric(objective))
-        >>> round(model.best_score["training"]["brier"], 2)
-        0.06
-    """
-
-    def __call__(
-        self, labels: Any, raw_scores: Any, sample_weight: Array | None = None
-    ) -> tuple[str, float, Literal[False]]:
-        """The name, the value, and False, since a higher value is not better."""
-        return self.kind, self._mean(labels, raw_scores, sample_weight), False
-
-
-class XGBoostMetric(_Metric):
-    """A metric of an `Objective` for `xgboost.train(custom_metric=metric)` and `XGBClassifier(eval_metric=metric)`.
-
-    Args:
-        objective, kind: as for `LightGBMMetric`.
-
-    Example:
-        >>> import numpy, xgboost
-        >>> from sharmix.boosting import Objective, XGBoostMetric
-        >>> objective = Objective("entmax", alpha=1.5)
-        >>> data = xgboost.DMatrix(numpy.arange(90.0)[:, None], numpy.repeat([0, 1, 2], 30))
-        >>> settings = {"num_class": 3, "disable_default_eval_metric": True, "nthread": 1}
-        >>> metric, values = XGBoostMetric(objective), {}
-        >>> _ = xgboost.train(
-        ...     settings, data, 9, evals=[(data, "train")], obj=objective, custom_metric=metric,
-        ...     evals_result=values, verbose_eval=False,
-        ... )
-        >>> values["train"]["brier"][-1] < 1e-3
-        True
-    """
-
-    def __call__(self, labels: Any, raw_scores: Any, sample_weight: Array | None = None) -> float | tuple[str, float]:
-        """The value for `XGBClassifier`; the name and the value for `xgboost.train`, which passes a DMatrix."""
-        value = self._mean(labels, raw_scores, sample_weight)
-        return (self.kind, value) if _is_data(raw_scores) else value
 
 
 def _fixed(activation: Activation) -> Activation:

@@ -17,7 +17,7 @@ try:
     from transformers.masking_utils import sdpa_mask
 except ImportError as error:
     raise ImportError(
-        "sharmix.transformers needs transformers 5 or newer: pip install 'sharmix[transformers]'"
+        "sharmix.integrations.transformers needs transformers 5 or newer: pip install 'sharmix[transformers]'"
     ) from error
 
 __all__ = ["SupportLogitsProcessor", "register_attention"]
@@ -48,7 +48,7 @@ def register_attention(name: str, activation: Weighting, length_scale: LengthSca
     Source: transformers' AttentionInterface.
 
     Example:
-        >>> from sharmix.transformers import register_attention
+        >>> from sharmix.integrations.transformers import register_attention
         >>> register_attention("sharmix_entmax", "entmax")
         >>> from transformers import LlamaConfig, LlamaModel
         >>> sizes = {"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
@@ -128,7 +128,7 @@ class SupportLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
     `SupportLogitsProcessor("entmax", own_probabilities=True)`.
 
     Example:
-        >>> from sharmix.transformers import SupportLogitsProcessor
+        >>> from sharmix.integrations.transformers import SupportLogitsProcessor
         >>> scores = torch.tensor([[2.0, 1.0, -1.0]])
         >>> SupportLogitsProcessor("entmax")(None, scores)
         tensor([[2., 1., -inf]])
