@@ -1,12 +1,12 @@
 """Sparse, learnable output activations: SharMiX and the maps it contains, their losses and their exact derivatives."""
 
 from sharmix import conformal as conformal
+from sharmix._activation import Activation
 from sharmix._attention import LogLengthScale, attention
 from sharmix._configuration import show_config
 from sharmix._linear_loss import linear_fenchel_young_loss
-from sharmix.integrations.multihead_attention import SparseAttention
 from sharmix._operators.backend import backend, plain_torch
-from sharmix.activations import Activation, AlphaReLU, Entmax, Normmax, SharMiX, Softmax, Sparsemax
+from sharmix.activations import AlphaReLU, Entmax, Normmax, SharMiX, Softmax, Sparsemax
 from sharmix.criteria import AlphaReLULoss, EntmaxLoss, FenchelYoungLoss, NormmaxLoss, SharMiXLoss, SparsemaxLoss
 from sharmix.functional import (
     alpha_relu,
@@ -22,6 +22,7 @@ from sharmix.functional import (
     sparsemax_loss,
     support_size,
 )
+from sharmix.integrations.multihead_attention import SparseAttention
 from sharmix.registry import available_activations, build_activation, register
 
 __version__ = "0.1.0"

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
+from sharmix._activation import Activation
 from sharmix._arguments import widened
-from sharmix.activations import Activation
 from sharmix.functional import MaskedRows
 from sharmix.registry import build_activation
 

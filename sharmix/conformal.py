@@ -7,8 +7,8 @@ The support of a probability vector is the set of classes with a probability abo
 
 where Δᵢ is the gap between the largest logit and logit i, and R_q is the Rényi entropy (`math` section 8). T_k is a
 conformal score: it is larger for a class that fits the logits less. `SupportPredictor` calibrates a temperature with
-this score. Other packages can use the score, too: MAPIE as `sharmix.integrations.mapie.SupportConformityScore`, and TorchCP as a
-function, in `SplitPredictor(functools.partial(support_scores, q=1.5, r=1.5), model)`.
+this score. Other packages can use the score, too: MAPIE as `sharmix.integrations.mapie.SupportConformityScore`, and
+TorchCP as a function, in `SplitPredictor(functools.partial(support_scores, q=1.5, r=1.5), model)`.
 """
 
 import math

@@ -7,10 +7,11 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
+from sharmix._activation import Activation
 from sharmix._arguments import Order
 from sharmix._fenchel_young import LossOptions, check_options, check_shape, known
 from sharmix._private_torch import dispatch_modes_active, function_transforms_active
-from sharmix.activations import Activation, AlphaReLU, Entmax, Normmax, Objective, SharMiX, Sparsemax
+from sharmix.activations import AlphaReLU, Entmax, Normmax, Objective, SharMiX, Sparsemax
 from sharmix.functional import Nonconcave
 from sharmix.registry import build_activation
 

@@ -6,16 +6,15 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from sharmix.activations import Activation
+from sharmix._activation import Activation
 
 ENTRY_POINT_GROUP = "sharmix.activations"
 
-_ACTIVATIONS: dict[str, tuple[type["Activation"], dict[str, Any]]] = {}
+_ACTIVATIONS: dict[str, tuple[type[Activation], dict[str, Any]]] = {}
 
-Class = TypeVar("Class", bound="type[Activation]")
+Class = TypeVar("Class", bound=type[Activation])
 
 
 def register(name: str, **preset: Any) -> Callable[[Class], Class]:
@@ -65,7 +64,7 @@ def available_activations() -> tuple[str, ...]:
     return (*_ACTIVATIONS, *others)
 
 
-def build_activation(name: str, **parameters: Any) -> "Activation":
+def build_activation(name: str, **parameters: Any) -> Activation:
     """Build an activation module `act`: `act(z)` gives probabilities, and `act.loss(z, y)` the Fenchel–Young loss.
 
     Args:
@@ -95,7 +94,7 @@ def build_activation(name: str, **parameters: Any) -> "Activation":
     return partial(activation, **preset)(**parameters)
 
 
-def _find(name: str) -> tuple[type["Activation"], dict[str, Any]]:
+def _find(name: str) -> tuple[type[Activation], dict[str, Any]]:
     if name in _ACTIVATIONS:
         return _ACTIVATIONS[name]
     registered = entry_points(group=ENTRY_POINT_GROUP, name=name)
@@ -119,9 +118,7 @@ def _import(path: str) -> Any:
         raise ValueError(f"cannot import activation {path!r}: {error}") from error
 
 
-def _checked(name: str, found: Any) -> type["Activation"]:
-    from sharmix.activations import Activation
-
+def _checked(name: str, found: Any) -> type[Activation]:
     if not (inspect.isclass(found) and issubclass(found, Activation)):
         raise TypeError(f"activation {name!r} must be a subclass of sharmix.Activation, got {found!r}")
     return found

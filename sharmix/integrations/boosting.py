@@ -12,15 +12,18 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from sharmix._activation import Activation
 from sharmix._mathematics.sensitivity import logit_diagonal
 from sharmix._scores import proper_score
-from sharmix.activations import Activation, SharmaMittal, Softmax
+from sharmix.activations import SharmaMittal, Softmax
 from sharmix.registry import build_activation
 
 try:
     import numpy as np
 except ImportError as error:
-    _MISSING = "sharmix.integrations.boosting needs LightGBM or XGBoost: pip install 'sharmix[lightgbm]' or 'sharmix[xgboost]'"
+    _MISSING = (
+        "sharmix.integrations.boosting needs LightGBM or XGBoost: pip install 'sharmix[lightgbm]' or 'sharmix[xgboost]'"
+    )
     raise ImportError(_MISSING) from error
 
 __all__ = ["LightGBMMetric", "Objective"]

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sharmix._activation import Activation
 from sharmix._attention import LengthScale, Weighting, attend, weighting
-from sharmix.activations import Activation
 
 try:
     from transformers import AttentionInterface, AttentionMaskInterface, LogitsProcessor

@@ -11,7 +11,7 @@ from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 from torch.optim import Optimizer
 
-from sharmix.activations import Activation
+from sharmix._activation import Activation
 
 Array = NDArray[Any]
 

@@ -17,10 +17,18 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor, nn
 
-from sharmix.activations import Activation, SharMiX
-from sharmix.registry import build_activation
-from sharmix.integrations.sklearn._network import Examples, Objective, class_logits, epoch, minimise_by_lbfgs, network_outputs
+from sharmix._activation import Activation
+from sharmix.activations import SharMiX
+from sharmix.integrations.sklearn._network import (
+    Examples,
+    Objective,
+    class_logits,
+    epoch,
+    minimise_by_lbfgs,
+    network_outputs,
+)
 from sharmix.integrations.sklearn._weights import checked_weights
+from sharmix.registry import build_activation
 
 Array = NDArray[Any]
 
