@@ -16,7 +16,7 @@ from sharmix._fenchel_young import (
     check_shape,
     composed_class_loss,
     fenchel_young,
-    known,
+    reject_unknown,
 )
 
 # The values that `repr` leaves out.
@@ -101,7 +101,7 @@ class Activation(nn.Module, ABC):
             if isinstance(targets, Tensor):
                 check_shape(given, targets, self.dim)
                 targets = targets.movedim(self.dim, -1) if targets.is_floating_point() else targets
-        return self._loss(logits, targets, **known(options, "loss"))
+        return self._loss(logits, targets, **reject_unknown(options, "loss"))
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         """The loss of logits [..., classes]."""
@@ -120,7 +120,7 @@ class Activation(nn.Module, ABC):
         It computes a few rows at a time and never holds all logits in memory. Arguments, options, returns and raises
         are as for `linear_fenchel_young_loss`. Each entropy parameter must hold one value.
         """
-        known(options, "linear_loss", UnweightedLossOptions)
+        reject_unknown(options, "linear_loss", UnweightedLossOptions)
         return _linear_loss.linear_loss(
             self._loss_of_parts(),
             list(self.parameters()),

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from numbers import Integral, Real
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from sharmix._private_torch import dispatch_modes_active, has_lost_memory, in_onnx_export, is_traced
+from sharmix._caller import Caller, current_caller
 
 Order = float | Tensor
 
@@ -28,13 +29,13 @@ _ALLOWED = {
 _ROUNDED = 2**-8  # rounding to bfloat16 changes a sum of probabilities by at most half of this
 
 
-def boxed(order: Order) -> Tensor:
+def as_tensor(order: Order, caller: Caller) -> Tensor:
     """A number as a float64 tensor, in which 1 + 1e-9 differs from 1; a tensor as it is."""
     if isinstance(order, Tensor):
         return order
-    if torch.compiler.is_compiling():  # which makes a number that multiplies an input of its graph
+    if caller.is_compiled:  # the compiler makes a number that multiplies a tensor an input of its graph
         return torch.ones((), dtype=torch.float64, device="cpu") * order
-    if dispatch_modes_active() or is_traced():
+    if caller.has_modes or caller.is_traced:
         return torch.scalar_tensor(order, dtype=torch.float64, device="cpu")
     return _constant(order)
 
@@ -74,9 +75,13 @@ def checked_dim(dim: int) -> int:
 
 
 def checked_memory(values: Tensor) -> Tensor:
-    """`values`; RuntimeError if their storage was resized to 0."""
-    if has_lost_memory(values):
-        raise RuntimeError("a tensor has entries but no memory, as after its storage was resized to 0")
+    """`values`; RuntimeError if their storage was resized to 0: torch itself would crash when it reads them."""
+    plain = type(values) in (Tensor, nn.Parameter) and values.is_cpu and values.layout == torch.strided
+    if torch.compiler.is_compiling() or not plain:
+        return values
+    with suppress(NotImplementedError):  # a batch of torch.func, or of torch.autograd.grad(is_grads_batched=True)
+        if values.numel() > 0 and values.untyped_storage().nbytes() == 0:
+            raise RuntimeError("a tensor has entries but no memory, as after its storage was resized to 0")
     return values
 
 
@@ -160,10 +165,11 @@ def checked(order: Order, name: str) -> Order:
     """A number or tensor, after a check of its range as order `name`; also works for traced or batched tensors."""
     if not isinstance(order, Tensor) and (torch.compiler.is_exporting() or not torch.compiler.is_compiling()):
         return checked_number(order, name)
-    order = boxed(order)
+    caller = current_caller()
+    order = as_tensor(order, caller)
     if not order.is_floating_point():
         raise TypeError(f"{name} must be a number or a floating-point tensor, got {order.dtype}")
-    if in_onnx_export():  # which knows no operator of this library; `_onnx` looks at the values
+    if caller.exports_to_onnx:  # `_onnx` looks at the values
         return order
     return order * _ones_if_allowed(order.detach(), name)
 

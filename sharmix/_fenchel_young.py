@@ -38,7 +38,7 @@ class LossOptions(UnweightedLossOptions, total=False):
 Options = TypeVar("Options", bound=UnweightedLossOptions)
 
 
-def known(options: Options, function: str, allowed: type = LossOptions) -> Options:
+def reject_unknown(options: Options, function: str, allowed: type = LossOptions) -> Options:
     """The options; TypeError, with the name of the called function, if one of them is unknown."""
     if options and (unknown := [name for name in options if name not in allowed.__annotations__]):
         names = ", ".join(allowed.__annotations__)
@@ -115,7 +115,7 @@ def composed_class_loss(
 ) -> Tensor:
     """The loss against one class index for each row, from conjugate and entropy, by torch's own operations."""
     indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
-    x = _measured(regulariser, torch.where(counted.unsqueeze(-1), logits, 0))  # an ignored row may hold anything
+    x = _minus_largest(regulariser, torch.where(counted.unsqueeze(-1), logits, 0))  # an ignored row may hold anything
     rows = regulariser.conjugate(x) - at_class(x, indices)
     rows = _nonnegative(rows if regulariser.normalised else rows - regulariser.entropy(logits.new_ones(1)))
     return reduced(torch.where(counted, rows, 0), counted.to(rows.dtype), reduction)
@@ -127,7 +127,7 @@ def _soft_loss(regulariser: Regulariser, logits: Tensor, y: Tensor, weight: Tens
         y = y * weight.to(y.dtype)
         share = y.sum(-1)
         y = torch.where(y > 0, y / share.unsqueeze(-1), 0)
-    x = _measured(regulariser, logits)
+    x = _minus_largest(regulariser, logits)
     agreement = (torch.where(y > 0, x, 0) * y).sum(-1)  # a logit of −∞ is allowed if the target has probability 0
     rows = _nonnegative(regulariser.conjugate(x) - agreement - regulariser.entropy(y))
     return rows if share is None else torch.where(share > 0, rows, 0) * share
@@ -141,7 +141,7 @@ def _smoothed_loss(
         y = torch.full_like(logits, smoothing / classes)
         y = y.scatter_add(-1, indices.unsqueeze(-1), torch.full_like(y[..., :1], 1 - smoothing))
         return _soft_loss(regulariser, logits, y, weight)
-    x = _measured(regulariser, logits)
+    x = _minus_largest(regulariser, logits)
     agreement = (1 - smoothing) * at_class(x, indices) + smoothing * x.mean(-1)
     smoothed = logits.new_full((classes,), smoothing / classes)
     smoothed[0] += 1 - smoothing
@@ -153,7 +153,7 @@ def _nonnegative(rows: Tensor) -> Tensor:
     return rows - rows.detach().clamp_max(0)
 
 
-def _measured(regulariser: Regulariser, logits: Tensor) -> Tensor:
+def _minus_largest(regulariser: Regulariser, logits: Tensor) -> Tensor:
     """Logits minus the largest of their row, if a constant added to the logits changes no output."""
     return logits - logits.detach().amax(-1, keepdim=True) if regulariser.normalised else logits
 

@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag, linear
 
 from sharmix._arguments import Order, classes_last, label_error, per_row, widened
-from sharmix._fenchel_young import UnweightedLossOptions, check_options, check_targets, known
-from sharmix._private_torch import dispatch_modes_active, keeps_graph
-from sharmix.functional import Nonconcave, fenchel_young_loss, is_transformed
+from sharmix._caller import current_caller
+from sharmix._fenchel_young import UnweightedLossOptions, check_options, check_targets, reject_unknown
+from sharmix._private_torch import keeps_graph
+from sharmix.functional import Nonconcave, fenchel_young_loss
 
 _CHUNK_BYTES = 1 << 26  # the size of a chunk of logits; matrix products are faster with more rows
 _BLOCKS = 16  # in a chunk; the loss is computed block by block, so that temporaries stay in the caches
@@ -66,9 +67,9 @@ def linear_fenchel_young_loss(
         >>> sharmix.linear_fenchel_young_loss(hidden, weight, None, torch.zeros(4).long(), q=2.0, r=2.0)
         tensor(0.4995, grad_fn=<_LinearLossBackward>)
     """
-    known(options, "linear_fenchel_young_loss", UnweightedLossOptions)
+    reject_unknown(options, "linear_fenchel_young_loss", UnweightedLossOptions)
     classes_last(hidden, "hidden", -1)
-    given = {"q": single("q", q), "r": single("r", r), "temperature": single("temperature", temperature)}
+    given = {"q": one_value("q", q), "r": one_value("r", r), "temperature": one_value("temperature", temperature)}
     orders = [per_row(hidden, -1, order, name) for name, order in given.items()]
 
     def loss(logits: Tensor, classes: Tensor, **options: Unpack[UnweightedLossOptions]) -> Tensor:
@@ -100,7 +101,7 @@ def linear_loss(
         raise ValueError("reduction='none' is not allowed here: gradients are summed at once; use 'mean' or 'sum'")
     classes_last(hidden, "hidden", -1)
     check_layer(hidden, weight, bias, targets)
-    if is_transformed() or torch.compiler.is_compiling() or dispatch_modes_active() or hidden.is_meta:
+    if hidden.is_meta or not current_caller().is_plain:
         return loss(linear(hidden, weight, bias), targets, **options)
     hidden, weight, bias = as_autocast(hidden, weight, bias)
     rows, classes = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).long()
@@ -146,7 +147,7 @@ def logits_in_parts(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Iter
         yield some, widened(logits)
 
 
-def single(name: str, order: Order) -> Order:
+def one_value(name: str, order: Order) -> Order:
     """An order as a number or a tensor of no dimension; ValueError if it holds several values."""
     if isinstance(order, Tensor) and order.numel() != 1:
         raise ValueError(
@@ -206,7 +207,7 @@ def _softmax_loss(
     return value, []
 
 
-def _gathered(
+def _loss_of_chunks(
     loss: _LossOfBlock,
     hidden: Tensor,
     weight: Tensor,
@@ -243,7 +244,7 @@ class _LinearLoss(torch.autograd.Function):
         *parameters: Tensor,
     ) -> Tensor:
         gradients = _LayerGradients(hidden, weight, bias) if layer_learns else None
-        value, by_parameters = _gathered(loss, hidden, weight, bias, targets, parameters, gradients)
+        value, by_parameters = _loss_of_chunks(loss, hidden, weight, bias, targets, parameters, gradients)
         ctx.dtypes = (hidden.dtype, weight.dtype, weight.dtype)
         layer = (None, None, None) if gradients is None else gradients.collected()
         ctx.save_for_backward(count, *layer, *by_parameters)

@@ -19,7 +19,7 @@ def check_exportable(q: Order, r: Order, temperature: Order) -> None:
         ValueError: a value is out of its range, or the map cannot be exported with it.
     """
     with outside_of_trace():
-        q, r, _ = _known(q, "q"), _known(r, "r"), _known(temperature, "temperature")
+        q, r, _ = _known_values(q, "q"), _known_values(r, "r"), _known_values(temperature, "temperature")
         refused = _cannot_be_exported(q, r)
         if refused.any():
             q_value, r_value = (order.expand(refused.shape)[refused][0].item() for order in (q, r))
@@ -41,7 +41,7 @@ def exportable_map(logits: Tensor, q: Order, r: Order, temperature: Order) -> Te
     return torch.where(allowed, p, math.nan)
 
 
-def _known(order: Order, name: str) -> Tensor:
+def _known_values(order: Order, name: str) -> Tensor:
     """The order's values, after a check of their range; NaN if they are only computed in the trace."""
     if not isinstance(order, Tensor):
         return torch.tensor(checked_number(order, name), dtype=torch.float64)

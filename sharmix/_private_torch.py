@@ -93,18 +93,6 @@ def traced_tensor(fake: Tensor) -> Tensor | None:
     return next((tensor for tensor, number in traced if memo.get(number) is fake), None)
 
 
-def has_lost_memory(tensor: Tensor) -> bool:
-    """Whether a tensor's storage was resized to 0. torch itself would crash when it reads such a tensor."""
-    if torch.compiler.is_compiling() or function_transforms_active() or dispatch_modes_active():
-        return False
-    if type(tensor) not in (Tensor, nn.Parameter) or not tensor.is_cpu or tensor.layout != torch.strided:
-        return False
-    try:
-        return tensor.numel() > 0 and tensor.untyped_storage().nbytes() == 0
-    except NotImplementedError:  # one of the batch of torch.autograd.grad(is_grads_batched=True)
-        return False
-
-
 def is_traced() -> bool:
     """Whether `torch.jit.trace` traces the caller."""
     return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]

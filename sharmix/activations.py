@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 from sharmix import _linear_loss, functional
 from sharmix._activation import Activation
 from sharmix._arguments import Order, checked, checked_classes, classes_last, per_row, widened
+from sharmix._caller import current_caller
 from sharmix._fenchel_young import (
     LossOptions,
     Reduction,
@@ -19,7 +20,6 @@ from sharmix._fenchel_young import (
     reduced,
 )
 from sharmix._learned_range import Learning, learned
-from sharmix._private_torch import dispatch_modes_active, function_transforms_active, in_onnx_export
 from sharmix._scores import proper_score
 from sharmix.functional import (
     AlphaReLURegulariser,
@@ -88,8 +88,7 @@ class Softmax(Activation):
 def _are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
     """Whether all targets are class indices and none is ignored; False if there are none or values cannot be read."""
     classes = logits.shape[-1]
-    unreadable = torch.compiler.is_compiling() or function_transforms_active() or dispatch_modes_active()
-    if unreadable or targets.is_meta or targets.numel() == 0 or 0 <= ignore_index < classes:
+    if not current_caller().can_read_values or targets.is_meta or targets.numel() == 0 or 0 <= ignore_index < classes:
         return False
     lowest, highest = torch.stack(targets.aminmax()).tolist()  # one `tolist`, so that the CPU waits for a GPU only once
     return bool(lowest >= 0 and highest < classes)
@@ -172,7 +171,8 @@ class SharmaMittal(Learning, Activation):
 
     def _orders_of(self, values: Tensor) -> tuple[Order, Order, Order]:
         """`orders()` in a shape that fits `values`, logits or probabilities whose class dimension was moved last."""
-        if self.dim == -1 and (not self._has_rows or in_onnx_export()):  # the export reads the parameters themselves
+        # An export to ONNX reads the parameters themselves.
+        if self.dim == -1 and (not self._has_rows or current_caller().exports_to_onnx):
             return self.orders()
         given = classes_last(values, "logits", -1).movedim(-1, self.dim)
         for name in self._starts:
@@ -213,7 +213,7 @@ class SharmaMittal(Learning, Activation):
 
     def _loss_of_parts(self) -> Callable[..., Tensor]:
         for name in self._starts:
-            _linear_loss.single(name, getattr(self, name))
+            _linear_loss.one_value(name, getattr(self, name))
         return super()._loss_of_parts()
 
     def extra_repr(self) -> str:

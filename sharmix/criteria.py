@@ -4,13 +4,12 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-import torch
 from torch import Tensor, nn
 
 from sharmix._activation import Activation
 from sharmix._arguments import Order
-from sharmix._fenchel_young import LossOptions, check_options, check_shape, known
-from sharmix._private_torch import dispatch_modes_active, function_transforms_active
+from sharmix._caller import current_caller
+from sharmix._fenchel_young import LossOptions, check_options, check_shape, reject_unknown
 from sharmix.activations import AlphaReLU, Entmax, Normmax, Objective, SharMiX, Sparsemax
 from sharmix.functional import Nonconcave
 from sharmix.registry import build_activation
@@ -87,7 +86,7 @@ class FenchelYoungLoss(nn.Module):
         return self.activation.loss(logits, targets, **options)
 
     def _warn_of_probabilities(self, logits: Tensor) -> None:
-        if torch.compiler.is_compiling() or function_transforms_active() or dispatch_modes_active() or logits.is_meta:
+        if logits.is_meta or not current_caller().can_read_values:
             return
         self._may_warn = False
         rows = logits.detach().float().movedim(1 if logits.dim() > 1 else 0, -1)
@@ -135,7 +134,7 @@ class SharMiXLoss(FenchelYoungLoss):
         **options: Unpack[LossOptions],
     ) -> None:
         activation = SharMiX(q, r, temperature, learned=learned, objective=objective, nonconcave=nonconcave)
-        super().__init__(activation, **known(options, "SharMiXLoss"))
+        super().__init__(activation, **reject_unknown(options, "SharMiXLoss"))
 
 
 class EntmaxLoss(FenchelYoungLoss):
@@ -163,7 +162,7 @@ class EntmaxLoss(FenchelYoungLoss):
         objective: Objective = "fenchel_young",
         **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(Entmax(alpha, learned=learned, objective=objective), **known(options, "EntmaxLoss"))
+        super().__init__(Entmax(alpha, learned=learned, objective=objective), **reject_unknown(options, "EntmaxLoss"))
 
 
 class NormmaxLoss(FenchelYoungLoss):
@@ -191,7 +190,7 @@ class NormmaxLoss(FenchelYoungLoss):
         objective: Objective = "fenchel_young",
         **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(Normmax(alpha, learned=learned, objective=objective), **known(options, "NormmaxLoss"))
+        super().__init__(Normmax(alpha, learned=learned, objective=objective), **reject_unknown(options, "NormmaxLoss"))
 
 
 class SparsemaxLoss(FenchelYoungLoss):
@@ -209,7 +208,7 @@ class SparsemaxLoss(FenchelYoungLoss):
     """
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(Sparsemax(), **known(options, "SparsemaxLoss"))
+        super().__init__(Sparsemax(), **reject_unknown(options, "SparsemaxLoss"))
 
 
 class AlphaReLULoss(FenchelYoungLoss):
@@ -228,4 +227,4 @@ class AlphaReLULoss(FenchelYoungLoss):
     """
 
     def __init__(self, alpha: float = 1.5, tau: float | None = None, **options: Unpack[LossOptions]) -> None:
-        super().__init__(AlphaReLU(alpha, tau), **known(options, "AlphaReLULoss"))
+        super().__init__(AlphaReLU(alpha, tau), **reject_unknown(options, "AlphaReLULoss"))

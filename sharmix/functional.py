@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import Order, checked, checked_dim, checked_memory, classes_last, per_row, widened
-from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young, known
+from sharmix._caller import current_caller
+from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young, reject_unknown
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
 from sharmix._onnx import check_exportable, exportable_map
 from sharmix._operators import derivatives, fast
 from sharmix._operators.backend import backend
-from sharmix._private_torch import forward_mode_active, function_transforms_active, in_onnx_export, is_traced
 
 Nonconcave = Literal["global", "error"]
 MaskedRows = Literal["nan", "zeros"]
@@ -72,7 +72,7 @@ def sharmix(
             return fast_p
     if isinstance(logits, Tensor) and logits.dim() == 0:  # one class, as torch has it
         return sharmix(logits[None], q, r, temperature, dim, nonconcave=nonconcave, masked_rows=masked_rows)[0]
-    z = _readable(classes_last(logits, "logits", dim))
+    z = _in_kernel_dtype(classes_last(logits, "logits", dim))
     masked = None
     if masked_rows == "zeros":
         masked = (z == -torch.inf).all(-1, keepdim=True)
@@ -80,11 +80,12 @@ def sharmix(
     elif masked_rows != "nan":
         raise ValueError(f"masked_rows={masked_rows!r} is not allowed; it must be 'nan' or 'zeros'")
     orders = orders_of(logits, dim, q, r, temperature)
-    if torch.compiler.is_compiling() and in_onnx_export():
+    caller = current_caller()
+    if caller.exports_to_onnx:
         check_exportable(q, r, temperature)
         p = exportable_map(z, *orders)
     else:
-        p = derivatives.probabilities(z, orders, nonconcave)
+        p = derivatives.probabilities(z, orders, nonconcave, caller)
     p = p if masked is None else torch.where(masked, 0, p)
     p = p if dim in (-1, logits.dim() - 1) else p.movedim(-1, dim).clone(memory_format=torch.contiguous_format)
     return p if p.dtype == logits.dtype else p.to(logits.dtype)
@@ -106,7 +107,7 @@ def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: Ma
         >>> sharmix.entmax(torch.tensor([2.0, 1.0, -1.0]))
         tensor([0.8307, 0.1693, 0.0000])
     """
-    order = checked(_fitting(alpha, logits, dim), "alpha")
+    order = checked(_with_checked_shape(alpha, logits, dim), "alpha")
     return sharmix(logits, order, order, dim=dim, masked_rows=masked_rows)
 
 
@@ -143,10 +144,10 @@ def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: M
         >>> sharmix.normmax(torch.tensor([1.0, 0.5, -1.0]))
         tensor([0.6890, 0.3110, 0.0000])
     """
-    return sharmix(logits, *normmax_orders(_fitting(alpha, logits, dim)), dim=dim, masked_rows=masked_rows)
+    return sharmix(logits, *normmax_orders(_with_checked_shape(alpha, logits, dim)), dim=dim, masked_rows=masked_rows)
 
 
-def _fitting(alpha: Order, logits: Tensor, dim: int = -1) -> Order:
+def _with_checked_shape(alpha: Order, logits: Tensor, dim: int = -1) -> Order:
     """`alpha`, after its shape is checked here, so that an error says "alpha" and not "q"."""
     varies = isinstance(alpha, Tensor) and alpha.dim() and isinstance(logits, Tensor)
     if varies and -logits.dim() <= checked_dim(dim) < logits.dim():
@@ -213,7 +214,7 @@ def _threshold(alpha: Order, tau: Order) -> tuple[Any, Order]:
     return alpha, checked_memory(tau.reshape(())) if isinstance(tau, Tensor) else tau
 
 
-def _readable(logits: Tensor) -> Tensor:
+def _in_kernel_dtype(logits: Tensor) -> Tensor:
     """The logits, with half precision converted to float32; Triton's kernels read half precision themselves."""
     return logits if backend(logits.device) == "triton" else widened(logits)
 
@@ -244,13 +245,15 @@ class SharmaMittalRegulariser:
 
     def conjugate(self, logits: Tensor) -> Tensor:
         """Ω*(z), [...], of logits [..., classes] minus the largest logit of their row."""
-        return derivatives.map_and_conjugate(logits, orders_of(logits, -1, *self.orders), self.nonconcave)[1]
+        orders = orders_of(logits, -1, *self.orders)
+        return derivatives.map_and_conjugate(logits, orders, self.nonconcave, current_caller())[1]
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
-        if backend(logits.device) == "torch" or is_transformed():
+        caller = current_caller()
+        if backend(logits.device) == "torch" or caller.needs_composition:
             return composed_class_loss(self, widened(logits), targets, ignore_index, reduction)
         orders = orders_of(logits, -1, *self.orders)
-        return derivatives.class_loss(logits, targets, orders, ignore_index, reduction, self.nonconcave)
+        return derivatives.class_loss(logits, targets, orders, ignore_index, reduction, caller, self.nonconcave)
 
 
 class AlphaReLURegulariser:
@@ -275,14 +278,10 @@ class AlphaReLURegulariser:
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         learned = isinstance(self.alpha, Tensor) and self.alpha.requires_grad
-        if learned or is_transformed() or torch.compiler.is_compiling() or logits.is_meta:
+        caller = current_caller()
+        if learned or caller.needs_composition or caller.is_compiled or logits.is_meta:
             return composed_class_loss(self, logits, targets, ignore_index, reduction)
-        return derivatives.class_loss(logits, targets, (self.alpha, None, self.tau), ignore_index, reduction)
-
-
-def is_transformed() -> bool:
-    """Whether a loss must consist of torch's own operations, because torch transforms or traces the caller."""
-    return function_transforms_active() or forward_mode_active() or is_traced()
+        return derivatives.class_loss(logits, targets, (self.alpha, None, self.tau), ignore_index, reduction, caller)
 
 
 def fenchel_young_loss(
@@ -327,12 +326,12 @@ def fenchel_young_loss(
         >>> sharmix.fenchel_young_loss(z, y, q=1.5, r=2.0)
         tensor(0.0455)
     """
-    known(options, "fenchel_young_loss")
+    reject_unknown(options, "fenchel_young_loss")
     if nonconcave == "global" and r is not None:  # which would be α-ReLU
         loss = fast.class_loss(logits, targets, q, r, temperature, **options)
         if loss is not None:
             return loss
-    z = _readable(classes_last(logits, "logits", -1))
+    z = _in_kernel_dtype(classes_last(logits, "logits", -1))
     return fenchel_young(SharmaMittalRegulariser(q, r, temperature, nonconcave), z, targets, **options)
 
 
@@ -351,8 +350,8 @@ def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: 
         >>> sharmix.entmax_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
         tensor(0.0617)
     """
-    order = checked(_fitting(alpha, logits), "alpha")
-    return fenchel_young_loss(logits, targets, order, order, **known(options, "entmax_loss"))
+    order = checked(_with_checked_shape(alpha, logits), "alpha")
+    return fenchel_young_loss(logits, targets, order, order, **reject_unknown(options, "entmax_loss"))
 
 
 def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
@@ -369,7 +368,7 @@ def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOption
         >>> sharmix.sparsemax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
         tensor(0.0625)
     """
-    return fenchel_young_loss(logits, targets, 2.0, 2.0, **known(options, "sparsemax_loss"))
+    return fenchel_young_loss(logits, targets, 2.0, 2.0, **reject_unknown(options, "sparsemax_loss"))
 
 
 def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options: Unpack[LossOptions]) -> Tensor:
@@ -388,7 +387,7 @@ def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options:
         tensor(0.0886)
     """
     return fenchel_young_loss(
-        logits, targets, *normmax_orders(_fitting(alpha, logits)), **known(options, "normmax_loss")
+        logits, targets, *normmax_orders(_with_checked_shape(alpha, logits)), **reject_unknown(options, "normmax_loss")
     )
 
 
@@ -415,7 +414,7 @@ def alpha_relu_loss(
         >>> sharmix.alpha_relu_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
         tensor(0.1673)
     """
-    loss = fast.class_loss(logits, targets, alpha, None, tau, **known(options, "alpha_relu_loss"))
+    loss = fast.class_loss(logits, targets, alpha, None, tau, **reject_unknown(options, "alpha_relu_loss"))
     if loss is not None:
         return loss
     z = widened(classes_last(logits, "logits", -1))

@@ -46,7 +46,7 @@ class Implementation(Protocol):
 class Kernel(Implementation, Protocol):
     """An implementation for one kind of device."""
 
-    def takes(self, logits: Tensor, orders: LossOrders) -> bool:
+    def supports(self, logits: Tensor, orders: LossOrders) -> bool:
         """Whether the kernel supports logits of this dtype with these orders, and is faster than plain torch."""
 
 
@@ -116,7 +116,7 @@ def is_plain_torch() -> bool:
 
 
 @contextmanager
-def chosen(plain: bool) -> Iterator[None]:
+def use_plain_torch(plain: bool) -> Iterator[None]:
     """Make `is_plain_torch` return `plain` within the block: the value that the forward pass had."""
     if plain == is_plain_torch():
         yield
@@ -128,16 +128,16 @@ def chosen(plain: bool) -> Iterator[None]:
         plain_torch_blocks.reset(token)
 
 
-def select(logits: Tensor, orders: LossOrders) -> Implementation:
+def select_implementation(logits: Tensor, orders: LossOrders) -> Implementation:
     """The implementation for these logits."""
     name = backend(logits.device)
     if name == "c++":
-        return cpu if logits.numel() and cpu.takes(logits, orders) else plain
+        return cpu if logits.numel() and cpu.supports(logits, orders) else plain
     if name == "torch":
         _warn_once(logits.device)
     elif logits.numel():
         for kernel in cuda_kernels():
-            if kernel.takes(logits, orders):
+            if kernel.supports(logits, orders):
                 return kernel
     return plain
 

@@ -33,7 +33,7 @@ def _load() -> ModuleType | None:
 kernel: Any = _load()
 
 
-def takes(logits: Tensor, orders: LossOrders) -> bool:
+def supports(logits: Tensor, orders: LossOrders) -> bool:
     """Whether the kernel supports these logits and orders.
 
     For q > 2 a class joins the support with infinite slope, and the root must be measured from there (`knots`).

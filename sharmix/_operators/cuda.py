@@ -67,8 +67,8 @@ def _loaded(row, start, classes, other, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _logits(row, kept, start, classes, BLOCK: tl.constexpr, ONE: tl.constexpr):
-    return kept if ONE else _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
+def _logits(row, cached, start, classes, BLOCK: tl.constexpr, ONE: tl.constexpr):
+    return cached if ONE else _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
 
 
 @triton.jit
@@ -102,11 +102,11 @@ def _terms(z, largest, unit, scale, power, COMPUTE: tl.constexpr):
 
 @triton.jit
 def _sums(
-    row, kept, classes, largest, unit, scale, power, BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr
+    row, cached, classes, largest, unit, scale, power, BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr
 ):
     """The sums of `_terms` over a row."""
     if ONE:
-        total, base_u, base_uu, power_u = _terms(kept, largest, unit, scale, power, COMPUTE)
+        total, base_u, base_uu, power_u = _terms(cached, largest, unit, scale, power, COMPUTE)
     else:
         total, base_u = tl.zeros([BLOCK], COMPUTE), tl.zeros([BLOCK], COMPUTE)
         base_uu, power_u = tl.zeros([BLOCK], COMPUTE), tl.zeros([BLOCK], COMPUTE)
@@ -160,20 +160,20 @@ def _last_step(delta, COMPUTE: tl.constexpr):
 
 @triton.jit
 def _root(
-    row, kept, classes, largest, unit, q, r, delta, y, low, high, last_step,
+    row, cached, classes, largest, unit, q, r, delta, y, low, high, last_step,
     BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
     """The y whose next step is at most `last_step`, that step, and what `_point` and `_sums` say there."""
     power = 1 / delta - 1
     total, base_u, base_uu, power_u = _sums(
-        row, kept, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, ONE, COMPUTE
+        row, cached, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, ONE, COMPUTE
     )
     mean, renyi, residual, step = _point(y, q, r, delta, total, base_u, base_uu, power_u)
     steps = 0
     while (tl.abs(step) > last_step) & (steps < _MOST_STEPS):
         low, high, y = _following(y, step, residual, low, high, steps)
         total, base_u, base_uu, power_u = _sums(
-            row, kept, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, ONE, COMPUTE
+            row, cached, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, ONE, COMPUTE
         )
         mean, renyi, residual, step = _point(y, q, r, delta, total, base_u, base_uu, power_u)
         steps += 1
@@ -182,7 +182,7 @@ def _root(
 
 @triton.jit
 def _solved(
-    row, kept, classes, q, r, temperature,
+    row, cached, classes, q, r, temperature,
     BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
     """A row's largest logit, scale and total, as in p = (1 + scale x)₊^β/total, its conjugate and R_q."""
@@ -194,14 +194,14 @@ def _solved(
     high = tl.maximum(2 - 1 / q - r, 0.0) * most + _MARGIN
     if tl.float64 == COMPUTE:
         y, step, total, base_u, mean, renyi = _root(
-            row, kept, classes, largest, unit, q, r, delta, high, low, high, q * 0 + _NEAR, BLOCK, ONE, tl.float32
+            row, cached, classes, largest, unit, q, r, delta, high, low, high, q * 0 + _NEAR, BLOCK, ONE, tl.float32
         )
         start = tl.minimum(high, tl.maximum(low, y + step))
     else:
         start = high
     last = _last_step(delta, COMPUTE)
     y, step, total, base_u, mean, renyi = _root(
-        row, kept, classes, largest, unit, q, r, delta, start, low, high, last, BLOCK, ONE, COMPUTE
+        row, cached, classes, largest, unit, q, r, delta, start, low, high, last, BLOCK, ONE, COMPUTE
     )
     linear = mean / delta * tl.exp(y)
     conjugate = tl.maximum(linear + renyi * _expm1_ratio((1 - r) * renyi) / q, 0.0) * temperature
@@ -231,11 +231,11 @@ def _solve(
     index = tl.program_id(0).to(tl.int64)
     row, out = logits + index * classes, probabilities + index * classes
     q, r, temperature = _orders(q, r, temperature, index, q_step, r_step, temperature_step)
-    kept = _loaded(row, 0, classes, -float("inf"), BLOCK).to(tl.float32)
-    largest, unit, scale, total, conjugate, _ = _solved(row, kept, classes, q, r, temperature, BLOCK, ONE, COMPUTE)
+    cached = _loaded(row, 0, classes, -float("inf"), BLOCK).to(tl.float32)
+    largest, unit, scale, total, conjugate, _ = _solved(row, cached, classes, q, r, temperature, BLOCK, ONE, COMPUTE)
     delta = tl.maximum(q - 1, _LEAST_DELTA)
     for start in range(0, classes, BLOCK):
-        z = _logits(row, kept, start, classes, BLOCK, ONE)
+        z = _logits(row, cached, start, classes, BLOCK, ONE)
         p = _probabilities(z, largest, unit, scale, total, delta, COMPUTE)
         place = start + tl.arange(0, BLOCK)
         tl.store(out + place, p.to(out.dtype.element_ty), mask=place < classes)
@@ -259,8 +259,10 @@ def _class_loss(
     counted = target != ignored
     row = logits + index * classes
     q, r, temperature = _orders(q, r, temperature, index, q_step, r_step, temperature_step)
-    kept = _loaded(row, 0, classes, -float("inf"), BLOCK).to(tl.float32)
-    largest, unit, scale, total, conjugate, renyi = _solved(row, kept, classes, q, r, temperature, BLOCK, ONE, COMPUTE)
+    cached = _loaded(row, 0, classes, -float("inf"), BLOCK).to(tl.float32)
+    largest, unit, scale, total, conjugate, renyi = _solved(
+        row, cached, classes, q, r, temperature, BLOCK, ONE, COMPUTE
+    )
     of_target = tl.load(row + tl.where(counted, target, 0)).to(tl.float64)
     loss = conjugate - (of_target - largest.to(tl.float64))
     loss = tl.where(loss < 0, 0.0, loss)  # rounding can leave −1e-17 at p = y
@@ -380,7 +382,7 @@ def _map_backward(
         tl.store(out + place, result.to(out.dtype.element_ty), mask=place < classes)
 
 
-def takes(logits: Tensor, orders: Orders) -> bool:
+def supports(logits: Tensor, orders: Orders) -> bool:
     """Plain torch measures better for float64 and q > 2, and finds the largest of several maxima."""
     q, r, _ = orders
     return logits.dtype != torch.float64 and r is not None and largest(q) <= 2 and bool(is_concave(q, r).all())

@@ -39,9 +39,9 @@ def _partial_sums(
         top, unit = tl.load(largest + index).to(tl.float64), 1 / tl.load(temperature + index)
         scale, start = delta * tl.exp(-tl.load(state + _Y)), span * BLOCK
         row = logits + index * classes
-        kept = cuda._loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
+        cached = cuda._loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
         total, base_u, base_uu, power_u = cuda._sums(
-            row, kept, classes, top, unit, scale, 1 / delta - 1, BLOCK, True, COMPUTE
+            row, cached, classes, top, unit, scale, 1 / delta - 1, BLOCK, True, COMPUTE
         )
         own = sums + (index * spans + span) * 4
         tl.store(own, total)
@@ -76,11 +76,11 @@ def _newton_step(sums, states, spans, rounds, q, r, SPANS: tl.constexpr, COMPUTE
         tl.store(state + _DONE, tl.where(goes_on, 0.0, 1.0))
 
 
-def takes(logits: Tensor, orders: Orders) -> bool:
-    """Few long rows, of those that `_triton` takes; not into a CUDA graph, since the host has to wait for them."""
+def supports(logits: Tensor, orders: Orders) -> bool:
+    """Few long rows, of those that `cuda` supports; not into a CUDA graph, since the host has to wait for them."""
     long = logits.shape[-1] >= _LONG and logits.numel() <= _FEW * logits.shape[-1]
     recorded = logits.is_cuda and torch.cuda.is_current_stream_capturing()
-    return long and not recorded and cuda.takes(logits, orders)
+    return long and not recorded and cuda.supports(logits, orders)
 
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:

@@ -7,44 +7,47 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import Order, checked_memory
+from sharmix._caller import Caller, current_caller
 from sharmix._mathematics.sensitivity import ConjugateSensitivity, MapSensitivity
 from sharmix._operators import backend, register
-from sharmix._private_torch import (
-    forward_mode_active,
-    forward_mode_depth,
-    function_transforms_active,
-    is_traced,
-    vmap_active,
-)
+from sharmix._private_torch import forward_mode_active, forward_mode_depth, vmap_active
 
 Orders = tuple[Order, Order, Order]  # q, r and T₀: numbers, or tensors of one element or broadcasting to [..., 1]
 LossOrders = Orders | tuple[Order, None, Order]  # α-ReLU has α, None and τ
 Gradients = list[Tensor | None]
 
 
-def probabilities(logits: Tensor, orders: Orders, nonconcave: str) -> Tensor:
+def probabilities(logits: Tensor, orders: Orders, nonconcave: str, caller: Caller) -> Tensor:
     """p* of logits [..., classes], differentiable to any order. Only p* is kept for the backward pass."""
-    p: Tensor = _solved(logits, orders, nonconcave, False)
+    p: Tensor = _solved(logits, orders, nonconcave, caller, False)
     return p
 
 
-def map_and_conjugate(logits: Tensor, orders: Orders, nonconcave: str) -> tuple[Tensor, Tensor]:
+def map_and_conjugate(logits: Tensor, orders: Orders, nonconcave: str, caller: Caller) -> tuple[Tensor, Tensor]:
     """p*, and Ω*(x) = max_p p·x + (T₀/q) H_{q,r}(p), [...], where x are logits minus the largest of their row."""
-    p, conjugate = _solved(logits, orders, nonconcave, True)
+    p, conjugate = _solved(logits, orders, nonconcave, caller, True)
     return p, conjugate
 
 
-def _solved(logits: Tensor, orders: Orders, nonconcave: str, wants_conjugate: bool) -> Any:
-    if _is_traced() and (vmap_active() or not function_transforms_active()):
+def _solved(logits: Tensor, orders: Orders, nonconcave: str, caller: Caller, wants_conjugate: bool) -> Any:
+    if caller.is_compiled and caller.has_tangents:
+        raise NotImplementedError("torch.compile drops forward-mode tangents here; compile a derivative in reverse")
+    if caller.needs_operators and (vmap_active() or not caller.is_transformed):
         return _Map.computed(logits, *orders, nonconcave, wants_conjugate)
-    if torch.compiler.is_compiling():  # it allows no tensor as two arguments, but α-entmax has q = r
+    if caller.is_compiled:  # it allows no tensor as two arguments, but α-entmax has q = r
         orders = tuple(order.clone() if isinstance(order, Tensor) else order for order in orders)  # type: ignore[assignment]
-    function = _ForwardMap if forward_mode_active() else _TransformedMap if function_transforms_active() else _Map
+    function = _ForwardMap if caller.has_tangents else _TransformedMap if caller.is_transformed else _Map
     return function.apply(logits, *orders, nonconcave, wants_conjugate)
 
 
 def class_loss(
-    logits: Tensor, targets: Tensor, orders: LossOrders, ignore_index: int, reduction: str, nonconcave: str = "global"
+    logits: Tensor,
+    targets: Tensor,
+    orders: LossOrders,
+    ignore_index: int,
+    reduction: str,
+    caller: Caller,
+    nonconcave: str = "global",
 ) -> Tensor:
     """L(z, y) = Ω*(z) − z_y against class indices, int64 [...]; value and gradient need one pass over the logits each.
 
@@ -52,22 +55,12 @@ def class_loss(
     known from its root, four numbers.
     """
     inputs = logits, targets, *orders, nonconcave, ignore_index, reduction
-    if _is_traced():
+    if caller.needs_operators:
         learned = any(isinstance(order, Tensor) and order.requires_grad for order in orders)
         traced: Tensor = register.class_loss(*inputs, learned)[0]
         return traced
     loss: Tensor = _ClassLoss.apply(*inputs)
     return loss
-
-
-def _is_traced() -> bool:
-    """Whether torch must see operators, with the derivatives registered below, and no Python function.
-
-    A trace that contains a Python function cannot be saved.
-    """
-    if torch.compiler.is_compiling() and forward_mode_active():
-        raise NotImplementedError("torch.compile drops forward-mode tangents here; compile a derivative in reverse")
-    return torch.compiler.is_compiling() or is_traced()
 
 
 def _differentiated_again() -> bool:
@@ -94,11 +87,11 @@ def _saved(ctx: Any) -> tuple[Sequence[Tensor], Any]:
     return tensors, given[::-1]
 
 
-def _as_in_forward(backward: Callable[..., Any]) -> Callable[..., Any]:
+def _with_implementation_of_forward(backward: Callable[..., Any]) -> Callable[..., Any]:
     """A backward pass that uses plain torch if the forward pass did, also in the other thread where CUDA runs it."""
 
     def computed(ctx: Any, *gradients: Tensor | None) -> Any:
-        with backend.chosen(ctx.is_plain_torch):
+        with backend.use_plain_torch(ctx.is_plain_torch):
             return backward(ctx, *gradients)
 
     return computed
@@ -124,7 +117,7 @@ class _Map(torch.autograd.Function):
         ctx.set_materialize_grads(False)
 
     @staticmethod
-    @_as_in_forward
+    @_with_implementation_of_forward
     def backward(ctx: Any, grad_p: Tensor | None, grad_conjugate: Tensor | None = None) -> tuple[Tensor | None, ...]:
         (p,), orders = _saved(ctx)
         gradients: Gradients = [None] * 4
@@ -262,7 +255,7 @@ class _ClassLoss(torch.autograd.Function):
         _save(ctx, (logits, targets, *output[1:]), (q, r, temperature))
 
     @staticmethod
-    @_as_in_forward
+    @_with_implementation_of_forward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (logits, targets, states, slopes, divisor), orders = _saved(ctx)
         grad, wanted = checked_memory(grad) / divisor.clamp_min(1), ctx.needs_input_grad[2:5]
@@ -275,11 +268,11 @@ class _ClassLoss(torch.autograd.Function):
         return by_logits, None, *by_orders, None, None, None
 
 
-def _of_operator(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+def _operator_backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
     return *_ClassLoss.backward(ctx, grad), None
 
 
-torch.library.register_autograd("sharmix::class_loss", _of_operator, setup_context=_ClassLoss.keep)
+torch.library.register_autograd("sharmix::class_loss", _operator_backward, setup_context=_ClassLoss.keep)
 
 
 def through_class_loss(
@@ -298,7 +291,7 @@ def through_class_loss(
     if r is None:
         p, slopes = alpha_relu_weights(finite, q, temperature), None
     else:
-        p = probabilities(finite, (q, r, temperature), nonconcave)
+        p = probabilities(finite, (q, r, temperature), nonconcave, current_caller())
         slopes = ConjugateSensitivity(p, q, r, temperature).conjugate_slopes() * counted
     by_logits = grad.unsqueeze(-1) * _less_one_hot(p, targets, ignore_index)
     return [by_logits, *_class_loss_by_orders(by_logits, grad, slopes, orders, wanted)]

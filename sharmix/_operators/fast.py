@@ -19,7 +19,7 @@ _Values = tuple[float, float | None, float]  # the values of orders
 
 def sharmix(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor | None:
     """The map of logits [..., classes]."""
-    values = None if _is_closed() else cpu.kernel.node_orders(logits, None, q, r, temperature)
+    values = None if _is_disabled() else cpu.kernel.node_orders(logits, None, q, r, temperature)
     if values is None:
         return None
     p: Tensor = _apply_map(logits, values, q, r, temperature)
@@ -51,7 +51,7 @@ def class_loss(
     reduction: str = "mean",
 ) -> Tensor | None:
     """The mean or sum of the losses of logits [..., classes] against class indices [...]; α, None, τ for α-ReLU."""
-    if targets is None or weight is not None or label_smoothing or reduction == "none" or _is_closed():
+    if targets is None or weight is not None or label_smoothing or reduction == "none" or _is_disabled():
         return None
     values = cpu.kernel.node_orders(logits, targets, q, r, temperature)
     if values is None or type(ignore_index) is not int or reduction not in ("mean", "sum"):
@@ -61,7 +61,7 @@ def class_loss(
     return loss
 
 
-def _is_closed() -> bool:
+def _is_disabled() -> bool:
     if torch.compiler.is_compiling() or cpu.kernel is None:
         return True
     return bool(backend.plain_torch_blocks.get()) and backend.is_plain_torch()
@@ -81,7 +81,7 @@ class _Map(torch.autograd.Function):
         gradients: Sequence[Tensor | None] | None = cpu.kernel.map_gradients(p, grad, *ctx.orders)
         if gradients is not None:
             return gradients
-        with backend.chosen(plain=False):
+        with backend.use_plain_torch(plain=False):
             by_logits, *by_orders = derivatives.through_map(grad, p, *_checked(*ctx.orders))
         return by_logits, None, *by_orders
 
@@ -111,7 +111,7 @@ class _ClassLoss(torch.autograd.Function):
         if gradients is not None:
             return gradients
         orders, are_tensors = _checked(values, given)
-        with backend.chosen(plain=False):
+        with backend.use_plain_torch(plain=False):
             by_logits, *by_orders = derivatives.through_class_loss(
                 checked_memory(grad) / divisor, widened(logits), targets, orders, ignored, "global", are_tensors
             )

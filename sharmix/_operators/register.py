@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sharmix._arguments import boxed
-from sharmix._operators.backend import select
+from sharmix._arguments import as_tensor
+from sharmix._caller import current_caller
+from sharmix._operators.backend import select_implementation
 from sharmix._operators.orders import checked_orders
 
 _ORDERS = ("q", "r", "temperature")
@@ -81,7 +82,7 @@ def _operator(name: str, schema: str, shapes: Callable[..., Any]) -> Callable[..
 
     def compute(*inputs: Any) -> Any:
         orders = checked_orders(inputs[0], *inputs[first:stop])
-        return getattr(select(inputs[0], orders), name)(*inputs[:first], orders, *inputs[stop:])
+        return getattr(select_implementation(inputs[0], orders), name)(*inputs[:first], orders, *inputs[stop:])
 
     torch.library.define(f"sharmix::{name}", schema, tags=torch.Tag.pt2_compliant_tag)
     torch.library.impl(f"sharmix::{name}", "default", compute)
@@ -91,7 +92,8 @@ def _operator(name: str, schema: str, shapes: Callable[..., Any]) -> Callable[..
     dispatched = getattr(torch.ops.sharmix, name).default
 
     def call(*inputs: Any) -> Any:
-        return dispatched(*[boxed(one) if isinstance(one, float) else one for one in inputs])
+        caller = current_caller()
+        return dispatched(*[as_tensor(one, caller) if isinstance(one, float) else one for one in inputs])
 
     return call
 

@@ -109,7 +109,7 @@ class Objective:
 
         The data set is a LightGBM Dataset or an XGBoost DMatrix, which holds the labels and weights.
         """
-        raw_scores, labels, weight = _given(labels, raw_scores, sample_weight)
+        raw_scores, labels, weight = _scores_labels_and_weights(labels, raw_scores, sample_weight)
         gradient, hessian = np.empty_like(raw_scores, np.float32), np.empty_like(raw_scores, np.float32)
         for z, y, w, of_gradient, of_hessian in _blocks(raw_scores, labels, weight, gradient, hessian):
             p, diagonal = self._derivatives(z)
@@ -199,7 +199,7 @@ class LightGBMMetric:
         return self.kind, self._mean(labels, raw_scores, sample_weight), False
 
     def _mean(self, labels: Any, raw_scores: Any, sample_weight: Array | None) -> float:
-        raw_scores, labels, weight = _given(labels, raw_scores, sample_weight)
+        raw_scores, labels, weight = _scores_labels_and_weights(labels, raw_scores, sample_weight)
         blocks = _blocks(raw_scores, labels, weight)
         return sum(float(self._rows(z, _classes(y, z)).double() @ w.double()) for z, y, w in blocks) / float(
             weight.sum()
@@ -236,7 +236,7 @@ def _is_data(given: Any) -> bool:
     return hasattr(given, "get_label")
 
 
-def _given(labels: Any, raw_scores: Any, sample_weight: Any) -> tuple[Array, Array, Array]:
+def _scores_labels_and_weights(labels: Any, raw_scores: Any, sample_weight: Any) -> tuple[Array, Array, Array]:
     """Raw scores [n, classes], labels [n] and weights [n], whichever function of the packages calls."""
     if _is_data(raw_scores):
         data, raw_scores = raw_scores, labels

@@ -21,7 +21,7 @@ def test_no_kernel_takes_these_orders():
     """So none of the tests below need be run once for each backend."""
     beyond = 2 + 1e-9
     for q in (beyond, 3.0, tensor([[1.5], [beyond]])):
-        assert not cpu.takes(torch.zeros(2, 3), (q, 1.5, 1.0))
+        assert not cpu.supports(torch.zeros(2, 3), (q, 1.5, 1.0))
     if cpu.kernel:
         z, y = torch.zeros(2, 3, requires_grad=True), torch.zeros(2).long()
         assert fast.sharmix(z, 2.0, 1.5, 1.0) is not None

@@ -29,11 +29,11 @@ def test_what_the_kernels_take():
     for q, r, expected in ((1.25, 1.5, True), (2.0, 2.0, True), (2.1, 2.1, False), (1.75, 1.25, False)):
         orders = (q, r, 1.0)
         for dtype in (torch.float32, torch.bfloat16, torch.float16):
-            assert cuda.takes(short.to(dtype), orders) == expected, (q, r, dtype)
-            assert cuda_long_rows.takes(long.to(dtype), orders) == expected, (q, r, dtype)
-        assert not cuda.takes(short.double(), orders)
+            assert cuda.supports(short.to(dtype), orders) == expected, (q, r, dtype)
+            assert cuda_long_rows.supports(long.to(dtype), orders) == expected, (q, r, dtype)
+        assert not cuda.supports(short.double(), orders)
         for other in (long.double(), long[:, 1:], torch.zeros(65, 65536, device="meta")):
-            assert not cuda_long_rows.takes(other, orders)
+            assert not cuda_long_rows.supports(other, orders)
 
 
 @pytest.mark.medium

@@ -52,7 +52,7 @@ def select_triton(monkeypatch):
     for module in (backend, functional):
         monkeypatch.setattr(module, "backend", lambda device="cpu": "torch" if backend.is_plain_torch() else "triton")
     monkeypatch.setattr(backend, "_warn_once", lambda device: None)
-    monkeypatch.setattr(fast, "_is_closed", lambda: True)
+    monkeypatch.setattr(fast, "_is_disabled", lambda: True)
 
 
 def digits(dtype):

@@ -1,0 +1,68 @@
+"""How torch runs the code that calls a map or loss. A public function asks once, and passes the answer on."""
+
+from typing import NamedTuple
+
+import torch
+
+from sharmix._private_torch import (
+    dispatch_modes_active,
+    forward_mode_active,
+    function_transforms_active,
+    in_onnx_export,
+    is_traced,
+)
+
+
+class Caller(NamedTuple):
+    """How torch runs the calling code.
+
+    Attributes:
+        is_compiled: torch.compile, torch.export or torch.onnx.export compiles it.
+        is_traced: torch.jit.trace records its operators.
+        is_transformed: a transform of torch.func runs it.
+        has_tangents: its tensors can carry tangents, by torch.func or by `forward_ad.dual_level`.
+        has_modes: a mode such as FakeTensorMode intercepts every operator.
+    """
+
+    is_compiled: bool
+    is_traced: bool
+    is_transformed: bool
+    has_tangents: bool
+    has_modes: bool
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether torch runs the code as Python does, with autograd in reverse at most."""
+        return not any(self)
+
+    @property
+    def can_read_values(self) -> bool:
+        """Whether Python can read the values of tensors."""
+        return not (self.is_compiled or self.is_transformed or self.has_modes)
+
+    @property
+    def needs_operators(self) -> bool:
+        """Whether torch must see operators with registered derivatives: a saved program holds no Python function."""
+        return self.is_compiled or self.is_traced
+
+    @property
+    def needs_composition(self) -> bool:
+        """Whether a loss must consist of torch's own operations, which torch can transform or trace."""
+        return self.is_transformed or self.has_tangents or self.is_traced
+
+    @property
+    def exports_to_onnx(self) -> bool:
+        """Whether `torch.onnx.export` compiles the code; ONNX does not know the operators of this library."""
+        return self.is_compiled and in_onnx_export()
+
+
+def current_caller() -> Caller:
+    """How torch runs the calling code."""
+    is_compiled = torch.compiler.is_compiling()
+    return Caller(
+        is_compiled,
+        is_traced(),
+        function_transforms_active(),
+        forward_mode_active(),
+        not is_compiled and dispatch_modes_active(),
+    )
