@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from functools import lru_cache
 from numbers import Integral, Real
 
@@ -76,12 +75,14 @@ def checked_dim(dim: int) -> int:
 
 def checked_memory(values: Tensor) -> Tensor:
     """`values`; RuntimeError if their storage was resized to 0: torch itself would crash when it reads them."""
-    plain = type(values) in (Tensor, nn.Parameter) and values.is_cpu and values.layout == torch.strided
-    if torch.compiler.is_compiling() or not plain:
+    if torch.compiler.is_compiling() or type(values) not in (Tensor, nn.Parameter):
         return values
-    with suppress(NotImplementedError):  # a batch of torch.func, or of torch.autograd.grad(is_grads_batched=True)
-        if values.numel() > 0 and values.untyped_storage().nbytes() == 0:
-            raise RuntimeError("a tensor has entries but no memory, as after its storage was resized to 0")
+    try:
+        lost = values.is_cpu and values.layout == torch.strided and not values.untyped_storage().nbytes()
+    except NotImplementedError:  # a batch of torch.func, or of torch.autograd.grad(is_grads_batched=True)
+        return values
+    if lost and values.numel() > 0:
+        raise RuntimeError("a tensor has entries but no memory, as after its storage was resized to 0")
     return values
 
 

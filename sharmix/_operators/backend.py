@@ -50,14 +50,7 @@ class Kernel(Implementation, Protocol):
         """Whether the kernel supports logits of this dtype with these orders, and is faster than plain torch."""
 
 
-class _Block:
-    """One `with plain_torch()` block. Its end holds everywhere: also in tasks that were started in the block, and if
-    another thread closes a generator that is suspended in the block."""
-
-    has_ended = False
-
-
-plain_torch_blocks: ContextVar[tuple[_Block, ...]] = ContextVar("plain_torch_blocks", default=())
+in_plain_torch = ContextVar("in_plain_torch", default=False)
 _warned = False
 
 
@@ -89,43 +82,33 @@ def backend(device: str | torch.device = "cpu") -> Backend:
 def plain_torch() -> Iterator[None]:
     """A context manager: within its block sharmix uses plain torch operations on every device, and no kernel.
 
-    The block applies to the thread or asyncio task that entered it, and to tasks started within it, until the block
-    ends. It does not affect other threads. A backward pass uses the implementation of its forward pass, wherever it
-    runs. In a compiled function (`torch.compile`, `torch.export`) each call chooses, not the compilation.
+    The block applies to the thread or asyncio task that entered it, and to tasks started within it. It does not affect
+    other threads. A backward pass uses the implementation of its forward pass, wherever it runs. In a compiled function
+    (`torch.compile`, `torch.export`) each call chooses, not the compilation.
 
     Example:
         >>> with sharmix.plain_torch():
         ...     sharmix.sparsemax(torch.tensor([1.0, 0.5, -1.0]))
         tensor([0.7500, 0.2500, 0.0000])
     """
-    block = _Block()
-    plain_torch_blocks.set((*plain_torch_blocks.get(), block))
-    try:
+    with use_plain_torch(True):
         yield
-    finally:
-        block.has_ended = True
-        plain_torch_blocks.set(tuple(other for other in plain_torch_blocks.get() if not other.has_ended))
 
 
 def is_plain_torch() -> bool:
     """Whether the caller is inside `plain_torch`; False during compilation, since compiled operators choose later."""
-    if torch.compiler.is_compiling():
-        return False
-    blocks = plain_torch_blocks.get()
-    return bool(blocks) and not all(block.has_ended for block in blocks)
+    return not torch.compiler.is_compiling() and in_plain_torch.get()
 
 
 @contextmanager
 def use_plain_torch(plain: bool) -> Iterator[None]:
-    """Make `is_plain_torch` return `plain` within the block: the value that the forward pass had."""
-    if plain == is_plain_torch():
-        yield
-        return
-    token = plain_torch_blocks.set((_Block(),) if plain else ())
+    """Make `is_plain_torch` return `plain` within the block."""
+    before = in_plain_torch.get()
+    in_plain_torch.set(plain)
     try:
         yield
     finally:
-        plain_torch_blocks.reset(token)
+        in_plain_torch.set(before)
 
 
 def select_implementation(logits: Tensor, orders: LossOrders) -> Implementation:

@@ -62,9 +62,7 @@ def class_loss(
 
 
 def _is_disabled() -> bool:
-    if torch.compiler.is_compiling() or cpu.kernel is None:
-        return True
-    return bool(backend.plain_torch_blocks.get()) and backend.is_plain_torch()
+    return torch.compiler.is_compiling() or cpu.kernel is None or backend.in_plain_torch.get()
 
 
 class _Map(torch.autograd.Function):

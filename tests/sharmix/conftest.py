@@ -15,6 +15,11 @@ LOADED_BUILD = cpu.kernel.__name__.removeprefix("sharmix._kernel_") if cpu.kerne
 OLDER_BUILDS = list(BUILDS.values())[list(BUILDS.values()).index(LOADED_BUILD) + 1 :] if LOADED_BUILD else []
 
 
+def needs_kernel(test):
+    """Leaves a test to `make test-slow` where no compiler built the kernel."""
+    return test if cpu.kernel else pytest.mark.slow(test)
+
+
 @contextlib.contextmanager
 def selected(backend):
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:

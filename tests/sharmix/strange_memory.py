@@ -7,7 +7,6 @@ and "right", "wrong", "ValueError", ..., or "crash".
 import json
 import os
 import resource
-import tempfile
 
 import torch
 
@@ -38,23 +37,6 @@ def freed(like):
 def imaginary(like):
     """The imaginary part of a conjugate: every other number in memory, with the other sign."""
     return torch.complex(torch.zeros_like(like), -like).conj().imag
-
-
-def negated_of_inference(like):
-    with torch.inference_mode():
-        return negated(like)
-
-
-def mapped(like):
-    """A tensor whose memory is a file."""
-    with tempfile.NamedTemporaryFile() as file:
-        tensor = torch.from_file(file.name, shared=True, size=like.numel(), dtype=like.dtype)
-        return tensor.reshape(like.shape).copy_(like)
-
-
-def overlapping(like):
-    """Rows that share their memory, each the first of `like`."""
-    return like.flatten()[: like.shape[-1]].expand(like.shape) if like.dim() else like
 
 
 class Subclass(torch.Tensor):
@@ -89,21 +71,16 @@ STRANGE = {
     "negated": negated,
     "freed": freed,
     "imaginary": imaginary,
-    "negated, of inference mode": negated_of_inference,
-    "mapped": mapped,
-    "overlapping": overlapping,
     "subclass": lambda like: like.clone().as_subclass(Subclass),
     "negated subclass": lambda like: negated(like).as_subclass(Subclass),
     "negated parameter": lambda like: torch.nn.Parameter(negated(like), requires_grad=False),
     "wrapper": Negative,
 }
-NO_INTEGERS = ("imaginary", "negated, of inference mode", "negated parameter", "wrapper")
+NO_INTEGERS = ("imaginary", "negated parameter", "wrapper")
 
 
 def plain(kind, like):
     """What the strange tensor reads."""
-    if kind == "overlapping":
-        return overlapping(like).clone()
     return torch.zeros_like(like) if kind == "zero" else like
 
 
@@ -145,31 +122,8 @@ def as_parameter(kind, name, shape):
     return outputs(STRANGE[kind](value)), outputs(plain(kind, value))
 
 
-def as_threshold(kind):
-    tau = torch.tensor(0.2, dtype=torch.float64)
-
-    def outputs(tau):
-        return sharmix.alpha_relu(Z, tau=tau), sharmix.alpha_relu_loss(Z, doors.labels(Z), tau=tau)
-
-    return outputs(STRANGE[kind](tau)), outputs(plain(kind, tau))
-
-
 def as_targets(kind, loss, targets):
     return loss(Z, STRANGE[kind](targets)), loss(Z, plain(kind, targets))
-
-
-def where_new_tensors_are_meta(function):
-    """Inside `torch.device("meta")` a tensor made without a device has no memory."""
-
-    def value_and_gradient():
-        z = Z.clone().requires_grad_()
-        output = function(z)
-        return output.detach(), torch.autograd.grad(output.sum(), z)
-
-    expected = value_and_gradient()
-    with torch.device("meta"):
-        found = value_and_gradient()
-    return found, expected
 
 
 def cases():
@@ -178,22 +132,18 @@ def cases():
             yield kind, "logits", name, as_logits, (kind, function)
             if kind != "freed" or name in READ_BY_A_KERNEL:
                 yield kind, "gradient", name, as_gradient, (kind, function)
-            if kind not in (*NO_INTEGERS, "zero", "freed", "overlapping"):  # which hold other numbers
+            if kind not in (*NO_INTEGERS, "zero", "freed"):  # which hold other numbers
                 yield kind, "saved", name, as_saved, (kind, function)
         for name in PARAMETERS:
             for shape in ((), (3, 1)):
                 if kind != "zero":  # 0 is no order
                     yield kind, f"{name} {shape}", "map and loss", as_parameter, (kind, name, shape)
-        if kind != "freed":
-            yield kind, "tau", "alpha_relu", as_threshold, (kind,)
         if kind in NO_INTEGERS:
             continue
         for name, loss in (("loss", sharmix.fenchel_young_loss), ("alpha_relu loss", sharmix.alpha_relu_loss)):
             yield kind, "labels", name, as_targets, (kind, loss, doors.labels(Z))
             if kind not in ("zero", "freed"):  # 0 is no distribution
                 yield kind, "soft targets", name, as_targets, (kind, loss, doors.soft_targets(Z).clone())
-    for name, function in doors.EVERYTHING.items():
-        yield "device", "new tensors", name, where_new_tensors_are_meta, (function,)
 
 
 def tried(function, arguments):

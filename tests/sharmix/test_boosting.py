@@ -1,13 +1,11 @@
-"""Objective and metrics of boosted trees, against finite differences and the packages' own objectives and doors."""
+"""Objective and metric of boosted trees, against finite differences and the packages' own objectives."""
 
 import doctest
 import importlib.util
 import pickle
 import re
-import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,8 +19,8 @@ xgboost = pytest.importorskip("xgboost")
 
 from sklearn.linear_model import LogisticRegression  # noqa: E402
 
-from sharmix import boosting  # noqa: E402
-from sharmix.integrations.boosting import LightGBMMetric, Objective, XGBoostMetric  # noqa: E402
+from sharmix.integrations import boosting  # noqa: E402
+from sharmix.integrations.boosting import LightGBMMetric, Objective  # noqa: E402
 
 ACTIVATIONS = {
     "softmax": {},
@@ -89,16 +87,6 @@ def test_every_layout_and_dtype_gives_the_same_in_the_layout_given():
                     torch.testing.assert_close(torch.from_numpy(probabilities), sharmix.sharmix(torch.from_numpy(raw)))
 
 
-def test_rows_do_not_depend_on_their_block():
-    raw = scores(3 * boosting._BLOCK // 7, 7)
-    labels = np.arange(len(raw)) % 7
-    gradient, hessian = Objective()(labels, raw)
-    for part in (slice(4000, 5000), slice(-3, None)):
-        alone = Objective()(labels[part], raw[part])
-        np.testing.assert_array_equal(alone, (gradient[part], hessian[part]))
-    assert Objective()(labels[:0], raw[:0])[0].shape == (0, 7)
-
-
 def test_the_floor_stands_where_a_class_is_outside_the_support():
     raw = np.array([[9.0, 0.0, 0.0], [0.3, 0.0, -0.2]])
     gradient, hessian = Objective("sparsemax", hessian_floor=0.125)([1, 1], raw)
@@ -122,7 +110,7 @@ def test_a_weight_multiplies_a_row_s_gradient_hessian_and_loss():
         np.testing.assert_allclose(pair, np.array(plain) * weight[:, None], rtol=1e-6)
     p, y = objective.probabilities(raw), np.eye(3)[labels]
     expected = np.average(((p - y) ** 2).sum(1), weights=weight)
-    assert XGBoostMetric(objective)(labels, raw, sample_weight=weight) == pytest.approx(expected)
+    assert LightGBMMetric(objective)(labels, raw, weight) == ("brier", pytest.approx(expected), False)
     loss = sharmix.entmax_loss(torch.from_numpy(raw), torch.from_numpy(labels), 1.5, reduction="none").numpy()
     found = LightGBMMetric(objective, "fenchel_young")(labels, raw, weight)
     assert found == ("fenchel_young", pytest.approx(np.average(loss, weights=weight)), False)
@@ -169,137 +157,63 @@ def test_softmax_grows_the_trees_of_xgboost_s_own_objective():
     np.testing.assert_allclose(objective.predict_proba(ours, data), theirs.predict(data), atol=1e-5)
 
 
-def lightgbm_train(objective, train, valid, classes):
-    data = lightgbm.Dataset(*train)
-    settings = SMALL | {"objective": objective, "num_class": classes, "learning_rate": 0.3}
-    stopping = [lightgbm.early_stopping(5, verbose=False)]
-    return lightgbm.train(
-        settings, data, 60, [data.create_valid(*valid)], feval=LightGBMMetric(objective), callbacks=stopping
-    )
-
-
-def lightgbm_classifier(objective, train, valid, classes):
-    settings = SMALL | {"num_class": classes, "learning_rate": 0.3}
-    model = lightgbm.LGBMClassifier(objective=objective, n_estimators=60, **settings)
-    stopping = [lightgbm.early_stopping(5, verbose=False)]
-    return model.fit(*train, eval_set=[valid], eval_metric=LightGBMMetric(objective), callbacks=stopping)
-
-
-def xgboost_train(objective, train, valid, classes):
-    settings = {"num_class": classes, "nthread": 1, "disable_default_eval_metric": True, "min_child_weight": 0}
-    return xgboost.train(
-        settings, xgboost.DMatrix(*train), 60, evals=[(xgboost.DMatrix(*valid), "valid")], obj=objective,
-        custom_metric=XGBoostMetric(objective), early_stopping_rounds=5, verbose_eval=False,
-    )  # fmt: skip
-
-
-def xgboost_classifier(objective, train, valid, classes):
-    model = xgboost.XGBClassifier(
-        objective=objective, num_class=classes, n_estimators=60, n_jobs=1, min_child_weight=0,
-        eval_metric=XGBoostMetric(objective), early_stopping_rounds=5, disable_default_eval_metric=True,
-    )  # fmt: skip
-    return model.fit(*train, eval_set=[valid], verbose=False)
-
-
 # LightGBM 4.7 has new names for it, which the oldest release that the extra allows lacks.
 pytestmark = pytest.mark.filterwarnings("ignore:The argument 'eval_set' is deprecated")
-DOORS = [lightgbm_train, lightgbm_classifier, xgboost_train, xgboost_classifier]
 
 
-def facts_of(model, features):
-    """The arguments of `predict_proba`, the best round, counted from 1, and the metric's value there."""
-    if isinstance(model, xgboost.Booster):
-        data, rounds = xgboost.DMatrix(features), model.best_iteration + 1
-        return (model, data), {"iteration_range": (0, rounds)}, rounds, model.best_score
-    if isinstance(model, xgboost.XGBModel):
-        return (model, features), {}, model.best_iteration + 1, model.best_score
-    best = model.best_score if isinstance(model, lightgbm.Booster) else model.best_score_
-    rounds = model.best_iteration if isinstance(model, lightgbm.Booster) else model.best_iteration_
-    return (model, features), {}, rounds, best["valid_0"]["brier"]
+def lightgbm_models(objective, train, valid, classes):
+    """A booster and a classifier, stopped early by the metric, with the metric's value in the best round."""
+    settings = SMALL | {"num_class": classes, "learning_rate": 0.3}
+    stopping, metric = [lightgbm.early_stopping(5, verbose=False)], LightGBMMetric(objective)
+    data = lightgbm.Dataset(*train)
+    valid_data = data.create_valid(*valid)
+    booster = lightgbm.train(
+        settings | {"objective": objective}, data, 60, [valid_data], None, metric, callbacks=stopping
+    )
+    yield booster, booster.best_iteration, booster.best_score
+    classifier = lightgbm.LGBMClassifier(objective=objective, n_estimators=60, **settings)
+    classifier.fit(*train, eval_set=[valid], eval_metric=metric, callbacks=stopping)
+    yield classifier, classifier.best_iteration_, classifier.best_score_
 
 
-@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("classes", [2, 3])
-def test_through_every_door_models_learn_stop_early_and_predict_the_map(door, classes):
+def test_models_of_lightgbm_learn_stop_early_and_predict_the_map(classes):
     (features, labels), valid = problem(classes=classes), problem(120, classes, seed=1)
     objective = Objective("sharmix_fixed", q=2.0, r=2.5)
-    model = door(objective, (features, labels), valid, classes)
-    arguments, options, rounds, value = facts_of(model, valid[0])
-    assert 1 < rounds < 55
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # LightGBM warns where raw scores stand for probabilities
-        p = objective.predict_proba(*arguments, **options)
-    np.testing.assert_allclose(p.sum(1), 1, atol=1e-6)
-    assert classes == 2 or (p == 0).any()
-    assert ((p - np.eye(classes)[valid[1]]) ** 2).sum(1).mean() == pytest.approx(value, rel=1e-4)
-    assert value < 0.8 * (1 - 1 / classes)  # of equal probabilities
+    for model, rounds, best in lightgbm_models(objective, (features, labels), valid, classes):
+        assert 1 < rounds < 55
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # LightGBM warns where raw scores stand for probabilities
+            p = objective.predict_proba(model, valid[0])
+        np.testing.assert_allclose(p.sum(1), 1, atol=1e-6)
+        assert classes == 2 or (p == 0).any()
+        value = ((p - np.eye(classes)[valid[1]]) ** 2).sum(1).mean()
+        assert value == pytest.approx(best["valid_0"]["brier"], rel=1e-4)
+        assert value < 0.8 * (1 - 1 / classes)  # of equal probabilities
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_models_and_objectives_survive_pickling(door):
+@pytest.mark.parametrize("classes", [2, 3])
+def test_models_of_xgboost_learn_and_predict_the_map(classes):
+    (features, labels), (others, truth) = problem(classes=classes), problem(120, classes, seed=1)
+    objective = Objective("sharmix_fixed", q=2.0, r=2.5)
+    settings = {"num_class": classes, "min_child_weight": 0}
+    booster = xgboost.train(settings | {"nthread": 1}, xgboost.DMatrix(features, labels), 9, obj=objective)
+    classifier = xgboost.XGBClassifier(
+        objective=objective, n_estimators=9, n_jobs=1, disable_default_eval_metric=True, **settings
+    ).fit(features, labels)
+    for model, data in ((booster, xgboost.DMatrix(others)), (classifier, others)):
+        p = objective.predict_proba(model, data)
+        np.testing.assert_allclose(p.sum(1), 1, atol=1e-6)
+        assert ((p - np.eye(classes)[truth]) ** 2).sum(1).mean() < 0.8 * (1 - 1 / classes)
+
+
+def test_a_model_and_its_objective_survive_pickling():
     features, labels = problem()
     objective = Objective("entmax", alpha=1.25, hessian_floor=0.02)
-    model = door(objective, (features, labels), problem(60, seed=1), 3)
+    model = lightgbm.LGBMClassifier(objective=objective, n_estimators=5, **SMALL).fit(features, labels)
     again, same = pickle.loads(pickle.dumps((model, objective)))
     assert repr(same) == repr(objective) == "Objective(Entmax(alpha=1.25), hessian_floor=0.02)"
-    data = features if door is not xgboost_train else xgboost.DMatrix(features)
-    np.testing.assert_array_equal(same.predict_proba(again, data), objective.predict_proba(model, data))
-
-
-def test_a_classifier_with_an_objective_can_be_cloned():
-    base = pytest.importorskip("sklearn.base")
-    for classifier in (lightgbm.LGBMClassifier, xgboost.XGBClassifier):
-        twin = base.clone(classifier(objective=Objective("sparsemax")))
-        assert repr(twin.objective) == "Objective(Sparsemax(), hessian_floor=0.001)"
-
-
-def test_a_classifier_s_labels_are_those_of_the_largest_probabilities():
-    """As the docstring says it, by a scorer of scikit-learn; LightGBM's own `score` fails on raw scores."""
-    selection = pytest.importorskip("sklearn.model_selection")
-    features, labels = problem()
-
-    def accuracy(model, x, y):
-        return (model.classes_[model.objective.predict_proba(model, x).argmax(-1)] == y).mean()
-
-    names = np.array(["ant", "bee", "cat"])
-    light = lightgbm.LGBMClassifier(n_estimators=5, **SMALL)
-    for model, y in ((light, names[labels]), (xgboost.XGBClassifier(n_estimators=5, n_jobs=1), labels)):
-        grid = {"objective": [Objective("sparsemax"), Objective("entmax", alpha=1.5)]}
-        found = selection.GridSearchCV(model, grid, scoring=accuracy, cv=2).fit(features, y)
-        assert found.cv_results_["mean_test_score"].min() > 0.6
-
-
-def test_a_start_of_lightgbm_is_added_to_its_predictions():
-    (features, labels), start = problem(), np.log([0.2, 0.3, 0.5])
-    objective = Objective()
-    data = lightgbm.Dataset(features, labels, init_score=np.tile(start, (len(labels), 1)))
-    settings = SMALL | {"objective": objective, "num_class": 3}
-    values = {}
-    record = [lightgbm.record_evaluation(values)]
-    model = lightgbm.train(settings, data, 5, [data], feval=LightGBMMetric(objective), callbacks=record)
-    p = objective.probabilities(model.predict(features, raw_score=True) + start)
-    expected = ((p - np.eye(3)[labels]) ** 2).sum(1).mean()
-    assert values["training"]["brier"][-1] == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_scores_without_probabilities_are_named_where_the_packages_would_train_on(bad):
-    features, labels = problem()
-    start = np.zeros((len(labels), 3))
-    start[5, 1] = bad
-    message = re.escape(f"raw scores [0.0, {bad}, 0.0] of a row have no probabilities; scores that the model starts")
-    with pytest.raises(ValueError, match=message):
-        xgboost.train({"num_class": 3}, xgboost.DMatrix(features, labels, base_margin=start), 1, obj=Objective())
-    for act in ("softmax", "sparsemax", "sharmix_fixed"):
-        with pytest.raises(ValueError, match=message):
-            Objective(act)(labels, start)
-
-
-def test_a_class_may_start_from_minus_infinity():
-    """The logarithm of a share of 0."""
-    gradient, hessian = Objective("entmax", alpha=1.5)([1, 2], np.array([[-np.inf, 0.0, 0.0]] * 2))
-    np.testing.assert_allclose(gradient, [[0, -0.5, 0.5], [0, 0.5, -0.5]], atol=1e-7)
-    np.testing.assert_allclose(hessian, [[1e-3, 0.35355338, 0.35355338]] * 2, rtol=1e-6)
+    np.testing.assert_array_equal(same.predict_proba(again, features), objective.predict_proba(model, features))
 
 
 def test_labels_and_scores_that_are_not_allowed_are_named():
@@ -318,7 +232,7 @@ def test_labels_and_scores_that_are_not_allowed_are_named():
             ([0] * 4, raw.astype(int), None, TypeError, "must be a NumPy array of float32 or float64, got int64"),
             ([0] * 4, raw.tolist(), None, TypeError, "must be a NumPy array of float32 or float64, got list"),
         ):
-            for called in (Objective(), LightGBMMetric(Objective()), XGBoostMetric(Objective(), "fenchel_young")):
+            for called in (Objective(), LightGBMMetric(Objective())):
                 with case(message=message), pytest.raises(error, match=re.escape(message)):
                     called(labels, given, weight)
     features, labels = problem()
@@ -341,7 +255,7 @@ def test_arguments_that_are_not_allowed_are_named():
             (ValueError, r"q of shape \(5, 1\)", lambda: Objective(sharmix.SharMiX(q=torch.full((5, 1), 1.5)))),
             (RuntimeError, "alpha-ReLU has no threshold yet", lambda: Objective("alpha_relu")),
             (ValueError, "kind='log' is not allowed", lambda: LightGBMMetric(Objective(), "log")),
-            (TypeError, "must be the Objective .* got 'entmax'", lambda: XGBoostMetric("entmax")),
+            (TypeError, "must be the Objective .* got 'entmax'", lambda: LightGBMMetric("entmax")),
             (
                 TypeError,
                 "got LogisticRegression",
@@ -352,49 +266,7 @@ def test_arguments_that_are_not_allowed_are_named():
                 call()
 
 
-def test_a_learned_module_is_taken_as_it_stands():
-    act = sharmix.SharMiX(learned=True).requires_grad_(False)
-    objective, raw = Objective(act), scores(3, 4)
-    before = objective.probabilities(raw)
-    act.q.fill_(1.9)
-    np.testing.assert_array_equal(objective.probabilities(raw), before)
-    np.testing.assert_array_equal(before, Objective().probabilities(raw))
-
-
-def test_read_only_scores_are_read():
-    raw = scores(5, 3)
-    raw.flags.writeable = False
-    np.testing.assert_array_equal(Objective().probabilities(raw), Objective().probabilities(raw.copy()))
-
-
-MEMORY = """
-import re, sys
-from pathlib import Path
-import numpy as np
-import sharmix.integrations.boosting
-
-def peak():
-    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-
-assert not {"lightgbm", "xgboost"} & set(sys.modules)
-objective, labels = sharmix.integrations.boosting.Objective(), np.zeros(200_000, np.float32)
-raw = np.ones((len(labels), 10), order="F")
-objective(labels[:30_000], raw[:30_000])
-before = peak()
-made = objective(labels, raw)
-print((peak() - before) / sum(array.nbytes for array in made))
-"""
-
-
-@pytest.mark.medium
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells the peak")
-def test_raw_scores_are_not_copied():
-    """The peak grows by gradient and Hessian, and by weights of 1 a row; a copy of the scores would double that."""
-    done = subprocess.run([sys.executable, "-c", MEMORY], check=True, capture_output=True, text=True, timeout=120)
-    assert 0.5 < float(done.stdout) < 1.3  # memory that was free already does not raise the peak
-
-
-@pytest.mark.parametrize("name", ["Objective", "LightGBMMetric", "XGBoostMetric"])
+@pytest.mark.parametrize("name", ["Objective", "LightGBMMetric"])
 def test_the_example_of(name):
     (example,) = doctest.DocTestFinder(recurse=False).find(getattr(boosting, name), name)
     assert example.examples

@@ -9,9 +9,7 @@ import torch
 import sharmix
 from sharmix._configuration import _INSTRUCTION_SETS
 from sharmix._operators import cpu
-
-has_kernel = pytest.mark.skipif(sharmix.backend() == "torch", reason="no compiler built the kernel here")
-on_x86 = pytest.mark.skipif(len(_INSTRUCTION_SETS) == 1, reason="another kind of processor")
+from tests.sharmix.conftest import needs_kernel
 
 
 @pytest.fixture
@@ -46,8 +44,7 @@ def test_plain_torch_by_request(printed):
         assert printed("CPU")[1:3] == ["implementation: torch", "not c++: sharmix.plain_torch() is active"]
 
 
-@has_kernel
-@on_x86
+@needs_kernel
 def test_a_processor_without_avx512(printed, monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
     monkeypatch.setattr(cpu, "kernel", cpu._load())

@@ -1,7 +1,6 @@
 """The losses as modules: arguments, layouts and class weights of `torch.nn.CrossEntropyLoss`."""
 
 import itertools
-import re
 import warnings
 
 import pytest
@@ -96,20 +95,6 @@ def test_a_class_s_weight_counts_its_rows(name):
     torch.testing.assert_close(of_ones, plain.sum() / counted.sum())
 
 
-def test_no_target_of_a_weight_above_zero_costs_nothing():
-    z, y = batch(3)
-    loss = sharmix.SharMiXLoss(weight=torch.zeros(4).double(), reduction="sum")
-    assert loss(z, y) == 0
-    assert loss(z, soft(y)) == 0
-    assert sharmix.SharMiXLoss(weight=torch.zeros(4).double())(z, y).isnan()  # as torch's
-
-
-def test_a_weight_that_does_not_fit_is_named():
-    z, y = batch(3)
-    with pytest.raises(ValueError, match=r"weight of shape \(3,\).*\(4,\)"):
-        sharmix.SharMiXLoss(weight=torch.ones(3))(z, y)
-
-
 def test_an_option_that_is_not_allowed_is_refused_when_the_criterion_is_built():
     with every_case() as case:
         for error, named, option in (
@@ -120,44 +105,6 @@ def test_an_option_that_is_not_allowed_is_refused_when_the_criterion_is_built():
             for name, criterion in CRITERIA.items():
                 with case(name=name, **option), pytest.raises(error, match=f"^{named}"):
                     criterion(**option)
-
-
-def test_logits_that_no_loss_takes_are_named():
-    for name, criterion in CRITERIA.items():
-        with pytest.raises(TypeError, match="logits must be a floating-point tensor, got list"):
-            criterion()([1.0, 2.0], torch.tensor(0))
-        with pytest.raises(IndexError, match="logits of shape"):
-            criterion()(torch.tensor(1.0), torch.tensor(0))
-        assert name
-
-
-def test_targets_of_a_shape_that_does_not_fit_are_named_as_given():
-    flat, image, y, hint = torch.zeros(3, 4), torch.zeros(2, 5, 4), torch.zeros(2, 5).long(), "; if these are one-hot"
-    criterion, act = sharmix.SharMiXLoss(), sharmix.SharMiX(dim=1)
-    with every_case() as case:
-        for loss, z, targets, message in (
-            (
-                criterion,
-                flat,
-                torch.eye(4)[:3].long(),
-                f"(3, 4), classes along dim=1; they must be of shape (3,){hint}",
-            ),
-            (criterion, image, y, "(2, 5, 4), classes along dim=1; they must be of shape (2, 4)"),
-            (criterion, image, image.long(), f"(2, 5, 4), classes along dim=1; they must be of shape (2, 4){hint}"),
-            (
-                criterion,
-                image,
-                image.mT,
-                "(2, 5, 4), classes along dim=1; they must be of shape (2, 5, 4) (class indices",
-            ),
-            (criterion, flat[0], torch.eye(4)[0].long(), f"(4,), classes along dim=-1; they must be of shape (){hint}"),
-            (act.loss, image, y, "(2, 5, 4), classes along dim=1; they must be of shape (2, 4)"),
-            (sharmix.entmax_loss, image.mT, y, "(2, 4, 5), classes along dim=-1; they must be of shape (2, 4)"),
-        ):
-            kind = "probabilities" if targets.is_floating_point() else "class indices"
-            whole = f"{kind} of shape {tuple(targets.shape)} do not match logits of shape {message}"
-            with case(message=message), pytest.raises(ValueError, match=f"^{re.escape(whole)}"):
-                loss(z, targets)
 
 
 def test_probabilities_in_place_of_logits_are_warned_of_once():
@@ -171,12 +118,3 @@ def test_probabilities_in_place_of_logits_are_warned_of_once():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             sharmix.SharMiXLoss()(rows, y)
-
-
-def test_learned_orders_of_a_criterion_get_gradients_and_a_description():
-    z, y = batch(5)
-    criterion = sharmix.SharMiXLoss(learned=True, label_smoothing=0.1)
-    criterion(z, y).backward()
-    assert all(parameter.grad != 0 for parameter in criterion.parameters())
-    assert "label_smoothing=0.1" in repr(criterion)
-    assert "learned=('q', 'r')" in repr(criterion)

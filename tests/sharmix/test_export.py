@@ -1,6 +1,5 @@
 """Maps and modules outside of Python: ONNX, exported and compiled programs, traces."""
 
-import io
 import re
 from pathlib import Path
 
@@ -23,19 +22,6 @@ INF = float("inf")
 
 def activation(name):
     return sharmix.build_activation(name, **({"tau": 0.3} if name == "alpha_relu" else {}))
-
-
-def every_activation():
-    alpha_relu = sharmix.build_activation("alpha_relu")
-    alpha_relu(torch.randn(20, 5))  # calibrates it
-    return {name: activation(name) for name in NAMES} | {"alpha_relu, calibrated": alpha_relu}
-
-
-def file_of(save, program):
-    file = io.BytesIO()
-    save(program, file)
-    file.seek(0)
-    return file
 
 
 @pytest.fixture(scope="module")
@@ -159,50 +145,6 @@ def test_only_an_onnx_export_is_taken_for_one():
     program = torch.export.export(activation("sharmix_learned"), (torch.randn(3, 5),))
     assert torch.ops.sharmix.solve.default in {node.target for node in program.graph.nodes}
     assert not _private_torch.in_onnx_export()
-
-
-def test_an_exported_program_after_saving():
-    x, z = torch.randn(4, 9), torch.randn(3, 5)
-    with every_case() as case:
-        for name, act in every_activation().items():
-            for training in (True, False):
-                with case(name=name, training=training):
-                    program = torch.export.export(act.train(training), (z,), dynamic_shapes=BATCH_AND_CLASSES)
-                    loaded = torch.export.load(file_of(torch.export.save, program)).module()
-                    torch.testing.assert_close(loaded(x), act(x), rtol=0, atol=0)
-
-
-def gradients(model, z, weights):
-    z = z.clone().requires_grad_()
-    return torch.autograd.grad((model(z) * weights).sum(), [z, *model.parameters()])
-
-
-def test_an_exported_program_has_gradients():
-    act, (z, weights) = activation("sharmix_learned"), torch.randn(2, 3, 5)
-    program = torch.export.export(act, (z,))
-    loaded = torch.export.load(file_of(torch.export.save, program)).module()
-    torch.testing.assert_close(gradients(loaded, z, weights), gradients(act, z, weights))
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated:FutureWarning")
-@pytest.mark.filterwarnings("ignore:Converting a tensor to a Python:torch.jit.TracerWarning")  # of shapes and devices
-def test_a_trace_after_saving():
-    x, (z, weights) = torch.randn(4, 9), torch.randn(2, 3, 5)
-    alpha, tau = torch.tensor(1.5), torch.tensor(0.1)
-    models = every_activation() | {
-        "sharmix": lambda z: sharmix.sharmix(z, 1.5, 1.75, dim=0),
-        "entmax": lambda z: sharmix.entmax(z, alpha),
-        "sparsemax": sharmix.sparsemax,
-        "alpha_relu function": lambda z: sharmix.alpha_relu(z, tau=tau),
-    }
-    with every_case() as case:
-        for name, model in models.items():
-            with case(name=name):
-                trace = torch.jit.trace(model, (z,))
-                loaded = torch.jit.load(file_of(torch.jit.save, trace))
-                torch.testing.assert_close(loaded(x), model(x), rtol=0, atol=0)
-                if name == "sharmix_learned":
-                    torch.testing.assert_close(gradients(loaded, z, weights), gradients(model, z, weights))
 
 
 @pytest.mark.medium

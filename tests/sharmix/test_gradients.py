@@ -6,7 +6,6 @@ import mpmath
 import pytest
 import torch
 from mpmath import mp, mpf
-from torch.autograd import forward_ad
 
 import sharmix
 from tests.sharmix import reference
@@ -129,17 +128,6 @@ def _hessian_of_the_map(point):
     )
 
 
-@pytest.mark.parametrize(("alpha", "name"), [(1.5, "entmax"), (2.0, "sparsemax")])
-def test_the_jacobian_is_that_of_entmax_where_the_orders_are_equal(alpha, name):
-    z = leaf(Z)
-    p = sharmix.entmax(z, alpha=alpha)
-    a = torch.where(p > 0, p ** (2 - alpha), 0.0)
-    expected = torch.diag(a) - torch.outer(a, a) / a.sum()
-    function = {"entmax": lambda z: sharmix.entmax(z, alpha=alpha), "sparsemax": sharmix.sparsemax}
-    jacobian = torch.autograd.functional.jacobian(function[name], z)
-    torch.testing.assert_close(jacobian, expected.detach())
-
-
 def test_the_loss_has_gradient_p_minus_y():
     z, y = leaf(ROWS), torch.tensor([1, 0, 3])
     errors = {}
@@ -202,22 +190,6 @@ def test_at_most_one_tensor_of_the_logits_size_is_kept_for_the_backward():
                 assert max(sizes) <= z.numel()
 
 
-def test_half_precision_is_computed_in_float32():
-    with every_case() as case:
-        for dtype in (torch.float16, torch.bfloat16):
-            with case(dtype=dtype):
-                z = torch.tensor(ROWS, dtype=dtype, requires_grad=True)
-                full = z.detach().float().requires_grad_()
-                y = torch.tensor([1, 0, 3])
-                assert torch.equal(sharmix.sharmix(z), sharmix.sharmix(full).to(dtype))
-                loss, expected = sharmix.fenchel_young_loss(z, y), sharmix.fenchel_young_loss(full, y)
-                assert loss.dtype == torch.float32
-                assert torch.equal(loss, expected)
-                (gradient,) = torch.autograd.grad(loss, z)
-                assert gradient.dtype == dtype
-                assert torch.equal(gradient, torch.autograd.grad(expected, full)[0].to(dtype))
-
-
 def _learned(objective, name="sharmix_learned"):
     orders = {"alpha": 1.4} if name == "entmax_learned" else {"q": 1.25, "r": 1.5}
     return sharmix.build_activation(name, objective=objective, **orders).double()
@@ -246,26 +218,6 @@ def test_the_objective_moves_the_orders_and_never_the_logits(name, objective):
         torch.testing.assert_close(actual, exact)
 
 
-def test_the_log_score_leaves_out_labels_whose_probability_is_too_small_for_a_derivative():
-    z = torch.stack([torch.zeros(10_001), torch.linspace(-11.1, -11.11, 10_001)], -1)
-    act = sharmix.SharMiX(q=1.09, r=1.39, learned=True, objective="log")
-    p = act(z)[:, 1].detach()
-    tiny = torch.finfo(p.dtype).tiny
-    for chosen in ((p > 0) & (p < tiny), p >= tiny):  # near the edge of the support, p goes through subnormal numbers
-        assert chosen.any()
-        labels = torch.ones(int(chosen.sum()), dtype=torch.int64)
-        gradients = torch.autograd.grad(act.loss(z[chosen], labels), act.entropy_parameters())
-        assert all(one.isfinite() and bool(one != 0) == bool(p[chosen][0] >= tiny) for one in gradients)
-
-
-def test_the_fenchel_young_loss_pushes_both_orders_up_whatever_the_labels():
-    z = torch.tensor(ROWS, dtype=torch.float64)
-    for labels in itertools.product(range(4), repeat=3):
-        act = _learned("fenchel_young")
-        act.loss(z, torch.tensor(labels)).backward()
-        assert all(parameter.grad < 0 for parameter in act.entropy_parameters())
-
-
 def test_the_jacobian_keeps_its_digits_where_a_class_has_just_joined_the_support():
     # entmax of order 3 and two logits: p₂ = (1 − 2(z₁ − z₂))/2
     with every_case() as case:
@@ -280,52 +232,3 @@ def test_the_jacobian_keeps_its_digits_where_a_class_has_just_joined_the_support
                     exact = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=dtype)
                     jacobian = torch.func.jacrev(lambda logits: sharmix.entmax(logits, 3.0))(z)
                     torch.testing.assert_close(jacobian, exact, rtol=0, atol=allowed)
-
-
-OUTPUTS = {
-    "map": lambda z, q, r: sharmix.sharmix(z, q, r).square().sum(-1),
-    "loss": lambda z, q, r: sharmix.fenchel_young_loss(z, torch.tensor([3, 1, 2]), q, r, reduction="none"),
-}
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # torch's own forward mode uses it
-@pytest.mark.parametrize("output", OUTPUTS)
-def test_forward_mode_over_a_backward_pass(output):
-    def gradients(*inputs):
-        return torch.autograd.grad(OUTPUTS[output](*inputs).sum(), inputs, create_graph=True)
-
-    point = leaf(ROWS), leaf(1.3), leaf(1.6)
-    directions = [torch.randn_like(one) for one in point]
-    expected = torch.autograd.functional.jvp(lambda *inputs: gradients(*inputs), point, tuple(directions))[1]
-    with forward_ad.dual_level():
-        duals = [forward_ad.make_dual(one, direction) for one, direction in zip(point, directions, strict=True)]
-        found = torch.autograd.grad(OUTPUTS[output](*duals).sum(), point)
-        tangents = [forward_ad.unpack_dual(gradient).tangent for gradient in found]
-    torch.testing.assert_close(tangents, list(expected))
-
-
-@pytest.mark.filterwarnings("ignore:.*performance drop because we have not yet implemented the batching rule")
-@pytest.mark.parametrize("output", OUTPUTS)
-def test_gradients_of_many_outputs_in_one_backward_pass(output):
-    point = leaf(ROWS), leaf(1.3), leaf(1.6)
-    rows = OUTPUTS[output](*point)
-    together = torch.autograd.grad(rows, point, torch.eye(3).double(), retain_graph=True, is_grads_batched=True)
-    for i, row in enumerate(rows):
-        for found, expected in zip(together, torch.autograd.grad(row, point, retain_graph=True), strict=True):
-            torch.testing.assert_close(found[i], expected)
-
-
-@pytest.mark.parametrize("output", OUTPUTS)
-def test_logits_changed_since_are_an_error_or_make_no_difference(output):
-    point = leaf(ROWS)
-    expected = torch.autograd.grad(OUTPUTS[output](point, 1.3, 1.6).sum(), point)[0]
-    logits = 1 * point
-    result = OUTPUTS[output](logits, 1.3, 1.6).sum()
-    logits.mul_(2)
-    try:
-        found = torch.autograd.grad(result, point)[0]
-    except RuntimeError as error:
-        if "modified by an inplace operation" not in str(error):
-            raise
-    else:
-        torch.testing.assert_close(found, expected)

@@ -1,8 +1,6 @@
 """The activations as modules: where the classes are, what is learned, masked rows, descriptions, names of one's own."""
 
-import copy
 import math
-import pickle
 import re
 
 import pytest
@@ -117,18 +115,6 @@ def test_what_is_learned():
         sharmix.SharMiX(objective="brier")
 
 
-def test_one_order_for_each_head():
-    z = logits(2, 3, 5, 7)  # batch, heads, queries, keys
-    q = torch.tensor([1.25, 1.5, 2.0], dtype=torch.float64).reshape(3, 1, 1)
-    fixed = sharmix.SharMiX(q=q, r=2.0)
-    torch.testing.assert_close(fixed(z)[:, 1], sharmix.sharmix(z[:, 1], 1.5, 2.0))
-    assert "q" in fixed.state_dict()  # it moves with the module
-    learned = sharmix.SharMiX(q=q.clamp_max(1.9), r=1.75, learned="q").double()
-    learned(z).square().sum().backward()
-    assert learned.q.grad.shape == (3, 1, 1)
-    assert (learned.q.grad != 0).all()
-
-
 def test_an_order_for_each_row_has_the_shape_that_the_function_takes():
     z = logits(2, 4, 5)
     shapes = {0: [(4, 1), (1, 4, 5)], 1: [(2, 1, 5), (1, 5)], -2: [(2, 1, 5), (1, 5), (5,)], 2: [(4, 1)]}
@@ -146,49 +132,6 @@ def test_an_order_for_each_row_has_the_shape_that_the_function_takes():
                     torch.testing.assert_close(act(z), p, rtol=0, atol=1e-6)
                     loss = sharmix.fenchel_young_loss(z.movedim(dim, -1), y, *orders)
                     torch.testing.assert_close(act.loss(z, y), loss, rtol=0, atol=1e-6)
-
-
-def test_a_shape_of_orders_that_does_not_fit_is_named_as_given():
-    z, y, four = logits(3, 4), torch.tensor([0, 1, 2]), torch.full((4,), 1.5)
-    rows = torch.full((2, 1), 1.5)
-    calls = {
-        "alpha of shape (4,) does not broadcast against shape (3, 4)": [
-            lambda: sharmix.entmax(z, four),
-            lambda: sharmix.normmax(z, four),
-            lambda: sharmix.entmax_loss(z, y, four),
-            lambda: sharmix.normmax_loss(z, y, four),
-        ],
-        "shapes {'q': (4,)} are not allowed; they must be 1 along dim=-1": [lambda: sharmix.SharMiX(four)],
-        "shapes {'alpha': (4,)} are not allowed": [lambda: sharmix.Entmax(four), lambda: sharmix.Normmax(four)],
-        "shapes {'q': (2, 1), 'r': (3, 1)} are not": [lambda: sharmix.SharMiX(rows, torch.full((3, 1), 1.5))],
-        "q of shape (2, 1) does not broadcast against shape (3, 4)": [lambda: sharmix.SharMiX(rows)(z)],
-        "alpha of shape (2, 1) does not broadcast against shape (3, 4)": [
-            lambda: sharmix.Entmax(rows)(z),
-            lambda: sharmix.Normmax(rows).loss(z, y),
-        ],
-        "alpha of shape (3, 1) does not broadcast against shape (3, 4) with size 1 along dim=0": [
-            lambda: sharmix.Entmax(torch.full((3, 1), 1.5), dim=0)(z)
-        ],
-        "alpha=0.5 is not allowed": [lambda: sharmix.Entmax(torch.tensor(0.5))],
-    }
-    with every_case() as case:
-        for message, attempts in calls.items():
-            for place, attempt in enumerate(attempts):
-                with case(message=message, place=place), pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-                    attempt()
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_copies_compute_the_same(name):
-    z, act = logits(3, 5), MODULES[name]().double()
-    for other in (copy.deepcopy(act), pickle.loads(pickle.dumps(act))):
-        assert torch.equal(other(z), act(z))
-        assert repr(other) == repr(act)
-
-
-def test_the_size_of_the_support():
-    p = sharmix.sparsemax(logits(3, 4, 5), dim=1)
-    assert torch.equal(sharmix.support_size(p, dim=1), (p != 0).sum(1))
 
 
 def test_a_registered_class(monkeypatch):

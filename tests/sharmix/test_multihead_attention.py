@@ -72,54 +72,6 @@ def test_under_softmax_it_is_the_module_of_torch():
                     torch.testing.assert_close(*both, rtol=1e-5, atol=1e-5)
 
 
-def test_without_a_batch():
-    theirs, ours = pair()
-    query, key = (tensor[0] for tensor in states(QUERIES, KEYS))
-    with every_case() as case:
-        for name, mask in {
-            "none": {},
-            "padding": {"key_padding_mask": torch.arange(KEYS) > 3},
-            "for each head": {"attn_mask": torch.randn(HEADS, QUERIES, KEYS), "average_attn_weights": False},
-        }.items():
-            with case(mask=name):
-                torch.testing.assert_close(ours(query, key, key, **mask), theirs(query, key, key, **mask))
-
-
-def test_its_dropout_is_that_of_the_module_of_torch():
-    made, inputs = [], states(QUERIES, KEYS, KEYS)
-    for module in pair(dropout=0.4, batch_first=True):
-        torch.manual_seed(3)
-        made.append(module(*inputs))
-    torch.testing.assert_close(*made)
-    evaluated = pair(dropout=0.4, batch_first=True)[1].eval()
-    torch.testing.assert_close(evaluated(*inputs), pair(batch_first=True)[1](*inputs), rtol=0, atol=0)
-
-
-def test_its_weights_are_sparse_and_those_of_the_function():
-    _, ours = pair(sharmix.SharMiX(q=torch.tensor([1.1, 1.3, 1.6, 2.0]).reshape(4, 1, 1)), batch_first=True)
-    query, key = (3 * tensor for tensor in states(QUERIES, KEYS))
-    output, weights = ours(query, key, key, average_attn_weights=False)
-    heads = [
-        (x @ w.T + b).reshape(BATCH, -1, HEADS, 3).transpose(1, 2)
-        for x, w, b in zip((query, key, key), ours.in_proj_weight.chunk(3), ours.in_proj_bias.chunk(3), strict=True)
-    ]
-    expected = sharmix.attention(*heads, ours.activation)
-    torch.testing.assert_close(output, ours.out_proj(expected.transpose(1, 2).flatten(-2)))
-    torch.testing.assert_close(weights @ heads[2], expected)
-    assert (weights == 0).any()
-
-
-def test_a_query_that_sees_no_key():
-    _, ours = pair("entmax")
-    query, key = (tensor.transpose(0, 1) for tensor in states(QUERIES, KEYS, requires_grad=True))
-    hidden = torch.arange(QUERIES).unsqueeze(-1).expand(-1, KEYS) == 2
-    output, weights = ours(query, key, key, attn_mask=hidden)
-    assert (weights[:, 2] == 0).all()
-    torch.testing.assert_close(output[2], ours.out_proj.bias.expand(BATCH, -1))
-    output.sum().backward()
-    assert all(parameter.grad.isfinite().all() for parameter in ours.parameters())
-
-
 def encoder_layer(activation, **options):
     """A trained torch layer's weights, under another attention."""
     torch.manual_seed(0)
@@ -150,41 +102,6 @@ def test_the_fast_path_of_an_encoder_layer_leaves_it_alone():
                     assert (weights == 0).any() == (activation == "entmax")
 
 
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
-def test_inside_an_encoder_and_a_decoder():
-    (x,) = states(KEYS)
-    padding, causal = (
-        torch.arange(KEYS) >= torch.tensor([[4], [7]]),
-        nn.Transformer.generate_square_subsequent_mask(KEYS),
-    )
-    plain, layer = encoder_layer("softmax")
-    seen = ~padding
-    with pytest.warns(UserWarning, match="use_nested_tensor is False because .*_qkv_same_embed_dim was not True"):
-        ours = nn.TransformerEncoder(layer, 2).eval()
-    theirs = nn.TransformerEncoder(plain, 2).eval()
-    with torch.no_grad():
-        found, expected = (encoder(x, src_key_padding_mask=padding) for encoder in (ours, theirs))
-        torch.testing.assert_close(found[seen], expected[seen], rtol=0, atol=1e-5)
-        found, expected = (encoder(x, mask=causal, is_causal=True) for encoder in (ours, theirs))
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-        patched = copy.deepcopy(theirs)
-        patched.layers[0].self_attn = layer.self_attn.eval()
-        with pytest.raises(RuntimeError, match="no nested tensor; set encoder"):
-            patched(x, src_key_padding_mask=padding)
-        patched.use_nested_tensor = False
-        found, expected = (encoder(x, src_key_padding_mask=padding) for encoder in (patched, theirs))
-        torch.testing.assert_close(found[seen], expected[seen], rtol=0, atol=1e-5)
-
-    decoder = nn.TransformerDecoderLayer(WIDTH, HEADS, 16, batch_first=True).eval()
-    expected = decoder(x, x, tgt_mask=causal, memory_key_padding_mask=padding, tgt_is_causal=True)
-    for name in ("self_attn", "multihead_attn"):
-        sparse = sharmix.SparseAttention(WIDTH, HEADS, batch_first=True, activation="softmax").eval()
-        sparse.load_state_dict(getattr(decoder, name).state_dict())
-        setattr(decoder, name, sparse)
-    found = decoder(x, x, tgt_mask=causal, memory_key_padding_mask=padding, tgt_is_causal=True)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-
-
 def test_what_it_learns_is_trained_and_saved():
     act = sharmix.SharMiX(q=torch.full((HEADS, 1, 1), 1.25), learned=True)
     options = {"batch_first": True, "activation": act, "length_scale": sharmix.LogLengthScale(HEADS)}
@@ -201,18 +118,6 @@ def test_what_it_learns_is_trained_and_saved():
     assert torch.equal(copy.deepcopy(module)(query, key, key)[0], module(query, key, key)[0])
     named = sharmix.SparseAttention(WIDTH, HEADS, activation="entmax_learned")
     assert "activation.alpha" in dict(named.named_parameters())
-
-
-def test_half_precision_and_placement():
-    module = sharmix.SparseAttention(WIDTH, HEADS, dtype=torch.bfloat16, device="meta", activation="entmax_learned")
-    assert {parameter.device.type for parameter in module.parameters()} == {"meta"}
-    half = pair("entmax", batch_first=True)[1].bfloat16()
-    query, key = states(QUERIES, KEYS, dtype=torch.bfloat16)
-    padding = torch.arange(KEYS) >= torch.tensor([[4], [7]])
-    output, weights = half(query, key, key, key_padding_mask=padding, attn_mask=torch.zeros(QUERIES, KEYS).bfloat16())
-    assert output.dtype == weights.dtype == torch.bfloat16
-    assert (weights[0, :, 4:] == 0).all()
-    assert weights[1, :, 4:].any()
 
 
 def test_shapes_that_the_module_of_torch_refuses():

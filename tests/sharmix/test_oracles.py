@@ -80,19 +80,3 @@ def test_the_registered_baseline_is_the_packages_own_bisection(logits):
     loss = act.loss(logits, LABELS, reduction="none")
     expected = entmax_bisect_loss(logits, LABELS, alpha=1.5)
     torch.testing.assert_close(loss, expected, rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize("name", ["FullSort", "TopK"])
-def test_what_the_benchmark_times_as_the_packages_entmax_is_it(name):
-    pytest.importorskip("benchmarks.entmax_sort", reason="an sdist has no benchmarks")
-    package, ours = sharmix.build_activation(f"benchmarks.entmax_sort.{name}"), sharmix.build_activation("entmax")
-    z = torch.randn(20, 300, generator=torch.Generator().manual_seed(0)) * 3
-    y = torch.randint(300, (20,), generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(package(z), ours(z), atol=1e-5, rtol=1e-4)
-    losses, gradients = [], []
-    for activation in (package, ours):
-        leaf = z.clone().requires_grad_()
-        losses.append(activation.loss(leaf, y))
-        gradients.append(torch.autograd.grad(losses[-1], leaf)[0])
-    torch.testing.assert_close(*losses, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-4)

@@ -36,7 +36,7 @@ def test_what_the_kernels_take():
             assert not cuda_long_rows.supports(other, orders)
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_kernels_agree_with_plain_torch_in_the_interpreter():
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/sharmix/triton_kernels.py"],
@@ -60,7 +60,7 @@ def compile_for_hopper(kernel, logits_type, num_warps=1, **constants):
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": num_warps})
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 @pytest.mark.parametrize(("logits_type", "compute"), [("*fp32", tl.float64), ("*bf16", tl.float32)])
 def test_kernels_compile_for_a_hopper_gpu(logits_type, compute):
@@ -85,7 +85,7 @@ def stack_bytes(compiled, path):
     return int(re.search(r"STACK:(\d+)", printed)[1])
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 @pytest.mark.parametrize("classes", [2048, 32000])
 def test_the_kernels_spill_no_registers(tmp_path, classes):
