@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 from numbers import Integral, Real
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -190,20 +191,30 @@ def _out_of_range(name: str, value: float) -> str:
     return f"{name}={value!r} is not allowed; it must be finite{bound}"
 
 
+def define_operator(
+    name: str, schema: str, compute: Callable[..., Any], fake: Callable[..., Any]
+) -> Callable[..., Any]:
+    """An operator that torch's compilers and transforms know by its schema and by `fake`, which gives output shapes.
+
+    `torch.library.custom_op` is not used: its first call imports torch's compiler, which takes two seconds.
+    """
+    torch.library.define(f"sharmix::{name}", schema, tags=torch.Tag.pt2_compliant_tag)
+    torch.library.impl(f"sharmix::{name}", "default", compute)
+    torch.library.register_fake(f"sharmix::{name}", fake)
+    operator: Callable[..., Any] = getattr(torch.ops.sharmix, name).default
+    return operator
+
+
 def _operator(schema: str, fake: Callable[..., Tensor]) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
     """Make an operator of a check of values, with `fake` for its output's shape.
 
     Python cannot read the values of a traced or batched tensor, but an operator can. The caller uses the operator's
-    output, so that a compiler cannot drop the check as dead code. `torch.library.custom_op` is not used: its first call
-    imports torch's compiler, which takes two seconds.
+    output, so that a compiler cannot drop the check as dead code.
     """
 
     def decorate(check: Callable[..., Tensor]) -> Callable[..., Tensor]:
         name = check.__name__.lstrip("_")
-        torch.library.define(f"sharmix::{name}", schema, tags=torch.Tag.pt2_compliant_tag)
-        torch.library.impl(f"sharmix::{name}", "default", check)
-        torch.library.register_fake(f"sharmix::{name}", fake)
-        operator: Callable[..., Tensor] = getattr(torch.ops.sharmix, name).default
+        operator = define_operator(name, schema, check, fake)
 
         def batched(info: object, in_dims: tuple[int, ...], values: Tensor, *constants: object) -> tuple[Tensor, int]:
             return operator(values.movedim(in_dims[0], 0), *constants), 0  # one more row dimension

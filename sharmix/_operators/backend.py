@@ -103,12 +103,14 @@ def is_plain_torch() -> bool:
 @contextmanager
 def use_plain_torch(plain: bool) -> Iterator[None]:
     """Make `is_plain_torch` return `plain` within the block."""
-    before = in_plain_torch.get()
+    if plain == is_plain_torch():
+        yield
+        return
     in_plain_torch.set(plain)
     try:
         yield
     finally:
-        in_plain_torch.set(before)
+        in_plain_torch.set(not plain)
 
 
 def select_implementation(logits: Tensor, orders: LossOrders) -> Implementation:

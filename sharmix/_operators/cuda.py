@@ -389,7 +389,6 @@ def supports(logits: Tensor, orders: Orders) -> bool:
 
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:
-    """See `backend.Implementation`."""
     logits = logits.contiguous()
     probabilities = torch.empty_like(logits)
     conjugate = torch.empty(logits.shape[:-1], dtype=torch.float32, device=logits.device)
@@ -400,7 +399,6 @@ def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor
 
 
 def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orders: bool) -> tuple[Tensor, Tensor]:
-    """See `backend.Implementation`."""
     probabilities, grad = probabilities.contiguous(), grad.contiguous()
     grad_logits = torch.empty_like(probabilities)
     shape = (*probabilities.shape[:-1], 3 if wants_orders else 0)
@@ -418,7 +416,6 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orde
 def class_loss(
     logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, wants_slopes: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """See `backend.Implementation`."""
     checked_classes(targets, logits.shape[-1], ignore_index)
     logits, targets = logits.contiguous(), targets.contiguous()
     loss = torch.empty(targets.shape, dtype=torch.float32, device=logits.device)
@@ -444,7 +441,6 @@ def class_loss(
 def class_loss_backward(
     logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: Orders, ignore_index: int
 ) -> Tensor:
-    """See `backend.Implementation`."""
     logits, targets, states, grad = (one.contiguous() for one in (logits, targets, states, grad))
     grad_logits = torch.empty_like(logits)
     rows, classes = _shape(logits)

@@ -84,7 +84,6 @@ def supports(logits: Tensor, orders: Orders) -> bool:
 
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:
-    """See `backend.Implementation`."""
     logits = logits.contiguous()
     states, conjugate = _solved(logits, orders)
     return _probabilities(logits, states, orders), conjugate
@@ -93,7 +92,6 @@ def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor
 def class_loss(
     logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, wants_slopes: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """See `backend.Implementation`."""
     indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
     logits = logits.contiguous()
     states, conjugate = _solved(logits, orders)

@@ -1,4 +1,7 @@
-"""The map and its loss in plain torch, on any device: used where there is no kernel, and the reference for kernels."""
+"""The map and its loss in plain torch, on any device: used where there is no kernel, and the reference for kernels.
+
+The functions are those of `backend.Implementation`. The backward pass of the loss solves again.
+"""
 
 import torch
 from torch import Tensor
@@ -12,7 +15,6 @@ from sharmix._operators.orders import LossOrders, Orders, columns, is_concave
 
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool = True) -> tuple[Tensor, Tensor]:
-    """See `backend.Implementation`."""
     if logits.shape[-1] == 0:
         return torch.empty_like(logits), logits.new_zeros(logits.shape[:-1] if wants_conjugate else 0)
     rows = logits.reshape(-1, logits.shape[-1])
@@ -44,7 +46,6 @@ def _solve_rows(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[T
 
 
 def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orders: bool) -> tuple[Tensor, Tensor]:
-    """See `backend.Implementation`."""
     if probabilities.shape[-1] == 0:
         return torch.empty_like(grad), grad.new_zeros((*grad.shape[:-1], 3) if wants_orders else 0)
     at = MapSensitivity(probabilities.double(), *shaped(orders, probabilities))  # its powers leave float32's range
@@ -59,7 +60,6 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orde
 def class_loss(
     logits: Tensor, targets: Tensor, orders: LossOrders, ignore_index: int, reduction: str, wants_slopes: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """See `backend.Implementation`; the backward pass solves again."""
     counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
     logits, (q, r, temperature) = torch.where(counted.unsqueeze(-1), widened(logits), 0), orders
     of_target = logits.gather(-1, indices.unsqueeze(-1)).squeeze(-1)
@@ -87,7 +87,6 @@ def reduced_loss(
 def class_loss_backward(
     logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: LossOrders, ignore_index: int
 ) -> Tensor:
-    """See `backend.Implementation`."""
     counted, indices = targets != ignore_index, checked_classes(targets, logits.shape[-1], ignore_index)
     finite, (q, r, temperature) = torch.where(counted.unsqueeze(-1), widened(logits), 0), orders
     p = _powers(finite, q, temperature, 1 / (q - 1)) if r is None else solve(finite, (q, r, temperature))[0]

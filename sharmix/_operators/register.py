@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sharmix._arguments import as_tensor
+from sharmix._arguments import as_tensor, define_operator
 from sharmix._caller import current_caller
 from sharmix._operators.backend import select_implementation
 from sharmix._operators.orders import checked_orders
@@ -84,12 +84,9 @@ def _operator(name: str, schema: str, shapes: Callable[..., Any]) -> Callable[..
         orders = checked_orders(inputs[0], *inputs[first:stop])
         return getattr(select_implementation(inputs[0], orders), name)(*inputs[:first], orders, *inputs[stop:])
 
-    torch.library.define(f"sharmix::{name}", schema, tags=torch.Tag.pt2_compliant_tag)
-    torch.library.impl(f"sharmix::{name}", "default", compute)
-    torch.library.register_fake(f"sharmix::{name}", shapes)
+    dispatched = define_operator(name, schema, compute, shapes)
     if "reduction" not in arguments:  # which would reduce over the batch
         torch.library.register_vmap(f"sharmix::{name}", _batched_as_rows(name, arguments))
-    dispatched = getattr(torch.ops.sharmix, name).default
 
     def call(*inputs: Any) -> Any:
         caller = current_caller()
