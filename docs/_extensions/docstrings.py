@@ -39,7 +39,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
 @cache
 def public_names() -> dict[str, str]:
     """The full name of every public name: what `__all__` lists in sharmix and in its public modules."""
-    modules = [f"sharmix.{found.name}" for found in pkgutil.iter_modules(sharmix.__path__) if found.name[0] != "_"]
+    found = (module.name for module in pkgutil.walk_packages(sharmix.__path__, "sharmix."))
+    modules = [name for name in found if "._" not in name]
     names = {}
     for module in [*modules, "sharmix"]:
         for name in getattr(importlib.import_module(module), "__all__", ()):

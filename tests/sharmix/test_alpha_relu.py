@@ -28,6 +28,15 @@ def test_map_is_the_clipped_power():
     assert_errors_within(errors, 1e-14)
 
 
+def test_loss_at_three_halves_is_the_printed_formula():
+    tau = 0.3
+    u = (logits() / 2 - tau).clamp(min=0)
+    agreement = logits()[torch.arange(3), Y]
+    expected = (u**3).sum(-1) / 1.5 - agreement + 2 * tau + 4 / 3
+    actual = sharmix.alpha_relu_loss(logits(), torch.tensor(Y), tau=tau, reduction="none")
+    torch.testing.assert_close(actual, expected)
+
+
 @pytest.mark.medium
 @pytest.mark.parametrize("alpha", [1.25, 1.5, 2.0, 2.5])
 @pytest.mark.parametrize("target", ["hard", "soft"])

@@ -218,6 +218,14 @@ def test_the_objective_moves_the_orders_and_never_the_logits(name, objective):
         torch.testing.assert_close(actual, exact)
 
 
+def test_the_fenchel_young_loss_pushes_both_orders_up_whatever_the_labels():
+    z = torch.tensor(ROWS, dtype=torch.float64)
+    for labels in itertools.product(range(4), repeat=3):
+        act = _learned("fenchel_young")
+        act.loss(z, torch.tensor(labels)).backward()
+        assert all(parameter.grad < 0 for parameter in act.entropy_parameters())
+
+
 def test_the_jacobian_keeps_its_digits_where_a_class_has_just_joined_the_support():
     # entmax of order 3 and two logits: p₂ = (1 − 2(z₁ − z₂))/2
     with every_case() as case:

@@ -8,7 +8,7 @@ import entmax
 import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 
 import sharmix
 from tests.sharmix import accuracy, reference
@@ -247,6 +247,32 @@ def test_probabilities_are_a_distribution_in_the_order_of_the_logits(row, order)
     assert p.sum().item() == pytest.approx(1, abs=1e-12)
     by_logit = p[z.argsort()]
     assert (by_logit.diff() >= -1e-15).all()
+
+
+@given(rows, st.sampled_from([1.0, 1.1, 1.5, 2.0, 2.5]))
+def test_equal_orders_satisfy_the_threshold_equation_of_entmax(row, alpha):
+    z = tensor(row)
+    p = sharmix.entmax(z, alpha=alpha)
+    inside = p > 1e-6
+    if alpha == 1:
+        thresholds = z[inside] - p[inside].log()
+    else:
+        thresholds = (alpha - 1) * z - p ** (alpha - 1)
+        assert ((alpha - 1) * z[p == 0] <= thresholds[inside].min() + 1e-9).all()
+        thresholds = thresholds[inside]
+    assert thresholds.max() - thresholds.min() <= 1e-9
+
+
+@given(rows, orders, st.data())
+def test_no_other_distribution_scores_higher(row, order, data):
+    z = tensor(row)
+    weights = tensor(data.draw(st.lists(st.floats(0, 1), min_size=len(row), max_size=len(row))))
+    assume(weights.sum() > 0.1)
+    p, other = sharmix.sharmix(z, *order), weights / weights.sum()
+
+    near = 0.999 * p + 0.001 * other
+    for v in (other, near):
+        assert score(v, z, *order) <= score(p, z, *order) + 1e-10
 
 
 @pytest.mark.parametrize("dtype", accuracy.GOALS, ids=str)

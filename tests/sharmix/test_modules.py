@@ -1,6 +1,5 @@
 """The activations as modules: where the classes are, what is learned, masked rows, descriptions, names of one's own."""
 
-import math
 import re
 
 import pytest
@@ -113,25 +112,6 @@ def test_what_is_learned():
                 sharmix.SharMiX(learned=learned)
     with pytest.raises(ValueError, match=r"objective='brier'.*nothing is learned"):
         sharmix.SharMiX(objective="brier")
-
-
-def test_an_order_for_each_row_has_the_shape_that_the_function_takes():
-    z = logits(2, 4, 5)
-    shapes = {0: [(4, 1), (1, 4, 5)], 1: [(2, 1, 5), (1, 5)], -2: [(2, 1, 5), (1, 5), (5,)], 2: [(4, 1)]}
-    with every_case() as case:
-        for dim, shape in ((dim, shape) for dim, some in shapes.items() for shape in some):
-            q = torch.linspace(1.1, 1.9, math.prod(shape), dtype=torch.float64).reshape(shape)
-            last = q.expand([1 if place == dim % 3 else size for place, size in enumerate(z.shape)]).movedim(dim, -1)
-            y = torch.ones_like(z.select(dim, 0), dtype=torch.long)
-            for act, p, orders in (
-                (sharmix.SharMiX(q, 1.5, dim=dim), sharmix.sharmix(z, q, 1.5, dim=dim), (last, 1.5)),
-                (sharmix.Entmax(q, dim), sharmix.entmax(z, q, dim), (last, last)),
-                (sharmix.Entmax(q, dim, learned=True).double(), sharmix.entmax(z, q, dim), (last, last)),
-            ):
-                with case(dim=dim, shape=shape, act=act):
-                    torch.testing.assert_close(act(z), p, rtol=0, atol=1e-6)
-                    loss = sharmix.fenchel_young_loss(z.movedim(dim, -1), y, *orders)
-                    torch.testing.assert_close(act.loss(z, y), loss, rtol=0, atol=1e-6)
 
 
 def test_a_registered_class(monkeypatch):

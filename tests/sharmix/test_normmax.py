@@ -9,7 +9,7 @@ from entmax.losses import NormmaxBisectLoss, normmax_bisect_loss
 
 import sharmix
 from tests.sharmix.cases import assert_errors_within, every_case
-from tests.sharmix.doors import labels, logits
+from tests.sharmix.doors import labels, logits, soft_targets
 
 ALPHAS = [1.01, 1.2, 1.5, 1.75, 2.0, 3.0, 5.0, 10.0]
 
@@ -72,12 +72,17 @@ def test_the_usual_alpha_is_the_packages():
         torch.testing.assert_close(loss(z, y), expected)
 
 
-def test_the_loss_is_zero_at_its_own_map_and_never_negative():
-    for alpha in ALPHAS:
-        for z in sample():
-            assert (sharmix.normmax_loss(z, labels(z), alpha, reduction="none") >= 0).all()
-            own = sharmix.normmax_loss(z, sharmix.normmax(z, alpha), alpha, reduction="none")
-            assert (own.abs() <= 1e-11).all()
+@pytest.mark.medium
+def test_it_is_sharmix_where_several_maxima_would_begin():
+    with every_case() as case:
+        for alpha in ALPHAS:
+            for z in sample():
+                with case(alpha=alpha, shape=z.shape):
+                    at = alpha, 2 - 1 / alpha, alpha - 1
+                    torch.testing.assert_close(sharmix.normmax(z, alpha), sharmix.sharmix(z, *at), rtol=0, atol=1e-14)
+                    for y in (labels(z), soft_targets(z)):
+                        found = sharmix.normmax_loss(z, y, alpha)
+                        torch.testing.assert_close(found, sharmix.fenchel_young_loss(z, y, *at), rtol=0, atol=1e-12)
 
 
 def test_an_order_that_is_not_allowed_is_named():

@@ -101,21 +101,3 @@ def test_no_entry_point_replaces_a_name_of_the_library(monkeypatch, tmp_path):
     _register(monkeypatch, tmp_path, "softmax = tests.sharmix.test_registry:Tempered\n")
     assert not isinstance(sharmix.build_activation("softmax"), Tempered)
     assert sharmix.available_activations().count("softmax") == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters", "count"),
-    [
-        ("sharmix_learned", {"q": 1.25, "r": 1.5}, 2),
-        ("entmax_learned", {"alpha": 1.5}, 1),
-        ("sharmix_fixed", {"q": 1.25, "r": 1.5}, 0),
-        ("entmax", {"alpha": 1.5}, 0),
-        ("softmax", {}, 0),
-    ],
-)
-def test_learned_orders_are_listed_for_a_learning_rate_of_their_own(name, parameters, count):
-    act = sharmix.build_activation(name, **parameters)
-    listed = act.entropy_parameters()
-    assert len(listed) == count
-    assert all(isinstance(parameter, torch.nn.Parameter) for parameter in listed)
-    assert sorted(p.item() for p in listed) == sorted(parameters.values())[: len(listed)]
