@@ -40,7 +40,9 @@ def few_steps(monkeypatch):
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [name if name == "sharmix_learned" else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+)
 def test_every_activation_in_onnxruntime(name, few_steps):
     act, goal = activation(name), GOAL if name in ("softmax", "alpha_relu") else few_steps
     exported = Exported(act, torch.randn(3, 5))
@@ -54,7 +56,7 @@ def test_every_activation_in_onnxruntime(name, few_steps):
                 torch.testing.assert_close(exported(z).double(), exact(z.double()), rtol=GOAL, atol=goal)
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_the_exported_map_is_exact(map_of_rows):
     generator, errors = torch.Generator().manual_seed(0), {}
     for q in (torch.tensor(q).item() for q in (1.0, 1 + 1e-6, 1.01, 1.1, 1.5, 2.0)):
@@ -69,7 +71,7 @@ def test_the_exported_map_is_exact(map_of_rows):
     assert_errors_within(errors, GOAL)
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_the_exported_map_against_fifty_digits(map_of_rows):
     generator, errors = torch.Generator().manual_seed(0), {}
     normmax = (1.5, 2 - 1 / 1.5 + 1e-7, 0.5)
@@ -83,7 +85,7 @@ def test_the_exported_map_against_fifty_digits(map_of_rows):
     assert_errors_within(errors, GOAL)
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_orders_that_come_with_the_input_give_nan_where_they_are_not_allowed(map_of_rows):
     orders = [(1.5, 1.5, 1), (1.5, 1.25, 1), (2.5, 2.5, 1), (0.9, 1.5, 1), (1.5, float("nan"), 1), (1.5, 1.5, 0)]
     allowed, *refused = map_of_rows(torch.randn(6, 4), *torch.tensor(orders).split(1, dim=-1))
@@ -101,7 +103,7 @@ class Functions(nn.Module):
         return sharmix.sparsemax(z, dim=0), sharmix.entmax(z, alpha, dim=1), sharmix.alpha_relu(z, tau=0.1)
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_functions_in_onnxruntime(few_steps):
     model, z = Functions(), 3 * torch.randn(4, 9, 7)
     exported = Exported(model, torch.randn(2, 3, 5), shapes=({0: Dim("a"), 1: Dim("b"), 2: Dim("c")},))
@@ -109,7 +111,7 @@ def test_functions_in_onnxruntime(few_steps):
         torch.testing.assert_close(found.double(), exact, rtol=0, atol=few_steps)
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_the_example_of_the_documentation(tmp_path, monkeypatch):
     torch.manual_seed(0)
     monkeypatch.chdir(tmp_path)
@@ -123,7 +125,7 @@ def test_the_example_of_the_documentation(tmp_path, monkeypatch):
     torch.testing.assert_close(torch.from_numpy(names["output"]).double(), output, rtol=0, atol=1e-6)
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_what_cannot_be_exported_is_refused():
     per_head = torch.tensor([1.25, 1.5, 1.75]).reshape(3, 1, 1)
     refused = {
@@ -147,7 +149,7 @@ def test_only_an_onnx_export_is_taken_for_one():
     assert not _private_torch.in_onnx_export()
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_ahead_of_time_compiled(tmp_path):
     act, x = activation("sharmix_learned").eval(), torch.randn(4, 9)
     with torch.no_grad():
