@@ -8,7 +8,7 @@ import torch
 import sharmix
 from sharmix._operators import cpu, fast
 
-LONG_WAY = "c++ by the operators"  # which what is less common than a plain call takes
+LONG_WAY = "c++ by the operators"  # the way of every call that the fast path does not compute
 BACKENDS = sorted({sharmix.backend(), "torch"} | ({LONG_WAY} if cpu.kernel else set()))
 BUILDS = {"AVX512": "avx512", "AVX2": "avx2", "DEFAULT": "baseline"}  # by what torch says of the processor
 LOADED_BUILD = cpu.kernel.__name__.removeprefix("sharmix._kernel_") if cpu.kernel else None
