@@ -116,6 +116,34 @@ def test_a_weight_multiplies_a_row_s_gradient_hessian_and_loss():
     assert found == ("fenchel_young", pytest.approx(np.average(loss, weights=weight)), False)
 
 
+def trees_of(model):
+    return [tree["tree_structure"] for tree in model.dump_model()["tree_info"]]
+
+
+def splits_and_leaves(tree):
+    if "leaf_value" in tree:
+        return [], [tree["leaf_value"]]
+    sides = [splits_and_leaves(tree[side]) for side in ("left_child", "right_child")]
+    here = [(tree["split_feature"], tree["threshold"])]
+    return here + sides[0][0] + sides[1][0], sides[0][1] + sides[1][1]
+
+
+def test_softmax_grows_the_trees_of_lightgbm_s_own_objective():
+    """At a learning rate divided by its factor of the Hessian, classes/(classes − 1), from a start of 0."""
+    features, labels = problem(classes=4)
+    settings = SMALL | {"num_class": 4, "min_sum_hessian_in_leaf": 0.0, "boost_from_average": False}
+    theirs = settings | {"objective": "multiclass", "learning_rate": 0.1}
+    ours = settings | {"objective": Objective("softmax", hessian_floor=1e-15), "learning_rate": 0.1 * 3 / 4}
+    models = [lightgbm.train(each, lightgbm.Dataset(features, labels), 8) for each in (theirs, ours)]
+    trees = [list(map(splits_and_leaves, trees_of(model))) for model in models]
+    assert len(trees[0]) == 32
+    for (splits, leaves), (our_splits, our_leaves) in zip(*trees, strict=True):
+        np.testing.assert_allclose(our_splits, splits, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(our_leaves, leaves, rtol=1e-4)
+    found = ours["objective"].predict_proba(models[1], features)
+    np.testing.assert_allclose(found, models[0].predict(features), atol=1e-6)
+
+
 def test_softmax_grows_the_trees_of_xgboost_s_own_objective():
     """At half the learning rate, penalty and least sum of Hessians, for its Hessian is twice ours."""
     features, labels = problem(classes=4)
