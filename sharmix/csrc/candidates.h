@@ -50,7 +50,7 @@ template <class T> class Candidates : public List<T> {
         const bool fits = sizeof(T) == sizeof(double) || equation.fits_float;
         if (classes < LONG || orders.r < orders.q || !fits) return equation.highest;
         const LineOfU<Vector<T>> line{all(T(maximum)), all(T(equation.unit)), all(T(orders.delta()))};
-        const auto sums = sums_over<OneRow<T>>(this->value.get(), this->count, line, equation.shape);
+        const auto sums = sums_at(this->value.get(), this->count, line, equation.shape);
         const double s = 1 - (1 - std::pow(sums.total, -orders.delta())) * sums.total / (sums.total - sums.base_u);
         return s > 0 ? s : equation.highest;  // where 1/T0 is no number
     }
@@ -63,6 +63,13 @@ template <class T> class Candidates : public List<T> {
             if (count >= before - before / 8) return s;
             s = std::pow(double(count), equation.feedback);
         }
+    }
+
+    // Never inlined: the compiler would drop the two sums that `bound` does not read, and fuse and round the others
+    // otherwise, in some callers and not in others.
+    static __attribute__((noinline)) Sums<double> sums_at(const T* values, int64_t count, const LineOfU<Vector<T>>& line,
+                                                          const Shape& shape) {
+        return sums_over<OneRow<T>>(values, count, line, shape);
     }
 };
 

@@ -17,9 +17,6 @@ constexpr int64_t GRAIN = 16384;  // entries that are worth a thread
 template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
     const auto call = [](int64_t begin, int64_t end, void* context) {
         (*static_cast<Body*>(context))(begin, end);
-#ifdef __SSE2__
-        _mm_sfence();  // other threads are to see what went past the caches
-#endif
     };
     const bool failed = torch_parallel_for(0, rows, std::max<int64_t>(1, GRAIN / std::max<int64_t>(1, classes)), call, &body);
 #ifdef __cpp_exceptions
@@ -28,39 +25,6 @@ template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
     (void)failed;  // as in WebAssembly, where a failed allocation ends the program
 #endif
 }
-
-// Bytes of a result, from which on it is written past the caches, where it would only push out what is there. The result
-// of sparse rows is written twice, zeros and then the entries, which want to find the zeros in the caches; that of crowded
-// rows is written once.
-constexpr int64_t CACHED = 1 << 25, CACHED_OF_CROWDS = 1 << 23;
-
-// Fills rows of a result with one value. Past the caches, memory need not be read before it is written.
-template <class T> class Fill {
-  public:
-    Fill(int64_t rows, int64_t classes) : classes_(classes), bytes_(rows * classes * int64_t(sizeof(T))) {}
-
-    bool goes_past_caches() const { return bytes_ > CACHED; }
-    bool crowds_go_past_caches() const { return bytes_ > CACHED_OF_CROWDS; }
-
-    void operator()(T* row, T value) const {
-        T* const end = row + classes_;
-#ifdef __SSE2__
-        if (goes_past_caches()) {
-            T several[16 / sizeof(T)];
-            std::fill(several, std::end(several), value);
-            __m128i bits;
-            std::memcpy(&bits, several, sizeof bits);
-            for (; row != end && uintptr_t(row) % sizeof bits; ++row) *row = value;
-            for (; end - row >= std::end(several) - several; row += std::end(several) - several)
-                _mm_stream_si128(reinterpret_cast<__m128i*>(row), bits);
-        }
-#endif
-        std::fill(row, end, value);
-    }
-
-  private:
-    int64_t classes_, bytes_;
-};
 
 template <class T> void write(T* three, double q, double r, double temperature) {
     three[0] = T(q);
@@ -75,15 +39,14 @@ template <class T> void write(T* three, const ParameterGradients<double>& gradie
 // p [rows, classes] and the conjugate [rows] of logits.
 template <class T>
 void solve(const T* logits, T* probabilities, T* conjugate, int64_t rows, int64_t classes, OrderColumns orders) {
-    const Fill<T> fill(rows, classes);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
         Solver<T> solver(orders, classes, false);
         const auto take = [&](int64_t row, const Solved& solved, const Entries<T>& p) {
             T* out = probabilities + row * classes;
             if (is_crowded(p, classes)) {
-                scatter_crowded(logits + row * classes, p, out, classes, fill.crowds_go_past_caches());
+                scatter_crowded(logits + row * classes, p, out, classes);
             } else {
-                fill(out, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
+                std::fill_n(out, classes, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
                 scatter(p, out, classes);
             }
             if (conjugate) conjugate[row] = T(solved.conjugate);
@@ -117,10 +80,10 @@ template <class T> struct Support : List<T> {
 // The backward pass of the map. Rows with few entries wait until there is a group of them.
 template <class T> class MapBackward {
   public:
-    MapBackward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t rows, int64_t classes,
+    MapBackward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t classes,
                 const OrderColumns& orders)
         : probabilities_(probabilities), grad_(grad), grad_logits_(grad_logits), grad_parameters_(grad_parameters),
-          classes_(classes), orders_(orders), fill_(rows, classes),
+          classes_(classes), orders_(orders),
           room_(2 * std::max(padded(classes), GROUP * CROWD)), columns_(4 * GROUP * NARROW) {
         for (int64_t i = 0; i < GROUP; ++i) supports_.emplace_back(classes);
     }
@@ -129,7 +92,6 @@ template <class T> class MapBackward {
         Support<T>& support = supports_[waiting_];
         support.row = row;
         support.find(probabilities_ + row * classes_, grad_ + row * classes_, classes_);
-        if (!support.crowded && fill_.goes_past_caches()) clear(row);  // long before entries go to the same memory
         if (!orders_.shared() || support.count > CROWD) apart(&support, 1, padded(classes_));
         else if (++waiting_ == GROUP) finish();
     }
@@ -145,11 +107,6 @@ template <class T> class MapBackward {
     }
 
   private:
-    void clear(int64_t row) const {
-        T* out = grad_logits_ + row * classes_;
-        fill_(out, std::isnan(probabilities_[row * classes_]) ? UNDEFINED<T> : T(0));
-    }
-
     // Rows with room for so many entries of each.
     void apart(Support<T>* supports, int64_t rows, int64_t entries) {
         Strip<T> strips[GROUP] = {};
@@ -162,12 +119,11 @@ template <class T> class MapBackward {
     }
 
     void put(const Support<T>& support) const {
-        const int64_t start = support.row * classes_;
-        if (support.crowded)
-            return scatter_crowded(probabilities_ + start, support.gradient(), grad_logits_ + start, classes_,
-                                   fill_.crowds_go_past_caches());
-        if (!fill_.goes_past_caches()) clear(support.row);
-        scatter(support.gradient(), grad_logits_ + start, classes_);
+        const T* p = probabilities_ + support.row * classes_;
+        T* out = grad_logits_ + support.row * classes_;
+        if (support.crowded) return scatter_crowded(p, support.gradient(), out, classes_);
+        std::fill_n(out, classes_, std::isnan(*p) ? UNDEFINED<T> : T(0));
+        scatter(support.gradient(), out, classes_);
     }
 
     void in_columns(int64_t longest) {
@@ -207,7 +163,6 @@ template <class T> class MapBackward {
     T *grad_logits_, *grad_parameters_;
     int64_t classes_, waiting_ = 0;
     const OrderColumns& orders_;
-    Fill<T> fill_;
     std::vector<Support<T>> supports_;  // the first ones wait
     std::vector<T> room_;
     std::vector<double> columns_;
@@ -218,7 +173,7 @@ template <class T>
 void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t rows,
                   int64_t classes, OrderColumns orders) {
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
-        MapBackward<T> backward(probabilities, grad, grad_logits, grad_parameters, rows, classes, orders);
+        MapBackward<T> backward(probabilities, grad, grad_logits, grad_parameters, classes, orders);
         for (int64_t row = begin; row < end; ++row) backward.add(row);
         backward.finish();
     });
@@ -294,9 +249,7 @@ template <class T> void class_loss(const ClassLoss<T>& asked, int64_t rows) {
 // The backward pass of the loss, for one row after another.
 template <class T> class ClassLossGradient {
   public:
-    ClassLossGradient(int64_t rows, int64_t classes) : classes_(classes), fill_(rows, classes), active_(classes / LANES<T>) {}
-
-    void fill(T* grad, T value) const { fill_(grad, value); }
+    explicit ClassLossGradient(int64_t classes) : classes_(classes), active_(classes / LANES<T>) {}
 
     // factor (p - y), p from logits z and their state. Of float32 logits in float32, measured from the largest: its w is
     // exactly 1, and an entry of p is wrong by beta roundings at most.
@@ -322,11 +275,9 @@ template <class T> class ClassLossGradient {
   private:
     // The vectors that are not 0 in the gradient; the others become 0.
     void find_active(const T* z, T threshold, T* grad) {
-        const bool is_filled = fill_.goes_past_caches();
-        if (is_filled) fill_(grad, T(0));
         count_ = 0;
         for (int64_t i = 0; i + LANES<T> <= classes_; i += LANES<T>) {
-            if (!is_filled) store(grad + i, Vector<T>{});  // beside a load it costs nothing; in a pass of its own it would
+            store(grad + i, Vector<T>{});  // beside a load it costs nothing; in a pass of its own it would
             if (any(load<T>(z + i) > threshold)) active_[count_++] = int32_t(i);
         }
     }
@@ -355,7 +306,6 @@ template <class T> class ClassLossGradient {
     }
 
     int64_t classes_, count_ = 0;
-    Fill<T> fill_;
     std::vector<int32_t> active_;
 };
 
@@ -364,15 +314,15 @@ template <class T>
 void class_loss_backward(const T* logits, const Targets& targets, const State* states, const RowGradient<T>& grad,
                          T* grad_logits, int64_t rows, int64_t classes, OrderColumns orders) {
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
-        ClassLossGradient<T> gradient(rows, classes);
+        ClassLossGradient<T> gradient(classes);
         for (int64_t row = begin; row < end; ++row) {
             T* out = grad_logits + row * classes;
             const T* z = logits + row * classes;
             const double scale = targets.counts(row) ? grad[row] : 0;
             if (targets.counts(row) && !orders.of_alpha_relu() && std::isnan(states[row].total))
-                gradient.fill(out, UNDEFINED<T>);
+                std::fill_n(out, classes, UNDEFINED<T>);
             else if (scale == 0)
-                gradient.fill(out, T(0));
+                std::fill_n(out, classes, T(0));
             else if (orders.of_alpha_relu())
                 AlphaReLU<T>(orders[row]).gradient(z, targets.classes[row], out, scale, classes);
             else

@@ -173,9 +173,8 @@ template <class T> bool is_crowded(const Entries<T>& entries, int64_t classes) {
     return sizeof(T) == sizeof(float) && entries.count > classes / 8;
 }
 
-// move(start, which of 16 entries the row has there, which of them are above the threshold, how many were before). The first
-// move is of `head` entries, so that the others can begin where a line of the caches does.
-template <class Move> INLINE void for_crowd(const float* keys, float threshold, int64_t classes, int64_t head, Move move) {
+// move(start, which of 16 entries the row has there, which of them are above the threshold, how many were before).
+template <class Move> INLINE void for_crowd(const float* keys, float threshold, int64_t classes, Move move) {
     int64_t start = 0, count = 0;
     const auto next = [&](__mmask16 some) {
         const __m512 key = _mm512_maskz_loadu_ps(some, keys + start);
@@ -183,23 +182,20 @@ template <class Move> INLINE void for_crowd(const float* keys, float threshold, 
         move(start, some, kept, count);
         count += __builtin_popcount(kept);
     };
-    if (head) next(first_lanes(head));
-    for (start = head; start + 16 <= classes; start += 16) next(WHOLE);
+    for (; start + 16 <= classes; start += 16) next(WHOLE);
     if (start < classes) next(first_lanes(classes - start));
 }
 
 inline void gather_crowded(const float* keys, const Entries<float>& others, const float* row, float* entries, int64_t classes) {
-    for_crowd(keys, others.threshold, classes, 0, [&](int64_t start, __mmask16 some, __mmask16 kept, int64_t count) {
+    for_crowd(keys, others.threshold, classes, [&](int64_t start, __mmask16 some, __mmask16 kept, int64_t count) {
         _mm512_storeu_ps(entries + count, _mm512_maskz_compress_ps(kept, _mm512_maskz_loadu_ps(some, row + start)));
     });
 }
 
-inline void scatter_crowded(const float* keys, const Entries<float>& entries, float* row, int64_t classes, bool past_caches) {
-    const int64_t head = past_caches ? std::min<int64_t>(classes, -uintptr_t(row) % VECTOR_BYTES / sizeof(float)) : 0;
-    for_crowd(keys, entries.threshold, classes, head, [&](int64_t start, __mmask16 some, __mmask16 kept, int64_t count) {
+inline void scatter_crowded(const float* keys, const Entries<float>& entries, float* row, int64_t classes) {
+    for_crowd(keys, entries.threshold, classes, [&](int64_t start, __mmask16 some, __mmask16 kept, int64_t count) {
         const __m512 values = _mm512_maskz_expand_ps(kept, _mm512_loadu_ps(entries.value + count));
-        if (past_caches && some == WHOLE) _mm512_stream_ps(row + start, values);
-        else _mm512_mask_storeu_ps(row + start, some, values);
+        _mm512_mask_storeu_ps(row + start, some, values);
     });
 }
 #else
@@ -208,6 +204,6 @@ template <class T> bool is_crowded(const Entries<T>&, int64_t) { return false; }
 
 // No row of other numbers is crowded.
 template <class T> void gather_crowded(const T*, const Entries<T>&, const T*, T*, int64_t) {}
-template <class T> void scatter_crowded(const T*, const Entries<T>&, T*, int64_t, bool) {}
+template <class T> void scatter_crowded(const T*, const Entries<T>&, T*, int64_t) {}
 
 }  // namespace sharmix

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#ifdef __SSE2__
+#ifdef __AVX512F__
 #include <immintrin.h>
 #endif
 
