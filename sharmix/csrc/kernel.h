@@ -31,11 +31,6 @@ struct OrderColumns {
     bool of_alpha_relu() const { return std::isnan(r.value); }
 };
 
-// Rows of classes, in numbers of 4 or 8 bytes.
-struct Matrix {
-    int64_t bytes, rows, classes;
-};
-
 // The class of each row, but for rows to be left out.
 struct Targets {
     const int64_t* classes;
@@ -60,12 +55,6 @@ template <class T> struct RowGradient {
     double divisor;
     T operator[](int64_t row) const { return T(values[row * step] / divisor); }
 };
-
-// body(T()) for numbers of 4 or 8 bytes.
-template <class Body> void with_type(int64_t bytes, Body body) {
-    if (bytes == 4) body(float());
-    else body(double());
-}
 
 // The numbers of a row that the backward pass of the loss needs; total is 0 if plain torch solved the row.
 struct State {

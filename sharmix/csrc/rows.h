@@ -84,7 +84,8 @@ template <class T> class MapBackward {
                 const OrderColumns& orders)
         : probabilities_(probabilities), grad_(grad), grad_logits_(grad_logits), grad_parameters_(grad_parameters),
           classes_(classes), orders_(orders),
-          room_(2 * std::max(padded(classes), GROUP * CROWD)), columns_(4 * GROUP * NARROW) {
+          room_(new T[2 * std::max(padded(classes), GROUP * CROWD)]), columns_(new double[4 * GROUP * NARROW]) {
+        supports_.reserve(GROUP);
         for (int64_t i = 0; i < GROUP; ++i) supports_.emplace_back(classes);
     }
 
@@ -111,7 +112,7 @@ template <class T> class MapBackward {
     void apart(Support<T>* supports, int64_t rows, int64_t entries) {
         Strip<T> strips[GROUP] = {};
         for (int64_t i = 0; i < rows; ++i) {
-            T* room = room_.data() + 2 * i * entries;
+            T* room = room_.get() + 2 * i * entries;
             strips[i] = {supports[i].value.get(), supports[i].grad.get(), room, room + entries, padded(supports[i].count)};
         }
         pull_back<Apart<T>>(strips, rows, supports, rows);
@@ -128,7 +129,7 @@ template <class T> class MapBackward {
 
     void in_columns(int64_t longest) {
         const int64_t entries = GROUP * longest;
-        double *p = columns_.data(), *grad = p + entries;
+        double *p = columns_.get(), *grad = p + entries;
         std::fill_n(p, 2 * entries, 0);
         each_entry([&](const Support<T>& support, int64_t j, int64_t column) {
             p[column] = support.value[j];
@@ -164,8 +165,8 @@ template <class T> class MapBackward {
     int64_t classes_, waiting_ = 0;
     const OrderColumns& orders_;
     std::vector<Support<T>> supports_;  // the first ones wait
-    std::vector<T> room_;
-    std::vector<double> columns_;
+    std::unique_ptr<T[]> room_;  // not cleared, as a vector would be
+    std::unique_ptr<double[]> columns_;
 };
 
 // (dp/dz) grad, and where there is room for them, (dp/dq).grad, (dp/dr).grad and (dp/dtemperature).grad [rows, 3].
