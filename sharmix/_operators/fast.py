@@ -157,8 +157,8 @@ class _Map(torch.autograd.Function):
             by_logits, sums = cpu.through_map(p, grad, values, not are_numbers)
             return by_logits, None, *(_NO_GRADIENTS if are_numbers else _gradients(given, sums))
         with backend.chosen(plain=False):
-            by_logits, *by_orders = derivatives.through_map(grad, p, *_checked(values, given))
-        return by_logits, None, *by_orders
+            gradients = derivatives.through_map(grad, p, *_checked(values, given))
+        return gradients[0], None, *gradients[1:]
 
 
 class _ClassLoss(torch.autograd.Function):
@@ -166,10 +166,8 @@ class _ClassLoss(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, targets: Tensor, values: _Values, ignore_index: int, mean: bool, *given: Order
     ) -> Tensor:
-        wanted = mean, ctx.needs_input_grad[0], not _are_numbers(given)
-        loss, states, ctx.gradient, divisor, sums = cpu.class_loss_of_node(
-            logits, targets, values, ignore_index, *wanted
-        )
+        asked = logits, targets, values, ignore_index, mean, ctx.needs_input_grad[0], not _are_numbers(given)
+        loss, states, ctx.gradient, divisor, sums = cpu.class_loss_of_node(*asked)
         ctx.settings = ignore_index, mean, divisor, sums, values, given
         ctx.save_for_backward(logits, targets, states)
         return loss
@@ -193,10 +191,10 @@ class _ClassLoss(torch.autograd.Function):
             return by_logits, None, None, None, None, *by_orders
         orders, are_tensors = _checked(values, given)
         with backend.chosen(plain=False):
-            by_logits, *by_orders = derivatives.through_class_loss(
+            gradients = derivatives.through_class_loss(
                 checked_memory(grad) / divisor, widened(logits), targets, orders, ignored, "global", are_tensors
             )
-        return by_logits, None, None, None, None, *by_orders
+        return gradients[0], None, None, None, None, *gradients[1:]
 
 
 # Not `Function.apply`: it looks for transforms, which the kernel has done already.

@@ -1,5 +1,5 @@
-// The kernel as a Python module. Its functions take numbers and addresses of contiguous memory; an address of 0 stands for
-// a result that nobody wants. sharmix/_operators/cpu.py reads the tensors and makes those for the results.
+// The kernel as a Python module. Its functions take numbers and addresses of contiguous memory. The address 0 stands for
+// a result that nobody wants. sharmix/_operators/cpu.py reads the tensors and allocates the results.
 //
 // The module uses Python's limited API, and of torch one function by its address. So one build works with every Python
 // from 3.11 on, and with every torch.
@@ -45,8 +45,8 @@ template <class T> std::array<double, 3> sums_by_column(const T* numbers, int64_
 void use_parallel_loop(Address loop) { torch_parallel_for = reinterpret_cast<ParallelFor>(loop); }
 
 // logits [rows, classes] -> p of the same shape, conjugate [rows]
-void solve(int64_t bytes, int64_t entries, int64_t classes, Column q, Column r, Column temperature, Address logits, Address p,
-           Address conjugate) {
+void solve(int64_t bytes, int64_t entries, int64_t classes, Column q, Column r, Column temperature, Address logits,
+           Address p, Address conjugate) {
     const int64_t rows = entries / classes;
     with_type(bytes, [&](auto kind) {
         using T = decltype(kind);
@@ -54,10 +54,11 @@ void solve(int64_t bytes, int64_t entries, int64_t classes, Column q, Column r, 
     });
 }
 
-// p and grad [rows, classes] -> (dp/dz) grad, and (dp/dorder).grad [rows, 3]; returns the sums of these over all rows if
-// `wants_sums`.
-std::array<double, 3> map_backward(int64_t bytes, int64_t entries, int64_t classes, Column q, Column r, Column temperature,
-                                   Address p, Address grad, Address by_logits, Address by_orders, bool wants_sums) {
+// p and grad [rows, classes] -> (dp/dz) grad, and (dp/dorder).grad [rows, 3]. Returns the sums of the latter over all
+// rows if `wants_sums`.
+std::array<double, 3> map_backward(int64_t bytes, int64_t entries, int64_t classes, Column q, Column r,
+                                   Column temperature, Address p, Address grad, Address by_logits, Address by_orders,
+                                   bool wants_sums) {
     const int64_t rows = entries / classes;
     std::array<double, 3> sums = {};
     with_type(bytes, [&](auto kind) {
@@ -70,16 +71,17 @@ std::array<double, 3> map_backward(int64_t bytes, int64_t entries, int64_t class
     return sums;
 }
 
-// logits and targets [rows] -> the sum of the losses, or their mean over the rows that count; losses [rows], states [rows, 4]
-// of float64, slopes by the orders [rows, 3], and the gradient of the sum or mean. Returns the number of rows that count and,
-// if `wants_sums`, the sums of the slopes; or if a target is no class, minus its row less 1.
+// logits and targets [rows] -> the sum of the losses, or their mean over the rows that count; losses [rows], states
+// [rows, 4] of float64, slopes by the orders [rows, 3], and the gradient of the sum or mean. Returns the number of rows
+// that count and, if `wants_sums`, the sums of the slopes. If a target is no class, returns minus its row less 1.
 std::array<double, 4> class_loss(int64_t bytes, int64_t entries, int64_t classes, Column q, Column r, Column temperature,
                                  Address logits, const int64_t* targets, int64_t ignored, bool is_mean, Address loss,
                                  Address losses, State* states, Address slopes, bool wants_sums, Address gradient) {
     const int64_t rows = entries / classes;
     const Targets labels{targets, ignored};
     if (const int64_t outside = labels.first_outside(rows, classes); outside >= 0) return {double(-1 - outside)};
-    const double count = double(labels.counted(rows)), divisor = is_mean ? count : 1, scale = 1 / (divisor ? divisor : 1);
+    const double count = double(labels.counted(rows)), divisor = is_mean ? count : 1;
+    const double scale = 1 / (divisor ? divisor : 1);
     std::array<double, 3> sums = {};
     with_type(bytes, [&](auto kind) {
         using T = decltype(kind);
@@ -93,8 +95,8 @@ std::array<double, 4> class_loss(int64_t bytes, int64_t entries, int64_t classes
     return {count, sums[0], sums[1], sums[2]};
 }
 
-// grad (p - y)/divisor, with a gradient for each row if `step` is 1, or one for all rows if it is 0. Returns the first row
-// whose target is no class, or -1.
+// grad (p - y)/divisor, with a gradient for each row if `step` is 1, or one for all rows if it is 0. Returns the first
+// row whose target is no class, or -1.
 int64_t class_loss_backward(int64_t bytes, int64_t entries, int64_t classes, Column q, Column r, Column temperature,
                             Address logits, const int64_t* targets, int64_t ignored, const State* states, Address grad,
                             int64_t step, double divisor, Address by_logits) {
@@ -105,7 +107,8 @@ int64_t class_loss_backward(int64_t bytes, int64_t entries, int64_t classes, Col
     with_type(bytes, [&](auto kind) {
         using T = decltype(kind);
         const RowGradient<T> gradient{(const T*)grad, step, divisor};
-        sharmix::class_loss_backward((const T*)logits, labels, states, gradient, (T*)by_logits, rows, classes, {q, r, temperature});
+        sharmix::class_loss_backward((const T*)logits, labels, states, gradient, (T*)by_logits, rows, classes,
+                                     {q, r, temperature});
     });
     return outside;
 }
@@ -158,7 +161,9 @@ PyObject* call(Result (*function)(Arguments...), PyObject* const* given, std::in
     return has_memory ? object_of(result) : PyErr_NoMemory();
 }
 
-template <class Result, class... Arguments> constexpr Py_ssize_t count_of(Result (*)(Arguments...)) { return sizeof...(Arguments); }
+template <class Result, class... Arguments> constexpr Py_ssize_t count_of(Result (*)(Arguments...)) {
+    return sizeof...(Arguments);
+}
 
 template <auto Function> PyObject* from_python(PyObject*, PyObject* const* given, Py_ssize_t count) {
     constexpr Py_ssize_t needed = count_of(Function);
@@ -184,7 +189,9 @@ PyMethodDef methods[] = {
 #define QUOTED_NAME(name) #name
 #define QUOTED(name) QUOTED_NAME(name)
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "sharmix." QUOTED(MODULE), nullptr, 0, methods, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "sharmix." QUOTED(MODULE), nullptr, 0, methods, nullptr, nullptr, nullptr, nullptr,
+};
 
 }  // namespace
 
