@@ -1,4 +1,4 @@
-// A processor register full of numbers, as the compiler's own vector type: + - * / < ?: work on all of its lanes.
+// A processor register full of numbers, as the compiler's own vector type: + - * / < ?: work on all lanes.
 #pragma once
 
 #include <cstdint>
