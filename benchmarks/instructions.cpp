@@ -11,7 +11,7 @@ namespace {
 using namespace sharmix;
 
 constexpr double SPARSE = 2, DENSE = 0.05;  // what logits of unit variance are multiplied by, as in maps.yaml
-constexpr int64_t SMALL = 1 << 15;          // logits, up to which the loss computes its gradient too, as in module.cpp
+constexpr int64_t SMALL = 1 << 15;          // logits, up to which the loss computes its gradient too, as in sharmix/_operators/cpu.py
 
 struct Case {
     const char* name;

@@ -1,8 +1,8 @@
 """The private names of torch that this package uses, in one place, since a new release of torch can break them.
 
-Three more are used elsewhere: csrc/tensors.h reads `_current_level` of forward_ad, modules override
-`_load_from_state_dict`, and SparseAttention sets `_qkv_same_embed_dim` of nn.MultiheadAttention, which
-tests/sharmix/test_multihead_attention.py tests. tests/sharmix/test_private_torch.py tests each other name.
+Two more are used elsewhere: modules override `_load_from_state_dict`, and SparseAttention sets `_qkv_same_embed_dim` of
+nn.MultiheadAttention, which tests/sharmix/test_multihead_attention.py tests. tests/sharmix/test_private_torch.py tests
+each other name.
 """
 
 import ctypes
@@ -45,21 +45,17 @@ _tracing_state = _private("torch._C._get_tracing_state")
 _private("torch.autograd.forward_ad._current_level")  # it changes: read where it is needed
 
 
-def kernel_doors() -> tuple[object, ...] | None:
-    """The objects of torch that the CPU kernel needs, in the order of `use_torch` in csrc/module.cpp.
-
-    First the address of torch's parallel loop, from its stable C interface; then the members of Torch in
-    csrc/tensors.h. None if this torch lacks the parallel loop.
-    """
+def parallel_loop() -> int | None:
+    """The address of torch's parallel loop, from its stable C interface; None if this torch lacks it."""
     try:
-        parallel_for = ctypes.cast(ctypes.CDLL(_LIBRARY).torch_parallel_for, ctypes.c_void_p).value
+        return ctypes.cast(ctypes.CDLL(_LIBRARY).torch_parallel_for, ctypes.c_void_p).value
     except (OSError, AttributeError):
         return None
-    types = Tensor, nn.Parameter, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64
-    doubles = torch.empty(0, dtype=torch.float64, device="cpu")
-    single = torch.empty((), dtype=torch.float32, device="cpu")
-    looks_on = _transforms, _modes, _tracing_state, torch.is_grad_enabled, forward_ad
-    return parallel_for, *types, torch.empty_like, doubles, single, torch.strided, *looks_on
+
+
+def is_plain_call() -> bool:
+    """Whether no transform, no mode, no trace and no tangent sees the operators that the caller runs."""
+    return not _transforms() and not _modes() and _tracing_state() is None and forward_ad._current_level < 0
 
 
 def function_transforms_active() -> bool:

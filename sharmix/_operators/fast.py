@@ -5,6 +5,7 @@ one value. A node of the autograd graph then calls the kernel itself, without to
 function returns None. A backward pass that needs more than a plain gradient uses `derivatives`.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +14,18 @@ from torch import Tensor
 
 from sharmix._arguments import Order, checked_memory, widened
 from sharmix._operators import backend, cpu, derivatives
+from sharmix._private_torch import is_plain_call
 
+_TENSORS = (Tensor, torch.nn.Parameter)
+_LOSS_DTYPES = (*cpu.DTYPES, torch.float16, torch.bfloat16)  # a map has its logits' dtype
+_MOST_R = 12  # any number of classes to the power of r - 1 is a double; for larger r the operators count the classes
+_NO_GRADIENTS = (None, None, None)
 _Values = tuple[float, float | None, float]  # the values of orders
 
 
 def sharmix(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor | None:
     """The map of logits [..., classes]."""
-    values = None if _is_disabled() else cpu.kernel.node_orders(logits, None, q, r, temperature)
+    values = None if _is_disabled() or not _is_plain_rows(logits, cpu.DTYPES) else _values(q, r, temperature)
     if values is None:
         return None
     p: Tensor = _apply_map(logits, values, q, r, temperature)
@@ -53,7 +59,9 @@ def class_loss(
     """The mean or sum of the losses of logits [..., classes] against class indices [...]; α, None, τ for α-ReLU."""
     if targets is None or weight is not None or label_smoothing or reduction == "none" or _is_disabled():
         return None
-    values = cpu.kernel.node_orders(logits, targets, q, r, temperature)
+    if not _is_plain_rows(logits, _LOSS_DTYPES) or not _is_plain_targets(targets, logits):
+        return None
+    values = _values(q, r, temperature) if r is not None else _alpha_relu_values(logits, q, temperature)
     if values is None or type(ignore_index) is not int or reduction not in ("mean", "sum"):
         return None
     given = values if r is None else (q, r, temperature)
@@ -65,23 +73,90 @@ def _is_disabled() -> bool:
     return torch.compiler.is_compiling() or cpu.kernel is None or backend.in_plain_torch.get()
 
 
+def _is_plain(values: Any) -> bool:
+    """Whether the argument is a dense tensor in the processor's memory, of no subclass."""
+    if type(values) not in _TENSORS or not values.is_cpu or values.layout is not torch.strided:
+        return False
+    try:
+        return bool(values.data_ptr())
+    except RuntimeError:  # a gradient that is zero by a flag has no memory
+        return False
+
+
+def _is_plain_rows(logits: Any, dtypes: Sequence[torch.dtype]) -> bool:
+    return is_plain_call() and _is_plain(logits) and logits.dtype in dtypes and logits.dim() > 0
+
+
+def _is_plain_targets(targets: Any, logits: Tensor) -> bool:
+    return _is_plain(targets) and targets.dtype is torch.int64 and targets.shape == logits.shape[:-1]
+
+
+def _values(*orders: Any) -> Any:
+    """The values of q, r and T₀ if the kernel supports them; for q > 2 plain torch measures better."""
+    q, r, temperature = orders
+    q = q if type(q) is float else _value(q)
+    r = r if type(r) is float else _value(r)
+    temperature = temperature if type(temperature) is float else _value(temperature)
+    return (q, r, temperature) if 1 <= q <= 2 and 0 < r <= _MOST_R and 0 < temperature < math.inf else None
+
+
+def _alpha_relu_values(logits: Tensor, alpha: Order, tau: Order) -> Any:
+    if any(isinstance(order, Tensor) and order.requires_grad for order in (alpha, tau)):
+        return None
+    values = _value(alpha), None, _value(tau)
+    supported = cpu.kernel.takes_alpha(values[0], logits.dtype is not torch.float64) and math.isfinite(values[2])
+    return values if supported else None
+
+
+def _value(order: Any) -> float:
+    """The value of an order; NaN if it has several values or is no plain tensor of floating-point numbers."""
+    if type(order) in _TENSORS:
+        return order.item() if order.is_cpu and order.is_floating_point() and not order.dim() else math.nan
+    return float(order) if type(order) in (int, float) else math.nan
+
+
+def _is_plain_gradient(grad: Any, dtype: torch.dtype) -> bool:
+    """Whether the kernel can read the gradient, and nobody will differentiate the result again."""
+    return not torch.is_grad_enabled() and is_plain_call() and _is_plain(grad) and grad.dtype is dtype
+
+
+def _are_numbers(orders: Sequence[Any]) -> bool:
+    q, r, temperature = orders
+    if type(q) is type(r) is type(temperature) is float:
+        return True
+    return not (type(q) in _TENSORS or type(r) in _TENSORS or type(temperature) in _TENSORS)
+
+
+def _gradients(
+    orders: Sequence[Any], sums: Sequence[float], factor: float = 1.0, divisor: float = 1.0
+) -> Sequence[Tensor | None]:
+    """The gradient of each order that is a tensor, from its sum over the rows."""
+    q, r, temperature = orders
+    return (
+        cpu.number_like(q, factor * (sums[0] / divisor)) if type(q) in _TENSORS else None,
+        cpu.number_like(r, factor * (sums[1] / divisor)) if type(r) in _TENSORS else None,
+        cpu.number_like(temperature, factor * (sums[2] / divisor)) if type(temperature) in _TENSORS else None,
+    )
+
+
 class _Map(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, values: _Values, *given: Order) -> Tensor:
-        p: Tensor = cpu.kernel.solve(logits, *values, False)
+        p = cpu.probabilities(logits, values)
         ctx.orders = values, given
         ctx.save_for_backward(p)
         return p
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Sequence[Tensor | None]:
-        (p,) = ctx.saved_tensors
-        gradients: Sequence[Tensor | None] | None = cpu.kernel.map_gradients(p, grad, *ctx.orders)
-        if gradients is not None:
-            return gradients
+        (p,), (values, given) = ctx.saved_tensors, ctx.orders
+        if _is_plain_gradient(grad, p.dtype):
+            are_numbers = _are_numbers(given)
+            by_logits, sums = cpu.through_map(p, grad, values, not are_numbers)
+            return by_logits, None, *(_NO_GRADIENTS if are_numbers else _gradients(given, sums))
         with backend.use_plain_torch(plain=False):
-            by_logits, *by_orders = derivatives.through_map(grad, p, *_checked(*ctx.orders))
-        return by_logits, None, *by_orders
+            gradients = derivatives.through_map(grad, p, *_checked(values, given))
+        return gradients[0], None, *gradients[1:]
 
 
 class _ClassLoss(torch.autograd.Function):
@@ -89,31 +164,35 @@ class _ClassLoss(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, targets: Tensor, values: _Values, ignore_index: int, mean: bool, *given: Order
     ) -> Tensor:
-        asked = logits, targets, ignore_index, mean, ctx.needs_input_grad[0], values, given
-        try:
-            loss, states, ctx.gradient, divisor, sums = cpu.kernel.class_loss_of_node(*asked)
-        except LookupError as row:
-            raise cpu.label_error_at(row, targets, logits, ignore_index) from None
-        ctx.settings = ignore_index, divisor, sums, values, given
+        asked = logits, targets, values, ignore_index, mean, ctx.needs_input_grad[0], not _are_numbers(given)
+        loss, states, ctx.gradient, divisor, sums = cpu.class_loss_of_node(*asked)
+        ctx.settings = ignore_index, mean, divisor, sums, values, given
         ctx.save_for_backward(logits, targets, states)
-        return loss  # type: ignore[no-any-return]
+        return loss
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Sequence[Tensor | None]:
         logits, targets, states = ctx.saved_tensors
-        ignored, divisor, sums, values, given = ctx.settings
+        ignored, mean, divisor, sums, values, given = ctx.settings
         gradient, ctx.gradient = ctx.gradient, None  # a second backward pass computes it again
-        gradients: Sequence[Tensor | None] | None = cpu.kernel.class_loss_gradients(
-            logits, targets, states, grad, ignored, divisor, gradient, sums, values, given
-        )
-        if gradients is not None:
-            return gradients
+        if _is_plain_gradient(grad, torch.float64 if logits.dtype is torch.float64 else torch.float32):
+            if states is not None or values[1] is None:
+                by_logits = cpu.through_class_loss(logits, targets, states, grad, values, ignored, divisor)
+            else:
+                if gradient is None:
+                    gradient = cpu.class_loss_of_node(logits, targets, values, ignored, mean, True, False)[2]
+                factor = grad.item()
+                by_logits = gradient if factor == 1 else gradient.mul_(factor)
+            by_orders: Sequence[Tensor | None] = _NO_GRADIENTS
+            if not _are_numbers(given):
+                by_orders = _gradients(given, sums, grad.item(), divisor)
+            return by_logits, None, None, None, None, *by_orders
         orders, are_tensors = _checked(values, given)
         with backend.use_plain_torch(plain=False):
-            by_logits, *by_orders = derivatives.through_class_loss(
+            gradients = derivatives.through_class_loss(
                 checked_memory(grad) / divisor, widened(logits), targets, orders, ignored, "global", are_tensors
             )
-        return by_logits, None, None, None, None, *by_orders
+        return gradients[0], None, None, None, None, *gradients[1:]
 
 
 # Not `Function.apply`: it looks for transforms, which the kernel has done already.

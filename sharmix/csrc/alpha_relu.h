@@ -8,10 +8,10 @@
 
 namespace sharmix {
 
-// 1/(alpha - 1) where that is an integer, else not positive.
+// beta = 1/(alpha - 1) if it is an integer; else a number that is not positive.
 template <class T> int beta_of(double alpha) { return shape_of<T>(Orders{alpha, 1, 1}).integer + 1; }
 
-// body(start, count, logits) for as many logits of a row at a time as doubles fit a vector; missing places hold -infinity.
+// body(start, count, logits) for one vector of logits after another. Lanes past the end of the row hold -infinity.
 template <class T, class Body> INLINE void for_vectors(const T* row, int64_t classes, Body body) {
     constexpr int64_t lanes = LANES<double>;
     int64_t start = 0;
@@ -25,7 +25,7 @@ template <class T, class Body> INLINE void for_vectors(const T* row, int64_t cla
 template <class T> struct AlphaReLU {
     explicit AlphaReLU(const Orders& orders) : alpha(orders.q), tau(orders.temperature), beta(beta_of<T>(alpha)) {}
 
-    // The conjugate of a row of logits, and the entropy of a class.
+    // The conjugate of a row of logits, plus the entropy of a class.
     double conjugate(const T* z, int64_t classes) const {
         Doubles powers = {};
         for_vectors(z, classes, [&](int64_t, int64_t, Doubles part) {
@@ -47,7 +47,7 @@ template <class T> struct AlphaReLU {
     }
 
   private:
-    // (slope z - tau)_+, NaN where z is.
+    // (slope z - tau)_+, or NaN where z is NaN.
     INLINE Doubles clipped(Doubles z) const {
         const Doubles base = (alpha - 1) * z - tau;
         return base < 0 ? Doubles{} : base;

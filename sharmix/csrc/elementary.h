@@ -13,12 +13,12 @@ template <> struct Format<Doubles> {
     using Real = double;
     using Bits = DoubleBits;
     static constexpr int mantissa = 52;
-    static constexpr uint64_t bias = 1023, root_half = 0x3fe6a09e667f3bcd;  // of sqrt(1/2)
+    static constexpr uint64_t bias = 1023, root_half = 0x3fe6a09e667f3bcd;  // the bits of sqrt(1/2)
     static constexpr uint64_t round_bits = 0x4338000000000000;
     static constexpr double round = 0x1.8p52;  // adding it rounds to an integer, held in the lowest bits
     static constexpr double log2_high = 0x1.62e42feep-1, log2_low = 0x1.a39ef35793c76p-33;
     static constexpr double least_exponent = -708, least = 0x1p-1022;
-    static constexpr int exponential_terms = 13, logarithm_terms = 10;  // the next are below a unit of rounding
+    static constexpr int exponential_terms = 13, logarithm_terms = 10;  // the next terms are below a unit of rounding
 };
 
 template <> struct Format<Floats> {
@@ -131,13 +131,13 @@ template <class V> inline V expm1_remainder(V x, V growth) {
 
 constexpr double slope_coefficient(int n) { return (n + 1) * inverse_factorial(n + 2); }
 
-// (e^x - 1)/x differentiated by x, likewise.
+// The derivative of (e^x - 1)/x by x, without loss of digits at 0.
 template <class V> inline V expm1_ratio_slope(V x, V growth) {
     const V near = series<slope_coefficient, 0, Format<V>::exponential_terms + 1>(x);
     return near_zero_or(x, near, (growth + 1 - growth / x) / x);
 }
 
-// The same names for one number, and for conditions on it.
+// The same functions for one number, and for a condition on one number.
 
 inline double log(double x) { return std::log(x); }
 inline double log1p(double x) { return std::log1p(x); }

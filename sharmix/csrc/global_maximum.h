@@ -1,4 +1,4 @@
-// The largest of several maxima, outside the concave region; the method is that of sharmix/_mathematics/global_maximum.py.
+// The largest of several maxima, outside the concave region. sharmix/_mathematics/global_maximum.py explains the method.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@ namespace sharmix {
 
 constexpr size_t MOST_CUTS = 16384;
 
-// How far what is computed can be wrong.
+// The errors that rounding can cause.
 struct Precision {
-    double rounding;  // of a bound, beside its own size
-    double slope;     // above which rounding has not made it positive
+    double rounding;  // the relative error of a bound
+    double slope;     // a slope above this value is positive in spite of rounding
 };
 
 constexpr Precision SINGLE{1e-4, 1e-2}, DOUBLE{1e-13, 1e-6};
@@ -38,7 +38,7 @@ struct Cell {
                low.linear + high.entropy + rounding * (1 + high.entropy) >= best;
     }
 
-    // Where the roots in it lie, y = feedback - delta log total, for both rise.
+    // The range of the roots in the cell: y = feedback - delta log total at a root, and both terms rise.
     std::pair<double, double> roots(double rounding) const {
         const double most = rounding * (1 + high.feedback);
         return {std::max(low.y, low.feedback - (high.rising - high.y) - most),
@@ -47,8 +47,8 @@ struct Cell {
 
     bool crosses() const { return low.rising < low.feedback && high.rising >= high.feedback; }
 
-    // Whether the equation can only rise, so that there is one root at most. As y rises, a term of a sum rises but for its
-    // power of u, which shrinks as e^-y; so the sums at the ends bound those between, and they the slope.
+    // Whether the equation rises in the whole cell, which then has one root at most. As y rises, each term of a sum rises,
+    // except for its power of u, which shrinks as e^-y. So the sums at the ends bound the sums between, and thus the slope.
     bool surely_rises(const Orders& orders, double least_slope) const {
         const Sums<double>&a = low.sums, &b = high.sums;
         const double stretch = std::exp(high.y - low.y), delta = orders.delta(), feedback = (orders.q - orders.r) / delta;
@@ -60,13 +60,12 @@ struct Cell {
     }
 };
 
-// Cells, one of which holds the y of the largest objective; in one that does not surely rise, there may be more roots, but
-// it is too small to be cut.
+// Cells, one of which holds the y of the largest objective. A small cell may have several roots, but is too small to be cut.
 struct Cells {
     std::vector<Cell> rising, small;
 };
 
-// The cells between ends; `at` gives the Point of a y, and narrow(y) means that all later y are at most this y.
+// The cells between ends. at(y) returns the Point of y. narrow(y) says that all later y are at most y.
 template <class At, class Narrow>
 Cells cells_of_maximum(At at, Narrow narrow, const Orders& orders, const std::vector<End>& ends, Precision precision) {
     const auto end = [&](double y) { return End(orders, at(y)); };
@@ -74,7 +73,7 @@ Cells cells_of_maximum(At at, Narrow narrow, const Orders& orders, const std::ve
     const double width = std::pow(10 * rounding, order / (1 + order));
     double best = 0, highest = ends.back().y;
     Cells found;
-    std::vector<Cell> waiting;  // the highest comes last, and first in turn: without it, fewer classes matter
+    std::vector<Cell> waiting;  // the highest cell is taken first: without it fewer classes matter
     for (size_t i = 1; i < ends.size(); ++i) waiting.push_back({ends[i - 1], ends[i]});
     for (const End& some : ends) best = std::max(best, some.linear + some.entropy);
     for (size_t cuts = 0; !waiting.empty();) {

@@ -1,4 +1,5 @@
-// Derivatives of the output of rows, in closed form of the output; the notation is that of sharmix/_mathematics/sensitivity.py.
+// Derivatives of the output of rows, in closed form of the output. sharmix/_mathematics/sensitivity.py explains the
+// notation.
 #pragma once
 
 #include <array>
@@ -7,15 +8,15 @@
 
 namespace sharmix {
 
-// By q, r and temperature.
+// The derivatives by q, r and temperature.
 template <class S> struct ParameterGradients {
     S q = {}, r = {}, temperature = {};
 };
 
-constexpr int64_t GROUP = LANES<double>;  // rows, of which the numbers are worked on together, one row in each lane
-constexpr int64_t SUMMED = 1024;  // numbers, after which a sum goes on in double precision
+constexpr int64_t GROUP = LANES<double>;  // rows of a group: a vector holds one number of each row
+constexpr int64_t SUMMED = 1024;  // after so many numbers a sum goes on in double precision
 
-// The sums of the terms that add(j, parts) adds to its parts, for the vectors from j = 0 to `count`.
+// Sums of terms: add(j, parts) adds the terms of the vector at j to its parts, for all j from 0 to `count`.
 template <class Layout, int Count, class Add> std::array<typename Layout::S, Count> sums_of(int64_t count, Add add) {
     using V = typename Layout::V;
     std::array<typename Layout::S, Count> sums = {};
@@ -30,7 +31,7 @@ template <class Layout, int Count, class Add> std::array<typename Layout::S, Cou
 inline double ratio_slope(double x) { return expm1_ratio_slope(all(x), expm1(all(x)))[0]; }
 inline Doubles ratio_slope(Doubles x) { return expm1_ratio_slope(x, expm1(x)); }
 
-// Of the conjugate at fixed p [count] (envelope theorem), whose Renyi entropy is known.
+// The derivatives of the conjugate at fixed p [count] (envelope theorem). The Renyi entropy of p is known.
 template <class Layout>
 auto conjugate_gradients(const typename Layout::Real* p, int64_t count, typename Layout::S renyi, const Orders& orders) {
     using Real = typename Layout::Real;
@@ -47,15 +48,15 @@ auto conjugate_gradients(const typename Layout::Real* p, int64_t count, typename
                                  -orders.temperature / orders.q * renyi * renyi * ratio_slope(heat), entropy / orders.q};
 }
 
-// Entries of p and of a gradient, and room for what is found of each; `count` up to whole vectors.
+// Entries of p and of a gradient, and room for two numbers of each entry. `count` fills whole vectors.
 template <class Real> struct Strip {
     const Real* p;
     Real *grad, *rise, *ratio;
     int64_t count;
 };
 
-// How the rows of a group lie in strips: each in one of its own, or all in one, a row in each lane. What is left of them
-// is a number in each lane of a vector.
+// Apart: each row of a group has a strip of its own. InColumns: all rows share one strip, one row in each lane. In both
+// layouts a vector of double holds one number of each row.
 template <class Real_> struct Apart {
     using Real = Real_;
     using Walk = OneRow<Real>;
@@ -70,9 +71,9 @@ struct InColumns {
     static void put(double* values, int64_t, Doubles found) { store(values, found); }
 };
 
-// grad -> (dp/dz) grad on the supports of a group of rows, and (dp/dtheta).grad where it is asked for.
+// Overwrites grad with (dp/dz) grad on the supports of a group of rows, and computes (dp/dtheta).grad.
 //
-// grad is overwritten. Where p is 0 it adds nothing, and grad must be finite.
+// Entries with p = 0 add nothing, but their grad must be finite.
 template <class Layout> class PullBack {
     using Real = typename Layout::Real;
     using V = Vector<Real>;
@@ -138,7 +139,7 @@ template <class Layout> class PullBack {
     }
 
   private:
-    // What the sums over a row have in common.
+    // The terms that the sums over a row share.
     struct Terms {
         Terms(const PullBack& group, int64_t index)
             : strip(group.strips_[index]), index(index), inverse(Real(1 / group.delta_)), origin(of(group.origin_)),
@@ -148,9 +149,9 @@ template <class Layout> class PullBack {
         V p(int64_t j) const { return load<Real>(strip.p + j); }
         V rise(int64_t j) const { return load<Real>(strip.rise + j); }
         V direction(int64_t j) const { return load<Real>(strip.grad + j) - origin; }
-        // p e^{-delta U}, but for a factor of the row
+        // p e^{-delta U}, up to a factor of the row
         V ratio(int64_t j) const { return load<Real>(strip.ratio + j); }
-        // (e^{delta U} - 1)/delta, but for the same: e^{-delta U} = (1 - shift)/growth
+        // (e^{delta U} - 1)/delta, up to the same factor: e^{-delta U} = (1 - shift)/growth
         V spread(int64_t j) const { return (rise(j) + shift) * inverse; }
         // e^{delta t} - 1 = (1 + lift) growth - 1
         V tilt(int64_t j) const { return rise(j) + lift + rise(j) * lift; }
@@ -161,7 +162,7 @@ template <class Layout> class PullBack {
         V origin, shift, lift;
     };
 
-    // Count numbers of each row.
+    // `Count` numbers of each row, which find(terms) returns.
     template <int Count, class Find> std::array<Doubles, Count> each_row(Find find) const {
         double lanes[Count][GROUP] = {};  // a lane of a vector in a register is slow to change
         for (int64_t row = 0; row < count_; ++row) {
@@ -173,12 +174,12 @@ template <class Layout> class PullBack {
         return all;
     }
 
-    // Of what terms(row)(j, parts) adds, for each row.
+    // The sums of the terms that terms(row)(j, parts) adds, for each row.
     template <int Count, class TermsOf> std::array<Doubles, Count> sums(TermsOf terms) const {
         return each_row<Count>([&](const Terms& row) { return sums_of<typename Layout::Walk, Count>(row.strip.count, terms(row)); });
     }
 
-    // The largest p, and where it is, grad: a constant in grad changes nothing; measured from there, no digits cancel.
+    // The largest p and its grad. A constant added to grad changes no result; measured from this grad, no digits cancel.
     void find_origin() {
         const auto [largest, origin] = each_row<2>([&](const Terms& row) {
             V top = {}, origins = V{} - std::numeric_limits<Real>::infinity();
@@ -196,8 +197,8 @@ template <class Layout> class PullBack {
         reference_ = log(largest_);
     }
 
-    // R_q and R_{2-q}, from growth = (p/largest)^delta, a root where Beta = 1/delta is 1, 2 or 4: rise = growth - 1, and
-    // ratio = p/growth.
+    // R_q and R_{2-q}, from growth = (p/largest)^delta, rise = growth - 1, and ratio = p/growth.
+    // For Beta = 1/delta of 1, 2 or 4 roots replace powers. It saves a quarter of the map's backward pass at 64 x 1000 dense.
     template <int Beta> void find_entropies() {
         const auto [risen, fallen] = sums<2>([&](const Terms& row) {
             const V largest = row.of(largest_), unit = row.of(1 / largest_), reference = row.of(reference_);

@@ -1,4 +1,4 @@
-// The arguments of the functions that module.cpp calls: plain numbers, and addresses of contiguous memory.
+// The arguments of the kernel's functions: plain numbers, and addresses of contiguous memory.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,11 @@ template <class T> constexpr T UNDEFINED = std::numeric_limits<T>::quiet_NaN();
 
 struct Orders {
     double q, r, temperature;
-    double delta() const { return std::max(q - 1, 1e-15); }  // whose square a float still holds
+    double delta() const { return std::max(q - 1, 1e-15); }  // a float can hold the square of 1e-15
     bool operator==(const Orders& other) const { return q == other.q && r == other.r && temperature == other.temperature; }
 };
 
-// One value for all rows, or one for each.
+// An order: one value for all rows, or one value for each row.
 struct Column {
     const double* values;
     double value;
@@ -31,12 +31,7 @@ struct OrderColumns {
     bool of_alpha_relu() const { return std::isnan(r.value); }
 };
 
-// Rows of classes, in numbers of 4 or 8 bytes.
-struct Matrix {
-    int64_t bytes, rows, classes;
-};
-
-// The class of each row, but for rows to be left out.
+// The class of each row. Rows with the class `ignored` are left out.
 struct Targets {
     const int64_t* classes;
     int64_t ignored;
@@ -45,7 +40,7 @@ struct Targets {
 
     int64_t counted(int64_t rows) const { return rows - std::count(classes, classes + rows, ignored); }
 
-    // The first row whose class is none of so many, or -1.
+    // The first row whose class is not one of `count` classes; -1 if there is none.
     int64_t first_outside(int64_t rows, int64_t count) const {
         for (int64_t row = 0; row < rows; ++row)
             if (counts(row) && (classes[row] < 0 || classes[row] >= count)) return row;
@@ -53,19 +48,13 @@ struct Targets {
     }
 };
 
-// The gradient of each row's loss, or with a step of 0 one for all rows, to be divided by a number.
+// The gradient of each row's loss, divided by a number. With a step of 0, all rows have the same gradient.
 template <class T> struct RowGradient {
     const T* values;
     int64_t step;
     double divisor;
     T operator[](int64_t row) const { return T(values[row * step] / divisor); }
 };
-
-// body(T()) for numbers of 4 or 8 bytes.
-template <class Body> void with_type(int64_t bytes, Body body) {
-    if (bytes == 4) body(float());
-    else body(double());
-}
 
 // The numbers of a row that the backward pass of the loss needs; total is 0 if plain torch solved the row.
 struct State {

@@ -1,4 +1,4 @@
-// The solution of rows: each alone, or several together.
+// Solves rows: each alone, or several together.
 #pragma once
 
 #include "group_solver.h"
@@ -12,8 +12,8 @@ template <class T> class Solver {
         : orders_(orders), classes_(classes), with_slopes_(with_slopes), candidates_(classes), alone_(classes),
           together_(classes, with_slopes) {}
 
-    // take(row, solved, p) for the rows from one to another that are wanted, in some order. Where an undefined row has no
-    // place in p it is NaN, and where another has none, 0.
+    // Calls take(row, solved, p) for the wanted rows from `begin` to `end`, in some order. A class that p does not list has
+    // the probability 0, or NaN in an undefined row.
     template <class Wanted, class Take> void solve(const T* logits, int64_t begin, int64_t end, Wanted wanted, Take take) {
         for (int64_t row = begin; row < end; ++row) {
             if (!wanted(row)) continue;

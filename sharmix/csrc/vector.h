@@ -1,14 +1,14 @@
-// A processor register full of numbers, as the compiler's own vector type: + - * / < ?: work on all of its lanes.
+// A processor register full of numbers, as the compiler's own vector type: + - * / < ?: work on all lanes.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
-#ifdef __SSE2__
+#ifdef __AVX512F__
 #include <immintrin.h>
 #endif
 
-// A compiler thinks these too long to inline; called, each would pass its vectors through memory.
+// The compiler finds these functions too long to inline. A call would pass their vectors through memory.
 #define INLINE inline __attribute__((always_inline))
 
 namespace sharmix {
@@ -43,7 +43,7 @@ constexpr int64_t PADDING = LANES<float>;  // lists are filled up to whole vecto
 
 constexpr int64_t padded(int64_t count) { return (count + PADDING - 1) / PADDING * PADDING; }
 
-// As many numbers as a vector of Real has lanes, converted to Real.
+// One vector of Real from the numbers at an address, which are converted to Real.
 template <class Real, class T> inline Vector<Real> load(const T* address) {
     if constexpr (sizeof(Real) == sizeof(T)) {
         Vector<Real> vector;
@@ -61,7 +61,7 @@ template <class Real> inline void store(Real* address, Vector<Real> vector) {
     std::memcpy(address, &vector, sizeof vector);
 }
 
-// The same, rounded to T.
+// Stores the numbers of a vector, rounded to T.
 template <class T, class V> inline void store_as(T* address, V vector) {
     if constexpr (sizeof(T) == sizeof(vector[0])) {
         std::memcpy(address, &vector, sizeof vector);
@@ -73,7 +73,7 @@ template <class T, class V> inline void store_as(T* address, V vector) {
 
 inline Doubles doubles(Doubles vector) { return vector; }
 
-// The sums of both halves.
+// The two halves of the vector, added in double precision.
 inline Doubles doubles(Floats vector) {
     HalfFloats half[2];
     std::memcpy(half, &vector, sizeof vector);
@@ -95,7 +95,7 @@ template <class Mask> inline bool any(Mask mask) {
     return found;
 }
 
-// The lanes two by two, in steps whose number of lanes the compiler knows.
+// Combines the lanes two by two. The compiler knows the number of lanes of each step.
 template <int Lanes, class Real, class Both> INLINE Real fold(const Real* lane, Both both) {
     if constexpr (Lanes == 1) {
         return *lane;

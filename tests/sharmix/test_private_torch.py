@@ -51,7 +51,7 @@ def seen_in(transform, look):
 def torch_runs_a_loop():
     body_type = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     number, pointer = ctypes.c_int64, ctypes.c_void_p
-    loop = ctypes.CFUNCTYPE(ctypes.c_int32, number, number, number, body_type, pointer)(private.kernel_doors()[0])
+    loop = ctypes.CFUNCTYPE(ctypes.c_int32, number, number, number, body_type, pointer)(private.parallel_loop())
     parts = []
     assert loop(2, 9, 1, body_type(lambda begin, end, _: parts.append((begin, end))), None) == 0
     assert sorted(row for begin, end in parts for row in range(begin, end)) == list(range(2, 9))
