@@ -134,6 +134,7 @@ class HubFolder(DatasetFolder):
     transform = target_transform = None
 
     def __init__(self, split: str) -> None:
+        import pyarrow.compute
         from datasets import Image as ImageFeature
 
         remedy = (
@@ -144,13 +145,19 @@ class HubFolder(DatasetFolder):
         self.table = load_from_hub(HUB_NAME, split, remedy).cast_column("image", ImageFeature(decode=False))
         self.classes = self.table.features["label"].names
         self.targets = self.table.select_columns("label").with_format("numpy")[:]["label"].tolist()
+        encoded = pyarrow.compute.struct_field(self.table.data.column("image"), "bytes")
+        self.sizes = pyarrow.compute.binary_length(encoded).to_pylist()
         self.samples = [(f"{split}/{row}", label) for row, label in enumerate(self.targets)]
 
-    def encoded(self, path: str) -> bytes:
-        return self.table[int(path.rpartition("/")[2])]["image"]["bytes"]
+    def size(self, path: str) -> int:
+        return self.sizes[_row(path)]
 
     def loader(self, path: str) -> Image.Image:
-        return Image.open(io.BytesIO(self.encoded(path))).convert("RGB")
+        return Image.open(io.BytesIO(self.table[_row(path)]["image"]["bytes"])).convert("RGB")
+
+
+def _row(path: str) -> int:
+    return int(path.rpartition("/")[2])
 
 
 def _on_hub() -> tuple[DatasetFolder, DatasetFolder]:

@@ -2,7 +2,7 @@
 
 import struct
 from dataclasses import dataclass
-from pathlib import Path
+from os.path import getsize
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 
 from experiments.data.base import ClassificationDataModule
 from experiments.data.contents import digest_by_reading
-from experiments.data.digests import images_digest, tensor_digest
+from experiments.data.digests import folder_digest, tensor_digest
 from experiments.data.examples import ClassificationData, sizes_of
 from experiments.errors import DataError
 from experiments.settings import validated_class
@@ -64,7 +64,7 @@ class DatasetExamples:
         return default_collate(inputs) if inputs else torch.empty(0), self.targets[indices]
 
     def digest(self) -> bytes:
-        """The SHA-256 of the dataset's content: its image files, its array `data`, or else its examples.
+        """The SHA-256 of the dataset: its files' names and sizes, its array `data`, or else its examples.
 
         Raises:
             DataError: a file cannot be read.
@@ -121,9 +121,10 @@ def _example(dataset: Any, index: int) -> Any:
 
 
 def _files_digest(dataset: DatasetFolder) -> bytes:
-    """The digest of the encoded images, which a dataset reads by its method `encoded` if they are no files."""
-    encoded = getattr(dataset, "encoded", lambda path: Path(path).read_bytes())
+    """The digest of a folder; a dataset whose images are no files has a method `size`."""
     try:
-        return images_digest([path for path, _ in dataset.samples], encoded, str(dataset.root))
+        return folder_digest(
+            [path for path, _ in dataset.samples], str(dataset.root), getattr(dataset, "size", getsize)
+        )
     except OSError as error:
         raise DataError(f"{error.filename}: cannot be read ({error.strerror}); restore this file") from error

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from experiments.data import progress
-from experiments.data.digests import images_digest
+from experiments.data.digests import folder_digest
 from experiments.data.examples import InMemory
 from experiments.data.torch_datasets import DatasetExamples, TorchDatasetModule
 from tests.experiments.data.conftest import Write
@@ -72,17 +72,9 @@ def photo(home: Path, side: str, number: int, image: int = 0) -> Path:
     return home / "photos" / side / WNIDS[number] / f"{WNIDS[number]}_{image}.JPEG"
 
 
-def exchange(home: Path) -> None:
-    first, second = photo(home, "train", 2, 0), photo(home, "train", 2, 1)
-    contents = first.read_bytes(), second.read_bytes()
-    second.write_bytes(contents[0])
-    first.write_bytes(contents[1])
-
-
-def flip_a_bit(home: Path) -> None:
-    content = bytearray(photo(home, "val", 1).read_bytes())
-    content[-20] ^= 1
-    photo(home, "val", 1).write_bytes(bytes(content))
+def lengthen(home: Path) -> None:
+    file = photo(home, "val", 1)
+    file.write_bytes(file.read_bytes() + b"x")
 
 
 def pairs_changed(split: str, german: list[str], english: list[str]) -> Spoil:
@@ -104,9 +96,8 @@ def pairs_changed(split: str, german: list[str], english: list[str]) -> Spoil:
         (
             "imagenet",
             [
-                exchange,
                 lambda home: photo(home, "train", 2, 2).rename(photo(home, "train", 1, 2)),
-                flip_a_bit,
+                lengthen,
                 lambda home: photo(home, "train", 2, 1).unlink(),
             ],
         ),
@@ -135,22 +126,18 @@ def test_what_is_not_read_and_where_it_lies_changes_nothing(tweets_folder: Path,
     assert loaded("imagenet", tmp_path / "elsewhere").content_hash == before
 
 
-def test_images_are_read_once_and_long_hashing_says_how_far_it_is(
+def test_a_long_look_at_a_folder_says_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("experiments.data.digests._PART", 3)
-    read = []
-
-    def encoded(name: str) -> bytes:
-        read.append(name)
-        return name.encode()
-
-    first = images_digest("aaabcdd", encoded, "here")
-    assert sorted(read) == ["a", "b", "c", "d", "d"]  # the last one is in a part of its own
+    paths = [f"/here/{name}" for name in "abcdefg"]
+    first = folder_digest(paths, "/here", lambda path: 5)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(progress, "SILENT_SECONDS", 0.0)
-    assert images_digest("aaabcdd", encoded, "here") == first != images_digest("aaabccd", encoded, "here")
-    assert capsys.readouterr().err.startswith("hashing here: 3 of 7 after 0 s\n")
+    assert folder_digest(paths, "/here", lambda path: 5) == first
+    assert capsys.readouterr().err.startswith("looking at /here: 3 of 7 after 0 s\n")
+    assert folder_digest(paths, "/here", lambda path: 6) != first
+    assert folder_digest(paths[::-1], "/here", lambda path: 5) != first
 
 
 # Data sets of the user's own

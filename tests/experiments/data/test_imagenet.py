@@ -1,5 +1,6 @@
 """ImageNet: folders and tables of photographs, the long tail by list and by counts."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,6 @@ def test_the_hub_gives_images_and_takes_the_counts_from_the_data_folder(tmp_path
 @pytest.mark.usefixtures("hub")
 def test_a_row_of_the_hub_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     data = loaded("imagenet")
-    monkeypatch.setattr(HubFolder, "encoded", lambda *_: b"cut off")
+    monkeypatch.setattr(HubFolder, "loader", lambda *_: Image.open(io.BytesIO(b"cut off")))
     with pytest.raises(DataError, match="HubFolder: example 2, validation/2, cannot be read"):
         data.test.read(torch.tensor([2]), torch.tensor([0]))
