@@ -18,7 +18,7 @@ from reporting.selection import Selection, final_epoch
 from reporting.statistics import POINTS, estimate, paired_difference
 from reporting.verdict_page import verdict_page
 from reporting.verdicts import decide_claims
-from reporting.whole_folders import replace_files
+from reporting.output_files import replace_files
 
 
 def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
@@ -37,7 +37,7 @@ def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
         RecordError: for a run that did not measure a number of a table.
     """
     declaration = kept.declaration
-    numbers = load_numbers(kept.results, declaration)
+    numbers = load_numbers(kept.settings, declaration)
     texts: dict[str, str] = {}
     verdicts: list[dict[str, Any]] = []
     for name, selection in kept.selections.items():

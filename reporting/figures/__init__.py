@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from reporting.drawing import ENDS, rendered, style
 from reporting.kept_runs import KeptRuns, LeftOut
-from reporting.whole_folders import replace_files
+from reporting.output_files import replace_files
 
 Draw = Callable[[KeptRuns], Figure]
 

@@ -52,9 +52,9 @@ def describe_runs(root: Path, to_root: str, name: str) -> str:
     """
     results = root / "results"
     records = read_records(results, name)
-    tables = [table for table in load_declaration(results).tables.values() if table.experiment == name]
+    tables = [table for table in load_declaration(root / "conf" / "reporting").tables.values() if table.experiment == name]
     if not tables:
-        raise TableError(f"no table of results/tables.yaml shows the experiment {name!r}")
+        raise TableError(f"no table of tables.yaml shows the experiment {name!r}")
     seconds = [record.wall_time_seconds for record in records]
     memory = max(record.peak_memory_mib or 0 for record in records)
     hardware = [record.environment.hardware for record in records]

@@ -63,7 +63,7 @@ def decided_claims(kept: KeptRuns) -> list[Decided]:
         kept: the kept runs.
     """
     declaration = kept.declaration
-    numbers = load_numbers(kept.results, declaration)
+    numbers = load_numbers(kept.settings, declaration)
     decided = []
     for name, selection in kept.selections.items():
         table = declaration.tables[name]

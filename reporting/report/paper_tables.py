@@ -50,7 +50,7 @@ def shown_tables(kept: KeptRuns) -> list[ShownTable]:
     Returns:
         The tables. If a run has not reached the epoch of a column, the number is "not reached".
     """
-    numbers = load_numbers(kept.results, kept.declaration)
+    numbers = load_numbers(kept.settings, kept.declaration)
     tables = []
     for name, selection in kept.selections.items():
         table = kept.declaration.tables[name]
