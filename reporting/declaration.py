@@ -87,8 +87,8 @@ class Bootstrap(_Part):
 class Columns(_Part):
     """Columns of a table that belong together: one for each metric and epoch.
 
-    `split` is "train", "dev", "test", or "orders" for numbers of no split, such as learned (q, r) and times; or the name
-    of a data set of the paper that our runs do not measure.
+    `split` is "train", "dev", "test", or "orders" for numbers of no split, such as learned (q, r) and times; or the
+    name of a data set of the paper that our runs do not measure.
     """
 
     split: str

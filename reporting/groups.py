@@ -10,7 +10,6 @@ from experiments.record import Record
 from reporting.palette import FILL_STYLES, LINE_STYLES, OBJECTIVES, label, look_of, rank
 from reporting.runs import Runs
 
-
 _Configuration = tuple[str, int]  # settings as text, and a number among rows with the same
 
 

@@ -1,6 +1,7 @@
 """A summary of finished runs: tables in the terminal and one figure, for one experiment or several side by side."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import nan
 from pathlib import Path
 
 import pandas as pd
@@ -96,7 +97,7 @@ def comparison(table: declaration.Table, numbers: Numbers, recorded: list[Record
         recorded_runs = records_of_row(table, row, recorded, table.seeds_of(row))
         your_runs = records_of_row(table, row, yours)
         for first, (title, cell, decimals) in enumerate(_compared_cells(table)):
-            mean, deviation = numbers[row].cells.get(cell, (float("nan"),) * 2) if row in numbers else (float("nan"),) * 2
+            mean, deviation = numbers[row].cells.get(cell, (nan, nan)) if row in numbers else (nan, nan)
             ours = (_ours(table, cell, of, row, decimals) for of in (recorded_runs, your_runs))
             shown.add_row(escape(text) if not first else "", title, with_deviation(mean, deviation, decimals), *ours)
         shown.add_section()

@@ -13,19 +13,16 @@ from reporting.declaration import VERDICTS, Cell, Columns, Declaration, Numbers,
 from reporting.kept_runs import KeptRuns
 from reporting.layout import lay_out
 from reporting.notes import provenance_notes, reading_notes, table_notes
+from reporting.output_files import replace_files
 from reporting.palette import label
 from reporting.selection import Selection, final_epoch
 from reporting.statistics import POINTS, estimate, paired_difference
 from reporting.verdict_page import verdict_page
 from reporting.verdicts import decide_claims
-from reporting.output_files import replace_files
 
 
 def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     """Rebuild the tables whose records are kept, and the verdicts; replace the files under <results>/tables/.
-
-    Args:
-        kept: the kept runs.
 
     Returns:
         The files written: Markdown, CSV and LaTeX of each table, Markdown and CSV of the verdicts. And lines about

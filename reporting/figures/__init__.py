@@ -20,13 +20,9 @@ _FIGURES: dict[str, Draw] = {}
 
 
 def figure(name: str) -> Callable[[Draw], Draw]:
-    """Register the decorated function as a figure.
+    """Register the decorated function as a figure; `name` is the name of its files.
 
-    Args:
-        name: the name of the figure's files.
-
-    Returns:
-        The decorator. The function draws the figure from the kept runs, and raises `LeftOut` if it cannot.
+    The function draws the figure from the kept runs, and raises `LeftOut` if it cannot.
 
     Raises:
         ValueError: for a name that another figure has.
@@ -50,9 +46,6 @@ def all_figures() -> dict[str, Draw]:
 
 def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     """Draw every figure whose records are kept; replace the files under <results>/figures/.
-
-    Args:
-        kept: the kept runs.
 
     Returns:
         The files written: PNG, SVG and PDF. And a line for each panel without records, for the figures that

@@ -7,6 +7,7 @@ from reporting.figures import figure
 from reporting.kept_runs import KeptRuns
 from reporting.palette import look_of
 
+
 @figure("learning_rates")
 def draw_learning_rates(kept: KeptRuns) -> Figure:
     """A panel for each data set: means over seeds, in a band from the lowest to the highest."""

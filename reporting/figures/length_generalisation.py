@@ -7,6 +7,7 @@ from reporting.figures import figure
 from reporting.kept_runs import KeptRuns
 from reporting.palette import look_of
 
+
 @figure("length_generalisation")
 def draw_length_generalisation(kept: KeptRuns) -> Figure:
     """A panel for each problem: means over seeds, in a band from the lowest to the highest; dashed without log n."""

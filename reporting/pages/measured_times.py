@@ -15,10 +15,6 @@ SHARMIX = "SharMiX (1.25, 1.5)"
 def list_measured_times(root: Path, to_root: str) -> str:
     """A list of relative times: of a loss, of the `entmax` package, of a training step, and of the slow cases.
 
-    Args:
-        root: the repository.
-        to_root: way from the page to the repository, for links.
-
     Raises:
         TableError: where a time that the list shows was not measured.
     """

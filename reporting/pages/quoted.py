@@ -10,12 +10,6 @@ from reporting.yaml_files import TableError
 def quote_table(root: Path, to_root: str, name: str, *words: str) -> str:
     """The section of results/tables/NAME.md with a heading, below a link to the page.
 
-    Args:
-        root: the repository.
-        to_root: way from the page to the repository, for links.
-        name: name of the table in tables.yaml.
-        words: the heading, or its first words, if no other heading begins with them.
-
     Raises:
         TableError: if there is no such table, or if not exactly one heading of its page fits.
     """
