@@ -1,13 +1,12 @@
 """Configurations for figures and summaries: each with its runs, a label and a style."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from experiments.record import Record
-from reporting.palette import FILL_STYLES, LINE_STYLES, OBJECTIVES, label, look_of, rank
+from reporting.palette import DEFAULTS, FILL_STYLES, LINE_STYLES, OBJECTIVES, PARAMETERS, label, look_of, rank
 from reporting.runs import Runs
 
 _Configuration = tuple[str, int]  # settings as text, and a number among rows with the same
@@ -80,12 +79,20 @@ def _labels_by_configuration(panel: Mapping[str, Runs]) -> dict[_Configuration, 
     seen: Counter[str] = Counter()
     first = {text: runs.records[0] for text, runs in panel.items() if runs}
     for text in sorted(first, key=lambda text: _order(text, first[text])):
-        config = first[text].config
-        parts = config["activation"], config["model"].get("attention"), config["data"].get("augmentation")
-        settings = json.dumps(parts, sort_keys=True)
+        settings = repr(_shown_settings(first[text].config))
         labels[settings, seen[settings]] = text
         seen[settings] += 1
     return labels
+
+
+def _shown_settings(config: Mapping[str, Any]) -> list[Any]:
+    """The settings that a look depends on; defaults count as not given."""
+    activation = config["activation"]
+    shown = [activation["name"], config["model"].get("attention"), config["data"].get("augmentation", "none")]
+    for key in ("q", "r", *PARAMETERS, "parameters"):
+        value = activation.get(key)
+        shown.append(None if value == DEFAULTS.get(key) else value)
+    return shown
 
 
 def _order(text: str, record: Record) -> tuple[int, str]:
