@@ -95,6 +95,9 @@ class Record(_Part):
             raise ValueError(f"the key config.{error.args[0]} is missing") from error
         if not isinstance(self.data.get("content_hash"), str):
             raise ValueError("the key data.content_hash is missing")
+        for key, value in self.data.items():
+            if isinstance(value, float) and not isfinite(value):
+                raise ValueError(f"data.{key}={value}: it should be a finite number")
         for key, expected in names.items():
             if (value := getattr(self, key)) != expected:
                 raise ValueError(f"{key}={value!r} contradicts config, which has {expected!r}")
@@ -123,11 +126,9 @@ class Record(_Part):
     def of_run(cls, **fields: Any) -> Self:
         """The record of a run that has just ended; raises a RecordError that names the first invalid field."""
         try:
-            record = cls(**fields)
-            record.to_json()
-        except ValueError as error:  # a ValidationError, or JSON's for NaN among keys of the user's own
+            return cls(**fields)
+        except ValidationError as error:
             raise RecordError(f"the record of this run cannot be kept: {first_problem(error)}") from error
-        return record
 
     def to_json(self, indent: int | None = None) -> str:
         """The record as JSON text for `read_record`, with sorted keys and the digest of its fields."""
@@ -199,10 +200,8 @@ def load_record(file: Path) -> Record:
     return read_record(read_text(file, _REMEDY), str(file))
 
 
-def first_problem(error: ValueError) -> str:
+def first_problem(error: ValidationError) -> str:
     """The first problem that pydantic found, as one sentence that names the key."""
-    if not isinstance(error, ValidationError):
-        return str(error)
     # A misspelt key is reported before the key that is missing because of it.
     problem = min(error.errors(include_url=False), key=lambda problem: problem["type"] != "extra_forbidden")
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"]).removeprefix(".")

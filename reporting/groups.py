@@ -88,7 +88,8 @@ def _labels_by_configuration(panel: Mapping[str, Runs]) -> dict[_Configuration, 
 def _shown_settings(config: Mapping[str, Any]) -> list[Any]:
     """The settings that a look depends on; defaults count as not given."""
     activation = config["activation"]
-    shown = [activation["name"], config["model"].get("attention"), config["data"].get("augmentation", "none")]
+    attention = (config["model"].get("attention") or {}).get("name", "softmax")
+    shown = [activation["name"], attention, config["data"].get("augmentation", "none")]
     for key in ("q", "r", *PARAMETERS, "parameters"):
         value = activation.get(key)
         shown.append(None if value == DEFAULTS.get(key) else value)

@@ -51,7 +51,7 @@ def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
     for text in texts:
         table.add_column(text, min_width=len(text))
     for text in numbers:
-        table.add_column(text, justify="right", min_width=len(text))
+        table.add_column(text, justify="right", min_width=max(map(len, text.split())))
     return table
 
 

@@ -1,6 +1,7 @@
 """The command that repeats a run, from the settings in its record."""
 
 import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -75,4 +76,4 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 def _text(value: Any) -> str:
     """A value in the syntax of Hydra's command line."""
-    return value if isinstance(value, str) and value.replace("_", "").isalnum() else json.dumps(value)
+    return value if isinstance(value, str) and re.fullmatch(r"[\w.]+", value) else json.dumps(value)

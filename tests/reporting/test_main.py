@@ -12,6 +12,11 @@ from tests.reporting.synthetic_records import finish_runs, keep_records, make_re
 from tests.reporting.synthetic_results import RESULTS, small_records
 
 
+def both(folder):
+    """Options for a folder that also holds its declaration."""
+    return "--results", str(folder), "--settings", str(folder)
+
+
 def test_help_lists_the_commands_and_their_options(capsys):
     for arguments, expected in (
         (["--help"], ["collect", "tables", "figures", "summary", "report"]),
@@ -47,17 +52,17 @@ def test_collect_keeps_or_drops_the_records_of_other_runs(tmp_path, option, seed
 
 
 def test_tables_are_printed_and_an_error_is_one_line(small, capsys):
-    main(["tables", "--results", str(small)])
+    main(["tables", *both(small)])
     assert str(small / "tables" / "small.md") in capsys.readouterr().out
     keep_records(small, list(small_records())[1:])
     with pytest.raises(SystemExit, match=r"^error: these runs have no record: [^\n]*$"):
-        main(["tables", "--results", str(small)])
-    main(["tables", "--results", str(small), "--allow-missing-seeds", "--allow-mixed-code"])
+        main(["tables", *both(small)])
+    main(["tables", *both(small), "--allow-missing-seeds", "--allow-mixed-code"])
 
 
 def test_figures_are_printed_with_what_is_left_out(projects, capsys, monkeypatch):
     monkeypatch.setattr(figures, "all_figures", dict)
-    main(["figures", "--results", str(projects)])
+    main(["figures", *both(projects)])
     assert [line.split(": ")[:2] for line in capsys.readouterr().out.splitlines() if line] == [
         ["left out", "Airline Tweets"],
         ["left out", "CIFAR-100-LT, long-tailed"],
@@ -91,7 +96,7 @@ try:
 finally:
     print(sorted({"torch", "lightning"} & set(sys.modules)))
 """
-    command = [sys.executable, "-W", "error", "-c", code, "tables", "--results", str(small)]
+    command = [sys.executable, "-W", "error", "-c", code, "tables", *both(small)]
     done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "[]\n[]\n")
     assert done.stderr.startswith(f"error: {small}/records/airline.jsonl: the file is empty;")
@@ -99,10 +104,10 @@ finally:
 
 
 def test_the_report_is_written_and_its_file_printed(small, tmp_path, capsys):
-    main(["report", "--results", str(small), "--output", str(tmp_path / "results.html")])
+    main(["report", *both(small), "--output", str(tmp_path / "results.html")])
     assert capsys.readouterr().out.startswith(f"{tmp_path / 'results.html'} (")
     finish_runs(tmp_path / "outputs", [make_record(experiment="digits")])
     main(["report", "--outputs", str(tmp_path / "outputs"), "--output", str(tmp_path / "runs.html")])
-    assert "1 of 1 run has finished." in (tmp_path / "runs.html").read_text("utf-8")
-    with pytest.raises(SystemExit, match=r"error: .*no such folder"):
+    assert "1 finished run of digits." in (tmp_path / "runs.html").read_text("utf-8")
+    with pytest.raises(SystemExit, match=r"error: .*no finished run below it"):
         main(["report", "--outputs", str(tmp_path / "nowhere")])

@@ -31,7 +31,7 @@ def repository(tmp_path):
     """A repository with a page of each generated part that reads the verdicts."""
     (tmp_path / "docs" / "deep").mkdir(parents=True)
     shutil.copytree(ROOT / "results" / "tables", tmp_path / "results" / "tables")
-    shutil.copy(ROOT / "results" / "tables.yaml", tmp_path / "results")
+    shutil.copytree(ROOT / "conf" / "reporting", tmp_path / "conf" / "reporting")
     (tmp_path / "README.md").write_text(page("verdict"))
     (tmp_path / "docs" / "deep" / "claims.md").write_text(page("claims"))
     (tmp_path / "docs" / "plain.md").write_text("Written by hand.\n")
@@ -93,14 +93,14 @@ def test_a_part_that_nothing_writes_is_refused(repository):
     [
         ("table", "the part 'table' names too little or too much: missing a required argument: 'name'"),
         ("verdict today", "the part 'verdict today' names too little or too much: too many positional arguments"),
-        ("table weather accuracy", "there is no table 'weather' in results/tables.yaml; it has table1, "),
+        ("table weather accuracy", "there is no table 'weather' in tables.yaml; it has table1, "),
         ("settings untold", "its header has no line `# time: …`"),
     ],
 )
 def test_a_part_that_cannot_be_written_is_refused_with_its_page(repository, part, message):
     (repository / "README.md").write_text(page(part))
     untold = repository / "conf" / "experiment" / "untold.yaml"
-    untold.parent.mkdir(parents=True)
+    untold.parent.mkdir()
     untold.write_text("# command: python run.py\n")
     with pytest.raises(TableError, match=rf"README\.md: .*{re.escape(message)}"):
         write_pages(repository)
@@ -108,7 +108,7 @@ def test_a_part_that_cannot_be_written_is_refused_with_its_page(repository, part
 
 def test_an_experiment_that_no_table_shows_is_refused(monkeypatch):
     monkeypatch.setattr(experiment, "load_declaration", lambda _: SimpleNamespace(tables={}))
-    with pytest.raises(TableError, match=r"no table of results/tables\.yaml shows the experiment 'copy'"):
+    with pytest.raises(TableError, match=r"no table of tables\.yaml shows the experiment 'copy'"):
         describe_runs(ROOT, "", "copy")
 
 

@@ -6,7 +6,7 @@ from reporting.figures.class_frequencies import TRAINING_SETS, draw_class_freque
 from reporting.figures.sparsity_by_fit import draw_sparsity_by_fit
 from reporting.kept_runs import KeptRuns, LeftOut
 from tests.reporting.synthetic_records import make_record
-from tests.reporting.synthetic_results import image_records, write_projects
+from tests.reporting.synthetic_results import image_records, loaded, write_projects
 
 OBJECTIVES = {"fenchel_young": 0.125, "brier": 0.25, "log": 0.5}  # the sparsity under each
 
@@ -26,7 +26,7 @@ def learned(experiment: str, steps: int) -> list[dict]:
 
 
 def kept(tmp_path, **records) -> KeptRuns:
-    return KeptRuns.load(write_projects(tmp_path, **records), allow_missing_seeds=True)
+    return loaded(write_projects(tmp_path, **records), allow_missing_seeds=True)
 
 
 def test_each_objective_has_sparsity_fit_q_and_r_by_step_on_each_set(tmp_path):

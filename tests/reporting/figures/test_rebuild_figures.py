@@ -6,9 +6,8 @@ from reporting import figures
 from reporting.declaration import TableError, load_declaration, load_regimes
 from reporting.figures.figure2 import draw_figure2
 from reporting.figures.learning_curves import draw_learning_curves
-from reporting.kept_runs import KeptRuns
 from tests.reporting.synthetic_records import keep_records
-from tests.reporting.synthetic_results import image_records, write_projects
+from tests.reporting.synthetic_results import image_records, loaded, write_projects
 
 
 @pytest.fixture
@@ -18,7 +17,7 @@ def results(tmp_path):
 
 
 def rebuild(results, **allowed):
-    return figures.rebuild_figures(KeptRuns.load(results, **allowed))
+    return figures.rebuild_figures(loaded(results, **allowed))
 
 
 def only(monkeypatch, *draws):
@@ -57,7 +56,7 @@ def test_panels_and_figures_without_records_are_left_out_and_said_so(results, mo
         "thresholds",
     ]
     assert "python -m reporting collect cifar100_lt" in notices[1]
-    kept = KeptRuns.load(results, allow_missing_seeds=True)
+    kept = loaded(results, allow_missing_seeds=True)
     assert [axes.get_title(loc="left") for axes in draw_learning_curves(kept).axes] == ["CIFAR-100, balanced, 1 seed"]
 
 
