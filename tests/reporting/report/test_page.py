@@ -68,8 +68,8 @@ def test_a_heading_sorts_by_number_up_and_down_and_rows_are_filtered(view):
         values = cells.evaluate_all("cells => cells.map(cell => Number(cell.dataset.value))")
         assert values == sorted(values)[::step]
         assert heading.get_attribute("aria-sort") == arrow
-    view.fill("#runs .row-filter", "learned 1.50, 1.50")
-    assert texts(view, "#means tbody tr:visible th") == ["SharMiX learned (1.50, 1.50)"]
+    view.fill("#runs .row-filter", "learned (1.25, 1.75")
+    assert texts(view, "#means tbody tr:visible th") == ["SharMiX learned (1.25, 1.75)"]
     view.fill("#runs .row-filter", "")
 
 
