@@ -47,21 +47,11 @@ def _parser() -> ArgumentParser:
         "--results", type=Path, default=Path("results"), help="folder of records, tables and figures (default: results)"
     )
     choice = others.add_mutually_exclusive_group()
-    choice.add_argument(
-        "--add",
-        action="store_const",
-        const="keep",
-        dest="other_records",
-        default="refuse",
-        help="keep the records of runs that are not in outputs",
-    )
-    choice.add_argument(
-        "--replace",
-        action="store_const",
-        const="drop",
-        dest="other_records",
-        help="drop the records of runs that are not in outputs",
-    )
+    for option, value in (("--add", "keep"), ("--replace", "drop")):
+        text = f"{value} the records of runs that are not in outputs"
+        choice.add_argument(
+            option, dest="other_records", action="store_const", const=value, default="refuse", help=text
+        )
     settings.add_argument(
         "--settings", type=Path, default=SETTINGS, help="folder of tables.yaml and published/ (default: conf/reporting)"
     )

@@ -8,7 +8,7 @@ from math import inf, nan
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.identity import ROOT
 from experiments.record import first_problem, out_of_range
@@ -253,22 +253,8 @@ def load_regimes(settings: Path, declaration: Declaration) -> dict[str, dict[str
     printed = _named(printed, declaration.figures.published, "figure", place) if declaration.figures.panels else {}
     regimes = {}
     for regime in dict.fromkeys(panel.regime for panel in declaration.figures.panels if panel.regime is not None):
-        levels = _named(printed, regime, "regime", place)
-        try:
-            regimes[regime] = TypeAdapter(_Band if "sparsity_low" in levels else _Level).validate_python(levels)
-        except ValidationError as error:
-            raise TableError(f"{place}, {regime}: {first_problem(error)}") from error
-    return {regime: levels.model_dump() for regime, levels in regimes.items()}
-
-
-class _Band(_Part):
-    sparsity_low: float = Field(ge=0, le=1)
-    sparsity_high: float = Field(ge=0, le=1)
-
-
-class _Level(_Part):
-    sparsity_final: float = Field(ge=0, le=1)
-    zero_from_epoch: list[Epoch] = Field(min_length=2, max_length=2)
+        regimes[regime] = _named(printed, regime, "regime", place)
+    return regimes
 
 
 def _published(settings: Path, name: str) -> tuple[Path, Any]:

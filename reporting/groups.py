@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from experiments.record import Record
-from reporting.palette import DEFAULTS, FILL_STYLES, LINE_STYLES, OBJECTIVES, PARAMETERS, label, look_of, rank
+from reporting.palette import DEFAULTS, FILL_STYLES, LINE_STYLES, OBJECTIVES, PARAMETERS, label, look, look_of, rank
 from reporting.runs import Runs
 
 _Configuration = tuple[str, int]  # settings as text, and a number among rows with the same
@@ -88,8 +88,7 @@ def _labels_by_configuration(panel: Mapping[str, Runs]) -> dict[_Configuration, 
 def _shown_settings(config: Mapping[str, Any]) -> list[Any]:
     """The settings that a look depends on; defaults count as not given."""
     activation = config["activation"]
-    attention = (config["model"].get("attention") or {}).get("name", "softmax")
-    shown = [activation["name"], attention, config["data"].get("augmentation", "none")]
+    shown = [activation["name"], _attention(config), config["data"].get("augmentation", "none")]
     for key in ("q", "r", *PARAMETERS, "parameters"):
         value = activation.get(key)
         shown.append(None if value == DEFAULTS.get(key) else value)
@@ -101,4 +100,9 @@ def _order(text: str, record: Record) -> tuple[int, str]:
 
 
 def _label(record: Record) -> str:
-    return label(record.config["activation"], record.config["data"])
+    text, attention = label(record.config["activation"], record.config["data"]), _attention(record.config)
+    return text if attention == "softmax" else f"{text}, attention {look(attention).label}"
+
+
+def _attention(config: Mapping[str, Any]) -> str:
+    return (config["model"].get("attention") or {}).get("name", "softmax")

@@ -30,14 +30,7 @@ WIDE = 120  # in a narrower terminal deviations are below the means, not beside 
 
 
 def metrics_table(title: str, groups: list[Group], columns: dict[str, str], width: int) -> Table:
-    """A table of metrics on test: mean ± standard deviation over seeds, a line for each configuration.
-
-    Args:
-        title: its title.
-        groups: the runs.
-        columns: titles of the metrics, by their names in the records.
-        width: of the terminal, in characters.
-    """
+    """Means ± standard deviations over seeds on test; `columns` are titles by names of metrics in the records."""
     table = _table(title, ["activation"], [*columns.values(), "seeds"])
     between = " " if width >= WIDE else "\n"
     for group in groups:
@@ -63,10 +56,7 @@ def _mean_and_std(values: pd.Series, between: str) -> str:
 def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
     """The tables of an experiment's runs: the metrics that all measured; for long-tailed data, accuracy by class size.
 
-    Args:
-        experiment: its name, for the titles.
-        groups: its runs.
-        width: of the terminal, in characters.
+    `width` is the terminal's, in characters.
     """
     title = f"{experiment}, test split: mean ± standard deviation over seeds"
     records = [record for group in groups for record in group.runs.records]
@@ -85,12 +75,6 @@ def comparison(table: declaration.Table, numbers: Numbers, recorded: list[Record
     """The numbers of a declared table: theirs, the published ones; the recorded ones; and those of your runs.
 
     Every row is shown, with however many runs there are; a dash stands for a missing number.
-
-    Args:
-        table: the table.
-        numbers: the paper's numbers for it.
-        recorded: the kept records of its experiment.
-        yours: the records of your finished runs.
     """
     shown = _table(f"{table.heading()}: theirs, recorded, yours", ["row", "number"], ["theirs", "recorded", "yours"])
     for row, text in table.labels().items():
@@ -183,17 +167,13 @@ def summarise(experiments: Sequence[str], outputs: Path, results: Path, settings
 
     Args:
         experiments: names of the experiments.
-        outputs: folder that holds the runs' folders; the figure goes to
-            <outputs>/summary/<names joined by "-">.png, .svg and .pdf.
+        outputs: folder that holds the runs' folders; the figure goes to <outputs>/summary/.
         results: folder of the kept records, which are shown beside the runs.
         settings: folder that holds tables.yaml and published/.
         console: where the tables are printed.
 
     Returns:
-        Path of the PNG.
-
-    Raises:
-        RecordError: where no run has finished, or a record is malformed or doubled.
+        Path of the PNG; SVG and PDF are beside it.
     """
     declared = load_declaration(settings)
     records = {experiment: finished_records(outputs, experiment) for experiment in experiments}

@@ -85,13 +85,7 @@ function filterRows(input) {
 
 function copyButton(button) {
   button.addEventListener("click", async () => {
-    const code = button.parentElement.querySelector("code");
-    try {
-      await navigator.clipboard.writeText(code.textContent);
-    } catch {  // a browser that gives a page from a file no clipboard
-      getSelection().selectAllChildren(code);
-      document.execCommand("copy");
-    }
+    await navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent);
     button.textContent = "Copied";
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   });
@@ -464,16 +458,8 @@ function filterClaims() {
 
 // ---- The address: #experiment=NAME, or #run=EXPERIMENT/HASH/seed-SEED ------------------------------------------------
 
-function decoded(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {  // a % that begins nothing
-    return text;
-  }
-}
-
 function follow() {
-  const [what, ...rest] = decoded(location.hash.slice(1)).split("=");
+  const [what, ...rest] = decodeURIComponent(location.hash.slice(1)).split("=");
   const name = rest.join("=");
   if (what === "run") openRecord(name);
   if (what === "experiment" && Object.hasOwn(data.experiments, name)) {

@@ -24,8 +24,6 @@ from reporting.report.payload import build_payload
 from reporting.verdicts import NOT_REACHED_RULE, RULE
 
 _FOLDER = Path(__file__).parent
-LARGEST = 5_000_000  # bytes of a page
-_REST = 750_000  # part of these bytes for everything but the runs and Plotly
 
 
 def report_of_results(kept: KeptRuns, output: Path) -> Path:
@@ -76,7 +74,7 @@ def _write(
         {"claim": f"{one.claim}: {one.row}", "difference": one.difference, "outcome": one.outcome, **one.numbers}
         for one in claims
     ]
-    data, every = _fitted(payload, LARGEST - len(_plotly()) - _REST)
+    data = json.dumps(payload, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -94,32 +92,10 @@ def _write(
         css=Markup((_FOLDER / "page.css").read_text("utf-8")),
         script=Markup((_FOLDER / "page.js").read_text("utf-8")),
         plotly=_plotly(),
-        payload=data,
-        every=every,
+        payload=_packed(data.encode()),
     )
     write_atomically(output, text)
     return output
-
-
-def _fitted(payload: Mapping[str, Any], room: int) -> tuple[str, int]:
-    """The payload as text of at most `room` bytes, with every n-th epoch of the curves; and n, which is 1 if all fit.
-
-    Raises:
-        RecordError: there is no room even for the runs without their curves.
-    """
-    for every in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000):
-        thinned = {**payload, "runs": {key: _thinned(run, every) for key, run in payload["runs"].items()}}
-        text = _packed(json.dumps(thinned, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode())
-        if len(text) <= room:
-            return text, every
-    raise RecordError(f"{len(payload['runs'])} runs are too many for a page; name a folder of fewer with --outputs")
-
-
-def _thinned(run: Mapping[str, Any], every: int) -> Mapping[str, Any]:
-    """A run with every n-th epoch of its curves, the reported epoch and the last epoch."""
-    epochs = run["curves"]["epoch"]
-    kept = [place for place, epoch in enumerate(epochs) if epoch % every == 0 or epoch in (run["epoch"], epochs[-1])]
-    return {**run, "curves": {name: [values[place] for place in kept] for name, values in run["curves"].items()}}
 
 
 @cache

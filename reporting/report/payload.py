@@ -8,9 +8,8 @@ from experiments.identity import ROOT
 from experiments.metric_catalogue import METRICS, metric
 from experiments.record import Record
 from reporting.groups import Group, label_runs, style_groups
-from reporting.palette import LINE_STYLES, look, on_dark
+from reporting.palette import LINE_STYLES, on_dark
 from reporting.report.repeat import repeating_command
-from reporting.runs import Runs
 
 _SPLITS = ("test", "validation", "dev", "train")
 _AXES = ("epoch", "steps", "training_seconds")
@@ -42,16 +41,12 @@ def group_key(record: Record) -> str:
 
 
 def build_payload(experiments: Mapping[str, Sequence[Record]]) -> dict[str, Any]:
-    """All runs, sorted by experiment and configuration.
+    """All runs as JSON values for the page's script, from the records of each experiment.
 
-    Args:
-        experiments: the records of each experiment.
-
-    Returns:
-        JSON values for the page's script: `experiments`, each with its columns; `groups`, the configurations with their
-        looks; `runs`, by their `run_key`; and the labels of the `axes`.
+    `experiments`, each with its columns; `groups`, the configurations with their looks; `runs`, by their `run_key`; and
+    the labels of the `axes`.
     """
-    styled = style_groups([_by_attention(label_runs(list(records))) for records in experiments.values()])
+    styled = style_groups([label_runs(list(records)) for records in experiments.values()])
     return {
         "axes": {axis: METRICS[axis].label if axis in METRICS else axis for axis in _AXES},
         "experiments": {name: _experiment(name, groups) for name, groups in zip(experiments, styled, strict=True)},
@@ -62,18 +57,6 @@ def build_payload(experiments: Mapping[str, Sequence[Record]]) -> dict[str, Any]
             for group in groups
             for record in group.runs.records
         },
-    }
-
-
-def _by_attention(labelled: Mapping[str, Runs]) -> dict[str, Runs]:
-    """Labels with the name of the attention instead of a hash, if this name distinguishes the configurations."""
-    texts = []
-    for text, runs in labelled.items():
-        attention = runs.records[0].config["model"].get("attention")
-        named = isinstance(attention, Mapping) and text.endswith("]")
-        texts.append(f"{text.partition(' [')[0]}, attention {look(attention['name']).label}" if named else text)
-    return {
-        new if texts.count(new) == 1 else old: runs for new, (old, runs) in zip(texts, labelled.items(), strict=True)
     }
 
 
