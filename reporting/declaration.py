@@ -243,11 +243,7 @@ def load_numbers(settings: Path, declaration: Declaration) -> dict[str, Numbers]
 
 
 def load_regimes(settings: Path, declaration: Declaration) -> dict[str, dict[str, Any]]:
-    """Read the levels that the paper's Figure 2 shows, by regime, from <settings>/published/.
-
-    Raises:
-        TableError: for a missing file, or for a figure or regime that the file does not have.
-    """
+    """Read the levels that the paper's Figure 2 shows, by regime, from <settings>/published/."""
     path, printed = _published(settings, declaration.published)
     place = f"{path}, asked for the figures"
     printed = _named(printed, declaration.figures.published, "figure", place) if declaration.figures.panels else {}

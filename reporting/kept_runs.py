@@ -64,8 +64,7 @@ class KeptRuns:
         """Read the declaration and the kept records, and pick the runs of every table.
 
         Args:
-            results: folder that holds records/.
-            settings: folder that holds tables.yaml and published/.
+            results, settings: the folders.
             allow_missing_seeds: accept that declared seeds are missing.
             allow_mixed_code: accept records of different code or of uncommitted changes.
 

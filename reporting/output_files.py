@@ -7,15 +7,9 @@ from experiments.files import replace_atomically
 
 
 def replace_files(folder: Path, files: Mapping[str, bytes], own: Collection[str] = ()) -> list[Path]:
-    """Write files, and remove the command's earlier files that no longer belong there.
+    """Write files by their names, and remove the command's earlier files that no longer belong there.
 
-    Args:
-        folder: the folder; made if there is none. Files of others stay.
-        files: the contents, by file name.
-        own: all file names that the command can write.
-
-    Returns:
-        The files that were removed.
+    `own` has all names that the command can write; files of others stay. Returns the files that were removed.
     """
     for name, content in files.items():
         replace_atomically(folder / name, lambda file, content=content: file.write(content))

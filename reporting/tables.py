@@ -28,10 +28,6 @@ def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
         The files written: Markdown, CSV and LaTeX of each table, Markdown and CSV of the verdicts. And lines about
         omitted tables: one for each experiment without records, with the command that makes them, and one for each file
         that was removed because its table has no records.
-
-    Raises:
-        TableError: for published numbers that tables.yaml names but the paper does not have.
-        RecordError: for a run that did not measure a number of a table.
     """
     declaration = kept.declaration
     numbers = load_numbers(kept.settings, declaration)

@@ -23,9 +23,6 @@ def figure(name: str) -> Callable[[Draw], Draw]:
     """Register the decorated function as a figure; `name` is the name of its files.
 
     The function draws the figure from the kept runs, and raises `LeftOut` if it cannot.
-
-    Raises:
-        ValueError: for a name that another figure has.
     """
 
     def register(draw: Draw) -> Draw:
@@ -50,10 +47,6 @@ def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     Returns:
         The files written: PNG, SVG and PDF. And a line for each panel without records, for the figures that
         cannot be drawn, and for each file that was removed because its figure is left out.
-
-    Raises:
-        TableError: for a panel with a regime that the paper does not have.
-        RecordError: for a run that did not measure the numbers of a figure.
     """
     drawn: dict[str, Figure] = {}
     without: dict[str, list[str]] = {}

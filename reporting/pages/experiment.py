@@ -18,11 +18,7 @@ KEYS = ("command", "time", "hardware", "expect")  # of a header
 
 
 def describe_settings(root: Path, to_root: str, name: str) -> str:
-    """A list of facts from the header of an experiment's settings: model, time, hardware and the command.
-
-    Raises:
-        TableError: where the header is not complete.
-    """
+    """A list of facts from the header of an experiment's settings: model, time, hardware and the command."""
     header = _header(root, name)
     lines = [
         f"Settings: [conf/experiment/{name}.yaml]({to_root}conf/experiment/{name}.yaml)",
@@ -34,12 +30,7 @@ def describe_settings(root: Path, to_root: str, name: str) -> str:
 
 
 def describe_runs(root: Path, to_root: str, name: str) -> str:
-    """A list of facts from an experiment's records: the command for all runs, their number, time and machine.
-
-    Raises:
-        RecordError: where the experiment has no records.
-        TableError: where no table shows it, or the header of its settings is not complete.
-    """
+    """A list of facts from an experiment's records: the command for all runs, their number, time and machine."""
     results = root / "results"
     records = read_records(results, name)
     tables = [
@@ -68,11 +59,7 @@ def describe_runs(root: Path, to_root: str, name: str) -> str:
 
 
 def list_runs(root: Path, to_root: str) -> str:
-    """A table of all recorded runs: for each experiment their number, settings, seeds, epochs and time, and the total.
-
-    Raises:
-        RecordError: for records that cannot be read.
-    """
+    """A table of all recorded runs: by experiment their number, settings, seeds, epochs and time, and the total."""
     results = root / "results"
     recorded = {path.stem: read_records(results, path.stem) for path in sorted((results / "records").glob("*.jsonl"))}
     everything = [record for records in recorded.values() for record in records]

@@ -8,11 +8,7 @@ from reporting.yaml_files import TableError
 
 
 def quote_table(root: Path, to_root: str, name: str, *words: str) -> str:
-    """The section of results/tables/NAME.md with a heading, below a link to the page.
-
-    Raises:
-        TableError: if there is no such table, or if not exactly one heading of its page fits.
-    """
+    """The section of results/tables/NAME.md with a heading, below a link to the page."""
     tables = load_declaration(root / "conf" / "reporting").tables
     if name not in tables:
         raise TableError(f"there is no table {name!r} in tables.yaml; it has {', '.join(tables)}")

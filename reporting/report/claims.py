@@ -3,7 +3,7 @@
 A claim concerns one or several published numbers. Each number has its own verdict.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import Any
@@ -14,7 +14,6 @@ from reporting.kept_runs import KeptRuns
 from reporting.number_formats import NOT_REACHED, number, over_seeds, with_interval
 from reporting.outcomes import outcome_of
 from reporting.report.payload import group_key
-from reporting.runs import Runs
 from reporting.selection import Selection
 from reporting.verdicts import Verdict, decide_claims
 
@@ -72,6 +71,9 @@ def _decided(
         mean, low, high = (line[f"{split}_{key}"] for key in ("mean", "low", "high"))
         return with_interval(mean, low, high, decimals, sign) + over_seeds(line[f"{split}_seeds"], seeds)
 
+    def keys(rows: list[str]) -> list[str]:
+        return [group_key(selection.rows[name].records[0]) for name in rows if selection.rows[name]]
+
     verdict = Verdict(line["test_verdict"])
     reached = verdict is not Verdict.NOT_REACHED  # otherwise the epochs of both differ
     return Decided(
@@ -89,14 +91,10 @@ def _decided(
             "published": line["published"],
             **{key: _or_none(line[f"test_{key}"]) if reached else None for key in ("mean", "low", "high")},
         },
-        runs=([*_keys([selection.rows[row]])], [*_keys([selection.rows[other] for other in claim.against])]),
+        runs=(keys([row]), keys(claim.against)),
         column=f"test/{claim.metric}",
         epoch=claim.epoch or epoch,
     )
-
-
-def _keys(rows: Sequence[Runs]) -> Iterator[str]:
-    return (group_key(runs.records[0]) for runs in rows if runs)
 
 
 def _or_none(value: float) -> float | None:

@@ -44,11 +44,7 @@ def report_of_results(kept: KeptRuns, output: Path) -> Path:
 
 
 def report_of_outputs(outputs: Path, output: Path) -> Path:
-    """Write the page of the finished runs below the folder `outputs` to the file `output`.
-
-    Raises:
-        RecordError: no run has finished.
-    """
+    """Write the page of the finished runs below the folder `outputs` to the file `output`."""
     names = sorted({file.relative_to(outputs).parts[0] for file in outputs.glob("*/**/record.json")})
     if not names:
         raise RecordError(f"{outputs}: there is no finished run below it; name another folder with --outputs")

@@ -143,7 +143,9 @@ def test_a_run_writes_no_record_that_is_refused():
         RecordError, match=r"of this run cannot be kept: curves\[2\].test/accuracy=79: it should be bet"
     ):
         Record.of_run(**fields | {"curves": [*fields["curves"][:2], fields["curves"][2] | {"test/accuracy": 79}]})
-    with pytest.raises(RecordError, match=r"of this run cannot be kept: data\.share=nan: it should be"):  # a fact of a data set of one's own
+    with pytest.raises(
+        RecordError, match=r"of this run cannot be kept: data\.share=nan: it should be"
+    ):  # a fact of a data set of one's own
         Record.of_run(**fields | {"data": fields["data"] | {"share": math.nan}})
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments.record import RecordError
 from reporting import summary
 from reporting.__main__ import main
 from reporting.declaration import SETTINGS, Bootstrap
@@ -75,11 +74,6 @@ def test_the_table_holds_means_over_seeds_softmax_first(records):
     assert rows[2][1] == "0.920 ±0.010"
     assert rows[2][3] == "0.200 ±0.000"
     assert rows[2][-1] == "3"
-
-
-def test_a_single_seed_shows_no_deviation(records):
-    ((name, accuracy, *_),) = rows_of(printed(records[:1]))
-    assert (name, accuracy) == ("SharMiX learned (1.25, 1.50)", "0.910")
 
 
 def test_a_translation_shows_its_scores_of_the_selected_epoch():
@@ -175,11 +169,6 @@ def test_own_runs_take_the_place_of_recorded_ones_and_the_tables_are_rebuilt(sma
         main(["tables", *folders, "--settings", str(small)])
     main(["tables", *folders, "--settings", str(small), "--allow-mixed-code"])
     assert "digest 0ther" in (small / "tables" / "small.md").read_text("utf-8")
-
-
-def test_without_runs_there_is_one_clear_error(tmp_path):
-    with pytest.raises(RecordError, match=r"python run\.py experiment=digits"):
-        summarise(["digits"], tmp_path, tmp_path, SETTINGS, Console(file=io.StringIO()))
 
 
 def test_the_verdict_says_whether_the_best_activation_beats_softmax():
