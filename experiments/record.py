@@ -77,7 +77,7 @@ class Record(_Part):
     selected_by: str | None  # the metric that selected the reported epoch; None if the last epoch is reported
     epoch: int  # the reported epoch
     weights: str | None  # the file of the trained weights, beside the record; None if they are not kept
-    weights_digest: str | None  # at the end of that file; None in records of earlier versions
+    weights_digest: str | None  # the SHA-256 of that file; None in records of earlier versions
     weights_hash: str
     wall_time_seconds: Amount
     peak_memory_mib: Amount | None

@@ -7,6 +7,7 @@ from typing import Literal
 
 from experiments.files import write_atomically
 from experiments.record import Record, RecordError, read_record, read_text
+from experiments.run_folder import RECORD, aside
 
 OtherRecords = Literal["refuse", "keep", "drop"]
 
@@ -52,7 +53,9 @@ def finished_records(outputs: Path, experiment: str) -> list[Record]:
         RecordError: if no run has finished, a record is malformed, or a run is recorded twice.
     """
     folder = outputs / experiment
-    files = sorted(folder.rglob("record.json"))
+    files = sorted(folder.rglob(RECORD))
+    replaced = {aside(file.parent) for file in files}  # finished runs beside the new ones that have taken their place
+    files = [file for file in files if file.parent not in replaced]
     records = _read_all(((str(path), read_text(path, "repeat the run with force=true")) for path in files), experiment)
     if not records:
         raise RecordError(

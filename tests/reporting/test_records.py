@@ -1,10 +1,12 @@
 """Collecting and keeping the records of an experiment."""
 
 import random
+import shutil
 
 import pytest
 
 from experiments.record import RecordError
+from experiments.run_folder import aside
 from reporting.records import collect, read_records, records_path
 from tests.reporting.synthetic_records import as_read, finish_runs, keep_records, make_record
 
@@ -33,6 +35,14 @@ def test_collected_records_are_read_back_sorted(tmp_path):
     collect(["airline"], tmp_path / "outputs", tmp_path / "results")
     assert path.read_bytes() == first
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_run_that_another_one_has_replaced_is_not_collected(tmp_path):
+    finish_runs(tmp_path / "outputs", [make_record()])
+    (folder,) = (tmp_path / "outputs" / "airline").glob("*/21")
+    shutil.copytree(folder, aside(folder))  # as a process leaves them that was killed before it removed the old run
+    collect(["airline"], tmp_path / "outputs", tmp_path)
+    assert len(read_records(tmp_path, "airline")) == 1
 
 
 def test_no_folder_of_the_machine_is_kept(tmp_path):
