@@ -21,19 +21,19 @@ def repeating_command(record: Record) -> str:
     An experiment that is not in conf/ needs --config-dir FOLDER too, with the folder that holds it.
     """
     config = record.config
+    file, own = _named("activation", config["activation"]["name"])
+    choices = [f"experiment={record.experiment}", f"activation={file}"]
     attention = config["model"].get("attention")
-    choices = [
-        f"experiment={record.experiment}",
-        f"activation={_file('activation', config['activation']['name'])}",
-        *([f"attention={_file('attention', attention['name'])}"] if isinstance(attention, Mapping) else []),
-    ]
+    if isinstance(attention, Mapping):
+        choices.append(f"attention={_named('attention', attention['name'])[0]}")
     known = (_CONF / "experiment" / f"{record.experiment}.yaml").is_file()
-    base = _composed(*choices) if known else {}
+    base = _composed(choices[0], *choices[2:]) if known else {}
+    base = base | dict(_flat({"activation": dict.fromkeys(config["activation"]) | {"parameters": {}} | own}))
     wanted = _decisive(config if known else {"activation": config["activation"]})
     changes = [
-        f"{'' if key in base or not known else '+'}{key}={_text(value)}"
+        f"{'' if key in base else '+'}{key}={_text(value)}"
         for key, value in wanted.items()
-        if (base[key] != value if key in base else value not in (None, {}))
+        if key not in base or base[key] != value
     ]
     folder = config["data"].get("folder")
     place = [f"paths.data={folder}"] if folder else []
@@ -42,7 +42,7 @@ def repeating_command(record: Record) -> str:
 
 @cache
 def _composed(*choices: str) -> dict[str, Any]:
-    """The decisive settings of these choices, by their dotted names."""
+    """The decisive settings of an experiment, by their dotted names."""
     from hydra import compose, initialize_config_dir
 
     from experiments.resolvers import register_resolvers, resolved
@@ -53,10 +53,12 @@ def _composed(*choices: str) -> dict[str, Any]:
 
 
 @cache
-def _file(group: str, name: str) -> str:
-    """The file of a group whose settings have this name; "custom" for an activation from elsewhere."""
-    files = {yaml.safe_load(file.read_text("utf-8"))["name"]: file.stem for file in _CONF.glob(f"{group}/*.yaml")}
-    return files.get(name, "custom")
+def _named(group: str, name: str) -> tuple[str, dict[str, Any]]:
+    """The file of a group whose settings have this name, and these settings; "custom" for a map from elsewhere."""
+    for file in _CONF.glob(f"{group}/*.yaml"):
+        if (settings := yaml.safe_load(file.read_text("utf-8")))["name"] == name:
+            return file.stem, settings
+    return "custom", {}
 
 
 def _decisive(config: Mapping[str, Any]) -> dict[str, Any]:

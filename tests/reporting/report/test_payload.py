@@ -75,10 +75,9 @@ def test_texts_of_runs_stay_texts_and_the_page_links_home_where_there_is_one(tmp
     assert 'href="index.html"' in report_of_outputs(tmp_path / "<i>", tmp_path / "report.html").read_text("utf-8")
 
 
-def test_the_command_of_each_recorded_configuration_composes_to_its_settings(payload):
+def test_the_command_of_a_run_of_each_experiment_composes_to_its_settings(payload):
     register_resolvers()
-    one_seed = {(run["experiment"], run["run_id"]): run for run in payload["runs"].values()}
-    for run in one_seed.values():
+    for run in {run["experiment"]: run for run in payload["runs"].values()}.values():
         python, runner, *overrides = shlex.split(run["command"])
         assert (python, runner) == ("python", "run.py")
         with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
