@@ -167,7 +167,7 @@ def test_every_experiment_can_be_chosen_also_by_its_address(view, window, payloa
     assert window.errors == []
 
 
-@pytest.mark.parametrize("fragment", ["run=%", "run=constructor", "experiment=constructor"])
+@pytest.mark.parametrize("fragment", ["run=constructor", "experiment=constructor"])
 def test_an_address_that_leads_nowhere_changes_nothing(browser, page, fragment):
     with opened(browser, page, fragment=fragment) as (view, errors, _):
         view.wait_for_selector(READY)
