@@ -127,7 +127,7 @@ tables: setup  ## all tables from the committed records, and the numbers in READ
 figures: setup  ## rebuild all figures from the committed records; ALLOW as for tables
 	$(BIN)/python -m reporting figures --results $(RESULTS) $(ALLOW)
 
-report: setup  ## one interactive page of verdicts, curves and records: outputs/report.html; OUTPUTS=outputs shows your own runs, even unfinished
+report: setup  ## one interactive page of verdicts, curves and records: outputs/report.html; OUTPUTS=outputs shows your own finished runs
 	$(BIN)/python -m reporting report $(if $(OUTPUTS),--outputs $(OUTPUTS),--results $(RESULTS) $(ALLOW))
 
 site: setup  ## the documentation as a website that needs no network: outputs/site/index.html

@@ -109,7 +109,7 @@ def main() -> None:
     options = parser.parse_args()
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
     settings |= settings["quick"] if options.quick else {}
-    bootstrap = load_declaration(Path("results")).bootstrap
+    bootstrap = load_declaration().bootstrap
     keep_freed_memory()  # as a training run does; the system's zeroing of new pages would be most of a large case
     source, rows = provenance(), []
     every = cases(settings)

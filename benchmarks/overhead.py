@@ -34,7 +34,7 @@ BESIDES = {
     "benchmarks.entmax_sort.TopK": "entmax (package), top 100 sorted first",
 }
 SHAPE = {"inputs": "shape", "classes": "classes", "vocabulary": "vocabulary"}  # from `size` to `RandomExamples`
-PUBLISHED = Path("results/published/sharmix.yaml")
+PUBLISHED = Path("conf/reporting/published/sharmix.yaml")
 
 
 def settings_under(size: dict[str, Any], activation: str) -> RunSettings:
@@ -178,7 +178,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
     options = parser.parse_args()
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
-    bootstrap = load_declaration(Path("results")).bootstrap
+    bootstrap = load_declaration().bootstrap
     source, rows = provenance(), []
     for name, size in settings["blocks"].items():
         names = [*settings["activations"], *size.get("besides", {})]

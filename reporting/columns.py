@@ -5,11 +5,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from experiments.metric_catalogue import metric
 from reporting.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation, with_interval
-
-# Metrics for which larger is better, or smaller. For other metrics, such as sparsity, neither is better.
-HIGHER = ("accuracy", "macro_f1", "bleu", "chrf", "exact_match", "coverage")
-LOWER = ("empty_preferred",)
 
 
 class Column(NamedTuple):
@@ -28,19 +25,19 @@ class Block(NamedTuple):
     columns: list[Column]
 
 
-def levels(title: str, lines: pd.DataFrame, metric: str, decimals: int) -> Column:
+def levels(title: str, lines: pd.DataFrame, name: str, decimals: int) -> Column:
     """A column of means with their standard deviations; of the means over most seeds, the best is marked.
 
     Args:
-        title: of the column.
+        title: title of the column.
         lines: one for each row, in order: `mean`, `std`, `seeds`, `epoch` and `of`, the seeds of the whole row; NaN if
             there is no number.
-        metric: its name in the records, which says whether more is better.
-        decimals: shown.
+        name: name of the metric in the records, which says whether more is better.
+        decimals: number of decimals shown.
     """
     comparable = lines["mean"].where(lines["seeds"].isna() | (lines["seeds"] == lines["seeds"].max()))
     means = [number(mean, decimals) for mean in comparable]
-    return Column(title, _texts(lines, lambda line: _level(line, decimals)), _best(comparable, means, metric))
+    return Column(title, _texts(lines, lambda line: _level(line, decimals)), _best(comparable, means, name))
 
 
 def differences(title: str, lines: pd.DataFrame, decimals: int) -> Column:
@@ -65,9 +62,9 @@ def _fewer(line: pd.Series) -> str:
     return over_seeds(int(line["seeds"]), int(line["of"])) if known else ""
 
 
-def _best(values: Iterable[float], shown: list[str], metric: str) -> frozenset[int]:
+def _best(values: Iterable[float], shown: list[str], name: str) -> frozenset[int]:
     """The rows that show the best value; none if all rows show the same value."""
-    best = max if metric.endswith(HIGHER) else min if metric in LOWER else None
+    best = {"more": max, "less": min, None: None}[metric(name).better]
     known = [(value, text) for value, text in zip(values, shown, strict=True) if text != NOTHING]
     if best is None or len({text for _, text in known}) < 2:
         return frozenset()

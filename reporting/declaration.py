@@ -1,4 +1,4 @@
-"""The declarations in results/tables.yaml: tables to rebuild, claims to decide, and panels of the figures."""
+"""The declarations in conf/reporting/tables.yaml: tables to rebuild, claims to decide, and panels of the figures."""
 
 import re
 import reprlib
@@ -8,12 +8,14 @@ from math import inf, nan
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from experiments.identity import ROOT
 from experiments.record import first_problem, out_of_range
-from reporting.palette import PARAMETERS, label
+from reporting.palette import label
 from reporting.yaml_files import TableError, read_yaml
 
+SETTINGS = ROOT / "conf" / "reporting"  # holds tables.yaml and published/
 ORDERS = "orders"  # in place of a split, for numbers that belong to no split: learned (q, r), times
 SPLITS = ("train", "dev", "test", ORDERS)
 VERDICTS = "verdicts"  # the name of the files that decide the claims of all tables
@@ -48,15 +50,11 @@ def _labelled(activation: dict[str, Any]) -> dict[str, Any]:
     """Values of `config.activation` that are valid for a label."""
     if not isinstance(activation.get("name"), str):
         raise ValueError("Input should have the name of an activation")
-    if wrong := [key for key in (*PARAMETERS, "q", "r") if not isinstance(activation.get(key), _kind(key))]:
-        raise ValueError(f"Input should have {wrong[0]} of another type")
-    if not isinstance(activation.get("parameters", {}), dict):
-        raise ValueError("Input should have parameters by their names")
+    try:
+        label(activation)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Input should have parameters that a label can show ({error})") from error
     return activation
-
-
-def _kind(parameter: str) -> Any:
-    return str | None if parameter == "objective" else int | float | None
 
 
 def _without_doubles(values: list[int]) -> list[int]:
@@ -79,15 +77,9 @@ FileName = Annotated[str, AfterValidator(_plain)]
 
 
 class Bootstrap(_Part):
-    """The settings of a bootstrap interval.
+    """The settings of a bootstrap interval."""
 
-    Attributes:
-        confidence: share of the bootstrap distribution inside the interval, between 0 and 1.
-        resamples: number of resamples.
-        seed: seed of the resampling.
-    """
-
-    confidence: float = Field(gt=0, lt=1)
+    confidence: float = Field(gt=0, lt=1)  # share of the bootstrap distribution inside the interval
     resamples: int = Field(ge=1, le=1_000_000)
     seed: int = Field(ge=0)
 
@@ -95,26 +87,18 @@ class Bootstrap(_Part):
 class Columns(_Part):
     """Columns of a table that belong together: one for each metric and epoch.
 
-    Attributes:
-        split: "train", "dev", "test", or "orders" for numbers of no split, such as learned (q, r) and times; or the
-            name of a data set of the paper that our runs do not measure.
-        metrics: titles of the metrics shown, by their names in the records.
-        epochs: the epochs shown; empty for the epoch that runs report.
-        printed: whether the paper prints the columns.
-        measured: whether our runs measure them.
-        unit: of the numbers.
-        decimals: shown.
-        data: the split's name for readers; None for the name in `split`.
+    `split` is "train", "dev", "test", or "orders" for numbers of no split, such as learned (q, r) and times; or the
+    name of a data set of the paper that our runs do not measure.
     """
 
     split: str
-    metrics: dict[str, str]
-    epochs: list[Epoch] = []
-    printed: bool = False
-    measured: bool = True
+    metrics: dict[str, str]  # titles of the metrics shown, by their names in the records
+    epochs: list[Epoch] = []  # empty for the epoch that runs report
+    printed: bool = False  # whether the paper prints the columns
+    measured: bool = True  # whether our runs measure them
     unit: str = "fraction"
     decimals: Decimals = 3
-    data: str | None = None
+    data: str | None = None  # the split's name for readers; None for the name in `split`
 
     def titles(self) -> dict[Cell, str]:
         """Title of every column, by its cell."""
@@ -126,77 +110,43 @@ class Columns(_Part):
 
 
 class Row(_Part):
-    """A row of a table.
+    """A row of a table: the records whose settings have the values under `select` and `where`."""
 
-    Attributes:
-        select: values of `config.activation` that pick the row's records.
-        published: the paper's name of the row; None where the paper has none.
-        where: values of `config` that pick the row's records too.
-        label: title of the row; None for the label of its activation.
-        seeds: those of the table's seeds that the row must have; None for all.
-    """
-
-    select: Activation
-    published: str | None = None
-    where: dict[str, Any] = {}
-    label: str | None = None
-    seeds: Seeds | None = None
+    select: Activation  # values of `config.activation`
+    published: str | None = None  # the paper's name of the row; None where the paper has none
+    where: dict[str, Any] = {}  # values of `config`
+    label: str | None = None  # title of the row; None for the label of its activation
+    seeds: Seeds | None = None  # those of the table's seeds that the row must have; None for all
 
 
 class Claim(_Part):
-    """A claim of the paper, decided for each of its rows.
-
-    Attributes:
-        text: the claim in words.
-        metric: the metric it is about.
-        rows: names of the rows it is about.
-        against: rows whose mean the rows are compared with; empty for a claim about a level.
-        epoch: the epoch it is about; None for the table's.
-    """
+    """A claim of the paper, decided for each of its rows."""
 
     text: str
     metric: str
     rows: list[str]
-    against: list[str] = []
-    epoch: Epoch | None = None
+    against: list[str] = []  # rows whose mean the rows are compared with; empty for a claim about a level
+    epoch: Epoch | None = None  # None for the table's
 
 
 class Table(_Part):
-    """A table of the paper, or of ours where `published` is None.
+    """A table of the paper, or of ours where `published` is None."""
 
-    Attributes:
-        title: its title, short enough for a caption.
-        experiment: the experiment whose records fill it.
-        seeds: seeds that every row must have, unless the row names some of them.
-        repeat: command that repeats the experiment and the table.
-        columns: its columns.
-        rows: its rows by name.
-        baseline: values of `config.activation` of the baseline's runs; None for no differences.
-        compared: the metric whose difference to the baseline is shown, on the test split; None for none.
-        published: the paper's name of the table; None where the paper has none.
-        claims: the paper's claims about it.
-        where: values of `config` that pick its records.
-        epoch: the epoch of the paper's numbers, if runs may be shorter; None if all runs reach it.
-        paper: name of the file under published/ with the paper's numbers; None for the declaration's file.
-        number: the paper's number of the table, such as "Table 1"; None for a table of our own.
-        about: facts that do not fit into the title; the first note.
-    """
-
-    title: str
-    experiment: FileName
-    seeds: Seeds
-    repeat: str
+    title: str  # short enough for a caption
+    experiment: FileName  # whose records fill the table
+    seeds: Seeds  # that every row must have, unless the row names some of them
+    repeat: str  # command that repeats the experiment and the table
     columns: list[Columns]
     rows: dict[str, Row]
-    baseline: Activation | None = None
-    compared: str | None = None
-    published: str | None = None
+    baseline: Activation | None = None  # values of `config.activation` of its runs; None for no differences
+    compared: str | None = None  # the metric whose difference to the baseline is shown, on the test split
+    published: str | None = None  # the paper's name of the table; None where the paper has none
     claims: list[Claim] = []
-    where: dict[str, Any] = {}
-    epoch: Epoch | None = None
-    paper: FileName | None = None
-    number: str | None = None
-    about: str | None = None
+    where: dict[str, Any] = {}  # values of `config` that pick the table's records
+    epoch: Epoch | None = None  # of the paper's numbers, if runs may be shorter; None if all runs reach it
+    paper: FileName | None = None  # file under published/ with the paper's numbers; None for the declaration's
+    number: str | None = None  # the paper's, such as "Table 1"; None for a table of our own
+    about: str | None = None  # facts that do not fit into the title; the first note
 
     def heading(self) -> str:
         """The paper's number of the table, if it has one, and the title."""
@@ -220,65 +170,39 @@ class Table(_Part):
 
 
 class Panel(_Part):
-    """A panel of the figures that show several experiments side by side.
-
-    Attributes:
-        title: its title.
-        runs: the table whose rows are drawn.
-        paths: the table whose learned rows are drawn in the (q, r) plane; by default the table `runs`.
-        regime: the paper's name of the regime in Figure 2; None where the figure does not show it.
-    """
+    """A panel of the figures that show several experiments side by side."""
 
     title: str
-    runs: str
-    paths: str = Field(default_factory=lambda panel: panel["runs"])
-    regime: str | None = None
+    runs: str  # the table whose rows are drawn
+    paths: str = Field(default_factory=lambda panel: panel["runs"])  # the table with the paths in the (q, r) plane
+    regime: str | None = None  # the paper's name of the regime in Figure 2; None where the figure does not show it
 
 
 class Figures(_Part):
-    """The declared content of the figures.
+    """The declared content of the figures."""
 
-    Attributes:
-        published: the paper's name of the levels in Figure 2.
-        panels: the panels, one for each experiment.
-    """
-
-    published: str
+    published: str  # the paper's name of the levels in Figure 2
     panels: list[Panel]
 
 
 class Declaration(_Part):
-    """All of results/tables.yaml.
+    """All of tables.yaml."""
 
-    Attributes:
-        published: name of the file under published/ with the paper's numbers.
-        published_decimals: decimals the paper prints.
-        bootstrap: settings of the intervals.
-        tables: the tables by name.
-        figures: content of the figures.
-    """
-
-    published: FileName
-    published_decimals: Decimals
+    published: FileName  # file under published/ with the paper's numbers
+    published_decimals: Decimals  # that the paper prints
     bootstrap: Bootstrap
     tables: dict[FileName, Table] = Field(min_length=1)
     figures: Figures
 
 
-def load_declaration(results: Path) -> Declaration:
-    """Read and check tables.yaml.
-
-    Args:
-        results: folder that holds it.
-
-    Returns:
-        The declaration.
+def load_declaration(settings: Path = SETTINGS) -> Declaration:
+    """Read and check <settings>/tables.yaml.
 
     Raises:
         TableError: for a missing file, an unknown or missing key, a value of the wrong type, two rows with one label,
             or a claim about a row, a metric or an epoch that is not declared.
     """
-    path = results / "tables.yaml"
+    path = settings / "tables.yaml"
     if not path.exists():
         raise TableError(f"{path}: no such file; name the folder that holds it")
     try:
@@ -294,20 +218,13 @@ def load_declaration(results: Path) -> Declaration:
     return declaration
 
 
-def load_numbers(results: Path, declaration: Declaration) -> dict[str, Numbers]:
-    """Read the paper's numbers of every declared table.
-
-    Args:
-        results: folder that holds published/<declaration.published>.yaml.
-        declaration: the tables declared.
-
-    Returns:
-        The paper's numbers by table, row and cell; tables and rows by their declared names.
+def load_numbers(settings: Path, declaration: Declaration) -> dict[str, Numbers]:
+    """Read the papers' numbers, by table, row and cell, from <settings>/published/.
 
     Raises:
         TableError: for a missing file, or for a table, row, metric or epoch that the file does not have.
     """
-    read = cache(lambda name: _published(results, name))  # once for all tables
+    read = cache(lambda name: _published(settings, name))  # once for all tables
     tables: dict[str, Numbers] = {}
     for name, table in declaration.tables.items():
         tables[name] = {}
@@ -325,44 +242,19 @@ def load_numbers(results: Path, declaration: Declaration) -> dict[str, Numbers]:
     return tables
 
 
-def load_regimes(results: Path, declaration: Declaration) -> dict[str, dict[str, Any]]:
-    """Read the levels that the paper's Figure 2 shows.
-
-    Args:
-        results: folder that holds published/<declaration.published>.yaml.
-        declaration: the figures declared.
-
-    Returns:
-        The levels of each regime by their names in the file.
-
-    Raises:
-        TableError: for a missing file, or for a figure or regime that the file does not have.
-    """
-    path, printed = _published(results, declaration.published)
+def load_regimes(settings: Path, declaration: Declaration) -> dict[str, dict[str, Any]]:
+    """Read the levels that the paper's Figure 2 shows, by regime, from <settings>/published/."""
+    path, printed = _published(settings, declaration.published)
     place = f"{path}, asked for the figures"
     printed = _named(printed, declaration.figures.published, "figure", place) if declaration.figures.panels else {}
     regimes = {}
     for regime in dict.fromkeys(panel.regime for panel in declaration.figures.panels if panel.regime is not None):
-        levels = _named(printed, regime, "regime", place)
-        try:
-            regimes[regime] = TypeAdapter(_Band if "sparsity_low" in levels else _Level).validate_python(levels)
-        except ValidationError as error:
-            raise TableError(f"{place}, {regime}: {first_problem(error)}") from error
-    return {regime: levels.model_dump() for regime, levels in regimes.items()}
+        regimes[regime] = _named(printed, regime, "regime", place)
+    return regimes
 
 
-class _Band(_Part):
-    sparsity_low: float = Field(ge=0, le=1)
-    sparsity_high: float = Field(ge=0, le=1)
-
-
-class _Level(_Part):
-    sparsity_final: float = Field(ge=0, le=1)
-    zero_from_epoch: list[Epoch] = Field(min_length=2, max_length=2)
-
-
-def _published(results: Path, name: str) -> tuple[Path, Any]:
-    path = results / "published" / f"{name}.yaml"
+def _published(settings: Path, name: str) -> tuple[Path, Any]:
+    path = settings / "published" / f"{name}.yaml"
     if not path.exists():
         raise TableError(f"{path}: no such file; tables.yaml asks for it as `published`")
     return path, read_yaml(path)

@@ -47,13 +47,7 @@ def style() -> Iterator[None]:
 
 
 def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None) -> None:
-    """Test accuracy against sparsity: a pale point for each seed, the mean with bars of one standard deviation.
-
-    Args:
-        axes: where to draw.
-        groups: the runs.
-        epoch: the epoch to show; None for each run's reported epoch.
-    """
+    """Test accuracy against sparsity: a pale point for each seed, the mean with bars of one standard deviation."""
     for group in groups:
         x, y = (group.runs.values("test", metric, epoch) for metric in ("sparsity", "accuracy"))
         colour, marker = group.style["color"], group.style["marker"]
@@ -74,13 +68,7 @@ def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None) ->
 
 
 def draw_curves(axes: Axes, groups: list[Group], column: str) -> None:
-    """Numbers by epoch: the mean over seeds up to the last epoch of the shortest run, in a band from lowest to highest.
-
-    Args:
-        axes: where to draw.
-        groups: the runs; runs that did not measure the column are left out.
-        column: name of the numbers in the records' curves, such as "test/accuracy".
-    """
+    """Numbers by epoch: the mean over seeds up to the end of the shortest run, in a band from lowest to highest."""
     for group in groups:
         curves = group.runs.by_epoch(column)
         if curves.empty:
@@ -95,15 +83,7 @@ def draw_curves(axes: Axes, groups: list[Group], column: str) -> None:
 
 
 def draw_against(axes: Axes, groups: list[Group], x: str, y: str, scale: float = 1.0) -> None:
-    """Numbers against other numbers: a line for each run, a point for each epoch.
-
-    Args:
-        axes: where to draw.
-        groups: the runs; runs that did not measure both are left out.
-        x: name of the numbers on the horizontal axis in the records' curves.
-        y: name of the numbers on the vertical axis.
-        scale: factor of the values of x.
-    """
+    """Columns `y` of the curves against `scale` times columns `x`: a line for each run, a point for each epoch."""
     for group in groups:
         xs, ys = (group.runs.by_epoch(column) for column in (x, y))
         if xs.empty:
@@ -114,15 +94,7 @@ def draw_against(axes: Axes, groups: list[Group], x: str, y: str, scale: float =
 
 
 def draw_means(axes: Axes, values: SeriesGroupBy, label: str, colour: str, **line: Any) -> None:
-    """Means over seeds as a line, in a band from the lowest to the highest.
-
-    Args:
-        axes: where to draw.
-        values: a study's values, grouped by their place on the horizontal axis.
-        label: of the line.
-        colour: of line and band.
-        **line: other properties of the line, as `Axes.plot` takes them.
-    """
+    """Means of a study's values over seeds as a line, in a band from the lowest to the highest."""
     lowest, mean, highest = values.min(), values.mean(), values.max()
     axes.plot(mean.index, mean, label=label, color=colour, **line)
     axes.fill_between(mean.index, lowest, highest, color=colour, alpha=0.12, linewidth=0)
@@ -137,11 +109,7 @@ def say_range(axes: Axes, name: str) -> None:
 
 
 def grid_of_panels(count: int, height: float) -> tuple[Figure, list[Axes], Axes | None]:
-    """A figure with panels in rows of two.
-
-    Args:
-        count: number of the panels.
-        height: of a row, in inches.
+    """A figure with panels in rows of two, each row `height` inches high.
 
     Returns:
         The figure, the axes of its panels, and for an odd count the free place, for a legend.
@@ -155,13 +123,7 @@ def grid_of_panels(count: int, height: float) -> tuple[Figure, list[Axes], Axes 
 
 
 def stack_of_panels(count: int, height: float, **shared: Any) -> tuple[Figure, list[Axes]]:
-    """A figure with panels below each other, with room for labels.
-
-    Args:
-        count: number of the panels.
-        height: of a panel, in inches.
-        **shared: `sharex` and `sharey` of `Figure.subplots`.
-    """
+    """A figure with panels below each other, each `height` inches high, with room for labels."""
     figure = Figure(figsize=(WIDTH, height * count), layout="constrained")
     return figure, list(figure.subplots(count, 1, squeeze=False, **shared).flat)
 

@@ -1,12 +1,15 @@
 """Configurations for figures and summaries: each with its runs, a label and a style."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from experiments.record import Record
-from reporting.palette import FILL_STYLES, LINE_STYLES, OBJECTIVES, label, look_of, rank
+from reporting.palette import DEFAULTS, FILL_STYLES, LINE_STYLES, OBJECTIVES, PARAMETERS, label, look, look_of, rank
 from reporting.runs import Runs
+
+_Configuration = tuple[str, int]  # settings as text, and a number among rows with the same
 
 
 class Group(NamedTuple):
@@ -18,14 +21,9 @@ class Group(NamedTuple):
 
 
 def label_runs(records: list[Record]) -> dict[str, Runs]:
-    """Sort the records of an experiment by configuration.
+    """The runs of each configuration of an experiment by its label, in the order of the palette.
 
-    Args:
-        records: records of one experiment.
-
-    Returns:
-        The runs of each configuration by its label, in the order of the palette. Where two configurations have the
-        same label, their run_id is added to it.
+    Where two configurations have the same label, their run_id is added to it.
     """
     ordered = sorted(records, key=lambda record: (*_order(_label(record), record), record.run_id))
     groups = [Runs(tuple(group)) for _, group in groupby(ordered, key=lambda record: record.run_id)]
@@ -37,7 +35,7 @@ def label_runs(records: list[Record]) -> dict[str, Runs]:
 
 
 def style_groups(panels: Sequence[Mapping[str, Runs]]) -> list[list[Group]]:
-    """Give each configuration a style: one label looks the same in every panel.
+    """Give each configuration a style: one configuration looks the same in every panel, whatever its label.
 
     Args:
         panels: runs by label, for each panel of a figure.
@@ -46,24 +44,55 @@ def style_groups(panels: Sequence[Mapping[str, Runs]]) -> list[list[Group]]:
         The groups of each panel, in the order of the palette. Configurations of one activation share its colour
         and marker, unless another objective learned their orders; line style and marker filling distinguish them.
     """
-    examples = {text: runs.records[0] for panel in panels for text, runs in panel.items() if runs}
-    styles: dict[str, dict[str, Any]] = {}
-    used: dict[str, int] = {}
-    for text in sorted(examples, key=lambda text: _order(text, examples[text])):
-        activation = examples[text].config["activation"]
+    labels = [_labels_by_configuration(panel) for panel in panels]
+    examples: dict[_Configuration, tuple[str, Record]] = {}
+    for panel, named in zip(panels, labels, strict=True):
+        for configuration, text in named.items():
+            examples.setdefault(configuration, (text, panel[text].records[0]))
+    styles: dict[_Configuration, dict[str, Any]] = {}
+    used: Counter[str] = Counter()
+    for configuration in sorted(examples, key=lambda one: _order(*examples[one])):
+        activation = examples[configuration][1].config["activation"]
         own = look_of(activation)
-        place = used.setdefault(own.colour, 0)  # third parties' activations share a colour
+        place = line = used[own.colour]  # third parties' activations share a colour
         used[own.colour] += 1
-        line = place
         if activation.get("objective") in OBJECTIVES:
             line += list(OBJECTIVES).index(activation["objective"])
-        styles[text] = {
+        styles[configuration] = {
             "color": own.colour,
             "marker": own.marker,
             "linestyle": LINE_STYLES[line % len(LINE_STYLES)],
             "fillstyle": FILL_STYLES[place % len(FILL_STYLES)],
         }
-    return [[Group(text, panel[text], styles[text]) for text in styles if panel.get(text)] for panel in panels]
+    return [
+        [Group(named[one], panel[named[one]], style) for one, style in styles.items() if one in named]
+        for panel, named in zip(panels, labels, strict=True)
+    ]
+
+
+def _labels_by_configuration(panel: Mapping[str, Runs]) -> dict[_Configuration, str]:
+    """The labels of a panel by what the rows' settings say of maps and augmentation.
+
+    Rows that differ in another setting, such as a learning rate, are numbered.
+    """
+    labels: dict[_Configuration, str] = {}
+    seen: Counter[str] = Counter()
+    first = {text: runs.records[0] for text, runs in panel.items() if runs}
+    for text in sorted(first, key=lambda text: _order(text, first[text])):
+        settings = repr(_shown_settings(first[text].config))
+        labels[settings, seen[settings]] = text
+        seen[settings] += 1
+    return labels
+
+
+def _shown_settings(config: Mapping[str, Any]) -> list[Any]:
+    """The settings that a look depends on; defaults count as not given."""
+    activation = config["activation"]
+    shown = [activation["name"], _attention(config), config["data"].get("augmentation", "none")]
+    for key in ("q", "r", *PARAMETERS, "parameters"):
+        value = activation.get(key)
+        shown.append(None if value == DEFAULTS.get(key) else value)
+    return shown
 
 
 def _order(text: str, record: Record) -> tuple[int, str]:
@@ -71,4 +100,9 @@ def _order(text: str, record: Record) -> tuple[int, str]:
 
 
 def _label(record: Record) -> str:
-    return label(record.config["activation"], record.config["data"])
+    text, attention = label(record.config["activation"], record.config["data"]), _attention(record.config)
+    return text if attention == "softmax" else f"{text}, attention {look(attention).label}"
+
+
+def _attention(config: Mapping[str, Any]) -> str:
+    return (config["model"].get("attention") or {}).get("name", "softmax")

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple, Self
 import pandas as pd
 
 from experiments.record import RecordError
-from reporting.declaration import Declaration, load_declaration, load_regimes
+from reporting.declaration import SETTINGS, Declaration, load_declaration, load_regimes
 from reporting.groups import Group, style_groups
 from reporting.records import missing_records, read_records, records_path
 from reporting.runs import Runs
 from reporting.selection import Selection, final_epoch, refuse_missing_seeds, refuse_mixed_code, select_runs
+from reporting.yaml_files import read_yaml
 
 
 class LeftOut(Exception):
@@ -21,21 +22,13 @@ class LeftOut(Exception):
 
 
 class ShownPanel(NamedTuple):
-    """A declared panel with its runs.
-
-    Attributes:
-        title: its title.
-        runs: the configurations it shows.
-        paths: the configurations whose learned (q, r) it shows in the plane.
-        epoch: the epoch at which runs are compared; None for each run's reported epoch.
-        levels: the levels in the paper's Figure 2, by name; None if that figure does not show the panel.
-    """
+    """A declared panel with its runs."""
 
     title: str
     runs: list[Group]
-    paths: list[Group]
-    epoch: int | None = None
-    levels: dict[str, Any] | None = None
+    paths: list[Group]  # the configurations whose learned (q, r) it shows in the plane
+    epoch: int | None = None  # at which runs are compared; None for each run's reported epoch
+    levels: dict[str, Any] | None = None  # in the paper's Figure 2, by name; None if it does not show the panel
 
     def title_with_seeds(self) -> str:
         """The title and the number of seeds of a configuration, from the smallest to the largest number."""
@@ -51,37 +44,35 @@ def count_seeds(groups: Iterable[Group]) -> str:
 
 @dataclass(frozen=True)
 class KeptRuns:
-    """The kept runs of all declared tables.
+    """The kept runs of all declared tables."""
 
-    Attributes:
-        results: folder that holds tables.yaml, published/ and records/.
-        declaration: the tables and panels declared.
-        selections: the runs of each table whose experiment has records.
-        missing: for each experiment without records, how to make them.
-    """
-
-    results: Path
+    results: Path  # folder that holds records/ and studies/
+    settings: Path  # folder that holds tables.yaml and published/
     declaration: Declaration
-    selections: dict[str, Selection]
-    missing: dict[str, str]
+    selections: dict[str, Selection]  # the runs of each table whose experiment has records
+    missing: dict[str, str]  # for each experiment without records, how to make them
 
     @classmethod
-    def load(cls, results: Path, *, allow_missing_seeds: bool = False, allow_mixed_code: bool = False) -> Self:
+    def load(
+        cls,
+        results: Path,
+        settings: Path = SETTINGS,
+        *,
+        allow_missing_seeds: bool = False,
+        allow_mixed_code: bool = False,
+    ) -> Self:
         """Read the declaration and the kept records, and pick the runs of every table.
 
         Args:
-            results: folder that holds tables.yaml, published/ and records/.
+            results, settings: the folders.
             allow_missing_seeds: accept that declared seeds are missing.
             allow_mixed_code: accept records of different code or of uncommitted changes.
-
-        Returns:
-            The runs.
 
         Raises:
             TableError: for a wrong declaration, or records that are missing, mixed or ambiguous.
             RecordError: for records that cannot be read, or if no experiment has any.
         """
-        declaration = load_declaration(results)
+        declaration = load_declaration(settings)
         experiments = dict.fromkeys(table.experiment for table in declaration.tables.values())
         missing = {name: text for name in experiments if (text := missing_records(results, name))}
         kept = {name: read_records(results, name) for name in experiments if name not in missing}
@@ -101,45 +92,38 @@ class KeptRuns:
             for experiment in kept:
                 names = [name for name in selections if declaration.tables[name].experiment == experiment]
                 refuse_mixed_code([record for name in names for record in selections[name].records()])
-        return cls(results, declaration, selections, missing)
+        return cls(results, settings, declaration, selections, missing)
 
     def of_table(self, table: str) -> list[Group]:
-        """The rows of a table that have runs.
-
-        Args:
-            table: name of the table in tables.yaml.
-
-        Returns:
-            A group for each row, in the order of the palette.
+        """The rows of a table that have runs, in the order of the palette.
 
         Raises:
             LeftOut: if no such table is declared, or its experiment has no records.
         """
         if table not in self.declaration.tables:
-            raise LeftOut(f"{self.results / 'tables.yaml'}: no table {table!r} is declared")
+            raise LeftOut(f"{self.settings / 'tables.yaml'}: no table {table!r} is declared")
         if table not in self.selections:
             raise LeftOut(self.missing[self.declaration.tables[table].experiment])
         (groups,) = style_groups([self._labelled(table)])
         return groups
 
     def of_study(self, study: str) -> pd.DataFrame:
-        """The records of a study, a row for each number.
-
-        Args:
-            study: name of its file in results/studies/, such as "learning_rates".
+        """The records of a study, a row for each number; `attrs["contenders"]` are the settings of each contender.
 
         Raises:
-            LeftOut: if there is no such file.
+            LeftOut: if results/studies/ has no file of the study.
         """
         path = self.results / "studies" / f"{study}.csv"
         if not path.exists():
             raise LeftOut(f"there are no records {path.name}")
-        return pd.read_csv(path)
+        records = pd.read_csv(path)
+        records.attrs["contenders"] = read_yaml(path.with_suffix(".yaml"))["settings"]["contenders"]
+        return records
 
     @cached_property
     def panels(self) -> list[ShownPanel]:
         """The declared panels that have runs; each configuration has one look. Raises LeftOut if there are none."""
-        regimes = load_regimes(self.results, self.declaration)
+        regimes = load_regimes(self.settings, self.declaration)
         declared = [p for p in self.declaration.figures.panels if {p.runs, p.paths} <= set(self.selections)]
         if not declared:
             raise LeftOut("no panel has records")

@@ -21,15 +21,8 @@ _LINES = 46  # lines of tables on a page
 def document(name: str, title: str, blocks: Sequence[Block], notes: Sequence[str], comments: Sequence[str]) -> str:
     r"""The blocks of a table as floats with one number: one float for each page that the table needs.
 
-    Args:
-        name: of the table, for its label.
-        title: its caption.
-        blocks: at least one.
-        notes: printed below the last block.
-        comments: not printed.
-
-    Returns:
-        LaTeX for `\input`. The document needs `\usepackage{booktabs, siunitx}`.
+    The notes are printed below the last block, the comments are not printed. `\input` reads the text in a document
+    with `\usepackage{booktabs, siunitx}`.
     """
     pages = list(_pages(blocks))
     lines = [f"% {comment}" for comment in (r"Needs \usepackage{booktabs, siunitx}.", *comments)]

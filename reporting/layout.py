@@ -46,11 +46,6 @@ def lay_out(declaration: Declaration, table: Table, tidy: pd.DataFrame) -> list[
     the difference if both have the same epoch, and our numbers on other splits. Any other metric has a block with a
     column for each epoch, or for each split; metrics with only one column share a block. The differences to the
     baseline have their own block.
-
-    Args:
-        declaration: holds the settings of the intervals.
-        table: the table.
-        tidy: its numbers, one line each, as `reporting.tables` makes them.
     """
     numbers = _Numbers(list(table.labels().values()), tidy)
     blocks = [

@@ -12,13 +12,7 @@ WIDTH = 110  # characters of a line
 
 
 def page(title: str, blocks: Sequence[Block], notes: Sequence[str]) -> str:
-    """A page with the blocks of a table, each below its heading, and the notes under them.
-
-    Args:
-        title: of the page.
-        blocks: at least one; a single block needs no heading.
-        notes: paragraphs.
-    """
+    """A page with the blocks of a table, each below its heading, and the notes under them."""
     parts = [f"# {title}"]
     for block in blocks:
         parts += [f"## {block.heading}"] if block.heading and len(blocks) > 1 else []
@@ -41,9 +35,6 @@ def narrow(frame: pd.DataFrame) -> str:
     """A table of texts. If it is too wide, it is split into several tables below each other.
 
     Each table begins with the columns that name the rows: as many columns as distinguish all rows.
-
-    Args:
-        frame: the cells.
     """
     texts = frame.astype(str)
     names = (list(texts)[: number + 1] for number in range(texts.shape[1]))

@@ -26,9 +26,6 @@ def fill(text: str, command: str, write: Callable[[str], str]) -> str:
         command: the command named in the marks.
         write: the text of a part, by its name.
 
-    Returns:
-        The page.
-
     Raises:
         TableError: for a part that does not end, or stands in the page twice.
     """

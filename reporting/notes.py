@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from experiments.metric_catalogue import SHOTS
 from experiments.record import Record
 from reporting.columns import Block
 from reporting.declaration import Declaration, Table
@@ -10,21 +11,9 @@ from reporting.palette import label
 from reporting.same_code import describe_code
 from reporting.selection import Selection, final_epoch
 
-GROUPS = ("many", "medium", "few")
-
 
 def table_notes(declaration: Declaration, table: Table, selection: Selection) -> list[str]:
-    """Notes on the meaning of a table's numbers.
-
-    Args:
-        declaration: holds the settings of the intervals.
-        table: the table.
-        selection: its runs.
-
-    Returns:
-        Notes on the table's subject; the missing runs; the means, deviations and intervals; the epochs of the numbers;
-        the groups of long-tailed classes; the scores.
-    """
+    """Notes on the meaning of a table's numbers: what is missing, how means are made, the epochs, the scores."""
     records = list(selection.records())
     return [
         *([table.about] if table.about else []),
@@ -103,20 +92,14 @@ def _epochs(table: Table, selection: Selection, records: list[Record]) -> list[s
     if any(not columns.epochs for columns in table.columns if columns.measured):
         notes += _selected_epochs(table, selection)
     of_training = any(columns.split == "train" for columns in table.columns)
-    if of_training and "running" in map(_train_metrics, records):
+    if of_training and any(record.config["data"].get("train_metrics") == "running" for record in records):
         notes.append("Metrics on the training split are measured while an epoch trains, on each batch before its step.")
     return notes
 
 
-def _train_metrics(record: Record) -> str | None:
-    """The setting `train_metrics`. It belongs to `data`, in old records to `trainer`."""
-    places: list[dict[str, Any]] = [record.config["data"], record.config.get("trainer", {})]
-    return next((place["train_metrics"] for place in places if "train_metrics" in place), None)
-
-
 def _selected_epochs(table: Table, selection: Selection) -> list[str]:
     chosen = {
-        text: dict.fromkeys(record.reported_epoch for record in selection.rows[row].records if record.selected_by)
+        text: dict.fromkeys(record.epoch for record in selection.rows[row].records if record.selected_by)
         for row, text in table.labels().items()
     }
     by = _distinct(record.selected_by for record in selection.records() if record.selected_by)
@@ -149,7 +132,7 @@ def _flat(where: dict[str, Any], prefix: str = "") -> str:
 
 
 def _shots(data: dict[str, Any]) -> str:
-    counts = ", ".join(f"{data[f'{group}_classes']} {group}" for group in GROUPS if f"{group}_classes" in data)
+    counts = ", ".join(f"{data[f'{group}_classes']} {group}" for group in SHOTS if f"{group}_classes" in data)
     largest, smallest = (data.get(f"{which}_class", "unknown") for which in ("largest", "smallest"))
     return (
         f"Groups of classes: {data['shot_rule']}; {counts}. "

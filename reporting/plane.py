@@ -17,9 +17,6 @@ def draw_plane(axes: Axes) -> None:
     is softmax; at (2, 2) it is sparsemax. The entropy is not concave for r < 2 − 1/q, q > 1, which is shaded. α-normmax
     has its orders on that border and the temperature q − 1. The plane is drawn for temperature 1, which α-normmax has
     only at (2, 1.5): a pin marks this point, and the legend names the line.
-
-    Args:
-        axes: where to draw.
     """
     q = np.linspace(1, HIGH, 101)
     boundary = 2 - 1 / q
@@ -45,10 +42,6 @@ def draw_paths(axes: Axes, groups: list[Group]) -> None:
     """Draw the path of each learned run: a ring where it starts, the activation's marker where it ends.
 
     The line style shows the objective by which the orders were learned.
-
-    Args:
-        axes: where to draw.
-        groups: the runs; runs without learned orders are left out.
     """
     for group in groups:
         activation = group.runs.activation

@@ -1,14 +1,13 @@
 """The records of an experiment: collected from its finished runs, and kept as one line for each run."""
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from experiments.files import remove_unfinished, write_atomically
+from experiments.files import write_atomically
 from experiments.record import Record, RecordError, read_record, read_text
-from reporting.whole_folders import writing
+from experiments.run_folder import RECORD, aside
 
 OtherRecords = Literal["refuse", "keep", "drop"]
 
@@ -21,8 +20,6 @@ def records_path(results: Path, experiment: str) -> Path:
 def missing_records(results: Path, experiment: str) -> str | None:
     """How to make the records of an experiment that has no kept records; None if it has some."""
     path = records_path(results, experiment)
-    if path.parent.exists() and not path.parent.is_dir():
-        raise RecordError(f"{path.parent}: not a folder; move it away, and restore the records or collect them again")
     if path.exists():
         return None
     return (
@@ -32,14 +29,7 @@ def missing_records(results: Path, experiment: str) -> str | None:
 
 
 def read_records(results: Path, experiment: str) -> list[Record]:
-    """Read the kept records of an experiment.
-
-    Args:
-        results: folder that holds records/<experiment>.jsonl.
-        experiment: name of the experiment.
-
-    Returns:
-        The records, in the order of the file.
+    """Read the kept records of an experiment, in the order of the file <results>/records/<experiment>.jsonl.
 
     Raises:
         RecordError: for a file that is missing or cannot be read, naming the command that makes it; for a malformed
@@ -57,20 +47,15 @@ def read_records(results: Path, experiment: str) -> list[Record]:
 
 
 def finished_records(outputs: Path, experiment: str) -> list[Record]:
-    """Read the record.json of every finished run of an experiment.
-
-    Args:
-        outputs: folder that holds the runs' folders, <experiment>/**/record.json.
-        experiment: name of the experiment.
-
-    Returns:
-        The records, sorted by activation, q, r and seed.
+    """Read every <outputs>/<experiment>/**/record.json, sorted by activation, q, r and seed.
 
     Raises:
         RecordError: if no run has finished, a record is malformed, or a run is recorded twice.
     """
     folder = outputs / experiment
-    files = sorted(Path(place, "record.json") for place, *names in _walked(folder) if "record.json" in chain(*names))
+    files = sorted(folder.rglob(RECORD))
+    replaced = {aside(file.parent) for file in files}  # finished runs beside the new ones that have taken their place
+    files = [file for file in files if file.parent not in replaced]
     records = _read_all(((str(path), read_text(path, "repeat the run with force=true")) for path in files), experiment)
     if not records:
         raise RecordError(
@@ -85,8 +70,8 @@ def collect(
 ) -> list[Path]:
     """Keep the records of the finished runs of experiments, in place of earlier records of the same runs.
 
-    The machine's folders are removed from the settings, because they do not change the result. Each file is replaced
-    completely. If one experiment has an error, no file is replaced.
+    The machine's folders are removed from the settings, because they do not change the result. If one experiment has an
+    error, no file is replaced.
 
     Args:
         experiments: names of the experiments.
@@ -99,21 +84,18 @@ def collect(
         The files written, <results>/records/<experiment>.jsonl.
 
     Raises:
-        RecordError: as `finished_records`; or there are such records and `other_records` is "refuse", or a file cannot
-            be written.
+        RecordError: as `finished_records`; or there are such records and `other_records` is "refuse".
     """
     finished = {experiment: finished_records(outputs, experiment) for experiment in experiments}
     for record in chain.from_iterable(finished.values()):
         record.config.pop("paths", None)
         record.config["data"].pop("folder", None)
-    with writing(results / "records"):
-        remove_unfinished(results / "records")
-        texts = {
-            records_path(results, experiment): _text(records, experiment, outputs, results, other_records)
-            for experiment, records in finished.items()
-        }
-        for path, text in texts.items():
-            write_atomically(path, text)
+    texts = {
+        records_path(results, experiment): _text(records, experiment, outputs, results, other_records)
+        for experiment, records in finished.items()
+    }
+    for path, text in texts.items():
+        write_atomically(path, text)
     return [*texts]
 
 
@@ -134,18 +116,6 @@ def _text(records: list[Record], experiment: str, outputs: Path, results: Path, 
 
 def _run(record: Record) -> tuple[str, int]:
     return record.run_id, record.seed
-
-
-def _walked(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """The folders below a folder, as from `os.walk`; raises a RecordError for a folder that cannot be read."""
-
-    def refuse(error: OSError) -> None:
-        if isinstance(error, FileNotFoundError) and not folder.exists():
-            return  # the caller's message says how to make the folder
-        remedy = "see that you may read it, or name another folder with --outputs"
-        raise RecordError(f"{error.filename}: cannot be read ({error.strerror}); {remedy}") from error
-
-    return os.walk(folder, onerror=refuse)
 
 
 def _read_all(texts: Iterable[tuple[str, str]], experiment: str) -> list[Record]:

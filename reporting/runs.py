@@ -12,11 +12,7 @@ from reporting.declaration import ORDERS
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of one configuration.
-
-    Attributes:
-        records: their records, one for each seed.
-    """
+    """The runs of one configuration, with a record for each seed."""
 
     records: tuple[Record, ...] = ()
     _at: dict[int | None, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -37,16 +33,9 @@ class Runs:
         return pd.DataFrame(lines, columns=None if lines else ["seed", "epoch"]).set_index(["seed", "epoch"])
 
     def at(self, epoch: int | None = None) -> pd.DataFrame:
-        """The numbers after one epoch.
-
-        Args:
-            epoch: the epoch; None for each run's reported epoch.
-
-        Returns:
-            One line for each seed whose run has reached the epoch.
-        """
+        """The numbers after one epoch, None for each run's reported epoch: a line for each run that has reached it."""
         if epoch not in self._at:
-            wanted = {record.seed: record.reported_epoch if epoch is None else epoch for record in self.records}
+            wanted = {record.seed: record.epoch if epoch is None else epoch for record in self.records}
             lines = [wanted[seed] == found for seed, found in self.measured.index]
             self._at[epoch] = self.measured[lines].droplevel("epoch")
         return self._at[epoch]

@@ -1,6 +1,6 @@
 """Selects the records for each row of a table, and finds records that must not be in one table."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,17 +13,11 @@ from reporting.same_code import list_runs_by_code, of_one_code
 
 @dataclass(frozen=True)
 class Selection:
-    """The runs of a table.
-
-    Attributes:
-        rows: runs of each row.
-        baseline: runs from which the other runs' differences are computed.
-        missing: the declared runs that have no record, in words.
-    """
+    """The runs of a table."""
 
     rows: dict[str, Runs]
-    baseline: Runs
-    missing: list[str]
+    baseline: Runs  # from which the other runs' differences are computed
+    missing: list[str]  # the declared runs that have no record, in words
 
     def records(self) -> Iterator[Record]:
         """All records of the table."""
@@ -32,15 +26,9 @@ class Selection:
 
 
 def final_epoch(table: Table, selection: Selection) -> int | None:
-    """The epoch of a table's last numbers.
+    """The epoch of a table's last numbers. Until all runs have reached it, the last epoch that all have reached.
 
-    Args:
-        table: the table.
-        selection: its runs.
-
-    Returns:
-        The table's epoch. Until all runs have reached it, the last epoch that all have reached, so that rows are
-        compared at one epoch. None if the table names no epoch; then each run's reported epoch counts.
+    None if the table names no epoch; then each run's reported epoch counts.
     """
     if table.epoch is None:
         return None
@@ -48,33 +36,30 @@ def final_epoch(table: Table, selection: Selection) -> int | None:
 
 
 def select_runs(table: Table, records: Iterable[Record], place: str) -> Selection:
-    """Pick the runs of a table.
+    """Pick the runs of a table from all records of its experiment, which are kept in `place`.
 
-    Args:
-        table: the table; records with other seeds than a row must have are left out.
-        records: all records of its experiment.
-        place: where they are kept, for errors.
-
-    Returns:
-        The runs of its rows.
+    Records with other seeds than a row must have are left out.
 
     Raises:
-        TableError: if a row selects runs of several configurations, or if it is not certain that the rows were trained
-            on the same data.
+        TableError: if a row selects runs of several configurations, or the rows were trained on different data.
     """
     pool = [record for record in records if record.seed in table.seeds and _has(record.config, table.where)]
-    rows = {name: _matching(row.select, _runs_of_row(table, name, pool), place) for name, row in table.rows.items()}
+    rows = {
+        name: _of_one_configuration(records_of_row(table, name, pool, table.seeds_of(name)), place, row.select)
+        for name, row in table.rows.items()
+    }
     baseline = Runs()
     wanted = [(text, table.seeds_of(name), rows[name]) for name, text in table.labels().items()]
     if table.baseline is not None:
-        baseline = _matching(table.baseline, pool, place)
+        chosen = [record for record in pool if _has(record.config["activation"], table.baseline)]
+        baseline = _of_one_configuration(chosen, place, table.baseline)
         wanted.insert(0, (label(table.baseline), table.seeds, baseline))
     selection = Selection(rows, baseline, [*dict.fromkeys(text for one in wanted for text in _missing(*one))])
-    data = {record.data_hash for record in selection.records()}
+    data = {record.data["content_hash"] for record in selection.records()}
     if len(data) > 1:
         raise TableError(
-            f"{place}: the runs of {table.title!r} were trained on different data, or it is not known whether they are "
-            f"the same: {', '.join(sorted(data))}; repeat them on the same data"
+            f"{place}: the runs of {table.title!r} were trained on different data, data.content_hash "
+            f"{', '.join(sorted(data))}; repeat them on the same data"
         )
     return selection
 
@@ -94,25 +79,35 @@ def refuse_mixed_code(records: list[Record]) -> None:
     if not of_one_code(records) or any(record.code.dirty is not False for record in records):
         raise TableError(
             f"these runs are of different code, or of changes that were not committed: {list_runs_by_code(records)}; "
-            "repeat them with force=true from one clean commit, or pass --allow-mixed-code"
+            "repeat them with force=true from one clean commit, or pass --allow-mixed-code "
+            "(make tables ALLOW=--allow-mixed-code); the notes below a table then name each code"
         )
 
 
-def _runs_of_row(table: Table, name: str, pool: Iterable[Record]) -> list[Record]:
-    row, seeds = table.rows[name], table.seeds_of(name)
-    return [record for record in pool if record.seed in seeds and _has(record.config, row.where)]
+def records_of_row(
+    table: Table, name: str, records: Iterable[Record], seeds: Collection[int] | None = None
+) -> list[Record]:
+    """The records with the settings of a table's row; of these seeds, or of all."""
+    row = table.rows[name]
+    return [
+        record
+        for record in records
+        if (seeds is None or record.seed in seeds)
+        and _has(record.config, table.where)
+        and _has(record.config, row.where)
+        and _has(record.config["activation"], row.select)
+    ]
 
 
-def _matching(activation: Mapping[str, Any], pool: Iterable[Record], place: str) -> Runs:
-    chosen = [record for record in pool if _has(record.config["activation"], activation)]
-    run_ids = sorted({record.run_id for record in chosen})
+def _of_one_configuration(records: list[Record], place: str, activation: Mapping[str, Any]) -> Runs:
+    run_ids = sorted({record.run_id for record in records})
     if len(run_ids) > 1:
         raise TableError(
             f"{place}: the row {dict(activation)} takes runs of several configurations, run_id "
             f"{', '.join(run_ids)}; add to its `select`, or to the table's `where`, in tables.yaml what tells "
             f"them apart, or remove the records that do not belong"
         )
-    return Runs(tuple(chosen))
+    return Runs(tuple(records))
 
 
 def _has(config: Any, wanted: Any) -> bool:

@@ -41,13 +41,6 @@ def estimate(values: pd.Series, bootstrap: Bootstrap) -> Estimate:
     0/0. With few seeds it is narrow: from five normal values a 95 % interval covers the mean in
     about 84 % of the cases.
 
-    Args:
-        values: one value for each seed.
-        bootstrap: settings of the interval.
-
-        Returns:
-            The estimate; NaN mean without seeds, NaN deviation and interval with fewer than two.
-
     Source: B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
     """
     values = values.dropna()
@@ -56,13 +49,7 @@ def estimate(values: pd.Series, bootstrap: Bootstrap) -> Estimate:
 
 
 def bootstrap_interval(values: ArrayLike, statistic: Callable[..., Any], bootstrap: Bootstrap) -> tuple[float, float]:
-    """Both ends of the percentile bootstrap interval of a statistic; NaN for fewer than two values.
-
-    Args:
-        values: the sample.
-        statistic: of a sample along `axis`, such as `numpy.mean`.
-        bootstrap: how the interval is drawn.
-    """
+    """Both ends of the percentile bootstrap interval of a statistic; NaN for fewer than two values."""
     sample = np.asarray(values)
     if len(sample) < 2:
         return nan, nan
@@ -78,13 +65,5 @@ def bootstrap_interval(values: ArrayLike, statistic: Callable[..., Any], bootstr
 
 
 def paired_difference(values: pd.Series, reference: pd.Series) -> pd.Series:
-    """Difference `values − reference` for every seed that both have.
-
-    Args:
-        values: one value for each seed, indexed by seed.
-        reference: one value for each seed of the baseline.
-
-    Returns:
-        The differences, indexed by seed.
-    """
+    """Difference `values − reference` for every seed that both have."""
     return (values - reference).dropna()

@@ -1,62 +1,50 @@
 """A summary of finished runs: tables in the terminal and one figure, for one experiment or several side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import nan
 from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from reporting.declaration import Bootstrap
+from experiments.metric_catalogue import METRICS, SHOTS, metric
+from experiments.record import Record
+from reporting import declaration
+from reporting.declaration import Bootstrap, Cell, Declaration, Numbers, load_declaration, load_numbers
 from reporting.drawing import add_legend, draw_curves, draw_trade_off, rendered, say_range, style
 from reporting.groups import Group, label_runs, style_groups
+from reporting.number_formats import NOT_REACHED, NOTHING, over_seeds, with_deviation
+from reporting.output_files import replace_files
 from reporting.plane import draw_paths, draw_plane
-from reporting.records import finished_records
+from reporting.records import finished_records, missing_records, read_records
+from reporting.runs import Runs
 from reporting.same_code import list_runs_by_code, of_one_code
+from reporting.selection import records_of_row
 from reporting.statistics import POINTS, estimate, paired_difference
-from reporting.whole_folders import replace_files
 
-COLUMNS = {
-    "accuracy": "accuracy",
-    "macro_f1": "macro-F1",
-    "sparsity": "sparsity",
-    "support": "support",
-    "coverage": "coverage",
-    "brier": "Brier",
-    "bleu": "BLEU",
-    "chrf": "chrF",
-}
-SHOT_COLUMNS = {
-    "accuracy": "All",
-    "many_accuracy": "Many",
-    "medium_accuracy": "Medium",
-    "few_accuracy": "Few",
-}
 WIDE = 120  # in a narrower terminal deviations are below the means, not beside them
 
 
 def metrics_table(title: str, groups: list[Group], columns: dict[str, str], width: int) -> Table:
-    """A table of metrics on test: mean ± standard deviation over seeds.
-
-    Args:
-        title: its title.
-        groups: the runs.
-        columns: titles of the metrics, by their names in the records.
-        width: of the terminal, in characters.
-
-    Returns:
-        The table, ready to print: one line for each configuration, with the number of its seeds last.
-    """
-    table = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("activation", min_width=len("activation"))
-    for column in (*columns.values(), "seeds"):
-        table.add_column(column, justify="right", min_width=len(column))
+    """Means ± standard deviations over seeds on test; `columns` are titles by names of metrics in the records."""
+    table = _table(title, ["activation"], [*columns.values(), "seeds"])
     between = " " if width >= WIDE else "\n"
     for group in groups:
-        cells = [_mean_and_std(group.runs.values("test", metric), between) for metric in columns]
-        table.add_row(group.label, *cells, str(len(group.runs)))
+        cells = [_mean_and_std(group.runs.values("test", name), between) for name in columns]
+        table.add_row(escape(group.label), *cells, str(len(group.runs)))
+    return table
+
+
+def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
+    table = Table(title=escape(title), box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for text in texts:
+        table.add_column(text, min_width=len(text))
+    for text in numbers:
+        table.add_column(text, justify="right", min_width=max(map(len, text.split())))
     return table
 
 
@@ -66,40 +54,69 @@ def _mean_and_std(values: pd.Series, between: str) -> str:
 
 
 def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
-    """The tables of an experiment.
+    """The tables of an experiment's runs: the metrics that all measured; for long-tailed data, accuracy by class size.
 
-    Args:
-        experiment: its name, for the titles.
-        groups: its runs.
-        width: of the terminal, in characters.
-
-    Returns:
-        A table of the metrics in `COLUMNS` that all runs measured; for long-tailed data, also a table of accuracy by
-        the number of training examples of a class.
+    `width` is the terminal's, in characters.
     """
     title = f"{experiment}, test split: mean ± standard deviation over seeds"
     records = [record for group in groups for record in group.runs.records]
     measured = set.intersection(*(set(record.metrics.get("test", {})) for record in records))
-    columns = {metric: column for metric, column in COLUMNS.items() if metric in measured}
+    columns = {name: own.label for name, own in METRICS.items() if own.summarised and name in measured}
     shown = [metrics_table(title, groups, columns, width)]
     if "shot_rule" in records[0].data:
-        columns = {metric: column for metric, column in SHOT_COLUMNS.items() if metric in measured}
+        by_size = {"accuracy": "All", **{f"{shots}_accuracy": shots.capitalize() for shots in SHOTS}}
+        columns = {name: column for name, column in by_size.items() if name in measured}
         rule = f"{experiment}, test accuracy by the classes' examples: {records[0].data['shot_rule']}"
         shown.append(metrics_table(rule, groups, columns, width))
     return shown
 
 
+def comparison(table: declaration.Table, numbers: Numbers, recorded: list[Record], yours: list[Record]) -> Table:
+    """The numbers of a declared table: theirs, the published ones; the recorded ones; and those of your runs.
+
+    Every row is shown, with however many runs there are; a dash stands for a missing number.
+    """
+    shown = _table(f"{table.heading()}: theirs, recorded, yours", ["row", "number"], ["theirs", "recorded", "yours"])
+    for row, text in table.labels().items():
+        recorded_runs = records_of_row(table, row, recorded, table.seeds_of(row))
+        your_runs = records_of_row(table, row, yours)
+        for first, (title, cell, decimals) in enumerate(_compared_cells(table)):
+            mean, deviation = numbers[row].cells.get(cell, (nan, nan)) if row in numbers else (nan, nan)
+            ours = (_ours(table, cell, of, row, decimals) for of in (recorded_runs, your_runs))
+            shown.add_row(escape(text) if not first else "", title, with_deviation(mean, deviation, decimals), *ours)
+        shown.add_section()
+    return shown
+
+
+def _compared_cells(table: declaration.Table) -> Iterator[tuple[str, Cell, int]]:
+    """The measured numbers on the first split of a table that is measured, test where there is one."""
+    measured = [columns for columns in table.columns if columns.measured]
+    split = "test" if any(columns.split == "test" for columns in measured) else measured[0].split
+    for columns in measured:
+        if columns.split == split:
+            for cell, title in columns.titles().items():
+                yield f"{title}, {split}", cell, columns.decimals
+
+
+def _ours(table: declaration.Table, cell: Cell, records: list[Record], row: str, decimals: int) -> str:
+    if len({record.run_id for record in records}) > 1:
+        return "several settings"
+    runs = Runs(tuple(records))
+    if not runs or not any(name in runs.measured for name in (f"{cell.split}/{cell.metric}", cell.metric)):
+        return NOTHING
+    values = runs.values(cell.split, cell.metric, cell.epoch or table.epoch)
+    if values.empty:
+        return NOT_REACHED
+    of = len(table.seeds_of(row))
+    return with_deviation(float(values.mean()), float(values.std()), decimals) + over_seeds(len(values), of)
+
+
 @style()
 def draw(experiments: dict[str, list[Group]]) -> Figure:
-    """Draw test accuracy against sparsity, the learning curves, and the paths of learned (q, r).
+    """Draw test accuracy against sparsity, the learning curves, and the paths of learned (q, r): a row an experiment.
 
-    Args:
-        experiments: the runs of each experiment.
-
-    Returns:
-        The figure, with one row for each experiment. Left: a pale point for each seed, the mean with bars of one
-        standard deviation. Middle: the mean over seeds at each epoch, in a band from the lowest to the highest. Right:
-        a path for each seed.
+    Left: a pale point for each seed, the mean with bars of one standard deviation. Middle: the mean over seeds at each
+    epoch, in a band from the lowest to the highest. Right: a path for each seed.
     """
     figure = Figure(figsize=(14, 4.3 * len(experiments) + 0.8), layout="constrained")
     axes = figure.subplots(len(experiments), 3, squeeze=False)
@@ -119,22 +136,17 @@ def draw(experiments: dict[str, list[Group]]) -> Figure:
 def verdict(experiment: str, groups: list[Group], bootstrap: Bootstrap) -> str | None:
     """One sentence: whether the best activation of an experiment beats softmax on test.
 
-    Args:
-        experiment: its name.
-        groups: its runs.
-        bootstrap: how the interval of the difference, paired by seed, is drawn.
-
-    Returns:
-        The sentence; None without runs of softmax and of another activation.
+    None without runs of softmax and of another activation. `bootstrap` has the settings of the interval of the
+    difference, paired by seed.
     """
-    metric, unit = ("bleu", "BLEU") if "test/bleu" in groups[0].runs.measured else ("accuracy", "points of accuracy")
-    values = {group.label: group.runs.values("test", metric) for group in groups}
+    name, unit = ("bleu", "BLEU") if "test/bleu" in groups[0].runs.measured else ("accuracy", "points of accuracy")
+    values = {group.label: group.runs.values("test", name) for group in groups}
     baselines = [group for group in groups if group.runs.activation["name"] == "softmax"]
     others = [group for group in groups if group.runs.activation["name"] != "softmax"]
     if len(baselines) != 1 or not others:
         return None
     best = max(others, key=lambda group: values[group.label].mean())
-    scale = 1 if metric == "bleu" else POINTS
+    scale = 1 if metric(name).largest == 100 else POINTS
     ours = estimate(scale * paired_difference(values[best.label], values[baselines[0].label]), bootstrap)
     if ours.seeds < 2:
         return f"{experiment}: {best.label} is {ours.mean:+.2f} {unit} from softmax; one seed decides nothing"
@@ -150,27 +162,28 @@ def verdict(experiment: str, groups: list[Group], bootstrap: Bootstrap) -> str |
     return f"{experiment}: no activation clearly beats softmax (the best, {best.label}: {interval})"
 
 
-def summarise(experiments: Sequence[str], outputs: Path, bootstrap: Bootstrap, console: Console) -> Path:
-    """Print the tables of experiments and draw their figure; warn where runs are of different code.
+def summarise(experiments: Sequence[str], outputs: Path, results: Path, settings: Path, console: Console) -> Path:
+    """Print tables of experiments and draw their figure; warn where runs are of different code.
 
     Args:
         experiments: names of the experiments.
-        outputs: folder that holds the runs' folders; the figure goes to
-            <outputs>/summary/<names joined by "-">.png, .svg and .pdf.
-        bootstrap: how the intervals of the verdict are drawn.
+        outputs: folder that holds the runs' folders; the figure goes to <outputs>/summary/.
+        results: folder of the kept records, which are shown beside the runs.
+        settings: folder that holds tables.yaml and published/.
         console: where the tables are printed.
 
     Returns:
-        Path of the PNG.
-
-    Raises:
-        RecordError: where no run has finished, or a record is malformed or doubled.
+        Path of the PNG; SVG and PDF are beside it.
     """
+    declared = load_declaration(settings)
     records = {experiment: finished_records(outputs, experiment) for experiment in experiments}
     styled = style_groups([label_runs(of_experiment) for of_experiment in records.values()])
     groups = dict(zip(records, styled, strict=True))
-    for experiment in groups:
-        for table in tables(experiment, groups[experiment], console.width):
+    for experiment, own in groups.items():
+        for table in (
+            *tables(experiment, own, console.width),
+            *_comparisons(declared, settings, results, experiment, records[experiment]),
+        ):
             console.print(table)
             console.print()
         if not of_one_code(records[experiment]):
@@ -178,10 +191,21 @@ def summarise(experiments: Sequence[str], outputs: Path, bootstrap: Bootstrap, c
                 f"warning: {experiment}: these runs are of different code: {list_runs_by_code(records[experiment])}; "
                 "repeat them with force=true",
                 style="yellow",
+                markup=False,
             )
-    verdicts = [verdict(experiment, own, bootstrap) for experiment, own in groups.items()]
+    verdicts = [verdict(experiment, own, declared.bootstrap) for experiment, own in groups.items()]
     if said := [sentence for sentence in verdicts if sentence]:
-        console.print(f"Verdict: {'; '.join(said)}.", style="bold", soft_wrap=True)
+        console.print(f"Verdict: {'; '.join(said)}.", style="bold", markup=False, soft_wrap=True)
     files = rendered(draw(groups), "-".join(groups))
-    replace_files(outputs / "summary", files, own=files)
+    replace_files(outputs / "summary", files)
     return outputs / "summary" / next(iter(files))
+
+
+def _comparisons(
+    declared: Declaration, settings: Path, results: Path, experiment: str, yours: list[Record]
+) -> Iterator[Table]:
+    recorded = [] if missing_records(results, experiment) else read_records(results, experiment)
+    numbers = load_numbers(settings, declared)
+    for name, table in declared.tables.items():
+        if table.experiment == experiment:
+            yield comparison(table, numbers[name], recorded, yours)

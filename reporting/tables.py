@@ -13,31 +13,24 @@ from reporting.declaration import VERDICTS, Cell, Columns, Declaration, Numbers,
 from reporting.kept_runs import KeptRuns
 from reporting.layout import lay_out
 from reporting.notes import provenance_notes, reading_notes, table_notes
+from reporting.output_files import replace_files
 from reporting.palette import label
 from reporting.selection import Selection, final_epoch
 from reporting.statistics import POINTS, estimate, paired_difference
 from reporting.verdict_page import verdict_page
 from reporting.verdicts import decide_claims
-from reporting.whole_folders import replace_files
 
 
 def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     """Rebuild the tables whose records are kept, and the verdicts; replace the files under <results>/tables/.
 
-    Args:
-        kept: the kept runs.
-
     Returns:
         The files written: Markdown, CSV and LaTeX of each table, Markdown and CSV of the verdicts. And lines about
         omitted tables: one for each experiment without records, with the command that makes them, and one for each file
         that was removed because its table has no records.
-
-    Raises:
-        TableError: for published numbers that tables.yaml names but the paper does not have.
-        RecordError: for a run that did not measure a number of a table.
     """
     declaration = kept.declaration
-    numbers = load_numbers(kept.results, declaration)
+    numbers = load_numbers(kept.settings, declaration)
     texts: dict[str, str] = {}
     verdicts: list[dict[str, Any]] = []
     for name, selection in kept.selections.items():

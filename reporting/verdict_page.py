@@ -11,12 +11,7 @@ from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict
 
 
 def verdict_page(declaration: Declaration, verdicts: pd.DataFrame) -> str:
-    """The page in Markdown.
-
-    Args:
-        declaration: the tables declared.
-        verdicts: the lines of verdicts.csv; empty for no claims.
-    """
+    """The page in Markdown."""
     if verdicts.empty:
         return page("Verdicts on the papers' claims", [], ["No claims are declared."])
     parts = ["# Verdicts on the papers' claims", _headline(verdicts["test_verdict"]), _counts(declaration, verdicts)]

@@ -40,9 +40,6 @@ def decide(published: float, ours: Estimate, rounding: float, difference: bool) 
         ours: our estimate, in the same unit.
         rounding: largest error that the paper's rounding makes, in the same unit.
         difference: whether the number is a difference, so that its sign matters.
-
-    Returns:
-        The verdict.
     """
     if isnan(ours.low):
         return Verdict.TOO_FEW_SEEDS
@@ -56,12 +53,6 @@ def decide(published: float, ours: Estimate, rounding: float, difference: bool) 
 
 def decide_claims(declaration: Declaration, name: str, numbers: Numbers, selection: Selection) -> list[dict[str, Any]]:
     """Decide every claim about a table.
-
-    Args:
-        declaration: the tables declared.
-        name: name of the table.
-        numbers: the paper's numbers for it.
-        selection: our runs for it.
 
     Returns:
         A line for each row of each claim: the published number, our estimate and verdict on test and on train, and

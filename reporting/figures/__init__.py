@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from reporting.drawing import ENDS, rendered, style
 from reporting.kept_runs import KeptRuns, LeftOut
-from reporting.whole_folders import replace_files
+from reporting.output_files import replace_files
 
 Draw = Callable[[KeptRuns], Figure]
 
@@ -20,16 +20,9 @@ _FIGURES: dict[str, Draw] = {}
 
 
 def figure(name: str) -> Callable[[Draw], Draw]:
-    """Register the decorated function as a figure.
+    """Register the decorated function as a figure; `name` is the name of its files.
 
-    Args:
-        name: the name of the figure's files.
-
-    Returns:
-        The decorator. The function draws the figure from the kept runs, and raises `LeftOut` if it cannot.
-
-    Raises:
-        ValueError: for a name that another figure has.
+    The function draws the figure from the kept runs, and raises `LeftOut` if it cannot.
     """
 
     def register(draw: Draw) -> Draw:
@@ -51,16 +44,9 @@ def all_figures() -> dict[str, Draw]:
 def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     """Draw every figure whose records are kept; replace the files under <results>/figures/.
 
-    Args:
-        kept: the kept runs.
-
     Returns:
         The files written: PNG, SVG and PDF. And a line for each panel without records, for the figures that
         cannot be drawn, and for each file that was removed because its figure is left out.
-
-    Raises:
-        TableError: for a panel with a regime that the paper does not have.
-        RecordError: for a run that did not measure the numbers of a figure.
     """
     drawn: dict[str, Figure] = {}
     without: dict[str, list[str]] = {}

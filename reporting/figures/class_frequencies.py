@@ -39,15 +39,7 @@ def draw_class_frequencies(kept: KeptRuns) -> Figure:
 
 
 def of_objective(groups: Mapping[str, list[Group]], objective: str) -> list[Group]:
-    """The runs whose orders one objective learned, labelled by their training set.
-
-    Args:
-        groups: the runs of each training set.
-        objective: name of the objective that learned the orders, such as "brier".
-
-    Returns:
-        A group for each training set, in the look of the training set.
-    """
+    """The runs whose orders one objective learned, labelled by their training set."""
     return [
         group._replace(label=training_set, style=style)
         for training_set, (_, style) in TRAINING_SETS.items()

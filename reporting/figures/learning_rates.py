@@ -7,19 +7,6 @@ from reporting.figures import figure
 from reporting.kept_runs import KeptRuns
 from reporting.palette import look_of
 
-ACTIVATIONS = {
-    "softmax": {"name": "softmax"},
-    "sparsemax": {"name": "sparsemax"},
-    "1.5-entmax": {"name": "entmax"},
-    "entmax, learned α": {"name": "entmax_learned"},
-    "1.5-ReLU": {"name": "alpha_relu"},
-    "2-normmax": {"name": "normmax"},
-    "SharMiX (1.25, 1.5)": {"name": "sharmix_fixed"},
-    "SharMiX learned": {"name": "sharmix_learned"},
-    "SharMiX learned, brier": {"name": "sharmix_learned", "objective": "brier"},
-    "SharMiX learned, log": {"name": "sharmix_learned", "objective": "log"},
-}
-
 
 @figure("learning_rates")
 def draw_learning_rates(kept: KeptRuns) -> Figure:
@@ -30,7 +17,7 @@ def draw_learning_rates(kept: KeptRuns) -> Figure:
     result, panels = stack_of_panels(len(data_sets), 2.6)
     for axes, (data_set, rows) in zip(panels, data_sets, strict=True):
         for contender, own in rows.groupby("contender", sort=False):
-            style = look_of(ACTIVATIONS[contender])
+            style = look_of(_activation(records.attrs["contenders"][contender]))
             by_rate = own.groupby("learning_rate")["value"]
             draw_means(axes, by_rate, contender, style.colour, marker=style.marker, markersize=4)
         axes.set_xscale("log")
@@ -38,3 +25,9 @@ def draw_learning_rates(kept: KeptRuns) -> Figure:
         say_range(axes, "test accuracy")
     label_lines(result, panels)
     return result
+
+
+def _activation(overrides: list[str]) -> dict[str, str]:
+    """The name and the objective of the activation that a contender's settings choose."""
+    chosen = dict(override.split("=", 1) for override in overrides)
+    return {"name": chosen["activation"], "objective": chosen.get("activation.objective", "")}

@@ -5,10 +5,7 @@ from matplotlib.figure import Figure
 from reporting.drawing import draw_means, label_lines, say_range, stack_of_panels
 from reporting.figures import figure
 from reporting.kept_runs import KeptRuns
-from reporting.palette import look
-
-ACTIVATIONS = {"softmax": "softmax", "entmax": "entmax", "SharMiX": "sharmix_fixed"}
-LOG_LENGTH = ", log n"  # end of the names of contenders whose scores grow with the number of keys
+from reporting.palette import look_of
 
 
 @figure("length_generalisation")
@@ -20,8 +17,9 @@ def draw_length_generalisation(kept: KeptRuns) -> Figure:
     result, panels = stack_of_panels(len(problems), 2.6)
     for axes, (problem, rows) in zip(panels, problems, strict=True):
         for contender, own in rows.groupby("contender", sort=False):
-            style = look(ACTIVATIONS[contender.removesuffix(LOG_LENGTH)])
-            line = {"marker": style.marker, "linestyle": "-" if contender.endswith(LOG_LENGTH) else "--"}
+            settings = records.attrs["contenders"][contender]
+            style = look_of(settings["activation"])
+            line = {"marker": style.marker, "linestyle": "-" if settings["log_length"] else "--"}
             draw_means(axes, own.groupby("length")["value"], contender, style.colour, **line)
         axes.set_xscale("log", base=2)
         lengths = sorted(rows["length"].unique())

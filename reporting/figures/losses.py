@@ -28,12 +28,6 @@ def draw_losses(_: KeptRuns) -> Figure:
 def losses(margin: Tensor) -> dict[str, tuple[Tensor, dict[str, Any]]]:
     """The losses shown.
 
-    Args:
-        margin: m, [n].
-
-    Returns:
-        By name the values of each loss, [n], and the style of its line.
-
     Source: Martins and Astudillo, From Softmax to Sparsemax, 2016, section 3.2; Huber's for classification is
     Zhang's, 2004: (1 − m)₊² for m ≥ −1, else −4m. The loss of sparsemax is a quarter of it.
     """

@@ -46,17 +46,7 @@ def draw_maps(_: KeptRuns) -> Figure:
 
 
 def first_probability(t: Tensor, classes: int, q: float, r: float) -> Tensor:
-    """p₁ of SharMiX for the logits (t, 0, …, 0).
-
-    Args:
-        t: [n].
-        classes: number of the classes.
-        q: first order.
-        r: second order.
-
-    Returns:
-        p₁, [n].
-    """
+    """p₁ of SharMiX for the logits (t, 0, …, 0) of so many classes, for each t: [n] → [n]."""
     zeros = torch.zeros(*t.shape, classes - 1, dtype=t.dtype)
     return sharmix.sharmix(torch.cat([t.unsqueeze(-1), zeros], -1), q=q, r=r)[..., 0]
 

@@ -29,18 +29,20 @@ def draw_thresholds(kept: KeptRuns) -> Figure:
 def _by_threshold(groups: list[Group]) -> list[Group]:
     """The groups from the least threshold to the largest, in colours that rise with it; the calibrated one black."""
     ordered = sorted(groups, key=_threshold)
-    given = [group.label for group in ordered if group.runs.activation["tau"] is not None]
-    colours = dict(zip(given, colormaps["viridis"](np.linspace(0, 0.85, len(given))).tolist(), strict=True))
+    given = sum(group.runs.activation["tau"] is not None for group in ordered)
+    colours = iter(colormaps["viridis"](np.linspace(0, 0.85, given)).tolist())
     return [
         group._replace(
-            label=f"{'' if group.label in colours else _calibrated(group)}τ = {_threshold(group):.3g}",
-            style={**group.style, "color": colours.get(group.label, "black"), "linestyle": "-"},
+            label=f"{_calibrated(group)}τ = {_threshold(group):.3g}",
+            style={**group.style, "color": "black" if _calibrated(group) else next(colours), "linestyle": "-"},
         )
         for group in ordered
     ]
 
 
 def _calibrated(group: Group) -> str:
+    if group.runs.activation["tau"] is not None:
+        return ""
     return f"calibrated: {'mean ' if len(group.runs) > 1 else ''}"
 
 

@@ -31,12 +31,6 @@ WRITERS: dict[str, Callable[..., str]] = {
 def rewritten_pages(root: Path) -> dict[Path, str]:
     """Every page with a generated part, updated from results/.
 
-    Args:
-        root: the repository, which holds README.md, docs/, conf/ and results/.
-
-    Returns:
-        The text of each page, by its path.
-
     Raises:
         TableError: for a part that nothing writes, or marks that do not match; names the page.
         RecordError: for records that cannot be read.

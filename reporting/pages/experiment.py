@@ -18,16 +18,7 @@ KEYS = ("command", "time", "hardware", "expect")  # of a header
 
 
 def describe_settings(root: Path, to_root: str, name: str) -> str:
-    """A list of facts from the header of an experiment's settings: model, time, hardware and the command.
-
-    Args:
-        root: the repository.
-        to_root: way from the page to the repository, for links.
-        name: name of the experiment.
-
-    Raises:
-        TableError: where the header is not complete.
-    """
+    """A list of facts from the header of an experiment's settings: model, time, hardware and the command."""
     header = _header(root, name)
     lines = [
         f"Settings: [conf/experiment/{name}.yaml]({to_root}conf/experiment/{name}.yaml)",
@@ -39,22 +30,14 @@ def describe_settings(root: Path, to_root: str, name: str) -> str:
 
 
 def describe_runs(root: Path, to_root: str, name: str) -> str:
-    """A list of facts from an experiment's records: the command for all runs, their number, time and machine.
-
-    Args:
-        root: the repository.
-        to_root: way from the page to the repository, for links.
-        name: name of the experiment.
-
-    Raises:
-        RecordError: where the experiment has no records.
-        TableError: where no table shows it, or the header of its settings is not complete.
-    """
+    """A list of facts from an experiment's records: the command for all runs, their number, time and machine."""
     results = root / "results"
     records = read_records(results, name)
-    tables = [table for table in load_declaration(results).tables.values() if table.experiment == name]
+    tables = [
+        table for table in load_declaration(root / "conf" / "reporting").tables.values() if table.experiment == name
+    ]
     if not tables:
-        raise TableError(f"no table of results/tables.yaml shows the experiment {name!r}")
+        raise TableError(f"no table of tables.yaml shows the experiment {name!r}")
     seconds = [record.wall_time_seconds for record in records]
     memory = max(record.peak_memory_mib or 0 for record in records)
     hardware = [record.environment.hardware for record in records]
@@ -76,18 +59,7 @@ def describe_runs(root: Path, to_root: str, name: str) -> str:
 
 
 def list_runs(root: Path, to_root: str) -> str:
-    """A table of all recorded runs: for each experiment their number, settings, seeds, epochs and time, and the total.
-
-    Args:
-        root: the repository.
-        to_root: way from the page to the repository; the table has no links.
-
-    Returns:
-        The table in Markdown.
-
-    Raises:
-        RecordError: for records that cannot be read.
-    """
+    """A table of all recorded runs: by experiment their number, settings, seeds, epochs and time, and the total."""
     results = root / "results"
     recorded = {path.stem: read_records(results, path.stem) for path in sorted((results / "records").glob("*.jsonl"))}
     everything = [record for records in recorded.values() for record in records]

@@ -13,15 +13,7 @@ SHARMIX = "SharMiX (1.25, 1.5)"
 
 
 def list_measured_times(root: Path, to_root: str) -> str:
-    """A list of relative times: of a loss, of the `entmax` package, of a training step, and of the slow cases.
-
-    Args:
-        root: the repository.
-        to_root: way from the page to the repository, for links.
-
-    Raises:
-        TableError: where a time that the list shows was not measured.
-    """
+    """A list of relative times: of a loss, of the `entmax` package, of a training step, and of the slow cases."""
     maps, steps = (pd.read_csv(root / f"{name}.csv") for name in (MAPS, TABLE_6))
     large = maps[_at(maps, "loss", 512, 32000, "sparse")]
     dense = maps[_at(maps, "map", 256, 10000, "dense")]

@@ -8,20 +8,10 @@ from reporting.yaml_files import TableError
 
 
 def quote_table(root: Path, to_root: str, name: str, *words: str) -> str:
-    """The section of results/tables/NAME.md with a heading, below a link to the page.
-
-    Args:
-        root: the repository.
-        to_root: way from the page to the repository, for links.
-        name: name of the table in results/tables.yaml.
-        words: the heading, or its first words, if no other heading begins with them.
-
-    Raises:
-        TableError: if there is no such table, or if not exactly one heading of its page fits.
-    """
-    tables = load_declaration(root / "results").tables
+    """The section of results/tables/NAME.md with a heading, below a link to the page."""
+    tables = load_declaration(root / "conf" / "reporting").tables
     if name not in tables:
-        raise TableError(f"there is no table {name!r} in results/tables.yaml; it has {', '.join(tables)}")
+        raise TableError(f"there is no table {name!r} in tables.yaml; it has {', '.join(tables)}")
     table = tables[name]
     page = (root / "results" / "tables" / f"{name}.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## (.+)\n\n((?:\|.*\n)+)", page, re.MULTILINE))

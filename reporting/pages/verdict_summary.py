@@ -26,7 +26,7 @@ def summarise_verdicts(root: Path, to_root: str) -> str:
 
 def list_claims(root: Path, to_root: str) -> str:
     """A table for each table of the paper: claim, theirs, ours, verdict, seeds; then the split nearer to the paper."""
-    declaration = load_declaration(root / "results")
+    declaration = load_declaration(root / "conf" / "reporting")
     verdicts = _read(root)
     texts = []
     for name, lines in verdicts.groupby("table", sort=False):

@@ -1,5 +1,5 @@
 """The interactive report: one HTML file, made only from records. It opens from the file system without a network.
 
-`claims` and `paper_tables` prepare the part about the papers, `progress` the part about runs at work, and `payload` the
-runs themselves, each with its `repeat` command. `page` puts everything into `page.html`.
+`claims` prepares the part about the papers, and `payload` the runs, each with its `repeat` command. `page` puts both
+into `page.html`.
 """

@@ -85,13 +85,7 @@ function filterRows(input) {
 
 function copyButton(button) {
   button.addEventListener("click", async () => {
-    const code = button.parentElement.querySelector("code");
-    try {
-      await navigator.clipboard.writeText(code.textContent);
-    } catch {  // a browser that gives a page from a file no clipboard
-      getSelection().selectAllChildren(code);
-      document.execCommand("copy");
-    }
+    await navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent);
     button.textContent = "Copied";
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   });
@@ -160,7 +154,6 @@ function openRecord(key) {
   one("back").hidden = before === null;
   history.replaceState(null, "", `#run=${key}`);
   const title = `${run.experiment}: ${run.label}, seed ${run.seed}`;
-  if (run.state) return open(title, ...unfinishedRecord(run));
   const code = run.code;
   const splits = Object.keys(run.metrics);
   const columns = data.experiments[run.experiment].columns;
@@ -169,7 +162,6 @@ function openRecord(key) {
   open(title,
     make("h3", {}, "Repeat it"),
     command(run.command),
-    run.note ? make("p", { class: "quiet" }, run.note) : null,
     facts([
       ["Commit", code.commit && code.commit + (code.dirty === false ? "" : code.dirty ? ", with changes" : ", state unknown")],
       ["Code digest", code.digest],
@@ -187,14 +179,6 @@ function openRecord(key) {
     table("Settings", ["Setting", "Value"], flat(run.config)),
     make("h3", {}, "Software"),
     make("p", {}, `Python ${run.environment.python}, ${inWords(run.environment.packages)}`));
-}
-
-function unfinishedRecord(run) {
-  const columns = Object.keys(run.curves).filter((column) => column !== "epoch");
-  return [
-    make("p", {}, `This run is ${run.state} after epoch ${run.epoch}, and has no record yet.`),
-    table("Its last numbers", ["Number", `Epoch ${run.epoch}`], columns.map((column) => [column, valueOf(run, column, run.epoch)]), 6),
-  ];
 }
 
 function closed() {
@@ -277,7 +261,6 @@ function drawClaims() {
 const shownGroups = () => data.experiments[state.experiment].groups.filter((key) => state.shown.has(key)).map((key) => data.groups[key]);
 const shownRuns = () => shownGroups().flatMap((group) => group.runs.map((key) => [key, data.runs[key], group]));
 const columnLabel = (column) => data.experiments[state.experiment].columns[column] ?? column;
-const AXES = { epoch: "epoch", steps: "steps", training_seconds: "seconds of training" };
 
 function drawCurves() {
   const axis = state.axis;
@@ -285,11 +268,11 @@ function drawCurves() {
     type: "scatter", mode: run.curves.epoch.length > 50 ? "lines" : "lines+markers", name: `${group.label}, seed ${run.seed}`, meta: { run: key },
     x: run.curves[axis] ?? run.curves.epoch, y: run.curves[state.column], customdata: run.curves.epoch,
     line: { color: colour(group), dash: group.dash, width: 1.8 }, marker: { symbol: group.symbol, size: 5 }, opacity: 0.85,
-    hovertemplate: `<b>${group.label}</b>, seed ${run.seed}${run.state ? `, ${run.state}` : ""}<br>epoch %{customdata}: %{y:.5~f}<extra></extra>`,
+    hovertemplate: `<b>${group.label}</b>, seed ${run.seed}<br>epoch %{customdata}: %{y:.5~f}<extra></extra>`,
   }));
-  one("curves-title").textContent = `${columnLabel(state.column)} by ${AXES[axis]}`;
-  draw("curves", traces, { xaxis: { title: { text: AXES[axis] } }, yaxis: { title: { text: columnLabel(state.column) } } },
-    `${columnLabel(state.column)} by ${AXES[axis]}; the table below has the same numbers`);
+  one("curves-title").textContent = `${columnLabel(state.column)} by ${data.axes[axis]}`;
+  draw("curves", traces, { xaxis: { title: { text: data.axes[axis] } }, yaxis: { title: { text: columnLabel(state.column) } } },
+    `${columnLabel(state.column)} by ${data.axes[axis]}; the table below has the same numbers`);
 }
 
 const SPARSITY = "test/sparsity";
@@ -417,8 +400,6 @@ function option(value, text, selected) {
   return make("option", { value, selected: value === selected }, text);
 }
 
-const MEANS = ["accuracy", "bleu", "chrf", "exact_match", "macro_f1", "sparsity", "support", "coverage", "brier"].map((metric) => `test/${metric}`);
-
 function meanAndDeviation(values) {
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   const deviation = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1));
@@ -428,36 +409,16 @@ function meanAndDeviation(values) {
 
 function showRuns() {
   const experiment = data.experiments[state.experiment];
-  const metrics = MEANS.filter((column) => column in experiment.columns);
-  const finished = (key) => !data.runs[key].state;
-  const groups = experiment.groups.filter((key) => data.groups[key].runs.some(finished));
-  one("means").replaceChildren(!groups.length ? make("p", {}, "No run has finished yet.") : table(`Configurations of ${state.experiment}`, ["Configuration", ...metrics.map((column) => columnLabel(column).replace(", test", "")), "Records, by seed"],
-    groups.map((key) => {
-      const keys = data.groups[key].runs.filter(finished);
-      const cells = metrics.map((column) => {
-        const values = keys.map((name) => valueOf(data.runs[name], column)).filter((value) => value !== null);
-        return values.length ? meanAndDeviation(values) : null;
-      });
-      return [data.groups[key].label, ...cells, make("span", { class: "seeds" }, ...keys.map((name) => recordButton(name, String(data.runs[name].seed))))];
-    })));
-  const runs = experiment.groups.flatMap((key) => data.groups[key].runs);
-  one("every").querySelector("summary").textContent = `Every run of ${state.experiment}: ${runs.length}`;
-  showEveryRun();
+  const headings = ["Configuration", ...experiment.means.map((column) => columnLabel(column).replace(", test", "")), "Records, by seed"];
+  one("means").replaceChildren(table(`Configurations of ${state.experiment}`, headings, experiment.groups.map((key) => {
+    const keys = data.groups[key].runs;
+    const cells = experiment.means.map((column) => {
+      const values = keys.map((name) => valueOf(data.runs[name], column)).filter((value) => value !== null);
+      return values.length ? meanAndDeviation(values) : null;
+    });
+    return [data.groups[key].label, ...cells, make("span", { class: "seeds" }, ...keys.map((name) => recordButton(name, String(data.runs[name].seed))))];
+  })));
   document.querySelectorAll("#runs .row-filter").forEach(filterRows);
-}
-
-function showEveryRun() {
-  if (!one("every").open) return one("every-run").replaceChildren();
-  const experiment = data.experiments[state.experiment];
-  const metrics = MEANS.filter((column) => column in experiment.columns);
-  const headings = ["Run", "Seed", "Epoch", ...metrics.map((column) => columnLabel(column).replace(", test", "")), "Seconds", "Commit"];
-  const row = (key) => {
-    const run = data.runs[key];
-    const code = run.state ?? (run.code.commit ?? "unknown").slice(0, 8);
-    return [recordButton(key, run.label), run.seed, run.epoch, ...metrics.map((column) => valueOf(run, column)), run.wall_time_seconds ?? null, code];
-  };
-  one("every-run").replaceChildren(table(`Runs of ${state.experiment}`, headings, experiment.groups.flatMap((key) => data.groups[key].runs).map(row)));
-  filterRows(one("every").querySelector(".row-filter"));
 }
 
 function choose(name) {
@@ -470,7 +431,7 @@ function choose(name) {
   for (const button of one("experiments").children) button.setAttribute("aria-pressed", button.textContent === name);
   one("about").textContent = experiment.about;
   one("column").replaceChildren(...Object.entries(experiment.columns).map(([column, text]) => option(column, text, state.column)));
-  one("axis").replaceChildren(...experiment.axes.map((axis) => option(axis, AXES[axis], state.axis)));
+  one("axis").replaceChildren(...experiment.axes.map((axis) => option(axis, data.axes[axis], state.axis)));
   showChips();
   showRuns();
   redraw();
@@ -497,16 +458,8 @@ function filterClaims() {
 
 // ---- The address: #experiment=NAME, or #run=EXPERIMENT/HASH/seed-SEED ------------------------------------------------
 
-function decoded(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {  // a % that begins nothing
-    return text;
-  }
-}
-
 function follow() {
-  const [what, ...rest] = decoded(location.hash.slice(1)).split("=");
+  const [what, ...rest] = decodeURIComponent(location.hash.slice(1)).split("=");
   const name = rest.join("=");
   if (what === "run") openRecord(name);
   if (what === "experiment" && Object.hasOwn(data.experiments, name)) {
@@ -528,7 +481,6 @@ document.querySelectorAll(".copy").forEach(copyButton);
 document.querySelectorAll(".row-filter").forEach((input) => input.addEventListener("input", () => filterRows(input)));
 document.addEventListener("click", ({ target }) => { if (target.matches("button.number[data-runs]")) openNumbers(target.dataset); });
 document.querySelectorAll(".alternative").forEach((details) => details.addEventListener("toggle", () => fillAlternative(details)));
-one("every").addEventListener("toggle", showEveryRun);
 one("close").addEventListener("click", () => dialog.close());
 one("back").addEventListener("click", () => before());
 dialog.addEventListener("close", closed);
@@ -541,18 +493,14 @@ if (one("claim-search")) {
   one("claim-verdict").addEventListener("change", filterClaims);
 }
 one("theme").setAttribute("aria-pressed", dark());
-if (state.experiment) {
-  one("experiments").append(...Object.keys(data.experiments).map((name) => make("button", { type: "button", onclick: () => choose(name) }, name)));
-  one("column").addEventListener("change", ({ target }) => { state.column = target.value; redraw(); });
-  one("axis").addEventListener("change", ({ target }) => { state.axis = target.value; redraw(); });
-  const showAll = (all) => () => { state.shown = new Set(all ? data.experiments[state.experiment].groups : []); showChips(); redraw(); };
-  one("all").addEventListener("click", showAll(true));
-  one("none").addEventListener("click", showAll(false));
-  drawClaims();
-  choose(state.experiment);
-} else {
-  one("explore").hidden = one("runs").hidden = true;
-}
+one("experiments").append(...Object.keys(data.experiments).map((name) => make("button", { type: "button", onclick: () => choose(name) }, name)));
+one("column").addEventListener("change", ({ target }) => { state.column = target.value; redraw(); });
+one("axis").addEventListener("change", ({ target }) => { state.axis = target.value; redraw(); });
+const showAll = (all) => () => { state.shown = new Set(all ? data.experiments[state.experiment].groups : []); showChips(); redraw(); };
+one("all").addEventListener("click", showAll(true));
+one("none").addEventListener("click", showAll(false));
+drawClaims();
+choose(state.experiment);
 follow();
 root.dataset.ready = "yes";
 })();

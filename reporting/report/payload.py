@@ -1,17 +1,17 @@
 """The runs in the form that the page's script reads, with every number unchanged from the records."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.identity import ROOT
+from experiments.metric_catalogue import METRICS, metric
 from experiments.record import Record
 from reporting.groups import Group, label_runs, style_groups
-from reporting.palette import LINE_STYLES, look, on_dark
-from reporting.report.labels import about, column_label, column_order, is_of_a_part
-from reporting.report.progress import Unfinished
-from reporting.report.repeat import Repeats
-from reporting.runs import Runs
+from reporting.palette import LINE_STYLES, on_dark
+from reporting.report.repeat import repeating_command
 
-HEADLINES = ("accuracy", "bleu", "exact_match")  # the metric that a figure shows first
+_SPLITS = ("test", "validation", "dev", "train")
 _AXES = ("epoch", "steps", "training_seconds")
 _DASHES = ("solid", "dash", "dashdot", "dot", "12px,3px", "2px,5px", "10px,3px,2px,3px,2px,3px", "16px,5px", "3px,3px")
 _SYMBOLS = {
@@ -40,129 +40,81 @@ def group_key(record: Record) -> str:
     return f"{record.experiment}/{record.run_id}"
 
 
-def build_payload(experiments: Mapping[str, Sequence[Record]], unfinished: Sequence[Unfinished] = ()) -> dict[str, Any]:
-    """All runs, sorted by experiment and configuration.
+def build_payload(experiments: Mapping[str, Sequence[Record]]) -> dict[str, Any]:
+    """All runs as JSON values for the page's script, from the records of each experiment.
 
-    Args:
-        experiments: the records of each experiment.
-        unfinished: runs that have no record yet.
-
-    Returns:
-        JSON values for the page's script: `experiments`, each with its columns; `groups`, the configurations with their
-        looks; and `runs`, by their `run_key`.
+    `experiments`, each with its columns; `groups`, the configurations with their looks; `runs`, by their `run_key`; and
+    the labels of the `axes`.
     """
-    repeats = Repeats()
-    styled = style_groups([_by_attention(label_runs(list(records))) for records in experiments.values()])
-    payload = {
+    styled = style_groups([label_runs(list(records)) for records in experiments.values()])
+    return {
+        "axes": {axis: METRICS[axis].label if axis in METRICS else axis for axis in _AXES},
         "experiments": {name: _experiment(name, groups) for name, groups in zip(experiments, styled, strict=True)},
         "groups": {group_key(group.runs.records[0]): _group(group) for groups in styled for group in groups},
         "runs": {
-            run_key(record): _run(record, group.label, repeats)
+            run_key(record): _run(record, group.label)
             for groups in styled
             for group in groups
             for record in group.runs.records
         },
     }
-    for run in unfinished:
-        _add_unfinished(payload, run)
-    return payload
-
-
-def _by_attention(labelled: Mapping[str, Runs]) -> dict[str, Runs]:
-    """Labels with the name of the attention instead of a hash, if this name distinguishes the configurations."""
-    named = {label: f"{label.partition(' [')[0]}, attention {name}" for label, name in _attentions(labelled)}
-    texts = [named.get(label, label) for label in labelled]
-    return {
-        text if texts.count(text) == 1 else label: runs
-        for text, (label, runs) in zip(texts, labelled.items(), strict=True)
-    }
-
-
-def _attentions(labelled: Mapping[str, Runs]) -> Iterator[tuple[str, str]]:
-    for label, runs in labelled.items():
-        attention = (runs.records[0].config.get("model") or {}).get("attention")
-        if label.endswith("]") and isinstance(attention, Mapping) and isinstance(attention.get("name"), str):
-            yield label, look(attention["name"]).label
 
 
 def _experiment(name: str, groups: list[Group]) -> dict[str, Any]:
     measured = {column for group in groups for record in group.runs.records for row in record.curves for column in row}
-    keys = [group_key(group.runs.records[0]) for group in groups]
-    return _shown_experiment(name, measured) | {"groups": keys}
-
-
-def _shown_experiment(name: str, measured: set[str]) -> dict[str, Any]:
-    columns = sorted((one for one in measured - {*_AXES} if not is_of_a_part(one)), key=column_order)
-    headlines = [f"test/{metric}" for metric in HEADLINES if f"test/{metric}" in measured]
+    shown = {one for one in measured - {*_AXES} if not re.search(r"\.head_\d+\.|support_to_\d+$", one)}  # too many
+    columns = sorted(shown, key=_order)
+    of_test = [column for column in columns if column.startswith("test/")]
     return {
-        "about": about(name),
-        "groups": [],
-        "columns": {column: column_label(column) for column in columns},
+        "about": _about(name),
+        "groups": [group_key(group.runs.records[0]) for group in groups],
+        "columns": {column: _label(column) for column in columns},
+        "means": [column for column in of_test if metric(column).summarised],
         "axes": [axis for axis in _AXES if axis in measured],
-        "headline": headlines[0] if headlines else next(iter(columns), None),
+        "headline": next(iter(of_test or columns), None),
     }
 
 
+def _label(column: str) -> str:
+    """The name of a column of the curves, such as "macro-F1, test" for "test/macro_f1"."""
+    split, slash, _ = column.rpartition("/")
+    return f"{metric(column).label}, {split}" if slash else metric(column).label
+
+
+def _order(column: str) -> tuple[int, int, str]:
+    """Sorts columns by metric, in the order of the catalogue, then by split."""
+    split, _, name = column.rpartition("/")
+    place = list(METRICS).index(name) if name in METRICS else len(METRICS)
+    return place, _SPLITS.index(split) if split in _SPLITS else len(_SPLITS), column
+
+
+def _about(experiment: str) -> str:
+    """The description in the first line of conf/experiment/<experiment>.yaml; empty if there is none."""
+    file = ROOT / "conf" / "experiment" / f"{experiment}.yaml"
+    lines = file.read_text("utf-8").splitlines() if file.is_file() else []
+    texts = [line.removeprefix("#").strip() for line in lines if line.startswith("#") and "@package" not in line]
+    return texts[0] if texts else ""
+
+
 def _group(group: Group) -> dict[str, Any]:
-    first = group.runs.records[0]
-    place = LINE_STYLES.index(group.style["linestyle"])
     return {
         "label": group.label,
-        "activation": first.config["activation"]["name"],
+        "activation": group.runs.activation["name"],
         "colour": [group.style["color"], on_dark(group.style["color"])],
-        "dash": _DASHES[place],
-        "symbol": _SYMBOLS.get(group.style["marker"], "circle"),
+        "dash": _DASHES[LINE_STYLES.index(group.style["linestyle"])],
+        "symbol": _SYMBOLS[group.style["marker"]],
         "runs": [run_key(record) for record in group.runs.records],
     }
 
 
-def _run(record: Record, label: str, repeats: Repeats) -> dict[str, Any]:
+def _run(record: Record, label: str) -> dict[str, Any]:
     columns = list(dict.fromkeys(column for row in record.curves for column in row))
-    code = record.code.model_dump(exclude={"files"})  # the digest is the hash of all files
-    kept = record.model_dump(exclude={"curves", "code", "experiment", "seed"}, exclude_unset=True)
-    command, note = repeats.command(record)
-    return kept | {
-        "experiment": record.experiment,
-        "group": group_key(record),
-        "seed": record.seed,
+    return record.model_dump() | {
         "label": label,
-        "code": code,
-        "epoch": record.reported_epoch,
+        "code": record.code.model_dump(exclude={"files"}),  # the digest is the hash of all files
         "curves": {column: [row.get(column) for row in record.curves] for column in columns},
         "start": _start(record),
-        "command": command,
-        "note": note,
-    }
-
-
-def _add_unfinished(payload: dict[str, Any], run: Unfinished) -> None:
-    """Add a run without a record. It has only curves; it joins the finished runs of its settings, if there are any."""
-    key = f"{run.experiment}/{run.run_id}"
-    measured = {column for row in run.rows for column in row}
-    experiment = payload["experiments"].setdefault(run.experiment, _shown_experiment(run.experiment, measured))
-    if key not in payload["groups"]:
-        own = look(run.activation)
-        alike = sum(payload["groups"][other]["activation"] == run.activation for other in experiment["groups"])
-        payload["groups"][key] = {
-            "label": f"{own.label} [{run.run_id[:8]}]",
-            "activation": run.activation,
-            "colour": [own.colour, on_dark(own.colour)],
-            "dash": _DASHES[alike % len(_DASHES)],
-            "symbol": _SYMBOLS.get(own.marker, "circle"),
-            "runs": [],
-        }
-        experiment["groups"].append(key)
-    group = payload["groups"][key]
-    group["runs"].append(f"{key}/seed-{run.seed}")
-    payload["runs"][f"{key}/seed-{run.seed}"] = {
-        "experiment": run.experiment,
-        "group": key,
-        "seed": run.seed,
-        "label": group["label"],
-        "epoch": len(run.rows),
-        "curves": {column: [row.get(column) for row in run.rows] for column in sorted(measured)},
-        "start": None,
-        "state": run.state.value,
+        "command": repeating_command(record),
     }
 
 

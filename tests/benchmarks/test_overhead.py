@@ -33,7 +33,7 @@ def test_the_interval_over_processes_decides():
 
 def test_the_recorded_table_is_rebuilt_to_the_letter(settings):
     results = ROOT / "results"
-    data, bootstrap = pd.read_csv(results / "benchmarks" / "table6.csv"), load_declaration(results).bootstrap
+    data, bootstrap = pd.read_csv(results / "benchmarks" / "table6.csv"), load_declaration().bootstrap
     assert overhead.table(data, settings, bootstrap) == (results / "benchmarks" / "table6.md").read_text()
 
 

@@ -7,6 +7,7 @@ import pytest
 from reporting.kept_runs import KeptRuns
 from tests.reporting.synthetic_results import (
     image_records,
+    loaded,
     rebuild,
     threshold_records,
     translation_records,
@@ -54,4 +55,4 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def kept(projects: Path) -> KeptRuns:
     """The runs of the project's declaration with made-up records."""
-    return KeptRuns.load(projects)
+    return loaded(projects)

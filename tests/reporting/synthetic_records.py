@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from experiments.identity import run_id
-from experiments.record import Record, by_split, read_record
+from experiments.record import SCHEMA, Record, by_split, read_record
 
 PARAMETERS = ("alpha", "q", "r", "tau", "temperature", "objective")
 
@@ -46,23 +48,28 @@ def make_record(
         "threads": 1,
     }
     return {
-        "schema": 1,
         "experiment": experiment,
         "run_id": run_id(config),
         "seed": seed,
         "config": config,
-        "code": {"commit": "c0ffee", "dirty": False, "digest": "d1ge57"},
+        "code": {"commit": "c0ffee", "dirty": False, "digest": "d1ge57", "files": {"run.py": "a1b2"}},
         "environment": {
             "python": "3.11.7",
             "packages": {"torch": "2.15.0"},
             "hardware": {"processor": "a processor", "cores": 2, "accelerator": None},
         },
-        "data": {"split_hash": "5p117", **(facts or {})},
+        "data": {"content_hash": "c0ntent", **(facts or {})},
         "curves": [
             {"epoch": epoch, **_learned(activation, parameters, epoch), **_measured(last, epoch, epochs)}
             for epoch in range(1, epochs + 1)
         ],
         "metrics": last,
+        "measured_by": {},
+        "selected_by": None,
+        "epoch": epochs,
+        "weights": None,
+        "weights_digest": None,
+        "weights_hash": "we16h75",
         "wall_time_seconds": 6.1,
         "peak_memory_mib": 500.0,
         "finished_at": "2026-11-21T08:00:00+00:00",
@@ -77,7 +84,20 @@ def changed(record: dict[str, Any], **groups: dict[str, Any]) -> dict[str, Any]:
 
 def as_read(record: dict[str, Any]) -> Record:
     """The record as `reporting` reads it."""
-    return read_record(json.dumps(record), "a made-up record")
+    return read_record(as_text(record), "a made-up record")
+
+
+def as_text(record: dict[str, Any]) -> str:
+    """The JSON text of a record, even of a broken one."""
+    try:
+        return Record(**record).to_json()
+    except ValidationError:
+        return json.dumps({"schema": SCHEMA, **record})
+
+
+def of_other_code(record: dict[str, Any], **code: Any) -> dict[str, Any]:
+    """The record of a run whose code differed in a file."""
+    return record | {"code": record["code"] | {"digest": "0ther", "files": {"run.py": "0ther"}, **code}}
 
 
 def _learned(activation: str, parameters: dict[str, Any], epoch: int) -> dict[str, float]:
@@ -95,7 +115,7 @@ def keep_records(results: Path, records: list[dict[str, Any]], experiment: str =
     """Write records to <results>/records/<experiment>.jsonl."""
     path = results / "records" / f"{experiment}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    path.write_text("".join(as_text(record) + "\n" for record in records), "utf-8")
     return path
 
 
@@ -104,7 +124,7 @@ def finish_runs(outputs: Path, records: list[dict[str, Any]]) -> None:
     for record in records:
         folder = outputs / record["experiment"] / record["run_id"] / str(record["seed"])
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "record.json").write_text(json.dumps(record), "utf-8")
+        (folder / "record.json").write_text(as_text(record), "utf-8")
 
 
 def make_translation_record(

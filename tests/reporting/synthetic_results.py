@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from reporting.declaration import SETTINGS
 from reporting.kept_runs import KeptRuns
 from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_records import keep_records, make_record, make_translation_record
@@ -219,8 +220,7 @@ def write_short(folder: Path) -> Path:
 
 def write_projects(folder: Path, **records: list[dict[str, Any]]) -> Path:
     """The project's declaration, with made-up records of some of its experiments."""
-    shutil.copy(RESULTS / "tables.yaml", folder)
-    shutil.copytree(RESULTS / "published", folder / "published")
+    shutil.copytree(SETTINGS, folder, dirs_exist_ok=True)
     for experiment, of_experiment in records.items():
         keep_records(folder, of_experiment, experiment)
     return folder
@@ -233,9 +233,14 @@ def _declare(folder: Path, declaration: str, published: str) -> Path:
     return folder
 
 
+def loaded(folder: Path, **allowed: bool) -> KeptRuns:
+    """The kept runs of a folder that also holds its declaration."""
+    return KeptRuns.load(folder, folder, **allowed)
+
+
 def rebuild(results: Path, **allowed: bool) -> Path:
     """Rebuild the tables, and return their folder."""
-    files, _ = rebuild_tables(KeptRuns.load(results, **allowed))
+    files, _ = rebuild_tables(loaded(results, **allowed))
     return files[0].parent
 
 

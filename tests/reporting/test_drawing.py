@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from reporting.drawing import LABEL_HEIGHT, label_lines, rendered, say_range, stack_of_panels, style
+from reporting.drawing import LABEL_HEIGHT, label_lines, say_range, stack_of_panels
 
 
 @pytest.fixture
@@ -47,13 +47,3 @@ def test_an_axis_of_accuracy_says_its_range():
     axes.plot([0.781, 0.792])
     say_range(axes, "accuracy")
     assert axes.get_ylabel().startswith("accuracy,\naxis from 0.78")
-
-
-def test_a_figure_has_three_files_without_dates():
-    with style():
-        figures = [stack_of_panels(1, 1)[0] for _ in range(2)]
-    first, second = (rendered(figure, "name") for figure in figures)
-    assert list(first) == ["name.png", "name.svg", "name.pdf"]
-    assert first == second
-    assert b"CreationDate" not in first["name.pdf"]
-    assert b"<dc:date>" not in first["name.svg"]

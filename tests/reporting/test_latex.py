@@ -1,7 +1,6 @@
 """Tables in LaTeX."""
 
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -64,8 +63,7 @@ def test_the_committed_tables_are_ascii_but_for_comments_and_number_nothing_twic
         assert len(caption) <= 70
 
 
-@pytest.mark.medium
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="NO PDFLATEX: that tables fit the page is not checked")
+@pytest.mark.slow  # needs LaTeX
 def test_every_committed_table_fits_the_page(tmp_path):
     tables = sorted((RESULTS / "tables").glob("*.tex"))
     body = "\n".join(rf"\input{{{table}}}\clearpage" for table in tables)

@@ -12,52 +12,43 @@ from tests.reporting.synthetic_records import finish_runs, keep_records, make_re
 from tests.reporting.synthetic_results import RESULTS, small_records
 
 
-def test_help_lists_the_commands_and_their_options(capsys):
-    for arguments, expected in (
-        (["--help"], ["collect", "tables", "figures", "summary", "report"]),
-        (["collect", "--help"], ["EXPERIMENT", "--outputs", "--results", "--add", "--replace"]),
-        (["tables", "--help"], ["--results", "--allow-missing-seeds", "--allow-mixed-code"]),
-        (["figures", "--help"], ["--results", "--allow-missing-seeds", "--allow-mixed-code"]),
-        (["summary", "--help"], ["EXPERIMENT", "--outputs"]),
-        (["report", "--help"], ["--results", "--outputs", "--output", "outputs/report.html"]),
-    ):
-        with pytest.raises(SystemExit) as end:
-            main(arguments)
-        text = capsys.readouterr().out
-        assert end.value.code == 0
-        assert not [word for word in expected if word not in text]
+def both(folder):
+    """Options for a folder that also holds its declaration."""
+    return "--results", str(folder), "--settings", str(folder)
+
+
+def test_help_lists_the_commands(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert end.value.code == 0
+    assert not [name for name in ("collect", "tables", "figures", "pages", "summary", "report") if name not in text]
 
 
 def test_collect_writes_the_file_of_each_experiment_and_prints_it(tmp_path, capsys):
     finish_runs(tmp_path / "outputs", [make_record(), make_record(experiment="digits")])
-    folders = ["--outputs", str(tmp_path / "outputs"), "--results", str(tmp_path / "results")]
+    folders = ["--outputs", str(tmp_path / "outputs"), "--results", str(tmp_path)]
     main(["collect", "airline", "digits", *folders])
-    files = [str(records_path(tmp_path / "results", name)) for name in ("airline", "digits")]
-    assert capsys.readouterr().out.split() == files
-    with pytest.raises(SystemExit, match=r"error: .*no finished run of 'copy'"):
-        main(["collect", "copy", *folders])
-
-
-@pytest.mark.parametrize(("option", "seeds"), [("--add", [21, 42]), ("--replace", [42])])
-def test_collect_keeps_or_drops_the_records_of_other_runs(tmp_path, option, seeds):
-    keep_records(tmp_path, [make_record(seed=21)])
+    assert capsys.readouterr().out.split() == [str(records_path(tmp_path, name)) for name in ("airline", "digits")]
     finish_runs(tmp_path / "outputs", [make_record(seed=42)])
-    main(["collect", "airline", option, "--outputs", str(tmp_path / "outputs"), "--results", str(tmp_path)])
-    assert [record.seed for record in read_records(tmp_path, "airline")] == seeds
+    for option, seeds in (("--add", [21, 42, 63]), ("--replace", [21, 42])):
+        keep_records(tmp_path, [make_record(seed=63)])
+        main(["collect", "airline", option, *folders])
+        assert [record.seed for record in read_records(tmp_path, "airline")] == seeds
 
 
 def test_tables_are_printed_and_an_error_is_one_line(small, capsys):
-    main(["tables", "--results", str(small)])
+    main(["tables", *both(small)])
     assert str(small / "tables" / "small.md") in capsys.readouterr().out
     keep_records(small, list(small_records())[1:])
     with pytest.raises(SystemExit, match=r"^error: these runs have no record: [^\n]*$"):
-        main(["tables", "--results", str(small)])
-    main(["tables", "--results", str(small), "--allow-missing-seeds", "--allow-mixed-code"])
+        main(["tables", *both(small)])
+    main(["tables", *both(small), "--allow-missing-seeds", "--allow-mixed-code"])
 
 
 def test_figures_are_printed_with_what_is_left_out(projects, capsys, monkeypatch):
     monkeypatch.setattr(figures, "all_figures", dict)
-    main(["figures", "--results", str(projects)])
+    main(["figures", *both(projects)])
     assert [line.split(": ")[:2] for line in capsys.readouterr().out.splitlines() if line] == [
         ["left out", "Airline Tweets"],
         ["left out", "CIFAR-100-LT, long-tailed"],
@@ -91,18 +82,26 @@ try:
 finally:
     print(sorted({"torch", "lightning"} & set(sys.modules)))
 """
-    command = [sys.executable, "-W", "error", "-c", code, "tables", "--results", str(small)]
+    command = [sys.executable, "-W", "error", "-c", code, "tables", *both(small)]
     done = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "[]\n[]\n")
     assert done.stderr.startswith(f"error: {small}/records/airline.jsonl: the file is empty;")
     assert done.stderr.count("\n") == 1
 
 
+def test_an_interrupted_command_says_so(monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("reporting.records.collect", interrupted)
+    with pytest.raises(SystemExit) as end:
+        main(["collect", "airline"])
+    assert end.value.code == 130
+
+
+@pytest.mark.medium
 def test_the_report_is_written_and_its_file_printed(small, tmp_path, capsys):
-    main(["report", "--results", str(small), "--output", str(tmp_path / "results.html")])
+    main(["report", *both(small), "--output", str(tmp_path / "results.html")])
     assert capsys.readouterr().out.startswith(f"{tmp_path / 'results.html'} (")
-    finish_runs(tmp_path / "outputs", [make_record(experiment="digits")])
-    main(["report", "--outputs", str(tmp_path / "outputs"), "--output", str(tmp_path / "runs.html")])
-    assert "1 of 1 run has finished." in (tmp_path / "runs.html").read_text("utf-8")
-    with pytest.raises(SystemExit, match=r"error: .*no such folder"):
+    with pytest.raises(SystemExit, match=r"error: .*no finished run below it"):
         main(["report", "--outputs", str(tmp_path / "nowhere")])

@@ -1,9 +1,8 @@
 """The notes under a table."""
 
-from reporting.kept_runs import KeptRuns
 from reporting.notes import table_notes
 from tests.reporting.synthetic_records import changed, keep_records
-from tests.reporting.synthetic_results import small_records
+from tests.reporting.synthetic_results import loaded, small_records
 
 
 def notes_of(kept, table):
@@ -27,7 +26,6 @@ def test_a_long_tail_says_how_its_groups_were_made(built_short):
 
 
 def test_training_metrics_measured_while_an_epoch_trains_are_said_so(small):
-    """Their setting stands under `data`, and in old records under `trainer`."""
-    for group, value, said in (("trainer", "running", True), ("data", "running", True), ("data", "evaluated", False)):
-        keep_records(small, [changed(record, **{group: {"train_metrics": value}}) for record in small_records()])
-        assert ("while an epoch trains" in notes_of(KeptRuns.load(small), "small")) is said
+    for value, said in (("running", True), ("evaluated", False)):
+        keep_records(small, [changed(record, data={"train_metrics": value}) for record in small_records()])
+        assert ("while an epoch trains" in notes_of(loaded(small), "small")) is said

@@ -1,15 +1,7 @@
 """How activations look and what they are called."""
 
-import matplotlib
-
 import sharmix
 from reporting.palette import LOOKS, label, look, look_of
-
-
-def test_looks_differ_in_colour_and_in_marker():
-    assert len({style.colour for style in LOOKS.values()}) == len(LOOKS)
-    assert len({style.marker for style in LOOKS.values()}) == len(LOOKS)
-    assert all(matplotlib.colors.is_color_like(style.colour) for style in LOOKS.values())
 
 
 def test_every_registered_activation_has_a_look():

@@ -1,10 +1,12 @@
 """Collecting and keeping the records of an experiment."""
 
 import random
+import shutil
 
 import pytest
 
 from experiments.record import RecordError
+from experiments.run_folder import aside
 from reporting.records import collect, read_records, records_path
 from tests.reporting.synthetic_records import as_read, finish_runs, keep_records, make_record
 
@@ -19,9 +21,7 @@ def test_collected_records_are_read_back_sorted(tmp_path):
     ]
     random.Random(0).shuffle(records)
     finish_runs(tmp_path / "outputs", [*records, make_record(experiment="digits")])
-
     (path,) = collect(["airline"], tmp_path / "outputs", tmp_path / "results")
-
     assert path == records_path(tmp_path / "results", "airline")
     kept = read_records(tmp_path / "results", "airline")
     assert [(r.config["activation"]["name"], r.config["activation"]["r"], r.seed) for r in kept] == [
@@ -31,12 +31,18 @@ def test_collected_records_are_read_back_sorted(tmp_path):
         ("softmax", None, 21),
         ("softmax", None, 42),
     ]
-    assert sorted(record.to_json() for record in kept) == sorted(as_read(record).to_json() for record in records)
-
     first = path.read_bytes()
     collect(["airline"], tmp_path / "outputs", tmp_path / "results")
     assert path.read_bytes() == first
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_run_that_another_one_has_replaced_is_not_collected(tmp_path):
+    finish_runs(tmp_path / "outputs", [make_record()])
+    (folder,) = (tmp_path / "outputs" / "airline").glob("*/21")
+    shutil.copytree(folder, aside(folder))  # as a process leaves them that was killed before it removed the old run
+    collect(["airline"], tmp_path / "outputs", tmp_path)
+    assert len(read_records(tmp_path, "airline")) == 1
 
 
 def test_no_folder_of_the_machine_is_kept(tmp_path):
@@ -49,54 +55,33 @@ def test_no_folder_of_the_machine_is_kept(tmp_path):
     assert read_records(tmp_path / "results", "airline") == [as_read(make_record())]
 
 
-def test_kept_records_are_dropped_only_when_asked(tmp_path):
-    outputs, results = tmp_path / "outputs", tmp_path / "results"
-    keep_records(results, [make_record(seed=21), make_record(seed=42)])
-    finish_runs(outputs, [make_record(seed=42)])
-    with pytest.raises(RecordError, match=r"1 of 2 kept runs are not in .* or give --add to keep .* or --replace"):
-        collect(["airline"], outputs, results)
-    assert len(read_records(results, "airline")) == 2
-    collect(["airline"], outputs, results, "drop")
-    assert [record.seed for record in read_records(results, "airline")] == [42]
-
-
-def test_kept_records_of_other_runs_stay_when_asked_and_those_of_the_same_runs_are_replaced(tmp_path):
+def test_kept_records_of_other_runs_are_dropped_or_kept_only_when_asked(tmp_path):
     outputs, results = tmp_path / "outputs", tmp_path / "results"
     keep_records(results, [make_record(seed=42), make_record(seed=63) | {"wall_time_seconds": 1.0}])
     finish_runs(outputs, [make_record(seed=21), make_record(seed=63)])
+    with pytest.raises(RecordError, match=r"1 of 2 kept runs are not in .* or give --add to keep .* or --replace"):
+        collect(["airline"], outputs, results)
     collect(["airline"], outputs, results, "keep")
     kept = read_records(results, "airline")
     assert [record.seed for record in kept] == [21, 42, 63]
-    assert kept[2] == as_read(make_record(seed=63))
-
-
-def test_a_damaged_file_is_replaced_when_its_records_are_dropped(tmp_path):
-    outputs, results = tmp_path / "outputs", tmp_path / "results"
+    assert kept[2] == as_read(make_record(seed=63))  # the new record of the same run
     keep_records(results, []).write_text("broken\n", "utf-8")
-    finish_runs(outputs, [make_record()])
     collect(["airline"], outputs, results, "drop")
-    assert read_records(results, "airline") == [as_read(make_record())]
+    assert [record.seed for record in read_records(results, "airline")] == [21, 63]
 
 
-def test_a_malformed_record_is_named_by_its_line(tmp_path):
+def test_a_record_in_the_wrong_place_is_named(tmp_path):
     broken = make_record(seed=42)
     del broken["code"]["digest"]
-    path = keep_records(tmp_path, [make_record(), broken])
-    with pytest.raises(RecordError) as error:
-        read_records(tmp_path, "airline")
-    assert str(error.value).startswith(f"{path}, line 2: the key code.digest is missing")
-
-
-def test_a_record_of_another_experiment_is_refused(tmp_path):
-    keep_records(tmp_path, [make_record(experiment="digits")])
-    with pytest.raises(RecordError, match="line 1: experiment='digits', allowed is 'airline'"):
-        read_records(tmp_path, "airline")
-
-
-def test_a_run_recorded_twice_is_an_error_that_names_both_places(tmp_path):
-    keep_records(tmp_path, [make_record(seed=21), make_record(seed=42), make_record(seed=21)])
-    with pytest.raises(RecordError, match=r"line 3: .*seed=21 is also recorded in .*line 1"):
-        read_records(tmp_path, "airline")
+    cases = [
+        ([make_record(), broken], r"airline\.jsonl, line 2: the key code\.digest is missing"),
+        ([make_record(experiment="digits")], "line 1: experiment='digits', allowed is 'airline'"),
+        ([make_record(), make_record()], r"line 2: .*seed=21 is also recorded in .*line 1"),
+    ]
+    for records, message in cases:
+        keep_records(tmp_path, records)
+        with pytest.raises(RecordError, match=message):
+            read_records(tmp_path, "airline")
 
 
 def test_a_failed_collection_leaves_the_kept_records_as_they_were(tmp_path):
@@ -115,10 +100,3 @@ def test_missing_records_are_explained(tmp_path):
         read_records(tmp_path, "airline")
     with pytest.raises(RecordError, match=r"python run\.py experiment=airline"):
         collect(["airline"], tmp_path / "outputs", tmp_path)
-
-
-def test_kept_records_that_are_empty_are_named_by_their_file(tmp_path):
-    (tmp_path / "records").mkdir()
-    (tmp_path / "records" / "airline.jsonl").write_text("\n")
-    with pytest.raises(RecordError, match=r"airline\.jsonl: the file is empty; restore it"):
-        read_records(tmp_path, "airline")

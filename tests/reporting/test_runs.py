@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.record import RecordError
-from reporting.runs import ORDERS, Runs
+from reporting.runs import Runs
 from tests.reporting.synthetic_records import as_read, make_record
 
 
@@ -18,14 +18,6 @@ def test_values_are_those_of_the_epoch_and_of_the_seeds_that_reached_it():
     assert runs.values("test", "accuracy", 3).index.tolist() == [2]
     assert runs.values("test", "accuracy", 9).empty
     assert Runs().values("test", "accuracy").empty
-
-
-def test_numbers_of_no_split_are_learned_orders():
-    learned = runs_of(make_record("sharmix_learned", q=1.25, r=1.5))
-    assert learned.values(ORDERS, "q", 2).to_dict() == pytest.approx({21: 1.27})
-    (path,) = learned.paths()
-    assert path["r"].to_dict() == pytest.approx({0: 1.5, 1: 1.51, 2: 1.52, 3: 1.53})
-    assert runs_of(make_record()).paths() == []
 
 
 def test_a_metric_that_was_not_measured_is_named_with_its_run():

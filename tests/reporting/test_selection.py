@@ -4,10 +4,9 @@ import pytest
 
 from experiments.record import RecordError
 from reporting.declaration import TableError
-from reporting.kept_runs import KeptRuns
 from reporting.notes import provenance_notes, table_notes
-from tests.reporting.synthetic_records import keep_records, make_record
-from tests.reporting.synthetic_results import SHORT, SMALL, short_records, small_records
+from tests.reporting.synthetic_records import keep_records, make_record, of_other_code
+from tests.reporting.synthetic_results import SHORT, SMALL, loaded, short_records, small_records
 
 LEARNED = "SharMiX learned (1.25, 1.50)"
 
@@ -27,19 +26,23 @@ def declare_fewer_seeds(results, row="{select: {name: entmax, alpha: 1.5}"):
 
 def refusal(results):
     with pytest.raises(TableError) as error:
-        KeptRuns.load(results)
+        loaded(results)
     return str(error.value)
 
 
 def notes_of(results, **allowed):
-    kept = KeptRuns.load(results, **allowed)
+    kept = loaded(results, **allowed)
     table, selection = kept.declaration.tables["small"], kept.selections["small"]
     return "\n".join([*table_notes(kept.declaration, table, selection), *provenance_notes(table, selection)])
 
 
+def without(name, *seeds):
+    """The small records without these seeds of an activation."""
+    return [r for r in small_records() if r["config"]["activation"]["name"] != name or r["seed"] not in seeds]
+
+
 def test_missing_seeds_are_refused_by_name_unless_allowed(small):
-    absent = [("sharmix_learned", 2), ("sharmix_learned", 4), ("softmax", 5)]
-    keep_records(small, [r for r in small_records() if (r["config"]["activation"]["name"], r["seed"]) not in absent])
+    keep_records(small, [record for record in without("sharmix_learned", 2, 4) if record in without("softmax", 5)])
     message = refusal(small)
     assert f"small: {LEARNED}, seed 2, 4;" in message
     assert "small: softmax, seed 5;" in message
@@ -47,39 +50,30 @@ def test_missing_seeds_are_refused_by_name_unless_allowed(small):
     assert "Missing runs: softmax, seed 5; SharMiX" in notes_of(small, allow_missing_seeds=True)
 
 
-def test_a_row_may_have_some_of_the_tables_seeds_alone(small):
+def test_a_row_may_have_some_of_the_tables_seeds_alone_but_the_baseline_needs_them_all(small):
     declare_fewer_seeds(small)
-    keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "entmax" or r["seed"] < 5])
-    runs = KeptRuns.load(small).selections["small"].rows
-    assert {name: [record.seed for record in row.records] for name, row in runs.items()} == {
-        "learned": [1, 2, 3, 4, 5],
-        "softmax": [1, 2, 3, 4, 5],
-        "extra": [2, 4],
-    }
+    keep_records(small, without("entmax", 1, 3, 5))
+    runs = loaded(small).selections["small"].rows
+    assert [record.seed for record in runs["extra"].records] == [2, 4]
+    assert [record.seed for record in runs["learned"].records] == [1, 2, 3, 4, 5]
     notes = notes_of(small)
     assert "over the seeds 1, 2, 3, 4, 5. These rows have fewer, and no bold: entmax (α = 1.5) (4, 2)." in notes
-
-
-def test_a_missing_seed_of_a_row_with_fewer_seeds_is_refused(small):
-    declare_fewer_seeds(small)
-    keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "entmax" or r["seed"] < 4])
+    keep_records(small, without("entmax", 4))
     assert "small: entmax (α = 1.5), seed 4;" in refusal(small)
-
-
-def test_the_baseline_needs_every_seed_of_the_table(small):
     declare_fewer_seeds(small, "{select: {name: softmax}")
-    keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "softmax" or r["seed"] < 5])
+    keep_records(small, without("softmax", 5))
     assert "small: softmax, seed 5;" in refusal(small)
 
 
 def test_mixed_or_uncommitted_code_is_refused_by_run_unless_allowed(small):
     for code, named in (
-        ({"digest": "0ther"}, "digest 0ther, commit c0ffee, clean"),
+        ({"files": {"run.py": "0ther"}, "digest": "0ther"}, "digest 0ther, commit c0ffee, clean"),
         ({"dirty": True}, "commit c0ffee, dirty"),
         ({"dirty": None, "commit": None}, "commit None, state unknown"),
     ):
         keep_changed(small, code=code)
         assert f"{named}: {LEARNED} seed 1;" in refusal(small)
+        assert "make tables ALLOW=--allow-mixed-code" in refusal(small)
         assert named in notes_of(small, allow_mixed_code=True)
 
 
@@ -91,30 +85,16 @@ def test_another_commit_of_the_same_code_is_accepted(small):
 
 
 def test_experiments_may_be_of_different_code_but_runs_of_one_may_not(short):
-    tail = make_record("softmax", 1, "images_lt")
-    tail["code"]["digest"] = "0ther"
-    keep_records(short, [tail], "images_lt")
-    KeptRuns.load(short)
+    keep_records(short, [of_other_code(make_record("softmax", 1, "images_lt", {"few_accuracy": 0.1}))], "images_lt")
+    loaded(short)
     records = list(short_records())
-    records[2]["code"]["digest"] = "0ther"
-    keep_records(short, records, "images")
+    keep_records(short, [*records[:2], of_other_code(records[2]), *records[3:]], "images")
     assert "different code" in refusal(short)
 
 
-def test_runs_that_are_not_known_to_share_their_data_are_refused(small):
-    keep_changed(small, data={"split_hash": "0ther"})
-    assert (
-        "different data, or it is not known whether they are the same: split_hash 0ther, split_hash 5p117;"
-        in refusal(small)
-    )
-    keep_changed(small, data={"content_hash": "5p117"})  # the same letters, but a hash of another kind
-    assert "content_hash 5p117, split_hash 5p117;" in refusal(small)
-
-
-def test_runs_of_one_content_hash_stand_in_one_table(small):
-    records = [record | {"data": {"content_hash": "c0ntent"}} for record in small_records()]
-    keep_records(small, records)
-    KeptRuns.load(small)
+def test_runs_of_different_data_are_refused(small):
+    keep_changed(small, data={"content_hash": "0ther"})
+    assert "were trained on different data, data.content_hash 0ther, c0ntent; repeat them" in refusal(small)
 
 
 def test_a_row_of_several_configurations_is_refused(small):
@@ -132,12 +112,12 @@ def test_settings_beside_the_activation_pick_runs_too(short):
 
 
 def test_other_seeds_and_activations_do_not_disturb(small):
-    before = KeptRuns.load(small)
+    before = loaded(small)
     keep_records(small, [*small_records(), make_record("softmax", 77), make_record("sparsemax", 1)])
-    assert KeptRuns.load(small) == before
+    assert loaded(small) == before
 
 
 def test_missing_records_name_the_command_that_makes_them(small):
     (small / "records" / "airline.jsonl").unlink()
     with pytest.raises(RecordError, match=r"there are no records of airline; run .*python -m reporting collect"):
-        KeptRuns.load(small)
+        loaded(small)

@@ -7,12 +7,20 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments.record import RecordError
 from reporting import summary
-from reporting.declaration import Bootstrap
+from reporting.__main__ import main
+from reporting.declaration import SETTINGS, Bootstrap
 from reporting.groups import label_runs, style_groups
 from reporting.summary import draw, summarise, tables, verdict
-from tests.reporting.synthetic_records import as_read, finish_runs, make_record, make_translation_record
+from tests.reporting.synthetic_records import (
+    as_read,
+    finish_runs,
+    keep_records,
+    make_record,
+    make_translation_record,
+    of_other_code,
+)
+from tests.reporting.synthetic_results import small_records
 
 BOOTSTRAP = Bootstrap(confidence=0.95, resamples=999, seed=0)
 SHOTS = {"shot_rule": "many > 100, few < 20 training examples"}
@@ -68,15 +76,10 @@ def test_the_table_holds_means_over_seeds_softmax_first(records):
     assert rows[2][-1] == "3"
 
 
-def test_a_single_seed_shows_no_deviation(records):
-    ((name, accuracy, *_),) = rows_of(printed(records[:1]))
-    assert (name, accuracy) == ("SharMiX learned (1.25, 1.50)", "0.910")
-
-
 def test_a_translation_shows_its_scores_of_the_selected_epoch():
     text = printed([make_translation_record(bleu=(10.0, 30.0, 20.0))])
-    assert re.search(r"activation +accuracy +sparsity +support +coverage +BLEU +chrF +seeds", text)
-    assert rows_of(text)[0][-3:] == ["31.000", "50.000", "1"]
+    assert re.search(r"activation +accuracy +BLEU +chrF +sparsity +support +coverage +seeds", text)
+    assert rows_of(text)[0][2:4] == ["31.000", "50.000"]
 
 
 def test_a_long_tail_has_a_table_of_its_groups_and_says_their_rule(records, long_tailed):
@@ -91,7 +94,7 @@ def test_a_long_tail_has_a_table_of_its_groups_and_says_their_rule(records, long
 def test_a_narrow_terminal_breaks_no_number(records, long_tailed):
     text = printed(records, long_tailed, width=80)
     assert max(map(len, text.splitlines())) <= 80
-    (row,) = (row for row in rows_of(text) if row[0].startswith("SharMiX learned") and row[-1] == "3")
+    (row,) = (row for row in rows_of(text) if row[0].startswith("SharMiX") and row[-1] == "3")
     assert row[1:] == ["0.920", "0.700", "0.200", "3.000", "1.000", "0.300", "3"]
     assert text.count("±0.010") == 3
 
@@ -99,7 +102,7 @@ def test_a_narrow_terminal_breaks_no_number(records, long_tailed):
 @pytest.mark.medium
 def test_the_figure_is_written_as_png_svg_and_pdf(long_tailed, tmp_path):
     finish_runs(tmp_path, long_tailed)
-    png = summarise(["digits_lt"], tmp_path, BOOTSTRAP, Console(file=io.StringIO()))
+    png = summarise(["digits_lt"], tmp_path, tmp_path, SETTINGS, Console(file=io.StringIO()))
     assert png == tmp_path / "summary" / "digits_lt.png"
     assert png.read_bytes().startswith(b"\x89PNG")
     assert ">softmax<" in png.with_suffix(".svg").read_text("utf-8")
@@ -125,20 +128,48 @@ def test_runs_of_different_code_are_averaged_with_a_warning(records, tmp_path, m
 
     def said():
         console = Console(file=io.StringIO(), width=1000)
-        summarise(["digits"], tmp_path, BOOTSTRAP, console)
+        summarise(["digits"], tmp_path, tmp_path, SETTINGS, console)
         return [line for line in console.file.getvalue().splitlines() if line.startswith("warning: ")]
 
     finish_runs(tmp_path, records)
     assert said() == []
-    records[4]["code"]["digest"] = "0ther"
-    finish_runs(tmp_path, records)
+    finish_runs(tmp_path, [*records[:4], of_other_code(records[4])])
     (warning,) = said()
     assert "digits: these runs are of different code: digest 0ther, commit c0ffee, clean: softmax seed 2;" in warning
 
 
-def test_without_runs_there_is_one_clear_error(tmp_path):
-    with pytest.raises(RecordError, match=r"python run\.py experiment=digits"):
-        summarise(["digits"], tmp_path, BOOTSTRAP, Console(file=io.StringIO()))
+def test_a_table_of_the_paper_shows_theirs_recorded_and_yours(small, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setattr(summary, "rendered", lambda figure, name: {f"{name}.png": b""})
+    keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "entmax"])
+    yours = [make_record("softmax", seed, test={"accuracy": 0.75}) for seed in (1, 2)]
+    finish_runs(small / "outputs", [*yours, make_record("entmax", 1, alpha=1.5)])
+    folders = "--outputs", str(small / "outputs"), "--results", str(small), "--settings", str(small)
+    main(["summary", "airline", *folders])
+    table = capsys.readouterr().out.partition("A small table: theirs, recorded, yours")[2]
+    rows = [re.split(r"\s{2,}", line.strip()) for line in table.splitlines() if "accuracy, test" in line]
+    assert rows == [
+        ["SharMiX learned (1.25, 1.50)", "accuracy, test", "0.910 ± 0.006", "0.805 ± 0.003", "–"],
+        ["softmax", "accuracy, test", "0.893 ± 0.007", "0.800 ± 0.003", "0.750 ± 0.000 (2 of 5 seeds)"],
+        ["entmax (α = 1.5)", "accuracy, test", "–", "–", "0.800 (1 of 5 seeds)"],
+    ]
+    (small / "records" / "airline.jsonl").unlink()
+    main(["summary", "airline", *folders])
+    assert re.search(r"0\.893 ± 0\.007 +– +0\.750", capsys.readouterr().out)
+
+
+def test_own_runs_take_the_place_of_recorded_ones_and_the_tables_are_rebuilt(small, capsys):
+    repeated = [record for record in small_records() if record["seed"] == 1]
+    finish_runs(small / "outputs", repeated)
+    folders = "--results", str(small)
+    main(["collect", "--add", "airline", "--outputs", str(small / "outputs"), *folders])
+    main(["tables", *folders, "--settings", str(small)])
+    finish_runs(small / "outputs", [of_other_code(record) for record in repeated])
+    main(["collect", "--add", "airline", "--outputs", str(small / "outputs"), *folders])
+    with pytest.raises(SystemExit, match="or pass --allow-mixed-code"):
+        main(["tables", *folders, "--settings", str(small)])
+    main(["tables", *folders, "--settings", str(small), "--allow-mixed-code"])
+    assert "digest 0ther" in (small / "tables" / "small.md").read_text("utf-8")
 
 
 def test_the_verdict_says_whether_the_best_activation_beats_softmax():

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from reporting.figures.learning_rates import ACTIVATIONS
 from studies import learning_rates
 from studies.study import load_study
 
@@ -77,10 +76,6 @@ def test_each_seed_has_its_own_split_validation_part_and_tail(monkeypatch) -> No
         assert seeds == {7}
         assert run.data["validation_fraction"] == 0.2
         assert run.optimizer["learning_rate"] == 0.03
-
-
-def test_the_figure_has_a_look_for_each_contender() -> None:
-    assert list(ACTIVATIONS) == list(STUDY.settings["contenders"])
 
 
 @pytest.mark.medium

@@ -6,7 +6,7 @@ from reporting.figures.class_frequencies import TRAINING_SETS, draw_class_freque
 from reporting.figures.sparsity_by_fit import draw_sparsity_by_fit
 from reporting.kept_runs import KeptRuns, LeftOut
 from tests.reporting.synthetic_records import make_record
-from tests.reporting.synthetic_results import image_records, write_projects
+from tests.reporting.synthetic_results import image_records, loaded, write_projects
 
 OBJECTIVES = {"fenchel_young": 0.125, "brier": 0.25, "log": 0.5}  # the sparsity under each
 
@@ -25,13 +25,16 @@ def learned(experiment: str, steps: int) -> list[dict]:
     return records
 
 
-def kept(tmp_path, **records) -> KeptRuns:
-    return KeptRuns.load(write_projects(tmp_path, **records), allow_missing_seeds=True)
+STEPS = {"cifar100": 50, "cifar100_subset": 10, "cifar100_lt": 20}
 
 
-def test_each_objective_has_sparsity_fit_q_and_r_by_step_on_each_set(tmp_path):
-    steps = {"cifar100": 50, "cifar100_subset": 10, "cifar100_lt": 20}
-    found = kept(tmp_path, **{name: learned(name, count) for name, count in steps.items()})
+@pytest.fixture(scope="module")
+def found(tmp_path_factory) -> KeptRuns:
+    records = {name: learned(name, count) for name, count in STEPS.items()}
+    return loaded(write_projects(tmp_path_factory.mktemp("sets"), **records), allow_missing_seeds=True)
+
+
+def test_each_objective_has_sparsity_fit_q_and_r_by_step_on_each_set(found):
     panels = draw_class_frequencies(found).axes
     assert [axes.get_ylabel() for axes in panels] == 3 * ["sparsity on test", "accuracy on train", "q", "r"]
     for axes, sparsity in zip(panels[::4], OBJECTIVES.values(), strict=True):
@@ -46,9 +49,8 @@ def test_each_objective_has_sparsity_fit_q_and_r_by_step_on_each_set(tmp_path):
         assert axes.lines[0].get_ydata() == pytest.approx([start + 0.01 * epoch for epoch in (1, 2, 3)])
 
 
-def test_sparsity_stands_over_accuracy_and_over_macro_f1_on_train_for_each_objective(tmp_path):
-    steps = {"cifar100": 50, "cifar100_subset": 10, "cifar100_lt": 20}
-    panels = draw_sparsity_by_fit(kept(tmp_path, **{name: learned(name, count) for name, count in steps.items()})).axes
+def test_sparsity_stands_over_accuracy_and_over_macro_f1_on_train_for_each_objective(found):
+    panels = draw_sparsity_by_fit(found).axes
     assert [axes.get_xlabel() for axes in panels] == 3 * ["accuracy on train"] + 3 * ["macro-F1 on train"]
     for axes, sparsity in zip(panels, 2 * [*OBJECTIVES.values()], strict=True):
         assert [line.get_label() for line in axes.lines] == list(TRAINING_SETS)
@@ -61,6 +63,6 @@ def test_sparsity_stands_over_accuracy_and_over_macro_f1_on_train_for_each_objec
 
 @pytest.mark.parametrize("draw", [draw_class_frequencies, draw_sparsity_by_fit])
 def test_without_the_subset_the_figure_is_left_out(tmp_path, draw):
-    found = kept(tmp_path, cifar100=image_records("cifar100"), cifar100_lt=image_records("cifar100_lt"))
+    records = {name: image_records(name) for name in ("cifar100", "cifar100_lt")}
     with pytest.raises(LeftOut, match="collect cifar100_subset"):
-        draw(found)
+        draw(loaded(write_projects(tmp_path, **records), allow_missing_seeds=True))

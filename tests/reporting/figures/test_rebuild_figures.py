@@ -3,12 +3,11 @@
 import pytest
 
 from reporting import figures
-from reporting.declaration import TableError, load_declaration, load_regimes
+from reporting.declaration import TableError
 from reporting.figures.figure2 import draw_figure2
 from reporting.figures.learning_curves import draw_learning_curves
-from reporting.kept_runs import KeptRuns
 from tests.reporting.synthetic_records import keep_records
-from tests.reporting.synthetic_results import image_records, write_projects
+from tests.reporting.synthetic_results import image_records, loaded, write_projects
 
 
 @pytest.fixture
@@ -18,7 +17,7 @@ def results(tmp_path):
 
 
 def rebuild(results, **allowed):
-    return figures.rebuild_figures(KeptRuns.load(results, **allowed))
+    return figures.rebuild_figures(loaded(results, **allowed))
 
 
 def only(monkeypatch, *draws):
@@ -57,7 +56,7 @@ def test_panels_and_figures_without_records_are_left_out_and_said_so(results, mo
         "thresholds",
     ]
     assert "python -m reporting collect cifar100_lt" in notices[1]
-    kept = KeptRuns.load(results, allow_missing_seeds=True)
+    kept = loaded(results, allow_missing_seeds=True)
     assert [axes.get_title(loc="left") for axes in draw_learning_curves(kept).axes] == ["CIFAR-100, balanced, 1 seed"]
 
 
@@ -69,39 +68,11 @@ def test_a_figure_of_a_table_that_is_not_declared_is_left_out(results, monkeypat
 def test_an_unknown_regime_is_one_clear_error(results):
     text = (results / "tables.yaml").read_text("utf-8").replace("regime: balanced", "regime: even")
     (results / "tables.yaml").write_text(text, "utf-8")
-    with pytest.raises(TableError, match="there is no regime 'even'; there are"):
+    with pytest.raises(TableError, match=r"sharmix\.yaml, asked for the figures: there is no regime 'even'; there are"):
         rebuild(results)
-
-
-def test_damaged_levels_of_the_paper_are_named(results):
-    paper = results / "published" / "sharmix.yaml"
-    whole, declaration = paper.read_text("utf-8"), load_declaration(results)
-    for old, new, message in (
-        (
-            "sparsity_low: 0.91",
-            "sparsity_low: 91",
-            r"long_tailed: sparsity_low=91: it should be less than or equal to 1",
-        ),
-        ("sparsity_low: 0.91, ", "", r"long_tailed: the key sparsity_high is not known|sparsity_final is missing"),
-        ("zero_from_epoch: [4, 5]", "zero_from_epoch: 4", r"balanced: zero_from_epoch=4: it should be a valid list"),
-        ("{sparsity_final: 0.0, zero_from_epoch: [4, 5]}", "x", r"balanced: 'x' is not allowed; it must be a mapping"),
-    ):
-        assert old in whole
-        paper.write_text(whole.replace(old, new), "utf-8")
-        with pytest.raises(TableError, match=rf"sharmix\.yaml, asked for the figures, {message}"):
-            load_regimes(results, declaration)
 
 
 def test_two_figures_of_one_name_are_refused():
     figures.all_figures()
     with pytest.raises(ValueError, match="two figures named 'figure1'"):
         figures.figure("figure1")(lambda kept: None)
-
-
-def test_a_picture_of_somebody_stays_beside_the_figures(results, monkeypatch):
-    only(monkeypatch, lambda kept: kept.of_table("nowhere"))
-    talk = results / "figures" / "talk.png"
-    talk.parent.mkdir()
-    talk.write_bytes(b"somebody's picture")
-    assert "removed" not in " ".join(rebuild(results)[1])
-    assert talk.read_bytes() == b"somebody's picture"

@@ -6,8 +6,8 @@ from reporting.figures.attention import draw_attention
 from reporting.figures.thresholds import draw_thresholds
 from reporting.figures.translation_dynamics import draw_translation_dynamics
 from reporting.figures.translation_support import draw_translation_support
-from reporting.kept_runs import KeptRuns, LeftOut
-from tests.reporting.synthetic_results import translation_records, write_projects
+from reporting.kept_runs import LeftOut
+from tests.reporting.synthetic_results import loaded, translation_records, write_projects
 
 OUTPUTS = {"softmax", "sparsemax", "entmax (α = 1.5)", "α-ReLU (α = 1.5)"}
 OUTPUTS |= {f"SharMiX {kind} (1.25, 1.50)" for kind in ("fixed", "learned")}
@@ -62,6 +62,6 @@ def test_attention_shows_what_each_head_has_learned_and_where_it_started(kept, t
     assert list(start.get_ydata()) == [1.25, 1.25]
 
     records = [r for r in translation_records() if r["config"]["model"]["attention"]["name"] != "sharmix_learned"]
-    without = KeptRuns.load(write_projects(tmp_path, multi30k=records), allow_missing_seeds=True)
+    without = loaded(write_projects(tmp_path, multi30k=records), allow_missing_seeds=True)
     with pytest.raises(LeftOut, match="no attention head learns an order"):
         draw_attention(without)

@@ -1,12 +1,16 @@
-"""The page of the project's own records, and the page of made-up runs at work; each is written once."""
+"""The page of the project's own records, written once, and what a page carries."""
 
+import base64
+import gzip
+import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reporting.kept_runs import KeptRuns
-from reporting.report.page import report_of_outputs, report_of_results
-from tests.reporting.report.outputs import write_outputs
+from reporting.report.page import report_of_results
 from tests.reporting.synthetic_results import RESULTS
 
 
@@ -23,8 +27,8 @@ def page(own_runs: KeptRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def page_at_work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of runs that have finished, failed, stopped, and not begun."""
-    folder = tmp_path_factory.mktemp("at_work")
-    write_outputs(folder / "outputs")
-    return report_of_outputs(folder / "outputs", folder / "report.html")
+def payload(page: Path) -> dict[str, Any]:
+    """What the page of the project's kept runs carries for its script."""
+    packed = re.search(r'<script type="application/gzip\+base64" id="payload">(.*?)</script>', page.read_text("utf-8"))
+    assert packed is not None
+    return json.loads(gzip.decompress(base64.b64decode(packed[1])))

@@ -3,10 +3,9 @@
 import pandas as pd
 import pytest
 
-from reporting.kept_runs import KeptRuns
 from reporting.outcomes import count_outcomes, in_one_sentence
 from reporting.report.claims import by_kind, decided_claims
-from tests.reporting.synthetic_results import RESULTS, write_short
+from tests.reporting.synthetic_results import RESULTS, loaded, write_short
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +45,7 @@ def test_a_verdict_names_the_runs_that_it_rests_on(claims, own_runs):
 
 
 def test_a_number_of_another_epoch_never_stands_beside_a_claim(tmp_path):
-    claims = decided_claims(KeptRuns.load(write_short(tmp_path)))
+    claims = decided_claims(loaded(write_short(tmp_path)))
     (late,) = [one for one in claims if one.claim == "Softmax ends well"]
     assert (late.ours, late.outcome, late.numbers["mean"]) == ("not reached", "open", None)
     (early,) = [one for one in claims if one.claim == "Softmax starts well"]

@@ -1,45 +1,39 @@
-"""The runs that a page carries."""
+"""The runs that a page carries, and the command that repeats each."""
 
 import json
+import shlex
 
+import pytest
+from hydra import compose, initialize_config_dir
+
+from experiments.identity import ROOT, run_id
+from experiments.resolvers import register_resolvers
 from reporting.palette import LOOKS, VARIANTS
-from reporting.report import page as page_module
 from reporting.report.page import report_of_outputs
-from tests.reporting.report.outputs import payload_of, put_record
-from tests.reporting.synthetic_records import make_record
+from reporting.report.repeat import repeating_command
+from tests.reporting.synthetic_records import as_read, changed, finish_runs, make_record
 from tests.reporting.synthetic_results import RESULTS
 
+pytestmark = pytest.mark.medium
 
-def test_every_run_stands_in_the_page_with_every_number_of_its_record(page, own_runs):
-    runs = payload_of(page)["runs"]
+
+def test_every_run_stands_in_the_page_with_every_number_of_its_record(payload, own_runs):
     experiments = {table.experiment for table in own_runs.declaration.tables.values()}
     lines = [
         line for name in experiments for line in (RESULTS / f"records/{name}.jsonl").read_text("utf-8").splitlines()
     ]
-    assert len(runs) == len(lines)
+    assert len(payload["runs"]) == len(lines)
     for line in lines:
         record = json.loads(line)
-        run = runs[f"{record['experiment']}/{record['run_id']}/seed-{record['seed']}"]
+        run = payload["runs"][f"{record['experiment']}/{record['run_id']}/seed-{record['seed']}"]
         columns = {column for row in record["curves"] for column in row}
         assert run["curves"] == {name: [row.get(name) for row in record["curves"]] for name in columns}
-        for key in ("config", "metrics", "environment", "data", "wall_time_seconds", "finished_at", "run_id"):
-            assert run[key] == record[key], key
-        assert run["code"]["commit"] == record["code"]["commit"]
+        assert not [key for key in record.keys() - {"curves", "code", "schema", "digest"} if run[key] != record[key]]
         assert run["code"]["digest"] == record["code"]["digest"]
 
 
-def test_a_run_without_a_record_stands_there_with_its_curves_so_far(page_at_work):
-    payload = payload_of(page_at_work)
-    run = payload["runs"]["digits/0123456789ab/seed-1"]
-    assert run["state"] == "stopped"
-    assert run["curves"]["epoch"] == [1, 2]
-    assert run["curves"]["test/accuracy"][-1] == 0.8
-    assert payload["groups"]["digits/0123456789ab"]["label"] == "softmax [01234567]"
-    assert "digits/0123456789ab" in payload["experiments"]["digits"]["groups"]
-
-
-def test_seeds_of_one_configuration_look_the_same_and_configurations_of_one_activation_share_its_colour(page):
-    groups = payload_of(page)["groups"].values()
+def test_seeds_of_one_configuration_look_the_same_and_configurations_of_one_activation_share_its_colour(payload):
+    groups = payload["groups"].values()
     fixed = [group for group in groups if group["activation"] == "sharmix_fixed" and "airline" in group["runs"][0]]
     assert len(fixed) == 9
     assert len({tuple(group["colour"]) for group in fixed}) == 1
@@ -47,31 +41,56 @@ def test_seeds_of_one_configuration_look_the_same_and_configurations_of_one_acti
     assert all(len(group["runs"]) == 5 for group in fixed)
 
 
-def test_looks_that_differ_in_figures_differ_in_the_page(page):
+def test_looks_that_differ_in_figures_differ_in_the_page(payload):
     markers = {look.marker for look in (*LOOKS.values(), *VARIANTS.values())}
-    symbols = {name: group["symbol"] for name, group in payload_of(page)["groups"].items()}
-    shown = {symbol for name, symbol in symbols.items() if name.startswith(("cifar100/", "copy/"))}
-    assert len(shown) == len(markers)
+    symbols = {name: group["symbol"] for name, group in payload["groups"].items()}
+    assert len({symbol for name, symbol in symbols.items() if name.startswith(("cifar100/", "copy/"))}) == len(markers)
+    softmax = next(group for group in payload["groups"].values() if group["label"] == "softmax")
+    assert softmax["colour"] == ["#000000", "#FFFFFF"]  # black cannot be seen on a dark ground
 
 
-def test_attention_tells_translations_apart_rather_than_a_hash(page):
-    labels = [group["label"] for group in payload_of(page)["groups"].values() if "attention" in group["label"]]
-    assert {*labels} == {f"softmax, attention {name}" for name in ("softmax", "entmax learned", "SharMiX learned")}
+def test_attention_tells_translations_apart_rather_than_a_hash(payload):
+    labels = {group["label"] for group in payload["groups"].values() if "attention" in group["label"]}
+    assert labels == {f"softmax, attention {name}" for name in ("entmax learned", "SharMiX learned")}
 
 
-def test_colours_that_cannot_be_seen_on_a_dark_ground_are_replaced_there(page):
-    (softmax,) = [group for group in payload_of(page)["groups"].values() if group["label"] == "softmax"][:1]
-    assert softmax["colour"] == ["#000000", "#FFFFFF"]
+def test_the_columns_of_the_page_come_from_the_list_of_metrics(payload):
+    translation = payload["experiments"]["multi30k"]
+    names = ("accuracy", "bleu", "chrf", "exact_match", "sparsity", "support", "coverage")
+    assert translation["means"] == [f"test/{name}" for name in names]
+    assert translation["headline"] == "test/accuracy"
+    assert translation["columns"]["test/bleu"] == "BLEU, test"
+    few = payload["experiments"]["cifar100_lt"]["columns"]["test/few_accuracy"]
+    assert few == "accuracy of few-shot classes, test"
 
 
-def test_a_page_of_many_epochs_stays_small_by_leaving_epochs_out(tmp_path, monkeypatch):
-    put_record(tmp_path / "outputs", make_record(experiment="digits", epochs=1003))
-    whole = report_of_outputs(tmp_path / "outputs", tmp_path / "whole.html").stat().st_size
-    room = 8_000  # the runs need more
-    monkeypatch.setattr(page_module, "LARGEST", room + len(page_module._plotly()) + page_module._REST)
-    page = report_of_outputs(tmp_path / "outputs", tmp_path / "thinned.html")
-    (run,) = payload_of(page)["runs"].values()
-    assert page.stat().st_size < whole
-    assert run["curves"]["epoch"][0] > 1
-    assert run["curves"]["epoch"][-1] == run["epoch"] == 1003
-    assert "so that the page stays small" in page.read_text("utf-8")
+def test_texts_of_runs_stay_texts_and_the_page_links_home_where_there_is_one(tmp_path):
+    finish_runs(tmp_path / "<i>", [make_record(experiment="digits")])
+    text = report_of_outputs(tmp_path / "<i>", tmp_path / "report.html").read_text("utf-8")
+    assert "&lt;i&gt;" in text
+    assert "<i>" not in text
+    assert "1 finished run of digits." in text
+    assert 'href="index.html"' not in text
+    (tmp_path / "index.html").touch()
+    assert 'href="index.html"' in report_of_outputs(tmp_path / "<i>", tmp_path / "report.html").read_text("utf-8")
+
+
+def test_the_command_of_a_run_of_each_experiment_composes_to_its_settings(payload):
+    register_resolvers()
+    for run in {run["experiment"]: run for run in payload["runs"].values()}.values():
+        python, runner, *overrides = shlex.split(run["command"])
+        assert (python, runner) == ("python", "run.py")
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+            config = compose("config", overrides=overrides)
+        assert (run_id(config), config.seed) == (run["run_id"], run["seed"]), run["command"]
+
+
+def test_the_command_gives_what_differs_from_the_experiment():
+    record = make_record("sharmix_learned", 7, "digits", q=1.25, r=1.5, objective="brier")
+    record = as_read(changed(record, optimizer={"learning_rate": 0.01}, data={"folder": "/my data"}))
+    words = shlex.split(repeating_command(record))
+    assert words[2:4] == ["experiment=digits", "activation=sharmix_learned"]
+    assert {"activation.objective=brier", "optimizer.learning_rate=0.01", "seed=7", "paths.data=/my data"} <= {*words}
+    outside = shlex.split(repeating_command(as_read(make_record("my.module.Map", 3, "mine", alpha=1.5))))
+    assert outside[2:4] == ["experiment=mine", "activation=custom"]
+    assert {*outside[4:]} == {"activation.name=my.module.Map", "activation.alpha=1.5", "seed=3"}
