@@ -154,11 +154,10 @@ def test_wrong_arguments_are_refused(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "the file is empty"),
-        (b"\n", "holds nothing to predict"),
+        (b"", "holds nothing to predict"),
         (b"1 2 3\n", "line 1: 3 numbers, 64 are needed"),
         (b"\n" + b"17 " * 64, "line 2: the numbers must be from 0 to 16"),
-        (b"one " * 64, "line 1: could not convert string to float: 'one'"),
+        (b"one " * 64, "could not convert string to float: 'one'"),
         (b"\xff\xfe\x00", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
     ],
 )

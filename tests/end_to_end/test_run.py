@@ -98,7 +98,7 @@ def test_the_weights_of_the_reported_epoch_stay_and_load(finished: Path, tmp_pat
     (file,) = records(finished)
     module, data = load_run(file.parent)
     examples = data.data.test
-    inputs, targets, _ = examples.read(torch.arange(len(examples.targets)), torch.zeros(0))
+    inputs, targets = examples.read(torch.arange(len(examples.targets)), torch.zeros(0))
     with torch.no_grad():
         accuracy = (module.probabilities(inputs).argmax(-1) == targets).double().mean().item()
     assert accuracy == pytest.approx(only_record(finished)["metrics"]["test"]["accuracy"], abs=1e-6)

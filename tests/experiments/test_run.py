@@ -1,7 +1,6 @@
 """A run in this process: what it leaves, how it goes on after a kill, and that `force` loses no finished run."""
 
 import csv
-import json
 import os
 import shutil
 import signal
@@ -286,10 +285,9 @@ def test_a_finished_run_is_loaded_with_its_own_weights_and_data_alone(before: Pa
     weights.unlink()
     assert "there is no weights.ckpt; repeat the run with keep_weights=true force=true" in refused()
     shutil.copy(before / "weights.ckpt", weights)
-    record = json.loads((before / "record.json").read_text())
-    record.pop("digest")
-    record["data"]["content_hash"] = record["data"]["content_hash"][::-1]
-    (tmp_path / "run" / "record.json").write_text(json.dumps(record))
+    record = load_record(before / "record.json")
+    other = record.model_copy(update={"data": record.data | {"content_hash": record.data["content_hash"][::-1]}})
+    (tmp_path / "run" / "record.json").write_text(other.to_json())
     assert "its data set has changed" in refused(DataError)
 
 
