@@ -42,7 +42,7 @@ def metrics_table(title: str, groups: list[Group], columns: dict[str, str], widt
 def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
     table = Table(title=escape(title), box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for text in texts:
-        table.add_column(text, min_width=len(text))
+        table.add_column(text, min_width=len(text), overflow="fold")
     for text in numbers:
         table.add_column(text, justify="right", min_width=max(map(len, text.split())))
     return table

@@ -90,6 +90,7 @@ def test_the_recipes_make_one_experiment_whose_run_can_be_loaded(
     runpy.run_path("use.py")
     assert without_numbers(capsys.readouterr().out, outside) == without_numbers(RECIPES[LOADED].printed, outside)
 
+    monkeypatch.setenv("COLUMNS", "120")
     reporting(["summary", "mine"])
     summary = capsys.readouterr().out
     assert "TemperedSparse" in summary
