@@ -50,10 +50,12 @@ demo: setup  ## four activations, five seeds, balanced and long-tailed digits: t
 	$(BIN)/python -m reporting report --outputs outputs/demo --output outputs/demo.html
 	@echo "Next: make airline runs the paper's tweets; docs/how_to adds your own data; python run.py --help lists all."
 
-test: setup  ## run the tests, or some: ONLY=tests/reporting, ONLY="-k resume"
+test: setup  ## run the tests, in about three minutes on two cores, or some: ONLY=tests/reporting, ONLY="-k resume"
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not slow" $(ONLY)
 
-test-slow: setup  ## run the slow tests too; they need Chromium and LaTeX: apt-get install chromium fonts-dejavu texlive-latex-recommended texlive-science
+test-slow: setup  ## run the slow tests: in a browser, with LaTeX, inductor, compilers and other interpreters
+	@echo 'The slow tests need Chromium, LaTeX, a C++ compiler and valgrind; tests of what is missing are skipped.'
+	@echo 'Debian: apt-get install chromium fonts-dejavu texlive-latex-recommended texlive-science g++ valgrind'
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m slow $(ONLY)
 
 check: lint  ## run the linters, the quick tests and the kernel's instruction counts, in about a minute and a half

@@ -18,9 +18,5 @@ class DivergedError(UserError):
     """A training whose loss is no longer a number. The message names the epoch and the remedy."""
 
 
-class MachineError(UserError):
-    """A run lacks disk space, memory or permission. The message names the path and the remedy."""
-
-
 class DataError(UserError):
     """A data set that cannot be used. The message names the file and line, the mistake, and the remedy."""
