@@ -139,7 +139,8 @@ class Run:
         record = self.record(trainer, curves, code)
         write_atomically(self.folder / RECORD, record.to_json(indent=1) + "\n")
         tidy(self.folder, record.weights)
-        self.say(f"{self._result(record)} · {duration(record.wall_time_seconds)}", "bold green")
+        time = f" · {duration(record.wall_time_seconds)}" if not self.place else ""  # a sweep's line fits 120 columns
+        self.say(f"{self._result(record)}{time}", "bold green")
         if not self.place:
             self.say(short(self.folder / RECORD))
         return record
