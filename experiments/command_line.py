@@ -52,7 +52,7 @@ def one_message() -> Iterator[None]:
     except OSError as error:
         if error.errno not in DISK:
             raise
-        sys.exit(f"{error.filename}: {error.strerror}; give another folder with paths.outputs=FOLDER")
+        sys.exit(f"{error.filename or 'the outputs'}: {error.strerror}; give another folder with paths.outputs=FOLDER")
 
 
 def replace_unknown_characters() -> None:

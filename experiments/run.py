@@ -32,7 +32,7 @@ from experiments.machine import environment, forget_peak_memory, peak_memory_mib
 from experiments.modules.base import OutputModule
 from experiments.record import Record, by_split, load_record
 from experiments.run_folder import CURVES, RECORD, WEIGHTS, aside, locked, remove_empty, replaced, settle, tidy
-from experiments.settings import RunSettings
+from experiments.settings import RunSettings, checked_settings
 from experiments.trainer import build_trainer
 
 HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.3f}", "sparsity": "sparsity {:.3f}"}
@@ -119,7 +119,7 @@ class Run:
         # Only the same code goes on from a checkpoint, and only on the same data.
         last = self.folder / f"last-{code['digest'][:8]}-{data.data.content_hash[:8]}.ckpt"
         best = self.folder / WEIGHTS if settings.keep_weights and module.selected_by is not None else None
-        done = finished_epochs(last, best)
+        done = 0 if settings.force else finished_epochs(last, best)  # other processes may still see the checkpoint
         curves = Curves(self.folder / CURVES if self.is_first else None)
         callbacks = [ReseedEachEpoch(settings.seed), Termination(self.say), *own_callbacks, curves]
         if self.is_first and settings.progress != "none":
@@ -249,7 +249,7 @@ class Run:
         try:
             yield
         except (KeyboardInterrupt, SystemExit) as stop:
-            if isinstance(stop, SystemExit) and not trainer.interrupted:  # Lightning exits after an interrupt
+            if isinstance(stop, SystemExit) and not isinstance(stop.__context__, KeyboardInterrupt):  # not Lightning's
                 raise
             raise Interrupted(self._how_it_goes_on(last) if self.is_first else "") from None
         except MisconfigurationException as error:
@@ -287,7 +287,7 @@ def load_run(folder: str | Path, data_folder: str | Path | None = None) -> tuple
     file = Path(folder) / RECORD
     if not file.is_file():
         raise ConfigurationError(f"{folder}: there is no {RECORD}; give the folder of a finished run")
-    settings = RunSettings.model_validate(load_record(file).config)
+    settings = checked_settings(load_record(file).config)
     if data_folder is not None:
         if "folder" not in settings.data:
             raise ConfigurationError(f"data={data_folder}: the data set of {folder} does not lie in a folder")

@@ -112,7 +112,7 @@ def _check_processes(options: Group, threads: int) -> None:
             f"trainer.num_nodes={nodes} is not allowed here: start the run on each machine, by torchrun or SLURM; "
             "without them it would wait for the others for ever"
         )
-    if started and isinstance(devices, int) and int(started) != devices * nodes:
+    if started and isinstance(devices, int) and devices > 0 and int(started) != devices * nodes:
         raise ConfigurationError(
             f"trainer.devices={devices} and trainer.num_nodes={nodes} ask for {devices * nodes} processes, but "
             f"{started} were started; they must be as many"
