@@ -45,7 +45,8 @@ def one_message() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        print(f"interrupted; {interrupt if isinstance(interrupt, Interrupted) else STARTS_AGAIN}", file=sys.stderr)
+        if text := str(interrupt) if isinstance(interrupt, Interrupted) else STARTS_AGAIN:
+            print(f"interrupted; {text}", file=sys.stderr)
         sys.exit(status)
     except (CompactHydraException, OmegaConfBaseException, YAMLError) as error:
         sys.exit(_message(error))

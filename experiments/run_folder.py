@@ -16,7 +16,7 @@ RECORD, CURVES, WEIGHTS = "record.json", "metrics.csv", "weights.ckpt"
 
 def aside(folder: Path) -> Path:
     """Where a finished run lies while another one takes its place."""
-    return folder.with_name(f"{folder.name}-before")
+    return folder.with_name(f".{folder.name}.replaced")  # no name that a person gives to a copy
 
 
 def settle(folder: Path) -> None:

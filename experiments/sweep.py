@@ -1,5 +1,6 @@
 """Sweeps: the place of a run in its sweep, the time left, failed runs, and the objective that a sweeper optimises."""
 
+import contextlib
 import math
 import multiprocessing
 import os
@@ -71,7 +72,10 @@ class Sweep(Callback):
         if self.runs is None:
             return f"[{number + 1}] "
         records = self.folder.glob(f"*/seed-*/{RECORD}")
-        new = sum(record.stat().st_mtime > self.began for record in records)
+        new = 0
+        for record in records:
+            with contextlib.suppress(FileNotFoundError):  # a repeated run moves its old record aside
+                new += record.stat().st_mtime > self.began
         seconds = (time.time() - self.began) / new * (self.runs - number) if new else None
         return f"[{number + 1}/{self.runs}{f', {duration(seconds)} left' if seconds else ''}] "
 

@@ -193,7 +193,7 @@ def test_a_kill_at_any_moment_of_a_forced_run_leaves_one_finished_run(
     with every_case() as case:
         for kill in sorted(kills.iterdir()):
             with case(kill=kill.name):
-                left, aside = kill / "seed-1", kill / "seed-1-before"
+                left, aside = kill / "seed-1", kill / ".seed-1.replaced"
                 seed = load_record((left if (left / "record.json").exists() else aside) / "record.json").seed
                 assert complete(left, f"seed={seed}").seed == seed
                 seeds.append(consistent_record(left).seed)
