@@ -81,8 +81,8 @@ sphinx_gallery_conf = {
 
 html_theme = "furo"
 html_title = "SharMiX"
-html_static_path = ["_static"]
-html_css_files = ["site.css"]
+html_static_path = ["_static", "../reporting/look.css"]
+html_css_files = ["look.css", "site.css"]
 html_js_files = ["site.js"]
 html_additional_pages = {"index": "first_page.html"}
 templates_path = ["_templates"]

@@ -1,7 +1,7 @@
 """Builds the playground: one HTML file, in which the kernel of `sharmix/csrc` runs as WebAssembly.
 
-The file needs no network and no server. Its sources are in `page/`: the template `index.html`, `style.css`, and
-scripts, which become one module in the order of `SCRIPTS`.
+The file needs no network and no server. Its sources are the style that all pages share (`reporting/look.css`), and in
+`page/` the template `index.html`, `style.css`, and scripts, which become one module in the order of `SCRIPTS`.
 """
 
 import base64
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from experiments.files import write_atomically
 from playground.digits import CALIBRATION, TEST, TRAINED_ON, logits_of_digits
-from reporting.palette import LOOKS
+from reporting.palette import page_style
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "playground/page"
@@ -79,7 +79,7 @@ def page(kernel: bytes, home: bool) -> str:
     """
     digits = logits_of_digits()
     fills = {
-        "style": f":root {{ {_colours()} }}\n{_source('style.css')}",
+        "style": f"{page_style()}\n{_source('style.css')}",
         "home": '<a href="index.html">SharMiX documentation</a>' if home else "",
         "digits_note": _note_on(digits),
         "data": json.dumps({"digits": digits}),
@@ -104,11 +104,6 @@ def build(output: Path) -> None:
 
 def _source(name: str) -> str:
     return (PAGE / name).read_text(encoding="utf-8").rstrip("\n")
-
-
-def _colours() -> str:
-    """The activations' colours in all tables and figures, as CSS variables."""
-    return " ".join(f"--{name}: {look.colour};" for name, look in LOOKS.items())
 
 
 def _note_on(digits: dict[str, object]) -> str:

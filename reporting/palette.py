@@ -1,6 +1,7 @@
-"""The look of an activation in every table and figure: its label, colour and marker."""
+"""The look of an activation in every table and figure, its label, colour and marker; and the style of every page."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -71,6 +72,12 @@ def look_of(activation: Mapping[str, Any]) -> Look:
 def on_dark(colour: str) -> str:
     """The colour that replaces a colour of `LOOKS` on a dark background, where black, wine and indigo are invisible."""
     return ON_DARK.get(colour, colour)
+
+
+def page_style() -> str:
+    """The style sheet that pages share: look.css, and the activations' colours as variables such as --softmax."""
+    colours = (f"--{name}: light-dark({own.colour}, {on_dark(own.colour)});" for name, own in LOOKS.items())
+    return f":root {{ {' '.join(colours)} }}\n{Path(__file__).with_name('look.css').read_text('utf-8')}"
 
 
 def rank(name: str) -> int:

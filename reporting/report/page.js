@@ -35,13 +35,13 @@ const written = (value, digits = 4) => (Number.isInteger(value) ? String(value).
 function table(label, headings, rows, digits = 4) {
   const cell = (value, number) => {
     if (number === 0) return make("th", { scope: "row" }, value);
-    if (value instanceof Node) return make("td", { "data-value": value.dataset.value ?? null, class: value.dataset.value ? "numeric" : null }, value);
-    if (typeof value === "number") return make("td", { class: "numeric", "data-value": value, title: value }, written(value, digits));
+    if (value instanceof Node) return make("td", { "data-value": value.dataset.value ?? null, class: value.dataset.value ? "number" : null }, value);
+    if (typeof value === "number") return make("td", { class: "number", "data-value": value, title: value }, written(value, digits));
     return make("td", {}, value ?? "–");
   };
   const numeric = headings.map((_, place) => rows.some((row) => typeof row[place] === "number" || row[place]?.dataset?.value));
   const result = make("table", { class: "sortable" },
-    make("thead", {}, make("tr", {}, ...headings.map((text, place) => make("th", { class: numeric[place] ? "numeric" : null }, text)))),
+    make("thead", {}, make("tr", {}, ...headings.map((text, place) => make("th", { class: numeric[place] ? "number" : null }, text)))),
     make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map(cell)))));
   sortable(result);
   return make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": label }, result);
@@ -190,7 +190,11 @@ function closed() {
 // ---- Figures --------------------------------------------------------------------------------------------------------
 
 const dark = () => root.dataset.theme === "dark";
-const tone = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
+const probe = document.body.appendChild(make("span", { hidden: true }));
+const tone = (name) => {  // as rgb(…), because Plotly does not know light-dark(…)
+  probe.style.color = `var(--${name})`;
+  return getComputedStyle(probe).color;
+};
 const colour = (group) => group.colour[dark() ? 1 : 0];
 
 function draw(id, traces, layout, label) {
@@ -200,9 +204,9 @@ function draw(id, traces, layout, label) {
   plot.setAttribute("role", "group");
   plot.setAttribute("aria-label", label);
   Plotly.react(plot, traces, {
-    font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: tone("text") },
+    font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: tone("ink") },
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 12, r: 12, t: 12, b: 12 },
-    showlegend: false, hovermode: "closest", hoverlabel: { bgcolor: tone("raised"), bordercolor: tone("quiet"), font: { color: tone("text") } },
+    showlegend: false, hovermode: "closest", hoverlabel: { bgcolor: tone("grid"), bordercolor: tone("muted"), font: { color: tone("ink") } },
     xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis }, ...others,
   }, { responsive: true, displayModeBar: false, doubleClick: "reset" });
   if (!plot.dataset.listens) {
@@ -218,10 +222,10 @@ function chosen(point) {
 }
 
 const OUTCOMES = {
-  "reproduces": { tone: "good", symbol: "circle" },
-  "direction only": { tone: "half", symbol: "diamond" },
-  "does not reproduce": { tone: "bad", symbol: "x" },
-  "open": { tone: "quiet", symbol: "circle-open" },
+  "reproduces": { tone: "fill", symbol: "circle" },
+  "direction only": { tone: "entmax", symbol: "diamond" },
+  "does not reproduce": { tone: "against", symbol: "x" },
+  "open": { tone: "muted", symbol: "circle-open" },
 };
 
 function drawClaims() {
@@ -247,7 +251,7 @@ function drawClaims() {
         hovertemplate: `%{text}<br>theirs %{x:.5~f}, ours %{y:.5~f}<br>${outcome}<extra></extra>`,
       };
     });
-    const line = { type: "line", x0: least - room, y0: least - room, x1: most + room, y1: most + room, line: { color: tone("quiet"), width: 1, dash: "dot" }, layer: "below" };
+    const line = { type: "line", x0: least - room, y0: least - room, x1: most + room, y1: most + room, line: { color: tone("muted"), width: 1, dash: "dot" }, layer: "below" };
     const what = isDifference ? "differences" : "levels";
     draw(id, traces, {
       shapes: [line],
@@ -284,7 +288,7 @@ function drawTradeOff() {
     return {
       type: "scatter", mode: "markers", name: group.label, customdata: keys, text: keys.map((key) => `seed ${data.runs[key].seed}`),
       x: keys.map((key) => valueOf(data.runs[key], SPARSITY)), y: keys.map((key) => valueOf(data.runs[key], headline)),
-      marker: { color: colour(group), symbol: group.symbol, size: 10, opacity: 0.8, line: { color: tone("ground"), width: 1 } },
+      marker: { color: colour(group), symbol: group.symbol, size: 10, opacity: 0.8, line: { color: tone("surface"), width: 1 } },
       hovertemplate: `<b>${group.label}</b>, %{text}<br>sparsity %{x:.5~f}<br>${columnLabel(headline)} %{y:.5~f}<extra></extra>`,
     };
   });
@@ -306,14 +310,14 @@ function drawPlane() {
   const [low, high] = [0.93, 2.07];
   const qs = Array.from({ length: 101 }, (_, place) => 1 + (place * (high - 1)) / 100);
   const border = qs.map((q) => 2 - 1 / q);
-  const quiet = { color: tone("quiet"), width: 1 };
+  const quiet = { color: tone("muted"), width: 1 };
   const traces = [
-    { x: [...qs, high, 1], y: [...border, low, low], fill: "toself", fillcolor: tone("raised"), line: { width: 0 }, mode: "lines", hoverinfo: "skip" },
+    { x: [...qs, high, 1], y: [...border, low, low], fill: "toself", fillcolor: tone("grid"), line: { width: 0 }, mode: "lines", hoverinfo: "skip" },
     { x: qs, y: border, mode: "lines", line: { ...quiet, width: 1.5, dash: "dash" }, hovertemplate: "r = 2 − 1/q<extra></extra>" },
     { x: [low, high], y: [low, high], mode: "lines", line: quiet, hoverinfo: "skip" },
     { x: [low, high], y: [1, 1], mode: "lines", line: { ...quiet, dash: "dashdot" }, hoverinfo: "skip" },
     { x: [1, 1], y: [low, high], mode: "lines", line: { ...quiet, dash: "dot" }, hoverinfo: "skip" },
-    { x: [1, 2, 2], y: [1, 2, 1.5], mode: "markers", marker: { color: tone("quiet"), size: 7, symbol: "circle-open" }, text: ["softmax, Shannon", "sparsemax", "2-normmax"], hovertemplate: "%{text}: q %{x}, r %{y}<extra></extra>" },
+    { x: [1, 2, 2], y: [1, 2, 1.5], mode: "markers", marker: { color: tone("muted"), size: 7, symbol: "circle-open" }, text: ["softmax, Shannon", "sparsemax", "2-normmax"], hovertemplate: "%{text}: q %{x}, r %{y}<extra></extra>" },
   ];
   for (const [key, run, group] of shownRuns()) {
     const { q, r, epochs, learned } = path(run, group);
@@ -326,7 +330,7 @@ function drawPlane() {
       hovertemplate: `<b>${group.label}</b>, seed ${run.seed}<br>epoch %{customdata}: q %{x:.5~f}, r %{y:.5~f}<extra></extra>`,
     });
   }
-  const name = (x, y, text, more = {}) => ({ x, y, text, showarrow: false, font: { size: 11, color: tone("quiet") }, ...more });
+  const name = (x, y, text, more = {}) => ({ x, y, text, showarrow: false, font: { size: 11, color: tone("muted") }, ...more });
   draw("plane", traces, {
     xaxis: { title: { text: "q" }, range: [low, high], constrain: "domain" },
     yaxis: { title: { text: "r" }, range: [low, high], scaleanchor: "x", constrain: "domain" },

@@ -18,6 +18,7 @@ from experiments.files import write_atomically
 from experiments.record import Record, RecordError
 from reporting.kept_runs import KeptRuns
 from reporting.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
+from reporting.palette import page_style
 from reporting.records import finished_records, read_records
 from reporting.report.claims import Decided, by_kind, decided_claims
 from reporting.report.payload import build_payload
@@ -85,7 +86,7 @@ def _write(
         home=(output.parent / "index.html").exists(),
         outcomes=[*OUTCOMES],
         plural=IN_PLURAL,
-        css=Markup((_FOLDER / "page.css").read_text("utf-8")),
+        css=Markup(page_style() + (_FOLDER / "page.css").read_text("utf-8")),
         script=Markup((_FOLDER / "page.js").read_text("utf-8")),
         plotly=_plotly(),
         payload=_packed(data.encode()),
