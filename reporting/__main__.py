@@ -1,5 +1,6 @@
 """Collect the records of finished runs, and rebuild tables and figures from them."""
 
+import os
 import signal
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -17,12 +18,8 @@ if TYPE_CHECKING:
 def main(arguments: list[str] | None = None) -> None:
     """The command line `python -m reporting`.
 
-    Args:
-        arguments: of the command; None for those of the process.
-
     Raises:
-        SystemExit: with one line that starts with "error: ", for records or a declaration that cannot be used, and for
-            files that cannot be read or written.
+        SystemExit: with one line that starts with "error: ", for records, a declaration or files that cannot be used.
     """
     options = _parser().parse_args(arguments)
     try:
@@ -44,7 +41,10 @@ def _parser() -> ArgumentParser:
     experiments.add_argument("experiments", metavar="EXPERIMENT", nargs="+", type=_name, help="name of an experiment")
     outputs.add_argument("--outputs", type=Path, default=Path("outputs"), help="the runs' folder (default: outputs)")
     results.add_argument(
-        "--results", type=Path, default=Path("results"), help="folder of records, tables and figures (default: results)"
+        "--results",
+        type=Path,
+        default=Path(os.path.relpath(ROOT / "results")),
+        help="folder of records, tables and figures (default: the project's, from any working folder)",
     )
     choice = others.add_mutually_exclusive_group()
     for option, value in (("--add", "keep"), ("--replace", "drop")):
@@ -53,7 +53,7 @@ def _parser() -> ArgumentParser:
             option, dest="other_records", action="store_const", const=value, default="refuse", help=text
         )
     settings.add_argument(
-        "--settings", type=Path, default=SETTINGS, help="folder of tables.yaml and published/ (default: conf/reporting)"
+        "--settings", type=Path, default=SETTINGS, help="folder of tables.yaml and published/ (default: the project's)"
     )
     allowances.add_argument("--allow-missing-seeds", action="store_true", help="use the seeds that have records")
     allowances.add_argument("--allow-mixed-code", action="store_true", help="accept different or uncommitted code")

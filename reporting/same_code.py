@@ -21,9 +21,11 @@ def describe_code(record: Record) -> str:
 
 
 def list_runs_by_code(records: Iterable[Record]) -> str:
-    """All runs in words, after the code that computed them."""
+    """The code of most runs in words, then each other code with the runs that it computed."""
     runs_of: dict[str, set[str]] = {}
     for record in records:
         run = f"{label(record.config['activation'], record.config['data'])} seed {record.seed}"
         runs_of.setdefault(describe_code(record), set()).add(run)
-    return "; ".join(f"{code}: {', '.join(sorted(runs_of[code]))}" for code in sorted(runs_of))
+    most, *others = sorted(runs_of, key=lambda code: (-len(runs_of[code]), code))
+    named = [f"{code}: {', '.join(sorted(runs_of[code]))}" for code in others]
+    return "; ".join([f"{most}: {len(runs_of[most])} runs", *named])

@@ -75,12 +75,12 @@ def refuse_missing_seeds(selections: Mapping[str, Selection]) -> None:
 
 
 def refuse_mixed_code(records: list[Record]) -> None:
-    """Raise a TableError if the runs' code differs or was not committed; the message names the runs of each code."""
+    """Raise a TableError if the runs' code differs or was not committed; the message names them and the option."""
     if not of_one_code(records) or any(record.code.dirty is not False for record in records):
         raise TableError(
-            f"these runs are of different code, or of changes that were not committed: {list_runs_by_code(records)}; "
-            "repeat them with force=true from one clean commit, or pass --allow-mixed-code "
-            "(make tables ALLOW=--allow-mixed-code); the notes below a table then name each code"
+            f"{records[0].experiment}: the runs are of different code, or of changes that were not committed; pass "
+            "--allow-mixed-code (make tables ALLOW=--allow-mixed-code), and the notes below a table name each code, or "
+            f"repeat runs with force=true from one clean commit: {list_runs_by_code(records)}"
         )
 
 

@@ -74,12 +74,15 @@ def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
 def comparison(table: declaration.Table, numbers: Numbers, recorded: list[Record], yours: list[Record]) -> Table:
     """The numbers of a declared table: theirs, the published ones; the recorded ones; and those of your runs.
 
-    Every row is shown, with however many runs there are; a dash stands for a missing number.
+    It has the rows of which you have runs, however many; a dash stands for a missing number.
     """
     shown = _table(f"{table.heading()}: theirs, recorded, yours", ["row", "number"], ["theirs", "recorded", "yours"])
-    for row, text in table.labels().items():
+    rows = {row: runs for row in table.rows if (runs := records_of_row(table, row, yours))}
+    if without := len(table.rows) - len(rows):
+        shown.caption = f"Left out: {without} of {len(table.rows)} rows, of which you have no runs."
+    for row, your_runs in rows.items():
+        text = table.labels()[row]
         recorded_runs = records_of_row(table, row, recorded, table.seeds_of(row))
-        your_runs = records_of_row(table, row, yours)
         for first, (title, cell, decimals) in enumerate(_compared_cells(table)):
             mean, deviation = numbers[row].cells.get(cell, (nan, nan)) if row in numbers else (nan, nan)
             ours = (_ours(table, cell, of, row, decimals) for of in (recorded_runs, your_runs))
@@ -163,17 +166,9 @@ def verdict(experiment: str, groups: list[Group], bootstrap: Bootstrap) -> str |
 
 
 def summarise(experiments: Sequence[str], outputs: Path, results: Path, settings: Path, console: Console) -> Path:
-    """Print tables of experiments and draw their figure; warn where runs are of different code.
+    """Print tables of the experiments' runs in `outputs`, beside the kept records in `results`, and draw their figure.
 
-    Args:
-        experiments: names of the experiments.
-        outputs: folder that holds the runs' folders; the figure goes to <outputs>/summary/.
-        results: folder of the kept records, which are shown beside the runs.
-        settings: folder that holds tables.yaml and published/.
-        console: where the tables are printed.
-
-    Returns:
-        Path of the PNG; SVG and PDF are beside it.
+    Warns where runs are of different code. Returns the path of the figure's PNG in <outputs>/summary/.
     """
     declared = load_declaration(settings)
     records = {experiment: finished_records(outputs, experiment) for experiment in experiments}
@@ -208,4 +203,6 @@ def _comparisons(
     numbers = load_numbers(settings, declared)
     for name, table in declared.tables.items():
         if table.experiment == experiment:
-            yield comparison(table, numbers[name], recorded, yours)
+            shown = comparison(table, numbers[name], recorded, yours)
+            if shown.row_count:
+                yield shown

@@ -1,6 +1,6 @@
 """Whether runs are of the same code."""
 
-from reporting.same_code import list_runs_by_code, of_one_code
+from reporting.same_code import of_one_code
 from tests.reporting.synthetic_records import as_read, make_record
 
 
@@ -20,10 +20,3 @@ def test_code_is_the_same_where_no_file_that_two_runs_share_differs():
     wrong = [codes for codes, same in cases if of_one_code(runs_with(*codes)) is not same]
     assert not wrong
     assert of_one_code([])
-
-
-def test_runs_are_listed_after_their_code():
-    assert list_runs_by_code(runs_with({}, {}, {"digest": "0ther", "dirty": True})) == (
-        "digest 0ther, commit c0ffee, dirty: softmax seed 3; "
-        "digest d1ge57, commit c0ffee, clean: softmax seed 1, softmax seed 2"
-    )

@@ -2,7 +2,6 @@
 
 import pytest
 
-from experiments.record import RecordError
 from reporting.declaration import TableError
 from reporting.notes import provenance_notes, table_notes
 from tests.reporting.synthetic_records import keep_records, make_record, of_other_code
@@ -68,12 +67,13 @@ def test_a_row_may_have_some_of_the_tables_seeds_alone_but_the_baseline_needs_th
 def test_mixed_or_uncommitted_code_is_refused_by_run_unless_allowed(small):
     for code, named in (
         ({"files": {"run.py": "0ther"}, "digest": "0ther"}, "digest 0ther, commit c0ffee, clean"),
-        ({"dirty": True}, "commit c0ffee, dirty"),
-        ({"dirty": None, "commit": None}, "commit None, state unknown"),
+        ({"dirty": True}, "digest d1ge57, commit c0ffee, dirty"),
+        ({"dirty": None, "commit": None}, "digest d1ge57, commit None, state unknown"),
     ):
         keep_changed(small, code=code)
-        assert f"{named}: {LEARNED} seed 1;" in refusal(small)
-        assert "make tables ALLOW=--allow-mixed-code" in refusal(small)
+        message = refusal(small)
+        assert "make tables ALLOW=--allow-mixed-code" in message
+        assert message.endswith(f": digest d1ge57, commit c0ffee, clean: 14 runs; {named}: {LEARNED} seed 1")
         assert named in notes_of(small, allow_mixed_code=True)
 
 
@@ -115,9 +115,3 @@ def test_other_seeds_and_activations_do_not_disturb(small):
     before = loaded(small)
     keep_records(small, [*small_records(), make_record("softmax", 77), make_record("sparsemax", 1)])
     assert loaded(small) == before
-
-
-def test_missing_records_name_the_command_that_makes_them(small):
-    (small / "records" / "airline.jsonl").unlink()
-    with pytest.raises(RecordError, match=r"there are no records of airline; run .*python -m reporting collect"):
-        loaded(small)

@@ -135,7 +135,7 @@ def test_runs_of_different_code_are_averaged_with_a_warning(records, tmp_path, m
     assert said() == []
     finish_runs(tmp_path, [*records[:4], of_other_code(records[4])])
     (warning,) = said()
-    assert "digits: these runs are of different code: digest 0ther, commit c0ffee, clean: softmax seed 2;" in warning
+    assert "8 runs; digest 0ther, commit c0ffee, clean: softmax seed 2; repeat them with force=true" in warning
 
 
 def test_a_table_of_the_paper_shows_theirs_recorded_and_yours(small, capsys, monkeypatch):
@@ -146,16 +146,29 @@ def test_a_table_of_the_paper_shows_theirs_recorded_and_yours(small, capsys, mon
     finish_runs(small / "outputs", [*yours, make_record("entmax", 1, alpha=1.5)])
     folders = "--outputs", str(small / "outputs"), "--results", str(small), "--settings", str(small)
     main(["summary", "airline", *folders])
-    table = capsys.readouterr().out.partition("A small table: theirs, recorded, yours")[2]
+    out = capsys.readouterr().out
+    assert str(small / "outputs" / "summary" / "airline.png") in out.splitlines()[-1]
+    table = out.partition("A small table: theirs, recorded, yours")[2]
     rows = [re.split(r"\s{2,}", line.strip()) for line in table.splitlines() if "accuracy, test" in line]
     assert rows == [
-        ["SharMiX learned (1.25, 1.50)", "accuracy, test", "0.910 ± 0.006", "0.805 ± 0.003", "–"],
         ["softmax", "accuracy, test", "0.893 ± 0.007", "0.800 ± 0.003", "0.750 ± 0.000 (2 of 5 seeds)"],
         ["entmax (α = 1.5)", "accuracy, test", "–", "–", "0.800 (1 of 5 seeds)"],
     ]
+    assert "Left out: 1 of 3 rows, of which you have no runs." in table
     (small / "records" / "airline.jsonl").unlink()
     main(["summary", "airline", *folders])
     assert re.search(r"0\.893 ± 0\.007 +– +0\.750", capsys.readouterr().out)
+
+
+def test_the_projects_records_are_found_from_any_folder(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setattr(summary, "rendered", lambda figure, name: {f"{name}.png": b""})
+    monkeypatch.chdir(tmp_path)
+    finish_runs(tmp_path / "outputs", [make_record("softmax")])
+    main(["summary", "airline"])
+    assert re.search(
+        r"softmax +accuracy, test +0\.893 ± 0\.007 +0\.\d+ ± 0\.\d+ +0\.800 \(1 of 5 seeds\)", capsys.readouterr().out
+    )
 
 
 def test_own_runs_take_the_place_of_recorded_ones_and_the_tables_are_rebuilt(small, capsys):
@@ -166,7 +179,7 @@ def test_own_runs_take_the_place_of_recorded_ones_and_the_tables_are_rebuilt(sma
     main(["tables", *folders, "--settings", str(small)])
     finish_runs(small / "outputs", [of_other_code(record) for record in repeated])
     main(["collect", "--add", "airline", "--outputs", str(small / "outputs"), *folders])
-    with pytest.raises(SystemExit, match="or pass --allow-mixed-code"):
+    with pytest.raises(SystemExit, match="pass --allow-mixed-code"):
         main(["tables", *folders, "--settings", str(small)])
     main(["tables", *folders, "--settings", str(small), "--allow-mixed-code"])
     assert "digest 0ther" in (small / "tables" / "small.md").read_text("utf-8")
