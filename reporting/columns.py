@@ -28,12 +28,8 @@ class Block(NamedTuple):
 def levels(title: str, lines: pd.DataFrame, name: str, decimals: int) -> Column:
     """A column of means with their standard deviations; of the means over most seeds, the best is marked.
 
-    Args:
-        title: title of the column.
-        lines: one for each row, in order: `mean`, `std`, `seeds`, `epoch` and `of`, the seeds of the whole row; NaN if
-            there is no number.
-        name: name of the metric in the records, which says whether more is better.
-        decimals: number of decimals shown.
+    `lines` has one line for each row: `mean`, `std`, `seeds`, `epoch` and `of`, the seeds of the whole row; NaN if
+    there is no number. The metric's `name` says whether more is better.
     """
     comparable = lines["mean"].where(lines["seeds"].isna() | (lines["seeds"] == lines["seeds"].max()))
     means = [number(mean, decimals) for mean in comparable]

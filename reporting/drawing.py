@@ -141,14 +141,10 @@ def add_legend(figure: Figure, axes: Iterable[Axes], columns: int, place: Axes |
 
 
 def label_lines(figure: Figure, axes: Iterable[Axes], at_start: bool = False) -> None:
-    """Write the label of each line beside its panel, joined to the end of the line.
+    """Write the label of each line beside its panel, joined to the end of the line; call it last.
 
-    Labels that would overlap are moved apart, as little as possible.
-
-    Args:
-        figure: the figure, complete but for the labels.
-        axes: its panels.
-        at_start: whether labels stand on the left, at the start of their lines; the vertical axis moves to the right.
+    Labels that would overlap are moved apart, as little as possible. With `at_start`, they stand on the left, at the
+    start of their lines, and the vertical axis moves to the right.
     """
     labelled = [(one, [line for line in one.lines if not line.get_label().startswith("_")]) for one in axes]
     texts = {line: _label(one, line, at_start) for one, lines in labelled for line in lines}

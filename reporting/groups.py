@@ -35,14 +35,10 @@ def label_runs(records: list[Record]) -> dict[str, Runs]:
 
 
 def style_groups(panels: Sequence[Mapping[str, Runs]]) -> list[list[Group]]:
-    """Give each configuration a style: one configuration looks the same in every panel, whatever its label.
+    """Give each configuration a style: one configuration looks the same in every panel of a figure, whatever its label.
 
-    Args:
-        panels: runs by label, for each panel of a figure.
-
-    Returns:
-        The groups of each panel, in the order of the palette. Configurations of one activation share its colour
-        and marker, unless another objective learned their orders; line style and marker filling distinguish them.
+    Returns the groups of each panel in the order of the palette. Configurations of one activation share its colour and
+    marker, unless another objective learned their orders; line style and marker filling distinguish them.
     """
     labels = [_labels_by_configuration(panel) for panel in panels]
     examples: dict[_Configuration, tuple[str, Record]] = {}

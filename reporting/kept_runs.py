@@ -63,13 +63,9 @@ class KeptRuns:
     ) -> Self:
         """Read the declaration and the kept records, and pick the runs of every table.
 
-        Args:
-            results, settings: the folders.
-            allow_missing_seeds: accept that declared seeds are missing.
-            allow_mixed_code: accept records of different code or of uncommitted changes.
-
         Raises:
-            TableError: for a wrong declaration, or records that are missing, mixed or ambiguous.
+            TableError: for a wrong declaration, or records that are ambiguous; unless allowed, for missing seeds, and
+                for records of different code or of uncommitted changes.
             RecordError: for records that cannot be read, or if no experiment has any.
         """
         declaration = load_declaration(settings)

@@ -19,12 +19,7 @@ def parts(text: str, command: str) -> Iterator[str]:
 
 
 def fill(text: str, command: str, write: Callable[[str], str]) -> str:
-    """The page with new text in every part that `command` writes.
-
-    Args:
-        text: the page.
-        command: the command named in the marks.
-        write: the text of a part, by its name.
+    """The page with new text, from `write`, in every part that `command` writes.
 
     Raises:
         TableError: for a part that does not end, or stands in the page twice.

@@ -7,13 +7,7 @@ NOT_REACHED = "not reached"  # if no run has reached the epoch
 
 
 def number(value: float, decimals: int, sign: str = "-") -> str:
-    """A number with fixed decimals and a true minus, such as "−0.13".
-
-    Args:
-        value: the number; NaN for none.
-        decimals: how many are shown.
-        sign: "-" to show only a minus, "+" to show a plus too, as for differences.
-    """
+    """A number with fixed decimals and a true minus, such as "−0.13"; the sign "+" shows a plus too."""
     if isnan(value):
         return NOTHING
     text = f"{round(value, decimals) + 0.0:{sign}.{decimals}f}"  # rounded first: −0.001 is 0.00, with no minus

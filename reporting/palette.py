@@ -88,13 +88,8 @@ def rank(name: str) -> int:
 def label(activation: Mapping[str, Any], data: Mapping[str, Any] | None = None) -> str:
     """Label of a configured activation, such as "SharMiX learned (1.25, 1.50)".
 
-    Args:
-        activation: the `config.activation` of a record: its name and its parameters, null where
-            the activation has none.
-        data: the `config.data` of a record, if the label includes the augmentation.
-
-    Returns:
-        The activation's label, then (q, r), then the other parameters that are set and differ from the paper's.
+    It has the activation's own label, then (q, r), then the other parameters of `activation`, the `config.activation`
+    of a record, that are set and differ from the paper's. With `data`, the `config.data`, it has the augmentation.
     """
     parts = [f"{activation[key]:.2f}" for key in ("q", "r") if activation.get(key) is not None]
     parts += [

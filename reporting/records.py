@@ -68,20 +68,13 @@ def finished_records(outputs: Path, experiment: str) -> list[Record]:
 def collect(
     experiments: Sequence[str], outputs: Path, results: Path, other_records: OtherRecords = "refuse"
 ) -> list[Path]:
-    """Keep the records of the finished runs of experiments, in place of earlier records of the same runs.
+    """Keep the records of the finished runs in `outputs`, in place of earlier records of the same runs.
 
     The machine's folders are removed from the settings, because they do not change the result. If one experiment has an
-    error, no file is replaced.
+    error, no file is replaced. `other_records` says what happens to kept records of runs that are not in `outputs`:
+    "keep", "drop", or "refuse" to go on.
 
-    Args:
-        experiments: names of the experiments.
-        outputs: folder that holds the runs' folders.
-        results: folder that keeps the records.
-        other_records: what happens to kept records of runs that are not in `outputs`: "keep", "drop", or "refuse" to
-            go on.
-
-    Returns:
-        The files written, <results>/records/<experiment>.jsonl.
+    Returns the files written, <results>/records/<experiment>.jsonl.
 
     Raises:
         RecordError: as `finished_records`; or there are such records and `other_records` is "refuse".

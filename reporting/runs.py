@@ -41,18 +41,10 @@ class Runs:
         return self._at[epoch]
 
     def values(self, split: str, metric: str, epoch: int | None = None) -> pd.Series:
-        """The values of a metric after one epoch.
-
-        Args:
-            split: "train", "dev", "test" or another split that the runs measure; "orders" for numbers of no split.
-            metric: name of the metric in the records.
-            epoch: the epoch; None for each run's reported epoch.
-
-        Returns:
-            One value for each seed whose run has reached the epoch.
+        """The values of a metric after one epoch, None for each run's reported epoch, one for each seed.
 
         Raises:
-            RecordError: where a run did not measure the metric.
+            RecordError: where a run did not measure the metric on the split.
         """
         prefix = "" if split == ORDERS else f"{split}/"
         lines = self.at(epoch)

@@ -24,10 +24,8 @@ from reporting.verdicts import decide_claims
 def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     """Rebuild the tables whose records are kept, and the verdicts; replace the files under <results>/tables/.
 
-    Returns:
-        The files written: Markdown, CSV and LaTeX of each table, Markdown and CSV of the verdicts. And lines about
-        omitted tables: one for each experiment without records, with the command that makes them, and one for each file
-        that was removed because its table has no records.
+    Returns the files written, and a line for each table that is left out, with the command that makes its records, and
+    for each file that was removed.
     """
     declaration = kept.declaration
     numbers = load_numbers(kept.settings, declaration)

@@ -35,11 +35,7 @@ class Verdict(StrEnum):
 def decide(published: float, ours: Estimate, rounding: float, difference: bool) -> Verdict:
     """Decide whether a published number was reproduced, by the rule in `RULE`.
 
-    Args:
-        published: the paper's number.
-        ours: our estimate, in the same unit.
-        rounding: largest error that the paper's rounding makes, in the same unit.
-        difference: whether the number is a difference, so that its sign matters.
+    `rounding` is the largest error of the paper's rounding, in the unit of both; the sign matters for a `difference`.
     """
     if isnan(ours.low):
         return Verdict.TOO_FEW_SEEDS

@@ -44,9 +44,7 @@ def all_figures() -> dict[str, Draw]:
 def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     """Draw every figure whose records are kept; replace the files under <results>/figures/.
 
-    Returns:
-        The files written: PNG, SVG and PDF. And a line for each panel without records, for the figures that
-        cannot be drawn, and for each file that was removed because its figure is left out.
+    Returns the files written, and a line for each panel, figure and file that is left out or removed.
     """
     drawn: dict[str, Figure] = {}
     without: dict[str, list[str]] = {}

@@ -78,11 +78,6 @@ const holds = (row, words) => {
   return words.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 };
 
-function filterRows(input) {
-  const rows = input.closest("details, section").querySelector("table")?.tBodies[0].rows ?? [];
-  for (const row of rows) row.hidden = !holds(row, input.value);
-}
-
 function copyButton(button) {
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent);
@@ -297,15 +292,6 @@ function drawTradeOff() {
     `${columnLabel(headline)} against sparsity; the table below has the same numbers`);
 }
 
-// The orders of a run by epoch, from 0 on; a learned α is q = r = α, and normmax has r = 2 − 1/q.
-function path(run, group) {
-  const { alpha, q, r } = run.curves;
-  const border = (value) => (value === null ? null : group.activation === "normmax" ? 2 - 1 / value : value);
-  const of = q && r ? [q, r] : alpha && group.activation !== "alpha_relu" ? [alpha, alpha.map(border)] : [[], []];
-  const start = run.start ? [[run.start[0]], [run.start[1]]] : [[], []];
-  return { q: [...start[0], ...of[0]], r: [...start[1], ...of[1]], epochs: [...(run.start ? [0] : []), ...run.curves.epoch], learned: of[0].length > 0 };
-}
-
 function drawPlane() {
   const [low, high] = [0.93, 2.07];
   const qs = Array.from({ length: 101 }, (_, place) => 1 + (place * (high - 1)) / 100);
@@ -320,9 +306,9 @@ function drawPlane() {
     { x: [1, 2, 2], y: [1, 2, 1.5], mode: "markers", marker: { color: tone("muted"), size: 7, symbol: "circle-open" }, text: ["softmax, Shannon", "sparsemax", "2-normmax"], hovertemplate: "%{text}: q %{x}, r %{y}<extra></extra>" },
   ];
   for (const [key, run, group] of shownRuns()) {
-    const { q, r, epochs, learned } = path(run, group);
+    const { epochs, q, r } = run.path;
     if (!q.length) continue;
-    const last = q.length - 1;
+    const last = q.length - 1, learned = last > 0;
     traces.push({
       type: "scatter", mode: learned ? "lines+markers" : "markers", name: `${group.label}, seed ${run.seed}`, meta: { run: key }, x: q, y: r, customdata: epochs,
       line: { color: colour(group), dash: group.dash, width: 1.8 },
@@ -357,8 +343,9 @@ const ALTERNATIVES = {
       [recordButton(key, `${group.label}, seed ${run.seed}`), valueOf(run, SPARSITY), valueOf(run, headline)]));
   },
   "plane": () => {
-    const rows = shownRuns().map(([key, run, group]) => [key, run, group, path(run, group)]).filter(([, , , of]) => of.q.length);
-    return table("Orders q and r", ["Run", "q at first", "r at first", "q at last", "r at last", "r above 2 − 1/q at last"], rows.map(([key, run, group, { q, r }]) => {
+    const rows = shownRuns().filter(([, run]) => run.path.q.length);
+    return table("Orders q and r", ["Run", "q at first", "r at first", "q at last", "r at last", "r above 2 − 1/q at last"], rows.map(([key, run, group]) => {
+      const { q, r } = run.path;
       const last = q.length - 1;
       return [recordButton(key, `${group.label}, seed ${run.seed}`), q[0], r[0], q[last], r[last], r[last] - 2 + 1 / q[last]];
     }));
@@ -422,7 +409,6 @@ function showRuns() {
     });
     return [data.groups[key].label, ...cells, make("span", { class: "seeds" }, ...keys.map((name) => recordButton(name, String(data.runs[name].seed))))];
   })));
-  document.querySelectorAll("#runs .row-filter").forEach(filterRows);
 }
 
 function choose(name) {
@@ -460,16 +446,11 @@ function filterClaims() {
   one("claim-count").textContent = active ? `${count} of ${data.claims.length} numbers` : "";
 }
 
-// ---- The address: #experiment=NAME, or #run=EXPERIMENT/HASH/seed-SEED ------------------------------------------------
+// ---- The address of a record: #run=EXPERIMENT/HASH/seed-SEED ---------------------------------------------------------
 
 function follow() {
-  const [what, ...rest] = decodeURIComponent(location.hash.slice(1)).split("=");
-  const name = rest.join("=");
-  if (what === "run") openRecord(name);
-  if (what === "experiment" && Object.hasOwn(data.experiments, name)) {
-    choose(name);
-    one("explore").scrollIntoView();
-  }
+  const [what, ...name] = decodeURIComponent(location.hash.slice(1)).split("=");
+  if (what === "run") openRecord(name.join("="));
 }
 
 // ---- Start ----------------------------------------------------------------------------------------------------------
@@ -481,8 +462,6 @@ function showTheme(name) {
 }
 
 document.querySelectorAll("table.sortable").forEach(sortable);
-document.querySelectorAll(".copy").forEach(copyButton);
-document.querySelectorAll(".row-filter").forEach((input) => input.addEventListener("input", () => filterRows(input)));
 document.addEventListener("click", ({ target }) => { if (target.matches("button.number[data-runs]")) openNumbers(target.dataset); });
 document.querySelectorAll(".alternative").forEach((details) => details.addEventListener("toggle", () => fillAlternative(details)));
 one("close").addEventListener("click", () => dialog.close());

@@ -113,20 +113,21 @@ def _run(record: Record, label: str) -> dict[str, Any]:
         "label": label,
         "code": record.code.model_dump(exclude={"files"}),  # the digest is the hash of all files
         "curves": {column: [row.get(column) for row in record.curves] for column in columns},
-        "start": _start(record),
+        "path": _path(record),
         "command": repeating_command(record),
     }
 
 
-def _start(record: Record) -> list[float] | None:
-    """The orders (q, r) before the first epoch: a learned α means q = r = α, and normmax has r = 2 − 1/q.
-
-    None for maps of another family.
-    """
+def _path(record: Record) -> dict[str, list[float]]:
+    """The orders q and r by epoch, from 0 on; one point if they are fixed, none for maps of another family."""
     activation = record.config["activation"]
     if activation["name"] == "alpha_relu":
-        return None
-    if (alpha := activation.get("alpha")) is not None:
-        return [alpha, 2 - 1 / alpha if activation["name"] == "normmax" else alpha]
-    fixed = {"softmax": [1.0, 1.0], "sparsemax": [2.0, 2.0]}.get(activation["name"])
-    return fixed or ([activation["q"], activation["r"]] if activation.get("r") is not None else None)
+        return {"epochs": [], "q": [], "r": []}
+    orders = ["alpha", "alpha"] if activation.get("alpha") is not None else ["q", "r"]
+    places = {"softmax": (0, 1.0, 1.0), "sparsemax": (0, 2.0, 2.0)}
+    points = [places.get(activation["name"], (0, *(activation.get(name) for name in orders)))]
+    points += [(row["epoch"], *(row[name] for name in orders)) for row in record.curves if {*orders} <= row.keys()]
+    points = [point for point in points if None not in point]
+    if activation["name"] == "normmax":
+        points = [(epoch, alpha, 2 - 1 / alpha) for epoch, alpha, _ in points]
+    return {key: [point[place] for point in points] for place, key in enumerate(("epochs", "q", "r"))}

@@ -3,14 +3,9 @@
 import pytest
 import yaml
 
-from reporting.declaration import SETTINGS, Panel, load_declaration
+from reporting.declaration import SETTINGS, load_declaration
 
 PUBLISHED = SETTINGS / "published"
-
-
-def test_a_panel_draws_the_paths_of_its_own_table_if_no_other_is_given():
-    assert Panel(title="A", runs="table2").paths == "table2"
-    assert Panel(title="A", runs="table1", paths="table3").paths == "table3"
 
 
 def test_every_published_row_of_the_tables_is_shown():

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from reporting.columns import Block, Column, levels
-from reporting.markdown import narrow, page, paragraph, pipe_table
+from reporting.markdown import narrow, page, pipe_table
 from tests.reporting.synthetic_results import RESULTS
 
 
@@ -52,10 +52,6 @@ def test_a_wide_table_is_cut_into_tables_whose_rows_are_named_alike():
     titles = [cell.strip() for table in [*tables, last] for cell in table.splitlines()[0].split("|")[3:-1]]
     assert titles == list(wide)[2:]
     assert narrow(wide[["data", "map"]]).count("\n\n") == 0
-
-
-def test_notes_are_wrapped():
-    assert max(map(len, paragraph("a long note " * 40).splitlines())) <= 110
 
 
 def test_no_committed_page_has_a_long_line():

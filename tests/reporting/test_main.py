@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from reporting import figures, summary
 from reporting.__main__ import main
 from reporting.records import read_records, records_path
 from tests.reporting.synthetic_records import finish_runs, keep_records, make_record
@@ -15,14 +14,6 @@ from tests.reporting.synthetic_results import RESULTS, small_records
 def both(folder):
     """Options for a folder that also holds its declaration."""
     return "--results", str(folder), "--settings", str(folder)
-
-
-def test_help_lists_the_commands(capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["--help"])
-    text = capsys.readouterr().out
-    assert end.value.code == 0
-    assert not [name for name in ("collect", "tables", "figures", "pages", "summary", "report") if name not in text]
 
 
 def test_collect_writes_the_file_of_each_experiment_and_prints_it(tmp_path, capsys):
@@ -44,30 +35,6 @@ def test_tables_are_printed_and_an_error_is_one_line(small, capsys):
     with pytest.raises(SystemExit, match=r"^error: these runs have no record: [^\n]*$"):
         main(["tables", *both(small)])
     main(["tables", *both(small), "--allow-missing-seeds", "--allow-mixed-code"])
-
-
-def test_figures_are_printed_with_what_is_left_out(projects, capsys, monkeypatch):
-    monkeypatch.setattr(figures, "all_figures", dict)
-    main(["figures", *both(projects)])
-    assert [line.split(": ")[:2] for line in capsys.readouterr().out.splitlines() if line] == [
-        ["left out", "Airline Tweets"],
-        ["left out", "CIFAR-100-LT, long-tailed"],
-        ["left out", "CIFAR-100, balanced subset"],
-    ]
-
-
-def test_the_summary_prints_every_table_and_where_the_figure_is(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(summary, "rendered", lambda figure, name: {f"{name}.png": b""})
-    shots = {"many_accuracy": 0.9, "medium_accuracy": 0.7, "few_accuracy": 0.4}
-    tail = make_record("softmax", 1, "digits_lt", shots, facts={"shot_rule": "many > 100, few < 20"})
-    finish_runs(tmp_path, [make_record(experiment="digits"), tail])
-    main(["summary", "digits", "digits_lt", "--outputs", str(tmp_path)])
-    out = capsys.readouterr().out
-    titles = [out.index(title) for title in ("digits, test split", "digits_lt, test split", "digits_lt, test accuracy")]
-    assert titles == sorted(titles)
-    assert str(tmp_path / "summary" / "digits-digits_lt.png") in out.splitlines()[-1]
-    with pytest.raises(SystemExit, match="no finished run of 'airline'"):
-        main(["summary", "digits", "airline", "--outputs", str(tmp_path)])
 
 
 @pytest.mark.medium

@@ -9,12 +9,9 @@ import pytest
 from experiments.identity import ROOT
 from reporting.marked_text import fill, marks, parts
 from reporting.pages import COMMAND, rewritten_pages, write_pages
-from reporting.pages.experiment import describe_runs, describe_settings, list_runs
 from reporting.pages.measured_times import list_measured_times
-from reporting.pages.quoted import quote_table
 from reporting.pages.wording import duration, span
 from reporting.yaml_files import TableError
-from tests.reporting.synthetic_records import keep_records, make_record
 
 
 @pytest.mark.medium
@@ -116,34 +113,6 @@ def test_only_the_parts_of_the_command_are_written():
     assert list(parts(text, COMMAND)) == ["a"]
     assert fill(text, COMMAND, str.upper).endswith("\nkept\n<!-- b: end -->")
     assert "-->\n\nA\n\n<!--" in fill(text, COMMAND, str.upper)
-
-
-def test_a_section_of_a_table_is_quoted_with_its_source():
-    quoted = quote_table(ROOT, "../", "table1", "accuracy")
-    assert quoted.startswith("Accuracy, from [Table 1](../results/tables/table1.md):\n\n| activation")
-    assert "##" not in quoted
-    assert quote_table(ROOT, "", "translation_empty", "empty", "preferred").startswith("Empty preferred, from [")
-
-
-def test_an_experiment_is_described_from_its_settings_and_its_records():
-    assert describe_settings(ROOT, "../", "digits").splitlines()[:2] == [
-        "- Settings: [conf/experiment/digits.yaml](../conf/experiment/digits.yaml)",
-        "- One run: `python run.py experiment=digits activation=sharmix_learned`",
-    ]
-    described = describe_runs(ROOT, "", "copy")
-    assert "All runs: `make copy SEEDS=21`, then `make tables`" in described
-    assert "[Records](results/records/copy.jsonl): 9 runs, 9 settings, seed 21, 7 epochs" in described
-
-
-def test_all_runs_are_listed_with_their_total(tmp_path):
-    copied = [make_record("softmax", seed, "copy") | {"wall_time_seconds": 600.0} for seed in (21, 42)]
-    keep_records(tmp_path / "results", [*copied, make_record("sparsemax", 21, "copy", epochs=2)], "copy")
-    keep_records(tmp_path / "results", [make_record() | {"wall_time_seconds": 6600.0}])
-    assert rows_of(list_runs(tmp_path, ""))[2:] == [
-        ["`airline`", "1", "1", "21", "3", "110 min"],
-        ["`copy`", "3", "2", "21, 42", "2 to 3", "20 min"],
-        ["all", "4", "", "", "", "2.2 h"],
-    ]
 
 
 def test_durations_and_spans_are_said_as_people_say_them():

@@ -82,21 +82,3 @@ def test_a_record_in_the_wrong_place_is_named(tmp_path):
         keep_records(tmp_path, records)
         with pytest.raises(RecordError, match=message):
             read_records(tmp_path, "airline")
-
-
-def test_a_failed_collection_leaves_the_kept_records_as_they_were(tmp_path):
-    path = keep_records(tmp_path, [make_record()])
-    before = path.read_bytes()
-    broken = make_record(seed=42)
-    del broken["metrics"]
-    finish_runs(tmp_path / "outputs", [broken])
-    with pytest.raises(RecordError, match=r"record\.json: the key metrics is missing"):
-        collect(["airline"], tmp_path / "outputs", tmp_path)
-    assert path.read_bytes() == before
-
-
-def test_missing_records_are_explained(tmp_path):
-    with pytest.raises(RecordError, match=r"python -m reporting collect airline --results"):
-        read_records(tmp_path, "airline")
-    with pytest.raises(RecordError, match=r"python run\.py experiment=airline"):
-        collect(["airline"], tmp_path / "outputs", tmp_path)

@@ -165,21 +165,6 @@ def test_published_numbers_stand_beside_ours_and_never_in_one_column(translation
     assert [cells["SharMiX fixed (1.25, 1.50)"][title] for title in titles[:3]] == ["–", "–", "31.00"]
 
 
-def test_shares_and_thresholds_have_their_own_decimals_and_labels(translation):
-    softmax = cells_of(translation.parent, "translation_empty")["softmax"]
-    assert list(softmax.values()) == ["0.0750", "0.2980", "0.0781 ± 0.0563", "0.5000 ± 0.0000", "0.5000 ± 0.0000"]
-    tidy = pd.read_csv(translation / "thresholds.csv")
-    assert tidy[tidy["metric"] == "tau"].set_index("row")["mean"].to_dict() == {
-        "calibrated": 0.7, "τ = 0": 0.0, "τ = 0.1": 0.1, "τ = 0.2": 0.2, "τ = 0.3": 0.3, "τ = 5": 5.0, "τ = 10": 10.0
-    }  # fmt: skip
-
-
-def test_the_table_of_attention_tells_runs_apart_by_more_than_their_activation(translation):
-    tidy = pd.read_csv(translation / "attention.csv")
-    found = tidy[(tidy["metric"] == "bleu") & (tidy["split"] == "dev")].set_index("row")["mean"]
-    assert found.to_dict() == {"softmax": 28.0, "α-entmax learned": 99.0, "SharMiX learned": 55.0}
-
-
 def test_a_mean_over_fewer_seeds_than_its_row_says_so(short):
     records = [
         short_record("softmax", 1, 6, 0.5),

@@ -4,9 +4,9 @@ import pytest
 
 from reporting.figures.class_frequencies import TRAINING_SETS, draw_class_frequencies
 from reporting.figures.sparsity_by_fit import draw_sparsity_by_fit
-from reporting.kept_runs import KeptRuns, LeftOut
+from reporting.kept_runs import KeptRuns
 from tests.reporting.synthetic_records import make_record
-from tests.reporting.synthetic_results import image_records, loaded, write_projects
+from tests.reporting.synthetic_results import loaded, write_projects
 
 OBJECTIVES = {"fenchel_young": 0.125, "brier": 0.25, "log": 0.5}  # the sparsity under each
 
@@ -59,10 +59,3 @@ def test_sparsity_stands_over_accuracy_and_over_macro_f1_on_train_for_each_objec
         assert [line.get_xdata()[-1] for line in axes.lines] == pytest.approx([0.9, 0.9, 0.9])
     for axes in panels[3:]:
         assert [line.get_xdata()[-1] for line in axes.lines] == pytest.approx([0.5, 0.1, 0.2])
-
-
-@pytest.mark.parametrize("draw", [draw_class_frequencies, draw_sparsity_by_fit])
-def test_without_the_subset_the_figure_is_left_out(tmp_path, draw):
-    records = {name: image_records(name) for name in ("cifar100", "cifar100_lt")}
-    with pytest.raises(LeftOut, match="collect cifar100_subset"):
-        draw(loaded(write_projects(tmp_path, **records), allow_missing_seeds=True))

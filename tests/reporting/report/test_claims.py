@@ -3,8 +3,7 @@
 import pandas as pd
 import pytest
 
-from reporting.outcomes import count_outcomes, in_one_sentence
-from reporting.report.claims import by_kind, decided_claims
+from reporting.report.claims import decided_claims
 from tests.reporting.synthetic_results import RESULTS, loaded, write_short
 
 
@@ -21,18 +20,6 @@ def test_the_verdicts_are_those_of_the_tables(claims):
     for one, line in zip(claims, kept.itertuples(), strict=True):
         assert one.numbers["published"] == line.published
         assert one.numbers["mean"] == line.test_mean
-
-
-def test_the_sentence_counts_every_claim_once(claims):
-    verdicts = [one.verdict for one in claims]
-    counts = count_outcomes(verdicts)
-    assert sum(counts.values()) == len(claims)
-    assert sum(len(of) for of in by_kind(claims).values()) == len(claims)
-    sentence = in_one_sentence(verdicts)
-    assert sentence.startswith(
-        f"Of {len(claims)} published numbers that we checked, {counts['does not reproduce']} do not reproduce"
-    )
-    assert f"{counts['open']} are open" in sentence
 
 
 def test_a_verdict_names_the_runs_that_it_rests_on(claims, own_runs):

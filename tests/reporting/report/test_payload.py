@@ -32,15 +32,6 @@ def test_every_run_stands_in_the_page_with_every_number_of_its_record(payload, o
         assert run["code"]["digest"] == record["code"]["digest"]
 
 
-def test_seeds_of_one_configuration_look_the_same_and_configurations_of_one_activation_share_its_colour(payload):
-    groups = payload["groups"].values()
-    fixed = [group for group in groups if group["activation"] == "sharmix_fixed" and "airline" in group["runs"][0]]
-    assert len(fixed) == 9
-    assert len({tuple(group["colour"]) for group in fixed}) == 1
-    assert len({group["dash"] for group in fixed}) == 9
-    assert all(len(group["runs"]) == 5 for group in fixed)
-
-
 def test_looks_that_differ_in_figures_differ_in_the_page(payload):
     markers = {look.marker for look in (*LOOKS.values(), *VARIANTS.values())}
     symbols = {name: group["symbol"] for name, group in payload["groups"].items()}
