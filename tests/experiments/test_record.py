@@ -12,7 +12,7 @@ from experiments.modules.beam_search import Hypothesis
 from experiments.modules.metrics import OutputMetrics
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics
 from experiments.record import Record, RecordError, by_split, load_record, out_of_range, read_record
-from tests.reporting.synthetic_records import as_read, as_text, make_record, make_translation_record
+from tests.reporting.synthetic_records import as_read, as_text, make_record
 from tests.reporting.synthetic_results import RESULTS
 
 
@@ -45,7 +45,10 @@ def test_the_runner_builds_a_record_from_its_fields():
     record = Record.of_run(**content | {"metrics": by_split(content["curves"][-1])})
     assert record == as_read(content)
     assert (record.last_epoch, record.epoch) == (3, 3)
-    selected = as_read(make_translation_record(bleu=(1.0, 3.0, 2.0)))
+    content["curves"][1]["test/accuracy"] = 0.9
+    selected = as_read(
+        content | {"epoch": 2, "selected_by": "test/accuracy", "metrics": by_split(content["curves"][1])}
+    )
     assert (selected.last_epoch, selected.epoch) == (3, 2)
 
 

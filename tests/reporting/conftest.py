@@ -1,20 +1,11 @@
-"""Folders of made-up results. Those of a session are built once and never changed."""
+"""Folders of made-up results, and the project's own. Those of a session are built once and never changed."""
 
 from pathlib import Path
 
 import pytest
 
 from reporting.kept_runs import KeptRuns
-from tests.reporting.synthetic_results import (
-    image_records,
-    loaded,
-    rebuild,
-    threshold_records,
-    translation_records,
-    write_projects,
-    write_short,
-    write_small,
-)
+from tests.reporting.synthetic_results import RESULTS, rebuild, write_short, write_small
 
 
 @pytest.fixture
@@ -42,17 +33,6 @@ def built_short(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project's declaration, with made-up records of balanced images and of translation."""
-    return write_projects(
-        tmp_path_factory.mktemp("projects"),
-        cifar100=image_records("cifar100"),
-        multi30k=translation_records(),
-        multi30k_early=threshold_records(),
-    )
-
-
-@pytest.fixture(scope="session")
-def kept(projects: Path) -> KeptRuns:
-    """The runs of the project's declaration with made-up records."""
-    return loaded(projects)
+def kept() -> KeptRuns:
+    """The project's own kept runs."""
+    return KeptRuns.load(RESULTS)

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiments.identity import run_id
-from experiments.record import SCHEMA, Record, by_split, read_record
+from experiments.record import SCHEMA, Record, read_record
 
 PARAMETERS = ("alpha", "q", "r", "tau", "temperature", "objective")
 
@@ -125,54 +125,3 @@ def finish_runs(outputs: Path, records: list[dict[str, Any]]) -> None:
         folder = outputs / record["experiment"] / record["run_id"] / str(record["seed"])
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "record.json").write_text(as_text(record), "utf-8")
-
-
-def make_translation_record(
-    activation: str = "softmax",
-    experiment: str = "multi30k",
-    bleu: tuple[float, ...] = (10.0, 30.0, 20.0),
-    attention: str = "softmax",
-    seed: int = 21,
-    empty_preferred: float = 0.0625,
-    **parameters: Any,
-) -> dict[str, Any]:
-    """A valid record of a translation run with these BLEU on dev, one an epoch, and 1 more on test.
-
-    `support_to_1` is four times `empty_preferred`.
-    """
-    record = make_record(activation, seed, experiment, **parameters)
-    counts = ((1, 4 * empty_preferred), (2, 0.5), (4, 0.75), (8, 1.0))
-    shares = {f"support_to_{limit}": share for limit, share in counts}
-    metrics = dict.fromkeys(("accuracy", "coverage", "zero_true", "empty_possible", "unfinished"), 0.5)
-    metrics |= {
-        "sparsity": 0.25,
-        "sparsity_in_use": 0.125,
-        "support": 6.0,
-        "empty_preferred": empty_preferred,
-        "chrf": 50.0,
-    }
-    curves = []
-    for epoch, score in enumerate(bleu, 1):
-        row = {"epoch": epoch, "steps": 100.0 * epoch, "training_seconds": 60.0 * epoch, "train/loss": 1.0 / epoch}
-        if attention == "sharmix_learned":
-            places = ("encoder.0.self_attention", "decoder.0.self_attention", "decoder.0.cross_attention")
-            row |= {f"{place}.head_{head}.{order}": 1.5 for place in places for head in (0, 1) for order in ("q", "r")}
-        if activation == "alpha_relu":
-            row["tau"] = 0.7 if parameters.get("tau") is None else parameters["tau"]
-        for split, more in (("dev", 0.0), ("test", 1.0)):
-            row |= {f"{split}/{name}": value for name, value in (metrics | shares).items()} | {
-                f"{split}/bleu": score + more
-            }
-        curves.append(row)
-    best = max(range(len(bleu)), key=bleu.__getitem__)
-    orders = {"softmax": {}, "entmax_learned": {"alpha": 1.5}, "sharmix_learned": {"q": 1.25, "r": 1.5}}[attention]
-    attended = {"name": attention, **orders}
-    record["config"] |= {"model": {"dimension": 256, "attention": attended}}
-    return record | {
-        "run_id": run_id(record["config"]),
-        "curves": curves,
-        "epoch": best + 1,
-        "selected_by": "dev/bleu",
-        "measured_by": {"bleu": "tok:13a", "chrf": "nc:6"},
-        "metrics": by_split(curves[best]),
-    }

@@ -11,7 +11,7 @@ import pandas as pd
 from reporting.declaration import SETTINGS
 from reporting.kept_runs import KeptRuns
 from reporting.tables import rebuild_tables
-from tests.reporting.synthetic_records import keep_records, make_record, make_translation_record
+from tests.reporting.synthetic_records import keep_records, make_record
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"  # the project's own
 
@@ -118,7 +118,6 @@ SHOTS = {
     "largest_class": 500,
     "smallest_class": 5,
 }
-THRESHOLDS = (None, 0.0, 0.1, 0.2, 0.3, 5.0, 10.0)
 
 
 def small_records() -> Iterator[dict[str, Any]]:
@@ -168,39 +167,6 @@ def image_records(experiment: str, epochs: int = 4) -> list[dict[str, Any]]:
     paper = {"augmentation": "none"}
     records = [make_record(name, 21, experiment, test, None, epochs, paper, **values) for name, values in configured]
     return [*records, make_record("softmax", 21, experiment, test, None, epochs, {"augmentation": "standard"})]
-
-
-def translation_records() -> list[dict[str, Any]]:
-    """The runs that the project's tables of translation have: three outputs have three seeds, all else has one."""
-    several: list[tuple[str, float, dict[str, Any]]] = [
-        ("softmax", 10.0, {}),
-        ("entmax", 9.0, {"alpha": 1.5}),
-        ("alpha_relu", 10.0, {"alpha": 1.5}),
-    ]
-    return [
-        *(
-            make_translation_record(
-                name,
-                bleu=(base + more, base + more + 20.0, base + more + 10.0),
-                seed=seed,
-                empty_preferred=0.0625 + more / 64,
-                **values,
-            )
-            for name, base, values in several
-            for seed, more in ((21, -2.0), (42, 0.0), (63, 5.0))
-        ),
-        make_translation_record("sparsemax", bleu=(10.0, 20.0, 31.256)),
-        make_translation_record("sharmix_fixed", q=1.25, r=1.5),
-        make_translation_record("sharmix_learned", q=1.25, r=1.5, objective="fenchel_young"),
-        make_translation_record("softmax", attention="entmax_learned", bleu=(99.0,)),
-        make_translation_record("softmax", attention="sharmix_learned", bleu=(55.0,)),
-    ]
-
-
-def threshold_records() -> list[dict[str, Any]]:
-    """A run of α-ReLU under each threshold."""
-    bleu = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
-    return [make_translation_record("alpha_relu", "multi30k_early", bleu, alpha=1.5, tau=tau) for tau in THRESHOLDS]
 
 
 def write_small(folder: Path) -> Path:

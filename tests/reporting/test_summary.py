@@ -17,7 +17,6 @@ from tests.reporting.synthetic_records import (
     finish_runs,
     keep_records,
     make_record,
-    make_translation_record,
     of_other_code,
 )
 from tests.reporting.synthetic_results import small_records
@@ -74,12 +73,6 @@ def test_the_table_holds_means_over_seeds_softmax_first(records):
     assert rows[2][1] == "0.920 ±0.010"
     assert rows[2][3] == "0.200 ±0.000"
     assert rows[2][-1] == "3"
-
-
-def test_a_translation_shows_its_scores_of_the_selected_epoch():
-    text = printed([make_translation_record(bleu=(10.0, 30.0, 20.0))])
-    assert re.search(r"activation +accuracy +BLEU +chrF +sparsity +support +coverage +seeds", text)
-    assert rows_of(text)[0][2:4] == ["31.000", "50.000"]
 
 
 def test_a_long_tail_has_a_table_of_its_groups_and_says_their_rule(records, long_tailed):

@@ -11,19 +11,12 @@ import pytest
 
 from reporting.kept_runs import KeptRuns
 from reporting.report.page import report_of_results
-from tests.reporting.synthetic_results import RESULTS
 
 
 @pytest.fixture(scope="session")
-def own_runs() -> KeptRuns:
-    """The project's kept runs."""
-    return KeptRuns.load(RESULTS)
-
-
-@pytest.fixture(scope="session")
-def page(own_runs: KeptRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(kept: KeptRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of the project's kept runs."""
-    return report_of_results(own_runs, tmp_path_factory.mktemp("page") / "report.html")
+    return report_of_results(kept, tmp_path_factory.mktemp("page") / "report.html")
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from tests.reporting.synthetic_results import RESULTS, loaded, write_short
 
 
 @pytest.fixture(scope="module")
-def claims(own_runs):
-    return decided_claims(own_runs)
+def claims(kept):
+    return decided_claims(kept)
 
 
 def test_the_verdicts_are_those_of_the_tables(claims):
@@ -22,11 +22,9 @@ def test_the_verdicts_are_those_of_the_tables(claims):
         assert one.numbers["mean"] == line.test_mean
 
 
-def test_a_verdict_names_the_runs_that_it_rests_on(claims, own_runs):
+def test_a_verdict_names_the_runs_that_it_rests_on(claims, kept):
     (beats,) = [one for one in claims if one.claim.startswith("SharMiX (1.25, 1.50) is best")]
-    learned, sparsemax = (
-        own_runs.selections["table1"].rows[row].records[0] for row in ("learned_1.25_1.50", "sparsemax")
-    )
+    learned, sparsemax = (kept.selections["table1"].rows[row].records[0] for row in ("learned_1.25_1.50", "sparsemax"))
     assert beats.runs == ([f"airline/{learned.run_id}"], [f"airline/{sparsemax.run_id}"])
     assert (beats.column, beats.difference, beats.published) == ("test/accuracy", True, "+0.20 points")
 

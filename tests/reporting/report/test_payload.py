@@ -17,8 +17,8 @@ from tests.reporting.synthetic_results import RESULTS
 pytestmark = pytest.mark.medium
 
 
-def test_every_run_stands_in_the_page_with_every_number_of_its_record(payload, own_runs):
-    experiments = {table.experiment for table in own_runs.declaration.tables.values()}
+def test_every_run_stands_in_the_page_with_every_number_of_its_record(payload, kept):
+    experiments = {table.experiment for table in kept.declaration.tables.values()}
     lines = [
         line for name in experiments for line in (RESULTS / f"records/{name}.jsonl").read_text("utf-8").splitlines()
     ]
