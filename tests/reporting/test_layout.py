@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from reporting.columns import Block, Column, levels
-from reporting.markdown import narrow, page, pipe_table
+from reporting.columns import levels
+from reporting.markdown import narrow
 from tests.reporting.synthetic_results import RESULTS
 
 
@@ -30,15 +30,6 @@ def test_the_best_of_a_column_is_what_readers_see(metric, means, best):
 
 def test_an_epoch_that_is_not_reached_says_so():
     assert levels("ours", lines(0.5, float("nan")), "accuracy", 2).cells == ["0.50", "not reached"]
-
-
-def test_markdown_has_a_heading_for_each_block_and_the_best_in_bold():
-    block = Block("Accuracy", ["softmax", "sparsemax"], [Column("ours", ["0.1", "0.2"], frozenset({1}))])
-    assert pipe_table(block).splitlines()[-1].split() == ["|", "sparsemax", "|", "**0.2**", "|"]
-    alone, two = page("Title", [block], ["A note."]), page("Title", [block, block], ["A note."])
-    assert "## Accuracy" not in alone
-    assert two.count("## Accuracy") == 2
-    assert two.endswith("\n\nA note.\n")
 
 
 def test_a_wide_table_is_cut_into_tables_whose_rows_are_named_alike():

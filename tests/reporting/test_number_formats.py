@@ -2,7 +2,7 @@
 
 from math import nan
 
-from reporting.number_formats import NOTHING, number, over_seeds, with_deviation, with_interval
+from reporting.number_formats import NOTHING, number, with_deviation, with_interval
 
 
 def test_numbers_have_a_true_minus_and_no_negative_zero():
@@ -17,8 +17,3 @@ def test_deviations_and_intervals_are_shown_where_there_are_any():
     assert with_deviation(nan, nan, 3) == NOTHING
     assert with_interval(0.5, 0.41, 0.59, 2, "+") == "+0.50 [+0.41, +0.59]"
     assert with_interval(-0.5, nan, nan, 2, "+") == "−0.50"
-
-
-def test_missing_seeds_are_counted():
-    assert over_seeds(3, 5) == " (3 of 5 seeds)"
-    assert over_seeds(5, 5) == ""

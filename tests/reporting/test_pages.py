@@ -74,7 +74,6 @@ def test_the_sentence_and_the_table_follow_the_verdicts(repository):
     [
         ("weather", "nothing writes the part 'weather'; there are verdict"),
         ("table", "the part 'table' names too little or too much: missing a required argument: 'name'"),
-        ("verdict today", "the part 'verdict today' names too little or too much: too many positional arguments"),
         ("table weather accuracy", "there is no table 'weather' in tables.yaml; it has table1, "),
         ("table table4 accuracy on", "table4.md: which heading is 'accuracy on'"),
         ("settings untold", "its header has no line `# time: …`"),

@@ -5,7 +5,7 @@ import pytest
 from reporting.declaration import TableError
 from reporting.notes import provenance_notes, table_notes
 from tests.reporting.synthetic_records import keep_records, make_record, of_other_code
-from tests.reporting.synthetic_results import SHORT, SMALL, loaded, short_records, small_records
+from tests.reporting.synthetic_results import SMALL, loaded, short_records, small_records
 
 LEARNED = "SharMiX learned (1.25, 1.50)"
 
@@ -103,12 +103,6 @@ def test_a_row_of_several_configurations_is_refused(small):
     keep_records(small, records)
     both = ", ".join(sorted({records[1]["run_id"], by_brier["run_id"]}))
     assert f"several configurations, run_id {both};" in refusal(small)
-
-
-def test_settings_beside_the_activation_pick_runs_too(short):
-    assert "where: {data: {augmentation: none}}" in SHORT
-    (short / "tables.yaml").write_text(SHORT.replace("where: {data: {augmentation: none}}", "where: {}", 1), "utf-8")
-    assert "several configurations" in refusal(short)
 
 
 def test_other_seeds_and_activations_do_not_disturb(small):

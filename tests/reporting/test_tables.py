@@ -180,16 +180,6 @@ def test_a_row_with_fewer_seeds_is_compared_by_its_own(small):
     assert cells["Accuracy − softmax on test, percentage points | ours [95%]"] == "+1.00"
 
 
-def test_a_row_without_any_run_is_empty(short):
-    keep_records(short, [short_record("sparsemax", seed, 6, 0.4) for seed in (1, 2)], "images")
-    rebuild(short, allow_missing_seeds=True)
-    assert cells_of(short, "dynamics")["softmax"] == {
-        "Accuracy on test, epoch 2 | theirs": "0.300",
-        "Accuracy on test, epoch 6 | theirs": "0.500",
-        "Accuracy on train, epoch 6 | theirs": "0.900",
-    }
-
-
 def test_a_difference_over_fewer_seeds_than_its_row_says_so(small):
     records = [r for r in small_records() if r["seed"] < 4 or r["config"]["activation"]["name"] != "softmax"]
     keep_records(small, records)

@@ -60,11 +60,6 @@ def test_panels_and_figures_without_records_are_left_out_and_said_so(results, mo
     assert [axes.get_title(loc="left") for axes in draw_learning_curves(kept).axes] == ["CIFAR-100, balanced, 1 seed"]
 
 
-def test_a_figure_of_a_table_that_is_not_declared_is_left_out(results, monkeypatch):
-    only(monkeypatch, lambda kept: kept.of_table("nowhere"))
-    assert "no table 'nowhere' is declared" in rebuild(results)[1][-1]
-
-
 def test_an_unknown_regime_is_one_clear_error(results):
     text = (results / "tables.yaml").read_text("utf-8").replace("regime: balanced", "regime: even")
     (results / "tables.yaml").write_text(text, "utf-8")
