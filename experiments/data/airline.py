@@ -90,22 +90,16 @@ def _of_file(folder: Path) -> list[Record]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             return [*csv.DictReader(file, strict=True)]
-    except OSError as error:
+    except (OSError, csv.Error, UnicodeDecodeError) as error:
         raise DataError(
-            f"{path}: cannot be read ({error.strerror}); paths.data={folder} must be a folder "
-            f"that holds {FILE_NAME}, or null to load {HUB_NAME} from the Hugging Face hub"
+            f"{path}: is no complete table in UTF-8 ({error}); {FETCH_AGAIN}, as {FILE_NAME} in the folder paths.data, "
+            "or give paths.data=null to load it from the hub"
         ) from error
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: is no complete table in UTF-8 ({error}); {FETCH_AGAIN}") from error
 
 
 def _of_hub() -> list[Record]:
     table = load_from_hub(HUB_NAME, "train", f"give paths.data=FOLDER, a folder that holds {FILE_NAME}")
-    columns = ([*table[name]] for name in table.column_names)
-    return [
-        {name: "" if value is None else str(value) for name, value in zip(table.column_names, values, strict=True)}
-        for values in zip(*columns, strict=True)
-    ]
+    return [{name: "" if value is None else str(value) for name, value in row.items()} for row in table.to_list()]
 
 
 def _check(record: Record, place: str) -> None:
@@ -113,7 +107,5 @@ def _check(record: Record, place: str) -> None:
     for column in COLUMNS:
         if not (record.get(column) or "").strip():
             raise DataError(f"{place}: has no {column}; {FETCH_AGAIN}")
-    if (sentiment := record["airline_sentiment"]) not in CLASS_NAMES:
-        raise DataError(
-            f"{place}: airline_sentiment is {sentiment!r}, allowed are {', '.join(CLASS_NAMES)}; {FETCH_AGAIN}"
-        )
+    if record["airline_sentiment"] not in CLASS_NAMES:
+        raise DataError(f"{place}: airline_sentiment must be one of {', '.join(CLASS_NAMES)}; {FETCH_AGAIN}")

@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -140,16 +140,11 @@ class SplitDataModule(L.LightningDataModule, ABC):
         """Raise a DataError if the number of examples in a part of the data set differs from the published number.
 
         Args:
-            part: its key in `expected_examples`.
+            part: its key in `expected_examples`; a part without a number there may have any.
             found: how many examples it has.
-            place: where they lie.
-            remedy: the remedy, for the message.
+            place, remedy: where they lie and what to do, for the message.
         """
-        if self.expected_examples is None:
-            return
-        if part not in self.expected_examples:
-            raise ConfigurationError(f"data.expected_examples={self.expected_examples} does not have {part!r}; add it")
-        if found != (expected := self.expected_examples[part]):
+        if found != (expected := (self.expected_examples or {}).get(part, found)):
             raise DataError(
                 f"{place}: {found:,} examples, {expected:,} are expected; {remedy}, or give "
                 "data.expected_examples=null to use another number"
@@ -161,7 +156,12 @@ class SplitDataModule(L.LightningDataModule, ABC):
     def setup(self, stage: str | None = None) -> None:
         if self.data is None:
             data = self._complete(self.load())
-            self._check_facts(data.facts)
+            try:
+                json.dumps(data.facts, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise DataError(
+                    f"{type(self).__name__}: a record cannot hold the facts {data.facts} ({error})"
+                ) from error
             self.data = data
 
     def train_dataloader(self) -> Loader:
@@ -183,17 +183,6 @@ class SplitDataModule(L.LightningDataModule, ABC):
     def _complete(self, data: Any) -> Any:
         """The loaded data in the form that is used; raises an error if the data cannot be used."""
         return data
-
-    def _check_facts(self, facts: Mapping[str, Any]) -> None:
-        """Raise a DataError before the training if a record cannot hold one of the facts."""
-        for name, value in facts.items():
-            try:
-                json.dumps(value, allow_nan=False)
-            except (TypeError, ValueError) as error:
-                raise DataError(
-                    f"{type(self).__name__}: the fact {name}={value!r} cannot be kept in a record ({error}); give a "
-                    "finite number of Python's own or a text"
-                ) from error
 
     def _division(self) -> BatchDivision:
         if (trainer := self.trainer) is None:
@@ -278,30 +267,24 @@ class ClassificationDataModule(SplitDataModule):
         except ValueError as error:
             raise ConfigurationError(f"data.validation_fraction={fraction}: {error}") from error
         if not len(held_out):
-            raise ConfigurationError(
-                f"data.validation_fraction={fraction}: this leaves no validation example: give more examples or a "
-                "larger share"
-            )
+            raise ConfigurationError(f"data.validation_fraction={fraction}: this leaves no validation example")
         return kept, held_out
 
     def _complete(self, data: ClassificationData) -> ClassificationData:
         for split in ("train", "test"):
-            if problem := _problem_of(getattr(data, split).targets, len(data.class_names)):
-                raise DataError(f"{type(self).__name__}: the {split} {problem}")
+            _check_targets(getattr(data, split).targets, len(data.class_names), f"{type(self).__name__}, {split}")
         data = replace(data, content_hash=content_hash({"train": data.train, "test": data.test}, *data.class_names))
         if self.validation_fraction:
             data = data.with_validation(*self.split_for_validation(data.train.targets, data.groups))
         return replace(data, facts=data.facts | data.counts())
 
 
-def _problem_of(targets: Tensor, classes: int) -> str | None:
-    """Why these numbers are no class indices; None if they are."""
-    if not len(targets):
-        return "split has no example"
-    if targets.dtype != torch.int64 or targets.dim() != 1:
-        shape = f"{targets.dtype} {list(targets.shape)}"
-        return f"targets are {shape}, but must be one class number for each example, torch.int64 [n]"
+def _check_targets(targets: Tensor, classes: int, place: str) -> None:
+    if not len(targets) or targets.dtype != torch.int64 or targets.dim() != 1:
+        found = f"{targets.dtype} {list(targets.shape)}"
+        raise DataError(f"{place}: targets are {found}, but must be a class number for each example, torch.int64 [n]")
     least, most = int(targets.min()), int(targets.max())
     if least < 0 or most >= classes:
-        return f"split has class numbers from {least} to {most}, but {classes} class names allow 0 to {classes - 1}"
-    return None
+        raise DataError(
+            f"{place}: class numbers are {least} to {most}, but {classes} class names allow 0 to {classes - 1}"
+        )

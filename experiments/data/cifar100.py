@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from experiments.data.hub import load_from_hub, load_parquet
+from experiments.data.hub import load_images
 from experiments.data.local_files import LOCAL_DATA
 from experiments.data.small_images import Images, SmallImageDataModule
 from experiments.data.splits import Indices
@@ -19,7 +19,6 @@ REMEDY = (
     f"{FETCH_AGAIN}, as {FOLDER}/train.parquet and test.parquet in the folder paths.data, or have it fetched with "
     "paths.data=null, and where the hub cannot be reached data.source=torchvision"
 )
-IMAGE, LABEL = "img", "fine_label"
 
 
 @validated_class
@@ -37,22 +36,12 @@ class Cifar100DataModule(SmallImageDataModule):
     fetch_again: ClassVar[str] = FETCH_AGAIN
 
     def read(self, split: str) -> tuple[Images, Indices, str]:
-        from datasets import Image
-
         in_folder = self.folder is not None and (self.folder / FOLDER).is_dir()
         if not in_folder and (self.folder or self.source == "torchvision"):
-            place = f"{self.folder or LOCAL_DATA}/cifar-100-python"
-            images, labels = _torchvision(self.folder, split)
-            self.check_count(split, len(labels), place, self.fetch_again)
-            return images, labels, place
-        if in_folder:
-            place = f"{self.folder}/{FOLDER}/{split}.parquet"
-            table = load_parquet(Path(place), REMEDY)
-        else:
-            place = f"{HUB_NAME} on the Hugging Face hub, {split}"
-            table = load_from_hub(HUB_NAME, split, REMEDY)
-        self.check_count(split, len(table), place, self.fetch_again)
-        return *self.decode(table.cast_column(IMAGE, Image(decode=False)).to_list(), place, IMAGE, LABEL), place
+            return *_torchvision(self.folder, split), f"{self.folder or LOCAL_DATA}/cifar-100-python"
+        file = self.folder / FOLDER / f"{split}.parquet" if in_folder else None
+        rows, _, place = load_images(file, HUB_NAME, split, "img", "fine_label", REMEDY)
+        return *self.decode(rows, f"{place}, {split}"), place
 
 
 def _torchvision(folder: Path | None, split: str) -> tuple[Images, Indices]:

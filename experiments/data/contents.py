@@ -3,19 +3,21 @@
 import hashlib
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from lightning.pytorch.utilities.seed import isolate_rng
+from torch import Tensor
+from tqdm import tqdm
 
-from experiments.data.digests import tensor_digest
-from experiments.data.examples import Examples
-from experiments.data.progress import announced
+SHOWN_AFTER = {"delay": 5.0, "mininterval": 5.0}  # seconds: tqdm shows the progress of long work alone
 
 
-def content_hash(splits: Mapping[str, Examples], *names: str) -> str:
-    """The SHA-256 of the inputs and targets of all splits, in order, and of names such as the class names.
+def content_hash(splits: Mapping[str, Any], *names: str) -> str:
+    """The SHA-256 of the inputs and targets of all splits (`Examples`), in order, and of names such as class names.
 
     A split with a method `digest` computes its own digest. For a split without this method, all examples are read.
     """
@@ -27,13 +29,33 @@ def content_hash(splits: Mapping[str, Examples], *names: str) -> str:
     return whole.hexdigest()
 
 
-def digest_by_reading(examples: Examples) -> bytes:
+def digest_by_reading(examples: Any) -> bytes:
     """The SHA-256 of examples read with fixed seeds, so that their random numbers are the same each time."""
     digest, numbers = hashlib.sha256(), torch.arange(len(examples.targets))
     with isolate_rng(include_cuda=False):
         random.seed(0)
         np.random.seed(0)  # noqa: NPY002  # the generator that datasets may draw from
         torch.default_generator.manual_seed(0)
-        for part in announced(numbers.split(64), 64, len(numbers), f"hashing {type(examples).__name__}"):
+        for part in tqdm(numbers.split(64), f"hashing {type(examples).__name__}", **SHOWN_AFTER):
             digest.update(tensor_digest(*examples.read(part, torch.zeros_like(part))))
+    return digest.digest()
+
+
+def tensor_digest(*tensors: Tensor) -> bytes:
+    """The SHA-256 of the types, shapes and values of dense tensors."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().flatten().view(torch.uint8).numpy())
+    return digest.digest()
+
+
+def folder_digest(paths: Sequence[str], root: str, size: Callable[[str], int]) -> bytes:
+    """The SHA-256 of the names and sizes of images below the folder `root`; `size` gives the bytes of an image.
+
+    The images themselves are not read: a million photographs would take minutes at every start of a run.
+    """
+    digest, folder = hashlib.sha256(), Path(root).name
+    for path in tqdm(paths, f"looking at {root}", **SHOWN_AFTER):
+        digest.update(f"{folder}{path.removeprefix(root)} {size(path)}\n".encode(errors="surrogateescape"))
     return digest.digest()

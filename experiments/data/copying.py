@@ -26,10 +26,20 @@ class CopyDataModule(TranslationDataModule):
     data_seed: Seed = 0
 
     def load(self) -> TranslationData:
-        self._check_sizes()
+        if self.shortest > self.longest:
+            raise ConfigurationError(
+                f"data.shortest={self.shortest} is not allowed; it must be at most data.longest={self.longest}"
+            )
         generator = np.random.RandomState(self.data_seed)  # NumPy promises that its stream never changes
         sizes = {"train": self.train_size, "dev": self.evaluation_size, "test": self.evaluation_size}
         vocabulary_size = FIRST + self.words
+        there_are = sum(self.words**length for length in range(self.shortest, self.longest + 1))
+        if 2 * sum(sizes.values()) > there_are:  # for more sentences, drawing distinct ones takes long
+            raise ConfigurationError(
+                f"data.train_size={self.train_size} and data.evaluation_size={self.evaluation_size} ask for "
+                f"{sum(sizes.values())} different sentences, but at most half of the {there_are} sentences that "
+                "data.words, data.shortest and data.longest allow can be asked for"
+            )
         distinct: dict[tuple[int, ...], None] = {}
         while len(distinct) < sum(sizes.values()):
             length = generator.randint(self.shortest, self.longest + 1)
@@ -40,20 +50,6 @@ class CopyDataModule(TranslationDataModule):
             splits[split] = SentencePairs(own, own, [text(sentence) for sentence in own])
         facts = {f"{split}_size": size for split, size in sizes.items()} | {"vocabulary_size": vocabulary_size}
         return TranslationData(**splits, vocabulary_size=vocabulary_size, text=text, numbers=self._numbers, facts=facts)
-
-    def _check_sizes(self) -> None:
-        if self.shortest > self.longest:
-            raise ConfigurationError(
-                f"data.shortest={self.shortest} is not allowed; it must be at most data.longest={self.longest}"
-            )
-        there_are = sum(self.words**length for length in range(self.shortest, self.longest + 1))
-        asked = self.train_size + 2 * self.evaluation_size
-        if 2 * asked > there_are:  # for more sentences, drawing distinct ones takes long
-            raise ConfigurationError(
-                f"data.train_size={self.train_size} and data.evaluation_size={self.evaluation_size} ask for {asked} "
-                f"different sentences; of data.words={self.words} words, data.shortest={self.shortest} to "
-                f"data.longest={self.longest} a sentence, there are {there_are}, of which at most half may be asked for"
-            )
 
     def _numbers(self, sentence: str) -> list[int]:
         known = {text([number]): number for number in range(FIRST, FIRST + self.words)}

@@ -90,8 +90,6 @@ def _encode_text(content: bytes) -> tuple[Tensor, list[str]]:
     for number, line in enumerate(content.decode().splitlines(), 1):
         if fields := line.replace(",", " ").split():
             row = rows[f"line {number}"] = [float(field) for field in fields]
-            if len(row) != SIDE * SIDE:
-                raise ValueError(f"line {number}: {len(row)} numbers, {SIDE * SIDE} are needed")
-            if not all(0 <= value <= BRIGHTEST for value in row):
-                raise ValueError(f"line {number}: the numbers must be from 0 to {BRIGHTEST}")
+            if len(row) != SIDE * SIDE or not all(0 <= value <= BRIGHTEST for value in row):
+                raise ValueError(f"line {number}: {SIDE * SIDE} numbers from 0 to {BRIGHTEST} are needed")
     return torch.tensor([*rows.values()]) / BRIGHTEST, [*rows]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from experiments.data.digests import tensor_digest
+from experiments.data.contents import tensor_digest
 from experiments.data.long_tail import ShotRule
 from experiments.data.splits import Indices, stratified_group_split
 from experiments.errors import DataError
@@ -151,12 +151,8 @@ class ClassificationData:
         Raises:
             DataError: the numbers of inputs and targets differ, or a class is too small to be split.
         """
-        if len(inputs) != len(targets):
-            raise DataError(
-                f"there are {len(inputs)} inputs, but {len(targets)} targets; give one target for each input"
-            )
         try:
-            sides = stratified_group_split(targets.numpy(), range(len(targets)), test_fraction, split_seed)
+            sides = stratified_group_split(targets.numpy(), range(len(inputs)), test_fraction, split_seed)
         except ValueError as error:
             raise DataError(str(error)) from error
         train, test = (InMemory(inputs[side], targets[side]) for side in sides)

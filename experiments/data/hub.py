@@ -5,6 +5,8 @@ from typing import Any
 
 from experiments.errors import DataError
 
+EncodedImage = tuple[bytes, int]  # and the number of its class
+
 
 def load_from_hub(name: str, split: str, remedy: str, **options: Any) -> Any:
     """A split of a data set on the hub, as a table of the `datasets` package.
@@ -12,7 +14,7 @@ def load_from_hub(name: str, split: str, remedy: str, **options: Any) -> Any:
     Args:
         name: of the data set, or of a format whose `data_files` are given.
         split: of the data set.
-        remedy: the remedy if the data set cannot be loaded, for the message.
+        remedy: what to do if the data set cannot be loaded, for the message.
         **options: further arguments of `datasets.load_dataset`.
 
     Raises:
@@ -27,12 +29,30 @@ def load_from_hub(name: str, split: str, remedy: str, **options: Any) -> Any:
         raise DataError(f"{place} cannot be loaded from the Hugging Face hub ({error}); {remedy}") from error
 
 
-def load_parquet(file: Path, remedy: str) -> Any:
-    """A parquet file as a table of the `datasets` package; raises as `load_from_hub`."""
-    try:
-        from datasets import Dataset
-        from pyarrow import parquet
+def load_images(
+    file: Path | None, name: str, split: str, image: str, label: str, remedy: str
+) -> tuple[list[EncodedImage], list[str], str]:
+    """Encoded images from a parquet file, or from the hub if it is None; the names of their classes; their place.
 
-        return Dataset(parquet.read_table(file))
-    except Exception as error:  # errors of several libraries share no base class
-        raise DataError(f"{file}: cannot be read ({error}); {remedy}") from error
+    Args:
+        file: the parquet file.
+        name, split, remedy: as for `load_from_hub`.
+        image, label: the columns of the images and of their class numbers.
+
+    Raises:
+        DataError: they cannot be loaded; ends with the remedy.
+    """
+    from datasets import Dataset, Image
+    from pyarrow import parquet
+
+    if file is None:
+        table = load_from_hub(name, split, remedy)
+    else:
+        try:
+            table = Dataset(parquet.read_table(file))
+        except Exception as error:  # errors of several libraries share no base class
+            raise DataError(f"{file}: cannot be read ({error}); {remedy}") from error
+    encoded = table.cast_column(image, Image(decode=False))[image][:]
+    rows = [(one["bytes"], number) for one, number in zip(encoded, table[label], strict=True)]
+    place = f"{name} on the Hugging Face hub" if file is None else str(file)
+    return rows, getattr(table.features[label], "names", []), place

@@ -63,7 +63,10 @@ class ImagenetDataModule(ClassificationDataModule):
                 f"data.shorter_side={self.shorter_side} is not allowed; it must be at least "
                 f"data.image_size={self.image_size}, which is cut out of it"
             )
-        train, test = self._in_folders(self.folder / self.images) if self.folder else _on_hub()
+        if self.folder:
+            train, test = self._in_folders(self.folder / self.images)
+        else:
+            train, test = HubFolder(TRAIN), HubFolder("validation")
         tail_list = self.folder / TAIL_LIST if self.long_tailed and self.folder else None
         by_list = tail_list is not None and tail_list.exists()
         if not by_list:  # the folder may hold no other images
@@ -158,10 +161,6 @@ class HubFolder(DatasetFolder):
 
 def _row(path: str) -> int:
     return int(path.rpartition("/")[2])
-
-
-def _on_hub() -> tuple[DatasetFolder, DatasetFolder]:
-    return HubFolder(TRAIN), HubFolder("validation")
 
 
 def _examples(dataset: DatasetFolder, transform: v2.Transform) -> DatasetExamples:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from pydantic import model_validator
 from torch import Tensor
 
 from experiments.data.splits import Indices
@@ -67,15 +66,6 @@ class ShotRule(Settings):
     rule: str
     many_above: NotNegative
     few_below: NotNegative
-
-    @model_validator(mode="after")
-    def _no_class_is_both(self) -> "ShotRule":
-        if self.few_below > self.many_above + 1:
-            raise ValueError(
-                f"has few_below={self.few_below}, which must be at most many_above + 1 = {self.many_above + 1}, so "
-                "that no class is in both groups"
-            )
-        return self
 
     def groups(self, counts: Sequence[int]) -> dict[str, Tensor]:
         """The class indices of each non-empty group (`many`, `medium`, `few`), by training examples of a class."""

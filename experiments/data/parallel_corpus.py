@@ -45,10 +45,9 @@ class ParallelCorpusDataModule(TranslationDataModule):
         splits = {
             split: _numbered(pairs[split], subwords, self.max_length if split == "train" else None) for split in SPLITS
         }
-        if not splits["train"].references:
-            raise DataError(
-                f"data.max_length={self.max_length} leaves no training pair: each has a side of more subwords"
-            )
+        for split, numbered in splits.items():
+            if not numbered.references:
+                raise DataError(f"{self._place()}, {split}: data.max_length={self.max_length} leaves no pair")
         data = TranslationData(
             **splits,
             vocabulary_size=subwords.get_piece_size(),
@@ -77,8 +76,6 @@ class ParallelCorpusDataModule(TranslationDataModule):
         lines = self._from_hub(split) if self.folder is None else self._from_files(split)
         self.check_count(split, len(lines), f"{self._place()}, {split}", "fetch the files again")
         pairs = [(source.strip(), target.strip()) for source, target in lines if source.strip() and target.strip()]
-        if not pairs:
-            raise DataError(f"{self._place()}, {split}: there is no pair of sentences; fetch the files again")
         return pairs, len(lines) - len(pairs)
 
     def _place(self) -> str:
@@ -90,8 +87,8 @@ class ParallelCorpusDataModule(TranslationDataModule):
         sources, targets = (self._lines(path) for path in paths)
         if len(sources) != len(targets):
             raise DataError(
-                f"{paths[0]} has {len(sources)} lines, but {paths[1]} has {len(targets)}: line by line they must be "
-                f"translations of one another; fetch both again, from {self.hub} on the Hugging Face hub"
+                f"{paths[0]} has {len(sources)} lines, but {paths[1]} has {len(targets)}: each line must have its "
+                f"translation; fetch both again, from {self.hub} on the Hugging Face hub"
             )
         return [*zip(sources, targets, strict=True)]
 
@@ -99,13 +96,11 @@ class ParallelCorpusDataModule(TranslationDataModule):
         try:
             # Only a newline ends a line: str.splitlines also cuts at characters that sentences hold.
             return path.read_bytes().removesuffix(b"\n").decode().split("\n")
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise DataError(
-                f"{path}: cannot be read ({error.strerror}); paths.data={self.folder} must be a folder that holds "
-                f"{self.name}/{path.name}, or null to load {self.hub} from the Hugging Face hub"
+                f"{path}: cannot be read as text in UTF-8 ({error}); fetch it again, or give paths.data=null to load "
+                f"{self.hub} from the Hugging Face hub"
             ) from error
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}: is no text in UTF-8 ({error}); fetch the file again") from error
 
     def _from_hub(self, split: str) -> list[Pair]:
         hub_split, file = SPLITS[split], f"{self.name}/{getattr(self, split)}"

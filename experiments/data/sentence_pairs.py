@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from experiments.data.digests import tensor_digest
+from experiments.data.contents import tensor_digest
 from experiments.data.special_tokens import BEGIN, END, PADDING
 
 

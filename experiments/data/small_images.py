@@ -4,19 +4,21 @@ import io
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
+from tqdm import tqdm
 
 from experiments.data.augmentation import CropAndFlip
 from experiments.data.base import ClassificationDataModule
+from experiments.data.contents import SHOWN_AFTER
 from experiments.data.examples import ClassificationData, InMemory
+from experiments.data.hub import EncodedImage
 from experiments.data.long_tail import ShotRule, even_counts, exponential_tail, keep_counts
-from experiments.data.progress import announced
 from experiments.data.splits import Indices
 from experiments.errors import ConfigurationError, DataError
 from experiments.settings import AtLeastOne, NotNegative, Ratio, Seed, validated_class
@@ -57,7 +59,7 @@ class SmallImageDataModule(ClassificationDataModule):
         return tuple(map(str, range(self.classes)))
 
     def load(self) -> ClassificationData:
-        (images, labels), (test_images, test_labels) = map(self._checked, ("train", "test"))
+        (images, labels), (test_images, test_labels) = map(self._counted, ("train", "test"))
         kept = self._kept(labels)
         return ClassificationData(
             train=_in_memory(images[kept], labels[kept]),
@@ -68,67 +70,37 @@ class SmallImageDataModule(ClassificationDataModule):
             encode=self._encode,
         )
 
-    def decode(self, rows: Sequence[dict[str, Any]], place: str, image: str, label: str) -> tuple[Images, Indices]:
-        """The pixels and the classes of encoded images.
-
-        Args:
-            rows: a row an image; `{"bytes": …}` in the column `image`, the number of its class in the column `label`.
-            place: where the rows lie, for messages.
-            image, label: the names of the columns.
+    def decode(self, rows: Sequence[EncodedImage], place: str) -> tuple[Images, Indices]:
+        """The pixels and the classes of encoded images, which lie at a place.
 
         Raises:
             DataError: a row cannot be used; names it.
         """
         images = np.empty((len(rows), self.side, self.side, 3), dtype=np.uint8)
         labels = np.empty(len(rows), dtype=np.int64)
-        for number, row in enumerate(announced(rows, 1, len(rows), f"decoding {place}")):
+        for number, (encoded, label) in enumerate(tqdm(rows, f"decoding {place}", **SHOWN_AFTER)):
             try:
-                images[number] = self._pixels(row[image]["bytes"])
+                images[number] = np.asarray(Image.open(io.BytesIO(encoded)).convert("RGB"))
+                labels[number] = label
             except Exception as error:  # Pillow's decoders raise errors that share no base class
-                raise DataError(
-                    f"{place}, row {number}: the image cannot be decoded ({error}); {self.fetch_again}"
-                ) from error
-            if row[label] not in range(self.classes):
-                raise DataError(
-                    f"{place}, row {number}: {label} is {row[label]!r}, allowed are the whole numbers from 0 to "
-                    f"{self.classes - 1}; {self.fetch_again}"
-                )
-            labels[number] = row[label]
+                raise DataError(f"{place}, row {number}: cannot be decoded ({error}); {self.fetch_again}") from error
         return images, labels
 
-    def _pixels(self, encoded: bytes) -> Images:
-        found = Image.open(io.BytesIO(encoded))
-        if found.size != (self.side, self.side):
-            raise ValueError(f"it has {found.width} × {found.height} pixels, not {self.side} × {self.side}")
-        return np.asarray(found.convert("RGB"))
-
-    def _checked(self, split: str) -> tuple[Images, Indices]:
+    def _counted(self, split: str) -> tuple[Images, Indices]:
         images, labels, place = self.read(split)
-        if self.expected_examples:
-            found, counts = np.unique(labels, return_counts=True)
-            if not np.array_equal(found, np.arange(self.classes)) or (counts != counts[0]).any():
-                raise DataError(
-                    f"{place}: the classes 0 to {self.classes - 1} are not of equal size; {self.fetch_again}"
-                )
+        self.check_count(split, len(labels), f"{place}, {split}", self.fetch_again)
         return images, labels
 
     def _kept(self, labels: Indices) -> Indices:
         """The indices of the training images that `imbalance` or `train_size` keeps."""
         if self.train_size is None:
             return exponential_tail(labels, self.imbalance, self.tail_seed)
-        given = f"data.train_size={self.train_size}"
-        if self.imbalance > 1:
-            raise ConfigurationError(
-                f"{given} is not allowed beside data.imbalance={self.imbalance:g}; give one of them"
-            )
-        if self.train_size < self.classes:
-            raise ConfigurationError(
-                f"{given} is not allowed; it must be at least {self.classes}, the number of classes"
-            )
         try:
+            if self.imbalance > 1 or self.train_size < self.classes:
+                raise ValueError(f"it must be at least {self.classes}, the number of classes, and data.imbalance=1")
             return keep_counts(labels, even_counts(self.train_size, self.classes), self.tail_seed)
         except ValueError as error:
-            raise ConfigurationError(f"{given} is not allowed: {error}") from error
+            raise ConfigurationError(f"data.train_size={self.train_size} is not allowed: {error}") from error
 
     def _encode(self, content: bytes) -> tuple[Tensor, list[str]]:
         image = Image.open(io.BytesIO(content)).convert("RGB").resize((self.side, self.side))

@@ -9,10 +9,7 @@ Indices = NDArray[np.int64]
 
 
 def groups_of_repeats(*keys: Sequence[str]) -> Indices:
-    """The group of each example, [n]. Examples that share a key of any kind, such as an id or a text, form a group.
-
-    Examples joined by a chain of shared keys are in one group too: the groups are the connected components of "shares a
-    key".
+    """The group of each example, [n]: examples that share an id, a text or another key, also through a chain of others.
 
     Args:
         *keys: one sequence of n keys for each kind.
@@ -58,7 +55,7 @@ def stratified_group_split(
         ValueError: where lengths differ, or a class has no example on a side that needs one.
     """
     if len(labels) != len(groups):
-        raise ValueError(f"{len(labels)} labels, but {len(groups)} groups: one each is needed")
+        raise ValueError(f"there are {len(labels)} labels for {len(groups)} examples; give one for each")
     classes, class_of = np.unique(labels, return_inverse=True)
     group_names, group_of = np.unique(groups, return_inverse=True)
     # How often each class occurs in each group, as a sparse matrix: for ImageNet a dense one would take 10 GB.

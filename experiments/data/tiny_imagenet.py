@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from experiments.data.hub import load_from_hub, load_parquet
+from experiments.data.hub import EncodedImage, load_images
 from experiments.data.small_images import Images, SmallImageDataModule
 from experiments.data.splits import Indices
 from experiments.errors import DataError
@@ -16,8 +16,6 @@ HUB_NAME = "zh-plus/tiny-imagenet"
 FOLDER = "tiny_imagenet"  # holds train.parquet and valid.parquet
 ARCHIVE = "tiny-imagenet-200"  # as the official archive unpacks
 HUB_SPLITS = {"train": "train", "test": "valid"}  # the published test images have no labels
-
-Rows = list[dict[str, Any]]  # an encoded image in "image", and the number of its class in "label"
 
 
 @validated_class
@@ -40,35 +38,23 @@ class TinyImagenetDataModule(SmallImageDataModule):
 
     def read(self, split: str) -> tuple[Images, Indices, str]:
         if self.folder and (self.folder / ARCHIVE).is_dir():
-            place = str(self.folder / ARCHIVE)
-            rows = self._of_archive(self.folder / ARCHIVE, split)
+            place, rows = str(self.folder / ARCHIVE), self._of_archive(self.folder / ARCHIVE, split)
         else:
             place, rows = self._of_table(split)
         if split == "train" and self.images_per_class is not None:
             in_order = sorted(rows, key=_label)  # a stable sort: within a class the images keep their order
-            rows = [row for _, own in groupby(in_order, _label) for row in [*own][: self.images_per_class]]
-        self.check_count(split, len(rows), f"{place}, {split}", self.fetch_again)
-        return *self.decode(rows, f"{place}, {split}", "image", "label"), place
+            rows = [row for _, own in groupby(in_order, _label) for row in islice(own, self.images_per_class)]
+        return *self.decode(rows, f"{place}, {split}"), place
 
-    def _of_table(self, split: str) -> tuple[str, Rows]:
-        """The rows of a parquet file or of the hub, whose ClassLabel names the WordNet id of each number."""
-        from datasets import Image
-
-        if self.folder:
-            place = str(self.folder / FOLDER / f"{HUB_SPLITS[split]}.parquet")
-            remedy = f"{self.fetch_again}, or give paths.data=null to load it from the hub"
-            table = load_parquet(Path(place), remedy)
-        else:
-            place = f"{HUB_NAME} on the Hugging Face hub"
-            table = load_from_hub(HUB_NAME, HUB_SPLITS[split], "or give paths.data=FOLDER")
-        names = getattr(table.features.get("label"), "names", None) or []
+    def _of_table(self, split: str) -> tuple[str, list[EncodedImage]]:
+        file = self.folder / FOLDER / f"{HUB_SPLITS[split]}.parquet" if self.folder else None
+        remedy = f"{self.fetch_again}, for a folder paths.data=FOLDER, or give paths.data=null to load it from the hub"
+        rows, names, place = load_images(file, HUB_NAME, HUB_SPLITS[split], "image", "label", remedy)
         self._set_wnids(names, place)
-        numbers = {number: self.wnids.index(name) for number, name in enumerate(names)}
-        rows = table.cast_column("image", Image(decode=False)).to_list()
-        return place, [row | {"label": numbers.get(row["label"], row["label"])} for row in rows]
+        return place, [(encoded, self.wnids.index(names[label])) for encoded, label in rows]
 
-    def _of_archive(self, archive: Path, split: str) -> Rows:
-        """The rows of the official archive, in the order of the numbers in the names of its images."""
+    def _of_archive(self, archive: Path, split: str) -> list[EncodedImage]:
+        """The images of the official archive, in the order of the numbers in their names."""
         try:
             self._set_wnids([folder.name for folder in (archive / "train").iterdir() if folder.is_dir()], str(archive))
             if split == "train":
@@ -76,11 +62,11 @@ class TinyImagenetDataModule(SmallImageDataModule):
                 found = [(file, wnid) for wnid, folder in folders for file in sorted(folder.iterdir(), key=_number)]
             else:
                 lines = (archive / "val" / "val_annotations.txt").read_text().splitlines()
-                fields = [line.split("\t")[:2] for line in lines]
-                named = [(archive / "val" / "images" / name, wnid) for name, wnid in fields]
-                found = sorted(named, key=lambda one: _number(one[0]))
-            return [{"image": {"bytes": file.read_bytes()}, "label": self.wnids.index(wnid)} for file, wnid in found]
-        except (OSError, ValueError, IndexError) as error:
+                named = [line.split("\t")[:2] for line in lines]
+                found = [(archive / "val" / "images" / name, wnid) for name, wnid in named]
+                found.sort(key=lambda one: _number(one[0]))
+            return [(file.read_bytes(), self.wnids.index(wnid)) for file, wnid in found]
+        except (OSError, ValueError) as error:
             raise DataError(f"{archive}, {split}: cannot be read ({error}); {self.fetch_again}") from error
 
     def _set_wnids(self, names: Sequence[str], place: str) -> None:
@@ -92,8 +78,8 @@ class TinyImagenetDataModule(SmallImageDataModule):
         self.wnids = tuple(sorted(names))
 
 
-def _label(row: dict[str, Any]) -> int:
-    return row["label"]
+def _label(image: EncodedImage) -> int:
+    return image[1]
 
 
 def _number(file: Path) -> int:

@@ -14,8 +14,7 @@ from torchvision.datasets import DatasetFolder
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 from experiments.data.base import ClassificationDataModule
-from experiments.data.contents import digest_by_reading
-from experiments.data.digests import folder_digest, tensor_digest
+from experiments.data.contents import digest_by_reading, folder_digest, tensor_digest
 from experiments.data.examples import ClassificationData, sizes_of
 from experiments.errors import DataError
 from experiments.settings import validated_class
@@ -54,23 +53,18 @@ class DatasetExamples:
     def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
         with torch.random.fork_rng(devices=[]):
             inputs = [self._input(*one) for one in zip(indices.tolist(), seeds.tolist(), strict=True)]
-        if len(shapes := {tuple(one.shape) for one in inputs}) > 1:
-            some = " and ".join(map(str, [*shapes][:2]))
-            raise DataError(
-                f"{type(self.dataset).__name__}: inputs have different shapes, such as {some}; give the dataset a "
-                "transform that resizes them"
-            )
+        if len({one.shape for one in inputs}) > 1:
+            name = type(self.dataset).__name__
+            raise DataError(f"{name}: inputs have different shapes; give the dataset a transform that resizes them")
         # In a worker this stacks the inputs directly in the memory that the training process reads.
         return default_collate(inputs) if inputs else torch.empty(0), self.targets[indices]
 
     def digest(self) -> bytes:
-        """The SHA-256 of the dataset: its files' names and sizes, its array `data`, or else its examples.
-
-        Raises:
-            DataError: a file cannot be read.
-        """
+        """The SHA-256 of the dataset: its files' names and sizes, its array `data`, or else its examples."""
         if isinstance(self.dataset, DatasetFolder):
-            return _files_digest(self.dataset) + tensor_digest(self.targets)
+            size = getattr(self.dataset, "size", getsize)  # of an image that is no file
+            paths = [path for path, _ in self.dataset.samples]
+            return folder_digest(paths, str(self.dataset.root), size) + tensor_digest(self.targets)
         held = getattr(self.dataset, "data", None)
         if isinstance(held, np.ndarray) and held.dtype.kind in "biuf":
             held = torch.from_numpy(np.ascontiguousarray(held))
@@ -105,7 +99,7 @@ def class_numbers(dataset: Any) -> Tensor:
         numbers = torch.as_tensor(found)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         numbers = torch.empty(0)
-    if numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool or numbers.dim() != 1:
+    if numbers.dtype.is_floating_point or numbers.dtype == torch.bool or numbers.dim() != 1:
         raise DataError(f"{type(dataset).__name__}: each example must be a pair of an input and a class number")
     return numbers.long()
 
@@ -118,13 +112,3 @@ def _example(dataset: Any, index: int) -> Any:
         raise DataError(
             f"{type(dataset).__name__}: example {index}{file} cannot be read ({error}); restore its file"
         ) from error
-
-
-def _files_digest(dataset: DatasetFolder) -> bytes:
-    """The digest of a folder; a dataset whose images are no files has a method `size`."""
-    try:
-        return folder_digest(
-            [path for path, _ in dataset.samples], str(dataset.root), getattr(dataset, "size", getsize)
-        )
-    except OSError as error:
-        raise DataError(f"{error.filename}: cannot be read ({error.strerror}); restore this file") from error

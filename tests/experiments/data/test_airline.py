@@ -1,10 +1,10 @@
 """Airline Tweets: tokens, split, and the same data from a file and from the hub."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from datasets import Dataset
 
 from tests.experiments.data.generated import HEADER, SENTIMENTS, repeating_tweets, tweets, write_tweets
 from tests.experiments.data.support import loaded, module
@@ -70,17 +70,8 @@ def test_the_vocabulary_is_that_of_the_tweets_that_remain_for_training(tweets_fo
     assert 1 in validation
 
 
-class HubRows(dict[str, list[Any]]):
-    """Stands for the hub's table: columns by name."""
-
-    @property
-    def column_names(self) -> list[str]:
-        return list(self)
-
-
 def test_hub_and_folder_give_the_same_data(tweets_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = HubRows(zip(HEADER, map(list, zip(*tweets(), strict=True)), strict=True))
-    rows["tweet_id"] = [int(value) for value in rows["tweet_id"]]
+    rows = Dataset.from_list([dict(zip(HEADER, [int(row[0]), *row[1:]], strict=True)) for row in tweets()])
     asked = []
     monkeypatch.setattr("datasets.load_dataset", lambda *name, **options: asked.append((name, options)) or rows)
     hub, file = loaded("airline"), loaded("airline", tweets_folder)

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from experiments.data import progress
-from experiments.data.digests import folder_digest
 from experiments.data.examples import InMemory
 from experiments.data.torch_datasets import DatasetExamples, TorchDatasetModule
 from tests.experiments.data.conftest import Write
@@ -124,20 +122,6 @@ def test_what_is_not_read_and_where_it_lies_changes_nothing(tweets_folder: Path,
     (tmp_path / "elsewhere").mkdir()
     (photos / "photos").rename(tmp_path / "elsewhere/photos")
     assert loaded("imagenet", tmp_path / "elsewhere").content_hash == before
-
-
-def test_a_long_look_at_a_folder_says_how_far_it_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("experiments.data.digests._PART", 3)
-    paths = [f"/here/{name}" for name in "abcdefg"]
-    first = folder_digest(paths, "/here", lambda path: 5)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(progress, "SILENT_SECONDS", 0.0)
-    assert folder_digest(paths, "/here", lambda path: 5) == first
-    assert capsys.readouterr().err.startswith("looking at /here: 3 of 7 after 0 s\n")
-    assert folder_digest(paths, "/here", lambda path: 6) != first
-    assert folder_digest(paths[::-1], "/here", lambda path: 5) != first
 
 
 # Data sets of the user's own

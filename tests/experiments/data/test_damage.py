@@ -25,7 +25,6 @@ from tests.experiments.data.generated import (
     tiny_table,
     write_cifar,
     write_pairs,
-    write_tiny,
     write_tiny_archive,
 )
 from tests.experiments.data.support import loaded, module, refusal, small
@@ -66,8 +65,6 @@ def test_damage(name: str, place: Callable[[str], Path], tmp_path: Path) -> None
         said = refusal(name, tmp_path, DataError, expected_examples=there | {part: count + 1})
         for words in (f"{count:,} examples, {count + 1:,} are expected", remedy, "data.expected_examples=null"):
             assert words in said, (part, words, said)
-    misspelt = refusal(name, tmp_path, ConfigurationError, expected_examples={"al": 60})
-    assert "data.expected_examples={'al': 60} does not have" in misspelt
     content = file.read_bytes()
     for damage, spoil in {
         "truncated": lambda: file.write_bytes(content[: len(content) // 2]),
@@ -108,24 +105,16 @@ def incomplete_archive(folder: Path) -> None:
     (folder / "tiny-imagenet-200/val/images/val_7.JPEG").unlink()
 
 
-ONE_CLASS_LARGER = [*tiny_rows("valid")[1:], tiny_rows("valid")[1]]
 WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     ("airline", tweets_with(b"airline_sentiment", b"label"), ["record 1: has no airline_sentiment"]),
-    ("airline", tweets_with(b"100,negative", b"100,Negative"), ["record 1: airline_sentiment is 'Negative', allowed"]),
-    ("airline", tweets_with(b"the late flight zqab", b" "), ["record 2: has no text"]),
-    ("airline", tweets_with(b"the late flight zqab", b'"the late'), ["is no complete table"]),
+    ("airline", tweets_with(b"100,negative", b"100,Negative"), ["record 1: airline_sentiment must be one of negative"]),
     ("airline", tweets_with(b"the late", b"the l\xe9te"), ["is no complete table in UTF-8", "0xe9"]),
-    ("cifar100", cifar_with(fine_label=None), ["test.parquet, row 199: fine_label is None"]),
-    ("cifar100", cifar_with(fine_label=100), ["row 199: fine_label is 100, allowed are the whole numbers from 0 to"]),
-    ("cifar100", cifar_with(fine_label=0), ["the classes 0 to 99 are not of equal size"]),
-    ("cifar100", cifar_with(img={"bytes": b"no image"}), ["row 199: the image cannot be decoded"]),
-    ("cifar100", cifar_with(img={"bytes": encoded(slope(16, 32))}), ["16 × 32 pixels, not 32 × 32"]),
-    ("tiny_imagenet", lambda folder: write_tiny(folder, "valid", ONE_CLASS_LARGER), ["not of equal size"]),
+    ("cifar100", cifar_with(img={"bytes": b"no image"}), ["test.parquet, test, row 199: cannot be decoded"]),
     ("tiny_imagenet", other_wnids, ["valid.parquet: has 200 classes; 200 are expected, each named by its WordNet id"]),
     ("tiny_imagenet", incomplete_archive, ["tiny-imagenet-200, test: cannot be read", "val_7.JPEG"]),
     ("pairs", pairs_with("test", lines(GERMAN[:-1])), ["test.de has 19 lines, but", "test.en has 20"]),
-    ("pairs", pairs_with("test", b"\xe9\n" * 20), ["test.de: is no text in UTF-8"]),
-    ("pairs", pairs_with("train", b"\n" * 20), ["pairs, train: there is no pair of sentences"]),
+    ("pairs", pairs_with("test", b"\xe9\n" * 20), ["test.de: cannot be read as text in UTF-8"]),
+    ("pairs", pairs_with("test", b"\n" * 20), ["pairs, test: data.max_length=30 leaves no pair"]),
     ("imagenet", lambda home: shutil.rmtree(home / "photos/val"), ["photos: cannot be read", "data.test_folder"]),
     (
         "imagenet",
@@ -140,8 +129,7 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
 def test_a_wrong_file(name: str, spoil: Spoil, parts: list[str], folder_of: Write) -> None:
     folder = folder_of(name)
     spoil(folder)
-    expected = FILES[name][1] if name in ("cifar100", "tiny_imagenet") else None
-    said = refusal(name, folder, DataError, expected_examples=expected)
+    said = refusal(name, folder, DataError)
     for part in [*parts, str(folder)]:
         assert part in said, said
     assert "\n" not in said
@@ -166,8 +154,8 @@ WRONG_SETTINGS: list[tuple[str, dict[str, Any], str]] = [
     ("airline", {"validation_fraction": 1e-6}, "data.validation_fraction=1e-06: this leaves no validation example"),
     ("digits", {"test_fraction": 0.0001}, "data.test_fraction=0.0001 is not allowed; no example of class '0'"),
     ("cifar100", {"train_size": 501}, "data.train_size=501 is not allowed: class 0 has 5 examples, 6 are to be kept"),
-    ("cifar100", {"train_size": 99}, "data.train_size=99 is not allowed; it must be at least 100"),
-    ("cifar100", {"train_size": 230, "imbalance": 10.0}, "data.train_size=230 is not allowed beside data.imbalance=10"),
+    ("cifar100", {"train_size": 99}, "data.train_size=99 is not allowed: it must be at least 100"),
+    ("cifar100", {"train_size": 230, "imbalance": 10.0}, "the number of classes, and data.imbalance=1"),
     ("imagenet", {"shorter_side": 7}, "data.shorter_side=7 is not allowed; it must be at least data.image_size=8"),
     ("pairs", {"vocabulary_size": 5000}, "data.vocabulary_size=5000 is not allowed"),
     ("copy", {"shortest": 3, "longest": 2}, "data.shortest=3 is not allowed; it must be at most data.longest=2"),

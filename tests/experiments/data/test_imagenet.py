@@ -1,6 +1,5 @@
 """ImageNet: folders and tables of photographs, the long tail by list and by counts."""
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms import v2
 
-from experiments.data.imagenet import HubFolder
 from experiments.errors import DataError
 from tests.experiments.data.generated import WNIDS, encoded, slope
 from tests.experiments.data.support import epochs, loaded, module, refusal
@@ -200,11 +198,3 @@ def test_the_hub_gives_images_and_takes_the_counts_from_the_data_folder(tmp_path
     assert tail.train.targets.bincount().tolist() == COUNTS
     assert files(tail.train) == ["0", "1", "1", "2", "2", "2"]
     assert tail.content_hash != data.content_hash
-
-
-@pytest.mark.usefixtures("hub")
-def test_a_row_of_the_hub_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = loaded("imagenet")
-    monkeypatch.setattr(HubFolder, "loader", lambda *_: Image.open(io.BytesIO(b"cut off")))
-    with pytest.raises(DataError, match="HubFolder: example 2, validation/2, cannot be read"):
-        data.test.read(torch.tensor([2]), torch.tensor([0]))

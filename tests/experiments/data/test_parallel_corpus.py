@@ -43,7 +43,7 @@ def test_over_long_pairs_leave_training_alone_and_are_counted(pairs_folder: Path
     assert data.facts["train_size"] == len(data.train.references) == len(GERMAN)
     assert len(data.dev.references) == len(GERMAN) + 1
     assert data.train.targets.lengths.max() <= 30 + 2
-    assert "data.max_length=1 leaves no training pair" in refusal("pairs", pairs_folder, DataError, max_length=1)
+    assert "train: data.max_length=1 leaves no pair" in refusal("pairs", pairs_folder, DataError, max_length=1)
 
 
 def test_subwords_are_learned_once_and_depend_on_the_training_split_alone(pairs_folder: Path) -> None:
