@@ -57,12 +57,6 @@ def test_evaluation_reads_each_example_of_its_split_once_in_order() -> None:
 # Training batches
 
 
-def test_a_loader_begins_with_the_epoch_that_the_trainer_is_in() -> None:
-    data = small()
-    data.trainer = trainer(epoch=2)
-    assert chosen(list(data.train_dataloader())) == chosen(epochs(small(), 3)[2])
-
-
 def test_batches_hold_the_examples_drawn_with_their_own_seeds() -> None:
     for epoch, batches in enumerate(epochs(small(), 2)):
         for batch in batches:
@@ -113,15 +107,6 @@ def test_reading_leaves_the_generator_of_the_network_alone() -> None:
     for loader in (data.train_dataloader(), *data.val_dataloader()):
         list(loader)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_batches_can_be_read_without_a_trainer_and_data_are_loaded_once() -> None:
-    data = SmallDataModule()
-    data.prepare_data()
-    before = data.data
-    data.setup("fit")
-    assert data.data is before
-    assert chosen(list(data.train_dataloader())) == chosen(epochs(small(), 1)[0])
 
 
 def test_memory_is_pinned_for_a_gpu_alone() -> None:
@@ -221,15 +206,3 @@ def test_lightnings_own_trainer_reads_an_epoch_in_its_own_order_and_goes_on_with
         going_on.fit(resumed, datamodule=SmallDataModule(**data), ckpt_path=tmp_path / "last.ckpt")
         assert [*first.trained, *resumed.trained] == orders, f"{workers} workers"
         assert first.evaluated * 3 == one_epoch * 3 == first.evaluated + resumed.evaluated, f"{workers} workers"
-
-
-def test_passes_change_no_step() -> None:
-    weights = []
-    for passes in (1, 2, 3):
-        module = Recorder()
-        options = {"accumulate_grad_batches": passes, "limit_val_batches": 0}
-        stock_trainer(**options).fit(module, datamodule=SmallDataModule())  # steps of 12, 12 and 7 examples
-        weights.append(torch.cat([module.layer.weight.detach(), module.layer.bias.detach()[:, None]]))
-    assert weights[0].abs().max() > 0.01
-    for passes, found in zip((2, 3), weights[1:], strict=True):
-        torch.testing.assert_close(found, weights[0], rtol=1e-5, atol=1e-7, msg=f"{passes} passes")

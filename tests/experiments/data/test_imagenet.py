@@ -135,17 +135,13 @@ def test_images_that_a_long_tail_repeats_stay_on_one_side(photos: Path) -> None:
     ("counts", "said"),
     [
         ([3, 2], "2 classes of 2 to 3 images, 5 in all; ImageNet-LT has 3 classes of 1 to 3 images, 6 in all"),
-        ([4, 2, 1], "3 classes of 1 to 4 images"),
         (None, "cannot be read ([Errno 2] No such file"),
-        ("[3, 2", "cannot be read (Expecting ',' delimiter"),
     ],
 )
 def test_wrong_counts_are_refused(photos: Path, counts: Any, said: str) -> None:
     path = write_counts(photos, counts)
     if counts is None:
         path.unlink()
-    elif isinstance(counts, str):
-        path.write_text(counts)
     assert f"{path}: {said}" in refusal("imagenet", photos, DataError, **LONG_TAILED)
 
 

@@ -29,12 +29,3 @@ def test_a_process_without_examples_to_measure_reads_an_empty_batch() -> None:
     data.trainer = trainer(world_size=32, global_rank=31)  # of 20 pairs
     for loader in data.val_dataloader():
         assert [(batch.inputs.shape, batch.targets.shape) for batch in loader] == [((0, 0), (0, 0))]
-
-
-def test_every_batch_carries_its_split() -> None:
-    data = copies()
-    assert data.evaluated == ("dev", "test")
-    loaders = {"train": data.train_dataloader(), "test": data.test_dataloader()}
-    loaders |= dict(zip(data.evaluated, data.val_dataloader(), strict=True))
-    for split, loader in loaders.items():
-        assert {batch.split for batch in loader} == {split}
