@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 from experiments.command_line import one_message
 from experiments.resolvers import register_resolvers, resolved
 from experiments.settings import checked_settings
-from experiments.sweep import objective, place_in_sweep
+from experiments.sweep import line_prefix, objective
 
 sys.path.append(os.getcwd())  # data sets, networks and metrics of the user's own
 register_resolvers()
@@ -25,11 +25,11 @@ register_resolvers()
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(config: DictConfig) -> float | None:
     settings = checked_settings(resolved(config))
-    place = place_in_sweep(settings)
+    prefix = line_prefix(settings)
 
     from experiments.run import Run  # it imports torch, which --help and --cfg do not need
 
-    record = Run(settings, Path(HydraConfig.get().runtime.output_dir), place).complete()
+    record = Run(settings, Path(HydraConfig.get().runtime.output_dir), prefix).complete()
     return objective(settings, record)
 
 

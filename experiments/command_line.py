@@ -18,7 +18,8 @@ from yaml import YAMLError
 from experiments.errors import UserError
 
 STARTS_AGAIN = "the same command starts again where this one did"
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR)
+FAILED_RUNS = "the runs named above have failed"
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR)
 _REFUSED = re.compile(r"ConfigurationError raised while resolving interpolation: (.*?)(?:\n    full_key|$)", re.DOTALL)
 
 
@@ -49,9 +50,9 @@ def one_message() -> Iterator[None]:
             print(f"interrupted; {text}", file=sys.stderr)
         sys.exit(status)
     except (CompactHydraException, OmegaConfBaseException, YAMLError) as error:
-        sys.exit(_message(error))
+        sys.exit(FAILED_RUNS if getattr(error, "is_printed", False) else _message(error))
     except OSError as error:
-        if error.errno not in DISK:
+        if error.errno not in DISK_ERRORS:
             raise
         sys.exit(f"{error.filename or 'the outputs'}: {error.strerror}; give another folder with paths.outputs=FOLDER")
 

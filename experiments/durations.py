@@ -2,8 +2,10 @@
 
 
 def duration(seconds: float) -> str:
-    """A time as `9 s`, `12 min` or `2 h 5 min`."""
-    minutes = round(seconds / 60)
+    """A time as `9 s`, `12 min`, `2 h 5 min` or `12 h`."""
     if seconds < 60:
         return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    if hours >= 10 or not minutes:
+        return f"{hours} h"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -16,9 +16,9 @@ from rich.text import Text
 
 import experiments.quick_imports  # noqa: F401  # before other imports of torch; saves seconds
 from experiments.building import build_callbacks, build_data, build_module
-from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint, finished_epochs, load_weights
+from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint, finished_epochs
 from experiments.callbacks.curves import Curves
-from experiments.callbacks.loggers import open_loggers, replay
+from experiments.callbacks.loggers import check_loggers, open_loggers, replay
 from experiments.callbacks.progress import Progress, described
 from experiments.callbacks.reproducibility import ReseedEachEpoch
 from experiments.callbacks.termination import Termination
@@ -31,13 +31,25 @@ from experiments.identity import code_of, run_id
 from experiments.machine import environment, forget_peak_memory, peak_memory_mib
 from experiments.modules.base import OutputModule
 from experiments.record import Record, by_split, load_record
-from experiments.run_folder import CURVES, RECORD, WEIGHTS, aside, locked, remove_empty, replaced, settle, tidy
+from experiments.run_folder import (
+    CHECKPOINTS,
+    CURVES,
+    RECORD,
+    WEIGHTS,
+    end_replacement,
+    finished_run_aside,
+    locked,
+    remove_all_but,
+    remove_empty,
+    replaced,
+)
 from experiments.settings import RunSettings, checked_settings
 from experiments.trainer import build_trainer
 
 HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.3f}", "sparsity": "sparsity {:.3f}"}
 SIZES = ("train_size", "validation_size", "dev_size", "test_size")
-RANKS = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")  # a process's number in torchrun, SLURM or Lightning
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")  # set by torchrun, SLURM or Lightning
+LINE_WIDTH = 120
 
 
 class Run:
@@ -45,8 +57,8 @@ class Run:
 
     Args:
         settings: of the run.
-        folder: for the run's files; nothing else lies there.
-        place: of the run in a sweep, the beginning of each printed line.
+        folder: for the run's files.
+        line_prefix: the beginning of each printed line, which names the run's place in a sweep.
 
     Attributes:
         console: where the run prints.
@@ -54,13 +66,11 @@ class Run:
             alone prints, and writes files.
     """
 
-    def __init__(self, settings: RunSettings, folder: Path, place: str = "") -> None:
-        if folder in (Path.cwd(), *Path.cwd().parents):
-            raise ConfigurationError(f"hydra.run.dir={folder} is not allowed; give a folder that holds nothing else")
-        self.settings, self.folder, self.place = settings, folder, place
+    def __init__(self, settings: RunSettings, folder: Path, line_prefix: str = "") -> None:
+        self.settings, self.folder, self.line_prefix = settings, folder, line_prefix
         self.config = json.loads(settings.model_dump_json())
         self.console = Console(highlight=False, soft_wrap=True)
-        self.is_first = all(os.environ.get(name, "0") == "0" for name in RANKS)
+        self.is_first = all(os.environ.get(name, "0") == "0" for name in RANK_VARIABLES)
         self.title = f"{settings.name} {described(settings.activation)} seed {settings.seed}"
 
     def complete(self) -> Record | None:
@@ -78,12 +88,15 @@ class Run:
             DivergedError: the loss is no longer a number.
             Interrupted: by Ctrl-C or SIGTERM; says how the run goes on.
         """
-        if not self.is_first:
-            return self.train() if self.settings.force or not (self.folder / RECORD).exists() else None
+        if self.folder.resolve() in (Path.cwd(), *Path.cwd().parents):
+            raise ConfigurationError(f"hydra.run.dir={self.folder} is not allowed; give a folder for this run alone")
+        if not self.is_first:  # a finished run may lie aside if a forced one was killed
+            finished = any((place / RECORD).exists() for place in (finished_run_aside(self.folder), self.folder))
+            return self.train() if self.settings.force or not finished else None
         lock = self.folder.with_name(f".{self.folder.name}.lock")
         try:
             with locked(lock, lambda holder: self.say(f"waits for {holder}, which works on {self.title}")):
-                settle(self.folder)
+                end_replacement(self.folder)
                 if not (self.folder / RECORD).exists():
                     return self.train()
                 if self.settings.force:
@@ -110,141 +123,90 @@ class Run:
         """
         forget_peak_memory()
         settings, code = self.settings, code_of(self.config)
-        build_trainer(settings.trainer, settings.threads, logger=False)  # a wrong option, before the data are read
+        # Wrong options and loggers raise their errors before the data are read.
+        planned = build_trainer(settings.trainer, settings.threads, logger=False)
+        check_loggers(settings)
         L.seed_everything(settings.seed, verbose=False)  # the user's callbacks may draw random numbers
         own_callbacks = build_callbacks(settings)
         module, data = self.build()
-        if settings.force and self.is_first:
-            tidy(self.folder, weights=None)
+        if module.lacks_threshold() and planned.world_size > 1:
+            raise ConfigurationError(
+                f"activation.tau=null calibrates the threshold on the first batch, which {planned.world_size} "
+                "processes share here; give activation.tau=NUMBER, or train on one device"
+            )
         # Only the same code goes on from a checkpoint, and only on the same data.
         last = self.folder / f"last-{code['digest'][:8]}-{data.data.content_hash[:8]}.ckpt"
         best = self.folder / WEIGHTS if settings.keep_weights and module.selected_by is not None else None
-        done = 0 if settings.force else finished_epochs(last, best)  # other processes may still see the checkpoint
+        epochs_done, start = self._epochs_done(last, best)
         curves = Curves(self.folder / CURVES if self.is_first else None)
         callbacks = [ReseedEachEpoch(settings.seed), Termination(self.say), *own_callbacks, curves]
         if self.is_first and settings.progress != "none":
-            callbacks.append(Progress(curves, self.console, self.place, settings.progress))
+            callbacks.append(Progress(curves, self.console, self.line_prefix, settings.progress))
         if best is not None:
             callbacks.append(BestWeights(best, module.selected_by))
         callbacks.append(PeriodicCheckpoint(last, settings.checkpoint_seconds))
-        with open_loggers(settings, self.folder if self.is_first else None) as loggers:
+        logging = open_loggers(settings, self.folder if self.is_first else None)
+        with self._explained(module, curves, last), logging as loggers:
             trainer = build_trainer(settings.trainer, settings.threads, callbacks=callbacks, logger=loggers)
-            self._say_start(trainer, module, data, done)
-            with self._explained(trainer, module, last):
-                trainer.fit(module, datamodule=data, ckpt_path=last if done else None, weights_only=True)
+            if not (self.line_prefix and settings.progress == "none"):
+                self._say_start(trainer, data, start)
+            trainer.fit(module, datamodule=data, ckpt_path=last if epochs_done else None, weights_only=True)
             if settings.keep_weights and best is None and not trainer.fast_dev_run:
                 trainer.save_checkpoint(self.folder / WEIGHTS, weights_only=True)
         if not self.is_first or trainer.fast_dev_run:
             return None
-        record = self.record(trainer, curves, code)
+        record = record_of(self, trainer, curves, code)
         write_atomically(self.folder / RECORD, record.to_json(indent=1) + "\n")
-        tidy(self.folder, record.weights)
-        time = f" · {duration(record.wall_time_seconds)}" if not self.place else ""  # a sweep's line fits 120 columns
-        self.say(f"{self._result(record)}{time}", "bold green")
-        if not self.place:
+        remove_all_but(self.folder, record.weights)
+        time = "" if self.line_prefix else duration(record.wall_time_seconds)
+        self.say(self.title, headlines(record), time, style="bold green")
+        if not self.line_prefix:
             self.say(short(self.folder / RECORD))
         return record
 
-    def record(self, trainer: L.Trainer, curves: Curves, code: dict[str, object]) -> Record:
-        """The record of a training that has just ended: settings, data, machine and measured numbers.
-
-        Raises:
-            ConfigurationError: the training ended before anything was measured.
-        """
-        module, data, rows = trainer.lightning_module, trainer.datamodule, curves.rows
-        if not rows or "test" not in by_split(rows[-1]):
-            raise ConfigurationError(
-                "the training ended in the middle of an epoch, before anything was measured; trainer.max_steps and "
-                "trainer.max_time must allow whole epochs"
-            )
-        reported = rows[-1] if module.selected_by is None else max(rows, key=lambda row: row[module.selected_by])
-        weights = self.folder / WEIGHTS if self.settings.keep_weights else None
-        return Record.of_run(
-            experiment=self.settings.name,
-            run_id=run_id(self.config),
-            seed=self.settings.seed,
-            config=self.config,
-            code=code,
-            environment=environment(trainer.strategy.root_device),
-            data={"content_hash": data.data.content_hash, "unreadable": 0, **data.data.facts},
-            curves=rows,
-            metrics=by_split(reported),
-            measured_by=dict(module.measured_by),
-            selected_by=module.selected_by,
-            epoch=reported["epoch"],
-            weights=weights and weights.name,
-            weights_digest=weights and file_digest(weights),
-            weights_hash=weights_hash(module),
-            wall_time_seconds=curves.seconds,
-            peak_memory_mib=peak_memory_mib(),
-            finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
-
-    def load(self) -> tuple[OutputModule, SplitDataModule]:
-        """The module of the finished run with the weights of the reported epoch, ready to predict, and the data.
-
-        Raises:
-            ConfigurationError: the folder holds no finished run, or no weights, or other weights than the record says.
-            DataError: the data set cannot be loaded, or differs from the run's data set.
-        """
-        record, weights = load_record(self.folder / RECORD), self.folder / WEIGHTS
-        again = "repeat the run with keep_weights=true force=true"
-        if record.weights is None or not weights.is_file():
-            raise ConfigurationError(f"{self.folder}: there is no {WEIGHTS}; {again}")
-        if file_digest(weights) != record.weights_digest:
-            raise ConfigurationError(f"{weights}: these are not the weights that the record names; {again}")
-        module, data = self.build()
-        if data.data.content_hash != record.data["content_hash"]:
-            raise DataError(f"{self.folder}: its data set has changed; restore the files that the run was trained on")
-        try:
-            module.load_state_dict(load_weights(weights))
-        except RuntimeError as error:
-            raise ConfigurationError(f"{weights}: the weights are of other code; {again}") from error
-        return module.eval(), data
-
-    def say(self, text: str, style: str = "") -> None:
-        """Print a line; only the first of several processes does."""
+    def say(self, *parts: str, style: str = "") -> None:
+        """Print a line; only the first of several processes does. A sweep's line omits parts that would not fit."""
         if self.is_first:
-            self.console.print(Text(f"{self.place}{text}", style))
+            line = f"{self.line_prefix}{parts[0]}"
+            for part in filter(None, parts[1:]):
+                if not self.line_prefix or len(line) + len(f" · {part}") <= LINE_WIDTH:
+                    line += f" · {part}"
+            self.console.print(Text(line, style))
 
     def _skip(self) -> Record:
         """The record of the finished run; the configured loggers get its epochs."""
         record, config = load_record(self.folder / RECORD), self.config
         if (record.run_id, record.seed) != (run_id(config), self.settings.seed):  # by hydra.run.dir
             raise ConfigurationError(f"{self.folder}: another run has its record there; give this one another folder")
-        tidy(self.folder, record.weights)
+        remove_all_but(self.folder, record.weights)
         same_code = record.code.digest == code_of(config)["digest"]
         note = "" if same_code else " by other code (force=true repeats it)"
-        self.say(f"{self._result(record)} · finished before{note}", "green")
+        self.say(self.title, f"finished before{note}", headlines(record), style="green")
         replay(self.settings, self.folder, record.curves)
         return record
 
-    def _result(self, record: Record) -> str:
-        """The run and its main numbers on test."""
-        test = record.metrics.get("test", {})
-        numbers = [text.format(test[name]) for name, text in HEADLINES.items() if name in test]
-        return f"{self.title} · {' '.join(numbers)}"
+    def _epochs_done(self, last: Path, best: Path | None) -> tuple[int, str]:
+        """The epochs that the run does not repeat, and a remark on them. A run that begins anew loses its old files."""
+        if not self.settings.force and (epochs_done := finished_epochs(last, best)):
+            return epochs_done, f"goes on from epoch {epochs_done + 1}"
+        left = [] if self.settings.force else [*self.folder.glob(CHECKPOINTS)]
+        if self.is_first:
+            remove_all_but(self.folder, weights=None)
+        reason = "its checkpoint is damaged" if last in left else "code or data have changed since its checkpoint"
+        return 0, f"begins anew, for {reason}" if left else ""
 
-    def _say_start(self, trainer: L.Trainer, module: OutputModule, data: SplitDataModule, done: int) -> None:
-        if module.lacks_threshold() and trainer.world_size > 1:
-            raise ConfigurationError(
-                f"activation.tau=null calibrates the threshold on the first batch, which {trainer.world_size} "
-                "processes share here; give activation.tau=NUMBER, or train on one device"
-            )
-        if self.place and self.settings.progress == "none":
-            return
+    def _say_start(self, trainer: L.Trainer, data: SplitDataModule, start: str) -> None:
         facts, device = data.data.facts, trainer.strategy.root_device.type
         sizes = [f"{name.removesuffix('_size')} {facts[name]:,}" for name in SIZES if name in facts]
         devices = device if trainer.world_size == 1 else f"{trainer.world_size} × {device}"
-        goes_on = [f"goes on from epoch {done + 1}"] if done else []
-        self.say(" · ".join([self.title, *sizes, devices, *goes_on]), "bold")
-        if not self.place:
+        self.say(self.title, start, *sizes, devices, style="bold")
+        if not self.line_prefix:
             self.say(short(self.folder))
         if device == "cpu" and torch.cuda.device_count():
-            self.say("a GPU is idle: trainer.accelerator=gpu trains on it", "yellow")
+            self.say("a GPU is idle: trainer.accelerator=gpu trains on it", style="yellow")
 
     @contextmanager
-    def _explained(self, trainer: L.Trainer, module: OutputModule, last: Path) -> Iterator[None]:
+    def _explained(self, module: OutputModule, curves: Curves, last: Path) -> Iterator[None]:
         """Turn what may end a training into errors that say what to do."""
         try:
             yield
@@ -258,17 +220,53 @@ class Run:
             if isinstance(error, UserError) or all(one.isfinite().all() for one in module.parameters()):
                 raise
             raise DivergedError(
-                f"in epoch {trainer.current_epoch + 1}, parameters are no longer numbers ({error}): the training has "
+                f"in epoch {len(curves.rows) + 1}, parameters are no longer numbers ({error}): the training has "
                 "diverged; a lower optimizer.learning_rate may help"
             ) from error
 
     def _how_it_goes_on(self, last: Path) -> str:
-        if aside(self.folder).exists():
+        if finished_run_aside(self.folder).exists():
             return "the finished run is as it was, and the same command repeats it from the start"
         command = f"the same command{' without force=true' if self.settings.force else ''}"
         if not last.exists():
             return f"{command} begins anew, for there is no checkpoint yet"
         return f"{command} goes on from epoch {finished_epochs(last) + 1}"
+
+
+def record_of(run: Run, trainer: L.Trainer, curves: Curves, code: dict[str, object]) -> Record:
+    """The record of a training that has just ended: settings, data, machine and measured numbers.
+
+    Raises:
+        ConfigurationError: the training ended before its last epoch was measured.
+    """
+    module, data, rows = trainer.lightning_module, trainer.datamodule, curves.rows
+    if not rows or "test" not in by_split(rows[-1]):
+        raise ConfigurationError(
+            "the training ended in the middle of an epoch, which is not measured; choose trainer.max_steps and "
+            "trainer.max_time so that they end with an epoch"
+        )
+    reported = rows[-1] if module.selected_by is None else max(rows, key=lambda row: row[module.selected_by])
+    weights = run.folder / WEIGHTS if run.settings.keep_weights else None
+    return Record.of_run(
+        experiment=run.settings.name,
+        run_id=run_id(run.config),
+        seed=run.settings.seed,
+        config=run.config,
+        code=code,
+        environment=environment(trainer.strategy.root_device),
+        data={"content_hash": data.data.content_hash, "unreadable": 0, **data.data.facts},
+        curves=rows,
+        metrics=by_split(reported),
+        measured_by=dict(module.measured_by),
+        selected_by=module.selected_by,
+        epoch=reported["epoch"],
+        weights=weights and weights.name,
+        weights_digest=weights and file_digest(weights),
+        weights_hash=weights_hash(module),
+        wall_time_seconds=curves.seconds,
+        peak_memory_mib=peak_memory_mib(),
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
 
 
 def load_run(folder: str | Path, data_folder: str | Path | None = None) -> tuple[OutputModule, SplitDataModule]:
@@ -281,18 +279,36 @@ def load_run(folder: str | Path, data_folder: str | Path | None = None) -> tuple
         data_folder: folder that holds the data sets, in place of the run's `paths.data`.
 
     Raises:
-        ConfigurationError: the folder holds no finished run, no weights, or weights of other code.
+        ConfigurationError: the folder holds no finished run, no weights, or other weights than the record names.
         DataError: the data set cannot be loaded, or differs from the run's data set.
     """
-    file = Path(folder) / RECORD
+    file, weights = Path(folder) / RECORD, Path(folder) / WEIGHTS
     if not file.is_file():
         raise ConfigurationError(f"{folder}: there is no {RECORD}; give the folder of a finished run")
-    settings = checked_settings(load_record(file).config)
+    record, remedy = load_record(file), "repeat the run with keep_weights=true force=true"
+    settings = checked_settings(record.config)
     if data_folder is not None:
         if "folder" not in settings.data:
             raise ConfigurationError(f"data={data_folder}: the data set of {folder} does not lie in a folder")
         settings = settings.model_copy(update={"data": settings.data | {"folder": str(data_folder)}})
-    return Run(settings, Path(folder)).load()
+    if record.weights is None or not weights.is_file():
+        raise ConfigurationError(f"{folder}: there is no {WEIGHTS}; {remedy}")
+    if file_digest(weights) != record.weights_digest:
+        raise ConfigurationError(f"{weights}: these are not the weights that the record names; {remedy}")
+    module, data = Run(settings, Path(folder)).build()
+    if data.data.content_hash != record.data["content_hash"]:
+        raise DataError(f"{folder}: its data set has changed; restore the files that the run was trained on")
+    try:
+        module.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True)["state_dict"])
+    except RuntimeError as error:
+        raise ConfigurationError(f"{weights}: the weights are of other code; {remedy}") from error
+    return module.eval(), data
+
+
+def headlines(record: Record) -> str:
+    """The main numbers of a run, measured on test."""
+    test = record.metrics.get("test", {})
+    return " ".join(text.format(test[name]) for name, text in HEADLINES.items() if name in test)
 
 
 def weights_hash(module: OutputModule) -> str:

@@ -12,37 +12,46 @@ import psutil
 from experiments.files import UNFINISHED
 
 RECORD, CURVES, WEIGHTS = "record.json", "metrics.csv", "weights.ckpt"
+CHECKPOINTS = "last-*.ckpt"
 
 
-def aside(folder: Path) -> Path:
+def finished_run_aside(folder: Path) -> Path:
     """Where a finished run lies while another one takes its place."""
     return folder.with_name(f".{folder.name}.replaced")  # no name that a person gives to a copy
-
-
-def settle(folder: Path) -> None:
-    """After a kill: keep the new run if it has its record; otherwise bring the finished run back to its folder."""
-    if not aside(folder).exists():
-        return
-    if (folder / RECORD).exists():
-        shutil.rmtree(aside(folder))
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-        aside(folder).rename(folder)
 
 
 @contextlib.contextmanager
 def replaced(folder: Path) -> Iterator[None]:
     """Move a finished run aside, and bring it back unless the block writes a new record."""
-    folder.rename(aside(folder))
+    folder.rename(finished_run_aside(folder))
     try:
         yield
     finally:
-        settle(folder)
+        end_replacement(folder)
 
 
-def tidy(folder: Path, weights: str | None) -> None:
-    """Remove checkpoints, weights that the record does not name, and half-written files."""
-    for pattern in ("last-*.ckpt", WEIGHTS, f".*{UNFINISHED}"):
+def end_replacement(folder: Path) -> None:
+    """Keep the new run if it has its record; otherwise bring the finished run back. Also repairs what a kill left.
+
+    The new run keeps the files of others in the finished run's folder, such as W&B runs that are not uploaded yet.
+    """
+    aside = finished_run_aside(folder)
+    if not aside.exists():
+        return
+    if not (folder / RECORD).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.rename(folder)
+        return
+    for path in (*aside.glob("wandb/*"), *aside.iterdir()):
+        target = folder / path.relative_to(aside)
+        if path.name not in (RECORD, CURVES, WEIGHTS) and target.parent.exists() and not os.path.lexists(target):
+            path.rename(target)
+    shutil.rmtree(aside)
+
+
+def remove_all_but(folder: Path, weights: str | None) -> None:
+    """Remove checkpoints, half-written files, and weights other than these; files of others stay."""
+    for pattern in (CHECKPOINTS, WEIGHTS, f".*{UNFINISHED}"):
         for file in folder.glob(pattern):
             if file.name != weights:
                 file.unlink()

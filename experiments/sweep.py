@@ -1,6 +1,7 @@
 """Sweeps: the place of a run in its sweep, the time left, failed runs, and the objective that a sweeper optimises."""
 
 import contextlib
+import logging
 import math
 import multiprocessing
 import os
@@ -18,7 +19,7 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.command_line import replace_unknown_characters
+from experiments.command_line import FAILED_RUNS, replace_unknown_characters
 from experiments.durations import duration
 from experiments.errors import ConfigurationError
 from experiments.record import Record
@@ -35,12 +36,15 @@ class Sweep(Callback):
         self.runs: int | None = None
         self.folder = Path()
         self.process, self.began = os.getpid(), time.time()
+        self.failed_trials = 0
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.runs = _number_of_runs(config)
         if self.runs == 0:
             sys.exit("the sweep has no run: one of its settings has no value, as seed=range(0) has")
         self.folder = Path(config.hydra.sweep.dir)
+        if _optimises(config.hydra):
+            logging.getLogger("hydra_plugins.hydra_optuna_sweeper._impl").addFilter(self._count_failed_trial)
         if "submitit_folder" in config.hydra.launcher:
             logs = os.path.relpath(Path(config.hydra.launcher.submitit_folder).parent)
             print(f"runs as jobs of their own, {self.runs or 'some'} in all; what they print: {logs}/JOB/", flush=True)
@@ -58,17 +62,26 @@ class Sweep(Callback):
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         if config.hydra.mode == RunMode.MULTIRUN and job_return.status == JobStatus.FAILED:
-            run, reason = " ".join(job_return.overrides or []), str(job_return._return_value).strip().split("\n")[0]
-            print(f"failed: {run}: {reason}", file=sys.stderr)
+            run, error = " ".join(job_return.overrides or []), job_return._return_value
+            print(f"failed: {run}: {str(error).strip().partition(chr(10))[0]}", file=sys.stderr)
+            error.is_printed = True  # at the end of the sweep, Hydra raises the first job's error
+
+    def _count_failed_trial(self, message: logging.LogRecord) -> bool:
+        """Drop Optuna's message on a failed trial, which `on_job_end` has named; Optuna itself ends as if none had."""
+        failed = message.getMessage().startswith("Failed experiment")
+        self.failed_trials += failed
+        return not failed
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         if _optimises(config.hydra):
             best = OmegaConf.load(Path(config.hydra.sweep.dir) / "optimization_results.yaml")
             settings = " ".join(f"{key}={value}" for key, value in best.best_params.items())
             print(f"best of the study: {settings}, objective {best.best_value:.4f}")
+        if self.failed_trials:
+            sys.exit(FAILED_RUNS)
 
-    def place(self, number: int) -> str:
-        """The beginning of each line of a job: its number, the number of runs, and an estimate of the time left."""
+    def line_prefix(self, number: int) -> str:
+        """The beginning of a job's lines: its number, the number of runs, and an estimate of the sweep's time left."""
         if self.runs is None:
             return f"[{number + 1}] "
         records = self.folder.glob(f"*/seed-*/{RECORD}")
@@ -80,7 +93,7 @@ class Sweep(Callback):
         return f"[{number + 1}/{self.runs}{f', {duration(seconds)} left' if seconds else ''}] "
 
 
-def place_in_sweep(settings: RunSettings) -> str:
+def line_prefix(settings: RunSettings) -> str:
     """The beginning of every line that a job of a sweep prints; empty for a single run.
 
     Raises:
@@ -97,37 +110,34 @@ def place_in_sweep(settings: RunSettings) -> str:
         )
     if _optimises(config):
         check_objective(settings.objective, settings.data.get("validation_fraction"))
-    return Sweep.current.place(int(config.job.num)) if Sweep.current else ""
+    return Sweep.current.line_prefix(int(config.job.num)) if Sweep.current else ""
 
 
 def objective(settings: RunSettings, record: Record | None) -> float | None:
-    """The value that a sweeper optimises: `settings.objective`, or the main metric of the validation or dev split.
-
-    None if no sweeper optimises, or if this process has no record.
-
-    Raises:
-        ConfigurationError: the run has not measured it.
-    """
+    """The value that a sweeper optimises; None if no sweeper optimises, or if this process has no record."""
     if record is None or not _optimises(HydraConfig.get()):
         return None
     return measured(settings.objective, record)
 
 
 def measured(objective: str | None, record: Record) -> float:
-    """The objective of a recorded run; raises as `objective`."""
+    """The metric `objective` of a run, or the main metric of its validation or dev split.
+
+    Raises:
+        ConfigurationError: the run has not measured it.
+    """
     wanted = objective or ("dev/bleu" if "dev" in record.metrics else "validation/accuracy")
     split, _, metric = wanted.partition("/")
     if metric not in record.metrics.get(split, {}):
         names = [f"{name}/{metric}" for name in record.metrics if name != "test" for metric in record.metrics[name]]
-        raise ConfigurationError(f"objective={split}/{metric} was not measured; there are {', '.join(names)}")
+        raise ConfigurationError(f"objective={wanted} was not measured; there are {', '.join(names)}")
     return record.metrics[split][metric]
 
 
 def check_objective(objective: str | None, validation_fraction: float | None) -> None:
     """Raise a ConfigurationError if a sweep would choose settings on the test split, or has no split for the choice.
 
-    `objective` is None for the main metric; `validation_fraction` is None if the data set has its own split for the
-    choice.
+    `validation_fraction` is None if the data set has a split of its own for the choice.
     """
     if objective is not None and objective.startswith("test/"):
         raise ConfigurationError(

@@ -24,7 +24,7 @@ logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on
 # Lightning's warnings that do not apply here: examples lie in memory, metrics are summed over processes already, the
 # folder of a run holds its own files, a machine of a cluster may also run other commands, and nothing is logged
 # within an epoch. The run itself says that a GPU is idle.
-_ADVICE = (
+_HIDDEN_WARNINGS = (
     ".*GPU available but not used",
     *(".*does not have many workers", ".*exists and is not empty", ".*recommended to use `self.log", ".*treespec"),
     *(".*`srun` command is available", ".*smaller than the logging interval"),
@@ -54,7 +54,7 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
     """
     _check_options(options)
     _check_processes(options, threads)
-    for advice in _ADVICE:
+    for advice in _HIDDEN_WARNINGS:
         warnings.filterwarnings("ignore", message=advice)
     # Otherwise, at SLURM's warning of the end, Lightning writes its own checkpoint to the current folder, and the next
     # run that starts there would continue from it. SLURM or submitit queues the run again without Lightning.

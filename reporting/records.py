@@ -7,7 +7,7 @@ from typing import Literal
 
 from experiments.files import write_atomically
 from experiments.record import Record, RecordError, read_record, read_text
-from experiments.run_folder import RECORD, aside
+from experiments.run_folder import RECORD, finished_run_aside
 
 OtherRecords = Literal["refuse", "keep", "drop"]
 
@@ -54,7 +54,7 @@ def finished_records(outputs: Path, experiment: str) -> list[Record]:
     """
     folder = outputs / experiment
     files = sorted(folder.rglob(RECORD))
-    replaced = {aside(file.parent) for file in files}  # finished runs beside the new ones that have taken their place
+    replaced = {finished_run_aside(file.parent) for file in files}  # a new run has taken their place
     files = [file for file in files if file.parent not in replaced]
     records = _read_all(((str(path), read_text(path, "repeat the run with force=true")) for path in files), experiment)
     if not records:

@@ -1,6 +1,5 @@
 """Checkpoints at the end of epochs. A checkpoint file is complete or absent, and it holds only data, never code."""
 
-import sys
 import time
 import zipfile
 from pathlib import Path
@@ -22,30 +21,17 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 def finished_epochs(last: Path, best: Path | None = None) -> int:
-    """The number of epochs that the checkpoint `last` has finished; 0 if the run must start anew.
-
-    If `last` or the weights of the best epoch so far are damaged, the function prints a warning and removes `last`.
-    """
-    if not last.exists():
+    """The number of epochs in the checkpoint `last`; 0 if it, or the best epoch's weights, are missing or damaged."""
+    if not all(_is_whole(file) for file in (last, best) if file is not None):
         return 0
-    for file in (last, *([best] if best is not None else [])):
-        if not _is_whole(file):
-            print(f"{file}: is missing or damaged, and the run begins anew", file=sys.stderr)
-            last.unlink(missing_ok=True)
-            return 0
     return int(torch.load(last, map_location="cpu", weights_only=True)["epoch"]) + 1
-
-
-def load_weights(file: Path) -> dict[str, Any]:
-    """The parameters and buffers in a file of weights."""
-    return torch.load(file, map_location="cpu", weights_only=True)["state_dict"]
 
 
 def _is_whole(file: Path) -> bool:
     try:
         with zipfile.ZipFile(file) as opened:
             return opened.testzip() is None
-    except (zipfile.BadZipFile, EOFError, FileNotFoundError):
+    except Exception:  # zipfile has a kind of error for each kind of damage
         return False
 
 

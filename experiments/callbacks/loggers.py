@@ -11,7 +11,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 
 from experiments.callbacks.curves import log_row
 from experiments.errors import UserError
-from experiments.settings import RunSettings, build
+from experiments.settings import RunSettings, build, get_class_or_function
 
 _CALLED = ("log_metrics", "log_hyperparams", "save", "after_save_checkpoint", "finalize")  # by Lightning, and here
 
@@ -41,6 +41,13 @@ def wandb_logger(folder: str, **options: Any) -> WandbLogger:
     return WandbLogger(name=name, save_dir=folder, **options)
 
 
+def check_loggers(settings: RunSettings) -> None:
+    """Raise a ConfigurationError for a logger whose class does not exist, before the data are read."""
+    for name, group in settings.logger.items():
+        if group:
+            get_class_or_function(group, f"logger.{name}")
+
+
 @contextmanager
 def open_loggers(settings: RunSettings, folder: Path | None) -> Iterator[list[Logger]]:
     """The configured loggers, given the settings of the run; none without a folder.
@@ -50,13 +57,13 @@ def open_loggers(settings: RunSettings, folder: Path | None) -> Iterator[list[Lo
     Raises:
         UserError: a logger's settings are not allowed.
     """
-    groups = settings.logger.items() if folder is not None else ()
-    opened = {name: _open(group, f"logger.{name}", str(folder)) for name, group in groups if group}
-    loggers = {name: logger for name, logger in opened.items() if logger is not None}
-    for logger in loggers.values():
-        logger.log_hyperparams(settings.model_dump(exclude={"paths", "logger"}))
+    loggers: dict[str, Logger] = {}
     status = "failed"
     try:
+        for name, group in settings.logger.items() if folder is not None else ():
+            if group and (logger := _open(group, f"logger.{name}", str(folder))) is not None:
+                loggers[name] = logger
+                logger.log_hyperparams(settings.model_dump(exclude={"paths", "logger"}))
         yield [*loggers.values()]
         status = "success"
     finally:

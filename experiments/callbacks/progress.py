@@ -20,12 +20,14 @@ REDRAWN_SECONDS = 0.2
 
 
 def described(activation: ActivationSettings) -> str:
-    """The activation's name, its orders, and the objective of learned orders."""
+    """The activation's name, its orders, and how it learns them unless by the Fenchel–Young loss."""
     orders = {name: getattr(activation, name) for name in PARAMETERS}
     shown = [f"{name}={value:g}" for name, value in orders.items() if value is not None]
     if activation.temperature not in (None, 1):
         shown.append(f"temperature={activation.temperature:g}")
-    return " ".join([activation.name, *shown, *([activation.objective] if activation.objective else [])])
+    if activation.objective not in (None, "fenchel_young"):
+        shown.append(activation.objective)
+    return " ".join([activation.name, *shown])
 
 
 class Progress(Checkpoint):
@@ -37,13 +39,13 @@ class Progress(Checkpoint):
     Args:
         curves: the rows of numbers.
         console: to print on.
-        place: of the run in a sweep, the beginning of each line.
+        line_prefix: of the run in a sweep, the beginning of each line.
         progress: `bar` moves the line within an epoch, `lines` does not, `auto` does so in a terminal.
     """
 
-    def __init__(self, curves: Curves, console: Console, place: str, progress: str) -> None:
-        self.curves, self.console, self.place = curves, console, place
-        self.moves = progress == "bar" or (progress == "auto" and console.is_terminal and not place)
+    def __init__(self, curves: Curves, console: Console, line_prefix: str, progress: str) -> None:
+        self.curves, self.console, self.line_prefix = curves, console, line_prefix
+        self.moves = progress == "bar" or (progress == "auto" and console.is_terminal and not line_prefix)
         self._done, self._rest, self._dot = "━─·" if console.encoding.startswith("utf") else "=-;"
         self._drawn_at = 0.0
 
@@ -68,7 +70,7 @@ class Progress(Checkpoint):
         if share is not None and share > self._share_before:
             seconds = (self._drawn_at - self._began) / (share - self._share_before) * (1 - share)
             words += [self._dot, duration(seconds), "left"]
-        self.console.print(Text(f"{self.place}{' '.join(words)}"), end=end)
+        self.console.print(Text(f"{self.line_prefix}{' '.join(words)}"), end=end)
 
     def _share(self, trainer: L.Trainer) -> float | None:
         """The share of the run's batches that are trained; None if the run has no last epoch."""

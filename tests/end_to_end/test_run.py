@@ -36,7 +36,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     status, printed = run(outputs, *QUICK)
     assert status == 0, printed
     lines = printed.splitlines()
-    assert lines[0] == "digits sharmix_learned q=1.25 r=1.5 fenchel_young seed 21 · train 1,438 · test 359 · cpu"
+    assert lines[0] == "digits sharmix_learned q=1.25 r=1.5 seed 21 · train 1,438 · test 359 · cpu"
     assert re.fullmatch(r"outputs/digits/sharmix_learned-[0-9a-f]{12}/seed-21", lines[1])
     assert [line.split(" ━")[0] for line in lines[2:5]] == ["epoch 1/3", "epoch 2/3", "epoch 3/3"]
     assert all(" q 1." in line and " accuracy 0." in line and line.endswith(" s left") for line in lines[2:5])
@@ -161,7 +161,7 @@ def test_wandb_without_a_key_is_offline_with_one_run_a_job(tmp_path: Path) -> No
     assert len(records(tmp_path / "outputs")) == 2
     runs = list((tmp_path / "outputs").rglob("offline-run-*"))
     assert len({path.name for path in runs}) == 2
-    assert "[1/2] digits sharmix_learned q=1.25 r=1.5 fenchel_young seed 21 ·" in printed
+    assert "[1/2] digits sharmix_learned q=1.25 r=1.5 seed 21 ·" in printed
     assert "s left] epoch 3/3" in printed
     assert max(map(len, printed.splitlines())) <= 120
     assert "logging interval" not in printed

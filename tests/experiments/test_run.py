@@ -1,6 +1,7 @@
 """A run in this process: what it leaves, how it goes on after a kill, and that `force` loses no finished run."""
 
 import csv
+import itertools
 import os
 import shutil
 import signal
@@ -17,12 +18,14 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers.logger import DummyLogger
 
+import sharmix
 from experiments import building, load_run
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.modules.classifier import Classifier
 from experiments.record import Record, load_record
 from experiments.run import Run, weights_hash
-from experiments.run_folder import locked
+from experiments.run_folder import locked, replaced
+from tests.end_to_end.runner import untimed
 from tests.experiments.building import ADVICE, settings
 from tests.experiments.data.generated import tweets, write_tweets
 from tests.sharmix.cases import every_case
@@ -128,15 +131,17 @@ def test_a_run_killed_before_its_record_trains_no_further_epoch(ending: tuple[st
     assert resumed.metrics == whole.metrics
 
 
-def test_a_killed_run_does_not_go_on_over_other_data(tmp_path: Path) -> None:
+def test_a_killed_run_does_not_go_on_over_other_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_tweets(tmp_path, tweets())
     airline = ("experiment=airline", f"paths.data={tmp_path}", "data.expected_examples=null")
     checkpoint = killed(tmp_path / "killed", "epoch 2", *airline)
+    assert "begins anew" not in capsys.readouterr().out
     write_tweets(tmp_path, [[*row[:3], " ".join(row[3].split()[::-1])] for row in tweets()])
     building._loaded.clear()
+    assert killed(tmp_path / "killed", "epoch 2", *airline) != checkpoint  # which is gone
+    assert " · begins anew, for code or data have changed since its checkpoint · " in capsys.readouterr().out
     resumed = complete(tmp_path / "killed", *airline)
     assert resumed.weights_hash == complete(tmp_path / "whole", *airline).weights_hash
-    assert resumed.data["content_hash"][:8] not in checkpoint.name
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +227,23 @@ def test_a_forced_run_that_does_not_finish_leaves_the_finished_one(before: Path,
             assert contents(folder) == there
 
 
+def test_a_forced_run_keeps_the_files_of_others(tmp_path: Path) -> None:
+    folder = tmp_path / "seed-1"
+    for name in ("record.json", "weights.ckpt", "notes/mine.txt", "wandb/offline-run-1/data", "tensorboard/old"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("old")
+    with replaced(folder):
+        for name in ("record.json", "wandb/offline-run-2/data", "tensorboard/new"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("new")
+    kept = {"notes/mine.txt": b"old", "wandb/offline-run-1/data": b"old", "wandb/offline-run-2/data": b"new"}
+    assert contents(folder) == {Path(name): text for name, text in kept.items()} | {
+        Path("record.json"): b"new",
+        Path("tensorboard/new"): b"new",
+    }
+    assert [*tmp_path.iterdir()] == [folder]
+
+
 def test_a_forced_run_without_a_finished_one_begins_anew(tmp_path: Path) -> None:
     killed(tmp_path / "run", "epoch 2")
     (tmp_path / "run" / ".record.json-1.unfinished").touch()  # of a killed process
@@ -229,48 +251,40 @@ def test_a_forced_run_without_a_finished_one_begins_anew(tmp_path: Path) -> None
     assert {path.name for path in (tmp_path / "run").iterdir()} == RESULTS
 
 
-def test_a_damaged_checkpoint_is_named_and_the_run_begins_anew(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    last = killed(tmp_path / "killed", "epoch 2")
-    whole = last.read_bytes()
-    spoiled = {
-        "empty": b"",
-        "cut off": whole[: len(whole) // 2],
-        "garbage": b"garbage" * 1000,
-        "flipped": whole[:2000] + bytes([whole[2000] ^ 4]) + whole[2001:],
-    }
-    with every_case() as case:
-        for name, content in spoiled.items():
-            with case(checkpoint=name):
-                shutil.copytree(last.parent, tmp_path / name)
-                (tmp_path / name / last.name).write_bytes(content)
-                record = complete(tmp_path / name)
-                assert f"{last.name}: is missing or damaged, and the run begins anew" in capsys.readouterr().err
-                assert [row["epoch"] for row in record.curves] == [1, 2]
-                assert {path.name for path in (tmp_path / name).iterdir()} == RESULTS
+def changed(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :]
 
 
-def test_a_run_whose_best_weights_are_damaged_begins_anew(
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda whole: b"",
+    "cut off": lambda whole: whole[: len(whole) // 2],
+    "flipped": lambda whole: changed(whole, 2000),
+    "unknown compression": lambda whole: changed(whole, whole.rindex(b"PK\1\2") + 10),
+}
+
+
+def test_a_run_with_a_damaged_checkpoint_or_damaged_best_weights_says_so_and_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Classifier, "selected_by", "test/accuracy")
     whole = complete(tmp_path / "whole")
+    last = killed(tmp_path / "killed", "epoch 2")
     with every_case() as case:
-        for name in ("cut off", "gone"):
-            with case(weights=name):
-                best = killed(tmp_path / name, "epoch 2").with_name("weights.ckpt")
-                content = best.read_bytes()
-                best.unlink()
-                if name == "cut off":
-                    best.write_bytes(content[:-1])
-                record = complete(tmp_path / name)
-                assert "weights.ckpt: is missing or damaged" in capsys.readouterr().err
-                assert record.metrics == whole.metrics
-                load_run(best.parent)
+        for (name, damaged), file in itertools.product(DAMAGE.items(), (last.name, "weights.ckpt")):
+            with case(damage=name, file=file):
+                folder = tmp_path / f"{name} {file}"
+                shutil.copytree(last.parent, folder)
+                (folder / file).write_bytes(damaged((folder / file).read_bytes()))
+                record = complete(folder)
+                assert " · begins anew, for its checkpoint is damaged · " in capsys.readouterr().out
+                assert untimed(record.curves) == untimed(whole.curves)
+                assert {path.name for path in folder.iterdir()} == RESULTS
+                load_run(folder)
 
 
-def test_a_finished_run_is_loaded_with_its_own_weights_and_data_alone(before: Path, tmp_path: Path) -> None:
+def test_a_finished_run_is_loaded_with_its_own_weights_and_data_alone(
+    before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(kind: type[UserError] = ConfigurationError) -> str:
         with pytest.raises(kind) as caught:
             load_run(tmp_path / "run")
@@ -278,7 +292,8 @@ def test_a_finished_run_is_loaded_with_its_own_weights_and_data_alone(before: Pa
 
     assert "there is no record.json; give the folder of a finished run" in refused()
     shutil.copytree(before, tmp_path / "run")
-    load_run(tmp_path / "run")
+    monkeypatch.chdir(tmp_path / "run")
+    load_run(".")
     weights = tmp_path / "run" / "weights.ckpt"
     weights.write_bytes(weights.read_bytes()[:-1])
     assert "weights.ckpt: these are not the weights that the record names; repeat the run" in refused()
@@ -293,10 +308,12 @@ def test_a_finished_run_is_loaded_with_its_own_weights_and_data_alone(before: Pa
 
 @pytest.mark.parametrize("number", ["RANK", "SLURM_PROCID"])
 def test_only_the_first_of_several_processes_says_that_the_run_has_finished(
-    number: str, before: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    number: str, before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(number, "1")
     assert complete(before, "seed=1") is None
+    shutil.copytree(before, tmp_path / ".seed-1.replaced")  # a forced run was killed; the first process repairs it
+    assert complete(tmp_path / "seed-1", "seed=1") is None
     assert capsys.readouterr().out == ""
 
 
@@ -321,17 +338,29 @@ def test_an_idle_gpu_is_named_in_the_first_lines(
 class Draws(Callback):
     """Draws a number when it is built."""
 
-    drawn: ClassVar[list[float]] = []
+    def __init__(self) -> None:
+        DRAWN.append(torch.rand(()).item())
+
+
+class DrawnSoftmax(sharmix.Softmax):
+    """Draws a number when it is built."""
 
     def __init__(self) -> None:
-        self.drawn.append(torch.rand(()).item())
+        super().__init__()
+        DRAWN.append(torch.rand(()).item())
 
 
-def test_a_callback_that_draws_numbers_draws_the_same_ones(tmp_path: Path) -> None:
-    for name in ("first", "second"):
-        complete(tmp_path / name, "trainer.max_epochs=1", f"+callbacks.draws._target_={HERE}.Draws")
-    assert len(Draws.drawn) == 2
-    assert len(set(Draws.drawn)) == 1
+DRAWN: list[float] = []
+
+
+def test_parts_of_the_users_own_that_draw_numbers_draw_the_same_ones_in_any_place_of_a_sweep(tmp_path: Path) -> None:
+    own = (f"+callbacks.draws._target_={HERE}.Draws", "activation=custom", f"activation.name={HERE}.DrawnSoftmax")
+    drawn = []
+    for name, seed in (("alone", 21), ("another", 42), ("again", 21)):
+        DRAWN.clear()
+        complete(tmp_path / name, "trainer.max_epochs=1", *own, f"seed={seed}")
+        drawn.append([*DRAWN])
+    assert drawn[0] == drawn[2] != drawn[1]
 
 
 class Looks(Callback):

@@ -1,10 +1,13 @@
 """A sweep: the place of a run, the time left, and the objective that a sweeper optimises."""
 
+import logging
 import os
 import time
 from pathlib import Path
 
 import pytest
+from hydra.types import RunMode
+from omegaconf import OmegaConf
 
 from experiments.errors import ConfigurationError
 from experiments.record import Record
@@ -25,15 +28,15 @@ TRANSLATED = Record.model_construct(
 def test_the_time_left_follows_from_the_new_records(tmp_path: Path) -> None:
     sweep = Sweep()
     sweep.runs, sweep.folder = 5, tmp_path
-    assert sweep.place(1) == "[2/5] "  # two runs side by side: the second begins before any has ended
+    assert sweep.line_prefix(1) == "[2/5] "  # two runs side by side: the second begins before any has ended
     for name in ("finished before", "new"):
         (tmp_path / name / "seed-21").mkdir(parents=True)
         (tmp_path / name / "seed-21" / "record.json").touch()
     os.utime(tmp_path / "finished before" / "seed-21" / "record.json", (1e9, 1e9))
     sweep.began = time.time() - 30
-    assert sweep.place(2) == "[3/5, 2 min left] "
+    assert sweep.line_prefix(2) == "[3/5, 2 min left] "
     sweep.runs = None
-    assert sweep.place(2) == "[3] "
+    assert sweep.line_prefix(2) == "[3] "
 
 
 def test_the_objective_is_the_metric_asked_for_or_the_main_one() -> None:
@@ -51,7 +54,7 @@ def test_the_objective_is_the_metric_asked_for_or_the_main_one() -> None:
 def test_a_metric_that_was_not_measured_is_named_with_those_that_were() -> None:
     for record, wanted, said in (
         (CLASSIFIED, "validation/luck", "objective=validation/luck was not measured; there are train/accuracy, valid"),
-        (CLASSIFIED, "accuracy", "objective=accuracy/ was not measured"),
+        (CLASSIFIED, "accuracy", "objective=accuracy was not measured"),
         (TRANSLATED, "validation/accuracy", "dev/bleu, dev/chrf"),
     ):
         with pytest.raises(ConfigurationError) as error:
@@ -68,3 +71,19 @@ def test_nothing_is_chosen_on_the_test_split(objective: str | None, fraction: fl
     with pytest.raises(ConfigurationError, match=named):
         check_objective(objective, fraction)
     check_objective(None, None)  # as translation, which has dev
+
+
+def test_a_study_with_a_failed_trial_ends_with_an_error_and_names_the_trial_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hydra = {"mode": RunMode.MULTIRUN, "sweeper": {"_target_": "OptunaSweeper", "n_trials": 2}, "launcher": {}}
+    config = OmegaConf.create({"hydra": hydra | {"sweep": {"dir": str(tmp_path)}}})
+    OmegaConf.save({"best_params": {"activation.q": 1.5}, "best_value": 0.9}, tmp_path / "optimization_results.yaml")
+    sweep, optuna = Sweep(), logging.getLogger("hydra_plugins.hydra_optuna_sweeper._impl")
+    sweep.on_multirun_start(config)
+    optuna.warning("Failed experiment: q=-1.0")
+    with pytest.raises(SystemExit, match="the runs named above have failed"):
+        sweep.on_multirun_end(config)
+    assert capsys.readouterr() == ("best of the study: activation.q=1.5, objective 0.9000\n", "")
+    Sweep().on_multirun_end(config)
+    optuna.filters.clear()

@@ -99,9 +99,10 @@ def test_more_threads_than_cores_are_refused(options: Group) -> None:
         build_trainer(options, threads=100_000, logger=False)
 
 
-def test_the_machine_is_looked_at_before_any_data_are_read(tmp_path: Path) -> None:
-    asked = settings("experiment=airline", "paths.data=nowhere", "trainer.devices=99999")
-    with pytest.raises(ConfigurationError, match=r"trainer\.devices=99999"):
+@pytest.mark.parametrize("wrong", ["trainer.devices=99999", "+logger.mine._target_=nowhere.Mine"])
+def test_the_machine_and_the_loggers_are_looked_at_before_any_data_are_read(wrong: str, tmp_path: Path) -> None:
+    asked = settings("experiment=airline", "paths.data=nowhere", wrong)
+    with pytest.raises(ConfigurationError, match=wrong.lstrip("+")):
         Run(asked, tmp_path / "run").complete()
     assert not (tmp_path / "run").exists()
 

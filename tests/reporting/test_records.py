@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from experiments.record import RecordError
-from experiments.run_folder import aside
+from experiments.run_folder import finished_run_aside
 from reporting.records import collect, read_records, records_path
 from tests.reporting.synthetic_records import as_read, finish_runs, keep_records, make_record
 
@@ -40,7 +40,7 @@ def test_collected_records_are_read_back_sorted(tmp_path):
 def test_a_run_that_another_one_has_replaced_is_not_collected(tmp_path):
     finish_runs(tmp_path / "outputs", [make_record()])
     (folder,) = (tmp_path / "outputs" / "airline").glob("*/21")
-    shutil.copytree(folder, aside(folder))  # as a process leaves them that was killed before it removed the old run
+    shutil.copytree(folder, finished_run_aside(folder))  # a process was killed before it removed the old run
     collect(["airline"], tmp_path / "outputs", tmp_path)
     assert len(read_records(tmp_path, "airline")) == 1
 

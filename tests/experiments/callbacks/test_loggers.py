@@ -17,6 +17,7 @@ from tests.sharmix.cases import every_case
 
 HERE = "tests.experiments.callbacks.test_loggers"
 ROWS: list[float] = []
+STATUSES: list[str] = []
 KEY = "0123456789" * 4
 
 
@@ -28,6 +29,9 @@ class Kept(CSVLogger):
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         ROWS.append(metrics["epoch"])
+
+    def finalize(self, status: str) -> None:
+        STATUSES.append(status)
 
 
 class Failing(CSVLogger):
@@ -62,10 +66,12 @@ def test_a_logger_that_fails_is_left_out_with_one_warning_that_names_it(tmp_path
                 assert warning.startswith("logger.bad has failed, and the run goes on without it: OSError: the disk is")
 
 
-def test_a_logger_whose_settings_are_wrong_is_refused(tmp_path: Path) -> None:
-    wrong = logging_to(bad={"_target_": f"{HERE}.Failing", "methods": "log_metrics"})
-    with pytest.raises(ConfigurationError, match=r"logger\.bad"), open_loggers(wrong, tmp_path):
+def test_a_logger_whose_settings_are_wrong_is_refused_and_the_others_are_closed(tmp_path: Path) -> None:
+    wrong = {"_target_": f"{HERE}.Failing", "methods": "log_metrics"}
+    settings = logging_to(good={"_target_": f"{HERE}.Kept"}, bad=wrong)
+    with pytest.raises(ConfigurationError, match=r"logger\.bad"), open_loggers(settings, tmp_path):
         pass
+    assert STATUSES.pop() == "failed"
 
 
 def test_wandb_logs_offline_where_the_key_is_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
