@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 import experiments.quick_imports  # noqa: F401  # before other imports of torch; saves seconds
+from experiments import run_folder
 from experiments.building import build_callbacks, build_data, build_module
 from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint, finished_epochs
 from experiments.callbacks.curves import Curves
@@ -31,18 +32,7 @@ from experiments.identity import code_of, run_id
 from experiments.machine import environment, forget_peak_memory, peak_memory_mib
 from experiments.modules.base import OutputModule
 from experiments.record import Record, by_split, load_record
-from experiments.run_folder import (
-    CHECKPOINTS,
-    CURVES,
-    RECORD,
-    WEIGHTS,
-    end_replacement,
-    finished_run_aside,
-    locked,
-    remove_all_but,
-    remove_empty,
-    replaced,
-)
+from experiments.run_folder import CHECKPOINTS, CURVES, RECORD, WEIGHTS
 from experiments.settings import RunSettings, checked_settings
 from experiments.trainer import build_trainer
 
@@ -91,20 +81,21 @@ class Run:
         if self.folder.resolve() in (Path.cwd(), *Path.cwd().parents):
             raise ConfigurationError(f"hydra.run.dir={self.folder} is not allowed; give a folder for this run alone")
         if not self.is_first:  # a finished run may lie aside if a forced one was killed
-            finished = any((place / RECORD).exists() for place in (finished_run_aside(self.folder), self.folder))
+            places = run_folder.finished_run_aside(self.folder), self.folder
+            finished = any((place / RECORD).exists() for place in places)
             return self.train() if self.settings.force or not finished else None
         lock = self.folder.with_name(f".{self.folder.name}.lock")
         try:
-            with locked(lock, lambda holder: self.say(f"waits for {holder}, which works on {self.title}")):
-                end_replacement(self.folder)
+            with run_folder.locked(lock, lambda holder: self.say(f"waits for {holder}, which works on {self.title}")):
+                run_folder.end_replacement(self.folder)
                 if not (self.folder / RECORD).exists():
                     return self.train()
                 if self.settings.force:
-                    with replaced(self.folder):
+                    with run_folder.replaced(self.folder):
                         return self.train()
                 return self._skip()
         finally:  # Hydra makes the folder beforehand; a run that failed may leave it empty
-            remove_empty(self.folder, Path(self.settings.paths.outputs))
+            run_folder.remove_empty(self.folder, Path(self.settings.paths.outputs))
 
     def build(self) -> tuple[OutputModule, SplitDataModule]:
         """The module and the data that the settings name, ready for `Trainer.fit`.
@@ -157,7 +148,7 @@ class Run:
             return None
         record = record_of(self, trainer, curves, code)
         write_atomically(self.folder / RECORD, record.to_json(indent=1) + "\n")
-        remove_all_but(self.folder, record.weights)
+        run_folder.remove_all_but(self.folder, record.weights)
         time = "" if self.line_prefix else duration(record.wall_time_seconds)
         self.say(self.title, headlines(record), time, style="bold green")
         if not self.line_prefix:
@@ -178,7 +169,7 @@ class Run:
         record, config = load_record(self.folder / RECORD), self.config
         if (record.run_id, record.seed) != (run_id(config), self.settings.seed):  # by hydra.run.dir
             raise ConfigurationError(f"{self.folder}: another run has its record there; give this one another folder")
-        remove_all_but(self.folder, record.weights)
+        run_folder.remove_all_but(self.folder, record.weights)
         same_code = record.code.digest == code_of(config)["digest"]
         note = "" if same_code else " by other code (force=true repeats it)"
         self.say(self.title, f"finished before{note}", headlines(record), style="green")
@@ -191,7 +182,7 @@ class Run:
             return epochs_done, f"goes on from epoch {epochs_done + 1}"
         left = [] if self.settings.force else [*self.folder.glob(CHECKPOINTS)]
         if self.is_first:
-            remove_all_but(self.folder, weights=None)
+            run_folder.remove_all_but(self.folder, weights=None)
         reason = "its checkpoint is damaged" if last in left else "code or data have changed since its checkpoint"
         return 0, f"begins anew, for {reason}" if left else ""
 
@@ -225,7 +216,7 @@ class Run:
             ) from error
 
     def _how_it_goes_on(self, last: Path) -> str:
-        if finished_run_aside(self.folder).exists():
+        if run_folder.finished_run_aside(self.folder).exists():
             return "the finished run is as it was, and the same command repeats it from the start"
         command = f"the same command{' without force=true' if self.settings.force else ''}"
         if not last.exists():

@@ -1,20 +1,5 @@
 """Runs in this process leave torch as they found it."""
 
-from collections.abc import Iterator
+from tests.experiments.conftest import torch_as_it_was
 
-import pytest
-import torch
-
-
-@pytest.fixture(autouse=True)
-def torch_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A run sets torch, its random numbers and the environment of its process."""
-    for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS", "CUBLAS_WORKSPACE_CONFIG", "PYTORCH_NVML_BASED_CUDA_CHECK"):
-        monkeypatch.setenv(name, "0")
-        monkeypatch.delenv(name)
-    state, threads = torch.get_rng_state(), torch.get_num_threads()
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    yield
-    torch.use_deterministic_algorithms(deterministic)
-    torch.set_num_threads(threads)
-    torch.set_rng_state(state)
+__all__ = ["torch_as_it_was"]

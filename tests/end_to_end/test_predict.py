@@ -14,10 +14,12 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import experiments
+from experiments import building
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.identity import ROOT
 from predict import main
 from tests.end_to_end.runner import command_line, records
+from tests.experiments.data.generated import tweets, write_tweets
 
 DIGITS = load_digits()
 
@@ -62,28 +64,19 @@ def test_classes_are_printed_with_the_most_probable_first_and_without_zeros(spar
     assert data.data.class_names == tuple("0123456789")
 
 
-def test_a_text_with_spaces_and_an_image_are_the_same_digit(sparse: Path, tmp_path: Path) -> None:
+def test_a_text_with_spaces_and_an_image_are_the_same_digit_in_batches_of_any_size(
+    sparse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     digit = np.where(DIGITS.images[7] > 8, 16, 0)
-    np.savetxt(tmp_path / "digit.txt", digit.reshape(1, -1), fmt="%.1f")
+    np.savetxt(tmp_path / "digits.txt", np.stack([digit.flatten()] * 3), fmt="%.1f")
     Image.fromarray((digit // 16 * 255).astype(np.uint8)).save(tmp_path / "digit.png")
-    (_, text), (name, image) = (predicted(sparse, tmp_path / f"digit.{end}") for end in ("txt", "png"))
-    assert text == image
+    name, image = predicted(sparse, tmp_path / "digit.png")
     assert name == "image"
-
-
-def test_a_file_longer_than_a_batch_is_predicted_whole(sparse: Path, tmp_path: Path, monkeypatch) -> None:
-    np.savetxt(tmp_path / "digits.txt", DIGITS.data[:5])
-    whole = predicted(sparse, tmp_path / "digits.txt")
-    load_run = experiments.load_run
-
-    def with_small_batches(*arguments):
-        module, data = load_run(*arguments)
-        data.evaluation_batch_size = 2
-        return module, data
-
-    monkeypatch.setattr(experiments, "load_run", with_small_batches, raising=False)
-    assert predicted(sparse, tmp_path / "digits.txt") == whole
-    assert len(whole) == 10
+    assert predicted(sparse, tmp_path / "digits.txt")[1::2] == [image] * 3
+    module, data = experiments.load_run(sparse)
+    data.evaluation_batch_size = 2
+    monkeypatch.setattr(experiments, "load_run", lambda *arguments: (module, data), raising=False)
+    assert predicted(sparse, tmp_path / "digits.txt")[1::2] == [image] * 3
 
 
 @pytest.mark.medium
@@ -108,39 +101,19 @@ def test_sentences_are_translated(tmp_path: Path) -> None:
 
 @pytest.mark.medium
 def test_the_data_set_may_have_moved(tmp_path: Path) -> None:
-    airline = tmp_path / "before" / "airline"
-    airline.mkdir(parents=True)
-    tweets = [
-        f"{number},{sentiment},{words} {number}"
-        for number, (sentiment, words) in enumerate(
-            [("negative", "late again"), ("neutral", "when do we land"), ("positive", "great crew")] * 10
-        )
-    ]
-    (airline / "Tweets.csv").write_text("\n".join(["tweet_id,airline_sentiment,text", *tweets, ""]))
-    overrides = (
-        "experiment=airline",
-        f"paths.data={tmp_path / 'before'}",
-        "data.expected_examples=null",
-        "trainer.max_epochs=1",
-        "seed=3",
-    )
-    run = finished(tmp_path, *overrides)
+    write_tweets(tmp_path / "before", tweets())
+    airline = ("experiment=airline", f"paths.data={tmp_path / 'before'}", "data.expected_examples=null")
+    run = finished(tmp_path, *airline, "trainer.max_epochs=1")
     (tmp_path / "tweets.txt").write_text("Great crew!\nlate again\n")
     before = predicted(run, tmp_path / "tweets.txt")
     assert before[::2] == ["Great crew!", "late again"]
     assert all(line.count(" %") == 3 for line in before[1::2])
 
     (tmp_path / "before").rename(tmp_path / "after")
-    forget_data_sets()
+    building._loaded.clear()
     with pytest.raises(DataError, match=r"Tweets.csv: cannot be read .*data=FOLDER"):
         main([f"run={run}", f"input={tmp_path / 'tweets.txt'}"])
     assert predicted(run, tmp_path / "tweets.txt", f"data={tmp_path / 'after'}") == before
-
-
-def forget_data_sets() -> None:
-    from experiments import building
-
-    building._loaded.clear()
 
 
 @pytest.mark.parametrize(
@@ -169,24 +142,22 @@ def test_a_file_that_is_no_digits_is_refused(sparse: Path, tmp_path: Path, conte
     assert str(caught.value).startswith(f"{tmp_path / 'digits'}: ")
 
 
-def test_an_image_of_another_size_and_a_missing_file_are_refused(sparse: Path, tmp_path: Path) -> None:
+def test_an_image_of_another_size_a_missing_file_and_a_data_set_that_reads_none_are_refused(
+    sparse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(file: Path, *more: str) -> str:
+        with pytest.raises(UserError) as caught:
+            main([f"run={sparse}", f"input={file}", *more])
+        return str(caught.value)
+
     Image.new("L", (28, 28)).save(tmp_path / "digit.png")
-    with pytest.raises(DataError, match="the image has 28 × 28 pixels, 8 × 8 are needed"):
-        main([f"run={sparse}", f"input={tmp_path / 'digit.png'}"])
-    with pytest.raises(DataError, match=r"gone: cannot be read .No such file or directory"):
-        main([f"run={sparse}", f"input={tmp_path / 'gone'}"])
-    with pytest.raises(ConfigurationError, match="does not lie in a folder"):
-        main([f"run={sparse}", f"input={tmp_path / 'gone'}", "data=elsewhere"])
-
-
-def test_a_data_set_without_a_form_for_files_is_refused(sparse: Path, tmp_path: Path, monkeypatch) -> None:
+    assert "the image has 28 × 28 pixels, 8 × 8 are needed" in refused(tmp_path / "digit.png")
+    assert "gone: cannot be read (No such file or directory" in refused(tmp_path / "gone")
+    assert "does not lie in a folder" in refused(tmp_path / "gone", "data=elsewhere")
     _, data = experiments.load_run(sparse)
     object.__setattr__(data.data, "encode", None)
-    try:
-        with pytest.raises(UserError, match="DigitsDataModule cannot read inputs from a file"):
-            main([f"run={sparse}", f"input={tmp_path / 'digits.txt'}"])
-    finally:
-        forget_data_sets()
+    assert "DigitsDataModule cannot read inputs from a file" in refused(tmp_path / "digit.png")
+    building._loaded.clear()
 
 
 @pytest.mark.medium

@@ -7,11 +7,16 @@ import torch
 
 
 @pytest.fixture(autouse=True)
-def torch_as_it_was() -> Iterator[None]:
-    """The Trainer of a run sets torch's deterministic mode and the number of threads."""
-    deterministic, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
+def torch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A run sets torch, its random numbers and the environment of its process."""
+    for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS", "CUBLAS_WORKSPACE_CONFIG", "PYTORCH_NVML_BASED_CUDA_CHECK"):
+        monkeypatch.setenv(name, "0")
+        monkeypatch.delenv(name)
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    deterministic = torch.are_deterministic_algorithms_enabled()
     filled = torch.utils.deterministic.fill_uninitialized_memory
     yield
     torch.use_deterministic_algorithms(deterministic)
-    torch.set_num_threads(threads)
     torch.utils.deterministic.fill_uninitialized_memory = filled
+    torch.set_num_threads(threads)
+    torch.set_rng_state(state)

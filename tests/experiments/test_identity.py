@@ -79,47 +79,32 @@ def test_an_edit_of_the_library_changes_the_code_of_every_run(
         assert changed(configurations, before) == set(EXPERIMENTS), file
 
 
-def test_classes_of_the_users_own_are_part_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "users_metric.py").write_text("import users_helper\n")
-    (tmp_path / "users_helper.py").write_text("value = 1\n")
-    config = settings("experiment=digits").model_dump()
-    own = config | {"module": config["module"] | {"metrics": {"mine": {"_target_": "users_metric.Mine"}}}}
-    before, plain = code_of(own)["digest"], code_of(config)["digest"]
-    assert before != plain
-    identity._content.cache_clear()
-    (tmp_path / "users_helper.py").write_text("value = 2\n")
-    assert code_of(own)["digest"] != before
-    assert code_of(config)["digest"] == plain
-
-
-def test_an_activation_of_the_users_own_is_part_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "users_activation.py").write_text("value = 1\n")
-    config = settings("experiment=digits", "activation=custom", "activation.name=users_activation.Mine").model_dump()
-    before = code_of(config)["digest"]
-    identity._content.cache_clear()
-    (tmp_path / "users_activation.py").write_text("value = 2\n")
-    assert code_of(config)["digest"] != before
-
-
-def test_an_activation_that_a_package_registers_is_part_of_the_code(
+def test_classes_and_activations_of_the_users_own_or_of_packages_are_part_of_the_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "registered.py").write_text("value = 1\n")
-    (tmp_path / "registered-1.dist-info").mkdir()
-    (tmp_path / "registered-1.dist-info" / "METADATA").write_text("Name: registered\nVersion: 1\n")
-    (tmp_path / "registered-1.dist-info" / "entry_points.txt").write_text(
-        "[sharmix.activations]\nmine=registered:Mine\n"
-    )
     monkeypatch.syspath_prepend(tmp_path)
-    config = settings("experiment=digits", "activation=custom", "activation.name=mine").model_dump()
+    for name in ("users_metric", "users_activation", "registered"):
+        (tmp_path / f"{name}.py").write_text("import users_helper\n")
+    package = tmp_path / "registered-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Name: registered\nVersion: 1\n")
+    (package / "entry_points.txt").write_text("[sharmix.activations]\nmine=registered:Mine\n")
     identity._registered.cache_clear()
-    before = code_of(config)["digest"]
-    identity._content.cache_clear()
-    (tmp_path / "registered.py").write_text("value = 2\n")
-    assert code_of(config)["digest"] != before
+    plain = settings("experiment=digits").model_dump()
+    metric = {"metrics": {"mine": {"_target_": "users_metric.Mine"}}}
+    custom = ("experiment=digits", "activation=custom")
+    configurations = [
+        plain | {"module": plain["module"] | metric},
+        settings(*custom, "activation.name=users_activation.Mine").model_dump(),
+        settings(*custom, "activation.name=mine").model_dump(),
+    ]
+    found = []
+    for value in (1, 2):
+        (tmp_path / "users_helper.py").write_text(f"value = {value}\n")
+        identity._content.cache_clear()
+        found.append([code_of(config)["digest"] for config in (plain, *configurations)])
     identity._registered.cache_clear()
+    assert [one == other for one, other in zip(*found, strict=True)] == [True, False, False, False]
 
 
 def test_files_of_one_name_in_two_packages_count_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,10 +152,6 @@ def test_a_run_is_named_by_the_settings_that_decide_its_result() -> None:
         *("trainer.precision=bf16-mixed", "threads=2", "callbacks=early_stopping", "name=other"),
     ):
         assert found.setdefault(changed(override), override) == override
-
-
-def test_data_that_lie_elsewhere_are_the_same_data() -> None:
-    assert run_id(composed("experiment=airline")) == run_id(composed("experiment=airline", "paths.data=elsewhere"))
 
 
 def test_a_record_names_its_run_as_the_folder_does(configurations: dict[str, dict[str, Any]]) -> None:

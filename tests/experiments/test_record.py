@@ -121,20 +121,15 @@ def test_a_value_that_was_changed_by_hand_is_found_by_the_digest():
         read_record(changed, "here")
 
 
-@pytest.mark.parametrize("text", ['{"schema": 1', "[]", "1", "null", "\0"])
-def test_text_that_is_no_record_is_named(text):
-    with pytest.raises(RecordError, match=r"^here: .*not a JSON object"):
-        read_record(text, "here")
-
-
-def test_a_file_that_is_no_record_is_named(tmp_path):
+def test_text_or_a_file_that_is_no_record_is_named(tmp_path):
+    for text in ('{"schema": 1', "[]", "1", "null", "\0"):
+        with pytest.raises(RecordError, match=r"^here: .*not a JSON object"):
+            read_record(text, "here")
     file = tmp_path / "record.json"
     file.write_bytes(b"\xef\xbb\xbf" + as_text(make_record()).encode())  # a byte order mark, which some editors add
     assert load_record(file) == as_read(make_record())
     file.write_bytes(b"\xff")
-    with pytest.raises(
-        RecordError, match=r"record\.json: not a text in UTF-8 \(invalid start byte at byte 0\); repeat"
-    ):
+    with pytest.raises(RecordError, match=r"record\.json: not a text in UTF-8 \(.* at byte 0\); repeat"):
         load_record(file)
     with pytest.raises(RecordError, match=r"none\.json: cannot be read \(No such file or directory\); repeat"):
         load_record(tmp_path / "none.json")

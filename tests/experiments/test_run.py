@@ -3,8 +3,8 @@
 import csv
 import itertools
 import os
+import re
 import shutil
-import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -325,6 +325,19 @@ def test_a_path_with_brackets_is_printed_as_it_is(tmp_path: Path, capsys: pytest
     assert f"\n{folder}/record.json\n" in printed
 
 
+def test_lines_of_a_long_sweep_fit_120_columns_and_keep_the_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = settings(*QUICK, "activation=sharmix_learned", "name=cifar100_subset", "seed=9998", "progress=lines")
+    for _ in range(2):
+        Run(asked, tmp_path / "run", "[115/115, 9 h 59 min left] ").complete()
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 120
+    assert " seed 9998 · train 1,438 · " in lines[0]
+    assert re.search(r" seed 9998 · accuracy \S+ sparsity \S+$", lines[-2])
+    assert " seed 9998 · finished before" in lines[-1]
+
+
 def test_an_idle_gpu_is_named_in_the_first_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -363,27 +376,6 @@ def test_parts_of_the_users_own_that_draw_numbers_draw_the_same_ones_in_any_plac
     assert drawn[0] == drawn[2] != drawn[1]
 
 
-class Looks(Callback):
-    """Looks at the handler of SIGTERM while a training is at work."""
-
-    found: ClassVar[list[object]] = []
-
-    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.found.append(signal.getsignal(signal.SIGTERM))
-
-
-def test_sigterm_ends_a_training_by_the_handler_of_before(tmp_path: Path) -> None:
-    def handler(*arguments: object) -> None:
-        raise AssertionError
-
-    before = signal.signal(signal.SIGTERM, handler)
-    try:
-        complete(tmp_path, "trainer.max_epochs=1", f"+callbacks.looks._target_={HERE}.Looks")
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert Looks.found == [handler]
-
-
 def test_a_run_that_waits_for_the_data_lock_names_its_holder_and_needs_no_user_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -402,26 +394,8 @@ def test_a_run_that_waits_for_the_data_lock_names_its_holder_and_needs_no_user_n
             loading = pool.submit(building.build_data, settings(*QUICK), said.append)
             while not said:
                 time.sleep(0.01)
+            assert not loading.done()
         loading.result(timeout=60)
+    assert not lock.exists()
     holder = f"process {os.getpid()} ({psutil.Process().name()})"
     assert said == [f"waits for {holder}, which holds {lock} and may be loading data"]
-
-
-def test_two_who_want_a_lock_have_it_one_after_the_other_and_the_second_says_whom_it_waits_for(tmp_path: Path) -> None:
-    lock, told = tmp_path / "below" / ".lock", []
-
-    def have(name: str) -> None:
-        with locked(lock, told.append):
-            told.append(name)
-
-    with ThreadPoolExecutor(1) as pool:
-        with locked(lock, told.append):
-            second = pool.submit(have, "second")
-            while not told:
-                time.sleep(0.01)
-            told.append("first ends")
-        second.result(timeout=10)
-    (holder, *others) = told
-    assert holder.startswith(f"process {os.getpid()} (")
-    assert others == ["first ends", "second"]
-    assert not lock.exists()

@@ -28,24 +28,6 @@ def test_the_configuration_shows_every_option_of_lightning() -> None:
     assert set(shown) == set(inspect.signature(L.Trainer).parameters) - OURS
 
 
-def test_only_these_options_differ_from_lightnings_defaults() -> None:
-    parameters = inspect.signature(L.Trainer).parameters
-    shown = OmegaConf.to_container(OmegaConf.load(CONF / "trainer" / "default.yaml"))
-    assert {name: value for name, value in shown.items() if value != parameters[name].default} == {
-        "max_epochs": "???",
-        "accelerator": "cpu",
-        "devices": 1,
-        "precision": "32-true",
-        "gradient_clip_val": 1.0,
-        "gradient_clip_algorithm": "norm",
-        "num_sanity_val_steps": 0,
-        "log_every_n_steps": 1_000_000,
-        "enable_model_summary": False,
-        "deterministic": True,
-        "use_distributed_sampler": False,
-    }
-
-
 WRONG = [  # option, value, words of the message
     ("epochs", 5, ["there is no setting trainer.epochs (given trainer.epochs=5)"]),
     ("callbacks", [], ["there is no setting trainer.callbacks"]),

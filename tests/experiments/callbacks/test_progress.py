@@ -15,15 +15,12 @@ pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 ROW = {"epoch": 3, "train/loss": 2.3141, "test/accuracy": 0.3117, "test/sparsity": 0.718, "q": 1.4142, "r": 1.6251}
 
 
-def test_a_line_holds_the_loss_the_headline_the_sparsity_and_the_learned_orders() -> None:
+def test_a_line_holds_the_loss_the_numbers_of_validation_or_test_and_the_learned_orders() -> None:
     assert numbers(ROW, "accuracy") == ["loss 2.31", "accuracy 0.312", "sparsity 0.72", "q 1.41", "r 1.63"]
-    dev = {"train/loss": 0.05, "dev/bleu": 31.25, "test/bleu": 30.0, "dev/sparsity": 0.9996, "tau": 0.5}
-    assert numbers(dev, "bleu") == ["loss 0.05", "bleu 31.250", "sparsity 1.00", "tau 0.50"]
-
-
-def test_validation_is_shown_rather_than_test() -> None:
     shown = numbers(ROW | {"validation/accuracy": 0.25, "validation/sparsity": 0.1}, "accuracy")
     assert shown[1:3] == ["accuracy 0.250", "sparsity 0.10"]
+    dev = {"train/loss": 0.05, "dev/bleu": 31.25, "test/bleu": 30.0, "dev/sparsity": 0.9996, "tau": 0.5}
+    assert numbers(dev, "bleu") == ["loss 0.05", "bleu 31.250", "sparsity 1.00", "tau 0.50"]
 
 
 def printed(progress: str, encoding: str = "utf-8", terminal: bool = False) -> str:
@@ -60,4 +57,5 @@ def test_an_activation_is_described_by_its_parameters() -> None:
     assert described(ActivationSettings(name="softmax")) == "softmax"
     learned = ActivationSettings(name="sharmix_learned", q=1.25, r=1.5, temperature=1.0, objective="log")
     assert described(learned) == "sharmix_learned q=1.25 r=1.5 log"
+    assert described(learned.model_copy(update={"objective": "fenchel_young"})) == "sharmix_learned q=1.25 r=1.5"
     assert described(learned.model_copy(update={"temperature": 0.5})).endswith("temperature=0.5 log")

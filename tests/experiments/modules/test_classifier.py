@@ -75,34 +75,16 @@ def test_a_network_that_fits_is_left_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("network", "said"),
     [
-        (
-            lambda: nn.Linear(64, 7),
-            r"Linear gives an output of shape \(3, 7\) for inputs of shape \(3, 64\), but 10 classes need \(3, 10\)",
-        ),
-        (lambda: nn.Unflatten(1, (8, 8)), r"model: Unflatten gives an output of shape \(3, 8, 8\)"),
-        (lambda: nn.Linear(60, 10), r"model: Linear cannot read inputs of shape \(3, 64\) and type torch\.float32: "),
-        (lambda: nn.Conv2d(3, 10, 1), r"model: Conv2d cannot read inputs of shape \(3, 64\) and type torch\.float32: "),
-        (lambda: nn.EmbeddingBag(5, 10), r"model: EmbeddingBag cannot read inputs of shape \(3, 64\) and type "),
-        (lambda: nn.LSTM(64, 10), r"model: LSTM gives a tuple for inputs of shape \(3, 64\)"),
+        (nn.Unflatten(1, (8, 8)), r"model: Unflatten gives an output of shape \(3, 8, 8\) for .* need \(3, 10\)"),
+        (nn.Conv2d(3, 10, 1), r"model: Conv2d cannot read inputs of shape \(3, 64\) and type torch\.float32: "),
+        (nn.LSTM(64, 10), r"model: LSTM gives a tuple for inputs of shape \(3, 64\)"),
     ],
-    ids=["outputs", "dimensions", "inputs", "rank", "type", "tuple"],
+    ids=["outputs", "inputs", "tuple"],
 )
-def test_a_network_that_does_not_fit_the_data_is_named_with_the_shapes(
-    network: Callable[[], nn.Module], said: str
-) -> None:
-    built = network()
+def test_a_network_that_does_not_fit_the_data_is_named_with_the_shapes(network: nn.Module, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        over(built).check(torch.rand(3, 64))
-    assert built.training
-
-
-def test_a_network_is_refused_before_the_training() -> None:
-    with pytest.raises(ConfigurationError, match=r"cannot read inputs of shape \(1, 64\)"):
-        Run(settings("experiment=digits", "model=embedding_bag", "+model.vocabulary_size=9"), Path()).build()
-    with pytest.raises(
-        ConfigurationError, match=r"EmbeddingBag needs vocabulary_size, which DigitsDataModule does not"
-    ):
-        Run(settings("experiment=digits", "model=embedding_bag"), Path()).build()
+        over(network).check(torch.rand(3, 64))
+    assert network.training
 
 
 def test_further_metrics_are_measured_on_every_split_as_torchmetrics_does() -> None:

@@ -15,7 +15,6 @@ import sharmix
 from experiments.data.examples import Batch
 from experiments.data.special_tokens import BEGIN, END, PADDING
 from experiments.modules.beam_search import Hypothesis
-from experiments.modules.optimizer import AdamSettings
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics
 from experiments.modules.translator import Translator, next_probabilities
 from experiments.run import Run
@@ -102,17 +101,6 @@ def test_half_precision_trains_and_translates(activation: str) -> None:
 def measurable(given: Batch, split: str) -> Batch:
     """A training batch as one of an evaluation split of 20 sentences."""
     return given._replace(indices=torch.arange(len(given.indices)) % 20, split=split)
-
-
-def test_passes_add_up_to_the_gradient_of_the_batch() -> None:
-    gradients = []
-    for passes in (1, 3):
-        module = translator("activation=sparsemax")
-        for turn in range(passes):
-            (module.training_step(batch(passes, turn), turn) / passes).backward()  # as Lightning divides
-        gradients.append([parameter.grad for parameter in module.network.parameters()])
-    for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
 def test_the_training_loss_is_a_mean_over_tokens() -> None:
@@ -228,38 +216,6 @@ def test_tokens_are_measured_over_the_vocabulary_and_over_the_types_in_use() -> 
         "support_to_8": 1.0,
     }
     assert {name: value.item() for name, value in metrics.compute().items()} == pytest.approx(expected)
-
-
-def test_the_learning_rate_warms_up_and_falls_as_the_inverse_square_root() -> None:
-    asked = AdamSettings(learning_rate=0.02, entropy_learning_rate=0.1, schedule="inverse_square_root", warm_up_steps=4)
-    optimizer, schedule = asked.optimizer([torch.nn.Parameter(torch.zeros(1))], [], fused=False)
-    rates = []
-    for _ in range(16):
-        rates.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        schedule.step()
-    torch.testing.assert_close(rates[:4], [0.005, 0.01, 0.015, 0.02])
-    assert rates[15] == pytest.approx(0.02 * math.sqrt(4 / 16))
-
-
-def test_the_average_follows_the_trained_parameters_and_translates() -> None:
-    module = translator("module.average_decay=0.3")
-    assert module.evaluated is not module.network
-    trained = [torch.full_like(module.network.output_bias, value) for value in (1.0, 2.0, 5.0, 7.0)]
-    expected = trained[0]
-    for steps, value in enumerate(trained):
-        with torch.no_grad():
-            module.network.output_bias.copy_(value)
-        module.after_step()
-        decay = max(0.3, 9 / (10 + steps))
-        expected = value if steps == 0 else expected + decay * (value - expected)
-        torch.testing.assert_close(module.evaluated.output_bias, expected)
-    given = batch()
-    found = module.translations(given.inputs)
-    module.network = None  # which no translation asks
-    assert module.translations(given.inputs) == found
-    plain = translator()
-    assert plain.evaluated is plain.network
 
 
 @pytest.mark.parametrize("attention", ["entmax", "sharmix"])
