@@ -78,8 +78,9 @@ class Run:
             DivergedError: the loss is no longer a number.
             Interrupted: by Ctrl-C or SIGTERM; says how the run goes on.
         """
-        if self.folder.resolve() in (Path.cwd(), *Path.cwd().parents):
-            raise ConfigurationError(f"hydra.run.dir={self.folder} is not allowed; give a folder for this run alone")
+        folder = self.folder.resolve()
+        if folder in (Path.cwd(), *Path.cwd().parents):
+            raise ConfigurationError(f"hydra.run.dir={folder} is not allowed; give a folder that holds nothing else")
         if not self.is_first:  # a finished run may lie aside if a forced one was killed
             places = run_folder.finished_run_aside(self.folder), self.folder
             finished = any((place / RECORD).exists() for place in places)
