@@ -63,12 +63,7 @@ def test_softmax_is_the_attention_of_torch():
                 with case(mask=name, dtype=dtype):
                     options, arguments = in_dtype(options, dtype), inputs(dtype)
                     expected = scaled_dot_product_attention(*arguments, **options)
-                    for softmax in (
-                        "softmax",
-                        sharmix.Softmax(),
-                        sharmix.SharMiX(q=1.0, r=1.0),
-                        lambda z: z.softmax(-1),
-                    ):
+                    for softmax in ("softmax", sharmix.SharMiX(q=1.0, r=1.0), lambda z: z.softmax(-1)):
                         found = sharmix.attention(*arguments, softmax, **options)
                         torch.testing.assert_close(found, expected, rtol=0, atol=error)
 
@@ -116,35 +111,28 @@ def per_head(*values):
     return torch.tensor(values, dtype=torch.float64).reshape(-1, 1, 1)
 
 
-def test_each_head_with_orders_of_its_own_equals_the_slow_loop():
+@pytest.mark.parametrize("scaled", [False, True])
+def test_each_head_with_orders_and_a_scale_of_its_own_equals_the_slow_loop(scaled):
     q, r = per_head(1.25, 1.5, 1.5, 2.0), per_head(1.5, 1.5, 2.0, 2.0)
-    orders = list(zip(q.flatten().tolist(), r.flatten().tolist(), strict=True))
-    act = sharmix.SharMiX(q=q, r=r)
-    with every_case() as case:
-        for name, options in MASKS.items():
-            with case(mask=name):
-                scale = options.get("scale", WIDTH**-0.5)
-                expected = slow_attention(*inputs(), orders, bias_of(options), lambda head, n, scale=scale: scale)
-                found = sharmix.attention(*inputs(), act, **options)
-                torch.testing.assert_close(found, expected, rtol=0, atol=1e-13)
-
-
-def test_a_scale_that_grows_with_the_keys_a_query_sees_equals_the_slow_loop():
     beta, gamma = per_head(0.1, 0.5, 1.0, 2.0), per_head(0.0, 0.5, 1.0, -1.0)
     length_scale = sharmix.LogLengthScale(HEADS, delta=0.5).double()
     with torch.no_grad():
         length_scale.beta.copy_(beta)
         length_scale.gamma.copy_(gamma)
 
-    def factor(head, n):
-        return WIDTH**-0.5 * (0.5 + beta[head].item() * math.log(1 + n) ** gamma[head].item())
+    def length_factor(head, keys):
+        return 0.5 + beta[head].item() * math.log(1 + keys) ** gamma[head].item() if scaled else 1.0
 
+    orders = list(zip(q.flatten().tolist(), r.flatten().tolist(), strict=True))
+    act, given = sharmix.SharMiX(q=q, r=r), {"length_scale": length_scale} if scaled else {}
     with every_case() as case:
         for name, options in MASKS.items():
-            if "scale" not in options:
+            if not (scaled and "scale" in options):
                 with case(mask=name):
-                    expected = slow_attention(*inputs(), [(1.5, 1.5)] * HEADS, bias_of(options), factor)
-                    found = sharmix.attention(*inputs(), "entmax", **options, length_scale=length_scale)
+                    scale = options.get("scale", WIDTH**-0.5)
+                    factor = lambda head, keys, scale=scale: scale * length_factor(head, keys)  # noqa: E731
+                    expected = slow_attention(*inputs(), orders, bias_of(options), factor)
+                    found = sharmix.attention(*inputs(), act, **options, **given)
                     torch.testing.assert_close(found, expected, rtol=0, atol=1e-13)
 
 
@@ -227,10 +215,7 @@ def test_it_compiles_in_one_graph():
     trained = [*arguments, *act.parameters(), *length_scale.parameters()]
     found, expected = (made(*arguments, mask) for made in (compiled, function))
     torch.testing.assert_close(found, expected)
-    for one, other in zip(
-        *(torch.autograd.grad(made.square().sum(), trained) for made in (found, expected)), strict=True
-    ):
-        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(*(torch.autograd.grad(made.square().sum(), trained) for made in (found, expected)))
 
 
 def test_refusals():

@@ -79,34 +79,10 @@ def test_logits_so_large_or_a_temperature_so_small_that_one_unit_of_rounding_dec
 
 
 def test_what_lies_on_another_device_is_refused():
-    z, elsewhere = logits(3, 4), torch.zeros(3, dtype=torch.long, device="meta")
     with pytest.raises(ValueError, match="targets are on meta, but logits on cpu"):
-        sharmix.fenchel_young_loss(z, elsewhere)
+        sharmix.fenchel_young_loss(logits(3, 4), torch.zeros(3, dtype=torch.long, device="meta"))
     with pytest.raises(ValueError, match="q is on meta"):
-        sharmix.sharmix(z, torch.full((3, 1), 1.5, device="meta"))
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize(("rows", "classes", "spread"), [(70, 130_001, 1), (31, 70_001, 0.01)], ids=["sparse", "dense"])
-def test_results_too_large_for_the_caches(rows, classes, spread):
-    z = (logits(rows, classes) * spread).requires_grad_()
-    with torch.no_grad():
-        z[3, 5], z[4] = torch.nan, -torch.inf
-    y = torch.arange(rows).where(torch.arange(rows) != 7, -100)
-    p, loss = sharmix.sharmix(z), sharmix.fenchel_young_loss(z, y, reduction="none")
-    assert (p[0] > 0).float().mean().gt(0.125) == (spread < 1)
-    counted = torch.tensor([i not in (3, 4) for i in range(rows)])
-    weights = logits(rows, classes).flip(1)
-    by_map, by_loss = (torch.autograd.grad(out[counted].sum(), z)[0] for out in (p * weights, loss))
-    for row in (0, 3, 4, 7, rows - 1):
-        alone = z[row].detach().requires_grad_()
-        one = sharmix.sharmix(alone)
-        torch.testing.assert_close(p[row], one, rtol=1e-6, atol=1e-9, equal_nan=True)
-        if counted[row]:
-            expected = torch.autograd.grad((one * weights[row]).sum(), alone)[0]
-            torch.testing.assert_close(by_map[row], expected, rtol=1e-5, atol=1e-7)
-            error = sharmix.fenchel_young_loss(alone, y[row], reduction="sum")
-            torch.testing.assert_close(by_loss[row], torch.autograd.grad(error, alone)[0], rtol=1e-5, atol=1e-7)
+        sharmix.sharmix(logits(3, 4), torch.full((3, 1), 1.5, device="meta"))
 
 
 @pytest.mark.parametrize("q", [1.1, 1.2, 1.3, 1.5, 1.75, 2])
