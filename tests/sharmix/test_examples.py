@@ -30,20 +30,12 @@ def test_the_shapes_of(name):
     assert re.search(r"\n\nShape:\n    \w+ \(", inspect.getdoc(PUBLIC[name]))
 
 
-@pytest.mark.parametrize(
-    ("name", "orders", "way"),
-    [
-        ("SharMiX", {"q": 1.5, "r": 1.5}, "rise"),
-        ("Entmax", {"alpha": 1.5}, "rises"),
-        ("Normmax", {"alpha": 1.5}, "falls"),
-    ],
-)
-def test_the_first_lines_say_which_way_the_loss_moves_what_is_learned(name, orders, way):
+@pytest.mark.parametrize(("name", "way"), [("SharMiX", "rise"), ("Entmax", "rises"), ("Normmax", "falls")])
+def test_the_first_lines_say_which_way_the_loss_moves_what_is_learned(name, way):
     for documented in (PUBLIC[name], PUBLIC[f"{name}Loss"]):
         beginning = inspect.getdoc(documented).split("Args:")[0]
         assert re.search(rf"class indices.* learned .*{way}.* whatever the\sdata", beginning)
 
-    torch.manual_seed(0)
-    act = PUBLIC[name](**orders, learned=True)
-    act.loss(torch.randn(8, 5), torch.arange(8) % 5).backward()
+    act = PUBLIC[name](learned=True)
+    act.loss(torch.randn(8, 5, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 5).backward()
     assert {parameter.grad.sign().item() for parameter in act.parameters()} == {1 if way == "falls" else -1}

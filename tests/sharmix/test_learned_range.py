@@ -182,13 +182,13 @@ def test_a_nan_is_loaded_with_a_warning_and_refused_by_the_map(load):
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("automatic", [True, False])
 @pytest.mark.filterwarnings("ignore")  # Lightning's advice
-def test_a_stock_lightning_trainer_keeps_orders_in_range(automatic, tmp_path):
+def test_manual_optimization_in_lightning_keeps_orders_in_range(tmp_path):
+    """Its automatic optimization is tested with the experiments' stock trainer."""
     L = pytest.importorskip("lightning.pytorch")
 
     class Module(L.LightningModule):
-        automatic_optimization = automatic
+        automatic_optimization = False
 
         def __init__(self):
             super().__init__()
@@ -198,17 +198,13 @@ def test_a_stock_lightning_trainer_keeps_orders_in_range(automatic, tmp_path):
             return adamw(self)
 
         def training_step(self, batch, batch_idx):
-            loss = self.network()
-            if not automatic:
-                self.optimizers().zero_grad()
-                self.manual_backward(loss)
-                self.optimizers().step()
-            return loss
+            self.optimizers().zero_grad()
+            self.manual_backward(self.network())
+            self.optimizers().step()
 
     module = Module()
-    trainer = L.Trainer(
-        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, default_root_dir=tmp_path
-    )
+    off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar"), False)
+    trainer = L.Trainer(max_epochs=1, accelerator="cpu", default_root_dir=tmp_path, **off)
     trainer.fit(module, torch.utils.data.DataLoader(range(8)))
     assert len(module.network.seen) == 8
     module.network.orders_moved_inside()

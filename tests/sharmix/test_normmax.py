@@ -5,7 +5,7 @@ import math
 import entmax
 import pytest
 import torch
-from entmax.losses import NormmaxBisectLoss, normmax_bisect_loss
+from entmax.losses import NormmaxBisectLoss
 
 import sharmix
 from tests.sharmix.cases import assert_errors_within, every_case
@@ -46,22 +46,6 @@ def test_the_map_and_its_gradient_are_the_packages():
     assert_errors_within(slopes, 1e-11)
 
 
-@pytest.mark.medium
-@pytest.mark.usefixtures("each_solver")
-def test_the_loss_and_its_gradient_are_the_packages():
-    errors = {}
-    for alpha in ALPHAS:
-        for z in sample():
-            y, z = labels(z), z.clone().requires_grad_()
-            ours = sharmix.normmax_loss(z, y, alpha, reduction="none")
-            theirs = normmax_bisect_loss(z.detach(), y, alpha, 200)
-            errors[alpha, z.shape[1], z.std().item(), "value"] = (ours - theirs).abs().max().item()
-            (gradient,) = torch.autograd.grad(ours.sum(), z)
-            expected = sharmix.normmax(z, alpha) - torch.nn.functional.one_hot(y, z.shape[1])
-            errors[alpha, z.shape[1], z.std().item(), "gradient"] = (gradient - expected).abs().max().item()
-    assert_errors_within(errors, 1e-12)
-
-
 def test_the_usual_alpha_is_the_packages():
     z, y = logits(), labels(logits())
     expected = entmax.normmax_bisect(z, n_iter=200)
@@ -80,7 +64,7 @@ def test_it_is_sharmix_where_several_maxima_would_begin():
                 with case(alpha=alpha, shape=z.shape):
                     at = alpha, 2 - 1 / alpha, alpha - 1
                     torch.testing.assert_close(sharmix.normmax(z, alpha), sharmix.sharmix(z, *at), rtol=0, atol=1e-14)
-                    for y in (labels(z), soft_targets(z)):
+                    for y in (labels(z), soft_targets(z)):  # the contract test holds the gradients
                         found = sharmix.normmax_loss(z, y, alpha)
                         torch.testing.assert_close(found, sharmix.fenchel_young_loss(z, y, *at), rtol=0, atol=1e-12)
 
