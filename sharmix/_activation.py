@@ -16,7 +16,6 @@ from sharmix._fenchel_young import (
     check_shape,
     composed_class_loss,
     fenchel_young,
-    reject_unknown,
 )
 
 # The values that `repr` leaves out.
@@ -101,7 +100,7 @@ class Activation(nn.Module, ABC):
             if isinstance(targets, Tensor):
                 check_shape(given, targets, self.dim)
                 targets = targets.movedim(self.dim, -1) if targets.is_floating_point() else targets
-        return self._loss(logits, targets, **reject_unknown(options, "loss"))
+        return self._loss(logits, targets, **options)
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         """The loss of logits [..., classes]."""
@@ -120,17 +119,8 @@ class Activation(nn.Module, ABC):
         It computes a few rows at a time and never holds all logits in memory. Arguments, options, returns and raises
         are as for `linear_fenchel_young_loss`. Each entropy parameter must hold one value.
         """
-        reject_unknown(options, "linear_loss", UnweightedLossOptions)
-        return _linear_loss.linear_loss(
-            self._loss_of_parts(),
-            list(self.parameters()),
-            hidden,
-            weight,
-            bias,
-            targets,
-            options,
-            self._is_softmax(),
-        )
+        loss, learned = self._loss_of_parts(), list(self.parameters())
+        return _linear_loss.linear_loss(loss, learned, hidden, weight, bias, targets, self._is_softmax(), **options)
 
     def _is_softmax(self) -> bool:
         """Whether the loss is cross-entropy, for which `linear_loss` has a faster way."""

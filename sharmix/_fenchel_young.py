@@ -1,6 +1,6 @@
 """The Fenchel–Young loss of any regulariser, against class indices or probabilities."""
 
-from typing import Literal, Protocol, TypedDict, TypeVar
+from typing import Literal, Protocol, TypedDict
 
 import torch
 from torch import Tensor
@@ -33,17 +33,6 @@ class LossOptions(UnweightedLossOptions, total=False):
     """
 
     weight: Tensor | None
-
-
-Options = TypeVar("Options", bound=UnweightedLossOptions)
-
-
-def reject_unknown(options: Options, function: str, allowed: type = LossOptions) -> Options:
-    """The options; TypeError, with the name of the called function, if one of them is unknown."""
-    if options and (unknown := [name for name in options if name not in allowed.__annotations__]):
-        names = ", ".join(allowed.__annotations__)
-        raise TypeError(f"{function}() got an unexpected option {', '.join(unknown)}; allowed are {names}")
-    return options
 
 
 class Regulariser(Protocol):

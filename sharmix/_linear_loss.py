@@ -12,7 +12,7 @@ from torch.nn.functional import embedding_bag, linear
 
 from sharmix._arguments import Order, classes_last, label_error, per_row, widened
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import UnweightedLossOptions, check_options, check_targets, reject_unknown
+from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options, check_targets
 from sharmix._private_torch import keeps_graph
 from sharmix.functional import Nonconcave, fenchel_young_loss
 
@@ -67,7 +67,6 @@ def linear_fenchel_young_loss(
         >>> sharmix.linear_fenchel_young_loss(hidden, weight, None, torch.zeros(4).long(), q=2.0, r=2.0)
         tensor(0.4995, grad_fn=<_LinearLossBackward>)
     """
-    reject_unknown(options, "linear_fenchel_young_loss", UnweightedLossOptions)
     classes_last(hidden, "hidden", -1)
     given = {"q": one_value("q", q), "r": one_value("r", r), "temperature": one_value("temperature", temperature)}
     orders = [per_row(hidden, -1, order, name) for name, order in given.items()]
@@ -77,7 +76,7 @@ def linear_fenchel_young_loss(
 
     learned = [order for order in orders if isinstance(order, Tensor)]
     is_softmax = not learned and orders == [1.0, 1.0, 1.0]
-    return linear_loss(loss, learned, hidden, weight, bias, targets, options, is_softmax=is_softmax)
+    return linear_loss(loss, learned, hidden, weight, bias, targets, is_softmax, **options)
 
 
 def linear_loss(
@@ -87,22 +86,24 @@ def linear_loss(
     weight: Tensor,
     bias: Tensor | None,
     targets: Tensor,
-    options: UnweightedLossOptions,
-    is_softmax: bool = False,
+    is_softmax: bool,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """`linear_fenchel_young_loss` for any loss of logits [rows, classes], class indices [rows] and options.
 
     `parameters` are the tensors that the loss depends on besides its arguments. `is_softmax` is True for the loss of
     softmax.
     """
-    reduction, ignore_index = options.get("reduction", "mean"), options.get("ignore_index", -100)
-    check_options(ignore_index, options.get("label_smoothing", 0.0), reduction)
+    check_options(ignore_index, label_smoothing, reduction)
+    loss = partial(loss, ignore_index=ignore_index, label_smoothing=label_smoothing)
     if reduction == "none":
         raise ValueError("reduction='none' is not allowed here: gradients are summed at once; use 'mean' or 'sum'")
     classes_last(hidden, "hidden", -1)
     check_layer(hidden, weight, bias, targets)
     if hidden.is_meta or not current_caller().is_plain:
-        return loss(linear(hidden, weight, bias), targets, **options)
+        return loss(linear(hidden, weight, bias), targets, reduction=reduction)
     hidden, weight, bias = as_autocast(hidden, weight, bias)
     rows, classes = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).long()
     learned = [parameter for parameter in parameters if torch.is_grad_enabled() and parameter.requires_grad]
@@ -110,10 +111,10 @@ def linear_loss(
     layer_learns = torch.is_grad_enabled() and any(part.requires_grad for part in layer)
     count = (classes != ignore_index).sum() if reduction == "mean" else classes.new_ones(())
     loss_of_block: _LossOfBlock
-    if is_softmax and not options.get("label_smoothing"):
+    if is_softmax and not label_smoothing:
         loss_of_block = partial(_softmax_loss, ignore_index=ignore_index)
     else:
-        loss_of_block = partial(_loss_by_autograd, partial(loss, **{**options, "reduction": "sum"}), layer_learns)
+        loss_of_block = partial(_loss_by_autograd, partial(loss, reduction="sum"), layer_learns)
     with torch.autocast(hidden.device.type, enabled=False):
         value: Tensor = _LinearLoss.apply(loss_of_block, rows, weight, bias, classes, count, layer_learns, *learned)
     return value

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from sharmix._activation import Activation
 from sharmix._arguments import Order
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import LossOptions, check_options, check_shape, reject_unknown
+from sharmix._fenchel_young import LossOptions, check_options, check_shape
 from sharmix.activations import AlphaReLU, Entmax, Normmax, Objective, SharMiX, Sparsemax
 from sharmix.functional import Nonconcave
 from sharmix.registry import build_activation
@@ -134,7 +134,7 @@ class SharMiXLoss(FenchelYoungLoss):
         **options: Unpack[LossOptions],
     ) -> None:
         activation = SharMiX(q, r, temperature, learned=learned, objective=objective, nonconcave=nonconcave)
-        super().__init__(activation, **reject_unknown(options, "SharMiXLoss"))
+        super().__init__(activation, **options)
 
 
 class EntmaxLoss(FenchelYoungLoss):
@@ -162,7 +162,7 @@ class EntmaxLoss(FenchelYoungLoss):
         objective: Objective = "fenchel_young",
         **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(Entmax(alpha, learned=learned, objective=objective), **reject_unknown(options, "EntmaxLoss"))
+        super().__init__(Entmax(alpha, learned=learned, objective=objective), **options)
 
 
 class NormmaxLoss(FenchelYoungLoss):
@@ -190,7 +190,7 @@ class NormmaxLoss(FenchelYoungLoss):
         objective: Objective = "fenchel_young",
         **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(Normmax(alpha, learned=learned, objective=objective), **reject_unknown(options, "NormmaxLoss"))
+        super().__init__(Normmax(alpha, learned=learned, objective=objective), **options)
 
 
 class SparsemaxLoss(FenchelYoungLoss):
@@ -208,7 +208,7 @@ class SparsemaxLoss(FenchelYoungLoss):
     """
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(Sparsemax(), **reject_unknown(options, "SparsemaxLoss"))
+        super().__init__(Sparsemax(), **options)
 
 
 class AlphaReLULoss(FenchelYoungLoss):
@@ -227,4 +227,4 @@ class AlphaReLULoss(FenchelYoungLoss):
     """
 
     def __init__(self, alpha: float = 1.5, tau: float | None = None, **options: Unpack[LossOptions]) -> None:
-        super().__init__(AlphaReLU(alpha, tau), **reject_unknown(options, "AlphaReLULoss"))
+        super().__init__(AlphaReLU(alpha, tau), **options)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from sharmix._arguments import Order, checked, checked_dim, checked_memory, classes_last, per_row, widened
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young, reject_unknown
+from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
 from sharmix._onnx import check_exportable, exportable_map
 from sharmix._operators import derivatives, fast
@@ -326,7 +326,6 @@ def fenchel_young_loss(
         >>> sharmix.fenchel_young_loss(z, y, q=1.5, r=2.0)
         tensor(0.0455)
     """
-    reject_unknown(options, "fenchel_young_loss")
     if nonconcave == "global" and r is not None:  # which would be α-ReLU
         loss = fast.class_loss(logits, targets, q, r, temperature, **options)
         if loss is not None:
@@ -351,7 +350,7 @@ def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: 
         tensor(0.0617)
     """
     order = checked(_with_checked_shape(alpha, logits), "alpha")
-    return fenchel_young_loss(logits, targets, order, order, **reject_unknown(options, "entmax_loss"))
+    return fenchel_young_loss(logits, targets, order, order, **options)
 
 
 def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
@@ -368,7 +367,7 @@ def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOption
         >>> sharmix.sparsemax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
         tensor(0.0625)
     """
-    return fenchel_young_loss(logits, targets, 2.0, 2.0, **reject_unknown(options, "sparsemax_loss"))
+    return fenchel_young_loss(logits, targets, 2.0, 2.0, **options)
 
 
 def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options: Unpack[LossOptions]) -> Tensor:
@@ -386,9 +385,8 @@ def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options:
         >>> sharmix.normmax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
         tensor(0.0886)
     """
-    return fenchel_young_loss(
-        logits, targets, *normmax_orders(_with_checked_shape(alpha, logits)), **reject_unknown(options, "normmax_loss")
-    )
+    orders = normmax_orders(_with_checked_shape(alpha, logits))
+    return fenchel_young_loss(logits, targets, *orders, **options)
 
 
 def alpha_relu_loss(
@@ -414,7 +412,7 @@ def alpha_relu_loss(
         >>> sharmix.alpha_relu_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
         tensor(0.1673)
     """
-    loss = fast.class_loss(logits, targets, alpha, None, tau, **reject_unknown(options, "alpha_relu_loss"))
+    loss = fast.class_loss(logits, targets, alpha, None, tau, **options)
     if loss is not None:
         return loss
     z = widened(classes_last(logits, "logits", -1))
