@@ -13,21 +13,10 @@ from sharmix import _linear_loss, functional
 from sharmix._activation import Activation
 from sharmix._arguments import Order, checked, checked_classes, classes_last, per_row, widened
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import (
-    LossOptions,
-    Reduction,
-    UnweightedLossOptions,
-    reduced,
-)
+from sharmix._fenchel_young import LossOptions, Reduction, UnweightedLossOptions, reduced
 from sharmix._learned_range import Learning, learned
 from sharmix._scores import proper_score
-from sharmix.functional import (
-    AlphaReLURegulariser,
-    MaskedRows,
-    Nonconcave,
-    SharmaMittalRegulariser,
-    fenchel_young_loss,
-)
+from sharmix.functional import AlphaReLURegulariser, MaskedRows, Nonconcave, SharmaMittalRegulariser, fenchel_young_loss
 from sharmix.registry import register
 
 Objective = Literal["fenchel_young", "brier", "log"]

@@ -1,14 +1,9 @@
 """Prediction sets with a guarantee: supports of the map at a temperature that split conformal prediction finds.
 
-The support of a probability vector is the set of classes with a probability above 0. Class k is in the support of
-`sharmix.sharmix(logits, q, r, temperature)` exactly where the temperature is above
-
-    T_k = (q − 1) Δ_k W^{q−1} exp((r − q) R_q(p)),    wᵢ = (1 − Δᵢ/Δ_k)₊^{1/(q−1)},   W = Σ wᵢ,   p = w/W,
-
-where Δᵢ is the gap between the largest logit and logit i, and R_q is the Rényi entropy (`math` section 8). T_k is a
-conformal score: it is larger for a class that fits the logits less. `SupportPredictor` calibrates a temperature with
-this score. Other packages can use the score, too: MAPIE as `sharmix.integrations.mapie.SupportConformityScore`, and
-TorchCP as a function, in `SplitPredictor(functools.partial(support_scores, q=1.5, r=1.5), model)`.
+The support of a probability vector is the set of classes with a probability above 0. The temperature at which a class
+enters the support is its conformal score, `support_scores`; `SupportPredictor` calibrates a temperature with it. Other
+packages can use the score, too: MAPIE as `sharmix.integrations.mapie.SupportConformityScore`, and TorchCP as a
+function, in `SplitPredictor(functools.partial(support_scores, q=1.5, r=1.5), model)`.
 """
 
 import math
@@ -23,6 +18,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import checked_number, classes_last
+from sharmix._fenchel_young import check_targets
 from sharmix._operators.orders import checked_orders, is_concave
 
 __all__ = ["SupportPredictor", "support_scores"]
@@ -33,7 +29,6 @@ _MOST_POWER = 8  # 1/(q − 1) up to which sums by moments are faster than sums 
 _LEAST_GAP = 1e-300  # the divisor in place of 0
 _MARGIN = 1e-7  # relative; with it the class that decides the temperature is in the map's support in float64
 _LEAST_TEMPERATURE = torch.finfo(torch.float32).tiny
-_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _MOST_SHOWN = 5  # classes that a warning lists
 
 
@@ -42,10 +37,10 @@ def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25
 
         T_k = (q − 1) Δ_k W^{q−1} exp((r − q) R_q(p)),    wᵢ = (1 − Δᵢ/Δ_k)₊^{1/(q−1)},   W = Σ wᵢ,   p = w/W
 
-    The support is the set of classes with a probability above 0, and Δᵢ is the gap between the row's largest logit and
-    logit i. The score of the largest logit is 0. At r = q, T_k is q − 1 times the score of Campos et al. (2025). All
-    scores of a row take O(classes · log classes) time where 1/(q − 1) is an integer up to 8, for example at q = 2, 1.5
-    and 1.25, and O(classes²) time elsewhere. The score of the label alone takes O(classes) time.
+    Δᵢ is the gap between the row's largest logit and logit i, and R_q is the Rényi entropy. The score is larger for a
+    class that fits the logits less, and 0 for the largest logit. At r = q, T_k is q − 1 times the score of Campos et al.
+    (2025). All scores of a row take O(classes · log classes) time where 1/(q − 1) is an integer up to 8, for example at
+    q = 2, 1.5 and 1.25, and O(classes²) time elsewhere. The score of the label alone takes O(classes) time.
 
     Args:
         logits: z, [..., classes], floating point. Half precision gives scores in float32. A logit of −inf has the
@@ -96,25 +91,20 @@ class SupportPredictor:
     probability of at least `coverage`. This holds however good or bad the network is, on average over draws of the
     calibration examples and the new example (split conformal prediction).
 
-    `sets` gives the support of `sharmix.sharmix(logits, q, r, predictor.temperature)`. At the temperature T the class
-    with T_k = T has probability 0, so the fitted temperature is larger than the score that decides it by one part in
-    10⁷. The sets compare T_k with the temperature in float64; the map rounds in the dtype of its logits. So the map's
-    output can lack a class of the set, but never has a class that the set lacks. The output can lack two kinds of
-    class: one whose T_k is within 10⁻⁷ of the temperature, relatively, or within 10⁻⁴ for float32 logits, and one whose
-    probability p_k ∝ (1 − Δ_k/Δ)₊^{1/(q−1)} underflows. Many classes underflow for q below 1.1, and in float16 some do
-    up to q = 1.5.
+    `sets` gives the support of `sharmix.sharmix(logits, q, r, predictor.temperature)`. Rounding makes one difference:
+    the map's output never has a class that the set lacks, but can lack a class of the set, one whose T_k is within 10⁻⁷
+    of the temperature, relatively (10⁻⁴ for float32 logits), or whose probability underflows. Many classes underflow
+    for q below 1.1, and in float16 some do up to q = 1.5.
 
     Args:
-        q: as for `support_scores`.
-        r: as for `support_scores`.
-        temperature: T > 0, the temperature of an earlier calibration. q, r and the temperature are the whole state: two
-            numbers, and a float64 tensor [], or [classes] after a calibration for each class.
-            `torch.save(vars(predictor), path)` saves them, and `SupportPredictor(**torch.load(path))` restores the
-            predictor.
+        q, r: as for `support_scores`.
+        temperature: T > 0, the temperature of an earlier calibration. `torch.save(vars(predictor), path)` saves q, r and
+            the temperature, and `SupportPredictor(**torch.load(path))` restores the predictor.
 
     Attributes:
-        temperature: the fitted temperature after `calibrate`, never below 1.2e-38. If there are too few calibration
-            examples for the coverage, it is ∞, and the sets hold all classes; the map itself does not allow ∞.
+        temperature: the fitted temperature, a float64 tensor [], or [classes] after a calibration for each class; never
+            below 1.2e-38. If there are too few calibration examples for the coverage, it is ∞, which the map itself
+            does not allow, and the sets hold all classes.
 
     Shape:
         logits (..., C), C classes; labels (...); sets (..., C).
@@ -148,7 +138,7 @@ class SupportPredictor:
     def calibrate(
         self, logits: Tensor, labels: Tensor, coverage: float = 0.9, *, class_conditional: bool = False
     ) -> Self:
-        """Find the temperature from calibration examples.
+        """Find the temperature from calibration examples; returns this predictor.
 
         Args:
             logits: [..., classes], of examples that were used neither to train the network nor to choose q and r.
@@ -158,12 +148,8 @@ class SupportPredictor:
                 has a temperature of its own, from the calibration examples of that class, and a set is no longer the
                 support of one map.
 
-        Returns:
-            This predictor.
-
         Raises:
-            TypeError: the logits are not floating-point numbers, the labels are not integers, or the coverage is no
-                number.
+            TypeError: an argument is of the wrong type.
             ValueError: the coverage or a label is not allowed, a row has no largest finite logit, or there are no rows.
 
         Warns:
@@ -190,14 +176,9 @@ class SupportPredictor:
         return self
 
     def sets(self, logits: Tensor) -> Tensor:
-        """The prediction set of each row.
+        """The prediction set of each row of logits [..., classes]: booleans, True for a class in the set.
 
-        Args:
-            logits: [..., classes], floating point.
-
-        Returns:
-            Booleans with the shape of the logits, True for a class in the set. The class of the largest logit is in
-            every set.
+        The class of the largest logit is in every set.
 
         Raises:
             RuntimeError: there is no temperature yet.
@@ -246,14 +227,9 @@ def check_orders(q: float, r: float) -> None:
 
 def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
     """The labels as int64, after their type, shape and range are checked."""
-    if not isinstance(labels, Tensor) or labels.dtype not in _INTEGERS:
-        kind = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
-        raise TypeError(f"labels must be a tensor of class indices of an integer type, got {kind}")
-    if labels.shape != logits.shape[:-1]:
-        raise ValueError(
-            f"labels of shape {tuple(labels.shape)} do not fit logits of shape {tuple(logits.shape)}; "
-            f"one label for each row is of shape {tuple(logits.shape[:-1])}"
-        )
+    if isinstance(labels, Tensor) and labels.is_floating_point():
+        raise TypeError(f"labels must be a tensor of class indices of an integer type, got {labels.dtype}")
+    check_targets(logits, labels)
     classes, labels = logits.shape[-1], labels.long()
     if (outside := (labels < 0) | (labels >= classes)).any():
         raise ValueError(

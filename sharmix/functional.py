@@ -40,8 +40,7 @@ def sharmix(
             becomes a row of NaN. Half precision is computed in float32.
         q: 1 ≤ q ≤ 1000; the output is sparser for a larger q. A number, or a tensor that broadcasts against the logits
             with size 1 along `dim`.
-        r: r > 0; the output is sharper for a larger r. A number, or a tensor as for q. (r − 1) log(classes) must be at
-            most 500. The scale of tied logits, classes^(r−1), is then in the range of float64.
+        r: r > 0, with (r − 1) log(classes) ≤ 500; the output is sharper for a larger r. A number, or a tensor as for q.
         temperature: T₀ > 0, in units of the logits. A number, or a tensor as for q.
         dim: the dimension that holds the classes.
         nonconcave: what happens where r < 2 − 1/q. There the objective can have several maxima, and the map can jump.
@@ -94,12 +93,7 @@ def sharmix(
 def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
     """α-entmax: argmax over the simplex of p·z + (1 − Σ pᵢ^α)/(α(α − 1)), softmax at α = 1.
 
-    Args:
-        logits, dim, masked_rows: as for `sharmix`.
-        alpha: 1 ≤ α ≤ 1000; q and r of `sharmix` both have this value. A number, or a tensor that broadcasts against
-            the logits with size 1 along `dim`.
-
-    Returns, Raises: as `sharmix`.
+    The order α, 1 ≤ α ≤ 1000, is a number or a tensor as q of `sharmix`. All else is as for `sharmix`.
 
     Source: Peters, Niculae and Martins (2019); SharMiX at q = r = α.
 
@@ -114,10 +108,7 @@ def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: Ma
 def sparsemax(logits: Tensor, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
     """Sparsemax: the point of the simplex nearest to the logits, argmin of ‖p − z‖².
 
-    Args:
-        logits, dim, masked_rows: as for `sharmix`.
-
-    Returns, Raises: as `sharmix`.
+    Arguments, returns and raises are as for `sharmix`.
 
     Source: Martins and Astudillo (2016); SharMiX at q = r = 2.
 
@@ -131,11 +122,7 @@ def sparsemax(logits: Tensor, dim: int = -1, *, masked_rows: MaskedRows = "nan")
 def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
     """α-normmax: argmax over the simplex of p·z + 1 − ‖p‖_α.
 
-    Args:
-        logits, dim, masked_rows: as for `sharmix`.
-        alpha: 1 < α ≤ 1000; a number, or a tensor that broadcasts against the logits with size 1 along `dim`.
-
-    Returns, Raises: as `sharmix`.
+    The order α, 1 < α ≤ 1000, is a number or a tensor as q of `sharmix`. All else is as for `sharmix`.
 
     Source: Blondel, Martins and Niculae (2020), section 4.3; SharMiX at q = α, r = 2 − 1/α, T₀ = α − 1. This r is
     the least at which the objective is concave (`math` section 7).
@@ -165,12 +152,7 @@ def normmax_orders(alpha: Order) -> tuple[Order, Order, Order]:
 def support_size(probabilities: Tensor, dim: int = -1) -> Tensor:
     """The number of classes with a probability above 0: |{i : pᵢ > 0}|.
 
-    Args:
-        probabilities: of any shape.
-        dim: the dimension that holds the classes.
-
-    Returns:
-        int64, shaped like `probabilities` without `dim`.
+    The classes are along `dim`. The result is int64, with the shape of `probabilities` without `dim`.
 
     Example:
         >>> sharmix.support_size(sharmix.sparsemax(torch.tensor([1.0, 0.5, -1.0])))
@@ -306,8 +288,7 @@ def fenchel_young_loss(
         logits: z, [..., classes], floating point. For half precision the loss is computed and returned in float32.
         targets: y, class indices [...] of an integer type, or probabilities with the shape of the logits. Each row of
             probabilities is divided by its sum. The sum may differ from 1 by 2⁻⁸, as it can after rounding to bfloat16.
-        q, r, temperature: numbers, or tensors that broadcast against the logits with size 1 in the last dimension.
-        nonconcave: as for `sharmix`.
+        q, r, temperature, nonconcave: as for `sharmix`, with the classes last.
         **options: `weight` (one for each class), `ignore_index` (−100), `label_smoothing` (0) and `reduction` (`mean`,
             `sum` or `none`), with the meaning that `torch.nn.CrossEntropyLoss` gives them; see `LossOptions`.
 
@@ -337,11 +318,7 @@ def fenchel_young_loss(
 def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: Unpack[LossOptions]) -> Tensor:
     """The Fenchel–Young loss of α-entmax, p*·z + H_α(p*) − z·y − H_α(y) with H_α(p) = (1 − Σ pᵢ^α)/(α(α − 1)).
 
-    Args:
-        logits, targets, **options: as for `fenchel_young_loss`.
-        alpha: α ≥ 1, as for `entmax`.
-
-    Returns, Raises: as `fenchel_young_loss`.
+    The order α is as for `entmax`, all else as for `fenchel_young_loss`.
 
     Source: Peters, Niculae and Martins (2019).
 
@@ -356,10 +333,7 @@ def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: 
 def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
     """The Fenchel–Young loss of sparsemax, ½‖y − z‖² − ½‖p* − z‖².
 
-    Args:
-        logits, targets, **options: as for `fenchel_young_loss`.
-
-    Returns, Raises: as `fenchel_young_loss`.
+    Arguments, returns and raises are as for `fenchel_young_loss`.
 
     Source: Martins and Astudillo (2016).
 
@@ -373,11 +347,7 @@ def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOption
 def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options: Unpack[LossOptions]) -> Tensor:
     """The Fenchel–Young loss of α-normmax, p*·z − ‖p*‖_α − z·y + ‖y‖_α.
 
-    Args:
-        logits, targets, **options: as for `fenchel_young_loss`.
-        alpha: α > 1, as for `normmax`.
-
-    Returns, Raises: as `fenchel_young_loss`.
+    The order α is as for `normmax`, all else as for `fenchel_young_loss`.
 
     Source: Blondel, Martins and Niculae (2020), section 4.3.
 
@@ -397,14 +367,8 @@ def alpha_relu_loss(
         ℓ(z, y) = Σ uⱼ^{α/(α−1)}/α − z·y + τ Σ yⱼ/(α−1) + Σ yⱼ^α/(α(α−1)),      u = [(α−1) z − τ]₊
 
     ℓ ≥ 0, and ℓ = 0 exactly where α-ReLU(z) = y. It is the Fenchel–Young loss of
-    Ω(p) = Σ pⱼ^α/(α(α−1)) + τ Σ pⱼ/(α−1) over non-negative p.
-
-    Args:
-        logits, targets, **options: as for `fenchel_young_loss`.
-        alpha: α > 1.
-        tau: τ, the threshold of `alpha_relu`; a number, or a tensor of one element.
-
-    Returns, Raises: as `fenchel_young_loss`.
+    Ω(p) = Σ pⱼ^α/(α(α−1)) + τ Σ pⱼ/(α−1) over non-negative p. α and τ are as for `alpha_relu`, all else as for
+    `fenchel_young_loss`.
 
     Source: `math` section 6. The loss in the paper's Eq. (2) has another entropy, and its gradient is not p − y.
 
@@ -424,14 +388,7 @@ def alpha_relu_thresholds(logits: Tensor, alpha: float) -> Tensor:
 
         τ(z) = (α − 1) max z − (max p)^{α−1},      p = entmax(z, α)
 
-    Args:
-        logits: [..., classes].
-        alpha: α > 1.
-
-    Returns:
-        [...]; NaN or infinite for a row whose α-entmax is not defined.
-
-    Source: Speeding Up Entmax, section 3.1.
+    The threshold is NaN or infinite for a row whose α-entmax is not defined. Source: Speeding Up Entmax, section 3.1.
     """
     z = widened(classes_last(logits, "logits", -1))
     return (alpha - 1) * z.amax(-1) - entmax(z, alpha).amax(-1) ** (alpha - 1)
