@@ -95,15 +95,7 @@ def widened(values: Tensor) -> Tensor:
 def per_row(values: Tensor, dim: int, order: Order, name: str) -> Order:
     """An order as one value for all rows of `values`, or one for each row. The operators check its values later.
 
-    Args:
-        values: the logits or probabilities.
-        dim: the dimension of `values` that holds the classes.
-        order: a number, or a tensor that broadcasts against `values` with size 1 along `dim`.
-        name: the name of the order in error messages.
-
-    Returns:
-        A number, a tensor of no dimension, or a tensor that broadcasts to the shape of `values` with `dim` moved last
-        and of size 1.
+    A tensor that broadcasts against `values` with size 1 along `dim` becomes [..., 1].
 
     Raises:
         TypeError: the order is neither a number nor a floating-point tensor.
@@ -127,6 +119,17 @@ def per_row(values: Tensor, dim: int, order: Order, name: str) -> Order:
             f"with size 1 along dim={dim}; reshape it to broadcast to {tuple(rows)}"
         ) from error
     return expanded.movedim(dim, -1)
+
+
+def one_value(order: Order, name: str) -> Order:
+    """An order as a number or a tensor of no dimension; ValueError if it holds several values."""
+    if not isinstance(order, Tensor):
+        return order
+    if order.numel() != 1:
+        raise ValueError(
+            f"{name} of shape {tuple(order.shape)} is not allowed; it must be a number or hold one element"
+        )
+    return order.reshape(())
 
 
 def typed(order: Order, like: Tensor) -> Tensor:

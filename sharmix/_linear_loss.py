@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, linear
 
-from sharmix._arguments import Order, classes_last, label_error, per_row, widened
+from sharmix._arguments import Order, classes_last, label_error, one_value, widened
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options, check_targets
 from sharmix._private_torch import keeps_graph
-from sharmix.functional import Nonconcave, fenchel_young_loss
+from sharmix.functional import Nonconcave, fenchel_young_loss, orders_of
 
 _CHUNK_BYTES = 1 << 26  # the size of a chunk of logits; matrix products are faster with more rows
 _BLOCKS = 16  # in a chunk; the loss is computed block by block, so that temporaries stay in the caches
@@ -68,14 +68,13 @@ def linear_fenchel_young_loss(
         tensor(0.4995, grad_fn=<_LinearLossBackward>)
     """
     classes_last(hidden, "hidden", -1)
-    given = {"q": one_value("q", q), "r": one_value("r", r), "temperature": one_value("temperature", temperature)}
-    orders = [per_row(hidden, -1, order, name) for name, order in given.items()]
+    orders = orders_of(hidden, -1, one_value(q, "q"), one_value(r, "r"), one_value(temperature, "temperature"))
 
     def loss(logits: Tensor, classes: Tensor, **options: Unpack[UnweightedLossOptions]) -> Tensor:
         return fenchel_young_loss(logits, classes, *orders, nonconcave=nonconcave, **options)
 
     learned = [order for order in orders if isinstance(order, Tensor)]
-    is_softmax = not learned and orders == [1.0, 1.0, 1.0]
+    is_softmax = not learned and orders == (1.0, 1.0, 1.0)
     return linear_loss(loss, learned, hidden, weight, bias, targets, is_softmax, **options)
 
 
@@ -146,15 +145,6 @@ def logits_in_parts(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Iter
         else:
             torch.addmm(bias, hidden[some], weight.T, out=logits)
         yield some, widened(logits)
-
-
-def one_value(name: str, order: Order) -> Order:
-    """An order as a number or a tensor of no dimension; ValueError if it holds several values."""
-    if isinstance(order, Tensor) and order.numel() != 1:
-        raise ValueError(
-            f"{name} of shape {tuple(order.shape)} is not allowed; it must be a number or hold one element"
-        )
-    return order.reshape(()) if isinstance(order, Tensor) else order
 
 
 def check_layer(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> None:

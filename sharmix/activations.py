@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from sharmix import _linear_loss, functional
 from sharmix._activation import Activation
-from sharmix._arguments import Order, checked, checked_classes, classes_last, per_row, widened
+from sharmix._arguments import Order, checked, checked_classes, classes_last, one_value, widened
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import LossOptions, Reduction, UnweightedLossOptions, reduced
 from sharmix._learned_range import Learning, learned
@@ -86,12 +86,10 @@ def _are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
 class SharmaMittal(Learning, Activation):
     """The base class of all maps of the Sharma–Mittal family. A subclass defines its orders (q, r, T₀).
 
-    With `objective="brier"` or `"log"` the learned parameters get their gradients from that proper score of p, through
-    the map's Jacobians. The score compares p with the targets as given, without label smoothing and class weights. The
-    loss keeps its value, and the logits keep their gradient p − y. The log score leaves out rows that give a target
-    class probability 0, or less than the smallest normal number of the dtype, 1.2e-38 in float32. Its mean is over the
-    remaining rows. `linear_loss` cannot know the number of remaining rows beforehand, so there the mean is over all
-    rows that are not ignored.
+    With `objective="brier"` or `"log"` the learned parameters get their gradients from that proper score of p
+    (`proper_score`), through the map's Jacobians. The score compares p with the targets as given, without label
+    smoothing and class weights. The loss keeps its value, and the logits keep their gradient p − y. `linear_loss` does
+    not know beforehand how many rows the log score leaves out: there its mean is over all rows that are not ignored.
     """
 
     _starts: ClassVar[tuple[str, ...]] = ()  # the arguments that can be learned
@@ -134,19 +132,11 @@ class SharmaMittal(Learning, Activation):
 
     def _check(self, starts: dict[str, Order]) -> None:
         """Raise at construction, not at the first batch, if an argument is not allowed."""
-        tensors = {name: start for name, start in starts.items() if isinstance(start, Tensor)}
-        shapes = {name: tuple(start.shape) for name, start in tensors.items()}
-        if any(-len(shape) <= self.dim < 0 and shape[self.dim] != 1 for shape in shapes.values()):
-            raise ValueError(
-                f"shapes {shapes} are not allowed; they must be 1 along dim={self.dim}, that of the classes"
-            )
-        try:
-            rows = torch.broadcast_tensors(torch.ones((), device="cpu"), *tensors.values())[0].shape  # type: ignore[no-untyped-call]
-        except RuntimeError as error:
-            raise ValueError(f"shapes {shapes} are not allowed; they must broadcast against each other") from error
+        tensors = [start for start in starts.values() if isinstance(start, Tensor)]
+        rows = torch.broadcast_tensors(torch.ones((), device="cpu"), *tensors)[0].shape  # type: ignore[no-untyped-call]
         each = [start.unsqueeze(-1) if isinstance(start, Tensor) else start for start in starts.values()]
         with torch.no_grad():
-            zeros = torch.zeros((*rows, 1), device=next((start.device for start in tensors.values()), "cpu"))
+            zeros = torch.zeros((*rows, 1), device=tensors[0].device if tensors else "cpu")
             functional.sharmix(zeros, *self._orders(*each), nonconcave=self.nonconcave, masked_rows=self.masked_rows)
 
     @abstractmethod
@@ -164,10 +154,7 @@ class SharmaMittal(Learning, Activation):
         if self.dim == -1 and (not self._has_rows or current_caller().exports_to_onnx):
             return self.orders()
         given = classes_last(values, "logits", -1).movedim(-1, self.dim)
-        for name in self._starts:
-            per_row(given, self.dim, getattr(self, name), name)  # so that an error names the caller's argument
-        q, r, temperature = (per_row(given, self.dim, order, "order") for order in self.orders())
-        return q, r, temperature
+        return functional.orders_of(given, self.dim, *self.orders())
 
     def _regulariser(self, values: Tensor) -> SharmaMittalRegulariser:
         return SharmaMittalRegulariser(*self._orders_of(values), self.nonconcave)
@@ -202,7 +189,7 @@ class SharmaMittal(Learning, Activation):
 
     def _loss_of_parts(self) -> Callable[..., Tensor]:
         for name in self._starts:
-            _linear_loss.one_value(name, getattr(self, name))
+            one_value(getattr(self, name), name)
         return super()._loss_of_parts()
 
     def extra_repr(self) -> str:

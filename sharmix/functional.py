@@ -5,7 +5,7 @@ from typing import Any, Literal, Unpack
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, checked, checked_dim, checked_memory, classes_last, per_row, widened
+from sharmix._arguments import Order, checked, checked_dim, checked_memory, classes_last, one_value, per_row, widened
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
@@ -101,7 +101,7 @@ def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: Ma
         >>> sharmix.entmax(torch.tensor([2.0, 1.0, -1.0]))
         tensor([0.8307, 0.1693, 0.0000])
     """
-    order = checked(_with_checked_shape(alpha, logits, dim), "alpha")
+    order = checked(alpha, "alpha")
     return sharmix(logits, order, order, dim=dim, masked_rows=masked_rows)
 
 
@@ -131,15 +131,7 @@ def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: M
         >>> sharmix.normmax(torch.tensor([1.0, 0.5, -1.0]))
         tensor([0.6890, 0.3110, 0.0000])
     """
-    return sharmix(logits, *normmax_orders(_with_checked_shape(alpha, logits, dim)), dim=dim, masked_rows=masked_rows)
-
-
-def _with_checked_shape(alpha: Order, logits: Tensor, dim: int = -1) -> Order:
-    """`alpha`, after its shape is checked here, so that an error says "alpha" and not "q"."""
-    varies = isinstance(alpha, Tensor) and alpha.dim() and isinstance(logits, Tensor)
-    if varies and -logits.dim() <= checked_dim(dim) < logits.dim():
-        per_row(logits, dim, alpha, "alpha")
-    return alpha
+    return sharmix(logits, *normmax_orders(alpha), dim=dim, masked_rows=masked_rows)
 
 
 def normmax_orders(alpha: Order) -> tuple[Order, Order, Order]:
@@ -189,11 +181,8 @@ def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:
 
 
 def _threshold(alpha: Order, tau: Order) -> tuple[Any, Order]:
-    alpha = checked(alpha, "alpha of alpha-ReLU")
-    tau = tau if isinstance(tau, Tensor) else checked(tau, "tau")
-    if isinstance(tau, Tensor) and tau.numel() != 1:
-        raise ValueError(f"tau of shape {tuple(tau.shape)} is not allowed; it must be a number or hold one element")
-    return alpha, checked_memory(tau.reshape(())) if isinstance(tau, Tensor) else tau
+    alpha, tau = checked(alpha, "alpha of alpha-ReLU"), one_value(tau, "tau")
+    return alpha, checked_memory(tau) if isinstance(tau, Tensor) else checked(tau, "tau")
 
 
 def _in_kernel_dtype(logits: Tensor) -> Tensor:
@@ -326,7 +315,7 @@ def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: 
         >>> sharmix.entmax_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
         tensor(0.0617)
     """
-    order = checked(_with_checked_shape(alpha, logits), "alpha")
+    order = checked(alpha, "alpha")
     return fenchel_young_loss(logits, targets, order, order, **options)
 
 
@@ -355,8 +344,7 @@ def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options:
         >>> sharmix.normmax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
         tensor(0.0886)
     """
-    orders = normmax_orders(_with_checked_shape(alpha, logits))
-    return fenchel_young_loss(logits, targets, *orders, **options)
+    return fenchel_young_loss(logits, targets, *normmax_orders(alpha), **options)
 
 
 def alpha_relu_loss(
