@@ -48,9 +48,9 @@ def attention(
         is_causal: whether query i sees no key after key i. Queries and keys count from the first, also where L ≠ S.
         scale: the factor of the dot products; None means 1/√E.
         enable_gqa: whether each head of key and value, dimension -3, is used for several heads of the query.
-        length_scale: a further factor of the dot products, as a function of the number n of keys that a query may see,
+        length_scale: a further factor of the dot products, as a function of the number n ≥ 1 of keys that a query sees,
             such as `LogLengthScale()`. Its argument is n in the dtype of the scores, [..., L, 1] or [1, 1]; its result
-            must broadcast to [..., L, 1]. For a query that sees no key n is 1.
+            must broadcast to [..., L, 1].
         masked_rows: the output for a query that sees no key: `zeros`, as in torch, or `nan`. The gradients are 0.
 
     Returns:
@@ -223,8 +223,7 @@ class LogLengthScale(nn.Module):
     """A factor of the scores that grows with the number n of keys that a query may see: δ + β (log(1 + n))^γ.
 
     At a fixed temperature, attention over more keys is flatter. The factor makes it sharper: it is an inverse
-    temperature that each head learns. In the paper's adaptive form β and γ depend on the state x of the query. Write
-    this form as a function: `length_scale=lambda n: 1 + softplus(W x) * (1 + n).log() ** (2 * (U x).tanh())`.
+    temperature that each head learns.
 
     Args:
         num_heads: the number of heads, each of which has its own factor; 1 for one factor for all heads.
@@ -241,9 +240,8 @@ class LogLengthScale(nn.Module):
     Raises:
         ValueError: `learned` holds another name.
 
-    Source: ASEntmax, Vasylenko et al., Long-Context Generalization with Sparse Attention (2025), section 4. As in their
-    code, log(1 + n) replaces the papers' log n, which is 0 at n = 1; β and γ start at the means of the values that
-    their code draws. Scalable-Softmax: Nakanishi, Scalable-Softmax Is Superior for Attention (2025).
+    Source: ASEntmax, Vasylenko et al., Long-Context Generalization with Sparse Attention (2025), section 4, whose code
+    has log(1 + n), too; β and γ start at the means of the values that it draws. Scalable-Softmax: Nakanishi (2025).
 
     Example:
         >>> n = torch.tensor([[64.0], [1024.0]])

@@ -19,10 +19,7 @@ _INSTRUCTION_SETS = _X86 if platform.machine().lower() in ("x86_64", "amd64") el
 def show_config() -> None:
     """Print the implementation in use on each device, and why a faster one is not in use.
 
-    First come the versions of sharmix, torch and Python. For the CPU it prints the implementation (see `backend`), the
-    instruction set of the loaded kernel, and torch's number of threads. For CUDA it prints the implementation and its
-    status. A line `not ...` names something faster that is not in use, with the reason. `python -m sharmix` prints the
-    same report.
+    A line `not ...` names something faster that is not in use, with the reason. `python -m sharmix` prints the same.
 
     Example:
         >>> sharmix.show_config()

@@ -38,9 +38,9 @@ def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25
         T_k = (q − 1) Δ_k W^{q−1} exp((r − q) R_q(p)),    wᵢ = (1 − Δᵢ/Δ_k)₊^{1/(q−1)},   W = Σ wᵢ,   p = w/W
 
     Δᵢ is the gap between the row's largest logit and logit i, and R_q is the Rényi entropy. The score is larger for a
-    class that fits the logits less, and 0 for the largest logit. At r = q, T_k is q − 1 times the score of Campos et al.
-    (2025). All scores of a row take O(classes · log classes) time where 1/(q − 1) is an integer up to 8, for example at
-    q = 2, 1.5 and 1.25, and O(classes²) time elsewhere. The score of the label alone takes O(classes) time.
+    class that fits the logits less, and 0 for the largest logit. At r = q, T_k is q − 1 times the score of Campos et
+    al. (2025). All scores of a row take O(classes · log classes) time where 1/(q − 1) is an integer up to 8, such as
+    at q = 2, 1.5 and 1.25, and O(classes²) time elsewhere. The score of the label alone takes O(classes) time.
 
     Args:
         logits: z, [..., classes], floating point. Half precision gives scores in float32. A logit of −inf has the
@@ -98,8 +98,8 @@ class SupportPredictor:
 
     Args:
         q, r: as for `support_scores`.
-        temperature: T > 0, the temperature of an earlier calibration. `torch.save(vars(predictor), path)` saves q, r and
-            the temperature, and `SupportPredictor(**torch.load(path))` restores the predictor.
+        temperature: T > 0, the temperature of an earlier calibration. `torch.save(vars(predictor), path)` saves q, r
+            and the temperature, and `SupportPredictor(**torch.load(path))` restores the predictor.
 
     Attributes:
         temperature: the fitted temperature, a float64 tensor [], or [classes] after a calibration for each class; never

@@ -24,9 +24,6 @@ def register(name: str, **preset: Any) -> Callable[[Class], Class]:
         name: the name; one class may have several names.
         preset: arguments of the class's constructor that this name fixes.
 
-    Returns:
-        The decorator, which returns the class unchanged.
-
     Raises:
         ValueError: the name belongs to another class, or to this class with another preset.
         TypeError: the name is no string, or the decorated object is no subclass of `Activation`.
@@ -70,9 +67,6 @@ def build_activation(name: str, **parameters: Any) -> Activation:
     Args:
         name: one of `available_activations()`, or the path `package.module.Class` of an `Activation` subclass.
         parameters: arguments of the activation's constructor, such as `alpha`, `q`, `r` or `temperature`.
-
-    Returns:
-        A new module.
 
     Raises:
         ValueError: there is no such activation, or it does not have a parameter, or does not allow the value.

@@ -57,12 +57,8 @@ _warned = False
 def backend(device: str | torch.device = "cpu") -> Backend:
     """The implementation in use for tensors on a device.
 
-    Args:
-        device: a torch device, such as `cpu` or `cuda`.
-
-    Returns:
-        `c++` for the compiled CPU kernel; `triton` for the CUDA kernels, if torch finds a CUDA device; or `torch` for
-        plain torch operations, which give the same results but are slower.
+    It is `c++` for the compiled CPU kernel; `triton` for the CUDA kernels, if torch finds a CUDA device; or `torch` for
+    plain torch operations, which give the same results but are slower.
 
     Example:
         >>> with sharmix.plain_torch():
@@ -139,8 +135,7 @@ def _warn_once(device: torch.device) -> None:
         _warned = True
         warnings.warn(
             "sharmix has no compiled kernel that loads here, as when it is installed without a C++ compiler: plain "
-            "torch computes on the CPU, with the same results, several times slower. Install it again where there is "
-            "a compiler (gcc or clang) and Python's headers; python -m sharmix says what is missing.",
+            "torch computes on the CPU, several times slower; python -m sharmix says what is missing.",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -42,8 +42,7 @@ class Objective:
     where w is the weight of the row. Use one object in each of
     `lightgbm.train({"objective": objective, "num_class": classes}, …)`,
     `LGBMClassifier(objective=objective, metric="none")`, `xgboost.train({"num_class": classes}, …, obj=objective)` and
-    `XGBClassifier(objective=objective)`. The trained models do not know the activation: `LGBMClassifier` predicts raw
-    scores, and `XGBClassifier.predict_proba` predicts their softmax. So predict with this object:
+    `XGBClassifier(objective=objective)`. The trained models do not know the activation, so predict with this object:
 
         probabilities = objective.predict_proba(model, features)
         labels = model.classes_[probabilities.argmax(-1)]
@@ -57,11 +56,10 @@ class Objective:
         activation: an activation module, or a name that `build_activation` accepts. Boosting trains only the trees: the
             parameters of a module keep their values, and must not require gradients. The outputs of α-ReLU are no
             probabilities: they need not sum to 1.
-        hessian_floor: the least second derivative for a row and class. The derivative is 0 for a class outside the
-            support (the classes of probability above 0). A leaf that holds only such rows would take an infinite step.
-            With the floor a step is at most 1/floor before the learning rate. Both packages also need a least sum of
-            Hessians in a leaf, and such a row adds no more than the floor. Give XGBoost `min_child_weight=0`: with its
-            default 1 a leaf would need a thousand such rows.
+        hessian_floor: the least second derivative for a row and class. The derivative is 0 for a class of probability
+            0, and a leaf that holds only such rows would take an infinite step. With the floor a step is at most
+            1/floor before the learning rate. Give XGBoost `min_child_weight=0`: with its default 1 a leaf would need a
+            thousand such rows.
         **parameters: the parameters of the named activation, such as q and r.
 
     Shape:
@@ -71,16 +69,7 @@ class Objective:
     Raises:
         TypeError, ValueError: an argument, a label, a shape or a raw score is not allowed.
 
-    With softmax the trees are the same as with the packages' own objectives, except for a factor of the Hessian:
-    LightGBM multiplies it by classes/(classes − 1), XGBoost by 2. To grow the same trees, divide by this factor every
-    setting that is measured in Hessians: the learning rate, the L2 penalty (`lambda_l2`; `reg_lambda`, whose default in
-    XGBoost is 1) and the least sum of Hessians in a leaf (`min_sum_hessian_in_leaf`, `min_child_weight`).
-    LightGBM's own objective also starts from the shares of the classes (`boost_from_average`); a custom objective
-    starts from equal scores. Give other starting scores, [n, classes], as `Dataset(init_score=…)` in LightGBM and as
-    `DMatrix(base_margin=…)` in XGBoost. LightGBM's predictions do not include the starting scores, so add them:
-    `objective.probabilities(model.predict(features, raw_score=True) + start)`.
-
-    Source: `math` sections 4 and 5.
+    Source: `math` sections 4 and 5. docs/other_libraries.md says how to grow the trees of the packages' own objectives.
 
     Example:
         >>> import numpy, xgboost
@@ -128,16 +117,10 @@ class Objective:
         return probabilities
 
     def predict_proba(self, model: Any, features: Any, **options: Any) -> Array:
-        """The probabilities of a model that was trained with this objective.
+        """The probabilities [n, classes] of a Booster or classifier that was trained with this objective.
 
-        Args:
-            model: a Booster or classifier of either package.
-            features: the first argument of `model.predict`.
-            **options: more arguments of `model.predict`. After early stopping, every model predicts with its best round
-                except `xgboost.Booster`, which needs `iteration_range=(0, model.best_iteration + 1)`.
-
-        Returns:
-            Probabilities [n, classes].
+        `features` and `options` are arguments of `model.predict`. After early stopping, every model predicts with its
+        best round except `xgboost.Booster`, which needs `iteration_range=(0, model.best_iteration + 1)`.
 
         Raises:
             TypeError: the model is of another package.
@@ -185,8 +168,6 @@ class LightGBMMetric:
     """
 
     def __init__(self, objective: Objective, kind: Kind = "brier") -> None:
-        if not isinstance(objective, Objective):
-            raise TypeError(f"objective must be the Objective that the model is trained with, got {objective!r}")
         if kind not in get_args(Kind):
             raise ValueError(f"kind={kind!r} is not allowed; it must be one of {', '.join(get_args(Kind))}")
         self.objective = objective
@@ -196,14 +177,10 @@ class LightGBMMetric:
         self, labels: Any, raw_scores: Any, sample_weight: Array | None = None
     ) -> tuple[str, float, Literal[False]]:
         """The name, the value, and False, since a higher value is not better."""
-        return self.kind, self._mean(labels, raw_scores, sample_weight), False
-
-    def _mean(self, labels: Any, raw_scores: Any, sample_weight: Array | None) -> float:
         raw_scores, labels, weight = _scores_labels_and_weights(labels, raw_scores, sample_weight)
         blocks = _blocks(raw_scores, labels, weight)
-        return sum(float(self._rows(z, _classes(y, z)).double() @ w.double()) for z, y, w in blocks) / float(
-            weight.sum()
-        )
+        total = sum(float(self._rows(z, _classes(y, z)).double() @ w.double()) for z, y, w in blocks)
+        return self.kind, total / float(weight.sum()), False
 
     def _rows(self, logits: Tensor, labels: Tensor) -> Tensor:
         activation = self.objective.activation
@@ -231,14 +208,9 @@ def _fixed(activation: Activation) -> Activation:
     return activation
 
 
-def _is_data(given: Any) -> bool:
-    """Whether an argument is a Dataset or a DMatrix."""
-    return hasattr(given, "get_label")
-
-
 def _scores_labels_and_weights(labels: Any, raw_scores: Any, sample_weight: Any) -> tuple[Array, Array, Array]:
     """Raw scores [n, classes], labels [n] and weights [n], whichever function of the packages calls."""
-    if _is_data(raw_scores):
+    if hasattr(raw_scores, "get_label"):  # a Dataset or a DMatrix
         data, raw_scores = raw_scores, labels
         labels, sample_weight = data.get_label(), data.get_weight()
     _check(raw_scores)

@@ -25,14 +25,12 @@ class SupportConformityScore(BaseClassificationScore):  # type: ignore[misc]
     `sharmix.conformal.support_scores(log p, q=q, r=r)` is at most MAPIE's quantile. With two classes MAPIE allows no
     score but its own LAC.
 
-    Every class of probability 0 has the score ∞. If too many calibration examples have probability 0 at their label,
-    the quantile is ∞, and the sets hold all classes. For a classifier with sparse outputs, such as
+    Every class of probability 0 has the score ∞. For a classifier with sparse outputs, such as
     `FenchelYoungClassifier`, therefore use `sharmix.conformal.SupportPredictor` with the logits from the classifier's
     `decision_function`.
 
     Args:
-        q: as for `sharmix.conformal.support_scores`.
-        r: as for `sharmix.conformal.support_scores`.
+        q, r: as for `sharmix.conformal.support_scores`.
 
     Example:
         >>> from mapie.classification import SplitConformalClassifier

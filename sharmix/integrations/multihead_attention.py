@@ -18,8 +18,7 @@ class SparseAttention(nn.MultiheadAttention):
 
     The parameters have the same names and shapes as in `torch.nn.MultiheadAttention`, so each module loads the state
     dict of the other. Learned orders and scales are additional entries, so load with `strict=False`. With `softmax` the
-    results are the same, except for a query that sees no key: its heads are zeros. torch's fast path for inference is
-    not used, as it computes softmax only.
+    results are the same, except for a query that sees no key: its heads are zeros.
 
     Args:
         embed_dim, num_heads, dropout, bias, kdim, vdim, batch_first, device, dtype: as for

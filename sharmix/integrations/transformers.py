@@ -31,15 +31,12 @@ def register_attention(name: str, activation: Weighting, length_scale: LengthSca
     """Give an attention implementation a name that every model of transformers can select.
 
     Select it by `model.set_attn_implementation(name)`, or by `attn_implementation=name` in a config or in
-    `from_pretrained`. Grouped heads, masks, padding, key-value caches, dropout and position biases work as with `sdpa`.
-    `output_attentions=True` in a call works as with `eager`. A saved config does not contain the name. Load a model
-    with `attn_implementation=name`; otherwise it computes softmax attention.
+    `from_pretrained`. A saved config does not contain the name: a model loaded without it computes softmax attention.
 
     Args:
         name: the name of the implementation. An implementation that already has this name is replaced.
         activation: as for `sharmix.attention`. All attention layers share it, except a layer that has a module
-            `sharmix_activation` of its own. Such a module is trained, moved and saved with the model, but
-            `from_pretrained` does not load it: see docs/attention.md.
+            `sharmix_activation` of its own: see docs/attention.md.
         length_scale: as for `sharmix.attention`.
 
     Raises:

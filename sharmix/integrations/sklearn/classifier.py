@@ -46,12 +46,10 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     Args:
         q, r: the orders of SharMiX, used if `activation` is None. (1, 1) is softmax, r = q entmax, (2, 2) sparsemax.
         activation: an output activation other than SharMiX with q and r: a name or the path of a class, as for
-            `build_activation`. The outputs of α-ReLU need not sum to 1: `predict_proba` divides them by their sum, and
-            gives equal probabilities where all outputs are 0.
+            `build_activation`. `predict_proba` divides the outputs of α-ReLU by their sum, and gives equal
+            probabilities where all of them are 0.
         activation_params: the parameters of the named activation. Learned parameters (of `sharmix_learned` and others)
-            need `solver="adam"`, which trains them at the learning rate of the network. Their objective is the
-            Fenchel–Young loss, under which they rise whatever the data, or, with `{"objective": "brier"}` or `"log"`, a
-            proper score.
+            need `solver="adam"`, which trains them at the learning rate of the network.
         hidden_layer_sizes: the number of units of each hidden layer, a number or a tuple; () for a linear model.
         solver: `lbfgs` uses all examples at once and stops when the largest derivative is below `tol`. `adam` uses
             batches and stops when the loss has not fallen by `tol` for ten epochs.
@@ -59,9 +57,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         batch_size, learning_rate_init: the number of examples in a batch, and the learning rate, of Adam.
         max_iter: the largest number of iterations of L-BFGS, or of epochs of Adam.
         tol: the tolerance for stopping; see `solver`.
-        class_weight: a dictionary from classes to weights, `balanced`, or None. The weight of a class multiplies the
-            weights of its examples.
-        random_state: the seed or generator for the first weights of hidden layers and for the batches.
+        class_weight, random_state: as for scikit-learn's `MLPClassifier` and `LogisticRegression`.
 
     Attributes:
         classes_: the labels, in order; 0, 1, … after a fit to probabilities.
@@ -125,9 +121,6 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
                 `predict` returns the index of a column; scikit-learn's own scores and `cross_val_predict` need labels.
             sample_weight: the weight of each example, [examples]; None gives each the weight 1.
 
-        Returns:
-            This classifier.
-
         Raises:
             ValueError, TypeError: a parameter, a shape or a value is not allowed.
 
@@ -153,15 +146,10 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     def partial_fit(
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Train one epoch over these examples by Adam, whatever `solver` is.
+        """Train one epoch over these examples by Adam, whatever `solver` is; arguments as for `fit`.
 
-        The penalty and `class_weight="balanced"` are computed from these examples alone.
-
-        Args:
-            X, y, sample_weight: as for `fit`; the columns of probabilities are in the order of `classes_`.
-            classes: all labels of this and later calls; needed in the first call if y holds labels.
-
-        Returns, Raises: as `fit`.
+        The penalty and `class_weight="balanced"` are computed from these examples alone. The first call needs
+        `classes`, all labels of this and later calls, unless y holds probabilities.
         """
         self._check_parameters()
         first = not hasattr(self, "coefs_")
@@ -182,8 +170,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> Array:
         """The probabilities [examples, classes], in the order of `classes_`."""
-        logits = class_logits(self._outputs(X))
-        p: Tensor = self.activation_(logits)
+        p: Tensor = self.activation_(class_logits(self._outputs(X)))
         if not self.activation_.normalised:
             total = p.sum(-1, keepdim=True)
             p = torch.where(total > 0, p / total, 1 / p.shape[-1])
@@ -198,28 +185,19 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def coef_(self) -> Array:
-        """The weights of a linear model, [classes, features], or [1, features] for two classes.
-
-        Raises:
-            AttributeError: the model is not fitted, or has hidden layers; see `coefs_`.
-        """
-        self._check_linear("coef_")
-        coefficients: Array = self.coefs_[0].T
-        return coefficients
+        """The weights of a linear model, [classes, features], or [1, features] for two classes."""
+        return self._of_linear_model("coefs_").T
 
     @property
     def intercept_(self) -> Array:
-        """The intercepts of a linear model, [classes], or [1] for two classes.
+        """The intercepts of a linear model, [classes], or [1] for two classes."""
+        return self._of_linear_model("intercepts_")
 
-        Raises:
-            AttributeError: the model is not fitted, or has hidden layers; see `intercepts_`.
-        """
-        self._check_linear("intercept_")
-        return self.intercepts_[0]
-
-    def _check_linear(self, name: str) -> None:
-        if len(getattr(self, "coefs_", ())) != 1:
-            raise AttributeError(f"{name} belongs to a fitted linear model; see coefs_ and intercepts_")
+    def _of_linear_model(self, name: str) -> Array:
+        layers: Sequence[Array] = getattr(self, name, ())
+        if len(layers) != 1:
+            raise AttributeError(f"{name[:-2]}_ belongs to a fitted linear model; see {name}")
+        return layers[0]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -366,6 +344,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _checked_distributions(y: Array, classes: int) -> Array:
+    """The targets as float64 rows of probabilities that sum to 1."""
     rows = np.asarray(y, np.float64)
     if rows.shape[1] != classes:
         raise ValueError(f"y of shape {rows.shape} is not allowed; there are {classes} classes, one for each column")
