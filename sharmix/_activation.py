@@ -27,8 +27,7 @@ class Activation(nn.Module, ABC):
 
         p* = argmax_p  p·z + entropy(p),      L(z, y) = p*·z + entropy(p*) − z·y − entropy(y)
 
-    A subclass defines `probabilities` and `entropy`; `forward` and `loss` follow from them. The parameters of a
-    subclass, if it has any, are entropy parameters, which `entropy_parameters` lists for a learning rate of their own.
+    A subclass defines `probabilities` and `entropy`; `forward` and `loss` follow from them.
 
     Args:
         dim: the dimension that holds the classes, in the logits and in targets that are probabilities.
@@ -116,8 +115,7 @@ class Activation(nn.Module, ABC):
     ) -> Tensor:
         """The `loss` of the logits hidden · weightᵀ + bias, for large vocabularies.
 
-        It computes a few rows at a time and never holds all logits in memory. Arguments, options, returns and raises
-        are as for `linear_fenchel_young_loss`. Each entropy parameter must hold one value.
+        All is as for `linear_fenchel_young_loss`. Each entropy parameter must hold one value.
         """
         loss, learned = self._loss_of_parts(), list(self.parameters())
         return _linear_loss.linear_loss(loss, learned, hidden, weight, bias, targets, self._is_softmax(), **options)
@@ -135,11 +133,7 @@ class Activation(nn.Module, ABC):
         return list(self.parameters())
 
     def project_(self) -> None:
-        """Put every learned parameter back into its range, as the paper does after each optimizer step.
-
-        The library's own parameters stay in their ranges without a call. A subclass with other parameters overrides
-        this method.
-        """
+        """Put every learned parameter back into its range. The library's own stay in their ranges without a call."""
 
     def extra_repr(self) -> str:
         return ", ".join(

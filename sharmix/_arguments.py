@@ -23,6 +23,7 @@ _ALLOWED = {
     "temperature": (0.0, False, math.inf),
     "alpha of alpha-ReLU": (1.0, False, math.inf),
     "alpha of normmax": (1.0, False, MOST_Q),
+    "alpha of the entmax package": (1.0, False, math.inf),
     "tau": (-math.inf, False, math.inf),
 }
 
@@ -126,9 +127,7 @@ def one_value(order: Order, name: str) -> Order:
     if not isinstance(order, Tensor):
         return order
     if order.numel() != 1:
-        raise ValueError(
-            f"{name} of shape {tuple(order.shape)} is not allowed; it must be a number or hold one element"
-        )
+        raise ValueError(f"{name} of shape {tuple(order.shape)} is not allowed; it must hold one element")
     return order.reshape(())
 
 

@@ -77,9 +77,7 @@ def fenchel_young(
         _check_weight(logits, weight)
     if targets.is_floating_point():
         if ignore_index >= 0:
-            raise ValueError(
-                f"ignore_index={ignore_index} is not allowed beside probabilities as targets; leave it out"
-            )
+            raise ValueError(f"ignore_index={ignore_index} is not allowed beside probabilities as targets")
         y = targets.to(logits.dtype) * checked_distribution(targets.detach()).to(logits.dtype).unsqueeze(-1)
         y = y / y.sum(-1, keepdim=True)
         y = (1 - label_smoothing) * y + label_smoothing / logits.shape[-1] if label_smoothing else y
@@ -203,8 +201,6 @@ def check_shape(logits: Tensor, targets: Tensor, dim: int, name: str = "logits")
 
 
 def _check_weight(logits: Tensor, weight: Tensor) -> None:
-    if not isinstance(weight, Tensor):
-        raise TypeError(f"weight must be a tensor of one number for each class, got {type(weight).__name__}")
     if weight.shape != logits.shape[-1:] or not weight.is_floating_point() or weight.device != logits.device:
         raise ValueError(
             f"weight of shape {tuple(weight.shape)}, {weight.dtype} on {weight.device} is not allowed; it must be "

@@ -45,20 +45,12 @@ def linear_fenchel_young_loss(
 
     Args:
         hidden: the input of the output layer, [..., features], floating point.
-        weight: the weights of the output layer, [classes, features].
-        bias: the bias of the output layer, [classes], or None.
+        weight, bias: those of the output layer, [classes, features], and [classes] or None.
         targets: class indices [...] of an integer type.
         q, r, temperature: numbers, or tensors of one element.
-        nonconcave: as for `sharmix`.
-        **options: `ignore_index`, `label_smoothing` and `reduction` as for `fenchel_young_loss`; a reduction of `none`
-            is not allowed.
+        nonconcave, **options: as for `fenchel_young_loss`, without `weight` and without the reduction `none`.
 
-    Returns:
-        The loss, a scalar; in float32 for half precision.
-
-    Raises:
-        TypeError: `hidden` or the targets are of the wrong type.
-        ValueError: a value, a label or a shape is not allowed.
+    Returns, Raises: as `fenchel_young_loss`; the loss is a scalar.
 
     Source: `math` section 5.
 
@@ -150,10 +142,8 @@ def logits_in_parts(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Iter
 def check_layer(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> None:
     """Raise TypeError or ValueError if the shapes or types of an output layer and its targets do not fit together."""
     if weight.dim() != 2 or weight.shape[1] != hidden.shape[-1] or not len(weight):
-        raise ValueError(
-            f"weight of shape {tuple(weight.shape)} does not go with hidden of shape {tuple(hidden.shape)}; "
-            f"it must be [classes, {hidden.shape[-1]}] with at least 1 class"
-        )
+        shapes = f"weight of shape {tuple(weight.shape)} does not go with hidden of shape {tuple(hidden.shape)}"
+        raise ValueError(f"{shapes}; it must be [classes, {hidden.shape[-1]}] with at least 1 class")
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"bias of shape {tuple(bias.shape)} must be of shape {tuple(weight.shape[:1])}")
     if isinstance(targets, Tensor) and targets.is_floating_point():
@@ -244,10 +234,7 @@ class _LinearLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
-            raise RuntimeError(
-                "the gradients of a linear loss cannot be differentiated again: leave out create_graph=True, or take "
-                "the loss of torch.nn.functional.linear(hidden, weight, bias)"
-            )
+            raise RuntimeError("the gradients of a linear loss cannot be differentiated again; use the loss of logits")
         count, *gradients = ctx.saved_tensors
         grad = grad / count.clamp_min(1)  # the gradients over no rows are 0
         by_layer = [

@@ -23,10 +23,8 @@ def check_exportable(q: Order, r: Order, temperature: Order) -> None:
         refused = _cannot_be_exported(q, r)
         if refused.any():
             q_value, r_value = (order.expand(refused.shape)[refused][0].item() for order in (q, r))
-            raise ValueError(
-                f"(q, r) = ({q_value:g}, {r_value:g}) cannot be exported to ONNX: the exported map needs q <= 2 and "
-                f"r >= 2 - 1/q = {2 - 1 / q_value:g}; choose such orders, or run the model in torch"
-            )
+            needed = f"the exported map needs q <= 2 and r >= 2 - 1/q = {2 - 1 / q_value:g}"
+            raise ValueError(f"(q, r) = ({q_value:g}, {r_value:g}) cannot be exported to ONNX: {needed}")
 
 
 def exportable_map(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor:

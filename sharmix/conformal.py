@@ -193,20 +193,15 @@ class SupportPredictor:
         if temperature.dim() == 0:
             return (gaps <= _last_member(gaps, temperature, self.q, self.r)).reshape(logits.shape)
         if temperature.shape != logits.shape[-1:]:
-            raise ValueError(
-                f"logits of shape {tuple(logits.shape)} do not fit temperatures of shape {tuple(temperature.shape)}; "
-                "allowed are one temperature, or one for each class"
-            )
+            shapes = f"{tuple(logits.shape)} do not fit temperatures of shape {tuple(temperature.shape)}"
+            raise ValueError(f"logits of shape {shapes}; allowed are one temperature, or one for each class")
         return support_scores(logits.double(), None, self.q, self.r) <= temperature
 
     def _gaps(self, logits: Tensor) -> Tensor:
         """The gaps Δ, float64 [rows, classes]; ValueError if a row has no largest finite logit."""
         gaps = _gaps(logits, self.q, self.r)
         if (unreadable := gaps.isnan().any(-1)).any():
-            raise ValueError(
-                f"row {int(unreadable.nonzero()[0])} of the logits has no largest finite logit: "
-                "it holds NaN or inf, or nothing but -inf"
-            )
+            raise ValueError(f"row {int(unreadable.nonzero()[0])} of the logits has no largest finite logit")
         return gaps
 
 
@@ -219,10 +214,7 @@ def check_orders(q: float, r: float) -> None:
     if q == 1:
         raise ValueError("q=1 is not allowed: the map is softmax, whose support is all classes; q must be > 1")
     if not is_concave(q, r):
-        raise ValueError(
-            f"(q, r) = ({q:g}, {r:g}) is not allowed; r must be >= 2 - 1/q = {2 - 1 / q:g}, "
-            "where the map does not jump and the score has a closed form"
-        )
+        raise ValueError(f"(q, r) = ({q:g}, {r:g}) is not allowed; r must be >= 2 - 1/q = {2 - 1 / q:g}")
 
 
 def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
@@ -232,9 +224,7 @@ def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
     check_targets(logits, labels)
     classes, labels = logits.shape[-1], labels.long()
     if (outside := (labels < 0) | (labels >= classes)).any():
-        raise ValueError(
-            f"label {labels[outside][0].item()} is out of range for {classes} classes; allowed are 0 to {classes - 1}"
-        )
+        raise ValueError(f"label {labels[outside][0].item()} is out of range for {classes} classes")
     return labels
 
 

@@ -58,9 +58,7 @@ class FenchelYoungLoss(nn.Module):
         if not isinstance(self.activation, Activation):
             raise TypeError(f"activation must be a name or an instance of sharmix.Activation, got {activation!r}")
         if self.activation.dim != -1:
-            raise ValueError(
-                f"dim={self.activation.dim} of the activation is not allowed: a criterion knows its classes' dimension"
-            )
+            raise ValueError(f"dim={self.activation.dim} of the activation is not allowed in a criterion")
         self.weight: Tensor | None
         self.register_buffer("weight", weight)
         check_options(ignore_index, label_smoothing, reduction)
@@ -91,12 +89,9 @@ class FenchelYoungLoss(nn.Module):
         self._may_warn = False
         rows = logits.detach().float().movedim(1 if logits.dim() > 1 else 0, -1)
         if rows.numel() and rows.shape[-1] > 1 and (rows >= 0).all() and ((rows.sum(-1) - 1).abs() < 1e-2).all():
-            warnings.warn(
-                f"the logits given to {type(self).__name__} are probabilities: each row is >= 0 and sums to 1. It "
-                "takes the logits themselves; leave out the softmax or other activation before it",
-                UserWarning,
-                stacklevel=5,  # past torch's own calls, to the caller's line
-            )
+            message = f"the logits given to {type(self).__name__} are probabilities: each row is >= 0 and sums to 1"
+            stacklevel = 5  # past torch's own calls, to the caller's line
+            warnings.warn(f"{message}. Leave out the activation before the loss.", UserWarning, stacklevel)
 
     def extra_repr(self) -> str:
         usual = {"ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}

@@ -82,9 +82,8 @@ def build_activation(name: str, **parameters: Any) -> Activation:
     allowed = [key for key, found in signature.parameters.items() if found.kind not in variadic and key not in preset]
     unknown = [parameter for parameter in parameters if parameter not in allowed]
     if unknown:
-        raise ValueError(
-            f"activation {name} has no parameter {', '.join(unknown)}; it takes {', '.join(allowed) or 'none'}"
-        )
+        takes = ", ".join(allowed) or "none"
+        raise ValueError(f"activation {name} has no parameter {', '.join(unknown)}; it takes {takes}")
     return partial(activation, **preset)(**parameters)
 
 
@@ -98,10 +97,8 @@ def _find(name: str) -> tuple[type[Activation], dict[str, Any]]:
         return _checked(name, _import(name)), {}
     close = difflib.get_close_matches(name.lower(), available_activations(), n=2)
     hint = f"; did you mean {' or '.join(close)}?" if close else "."
-    raise ValueError(
-        f"there is no activation {name!r}{hint} Available: {', '.join(available_activations())}, "
-        "or a class path package.module.Class"
-    )
+    available = ", ".join(available_activations())
+    raise ValueError(f"there is no activation {name!r}{hint} Available: {available}, or a path package.module.Class")
 
 
 def _import(path: str) -> Any:

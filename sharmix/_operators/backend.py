@@ -133,9 +133,7 @@ def _warn_once(device: torch.device) -> None:
     global _warned
     if device.type == "cpu" and not is_plain_torch() and not _warned:
         _warned = True
-        warnings.warn(
-            "sharmix has no compiled kernel that loads here, as when it is installed without a C++ compiler: plain "
-            "torch computes on the CPU, several times slower; python -m sharmix says what is missing.",
-            RuntimeWarning,
-            stacklevel=2,
+        message = (
+            "sharmix has no compiled kernel that loads here: plain torch computes on the CPU, several times slower"
         )
+        warnings.warn(f"{message}. python -m sharmix says what is missing.", RuntimeWarning, stacklevel=2)

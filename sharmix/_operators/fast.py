@@ -38,9 +38,7 @@ def _checked(values: _Values, given: Sequence[Order]) -> tuple[Any, list[bool]]:
     for place, order in enumerate(given):
         if isinstance(order, Tensor):
             if order.item() != values[place]:
-                raise RuntimeError(
-                    f"an order has been modified by an inplace operation, from {values[place]} to {order}"
-                )
+                raise RuntimeError(f"an inplace operation changed an order from {values[place]} to {order}")
             orders[place] = order
     return orders, [isinstance(order, Tensor) for order in given]
 

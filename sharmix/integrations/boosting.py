@@ -21,10 +21,7 @@ from sharmix.registry import build_activation
 try:
     import numpy as np
 except ImportError as error:
-    _MISSING = (
-        "sharmix.integrations.boosting needs LightGBM or XGBoost: pip install 'sharmix[lightgbm]' or 'sharmix[xgboost]'"
-    )
-    raise ImportError(_MISSING) from error
+    raise ImportError("this module needs LightGBM or XGBoost: pip install 'sharmix[lightgbm]'") from error
 
 __all__ = ["LightGBMMetric", "Objective"]
 
@@ -168,6 +165,8 @@ class LightGBMMetric:
     """
 
     def __init__(self, objective: Objective, kind: Kind = "brier") -> None:
+        if not isinstance(objective, Objective):
+            raise TypeError(f"objective must be the Objective that the model is trained with, got {objective!r}")
         if kind not in get_args(Kind):
             raise ValueError(f"kind={kind!r} is not allowed; it must be one of {', '.join(get_args(Kind))}")
         self.objective = objective
@@ -197,10 +196,7 @@ def _fixed(activation: Activation) -> Activation:
     if not isinstance(activation, Activation):
         raise TypeError(f"activation must be a name or an instance of sharmix.Activation, got {activation!r}")
     if learned := [name for name, parameter in activation.named_parameters() if parameter.requires_grad]:
-        raise ValueError(
-            f"{', '.join(learned)} of {activation} cannot be learned: boosting trains trees alone; give fixed values, "
-            "or a module after .requires_grad_(False)"
-        )
+        raise ValueError(f"{', '.join(learned)} of {activation} cannot be learned: boosting trains trees alone")
     if activation.dim != -1:
         raise ValueError(f"dim={activation.dim} of {activation} is not allowed; raw scores have the classes last, -1")
     activation = copy.deepcopy(activation).eval()
@@ -219,10 +215,7 @@ def _scores_labels_and_weights(labels: Any, raw_scores: Any, sample_weight: Any)
     labels = np.asarray(labels)
     for name, values in (("labels", labels), ("sample_weight", weight)):
         if values.shape != raw_scores.shape[:1]:
-            raise ValueError(
-                f"{name} of shape {values.shape} do not match raw scores of shape {raw_scores.shape}; "
-                f"they must be of shape {raw_scores.shape[:1]}"
-            )
+            raise ValueError(f"{name} of shape {values.shape} do not match raw scores of shape {raw_scores.shape}")
     return raw_scores, labels, weight
 
 
@@ -231,19 +224,15 @@ def _check(raw_scores: Any) -> None:
         kind = raw_scores.dtype if isinstance(raw_scores, np.ndarray) else type(raw_scores).__name__
         raise TypeError(f"raw scores must be a NumPy array of float32 or float64, got {kind}")
     if raw_scores.ndim != 2 or raw_scores.shape[1] < 2:
-        raise ValueError(
-            f"raw scores of shape {raw_scores.shape} are not allowed; they must be of shape (n, classes) with at least "
-            "2 classes; give num_class, for two classes num_class=2"
-        )
+        needed = "they must be of shape (n, classes) with at least 2 classes; give num_class, for two classes 2"
+        raise ValueError(f"raw scores of shape {raw_scores.shape} are not allowed; {needed}")
 
 
 def _check_finite(logits: Tensor, probabilities: Tensor) -> None:
     """Raise ValueError if a row has NaN: LightGBM and XGBoost would use a gradient of NaN without a warning."""
     if (wrong := probabilities.isnan().any(-1)).any():
-        raise ValueError(
-            f"raw scores {logits[wrong][0].tolist()} of a row have no probabilities; scores that the model starts from "
-            "(init_score of LightGBM, base_margin and base_score of XGBoost) must not be NaN or infinite"
-        )
+        cause = "scores that the model starts from (init_score, base_margin, base_score) must be finite"
+        raise ValueError(f"raw scores {logits[wrong][0].tolist()} of a row have no probabilities; {cause}")
 
 
 def _blocks(raw_scores: Array, *others: Array) -> Iterator[tuple[Tensor, ...]]:
@@ -259,8 +248,6 @@ def _classes(labels: Tensor, like: Tensor) -> Tensor:
     indices, classes = labels.long(), like.shape[-1]
     wrong = (indices != labels) | (indices < 0) | (indices >= classes)
     if wrong.any():
-        raise ValueError(
-            f"label {labels[wrong][0].item()!r} is not allowed; with {classes} raw scores a row (num_class={classes}) "
-            f"labels are the whole numbers 0 to {classes - 1}"
-        )
+        allowed = f"with num_class={classes} labels are the whole numbers 0 to {classes - 1}"
+        raise ValueError(f"label {labels[wrong][0].item()!r} is not allowed; {allowed}")
     return indices

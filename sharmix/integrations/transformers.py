@@ -16,9 +16,7 @@ try:
     from transformers import AttentionInterface, AttentionMaskInterface, LogitsProcessor
     from transformers.masking_utils import sdpa_mask
 except ImportError as error:
-    raise ImportError(
-        "sharmix.integrations.transformers needs transformers 5 or newer: pip install 'sharmix[transformers]'"
-    ) from error
+    raise ImportError("this module needs transformers 5 or newer: pip install 'sharmix[transformers]'") from error
 
 __all__ = ["SupportLogitsProcessor", "register_attention"]
 

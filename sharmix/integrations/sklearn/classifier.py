@@ -19,14 +19,8 @@ from torch import Tensor, nn
 
 from sharmix._activation import Activation
 from sharmix.activations import SharMiX
-from sharmix.integrations.sklearn._network import (
-    Examples,
-    Objective,
-    class_logits,
-    epoch,
-    minimise_by_lbfgs,
-    network_outputs,
-)
+from sharmix.integrations.sklearn import _network
+from sharmix.integrations.sklearn._network import Examples, Objective, class_logits
 from sharmix.integrations.sklearn._weights import checked_weights
 from sharmix.registry import build_activation
 
@@ -134,12 +128,9 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"activation {self.activation_} learns parameters; that needs solver='adam'")
         fit = self._fit_by_lbfgs if self.solver == "lbfgs" else self._fit_by_adam
         if not fit(examples, self.max_iter):
-            warnings.warn(
-                f"{self.solver} stopped after {self.n_iter_} iterations before it reached tol={self.tol}; increase "
-                f"max_iter={self.max_iter}, or scale the features",
-                ConvergenceWarning,
-                stacklevel=3,  # past torch's decorator
-            )
+            stopped = f"{self.solver} stopped after {self.n_iter_} iterations before it reached tol={self.tol}"
+            remedy = f"increase max_iter={self.max_iter}, or scale the features"
+            warnings.warn(f"{stopped}; {remedy}", ConvergenceWarning, stacklevel=3)  # past torch's decorator
         return self
 
     @torch.inference_mode(False)
@@ -212,9 +203,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         if self.solver not in ("lbfgs", "adam"):
             raise ValueError(f"solver={self.solver!r} is not allowed; it must be 'lbfgs' or 'adam'")
         if not all(isinstance(size, Integral) and size > 0 for size in self._hidden_layer_sizes()):
-            raise ValueError(
-                f"hidden_layer_sizes={self.hidden_layer_sizes!r} is not allowed; each must be an integer of at least 1"
-            )
+            raise ValueError(f"hidden_layer_sizes={self.hidden_layer_sizes!r} is not allowed; each must be >= 1")
         if not isinstance(self.activation, str | None):
             raise TypeError(f"activation must be a name, its parameters activation_params; got {self.activation!r}")
         if self.activation is None and self.activation_params:
@@ -241,7 +230,9 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y has one class, {self.classes_.tolist()[0]!r}; a classifier needs at least two classes")
         weights = checked_weights(sample_weight, len(y))
         if y.ndim == 1:
-            targets = self._class_indices(y)
+            if len(unknown := np.setdiff1d(y, self.classes_)):
+                raise ValueError(f"y has classes {unknown.tolist()} that are not among {self.classes_.tolist()}")
+            targets = np.searchsorted(self.classes_, y)
             of_classes = self._class_weights(np.bincount(targets, weights, len(self.classes_)))
             weights = weights * of_classes[targets]
         else:
@@ -253,22 +244,14 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             weights = weights * shares
         return Examples(X, torch.from_numpy(targets), torch.from_numpy(weights.astype(X.dtype)))
 
-    def _class_indices(self, y: Array) -> Array:
-        unknown = np.setdiff1d(y, self.classes_)
-        if len(unknown):
-            raise ValueError(f"y has classes {unknown.tolist()} that are not among {self.classes_.tolist()}")
-        return np.searchsorted(self.classes_, y)
-
     def _class_weights(self, counts: Array) -> Array:
         """One weight for each class; `balanced` gives all classes the same total weight."""
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             return np.where(counts > 0, counts.sum() / (len(counts) * np.where(counts > 0, counts, 1)), 0)
         weights: Array = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
         if not (weights >= 0).all() or not weights @ counts > 0:
-            raise ValueError(
-                f"class_weight={self.class_weight!r} is not allowed; each weight must be at least 0, and that of at "
-                f"least one class in y above 0"
-            )
+            needed = "each weight must be at least 0, and that of at least one class in y above 0"
+            raise ValueError(f"class_weight={self.class_weight!r} is not allowed; {needed}")
         return weights
 
     def _start(self, examples: Examples) -> None:
@@ -299,7 +282,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     def _fit_by_lbfgs(self, examples: Examples, max_iter: int) -> bool:
         """Minimise by L-BFGS; whether it reached `tol`."""
         objective = self._objective(examples)
-        layers, found = minimise_by_lbfgs(objective, examples, self._layers(), max_iter, self.tol)
+        layers, found = _network.minimise_by_lbfgs(objective, examples, self._layers(), max_iter, self.tol)
         self.coefs_, self.intercepts_ = layers[::2], layers[1::2]
         self.loss_, self.n_iter_ = found.fun, found.nit
         self._check_loss()
@@ -317,7 +300,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         for _ in range(epochs):
             order = self._random_state.permutation(len(examples))
             batches = np.split(order, range(self.batch_size, len(order), self.batch_size))
-            self.loss_ = epoch(objective, examples, layers, optimizer, batches)
+            self.loss_ = _network.epoch(objective, examples, layers, optimizer, batches)
             self.n_iter_ += 1
             waited = 0 if self.loss_ < best - self.tol else waited + 1
             best = min(best, self.loss_)
@@ -331,16 +314,14 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_loss(self) -> None:
         if not np.isfinite([self.loss_, *(layer.sum() for layer in self._layers())]).all():
-            raise ValueError(
-                f"the loss or a weight is not finite after {self.n_iter_} iterations; scale the features and "
-                f"sample_weight, or lower learning_rate_init={self.learning_rate_init} or alpha={self.alpha}"
-            )
+            remedy = f"lower learning_rate_init={self.learning_rate_init} or alpha={self.alpha}, or scale the features"
+            raise ValueError(f"the loss or a weight is not finite after {self.n_iter_} iterations; {remedy}")
 
     @torch.no_grad()
     def _outputs(self, X: Any) -> Tensor:
         check_is_fitted(self)
         features = validate_data(self, X, accept_sparse="csr", dtype=self.coefs_[0].dtype, reset=False)
-        return network_outputs(features, [torch.from_numpy(layer) for layer in self._layers()])
+        return _network.network_outputs(features, [torch.from_numpy(layer) for layer in self._layers()])
 
 
 def _checked_distributions(y: Array, classes: int) -> Array:
@@ -350,9 +331,7 @@ def _checked_distributions(y: Array, classes: int) -> Array:
         raise ValueError(f"y of shape {rows.shape} is not allowed; there are {classes} classes, one for each column")
     sums = rows.sum(1)
     if (rows < 0).any() or not np.allclose(sums, 1, atol=1e-3):
-        raise ValueError(
-            f"y of shape {rows.shape} must be probabilities, each at least 0 and with rows that sum to 1; got a least "
-            f"value of {rows.min():g} and sums from {sums.min():g} to {sums.max():g}"
-        )
+        found = f"got a least value of {rows.min():g} and sums from {sums.min():g} to {sums.max():g}"
+        raise ValueError(f"y of shape {rows.shape} must be probabilities, >= 0 and with rows that sum to 1; {found}")
     distributions: Array = rows / sums[:, None]
     return distributions

@@ -105,10 +105,8 @@ class SharMiXScaling(BaseEstimator):
         if not math.isfinite(self.loss_) and None in (self.q, self.r, self.temperature):
             problem = "the log loss is infinite at every temperature and order that the fit looks at; use loss='brier'"
         elif self.temperature is None and point[0] in family.box[0]:
-            problem = (
-                f"temperature {self.temperature_:.3g} is an end of what the fit looks at: these {len(z)} examples do "
-                "not determine it, as where every prediction is right; give more examples, or a temperature"
-            )
+            end = f"temperature {self.temperature_:.3g} is an end of what the fit looks at"
+            problem = f"{end}: these {len(z)} examples do not determine it; give more examples, or a temperature"
         if problem:
             warnings.warn(problem, ConvergenceWarning, stacklevel=3)  # past torch's decorator
         return self
@@ -124,10 +122,8 @@ class SharMiXScaling(BaseEstimator):
 def _checked_indices(y: ArrayLike, z: NDArray[Any]) -> NDArray[Any]:
     indices = np.asarray(y)
     if indices.shape != z.shape[:1] or not np.issubdtype(indices.dtype, np.integer):
-        raise ValueError(
-            f"y of shape {indices.shape}, {indices.dtype} is not allowed; logits of shape {z.shape} need one "
-            f"class index for each row, {z.shape[:1]} integers"
-        )
+        needed = f"logits of shape {z.shape} need one class index for each row, {z.shape[:1]} integers"
+        raise ValueError(f"y of shape {indices.shape}, {indices.dtype} is not allowed; {needed}")
     if indices.min() < 0 or indices.max() >= z.shape[1]:
         raise ValueError(f"y lies in [{indices.min()}, {indices.max()}]; it must lie in [0, {z.shape[1] - 1}]")
     return indices
