@@ -48,12 +48,7 @@ def _constant(number: float) -> Tensor:
 
 
 def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
-    """`values` with `dim` moved last.
-
-    Raises:
-        TypeError: `values` is no dense tensor of real floating-point numbers, or `dim` is no integer.
-        IndexError: there is no dimension `dim`.
-    """
+    """`values` with `dim` moved last, after a check that they are a dense tensor of real floating-point numbers."""
     if not isinstance(values, Tensor) or not values.is_floating_point():
         if isinstance(values, Tensor):
             kind, conversion = str(values.dtype), ".float()"
@@ -97,10 +92,6 @@ def per_row(values: Tensor, dim: int, order: Order, name: str) -> Order:
     """An order as one value for all rows of `values`, or one for each row. The operators check its values later.
 
     A tensor that broadcasts against `values` with size 1 along `dim` becomes [..., 1].
-
-    Raises:
-        TypeError: the order is neither a number nor a floating-point tensor.
-        ValueError: its shape is not allowed.
     """
     if not isinstance(order, Tensor):
         return number(order, name)

@@ -120,12 +120,7 @@ def attend(
 
 
 def weighting(activation: Weighting) -> Callable[[Tensor], Tensor]:
-    """The function from scores to weights that `activation` names or is.
-
-    Raises:
-        TypeError: the argument is neither an activation, nor a name, nor a function.
-        ValueError: there is no activation of that name, it would learn, or its classes are not the last dimension.
-    """
+    """The function from scores to weights that `activation` names or is."""
     if isinstance(activation, str):
         built = build_activation(activation).eval()
         if list(built.parameters()):
@@ -150,7 +145,9 @@ def _check(
     masked_rows: MaskedRows,
 ) -> None:
     dtypes = query.dtype, key.dtype, value.dtype
-    one_dtype = len(set(dtypes)) == 1 or _is_autocast(query)
+    device = query.device.type
+    is_autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    one_dtype = len(set(dtypes)) == 1 or is_autocast
     if not one_dtype or not all(dtype.is_floating_point for dtype in dtypes):
         raise TypeError("query, key and value must be of one floating-point dtype, got {}, {} and {}".format(*dtypes))
     shapes = [tuple(tensor.shape) for tensor in (query, key, value)]
@@ -185,11 +182,6 @@ def _broadcasts(shapes: list[tuple[int, ...]]) -> bool:
     """Whether the shapes broadcast; not by `torch.broadcast_shapes`, whose first call imports sympy."""
     sizes = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
     return all(len({*of_dimension} - {1}) <= 1 for of_dimension in sizes)
-
-
-def _is_autocast(tensor: Tensor) -> bool:
-    device = tensor.device.type
-    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def _allowed(mask: Tensor, keys: int) -> Tensor:
@@ -260,8 +252,5 @@ class LogLengthScale(nn.Module):
         return self.delta + self.beta * n.log1p() ** self.gamma
 
     def extra_repr(self) -> str:
-        described = {name: getattr(self, name) for name in ("delta", "beta", "gamma")}
-        return ", ".join(
-            f"{name}=<{tuple(value.shape)}>" if isinstance(value, Tensor) else f"{name}={value}"
-            for name, value in described.items()
-        )
+        fixed = [name for name in ("delta", "beta", "gamma") if name not in self._parameters]
+        return ", ".join(f"{name}={getattr(self, name)}" for name in fixed)

@@ -26,22 +26,10 @@ def show_config() -> None:
         sharmix: ...
         torch: ...
     """
-    for name, fact in configuration().items():
-        if isinstance(fact, str):
-            print(f"{name}: {fact}")
-        else:
-            print(f"{name}:", *(f"  {key}: {value}" for key, value in fact.items()), sep="\n")
-
-
-def configuration() -> dict[str, str | dict[str, str]]:
-    """The facts that `show_config` prints, by name."""
-    return {
-        "sharmix": sharmix.__version__,
-        "torch": torch.__version__,
-        "Python": platform.python_version(),
-        "CPU": _cpu_facts() | {"threads": str(torch.get_num_threads())},
-        "CUDA": _cuda_facts(),
-    }
+    print(f"sharmix: {sharmix.__version__}", f"torch: {torch.__version__}", sep="\n")
+    print(f"Python: {platform.python_version()}")
+    for device, facts in (("CPU", _cpu_facts() | {"threads": str(torch.get_num_threads())}), ("CUDA", _cuda_facts())):
+        print(f"{device}:", *(f"  {name}: {fact}" for name, fact in facts.items()), sep="\n")
 
 
 def _cpu_facts() -> dict[str, str]:

@@ -11,7 +11,7 @@ Reduction = Literal["none", "mean", "sum"]
 
 
 class UnweightedLossOptions(TypedDict, total=False):
-    """The keyword arguments of every loss, with the meaning that `torch.nn.CrossEntropyLoss` gives them.
+    """The keyword arguments of every loss, as of `torch.nn.CrossEntropyLoss`.
 
     Attributes:
         ignore_index: the class index of rows to leave out of the loss and of the mean. Default: −100.
@@ -28,26 +28,20 @@ class LossOptions(UnweightedLossOptions, total=False):
     """The options of `UnweightedLossOptions`, and a weight for each class.
 
     Attributes:
-        weight: one weight for each class, [classes]. The weight of a row, in the loss and in the mean, is the weight of
-            its target. Default: None, which gives each class the weight 1.
+        weight: one weight for each class, [classes], which is the weight of a row, in the loss and in the mean.
     """
 
     weight: Tensor | None
 
 
 class Regulariser(Protocol):
-    """An entropy −Ω, its conjugate and its loss, for logits and probabilities [..., classes]."""
+    """What `Activation` defines, too: an entropy −Ω, its conjugate Ω* and its loss of classes."""
 
     normalised: bool
 
-    def entropy(self, probabilities: Tensor) -> Tensor:
-        """−Ω(p), [...]; it does not depend on the order of the classes."""
-
-    def conjugate(self, logits: Tensor) -> Tensor:
-        """Ω*(z), [...]; its gradient is the map."""
-
-    def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
-        """The loss after `reduction`, against one class index for each row, int64 [...]."""
+    def entropy(self, probabilities: Tensor) -> Tensor: ...
+    def conjugate(self, logits: Tensor) -> Tensor: ...
+    def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor: ...
 
 
 def fenchel_young(
@@ -64,10 +58,6 @@ def fenchel_young(
     With class weights w, s = Σ wᵢyᵢ and ỹ = w∘y/s, the loss is s L(z, ỹ). For softmax this is the weighted
     cross-entropy minus s times the entropy of ỹ. The mean divides by Σ w_y if targets are class indices, and by the
     number of rows if they are probabilities.
-
-    Raises:
-        TypeError: the targets are of the wrong type.
-        ValueError: a value, a label or a shape is not allowed.
     """
     check_options(ignore_index, label_smoothing, reduction)
     if logits.shape[-1] == 0:

@@ -59,12 +59,9 @@ def linear_fenchel_young_loss(
         >>> sharmix.linear_fenchel_young_loss(hidden, weight, None, torch.zeros(4).long(), q=2.0, r=2.0)
         tensor(0.4995, grad_fn=<_LinearLossBackward>)
     """
-    classes_last(hidden, "hidden", -1)
     orders = orders_of(hidden, -1, one_value(q, "q"), one_value(r, "r"), one_value(temperature, "temperature"))
-
-    def loss(logits: Tensor, classes: Tensor, **options: Unpack[UnweightedLossOptions]) -> Tensor:
-        return fenchel_young_loss(logits, classes, *orders, nonconcave=nonconcave, **options)
-
+    q, r, temperature = orders
+    loss = partial(fenchel_young_loss, q=q, r=r, temperature=temperature, nonconcave=nonconcave)
     learned = [order for order in orders if isinstance(order, Tensor)]
     is_softmax = not learned and orders == (1.0, 1.0, 1.0)
     return linear_loss(loss, learned, hidden, weight, bias, targets, is_softmax, **options)
@@ -188,29 +185,6 @@ def _softmax_loss(
     return value, []
 
 
-def _loss_of_chunks(
-    loss: _LossOfBlock,
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    targets: Tensor,
-    parameters: Sequence[Tensor],
-    gradients: "_LayerGradients | None",
-) -> tuple[Tensor, list[Tensor]]:
-    """The loss of all rows and its gradients by the parameters; `gradients` collects the gradients by the layer."""
-    value = torch.zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
-    by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
-    for some, logits in logits_in_parts(hidden, weight, bias):
-        few = math.ceil(len(logits) / (1 if logits.is_cuda else _BLOCKS))
-        for block, classes in zip(torch.split(logits, few), torch.split(targets[some], few), strict=True):
-            part, slopes = loss(block, classes, parameters)
-            value = value + part
-            by_parameters = [so_far + slope for so_far, slope in zip(by_parameters, slopes, strict=True)]
-        if gradients is not None:
-            gradients.add(some, logits)
-    return value, by_parameters
-
-
 class _LinearLoss(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -225,7 +199,16 @@ class _LinearLoss(torch.autograd.Function):
         *parameters: Tensor,
     ) -> Tensor:
         gradients = _LayerGradients(hidden, weight, bias) if layer_learns else None
-        value, by_parameters = _loss_of_chunks(loss, hidden, weight, bias, targets, parameters, gradients)
+        value = torch.zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
+        by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
+        for some, logits in logits_in_parts(hidden, weight, bias):
+            few = math.ceil(len(logits) / (1 if logits.is_cuda else _BLOCKS))
+            for block, classes in zip(torch.split(logits, few), torch.split(targets[some], few), strict=True):
+                part, slopes = loss(block, classes, parameters)
+                value = value + part
+                by_parameters = [so_far + slope for so_far, slope in zip(by_parameters, slopes, strict=True)]
+            if gradients is not None:
+                gradients.add(some, logits)
         ctx.dtypes = (hidden.dtype, weight.dtype, weight.dtype)
         layer = (None, None, None) if gradients is None else gradients.collected()
         ctx.save_for_backward(count, *layer, *by_parameters)

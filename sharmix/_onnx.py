@@ -13,11 +13,7 @@ _TOLERANCE = 1e-6  # an r = 2 − 1/q that was rounded to float32 still counts a
 
 
 def check_exportable(q: Order, r: Order, temperature: Order) -> None:
-    """Check the values that are known while a model is traced: numbers, and the parameters and buffers of modules.
-
-    Raises:
-        ValueError: a value is out of its range, or the map cannot be exported with it.
-    """
+    """Check the values that are known while a model is traced: numbers, and the parameters and buffers of modules."""
     with outside_of_trace():
         q, r, _ = _known_values(q, "q"), _known_values(r, "r"), _known_values(temperature, "temperature")
         refused = _cannot_be_exported(q, r)

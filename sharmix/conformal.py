@@ -45,23 +45,21 @@ def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25
     Args:
         logits: z, [..., classes], floating point. Half precision gives scores in float32. A logit of −inf has the
             score ∞.
-        labels: class indices [...] of an integer type, to compute only the scores of these classes; None computes the
-            scores of all classes.
+        labels: class indices [...] of an integer type, to compute the scores of these classes alone.
         q: 1 < q ≤ 1000. At q = 1 the map is softmax, which gives every class a probability above 0.
         r: r ≥ 2 − 1/q, where the map's objective is concave, and at most the limit that `sharmix.sharmix` has. Below
             2 − 1/q the supports still grow with the temperature, but by jumps, and class k does not enter at this T_k.
 
     Returns:
         Scores ≥ 0 in units of the logits, with the shape of the logits, or of the labels if given; without gradients.
-        The scores are NaN, like the map's output, for a row that holds a NaN or +inf, and for a row whose logits are
-        all −inf. For equal rows in batches of different sizes, scores in float64 can differ in their last bits.
+        The scores of a row are NaN where the map's output is NaN. For equal rows in batches of different sizes, scores
+        in float64 can differ in their last bits.
 
     Raises:
         TypeError: the logits are not floating-point numbers, or the labels are not integers.
         ValueError: the value of q, of r or of a label is not allowed.
 
-    Source: `math` section 8; for r = q Campos, Calém, Sklaviadis, Figueiredo and Martins (2025), Sparse Activations as
-    Conformal Predictors.
+    Source: `math` section 8; for r = q Campos et al. (2025), Sparse Activations as Conformal Predictors.
 
     Example:
         >>> z = torch.tensor([2.0, 1.0, -1.0])
@@ -109,18 +107,14 @@ class SupportPredictor:
     Shape:
         logits (..., C), C classes; labels (...); sets (..., C).
 
-    Source: Campos, Calém, Sklaviadis, Figueiredo and Martins (2025) for r = q; Vovk, Gammerman and Shafer (2005).
+    Source: Campos et al. (2025) for r = q; Vovk, Gammerman and Shafer (2005).
 
     Example:
         >>> z = torch.tensor([[2.0, 1.0, -1.0], [0.5, 0.0, 0.3], [0.0, 3.0, 1.0], [1.0, 0.0, 0.8]])
         >>> predictor = sharmix.conformal.SupportPredictor(q=1.5, r=1.5).calibrate(z, torch.tensor([0, 2, 2, 0]), 0.6)
-        >>> predictor.sets(z)
+        >>> predictor.sets(z[:2])
         tensor([[ True, False, False],
-                [ True, False,  True],
-                [False,  True, False],
                 [ True, False,  True]])
-        >>> (sharmix.sharmix(z, 1.5, 1.5, predictor.temperature) > 0).equal(predictor.sets(z))
-        True
     """
 
     q: float = 1.25

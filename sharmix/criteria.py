@@ -24,14 +24,11 @@ class FenchelYoungLoss(nn.Module):
 
     Args:
         activation: an activation module, or a name that `build_activation` accepts.
-        weight: w, [classes], one weight for each class; None gives each class the weight 1.
-        ignore_index: the class index of targets to leave out of the loss and of the mean.
-        reduction: `mean`, the mean over the targets that are not ignored, by their weights; `sum`; or `none`.
-        label_smoothing: ε in [0, 1]; the target y becomes (1 − ε) y + ε/classes.
+        weight, ignore_index, reduction, label_smoothing: as for `torch.nn.CrossEntropyLoss`; see `LossOptions`.
 
     Shape:
         logits (N, C), (C) or (N, C, d₁, …) with C classes; targets: class indices (N), () or (N, d₁, …), or
-        probabilities with the shape of the logits. The loss is a scalar; with `none` it has the shape of class indices.
+        probabilities with the shape of the logits. The loss is a scalar, or has the shape of class indices.
 
     Raises:
         TypeError, ValueError: as for `fenchel_young_loss`. The constructor raises them for an option.
@@ -101,8 +98,7 @@ class FenchelYoungLoss(nn.Module):
 class SharMiXLoss(FenchelYoungLoss):
     """The loss of SharMiX, p*·z + (T₀/q) H_{q,r}(p*) − z·y − (T₀/q) H_{q,r}(y).
 
-    With class indices as targets, learned q and r rise under this loss, whatever the data. With `objective="brier"` or
-    `"log"` a proper score trains them, and they need not rise.
+    With class indices as targets, learned q and r rise under this loss, whatever the data.
 
     Args:
         q, r, temperature, learned, objective, nonconcave: as for `SharMiX`.

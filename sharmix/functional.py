@@ -84,7 +84,7 @@ def sharmix(
         check_exportable(q, r, temperature)
         p = exportable_map(z, *orders)
     else:
-        p = derivatives.probabilities(z, orders, nonconcave, caller)
+        p = derivatives.solved(z, orders, nonconcave, caller)
     p = p if masked is None else torch.where(masked, 0, p)
     p = p if dim in (-1, logits.dim() - 1) else p.movedim(-1, dim).clone(memory_format=torch.contiguous_format)
     return p if p.dtype == logits.dtype else p.to(logits.dtype)
@@ -161,12 +161,7 @@ def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:
         alpha: α > 1.
         tau: τ, the threshold of (α − 1) z; a number, or a tensor of one element.
 
-    Returns:
-        Non-negative weights with the shape of `logits`. They need not sum to 1.
-
-    Raises:
-        TypeError: the logits are not floating-point numbers.
-        ValueError: α or τ is not allowed.
+    Returns, Raises: as `sharmix`, but the non-negative weights need not sum to 1.
 
     Source: Tezekbayev et al., Speeding Up Entmax, Eq. (1).
 
@@ -217,7 +212,8 @@ class SharmaMittalRegulariser:
     def conjugate(self, logits: Tensor) -> Tensor:
         """Ω*(z), [...], of logits [..., classes] minus the largest logit of their row."""
         orders = orders_of(logits, -1, *self.orders)
-        return derivatives.map_and_conjugate(logits, orders, self.nonconcave, current_caller())[1]
+        conjugate: Tensor = derivatives.solved(logits, orders, self.nonconcave, current_caller(), True)[1]
+        return conjugate
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         caller = current_caller()

@@ -78,9 +78,8 @@ def backend(device: str | torch.device = "cpu") -> Backend:
 def plain_torch() -> Iterator[None]:
     """A context manager: within its block sharmix uses plain torch operations on every device, and no kernel.
 
-    The block applies to the thread or asyncio task that entered it, and to tasks started within it. It does not affect
-    other threads. A backward pass uses the implementation of its forward pass, wherever it runs. In a compiled function
-    (`torch.compile`, `torch.export`) each call chooses, not the compilation.
+    The block applies to the thread or asyncio task that entered it, and to tasks started within it. A backward pass
+    uses the implementation of its forward pass. In a compiled function each call chooses, not the compilation.
 
     Example:
         >>> with sharmix.plain_torch():

@@ -17,12 +17,7 @@ _CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
 def checked_orders(
     logits: Tensor, q: Order, r: Order | None, temperature: Order, nonconcave: str = "global"
 ) -> LossOrders:
-    """Checked orders, from numbers or from tensors that broadcast to [..., 1] for logits [..., classes].
-
-    Raises:
-        ValueError: a value is out of its range, r is too large for so many classes, or `nonconcave` is neither `global`
-            nor `error`, or is `error` and r < 2 − 1/q.
-    """
+    """Checked orders, from numbers or from tensors that broadcast to [..., 1] for logits [..., classes]."""
     if r is None:
         return checked_number(float(q), "alpha of alpha-ReLU"), None, float(temperature)
     orders = _order(q, "q", logits), _order(r, "r", logits), _order(temperature, "temperature", logits)

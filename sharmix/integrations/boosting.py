@@ -1,7 +1,4 @@
-"""Boosted trees with sparse probabilities: an objective for LightGBM and XGBoost, and a metric for LightGBM.
-
-This module works with either package and imports neither.
-"""
+"""Boosted trees with sparse probabilities: an objective for LightGBM and XGBoost, and a metric for LightGBM."""
 
 import copy
 import inspect
@@ -91,15 +88,14 @@ class Objective:
         self.hessian_floor = hessian_floor
 
     def __call__(self, labels: Any, raw_scores: Any, sample_weight: Array | None = None) -> tuple[Array, Array]:
-        """Gradient and Hessian, float32 [n, classes]; arguments: labels and raw scores, or raw scores and the data set.
-
-        The data set is a LightGBM Dataset or an XGBoost DMatrix, which holds the labels and weights.
-        """
+        """Gradient and Hessian, float32 [n, classes], from labels and raw scores, or raw scores and the data set."""
         raw_scores, labels, weight = _scores_labels_and_weights(labels, raw_scores, sample_weight)
         gradient, hessian = np.empty_like(raw_scores, np.float32), np.empty_like(raw_scores, np.float32)
         for z, y, w, of_gradient, of_hessian in _blocks(raw_scores, labels, weight, gradient, hessian):
             p, diagonal = self._derivatives(z)
-            _check_finite(z, p)
+            if (wrong := p.isnan().any(-1)).any():  # the packages would use a gradient of NaN without a warning
+                cause = "scores that the model starts from (init_score, base_margin, base_score) must be finite"
+                raise ValueError(f"raw scores {z[wrong][0].tolist()} of a row have no probabilities; {cause}")
             error = p.scatter_add(-1, _classes(y, p).unsqueeze(-1), -torch.ones_like(p[:, :1]))
             of_gradient.copy_(error * w.unsqueeze(-1))
             of_hessian.copy_(diagonal.clamp_min(self.hessian_floor) * w.unsqueeze(-1))
@@ -149,9 +145,7 @@ class LightGBMMetric:
     Give LightGBM `metric="none"`, too: its own metrics read the raw scores of a custom objective as probabilities, and
     early stopping uses all metrics.
 
-    Args:
-        objective: the objective of the model. Its activation turns raw scores into probabilities.
-        kind: `brier`, Σ (pᵢ − yᵢ)², which compares activations, or `fenchel_young`, the loss that training minimises.
+    The `kind` is `brier`, Σ (pᵢ − yᵢ)², which compares activations, or `fenchel_young`, which training minimises.
 
     Example:
         >>> import numpy, lightgbm
@@ -226,13 +220,6 @@ def _check(raw_scores: Any) -> None:
     if raw_scores.ndim != 2 or raw_scores.shape[1] < 2:
         needed = "they must be of shape (n, classes) with at least 2 classes; give num_class, for two classes 2"
         raise ValueError(f"raw scores of shape {raw_scores.shape} are not allowed; {needed}")
-
-
-def _check_finite(logits: Tensor, probabilities: Tensor) -> None:
-    """Raise ValueError if a row has NaN: LightGBM and XGBoost would use a gradient of NaN without a warning."""
-    if (wrong := probabilities.isnan().any(-1)).any():
-        cause = "scores that the model starts from (init_score, base_margin, base_score) must be finite"
-        raise ValueError(f"raw scores {logits[wrong][0].tolist()} of a row have no probabilities; {cause}")
 
 
 def _blocks(raw_scores: Array, *others: Array) -> Iterator[tuple[Tensor, ...]]:

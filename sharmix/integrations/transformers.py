@@ -1,7 +1,4 @@
-"""For Hugging Face transformers: sparse attention inside its models, and sparse candidates in generation.
-
-Needs transformers: `pip install 'sharmix[transformers]'`.
-"""
+"""For Hugging Face transformers: sparse attention inside its models, and sparse candidates in generation."""
 
 from functools import partial
 from typing import Any
@@ -33,14 +30,11 @@ def register_attention(name: str, activation: Weighting, length_scale: LengthSca
 
     Args:
         name: the name of the implementation. An implementation that already has this name is replaced.
-        activation: as for `sharmix.attention`. All attention layers share it, except a layer that has a module
-            `sharmix_activation` of its own: see docs/attention.md.
-        length_scale: as for `sharmix.attention`.
+        activation, length_scale: as for `sharmix.attention`. All attention layers share them, except a layer that has a
+            module `sharmix_activation` of its own: see docs/attention.md.
 
     Raises:
         TypeError, ValueError: the activation is not allowed.
-
-    Source: transformers' AttentionInterface.
 
     Example:
         >>> from sharmix.integrations.transformers import register_attention
@@ -109,9 +103,8 @@ class SupportLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
 
     Args:
         activation: an `Activation` whose outputs sum to 1, or the name of one.
-        own_probabilities: the probabilities that candidates are sampled by. False keeps the softmax of their scores; a
-            temperature after this processor still changes it. True uses the probabilities of the activation: their
-            logarithms become the scores.
+        own_probabilities: whether candidates are sampled by the probabilities of the activation, whose logarithms then
+            become the scores, or by the softmax of their scores.
 
     Shape:
         scores (batch, vocabulary), before any softmax; the returned scores have the same shape.

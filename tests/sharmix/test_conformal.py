@@ -190,7 +190,7 @@ def test_a_predictor_is_its_three_values(tmp_path):
 
 
 def test_the_examples():
-    assert doctest.testmod(sharmix.conformal, extraglobs={"sharmix": sharmix}) == (0, 7)
+    assert doctest.testmod(sharmix.conformal, extraglobs={"sharmix": sharmix}) == (0, 6)
 
 
 def test_what_is_not_allowed_is_refused():

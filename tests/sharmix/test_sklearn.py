@@ -324,11 +324,8 @@ def test_scalings_that_are_not_allowed(parameters, message):
         SharMiXScaling(**parameters).fit(*logits_and_labels())
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
-def test_labels_and_weights_of_a_scaling():
+def test_labels_of_a_scaling():
     logits, labels = logits_and_labels()
-    with pytest.raises(ValueError, match=r"sample_weight has 1e\+308; the sum of the weights must be finite"):
-        SharMiXScaling().fit(logits, labels, np.full(len(labels), 1e308))
     for wrong, message in [(labels + 1, r"must lie in \[0, 3\]"), (labels / 2, "integers"), (labels[:9], "integers")]:
         with pytest.raises(ValueError, match=message):
             SharMiXScaling().fit(logits, wrong)

@@ -49,18 +49,15 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             batches and stops when the loss has not fallen by `tol` for ten epochs.
         alpha: the strength of the L2 penalty on the weights, without the intercepts; at least 0.
         batch_size, learning_rate_init: the number of examples in a batch, and the learning rate, of Adam.
-        max_iter: the largest number of iterations of L-BFGS, or of epochs of Adam.
-        tol: the tolerance for stopping; see `solver`.
-        class_weight, random_state: as for scikit-learn's `MLPClassifier` and `LogisticRegression`.
+        max_iter, tol: the largest number of iterations of L-BFGS, or of epochs of Adam, and the tolerance of `solver`.
+        class_weight, random_state: as for scikit-learn's own classifiers.
 
     Attributes:
         classes_: the labels, in order; 0, 1, … after a fit to probabilities.
         coefs_, intercepts_: the weights [inputs, outputs] and intercepts [outputs] of each layer, in the dtype of X.
-        coef_, intercept_: the weights and intercepts of a linear model, in the shapes of `LogisticRegression`.
         activation_: the output activation, a module, with its learned parameters.
         loss_: the final value of the minimised objective; for Adam the mean over its last epoch.
         n_iter_: the number of iterations or epochs.
-        n_features_in_, feature_names_in_: as in all of scikit-learn.
 
     Source: Blondel, Martins and Niculae (2020), Learning with Fenchel–Young losses.
 
@@ -228,7 +225,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             self.classes_ = seen if classes is None else unique_labels(classes)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class, {self.classes_.tolist()[0]!r}; a classifier needs at least two classes")
-        weights = checked_weights(sample_weight, len(y))
+        weights = checked_weights(sample_weight, X)
         if y.ndim == 1:
             if len(unknown := np.setdiff1d(y, self.classes_)):
                 raise ValueError(f"y has classes {unknown.tolist()} that are not among {self.classes_.tolist()}")

@@ -95,7 +95,7 @@ class SharMiXScaling(BaseEstimator):
         """
         z = check_array(logits, dtype=np.float64, input_name="logits")
         labels = _checked_indices(y, z)
-        weights = checked_weights(sample_weight, len(z))
+        weights = checked_weights(sample_weight, z)
         family = _Family(self.q, self.r, self.temperature, _spread(z, weights))
         self.loss_, point = _Score(family, z, labels, weights, self.loss).minimum()
         self.q_, self.r_, self.temperature_ = (
