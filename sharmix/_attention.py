@@ -124,7 +124,7 @@ def weighting(activation: Weighting) -> Callable[[Tensor], Tensor]:
     if isinstance(activation, str):
         built = build_activation(activation).eval()
         if list(built.parameters()):
-            raise ValueError(f"activation={activation!r} learns; pass the module sharmix.build_activation(…)")
+            raise ValueError(f"activation={activation!r} has parameters; pass the module sharmix.build_activation(…)")
         return built
     if isinstance(activation, Activation) and activation.dim != -1:
         raise ValueError(f"activation has dim={activation.dim}; it must be -1, for the keys are the last dimension")

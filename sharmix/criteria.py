@@ -88,7 +88,7 @@ class FenchelYoungLoss(nn.Module):
         if rows.numel() and rows.shape[-1] > 1 and (rows >= 0).all() and ((rows.sum(-1) - 1).abs() < 1e-2).all():
             message = f"the logits given to {type(self).__name__} are probabilities: each row is >= 0 and sums to 1"
             stacklevel = 5  # past torch's own calls, to the caller's line
-            warnings.warn(f"{message}. Leave out the activation before the loss.", UserWarning, stacklevel)
+            warnings.warn(f"{message}. Leave out the softmax before the loss.", UserWarning, stacklevel)
 
     def extra_repr(self) -> str:
         usual = {"ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}

@@ -153,7 +153,7 @@ class _ForwardMap(_TransformedMap):
     def jvp(ctx: Any, x: Tensor | None, *tangents: Tensor | None) -> Any:
         if forward_mode_depth() > 1:
             message = "forward mode within forward mode is not to be had: torch drops the outer tangent of a function"
-            raise NotImplementedError(f"{message}; take one derivative in reverse, as in torch.func.hessian")
+            raise NotImplementedError(f"{message}; take one derivative in reverse, as in jacfwd(jacrev(f))")
         (p,), orders = _saved(ctx)
         at, dtype = MapSensitivity(p, *orders), p.dtype
         p, conjugate = torch.zeros_like(at.p), torch.zeros_like(at.p[..., :1])

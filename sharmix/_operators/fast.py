@@ -38,7 +38,7 @@ def _checked(values: _Values, given: Sequence[Order]) -> tuple[Any, list[bool]]:
     for place, order in enumerate(given):
         if isinstance(order, Tensor):
             if order.item() != values[place]:
-                raise RuntimeError(f"an inplace operation changed an order from {values[place]} to {order}")
+                raise RuntimeError(f"an order was modified by an inplace operation, from {values[place]} to {order}")
             orders[place] = order
     return orders, [isinstance(order, Tensor) for order in given]
 
@@ -87,9 +87,8 @@ def _is_plain_rows(logits: Any, dtypes: Sequence[torch.dtype]) -> bool:
     return is_plain_call() and _is_plain(logits) and logits.dtype in dtypes and logits.dim() > 0
 
 
-def _values(*orders: Any) -> Any:
+def _values(q: Any, r: Any, temperature: Any) -> Any:
     """The values of q, r and T₀ if the kernel supports them; for q > 2 plain torch measures better."""
-    q, r, temperature = orders
     q = q if type(q) is float else _value(q)
     r = r if type(r) is float else _value(r)
     temperature = temperature if type(temperature) is float else _value(temperature)

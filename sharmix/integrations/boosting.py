@@ -18,7 +18,9 @@ from sharmix.registry import build_activation
 try:
     import numpy as np
 except ImportError as error:
-    raise ImportError("this module needs LightGBM or XGBoost: pip install 'sharmix[lightgbm]'") from error
+    raise ImportError(
+        "this module needs LightGBM or XGBoost: pip install 'sharmix[lightgbm]' or 'sharmix[xgboost]'"
+    ) from error
 
 __all__ = ["LightGBMMetric", "Objective"]
 
@@ -218,7 +220,9 @@ def _check(raw_scores: Any) -> None:
         kind = raw_scores.dtype if isinstance(raw_scores, np.ndarray) else type(raw_scores).__name__
         raise TypeError(f"raw scores must be a NumPy array of float32 or float64, got {kind}")
     if raw_scores.ndim != 2 or raw_scores.shape[1] < 2:
-        needed = "they must be of shape (n, classes) with at least 2 classes; give num_class, for two classes 2"
+        needed = (
+            "they must be of shape (n, classes) with at least 2 classes; give num_class, for two classes num_class=2"
+        )
         raise ValueError(f"raw scores of shape {raw_scores.shape} are not allowed; {needed}")
 
 

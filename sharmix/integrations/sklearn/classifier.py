@@ -329,6 +329,6 @@ def _checked_distributions(y: Array, classes: int) -> Array:
     sums = rows.sum(1)
     if (rows < 0).any() or not np.allclose(sums, 1, atol=1e-3):
         found = f"got a least value of {rows.min():g} and sums from {sums.min():g} to {sums.max():g}"
-        raise ValueError(f"y of shape {rows.shape} must be probabilities, >= 0 and with rows that sum to 1; {found}")
+        raise ValueError(f"y of shape {rows.shape} must be probabilities, at least 0, in rows that sum to 1; {found}")
     distributions: Array = rows / sums[:, None]
     return distributions
