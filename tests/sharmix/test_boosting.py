@@ -236,7 +236,7 @@ def test_labels_and_scores_that_are_not_allowed_are_named():
                 with case(message=message), pytest.raises(error, match=re.escape(message)):
                     called(labels, given, weight)
     features, labels = problem()
-    with pytest.raises(ValueError, match=r"label 2\.0 is not allowed; with 2 raw scores"):
+    with pytest.raises(ValueError, match=r"label 2\.0 is not allowed; with num_class=2"):
         lightgbm.train(SMALL | {"objective": Objective(), "num_class": 2}, lightgbm.Dataset(features, labels), 1)
     with pytest.raises(ValueError, match="for two classes num_class=2"):
         xgboost.XGBClassifier(objective=Objective(), n_jobs=1).fit(features, labels > 0)
