@@ -16,7 +16,6 @@ from sharmix._fenchel_young import (
     check_shape,
     composed_class_loss,
     fenchel_young,
-    reject_unknown,
 )
 
 # The values that `repr` leaves out.
@@ -28,8 +27,7 @@ class Activation(nn.Module, ABC):
 
         p* = argmax_p  p·z + entropy(p),      L(z, y) = p*·z + entropy(p*) − z·y − entropy(y)
 
-    A subclass defines `probabilities` and `entropy`; `forward` and `loss` follow from them. The parameters of a
-    subclass, if it has any, are entropy parameters, which `entropy_parameters` lists for a learning rate of their own.
+    A subclass defines `probabilities` and `entropy`; `forward` and `loss` follow from them.
 
     Args:
         dim: the dimension that holds the classes, in the logits and in targets that are probabilities.
@@ -101,7 +99,7 @@ class Activation(nn.Module, ABC):
             if isinstance(targets, Tensor):
                 check_shape(given, targets, self.dim)
                 targets = targets.movedim(self.dim, -1) if targets.is_floating_point() else targets
-        return self._loss(logits, targets, **reject_unknown(options, "loss"))
+        return self._loss(logits, targets, **options)
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         """The loss of logits [..., classes]."""
@@ -117,20 +115,10 @@ class Activation(nn.Module, ABC):
     ) -> Tensor:
         """The `loss` of the logits hidden · weightᵀ + bias, for large vocabularies.
 
-        It computes a few rows at a time and never holds all logits in memory. Arguments, options, returns and raises
-        are as for `linear_fenchel_young_loss`. Each entropy parameter must hold one value.
+        All is as for `linear_fenchel_young_loss`. Each entropy parameter must hold one value.
         """
-        reject_unknown(options, "linear_loss", UnweightedLossOptions)
-        return _linear_loss.linear_loss(
-            self._loss_of_parts(),
-            list(self.parameters()),
-            hidden,
-            weight,
-            bias,
-            targets,
-            options,
-            self._is_softmax(),
-        )
+        loss, learned = self._loss_of_parts(), list(self.parameters())
+        return _linear_loss.linear_loss(loss, learned, hidden, weight, bias, targets, self._is_softmax(), **options)
 
     def _is_softmax(self) -> bool:
         """Whether the loss is cross-entropy, for which `linear_loss` has a faster way."""
@@ -145,11 +133,7 @@ class Activation(nn.Module, ABC):
         return list(self.parameters())
 
     def project_(self) -> None:
-        """Put every learned parameter back into its range, as the paper does after each optimizer step.
-
-        The library's own parameters stay in their ranges without a call. A subclass with other parameters overrides
-        this method.
-        """
+        """Put every learned parameter back into its range. The library's own stay in their ranges without a call."""
 
     def extra_repr(self) -> str:
         return ", ".join(

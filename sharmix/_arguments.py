@@ -23,6 +23,7 @@ _ALLOWED = {
     "temperature": (0.0, False, math.inf),
     "alpha of alpha-ReLU": (1.0, False, math.inf),
     "alpha of normmax": (1.0, False, MOST_Q),
+    "alpha of the entmax package": (1.0, False, math.inf),
     "tau": (-math.inf, False, math.inf),
 }
 
@@ -47,12 +48,7 @@ def _constant(number: float) -> Tensor:
 
 
 def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
-    """`values` with `dim` moved last.
-
-    Raises:
-        TypeError: `values` is no dense tensor of real floating-point numbers, or `dim` is no integer.
-        IndexError: there is no dimension `dim`.
-    """
+    """`values` with `dim` moved last, after a check that they are a dense tensor of real floating-point numbers."""
     if not isinstance(values, Tensor) or not values.is_floating_point():
         if isinstance(values, Tensor):
             kind, conversion = str(values.dtype), ".float()"
@@ -95,19 +91,7 @@ def widened(values: Tensor) -> Tensor:
 def per_row(values: Tensor, dim: int, order: Order, name: str) -> Order:
     """An order as one value for all rows of `values`, or one for each row. The operators check its values later.
 
-    Args:
-        values: the logits or probabilities.
-        dim: the dimension of `values` that holds the classes.
-        order: a number, or a tensor that broadcasts against `values` with size 1 along `dim`.
-        name: the name of the order in error messages.
-
-    Returns:
-        A number, a tensor of no dimension, or a tensor that broadcasts to the shape of `values` with `dim` moved last
-        and of size 1.
-
-    Raises:
-        TypeError: the order is neither a number nor a floating-point tensor.
-        ValueError: its shape is not allowed.
+    A tensor that broadcasts against `values` with size 1 along `dim` becomes [..., 1].
     """
     if not isinstance(order, Tensor):
         return number(order, name)
@@ -127,6 +111,15 @@ def per_row(values: Tensor, dim: int, order: Order, name: str) -> Order:
             f"with size 1 along dim={dim}; reshape it to broadcast to {tuple(rows)}"
         ) from error
     return expanded.movedim(dim, -1)
+
+
+def one_value(order: Order, name: str) -> Order:
+    """An order as a number or a tensor of no dimension; ValueError if it holds several values."""
+    if not isinstance(order, Tensor):
+        return order
+    if order.numel() != 1:
+        raise ValueError(f"{name} of shape {tuple(order.shape)} is not allowed; it must hold one element")
+    return order.reshape(())
 
 
 def typed(order: Order, like: Tensor) -> Tensor:

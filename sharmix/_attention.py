@@ -39,18 +39,17 @@ def attention(
         query: [..., L, E], floating point.
         key: [..., S, E]. Query, key and value have one dtype; under `torch.autocast` their dtypes may differ.
         value: [..., S, Ev].
-        activation: the map from scores [..., L, S] to weights along the last dimension. It is an `Activation`, whose
-            orders may hold one value for each head, [heads, 1, 1]; or the name of an activation that learns nothing,
-            which then has its default orders; or any function. Scores in half precision are converted to float32 before
-            the activation, also under `torch.autocast`.
+        activation: the map from scores [..., L, S], float32 or wider, to weights along the last dimension: an
+            `Activation`, whose orders may hold one value for each head, [heads, 1, 1]; the name of an activation that
+            learns nothing; or any function.
         attn_mask: broadcasts to [..., L, S]: bool, True where a key takes part, or numbers to add to the scores.
         dropout_p: the share of weights to set to 0, on every call.
         is_causal: whether query i sees no key after key i. Queries and keys count from the first, also where L ≠ S.
         scale: the factor of the dot products; None means 1/√E.
-        enable_gqa: whether each head of key and value, dimension -3, is used for several heads of the query.
-        length_scale: a further factor of the dot products, as a function of the number n of keys that a query may see,
+        enable_gqa: whether each head of key and value, dimension -3, serves several heads of the query.
+        length_scale: a further factor of the dot products, as a function of the number n ≥ 1 of keys that a query sees,
             such as `LogLengthScale()`. Its argument is n in the dtype of the scores, [..., L, 1] or [1, 1]; its result
-            must broadcast to [..., L, 1]. For a query that sees no key n is 1.
+            must broadcast to [..., L, 1].
         masked_rows: the output for a query that sees no key: `zeros`, as in torch, or `nan`. The gradients are 0.
 
     Returns:
@@ -66,9 +65,6 @@ def attention(
         >>> query, key = torch.tensor([[2.0, 0.0]]), torch.tensor([[2.0, 0.0], [1.0, 1.0], [-1.0, 0.0]])
         >>> sharmix.attention(query, key, torch.eye(3), "entmax")
         tensor([[0.9330, 0.0670, 0.0000]])
-        >>> per_head = sharmix.SharMiX(q=torch.full((8, 1, 1), 1.25), learned=True)
-        >>> sharmix.attention(*torch.randn(3, 2, 8, 5, 4), per_head, is_causal=True).shape
-        torch.Size([2, 8, 5, 4])
     """
     return attend(
         query, key, value, activation, attn_mask, dropout_p, is_causal, scale, enable_gqa, length_scale, masked_rows,
@@ -124,19 +120,11 @@ def attend(
 
 
 def weighting(activation: Weighting) -> Callable[[Tensor], Tensor]:
-    """The function from scores to weights that `activation` names or is.
-
-    Raises:
-        TypeError: the argument is neither an activation, nor a name, nor a function.
-        ValueError: there is no activation of that name, it would learn, or its classes are not the last dimension.
-    """
+    """The function from scores to weights that `activation` names or is."""
     if isinstance(activation, str):
         built = build_activation(activation).eval()
         if list(built.parameters()):
-            raise ValueError(
-                f"activation={activation!r} has parameters, which a name would make anew at each call; "
-                f"pass the module sharmix.build_activation({activation!r})"
-            )
+            raise ValueError(f"activation={activation!r} has parameters; pass the module sharmix.build_activation(…)")
         return built
     if isinstance(activation, Activation) and activation.dim != -1:
         raise ValueError(f"activation has dim={activation.dim}; it must be -1, for the keys are the last dimension")
@@ -157,7 +145,9 @@ def _check(
     masked_rows: MaskedRows,
 ) -> None:
     dtypes = query.dtype, key.dtype, value.dtype
-    one_dtype = len(set(dtypes)) == 1 or _is_autocast(query)
+    device = query.device.type
+    is_autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    one_dtype = len(set(dtypes)) == 1 or is_autocast
     if not one_dtype or not all(dtype.is_floating_point for dtype in dtypes):
         raise TypeError("query, key and value must be of one floating-point dtype, got {}, {} and {}".format(*dtypes))
     shapes = [tuple(tensor.shape) for tensor in (query, key, value)]
@@ -179,28 +169,19 @@ def _check_broadcast(shapes: list[tuple[int, ...]], mask: Tensor | None, enable_
     if enable_gqa:
         leading = [(*batch[:-1], leading[0][-1]) for batch in leading]
     elif not _broadcasts(leading):
-        raise ValueError(
-            f"query, key and value must have leading dimensions that broadcast, got {shapes}; where a head of key and "
-            "value serves several of the query, give enable_gqa=True"
-        )
+        message = "query, key and value must have leading dimensions that broadcast, if not with enable_gqa=True"
+        raise ValueError(f"{message}; got {shapes}")
     if mask is None:
         return
     scores = [(*batch, shapes[0][-2], shapes[1][-2]) for batch in leading]
     if mask.dim() < 2 or not _broadcasts([*scores, tuple(mask.shape)]):
-        raise ValueError(
-            f"attn_mask of shape {tuple(mask.shape)} is not allowed; it must broadcast to [..., L, S], of {shapes}"
-        )
+        raise ValueError(f"attn_mask of shape {tuple(mask.shape)} does not broadcast to [..., L, S], of {shapes}")
 
 
 def _broadcasts(shapes: list[tuple[int, ...]]) -> bool:
     """Whether the shapes broadcast; not by `torch.broadcast_shapes`, whose first call imports sympy."""
     sizes = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
     return all(len({*of_dimension} - {1}) <= 1 for of_dimension in sizes)
-
-
-def _is_autocast(tensor: Tensor) -> bool:
-    device = tensor.device.type
-    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def _allowed(mask: Tensor, keys: int) -> Tensor:
@@ -223,16 +204,12 @@ class LogLengthScale(nn.Module):
     """A factor of the scores that grows with the number n of keys that a query may see: δ + β (log(1 + n))^γ.
 
     At a fixed temperature, attention over more keys is flatter. The factor makes it sharper: it is an inverse
-    temperature that each head learns. In the paper's adaptive form β and γ depend on the state x of the query. Write
-    this form as a function: `length_scale=lambda n: 1 + softplus(W x) * (1 + n).log() ** (2 * (U x).tanh())`.
+    temperature that each head learns.
 
     Args:
         num_heads: the number of heads, each of which has its own factor; 1 for one factor for all heads.
-        delta: δ.
-        beta: β; Scalable-Softmax is δ = 0, γ = 1 with β learned.
-        gamma: γ; with 0, a start for a learned γ, the factor is the same at each n.
-        learned: which of `delta`, `beta` and `gamma` are learned parameters, each [num_heads, 1, 1], or [1, 1] for one
-            head; () for none.
+        delta, beta, gamma: δ, β and γ. Scalable-Softmax is δ = 0, γ = 1 with β learned.
+        learned: which of `delta`, `beta` and `gamma` are learned parameters; () for none.
 
     Shape:
         n (*, L, 1); the factor (*, num_heads, L, 1), where dimension -3 of n is missing, 1 or num_heads. For one head
@@ -241,17 +218,14 @@ class LogLengthScale(nn.Module):
     Raises:
         ValueError: `learned` holds another name.
 
-    Source: ASEntmax, Vasylenko et al., Long-Context Generalization with Sparse Attention (2025), section 4. As in their
-    code, log(1 + n) replaces the papers' log n, which is 0 at n = 1; β and γ start at the means of the values that
-    their code draws. Scalable-Softmax: Nakanishi, Scalable-Softmax Is Superior for Attention (2025).
+    Source: ASEntmax, Vasylenko et al., Long-Context Generalization with Sparse Attention (2025), section 4, whose code
+    has log(1 + n), too; β and γ start at the means of the values that it draws. Scalable-Softmax: Nakanishi (2025).
 
     Example:
         >>> n = torch.tensor([[64.0], [1024.0]])
         >>> sharmix.LogLengthScale(delta=0.0, beta=0.25, gamma=1.0, learned=())(n)
         tensor([[1.0436],
                 [1.7331]])
-        >>> sharmix.LogLengthScale(num_heads=8)(n).shape
-        torch.Size([8, 2, 1])
     """
 
     def __init__(
@@ -278,8 +252,5 @@ class LogLengthScale(nn.Module):
         return self.delta + self.beta * n.log1p() ** self.gamma
 
     def extra_repr(self) -> str:
-        described = {name: getattr(self, name) for name in ("delta", "beta", "gamma")}
-        return ", ".join(
-            f"{name}=<{tuple(value.shape)}>" if isinstance(value, Tensor) else f"{name}={value}"
-            for name, value in described.items()
-        )
+        fixed = [name for name in ("delta", "beta", "gamma") if name not in self._parameters]
+        return ", ".join(f"{name}={getattr(self, name)}" for name in fixed)

@@ -4,13 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from sharmix._private_torch import (
-    dispatch_modes_active,
-    forward_mode_active,
-    function_transforms_active,
-    in_onnx_export,
-    is_traced,
-)
+from sharmix import _private_torch
 
 
 class Caller(NamedTuple):
@@ -53,7 +47,7 @@ class Caller(NamedTuple):
     @property
     def exports_to_onnx(self) -> bool:
         """Whether `torch.onnx.export` compiles the code; ONNX does not know the operators of this library."""
-        return self.is_compiled and in_onnx_export()
+        return self.is_compiled and _private_torch.in_onnx_export()
 
 
 def current_caller() -> Caller:
@@ -61,8 +55,8 @@ def current_caller() -> Caller:
     is_compiled = torch.compiler.is_compiling()
     return Caller(
         is_compiled,
-        is_traced(),
-        function_transforms_active(),
-        forward_mode_active(),
-        not is_compiled and dispatch_modes_active(),
+        _private_torch.is_traced(),
+        bool(_private_torch.function_transforms_active()),
+        _private_torch.forward_mode_active(),
+        not is_compiled and bool(_private_torch.dispatch_modes_active()),
     )

@@ -19,32 +19,17 @@ _INSTRUCTION_SETS = _X86 if platform.machine().lower() in ("x86_64", "amd64") el
 def show_config() -> None:
     """Print the implementation in use on each device, and why a faster one is not in use.
 
-    First come the versions of sharmix, torch and Python. For the CPU it prints the implementation (see `backend`), the
-    instruction set of the loaded kernel, and torch's number of threads. For CUDA it prints the implementation and its
-    status. A line `not ...` names something faster that is not in use, with the reason. `python -m sharmix` prints the
-    same report.
+    A line `not ...` names something faster that is not in use, with the reason. `python -m sharmix` prints the same.
 
     Example:
         >>> sharmix.show_config()
         sharmix: ...
         torch: ...
     """
-    for name, fact in configuration().items():
-        if isinstance(fact, str):
-            print(f"{name}: {fact}")
-        else:
-            print(f"{name}:", *(f"  {key}: {value}" for key, value in fact.items()), sep="\n")
-
-
-def configuration() -> dict[str, str | dict[str, str]]:
-    """The facts that `show_config` prints, by name."""
-    return {
-        "sharmix": sharmix.__version__,
-        "torch": torch.__version__,
-        "Python": platform.python_version(),
-        "CPU": _cpu_facts() | {"threads": str(torch.get_num_threads())},
-        "CUDA": _cuda_facts(),
-    }
+    print(f"sharmix: {sharmix.__version__}", f"torch: {torch.__version__}", sep="\n")
+    print(f"Python: {platform.python_version()}")
+    for device, facts in (("CPU", _cpu_facts() | {"threads": str(torch.get_num_threads())}), ("CUDA", _cuda_facts())):
+        print(f"{device}:", *(f"  {name}: {fact}" for name, fact in facts.items()), sep="\n")
 
 
 def _cpu_facts() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The Fenchel–Young loss of any regulariser, against class indices or probabilities."""
 
-from typing import Literal, Protocol, TypedDict, TypeVar
+from typing import Literal, Protocol, TypedDict
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ Reduction = Literal["none", "mean", "sum"]
 
 
 class UnweightedLossOptions(TypedDict, total=False):
-    """The keyword arguments of every loss, with the meaning that `torch.nn.CrossEntropyLoss` gives them.
+    """The keyword arguments of every loss, as of `torch.nn.CrossEntropyLoss`.
 
     Attributes:
         ignore_index: the class index of rows to leave out of the loss and of the mean. Default: −100.
@@ -28,37 +28,20 @@ class LossOptions(UnweightedLossOptions, total=False):
     """The options of `UnweightedLossOptions`, and a weight for each class.
 
     Attributes:
-        weight: one weight for each class, [classes]. The weight of a row, in the loss and in the mean, is the weight of
-            its target. Default: None, which gives each class the weight 1.
+        weight: one weight for each class, [classes], which is the weight of a row, in the loss and in the mean.
     """
 
     weight: Tensor | None
 
 
-Options = TypeVar("Options", bound=UnweightedLossOptions)
-
-
-def reject_unknown(options: Options, function: str, allowed: type = LossOptions) -> Options:
-    """The options; TypeError, with the name of the called function, if one of them is unknown."""
-    if options and (unknown := [name for name in options if name not in allowed.__annotations__]):
-        names = ", ".join(allowed.__annotations__)
-        raise TypeError(f"{function}() got an unexpected option {', '.join(unknown)}; allowed are {names}")
-    return options
-
-
 class Regulariser(Protocol):
-    """An entropy −Ω, its conjugate and its loss, for logits and probabilities [..., classes]."""
+    """What `Activation` defines, too: an entropy −Ω, its conjugate Ω* and its loss of classes."""
 
     normalised: bool
 
-    def entropy(self, probabilities: Tensor) -> Tensor:
-        """−Ω(p), [...]; it does not depend on the order of the classes."""
-
-    def conjugate(self, logits: Tensor) -> Tensor:
-        """Ω*(z), [...]; its gradient is the map."""
-
-    def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
-        """The loss after `reduction`, against one class index for each row, int64 [...]."""
+    def entropy(self, probabilities: Tensor) -> Tensor: ...
+    def conjugate(self, logits: Tensor) -> Tensor: ...
+    def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor: ...
 
 
 def fenchel_young(
@@ -75,10 +58,6 @@ def fenchel_young(
     With class weights w, s = Σ wᵢyᵢ and ỹ = w∘y/s, the loss is s L(z, ỹ). For softmax this is the weighted
     cross-entropy minus s times the entropy of ỹ. The mean divides by Σ w_y if targets are class indices, and by the
     number of rows if they are probabilities.
-
-    Raises:
-        TypeError: the targets are of the wrong type.
-        ValueError: a value, a label or a shape is not allowed.
     """
     check_options(ignore_index, label_smoothing, reduction)
     if logits.shape[-1] == 0:
@@ -88,9 +67,7 @@ def fenchel_young(
         _check_weight(logits, weight)
     if targets.is_floating_point():
         if ignore_index >= 0:
-            raise ValueError(
-                f"ignore_index={ignore_index} is not allowed beside probabilities as targets; leave it out"
-            )
+            raise ValueError(f"ignore_index={ignore_index} is not allowed beside probabilities as targets")
         y = targets.to(logits.dtype) * checked_distribution(targets.detach()).to(logits.dtype).unsqueeze(-1)
         y = y / y.sum(-1, keepdim=True)
         y = (1 - label_smoothing) * y + label_smoothing / logits.shape[-1] if label_smoothing else y
@@ -214,8 +191,6 @@ def check_shape(logits: Tensor, targets: Tensor, dim: int, name: str = "logits")
 
 
 def _check_weight(logits: Tensor, weight: Tensor) -> None:
-    if not isinstance(weight, Tensor):
-        raise TypeError(f"weight must be a tensor of one number for each class, got {type(weight).__name__}")
     if weight.shape != logits.shape[-1:] or not weight.is_floating_point() or weight.device != logits.device:
         raise ValueError(
             f"weight of shape {tuple(weight.shape)}, {weight.dtype} on {weight.device} is not allowed; it must be "

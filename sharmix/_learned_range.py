@@ -52,12 +52,7 @@ class Learning(nn.Module):
 
 
 def learned(name: str, start: Order) -> nn.Parameter:
-    """A parameter `name` whose start is a number or a tensor of numbers.
-
-    Raises:
-        TypeError: the start is neither a number nor a tensor.
-        ValueError: the start is out of range.
-    """
+    """A parameter `name` whose start is a number or a tensor of numbers; ValueError if the start is out of range."""
     least, bound = RANGES[name]
     values = start.detach() if isinstance(start, Tensor) else torch.tensor(number(start, name), device="cpu")
     outside = ~((values >= least) & (values < bound))

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, linear
 
-from sharmix._arguments import Order, classes_last, label_error, per_row, widened
+from sharmix._arguments import Order, classes_last, label_error, one_value, widened
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import UnweightedLossOptions, check_options, check_targets, reject_unknown
+from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options, check_targets
 from sharmix._private_torch import keeps_graph
-from sharmix.functional import Nonconcave, fenchel_young_loss
+from sharmix.functional import Nonconcave, fenchel_young_loss, orders_of
 
 _CHUNK_BYTES = 1 << 26  # the size of a chunk of logits; matrix products are faster with more rows
 _BLOCKS = 16  # in a chunk; the loss is computed block by block, so that temporaries stay in the caches
@@ -45,20 +45,12 @@ def linear_fenchel_young_loss(
 
     Args:
         hidden: the input of the output layer, [..., features], floating point.
-        weight: the weights of the output layer, [classes, features].
-        bias: the bias of the output layer, [classes], or None.
+        weight, bias: those of the output layer, [classes, features], and [classes] or None.
         targets: class indices [...] of an integer type.
         q, r, temperature: numbers, or tensors of one element.
-        nonconcave: as for `sharmix`.
-        **options: `ignore_index`, `label_smoothing` and `reduction` as for `fenchel_young_loss`; a reduction of `none`
-            is not allowed.
+        nonconcave, **options: as for `fenchel_young_loss`, without `weight` and without the reduction `none`.
 
-    Returns:
-        The loss, a scalar; in float32 for half precision.
-
-    Raises:
-        TypeError: `hidden` or the targets are of the wrong type.
-        ValueError: a value, a label or a shape is not allowed.
+    Returns, Raises: as `fenchel_young_loss`; the loss is a scalar.
 
     Source: `math` section 5.
 
@@ -67,17 +59,12 @@ def linear_fenchel_young_loss(
         >>> sharmix.linear_fenchel_young_loss(hidden, weight, None, torch.zeros(4).long(), q=2.0, r=2.0)
         tensor(0.4995, grad_fn=<_LinearLossBackward>)
     """
-    reject_unknown(options, "linear_fenchel_young_loss", UnweightedLossOptions)
-    classes_last(hidden, "hidden", -1)
-    given = {"q": one_value("q", q), "r": one_value("r", r), "temperature": one_value("temperature", temperature)}
-    orders = [per_row(hidden, -1, order, name) for name, order in given.items()]
-
-    def loss(logits: Tensor, classes: Tensor, **options: Unpack[UnweightedLossOptions]) -> Tensor:
-        return fenchel_young_loss(logits, classes, *orders, nonconcave=nonconcave, **options)
-
+    orders = orders_of(hidden, -1, one_value(q, "q"), one_value(r, "r"), one_value(temperature, "temperature"))
+    q, r, temperature = orders
+    loss = partial(fenchel_young_loss, q=q, r=r, temperature=temperature, nonconcave=nonconcave)
     learned = [order for order in orders if isinstance(order, Tensor)]
-    is_softmax = not learned and orders == [1.0, 1.0, 1.0]
-    return linear_loss(loss, learned, hidden, weight, bias, targets, options, is_softmax=is_softmax)
+    is_softmax = not learned and orders == (1.0, 1.0, 1.0)
+    return linear_loss(loss, learned, hidden, weight, bias, targets, is_softmax, **options)
 
 
 def linear_loss(
@@ -87,22 +74,24 @@ def linear_loss(
     weight: Tensor,
     bias: Tensor | None,
     targets: Tensor,
-    options: UnweightedLossOptions,
-    is_softmax: bool = False,
+    is_softmax: bool,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """`linear_fenchel_young_loss` for any loss of logits [rows, classes], class indices [rows] and options.
 
     `parameters` are the tensors that the loss depends on besides its arguments. `is_softmax` is True for the loss of
     softmax.
     """
-    reduction, ignore_index = options.get("reduction", "mean"), options.get("ignore_index", -100)
-    check_options(ignore_index, options.get("label_smoothing", 0.0), reduction)
+    check_options(ignore_index, label_smoothing, reduction)
+    loss = partial(loss, ignore_index=ignore_index, label_smoothing=label_smoothing)
     if reduction == "none":
         raise ValueError("reduction='none' is not allowed here: gradients are summed at once; use 'mean' or 'sum'")
     classes_last(hidden, "hidden", -1)
     check_layer(hidden, weight, bias, targets)
     if hidden.is_meta or not current_caller().is_plain:
-        return loss(linear(hidden, weight, bias), targets, **options)
+        return loss(linear(hidden, weight, bias), targets, reduction=reduction)
     hidden, weight, bias = as_autocast(hidden, weight, bias)
     rows, classes = hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1).long()
     learned = [parameter for parameter in parameters if torch.is_grad_enabled() and parameter.requires_grad]
@@ -110,10 +99,10 @@ def linear_loss(
     layer_learns = torch.is_grad_enabled() and any(part.requires_grad for part in layer)
     count = (classes != ignore_index).sum() if reduction == "mean" else classes.new_ones(())
     loss_of_block: _LossOfBlock
-    if is_softmax and not options.get("label_smoothing"):
+    if is_softmax and not label_smoothing:
         loss_of_block = partial(_softmax_loss, ignore_index=ignore_index)
     else:
-        loss_of_block = partial(_loss_by_autograd, partial(loss, **{**options, "reduction": "sum"}), layer_learns)
+        loss_of_block = partial(_loss_by_autograd, partial(loss, reduction="sum"), layer_learns)
     with torch.autocast(hidden.device.type, enabled=False):
         value: Tensor = _LinearLoss.apply(loss_of_block, rows, weight, bias, classes, count, layer_learns, *learned)
     return value
@@ -147,22 +136,11 @@ def logits_in_parts(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Iter
         yield some, widened(logits)
 
 
-def one_value(name: str, order: Order) -> Order:
-    """An order as a number or a tensor of no dimension; ValueError if it holds several values."""
-    if isinstance(order, Tensor) and order.numel() != 1:
-        raise ValueError(
-            f"{name} of shape {tuple(order.shape)} is not allowed; it must be a number or hold one element"
-        )
-    return order.reshape(()) if isinstance(order, Tensor) else order
-
-
 def check_layer(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> None:
     """Raise TypeError or ValueError if the shapes or types of an output layer and its targets do not fit together."""
     if weight.dim() != 2 or weight.shape[1] != hidden.shape[-1] or not len(weight):
-        raise ValueError(
-            f"weight of shape {tuple(weight.shape)} does not go with hidden of shape {tuple(hidden.shape)}; "
-            f"it must be [classes, {hidden.shape[-1]}] with at least 1 class"
-        )
+        shapes = f"weight of shape {tuple(weight.shape)} does not go with hidden of shape {tuple(hidden.shape)}"
+        raise ValueError(f"{shapes}; it must be [classes, {hidden.shape[-1]}] with at least 1 class")
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"bias of shape {tuple(bias.shape)} must be of shape {tuple(weight.shape[:1])}")
     if isinstance(targets, Tensor) and targets.is_floating_point():
@@ -207,29 +185,6 @@ def _softmax_loss(
     return value, []
 
 
-def _loss_of_chunks(
-    loss: _LossOfBlock,
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    targets: Tensor,
-    parameters: Sequence[Tensor],
-    gradients: "_LayerGradients | None",
-) -> tuple[Tensor, list[Tensor]]:
-    """The loss of all rows and its gradients by the parameters; `gradients` collects the gradients by the layer."""
-    value = torch.zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
-    by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
-    for some, logits in logits_in_parts(hidden, weight, bias):
-        few = math.ceil(len(logits) / (1 if logits.is_cuda else _BLOCKS))
-        for block, classes in zip(torch.split(logits, few), torch.split(targets[some], few), strict=True):
-            part, slopes = loss(block, classes, parameters)
-            value = value + part
-            by_parameters = [so_far + slope for so_far, slope in zip(by_parameters, slopes, strict=True)]
-        if gradients is not None:
-            gradients.add(some, logits)
-    return value, by_parameters
-
-
 class _LinearLoss(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -244,7 +199,16 @@ class _LinearLoss(torch.autograd.Function):
         *parameters: Tensor,
     ) -> Tensor:
         gradients = _LayerGradients(hidden, weight, bias) if layer_learns else None
-        value, by_parameters = _loss_of_chunks(loss, hidden, weight, bias, targets, parameters, gradients)
+        value = torch.zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
+        by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
+        for some, logits in logits_in_parts(hidden, weight, bias):
+            few = math.ceil(len(logits) / (1 if logits.is_cuda else _BLOCKS))
+            for block, classes in zip(torch.split(logits, few), torch.split(targets[some], few), strict=True):
+                part, slopes = loss(block, classes, parameters)
+                value = value + part
+                by_parameters = [so_far + slope for so_far, slope in zip(by_parameters, slopes, strict=True)]
+            if gradients is not None:
+                gradients.add(some, logits)
         ctx.dtypes = (hidden.dtype, weight.dtype, weight.dtype)
         layer = (None, None, None) if gradients is None else gradients.collected()
         ctx.save_for_backward(count, *layer, *by_parameters)
@@ -253,10 +217,7 @@ class _LinearLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
-            raise RuntimeError(
-                "the gradients of a linear loss cannot be differentiated again: leave out create_graph=True, or take "
-                "the loss of torch.nn.functional.linear(hidden, weight, bias)"
-            )
+            raise RuntimeError("the gradients of a linear loss cannot be differentiated again; use the loss of logits")
         count, *gradients = ctx.saved_tensors
         grad = grad / count.clamp_min(1)  # the gradients over no rows are 0
         by_layer = [

@@ -13,20 +13,14 @@ _TOLERANCE = 1e-6  # an r = 2 − 1/q that was rounded to float32 still counts a
 
 
 def check_exportable(q: Order, r: Order, temperature: Order) -> None:
-    """Check the values that are known while a model is traced: numbers, and the parameters and buffers of modules.
-
-    Raises:
-        ValueError: a value is out of its range, or the map cannot be exported with it.
-    """
+    """Check the values that are known while a model is traced: numbers, and the parameters and buffers of modules."""
     with outside_of_trace():
         q, r, _ = _known_values(q, "q"), _known_values(r, "r"), _known_values(temperature, "temperature")
         refused = _cannot_be_exported(q, r)
         if refused.any():
             q_value, r_value = (order.expand(refused.shape)[refused][0].item() for order in (q, r))
-            raise ValueError(
-                f"(q, r) = ({q_value:g}, {r_value:g}) cannot be exported to ONNX: the exported map needs q <= 2 and "
-                f"r >= 2 - 1/q = {2 - 1 / q_value:g}; choose such orders, or run the model in torch"
-            )
+            needed = f"the exported map needs q <= 2 and r >= 2 - 1/q = {2 - 1 / q_value:g}"
+            raise ValueError(f"(q, r) = ({q_value:g}, {r_value:g}) cannot be exported to ONNX: {needed}")
 
 
 def exportable_map(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor:

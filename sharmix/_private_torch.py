@@ -18,25 +18,19 @@ _LIBRARY = "torch_cpu.dll" if sys.platform == "win32" else torch._C.__file__  # 
 
 
 def _private(name: str) -> Any:
-    """The object that a private name of torch refers to.
-
-    Raises:
-        ImportError: the installed torch has no such name.
-    """
+    """The object that a private name of torch refers to; ImportError if the installed torch has no such name."""
     try:
         return pkgutil.resolve_name(name)
     except (AttributeError, ImportError) as error:
-        reason = (
-            f"sharmix needs {name}, which torch {torch.__version__} does not have; install another release of torch"
-        )
-        raise ImportError(reason) from error
+        message = f"sharmix needs {name}, which torch {torch.__version__} lacks; install another release of torch"
+        raise ImportError(message) from error
 
 
 never_compiled = _private("torch._compile._disable_dynamo")  # imports torch._dynamo when called: 1 s
 outside_of_trace = _private("torch.utils._python_dispatch._disable_current_modes")
-_is_in_mode = _private("torch.utils._python_dispatch.is_in_torch_dispatch_mode")
+dispatch_modes_active = _private("torch.utils._python_dispatch.is_in_torch_dispatch_mode")  # such as FakeTensorMode
 _modes = _private("torch._C._len_torch_dispatch_stack")
-_transforms = _private("torch._C._are_functorch_transforms_active")
+function_transforms_active = _private("torch._C._are_functorch_transforms_active")  # those of torch.func
 _interpreters = _private("torch._C._functorch.get_interpreter_stack")
 _FORWARD_MODE = _private("torch._C._functorch.TransformType.Jvp")
 _VMAP = _private("torch._C._functorch.TransformType.Vmap")
@@ -55,12 +49,9 @@ def parallel_loop() -> int | None:
 
 def is_plain_call() -> bool:
     """Whether no transform, no mode, no trace and no tangent sees the operators that the caller runs."""
-    return not _transforms() and not _modes() and _tracing_state() is None and forward_ad._current_level < 0
-
-
-def function_transforms_active() -> bool:
-    """Whether the caller is inside a transform of `torch.func`."""
-    return bool(_transforms())
+    return (
+        not function_transforms_active() and not _modes() and _tracing_state() is None and forward_ad._current_level < 0
+    )
 
 
 def forward_mode_active() -> bool:
@@ -92,11 +83,6 @@ def traced_tensor(fake: Tensor) -> Tensor | None:
 def is_traced() -> bool:
     """Whether `torch.jit.trace` traces the caller."""
     return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]
-
-
-def dispatch_modes_active() -> bool:
-    """Whether a mode such as FakeTensorMode sees every operator."""
-    return bool(_is_in_mode())
 
 
 def forward_mode_depth() -> int:

@@ -20,17 +20,9 @@ def proper_score(
 ) -> Tensor:
     """The Brier score Σ (pᵢ − yᵢ)², or the log score −Σ yᵢ log pᵢ, of p = probabilities(logits).
 
-    Args:
-        kind: `brier` or `log`. The log score leaves out rows where a target class has probability 0, or one below the
-            smallest normal number of its dtype, 1.2e-38 in float32.
-        probabilities: the map, from logits [..., classes] to probabilities [..., classes].
-        logits: [..., classes].
-        targets: class indices [...] or probabilities [..., classes].
-        ignore_index: the class index of rows to leave out.
-        reduction: `mean` or `sum` over the rows that are not left out, or `none`.
-
-    Returns:
-        The score, a scalar, or [...] with `none`.
+    The log score leaves out rows where a target class has probability 0, or one below the smallest normal number of its
+    dtype, 1.2e-38 in float32. Logits are [..., classes], targets class indices [...] or probabilities [..., classes].
+    `reduction` is `mean` or `sum` over the rows that are not left out, or `none`.
     """
     y, counted = _probability_targets(logits, targets, ignore_index)
     p = probabilities(torch.where(counted.unsqueeze(-1), logits, 0))

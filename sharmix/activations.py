@@ -11,23 +11,12 @@ from torch.nn.functional import cross_entropy
 
 from sharmix import _linear_loss, functional
 from sharmix._activation import Activation
-from sharmix._arguments import Order, checked, checked_classes, classes_last, per_row, widened
+from sharmix._arguments import Order, checked, checked_classes, classes_last, one_value, widened
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import (
-    LossOptions,
-    Reduction,
-    UnweightedLossOptions,
-    reduced,
-)
+from sharmix._fenchel_young import LossOptions, Reduction, UnweightedLossOptions, reduced
 from sharmix._learned_range import Learning, learned
 from sharmix._scores import proper_score
-from sharmix.functional import (
-    AlphaReLURegulariser,
-    MaskedRows,
-    Nonconcave,
-    SharmaMittalRegulariser,
-    fenchel_young_loss,
-)
+from sharmix.functional import AlphaReLURegulariser, MaskedRows, Nonconcave, SharmaMittalRegulariser, fenchel_young_loss
 from sharmix.registry import register
 
 Objective = Literal["fenchel_young", "brier", "log"]
@@ -38,9 +27,7 @@ class Softmax(Activation):
     """Softmax, pᵢ = exp(zᵢ) / Σⱼ exp(zⱼ), with the Shannon entropy H. Its loss is cross-entropy minus H(y).
 
     Args:
-        dim: the dimension that holds the classes.
-        masked_rows: the output for a row whose logits are all −inf, `nan` or `zeros`. With both, the loss of such a
-            row is NaN, unless `ignore_index` leaves the row out.
+        dim, masked_rows: as for `sharmix.sharmix`. With both choices of `masked_rows` the loss of such a row is NaN.
 
     Shape:
         logits (*, C, *), C classes along `dim`; probabilities the same.
@@ -97,12 +84,10 @@ def _are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
 class SharmaMittal(Learning, Activation):
     """The base class of all maps of the Sharma–Mittal family. A subclass defines its orders (q, r, T₀).
 
-    With `objective="brier"` or `"log"` the learned parameters get their gradients from that proper score of p, through
-    the map's Jacobians. The score compares p with the targets as given, without label smoothing and class weights. The
-    loss keeps its value, and the logits keep their gradient p − y. The log score leaves out rows that give a target
-    class probability 0, or less than the smallest normal number of the dtype, 1.2e-38 in float32. Its mean is over the
-    remaining rows. `linear_loss` cannot know the number of remaining rows beforehand, so there the mean is over all
-    rows that are not ignored.
+    With `objective="brier"` or `"log"` the learned parameters get their gradients from that proper score of p
+    (`proper_score`), through the map's Jacobians. The score compares p with the targets as given, without label
+    smoothing and class weights. The loss keeps its value, and the logits keep their gradient p − y. `linear_loss` does
+    not know beforehand how many rows the log score leaves out: there its mean is over all rows that are not ignored.
     """
 
     _starts: ClassVar[tuple[str, ...]] = ()  # the arguments that can be learned
@@ -145,19 +130,11 @@ class SharmaMittal(Learning, Activation):
 
     def _check(self, starts: dict[str, Order]) -> None:
         """Raise at construction, not at the first batch, if an argument is not allowed."""
-        tensors = {name: start for name, start in starts.items() if isinstance(start, Tensor)}
-        shapes = {name: tuple(start.shape) for name, start in tensors.items()}
-        if any(-len(shape) <= self.dim < 0 and shape[self.dim] != 1 for shape in shapes.values()):
-            raise ValueError(
-                f"shapes {shapes} are not allowed; they must be 1 along dim={self.dim}, that of the classes"
-            )
-        try:
-            rows = torch.broadcast_tensors(torch.ones((), device="cpu"), *tensors.values())[0].shape  # type: ignore[no-untyped-call]
-        except RuntimeError as error:
-            raise ValueError(f"shapes {shapes} are not allowed; they must broadcast against each other") from error
+        tensors = [start for start in starts.values() if isinstance(start, Tensor)]
+        rows = torch.broadcast_tensors(torch.ones((), device="cpu"), *tensors)[0].shape  # type: ignore[no-untyped-call]
         each = [start.unsqueeze(-1) if isinstance(start, Tensor) else start for start in starts.values()]
         with torch.no_grad():
-            zeros = torch.zeros((*rows, 1), device=next((start.device for start in tensors.values()), "cpu"))
+            zeros = torch.zeros((*rows, 1), device=tensors[0].device if tensors else "cpu")
             functional.sharmix(zeros, *self._orders(*each), nonconcave=self.nonconcave, masked_rows=self.masked_rows)
 
     @abstractmethod
@@ -175,13 +152,7 @@ class SharmaMittal(Learning, Activation):
         if self.dim == -1 and (not self._has_rows or current_caller().exports_to_onnx):
             return self.orders()
         given = classes_last(values, "logits", -1).movedim(-1, self.dim)
-        for name in self._starts:
-            per_row(given, self.dim, getattr(self, name), name)  # so that an error names the caller's argument
-        q, r, temperature = (per_row(given, self.dim, order, "order") for order in self.orders())
-        return q, r, temperature
-
-    def _regulariser(self, values: Tensor) -> SharmaMittalRegulariser:
-        return SharmaMittalRegulariser(*self._orders_of(values), self.nonconcave)
+        return functional.orders_of(given, self.dim, *self.orders())
 
     def forward(self, logits: Tensor) -> Tensor:
         # The map checks logits itself and keeps their dtype. A second check takes a tenth of a small batch's time.
@@ -195,10 +166,12 @@ class SharmaMittal(Learning, Activation):
         return functional.sharmix(logits, *orders, nonconcave=self.nonconcave, masked_rows=self.masked_rows)
 
     def entropy(self, probabilities: Tensor) -> Tensor:
-        return self._regulariser(probabilities).entropy(probabilities)
+        regulariser = SharmaMittalRegulariser(*self._orders_of(probabilities), self.nonconcave)
+        return regulariser.entropy(probabilities)
 
     def conjugate(self, logits: Tensor) -> Tensor:
-        return self._regulariser(logits).conjugate(logits) + logits.detach().amax(-1)
+        regulariser = SharmaMittalRegulariser(*self._orders_of(logits), self.nonconcave)
+        return regulariser.conjugate(logits) + logits.detach().amax(-1)
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         q, r, temperature = self._orders_of(logits)
@@ -213,7 +186,7 @@ class SharmaMittal(Learning, Activation):
 
     def _loss_of_parts(self) -> Callable[..., Tensor]:
         for name in self._starts:
-            _linear_loss.one_value(name, getattr(self, name))
+            one_value(getattr(self, name), name)
         return super()._loss_of_parts()
 
     def extra_repr(self) -> str:
@@ -232,7 +205,7 @@ class Sparsemax(SharmaMittal):
     """Sparsemax, the point of the simplex nearest to the logits, argmin ‖p − z‖². It is SharMiX at q = r = 2.
 
     Args:
-        dim, masked_rows: as for `Softmax`.
+        dim, masked_rows: as for `sharmix.sharmix`.
 
     Shape:
         logits (*, C, *), C classes along `dim`; probabilities the same.
@@ -257,9 +230,8 @@ class Entmax(SharmaMittal):
     With class indices as targets, a learned α rises under the Fenchel–Young loss, whatever the data.
 
     Args:
-        alpha: α ≥ 1, a number, or a tensor that broadcasts against the logits with size 1 along `dim`.
-        learned, objective: as for `SharMiX`; the only name that can be learned is `alpha`.
-        dim, masked_rows: as for `Softmax`.
+        alpha: α ≥ 1, a number or a tensor as q of `SharMiX`.
+        learned, objective, dim, masked_rows: as for `SharMiX`; only `alpha` can be learned.
 
     Shape:
         logits (*, C, *), C classes along `dim`; probabilities the same.
@@ -337,15 +309,13 @@ class SharMiX(SharmaMittal):
     temperature falls. Each of these moves makes the loss smaller (`math` section 5).
 
     Args:
-        q, r, temperature: as for `sharmix.sharmix`. Each is a number, or a tensor that broadcasts against the logits
-            with size 1 along `dim`, for example with one number for each head.
-        learned: which of them are learned parameters: False for none, True for q and r, or names among `q`, `r` and
-            `temperature`. The given values are their starts. After each step of a `torch.optim.Optimizer` that trains
-            them, q and r lie in [1.01, 2), and the temperature in [0.1, 10).
+        q, r, temperature, dim, nonconcave, masked_rows: as for `sharmix.sharmix`; a tensor may hold an order for each
+            head, for example.
+        learned: which of q, r and the temperature are learned parameters: False for none, True for q and r, or names
+            among `q`, `r` and `temperature`. The given values are their starts. After each step of a
+            `torch.optim.Optimizer` that trains them, q and r lie in [1.01, 2), and the temperature in [0.1, 10).
         objective: the loss that trains the learned parameters: `fenchel_young`, the paper's choice, or a proper score,
             `brier` or `log`.
-        nonconcave: as for `sharmix.sharmix`.
-        dim, masked_rows: as for `Softmax`.
 
     Shape:
         logits (*, C, *), C classes along `dim`; probabilities the same.
@@ -382,11 +352,9 @@ class AlphaReLU(Activation):
     """α-ReLU, pᵢ = [(α − 1) zᵢ − τ]₊^{1/(α−1)}, with a constant threshold τ. Its outputs need not sum to 1.
 
     Args:
-        alpha: α > 1.
-        tau: τ, the threshold of (α − 1) z. With None the first batch in training mode sets it: τ is then the mean
-            α-entmax threshold of that batch's rows, for the logits as they are, and stays fixed from then on. τ is
-            part of the state dict.
-        dim: the dimension that holds the classes.
+        alpha, dim: α > 1, and the dimension that holds the classes.
+        tau: τ, the threshold of (α − 1) z. With None the first batch in training mode sets it for good, to the mean
+            α-entmax threshold of its rows. τ is part of the state dict.
 
     Shape:
         logits (*, C, *), C classes along `dim`; p the same.
@@ -432,20 +400,13 @@ class AlphaReLU(Activation):
         targets: Tensor,
         **options: Unpack[UnweightedLossOptions],
     ) -> Tensor:
-        first = not self.calibrated
-        if first:
+        if not self.calibrated:
             _linear_loss.check_layer(hidden, weight, bias, targets)
-            with torch.no_grad():
-                some = hidden[targets != options.get("ignore_index", -100)]
-                layer = _linear_loss.as_autocast(some, weight, bias)
-                self._calibrate(logits for _, logits in _linear_loss.logits_in_parts(*layer))
-        try:
-            return super().linear_loss(hidden, weight, bias, targets, **options)
-        except (TypeError, ValueError):
-            if first:  # a call that raises must not set the threshold
-                self.tau.fill_(math.nan)
-                self.calibrated = False
-            raise
+            ignore_index = options.get("ignore_index", -100)
+            checked_classes(targets, len(weight), ignore_index)  # raises before it calibrates
+            layer = _linear_loss.as_autocast(hidden[targets != ignore_index], weight, bias)
+            self._calibrate(logits for _, logits in _linear_loss.logits_in_parts(*layer))
+        return super().linear_loss(hidden, weight, bias, targets, **options)
 
     @torch.no_grad()
     def _calibrate(self, logits: Iterable[Tensor]) -> None:
@@ -470,25 +431,17 @@ class AlphaReLU(Activation):
 
 @register("entmax_package")
 class EntmaxPackage(Activation):
-    """α-entmax, computed by the bisection of the `entmax` package: an outside baseline.
-
-    The maximum of each row is subtracted from the logits first. The package does not do so, and at an offset of 1e6 its
-    probabilities are wrong by 3e-2.
-    """
+    """α-entmax, computed by the bisection of the `entmax` package: an outside baseline."""
 
     def __init__(self, alpha: float = 1.5, dim: int = -1) -> None:
         super().__init__(dim)
-        try:
-            from entmax import entmax_bisect
-        except ImportError as error:
-            raise ImportError("activation entmax_package needs the entmax package: pip install entmax") from error
-        if not alpha > 1:
-            raise ValueError(f"alpha={alpha!r} is not allowed; the entmax package needs alpha > 1")
-        self.alpha = alpha
+        from entmax import entmax_bisect
+
+        self.alpha = checked(alpha, "alpha of the entmax package")
         self._bisect = entmax_bisect
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        shifted = logits - logits.detach().amax(-1, keepdim=True)
+        shifted = logits - logits.detach().amax(-1, keepdim=True)  # the package is wrong by 3e-2 at an offset of 1e6
         probabilities: Tensor = self._bisect(shifted, self.alpha, dim=-1)
         return probabilities
 

@@ -1,14 +1,9 @@
 """Prediction sets with a guarantee: supports of the map at a temperature that split conformal prediction finds.
 
-The support of a probability vector is the set of classes with a probability above 0. Class k is in the support of
-`sharmix.sharmix(logits, q, r, temperature)` exactly where the temperature is above
-
-    T_k = (q − 1) Δ_k W^{q−1} exp((r − q) R_q(p)),    wᵢ = (1 − Δᵢ/Δ_k)₊^{1/(q−1)},   W = Σ wᵢ,   p = w/W,
-
-where Δᵢ is the gap between the largest logit and logit i, and R_q is the Rényi entropy (`math` section 8). T_k is a
-conformal score: it is larger for a class that fits the logits less. `SupportPredictor` calibrates a temperature with
-this score. Other packages can use the score, too: MAPIE as `sharmix.integrations.mapie.SupportConformityScore`, and
-TorchCP as a function, in `SplitPredictor(functools.partial(support_scores, q=1.5, r=1.5), model)`.
+The support of a probability vector is the set of classes with a probability above 0. The temperature at which a class
+enters the support is its conformal score, `support_scores`; `SupportPredictor` calibrates a temperature with it. Other
+packages can use the score, too: MAPIE as `sharmix.integrations.mapie.SupportConformityScore`, and TorchCP as a
+function, in `SplitPredictor(functools.partial(support_scores, q=1.5, r=1.5), model)`.
 """
 
 import math
@@ -23,6 +18,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import checked_number, classes_last
+from sharmix._fenchel_young import check_targets
 from sharmix._operators.orders import checked_orders, is_concave
 
 __all__ = ["SupportPredictor", "support_scores"]
@@ -33,7 +29,6 @@ _MOST_POWER = 8  # 1/(q − 1) up to which sums by moments are faster than sums 
 _LEAST_GAP = 1e-300  # the divisor in place of 0
 _MARGIN = 1e-7  # relative; with it the class that decides the temperature is in the map's support in float64
 _LEAST_TEMPERATURE = torch.finfo(torch.float32).tiny
-_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _MOST_SHOWN = 5  # classes that a warning lists
 
 
@@ -42,31 +37,29 @@ def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25
 
         T_k = (q − 1) Δ_k W^{q−1} exp((r − q) R_q(p)),    wᵢ = (1 − Δᵢ/Δ_k)₊^{1/(q−1)},   W = Σ wᵢ,   p = w/W
 
-    The support is the set of classes with a probability above 0, and Δᵢ is the gap between the row's largest logit and
-    logit i. The score of the largest logit is 0. At r = q, T_k is q − 1 times the score of Campos et al. (2025). All
-    scores of a row take O(classes · log classes) time where 1/(q − 1) is an integer up to 8, for example at q = 2, 1.5
-    and 1.25, and O(classes²) time elsewhere. The score of the label alone takes O(classes) time.
+    Δᵢ is the gap between the row's largest logit and logit i, and R_q is the Rényi entropy. The score is larger for a
+    class that fits the logits less, and 0 for the largest logit. At r = q, T_k is q − 1 times the score of Campos et
+    al. (2025). All scores of a row take O(classes · log classes) time where 1/(q − 1) is an integer up to 8, such as
+    at q = 2, 1.5 and 1.25, and O(classes²) time elsewhere. The score of the label alone takes O(classes) time.
 
     Args:
         logits: z, [..., classes], floating point. Half precision gives scores in float32. A logit of −inf has the
             score ∞.
-        labels: class indices [...] of an integer type, to compute only the scores of these classes; None computes the
-            scores of all classes.
+        labels: class indices [...] of an integer type, to compute the scores of these classes alone.
         q: 1 < q ≤ 1000. At q = 1 the map is softmax, which gives every class a probability above 0.
         r: r ≥ 2 − 1/q, where the map's objective is concave, and at most the limit that `sharmix.sharmix` has. Below
             2 − 1/q the supports still grow with the temperature, but by jumps, and class k does not enter at this T_k.
 
     Returns:
         Scores ≥ 0 in units of the logits, with the shape of the logits, or of the labels if given; without gradients.
-        The scores are NaN, like the map's output, for a row that holds a NaN or +inf, and for a row whose logits are
-        all −inf. For equal rows in batches of different sizes, scores in float64 can differ in their last bits.
+        The scores of a row are NaN where the map's output is NaN. For equal rows in batches of different sizes, scores
+        in float64 can differ in their last bits.
 
     Raises:
         TypeError: the logits are not floating-point numbers, or the labels are not integers.
         ValueError: the value of q, of r or of a label is not allowed.
 
-    Source: `math` section 8; for r = q Campos, Calém, Sklaviadis, Figueiredo and Martins (2025), Sparse Activations as
-    Conformal Predictors.
+    Source: `math` section 8; for r = q Campos et al. (2025), Sparse Activations as Conformal Predictors.
 
     Example:
         >>> z = torch.tensor([2.0, 1.0, -1.0])
@@ -96,41 +89,32 @@ class SupportPredictor:
     probability of at least `coverage`. This holds however good or bad the network is, on average over draws of the
     calibration examples and the new example (split conformal prediction).
 
-    `sets` gives the support of `sharmix.sharmix(logits, q, r, predictor.temperature)`. At the temperature T the class
-    with T_k = T has probability 0, so the fitted temperature is larger than the score that decides it by one part in
-    10⁷. The sets compare T_k with the temperature in float64; the map rounds in the dtype of its logits. So the map's
-    output can lack a class of the set, but never has a class that the set lacks. The output can lack two kinds of
-    class: one whose T_k is within 10⁻⁷ of the temperature, relatively, or within 10⁻⁴ for float32 logits, and one whose
-    probability p_k ∝ (1 − Δ_k/Δ)₊^{1/(q−1)} underflows. Many classes underflow for q below 1.1, and in float16 some do
-    up to q = 1.5.
+    `sets` gives the support of `sharmix.sharmix(logits, q, r, predictor.temperature)`. Rounding makes one difference:
+    the map's output never has a class that the set lacks, but can lack a class of the set, one whose T_k is within 10⁻⁷
+    of the temperature, relatively (10⁻⁴ for float32 logits), or whose probability underflows. Many classes underflow
+    for q below 1.1, and in float16 some do up to q = 1.5.
 
     Args:
-        q: as for `support_scores`.
-        r: as for `support_scores`.
-        temperature: T > 0, the temperature of an earlier calibration. q, r and the temperature are the whole state: two
-            numbers, and a float64 tensor [], or [classes] after a calibration for each class.
-            `torch.save(vars(predictor), path)` saves them, and `SupportPredictor(**torch.load(path))` restores the
-            predictor.
+        q, r: as for `support_scores`.
+        temperature: T > 0, the temperature of an earlier calibration. `torch.save(vars(predictor), path)` saves q, r
+            and the temperature, and `SupportPredictor(**torch.load(path))` restores the predictor.
 
     Attributes:
-        temperature: the fitted temperature after `calibrate`, never below 1.2e-38. If there are too few calibration
-            examples for the coverage, it is ∞, and the sets hold all classes; the map itself does not allow ∞.
+        temperature: the fitted temperature, a float64 tensor [], or [classes] after a calibration for each class; never
+            below 1.2e-38. If there are too few calibration examples for the coverage, it is ∞, which the map itself
+            does not allow, and the sets hold all classes.
 
     Shape:
         logits (..., C), C classes; labels (...); sets (..., C).
 
-    Source: Campos, Calém, Sklaviadis, Figueiredo and Martins (2025) for r = q; Vovk, Gammerman and Shafer (2005).
+    Source: Campos et al. (2025) for r = q; Vovk, Gammerman and Shafer (2005).
 
     Example:
         >>> z = torch.tensor([[2.0, 1.0, -1.0], [0.5, 0.0, 0.3], [0.0, 3.0, 1.0], [1.0, 0.0, 0.8]])
         >>> predictor = sharmix.conformal.SupportPredictor(q=1.5, r=1.5).calibrate(z, torch.tensor([0, 2, 2, 0]), 0.6)
-        >>> predictor.sets(z)
+        >>> predictor.sets(z[:2])
         tensor([[ True, False, False],
-                [ True, False,  True],
-                [False,  True, False],
                 [ True, False,  True]])
-        >>> (sharmix.sharmix(z, 1.5, 1.5, predictor.temperature) > 0).equal(predictor.sets(z))
-        True
     """
 
     q: float = 1.25
@@ -148,7 +132,7 @@ class SupportPredictor:
     def calibrate(
         self, logits: Tensor, labels: Tensor, coverage: float = 0.9, *, class_conditional: bool = False
     ) -> Self:
-        """Find the temperature from calibration examples.
+        """Find the temperature from calibration examples; returns this predictor.
 
         Args:
             logits: [..., classes], of examples that were used neither to train the network nor to choose q and r.
@@ -158,12 +142,8 @@ class SupportPredictor:
                 has a temperature of its own, from the calibration examples of that class, and a set is no longer the
                 support of one map.
 
-        Returns:
-            This predictor.
-
         Raises:
-            TypeError: the logits are not floating-point numbers, the labels are not integers, or the coverage is no
-                number.
+            TypeError: an argument is of the wrong type.
             ValueError: the coverage or a label is not allowed, a row has no largest finite logit, or there are no rows.
 
         Warns:
@@ -190,14 +170,9 @@ class SupportPredictor:
         return self
 
     def sets(self, logits: Tensor) -> Tensor:
-        """The prediction set of each row.
+        """The prediction set of each row of logits [..., classes]: booleans, True for a class in the set.
 
-        Args:
-            logits: [..., classes], floating point.
-
-        Returns:
-            Booleans with the shape of the logits, True for a class in the set. The class of the largest logit is in
-            every set.
+        The class of the largest logit is in every set.
 
         Raises:
             RuntimeError: there is no temperature yet.
@@ -212,20 +187,15 @@ class SupportPredictor:
         if temperature.dim() == 0:
             return (gaps <= _last_member(gaps, temperature, self.q, self.r)).reshape(logits.shape)
         if temperature.shape != logits.shape[-1:]:
-            raise ValueError(
-                f"logits of shape {tuple(logits.shape)} do not fit temperatures of shape {tuple(temperature.shape)}; "
-                "allowed are one temperature, or one for each class"
-            )
+            shapes = f"{tuple(logits.shape)} do not fit temperatures of shape {tuple(temperature.shape)}"
+            raise ValueError(f"logits of shape {shapes}; allowed are one temperature, or one for each class")
         return support_scores(logits.double(), None, self.q, self.r) <= temperature
 
     def _gaps(self, logits: Tensor) -> Tensor:
         """The gaps Δ, float64 [rows, classes]; ValueError if a row has no largest finite logit."""
         gaps = _gaps(logits, self.q, self.r)
         if (unreadable := gaps.isnan().any(-1)).any():
-            raise ValueError(
-                f"row {int(unreadable.nonzero()[0])} of the logits has no largest finite logit: "
-                "it holds NaN or inf, or nothing but -inf"
-            )
+            raise ValueError(f"row {int(unreadable.nonzero()[0])} of the logits has no largest finite logit")
         return gaps
 
 
@@ -238,27 +208,17 @@ def check_orders(q: float, r: float) -> None:
     if q == 1:
         raise ValueError("q=1 is not allowed: the map is softmax, whose support is all classes; q must be > 1")
     if not is_concave(q, r):
-        raise ValueError(
-            f"(q, r) = ({q:g}, {r:g}) is not allowed; r must be >= 2 - 1/q = {2 - 1 / q:g}, "
-            "where the map does not jump and the score has a closed form"
-        )
+        raise ValueError(f"(q, r) = ({q:g}, {r:g}) is not allowed; r must be >= 2 - 1/q = {2 - 1 / q:g}")
 
 
 def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
     """The labels as int64, after their type, shape and range are checked."""
-    if not isinstance(labels, Tensor) or labels.dtype not in _INTEGERS:
-        kind = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
-        raise TypeError(f"labels must be a tensor of class indices of an integer type, got {kind}")
-    if labels.shape != logits.shape[:-1]:
-        raise ValueError(
-            f"labels of shape {tuple(labels.shape)} do not fit logits of shape {tuple(logits.shape)}; "
-            f"one label for each row is of shape {tuple(logits.shape[:-1])}"
-        )
+    if isinstance(labels, Tensor) and labels.is_floating_point():
+        raise TypeError(f"labels must be a tensor of class indices of an integer type, got {labels.dtype}")
+    check_targets(logits, labels)
     classes, labels = logits.shape[-1], labels.long()
     if (outside := (labels < 0) | (labels >= classes)).any():
-        raise ValueError(
-            f"label {labels[outside][0].item()} is out of range for {classes} classes; allowed are 0 to {classes - 1}"
-        )
+        raise ValueError(f"label {labels[outside][0].item()} is out of range for {classes} classes")
     return labels
 
 

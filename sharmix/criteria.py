@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from sharmix._activation import Activation
 from sharmix._arguments import Order
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import LossOptions, check_options, check_shape, reject_unknown
+from sharmix._fenchel_young import LossOptions, check_options, check_shape
 from sharmix.activations import AlphaReLU, Entmax, Normmax, Objective, SharMiX, Sparsemax
 from sharmix.functional import Nonconcave
 from sharmix.registry import build_activation
@@ -24,14 +24,11 @@ class FenchelYoungLoss(nn.Module):
 
     Args:
         activation: an activation module, or a name that `build_activation` accepts.
-        weight: w, [classes], one weight for each class; None gives each class the weight 1.
-        ignore_index: the class index of targets to leave out of the loss and of the mean.
-        reduction: `mean`, the mean over the targets that are not ignored, by their weights; `sum`; or `none`.
-        label_smoothing: ε in [0, 1]; the target y becomes (1 − ε) y + ε/classes.
+        weight, ignore_index, reduction, label_smoothing: as for `torch.nn.CrossEntropyLoss`; see `LossOptions`.
 
     Shape:
         logits (N, C), (C) or (N, C, d₁, …) with C classes; targets: class indices (N), () or (N, d₁, …), or
-        probabilities with the shape of the logits. The loss is a scalar; with `none` it has the shape of class indices.
+        probabilities with the shape of the logits. The loss is a scalar, or has the shape of class indices.
 
     Raises:
         TypeError, ValueError: as for `fenchel_young_loss`. The constructor raises them for an option.
@@ -58,9 +55,7 @@ class FenchelYoungLoss(nn.Module):
         if not isinstance(self.activation, Activation):
             raise TypeError(f"activation must be a name or an instance of sharmix.Activation, got {activation!r}")
         if self.activation.dim != -1:
-            raise ValueError(
-                f"dim={self.activation.dim} of the activation is not allowed: a criterion knows its classes' dimension"
-            )
+            raise ValueError(f"dim={self.activation.dim} of the activation is not allowed in a criterion")
         self.weight: Tensor | None
         self.register_buffer("weight", weight)
         check_options(ignore_index, label_smoothing, reduction)
@@ -91,12 +86,9 @@ class FenchelYoungLoss(nn.Module):
         self._may_warn = False
         rows = logits.detach().float().movedim(1 if logits.dim() > 1 else 0, -1)
         if rows.numel() and rows.shape[-1] > 1 and (rows >= 0).all() and ((rows.sum(-1) - 1).abs() < 1e-2).all():
-            warnings.warn(
-                f"the logits given to {type(self).__name__} are probabilities: each row is >= 0 and sums to 1. It "
-                "takes the logits themselves; leave out the softmax or other activation before it",
-                UserWarning,
-                stacklevel=5,  # past torch's own calls, to the caller's line
-            )
+            message = f"the logits given to {type(self).__name__} are probabilities: each row is >= 0 and sums to 1"
+            stacklevel = 5  # past torch's own calls, to the caller's line
+            warnings.warn(f"{message}. Leave out the softmax before the loss.", UserWarning, stacklevel)
 
     def extra_repr(self) -> str:
         usual = {"ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}
@@ -106,8 +98,7 @@ class FenchelYoungLoss(nn.Module):
 class SharMiXLoss(FenchelYoungLoss):
     """The loss of SharMiX, p*·z + (T₀/q) H_{q,r}(p*) − z·y − (T₀/q) H_{q,r}(y).
 
-    With class indices as targets, learned q and r rise under this loss, whatever the data. With `objective="brier"` or
-    `"log"` a proper score trains them, and they need not rise.
+    With class indices as targets, learned q and r rise under this loss, whatever the data.
 
     Args:
         q, r, temperature, learned, objective, nonconcave: as for `SharMiX`.
@@ -134,7 +125,7 @@ class SharMiXLoss(FenchelYoungLoss):
         **options: Unpack[LossOptions],
     ) -> None:
         activation = SharMiX(q, r, temperature, learned=learned, objective=objective, nonconcave=nonconcave)
-        super().__init__(activation, **reject_unknown(options, "SharMiXLoss"))
+        super().__init__(activation, **options)
 
 
 class EntmaxLoss(FenchelYoungLoss):
@@ -162,7 +153,7 @@ class EntmaxLoss(FenchelYoungLoss):
         objective: Objective = "fenchel_young",
         **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(Entmax(alpha, learned=learned, objective=objective), **reject_unknown(options, "EntmaxLoss"))
+        super().__init__(Entmax(alpha, learned=learned, objective=objective), **options)
 
 
 class NormmaxLoss(FenchelYoungLoss):
@@ -190,7 +181,7 @@ class NormmaxLoss(FenchelYoungLoss):
         objective: Objective = "fenchel_young",
         **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(Normmax(alpha, learned=learned, objective=objective), **reject_unknown(options, "NormmaxLoss"))
+        super().__init__(Normmax(alpha, learned=learned, objective=objective), **options)
 
 
 class SparsemaxLoss(FenchelYoungLoss):
@@ -208,7 +199,7 @@ class SparsemaxLoss(FenchelYoungLoss):
     """
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(Sparsemax(), **reject_unknown(options, "SparsemaxLoss"))
+        super().__init__(Sparsemax(), **options)
 
 
 class AlphaReLULoss(FenchelYoungLoss):
@@ -227,4 +218,4 @@ class AlphaReLULoss(FenchelYoungLoss):
     """
 
     def __init__(self, alpha: float = 1.5, tau: float | None = None, **options: Unpack[LossOptions]) -> None:
-        super().__init__(AlphaReLU(alpha, tau), **reject_unknown(options, "AlphaReLULoss"))
+        super().__init__(AlphaReLU(alpha, tau), **options)

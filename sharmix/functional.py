@@ -5,9 +5,9 @@ from typing import Any, Literal, Unpack
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, checked, checked_dim, checked_memory, classes_last, per_row, widened
+from sharmix._arguments import Order, checked, checked_dim, checked_memory, classes_last, one_value, per_row, widened
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young, reject_unknown
+from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
 from sharmix._onnx import check_exportable, exportable_map
 from sharmix._operators import derivatives, fast
@@ -40,8 +40,7 @@ def sharmix(
             becomes a row of NaN. Half precision is computed in float32.
         q: 1 ≤ q ≤ 1000; the output is sparser for a larger q. A number, or a tensor that broadcasts against the logits
             with size 1 along `dim`.
-        r: r > 0; the output is sharper for a larger r. A number, or a tensor as for q. (r − 1) log(classes) must be at
-            most 500. The scale of tied logits, classes^(r−1), is then in the range of float64.
+        r: r > 0, with (r − 1) log(classes) ≤ 500; the output is sharper for a larger r. A number, or a tensor as for q.
         temperature: T₀ > 0, in units of the logits. A number, or a tensor as for q.
         dim: the dimension that holds the classes.
         nonconcave: what happens where r < 2 − 1/q. There the objective can have several maxima, and the map can jump.
@@ -85,7 +84,7 @@ def sharmix(
         check_exportable(q, r, temperature)
         p = exportable_map(z, *orders)
     else:
-        p = derivatives.probabilities(z, orders, nonconcave, caller)
+        p = derivatives.solved(z, orders, nonconcave, caller)
     p = p if masked is None else torch.where(masked, 0, p)
     p = p if dim in (-1, logits.dim() - 1) else p.movedim(-1, dim).clone(memory_format=torch.contiguous_format)
     return p if p.dtype == logits.dtype else p.to(logits.dtype)
@@ -94,12 +93,7 @@ def sharmix(
 def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
     """α-entmax: argmax over the simplex of p·z + (1 − Σ pᵢ^α)/(α(α − 1)), softmax at α = 1.
 
-    Args:
-        logits, dim, masked_rows: as for `sharmix`.
-        alpha: 1 ≤ α ≤ 1000; q and r of `sharmix` both have this value. A number, or a tensor that broadcasts against
-            the logits with size 1 along `dim`.
-
-    Returns, Raises: as `sharmix`.
+    The order α, 1 ≤ α ≤ 1000, is a number or a tensor as q of `sharmix`. All else is as for `sharmix`.
 
     Source: Peters, Niculae and Martins (2019); SharMiX at q = r = α.
 
@@ -107,17 +101,14 @@ def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: Ma
         >>> sharmix.entmax(torch.tensor([2.0, 1.0, -1.0]))
         tensor([0.8307, 0.1693, 0.0000])
     """
-    order = checked(_with_checked_shape(alpha, logits, dim), "alpha")
+    order = checked(alpha, "alpha")
     return sharmix(logits, order, order, dim=dim, masked_rows=masked_rows)
 
 
 def sparsemax(logits: Tensor, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
     """Sparsemax: the point of the simplex nearest to the logits, argmin of ‖p − z‖².
 
-    Args:
-        logits, dim, masked_rows: as for `sharmix`.
-
-    Returns, Raises: as `sharmix`.
+    Arguments, returns and raises are as for `sharmix`.
 
     Source: Martins and Astudillo (2016); SharMiX at q = r = 2.
 
@@ -131,11 +122,7 @@ def sparsemax(logits: Tensor, dim: int = -1, *, masked_rows: MaskedRows = "nan")
 def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
     """α-normmax: argmax over the simplex of p·z + 1 − ‖p‖_α.
 
-    Args:
-        logits, dim, masked_rows: as for `sharmix`.
-        alpha: 1 < α ≤ 1000; a number, or a tensor that broadcasts against the logits with size 1 along `dim`.
-
-    Returns, Raises: as `sharmix`.
+    The order α, 1 < α ≤ 1000, is a number or a tensor as q of `sharmix`. All else is as for `sharmix`.
 
     Source: Blondel, Martins and Niculae (2020), section 4.3; SharMiX at q = α, r = 2 − 1/α, T₀ = α − 1. This r is
     the least at which the objective is concave (`math` section 7).
@@ -144,15 +131,7 @@ def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: M
         >>> sharmix.normmax(torch.tensor([1.0, 0.5, -1.0]))
         tensor([0.6890, 0.3110, 0.0000])
     """
-    return sharmix(logits, *normmax_orders(_with_checked_shape(alpha, logits, dim)), dim=dim, masked_rows=masked_rows)
-
-
-def _with_checked_shape(alpha: Order, logits: Tensor, dim: int = -1) -> Order:
-    """`alpha`, after its shape is checked here, so that an error says "alpha" and not "q"."""
-    varies = isinstance(alpha, Tensor) and alpha.dim() and isinstance(logits, Tensor)
-    if varies and -logits.dim() <= checked_dim(dim) < logits.dim():
-        per_row(logits, dim, alpha, "alpha")
-    return alpha
+    return sharmix(logits, *normmax_orders(alpha), dim=dim, masked_rows=masked_rows)
 
 
 def normmax_orders(alpha: Order) -> tuple[Order, Order, Order]:
@@ -165,12 +144,7 @@ def normmax_orders(alpha: Order) -> tuple[Order, Order, Order]:
 def support_size(probabilities: Tensor, dim: int = -1) -> Tensor:
     """The number of classes with a probability above 0: |{i : pᵢ > 0}|.
 
-    Args:
-        probabilities: of any shape.
-        dim: the dimension that holds the classes.
-
-    Returns:
-        int64, shaped like `probabilities` without `dim`.
+    The classes are along `dim`. The result is int64, with the shape of `probabilities` without `dim`.
 
     Example:
         >>> sharmix.support_size(sharmix.sparsemax(torch.tensor([1.0, 0.5, -1.0])))
@@ -187,12 +161,7 @@ def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:
         alpha: α > 1.
         tau: τ, the threshold of (α − 1) z; a number, or a tensor of one element.
 
-    Returns:
-        Non-negative weights with the shape of `logits`. They need not sum to 1.
-
-    Raises:
-        TypeError: the logits are not floating-point numbers.
-        ValueError: α or τ is not allowed.
+    Returns, Raises: as `sharmix`, but the non-negative weights need not sum to 1.
 
     Source: Tezekbayev et al., Speeding Up Entmax, Eq. (1).
 
@@ -207,11 +176,8 @@ def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:
 
 
 def _threshold(alpha: Order, tau: Order) -> tuple[Any, Order]:
-    alpha = checked(alpha, "alpha of alpha-ReLU")
-    tau = tau if isinstance(tau, Tensor) else checked(tau, "tau")
-    if isinstance(tau, Tensor) and tau.numel() != 1:
-        raise ValueError(f"tau of shape {tuple(tau.shape)} is not allowed; it must be a number or hold one element")
-    return alpha, checked_memory(tau.reshape(())) if isinstance(tau, Tensor) else tau
+    alpha, tau = checked(alpha, "alpha of alpha-ReLU"), one_value(tau, "tau")
+    return alpha, checked_memory(tau) if isinstance(tau, Tensor) else checked(tau, "tau")
 
 
 def _in_kernel_dtype(logits: Tensor) -> Tensor:
@@ -246,7 +212,8 @@ class SharmaMittalRegulariser:
     def conjugate(self, logits: Tensor) -> Tensor:
         """Ω*(z), [...], of logits [..., classes] minus the largest logit of their row."""
         orders = orders_of(logits, -1, *self.orders)
-        return derivatives.map_and_conjugate(logits, orders, self.nonconcave, current_caller())[1]
+        conjugate: Tensor = derivatives.solved(logits, orders, self.nonconcave, current_caller(), True)[1]
+        return conjugate
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         caller = current_caller()
@@ -306,8 +273,7 @@ def fenchel_young_loss(
         logits: z, [..., classes], floating point. For half precision the loss is computed and returned in float32.
         targets: y, class indices [...] of an integer type, or probabilities with the shape of the logits. Each row of
             probabilities is divided by its sum. The sum may differ from 1 by 2⁻⁸, as it can after rounding to bfloat16.
-        q, r, temperature: numbers, or tensors that broadcast against the logits with size 1 in the last dimension.
-        nonconcave: as for `sharmix`.
+        q, r, temperature, nonconcave: as for `sharmix`, with the classes last.
         **options: `weight` (one for each class), `ignore_index` (−100), `label_smoothing` (0) and `reduction` (`mean`,
             `sum` or `none`), with the meaning that `torch.nn.CrossEntropyLoss` gives them; see `LossOptions`.
 
@@ -326,7 +292,6 @@ def fenchel_young_loss(
         >>> sharmix.fenchel_young_loss(z, y, q=1.5, r=2.0)
         tensor(0.0455)
     """
-    reject_unknown(options, "fenchel_young_loss")
     if nonconcave == "global" and r is not None:  # which would be α-ReLU
         loss = fast.class_loss(logits, targets, q, r, temperature, **options)
         if loss is not None:
@@ -338,11 +303,7 @@ def fenchel_young_loss(
 def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: Unpack[LossOptions]) -> Tensor:
     """The Fenchel–Young loss of α-entmax, p*·z + H_α(p*) − z·y − H_α(y) with H_α(p) = (1 − Σ pᵢ^α)/(α(α − 1)).
 
-    Args:
-        logits, targets, **options: as for `fenchel_young_loss`.
-        alpha: α ≥ 1, as for `entmax`.
-
-    Returns, Raises: as `fenchel_young_loss`.
+    The order α is as for `entmax`, all else as for `fenchel_young_loss`.
 
     Source: Peters, Niculae and Martins (2019).
 
@@ -350,17 +311,14 @@ def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: 
         >>> sharmix.entmax_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
         tensor(0.0617)
     """
-    order = checked(_with_checked_shape(alpha, logits), "alpha")
-    return fenchel_young_loss(logits, targets, order, order, **reject_unknown(options, "entmax_loss"))
+    order = checked(alpha, "alpha")
+    return fenchel_young_loss(logits, targets, order, order, **options)
 
 
 def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
     """The Fenchel–Young loss of sparsemax, ½‖y − z‖² − ½‖p* − z‖².
 
-    Args:
-        logits, targets, **options: as for `fenchel_young_loss`.
-
-    Returns, Raises: as `fenchel_young_loss`.
+    Arguments, returns and raises are as for `fenchel_young_loss`.
 
     Source: Martins and Astudillo (2016).
 
@@ -368,17 +326,13 @@ def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOption
         >>> sharmix.sparsemax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
         tensor(0.0625)
     """
-    return fenchel_young_loss(logits, targets, 2.0, 2.0, **reject_unknown(options, "sparsemax_loss"))
+    return fenchel_young_loss(logits, targets, 2.0, 2.0, **options)
 
 
 def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options: Unpack[LossOptions]) -> Tensor:
     """The Fenchel–Young loss of α-normmax, p*·z − ‖p*‖_α − z·y + ‖y‖_α.
 
-    Args:
-        logits, targets, **options: as for `fenchel_young_loss`.
-        alpha: α > 1, as for `normmax`.
-
-    Returns, Raises: as `fenchel_young_loss`.
+    The order α is as for `normmax`, all else as for `fenchel_young_loss`.
 
     Source: Blondel, Martins and Niculae (2020), section 4.3.
 
@@ -386,9 +340,7 @@ def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options:
         >>> sharmix.normmax_loss(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
         tensor(0.0886)
     """
-    return fenchel_young_loss(
-        logits, targets, *normmax_orders(_with_checked_shape(alpha, logits)), **reject_unknown(options, "normmax_loss")
-    )
+    return fenchel_young_loss(logits, targets, *normmax_orders(alpha), **options)
 
 
 def alpha_relu_loss(
@@ -399,14 +351,8 @@ def alpha_relu_loss(
         ℓ(z, y) = Σ uⱼ^{α/(α−1)}/α − z·y + τ Σ yⱼ/(α−1) + Σ yⱼ^α/(α(α−1)),      u = [(α−1) z − τ]₊
 
     ℓ ≥ 0, and ℓ = 0 exactly where α-ReLU(z) = y. It is the Fenchel–Young loss of
-    Ω(p) = Σ pⱼ^α/(α(α−1)) + τ Σ pⱼ/(α−1) over non-negative p.
-
-    Args:
-        logits, targets, **options: as for `fenchel_young_loss`.
-        alpha: α > 1.
-        tau: τ, the threshold of `alpha_relu`; a number, or a tensor of one element.
-
-    Returns, Raises: as `fenchel_young_loss`.
+    Ω(p) = Σ pⱼ^α/(α(α−1)) + τ Σ pⱼ/(α−1) over non-negative p. α and τ are as for `alpha_relu`, all else as for
+    `fenchel_young_loss`.
 
     Source: `math` section 6. The loss in the paper's Eq. (2) has another entropy, and its gradient is not p − y.
 
@@ -414,7 +360,7 @@ def alpha_relu_loss(
         >>> sharmix.alpha_relu_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
         tensor(0.1673)
     """
-    loss = fast.class_loss(logits, targets, alpha, None, tau, **reject_unknown(options, "alpha_relu_loss"))
+    loss = fast.class_loss(logits, targets, alpha, None, tau, **options)
     if loss is not None:
         return loss
     z = widened(classes_last(logits, "logits", -1))
@@ -426,14 +372,7 @@ def alpha_relu_thresholds(logits: Tensor, alpha: float) -> Tensor:
 
         τ(z) = (α − 1) max z − (max p)^{α−1},      p = entmax(z, α)
 
-    Args:
-        logits: [..., classes].
-        alpha: α > 1.
-
-    Returns:
-        [...]; NaN or infinite for a row whose α-entmax is not defined.
-
-    Source: Speeding Up Entmax, section 3.1.
+    The threshold is NaN or infinite for a row whose α-entmax is not defined. Source: Speeding Up Entmax, section 3.1.
     """
     z = widened(classes_last(logits, "logits", -1))
     return (alpha - 1) * z.amax(-1) - entmax(z, alpha).amax(-1) ** (alpha - 1)

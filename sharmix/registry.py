@@ -24,9 +24,6 @@ def register(name: str, **preset: Any) -> Callable[[Class], Class]:
         name: the name; one class may have several names.
         preset: arguments of the class's constructor that this name fixes.
 
-    Returns:
-        The decorator, which returns the class unchanged.
-
     Raises:
         ValueError: the name belongs to another class, or to this class with another preset.
         TypeError: the name is no string, or the decorated object is no subclass of `Activation`.
@@ -71,9 +68,6 @@ def build_activation(name: str, **parameters: Any) -> Activation:
         name: one of `available_activations()`, or the path `package.module.Class` of an `Activation` subclass.
         parameters: arguments of the activation's constructor, such as `alpha`, `q`, `r` or `temperature`.
 
-    Returns:
-        A new module.
-
     Raises:
         ValueError: there is no such activation, or it does not have a parameter, or does not allow the value.
         TypeError: the path does not lead to an `Activation`.
@@ -88,9 +82,8 @@ def build_activation(name: str, **parameters: Any) -> Activation:
     allowed = [key for key, found in signature.parameters.items() if found.kind not in variadic and key not in preset]
     unknown = [parameter for parameter in parameters if parameter not in allowed]
     if unknown:
-        raise ValueError(
-            f"activation {name} has no parameter {', '.join(unknown)}; it takes {', '.join(allowed) or 'none'}"
-        )
+        takes = ", ".join(allowed) or "none"
+        raise ValueError(f"activation {name} has no parameter {', '.join(unknown)}; it takes {takes}")
     return partial(activation, **preset)(**parameters)
 
 
@@ -104,10 +97,8 @@ def _find(name: str) -> tuple[type[Activation], dict[str, Any]]:
         return _checked(name, _import(name)), {}
     close = difflib.get_close_matches(name.lower(), available_activations(), n=2)
     hint = f"; did you mean {' or '.join(close)}?" if close else "."
-    raise ValueError(
-        f"there is no activation {name!r}{hint} Available: {', '.join(available_activations())}, "
-        "or a class path package.module.Class"
-    )
+    available = ", ".join(available_activations())
+    raise ValueError(f"there is no activation {name!r}{hint} Available: {available}, or a path package.module.Class")
 
 
 def _import(path: str) -> Any:

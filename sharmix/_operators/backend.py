@@ -57,12 +57,8 @@ _warned = False
 def backend(device: str | torch.device = "cpu") -> Backend:
     """The implementation in use for tensors on a device.
 
-    Args:
-        device: a torch device, such as `cpu` or `cuda`.
-
-    Returns:
-        `c++` for the compiled CPU kernel; `triton` for the CUDA kernels, if torch finds a CUDA device; or `torch` for
-        plain torch operations, which give the same results but are slower.
+    It is `c++` for the compiled CPU kernel; `triton` for the CUDA kernels, if torch finds a CUDA device; or `torch` for
+    plain torch operations, which give the same results but are slower.
 
     Example:
         >>> with sharmix.plain_torch():
@@ -82,9 +78,8 @@ def backend(device: str | torch.device = "cpu") -> Backend:
 def plain_torch() -> Iterator[None]:
     """A context manager: within its block sharmix uses plain torch operations on every device, and no kernel.
 
-    The block applies to the thread or asyncio task that entered it, and to tasks started within it. It does not affect
-    other threads. A backward pass uses the implementation of its forward pass, wherever it runs. In a compiled function
-    (`torch.compile`, `torch.export`) each call chooses, not the compilation.
+    The block applies to the thread or asyncio task that entered it, and to tasks started within it. A backward pass
+    uses the implementation of its forward pass. In a compiled function each call chooses, not the compilation.
 
     Example:
         >>> with sharmix.plain_torch():
@@ -137,10 +132,7 @@ def _warn_once(device: torch.device) -> None:
     global _warned
     if device.type == "cpu" and not is_plain_torch() and not _warned:
         _warned = True
-        warnings.warn(
-            "sharmix has no compiled kernel that loads here, as when it is installed without a C++ compiler: plain "
-            "torch computes on the CPU, with the same results, several times slower. Install it again where there is "
-            "a compiler (gcc or clang) and Python's headers; python -m sharmix says what is missing.",
-            RuntimeWarning,
-            stacklevel=2,
+        message = (
+            "sharmix has no compiled kernel that loads here: plain torch computes on the CPU, several times slower"
         )
+        warnings.warn(f"{message}. python -m sharmix says what is missing.", RuntimeWarning, stacklevel=2)

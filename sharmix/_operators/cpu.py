@@ -1,4 +1,4 @@
-"""The compiled CPU kernel: which of its builds is loaded, and its functions on tensors.
+"""The compiled CPU kernel: its builds, and its functions on tensors, for `backend.Implementation` and the fast path.
 
 The kernel reads and writes plain memory: this module makes tensors contiguous, allocates the results and passes
 addresses. Each order is a number, or a tensor of float64 [rows, 1]; for α-ReLU r is None.
@@ -49,7 +49,6 @@ def supports(logits: Tensor, orders: LossOrders) -> bool:
 
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:
-    """See `backend.Implementation`."""
     conjugate = logits.new_empty(logits.shape[:-1] if wants_conjugate else 0)
     return probabilities(logits, _columns(orders), conjugate if wants_conjugate else None), conjugate
 
@@ -64,7 +63,6 @@ def probabilities(logits: Tensor, orders: Any, conjugate: Tensor | None = None) 
 
 
 def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orders: bool) -> tuple[Tensor, Tensor]:
-    """See `backend.Implementation`."""
     by_orders = probabilities.new_empty((*probabilities.shape[:-1], 3) if wants_orders else 0)
     grad = grad.to(probabilities.dtype)
     by_logits, _ = through_map(probabilities, grad, _columns(orders), False, by_orders.data_ptr())
@@ -86,7 +84,6 @@ def through_map(
 def class_loss(
     logits: Tensor, targets: Tensor, orders: LossOrders, ignore_index: int, reduction: str, wants_slopes: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """See `backend.Implementation`."""
     logits, rows, empty, mean = _read(logits), logits.shape[:-1], logits.new_empty(0), reduction == "mean"
     targets = _numbers(targets, torch.int64, rows.numel())
     loss = torch.empty_like(_SCALARS[logits.dtype])
@@ -129,7 +126,6 @@ def class_loss_of_node(
 def class_loss_backward(
     logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: LossOrders, ignore_index: int
 ) -> Tensor:
-    """See `backend.Implementation`."""
     return through_class_loss(logits, targets, states, grad.to(logits.dtype), _columns(orders), ignore_index, 1.0)
 
 

@@ -67,11 +67,6 @@ def _loaded(row, start, classes, other, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _logits(row, cached, start, classes, BLOCK: tl.constexpr, ONE: tl.constexpr):
-    return cached if ONE else _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
-
-
-@triton.jit
 def _largest(row, classes, BLOCK: tl.constexpr):
     """The largest logit of a row; NaN if there is a NaN."""
     top = tl.full([BLOCK], -float("inf"), tl.float32)
@@ -235,7 +230,7 @@ def _solve(
     largest, unit, scale, total, conjugate, _ = _solved(row, cached, classes, q, r, temperature, BLOCK, ONE, COMPUTE)
     delta = tl.maximum(q - 1, _LEAST_DELTA)
     for start in range(0, classes, BLOCK):
-        z = _logits(row, cached, start, classes, BLOCK, ONE)
+        z = cached if ONE else _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
         p = _probabilities(z, largest, unit, scale, total, delta, COMPUTE)
         place = start + tl.arange(0, BLOCK)
         tl.store(out + place, p.to(out.dtype.element_ty), mask=place < classes)
@@ -424,17 +419,9 @@ def class_loss(
     rows, classes = _shape(logits)
     with torch.cuda.device_of(logits):
         _class_loss[(rows,)](
-            logits,
-            targets,
-            loss,
-            states,
-            slopes,
-            classes,
-            ignore_index,
-            *_columns(logits.device, *orders),
-            wants_slopes,
-            **_blocks(logits),
-        )
+            logits, targets, loss, states, slopes, classes, ignore_index, *_columns(logits.device, *orders),
+            wants_slopes, **_blocks(logits),
+        )  # fmt: skip
     return plain.reduced_loss(loss, states, slopes if wants_slopes else None, targets != ignore_index, reduction)
 
 

@@ -108,10 +108,6 @@ map_backward = plain.map_backward
 class_loss_backward = cuda.class_loss_backward
 
 
-def _matrix(logits: Tensor) -> Tensor:
-    return logits.reshape(-1, logits.shape[-1])
-
-
 def _probabilities(logits: Tensor, states: Tensor, orders: Orders) -> Tensor:
     """p is p − y, the gradient of the loss, where no class is y."""
     no_class = torch.full(logits.shape[:-1], -1, device=logits.device)
@@ -121,7 +117,7 @@ def _probabilities(logits: Tensor, states: Tensor, orders: Orders) -> Tensor:
 
 def _solved(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
     """The states of `backend.Implementation.class_loss` and the conjugate of each row."""
-    rows = _matrix(logits)
+    rows = logits.reshape(-1, logits.shape[-1])
     q, r, temperature = (order.contiguous() for order in columns(orders, rows))
     largest = rows.amax(-1, keepdim=True).float()
     y, step, total, base_u, mean, renyi = _roots(rows, largest, q, r, temperature)

@@ -17,24 +17,17 @@ LossOrders = Orders | tuple[Order, None, Order]  # α-ReLU has α, None and τ
 Gradients = list[Tensor | None]
 
 
-def probabilities(logits: Tensor, orders: Orders, nonconcave: str, caller: Caller) -> Tensor:
-    """p* of logits [..., classes], differentiable to any order. Only p* is kept for the backward pass."""
-    p: Tensor = _solved(logits, orders, nonconcave, caller, False)
-    return p
+def solved(logits: Tensor, orders: Orders, nonconcave: str, caller: Caller, wants_conjugate: bool = False) -> Any:
+    """p* of logits [..., classes], differentiable to any order, and its conjugate [...] if it is wanted.
 
-
-def map_and_conjugate(logits: Tensor, orders: Orders, nonconcave: str, caller: Caller) -> tuple[Tensor, Tensor]:
-    """p*, and Ω*(x) = max_p p·x + (T₀/q) H_{q,r}(p), [...], where x are logits minus the largest of their row."""
-    p, conjugate = _solved(logits, orders, nonconcave, caller, True)
-    return p, conjugate
-
-
-def _solved(logits: Tensor, orders: Orders, nonconcave: str, caller: Caller, wants_conjugate: bool) -> Any:
+    The conjugate is max_p p·x + (T₀/q) H_{q,r}(p) for logits x minus the largest of their row. Only p* is kept for the
+    backward pass.
+    """
     if caller.is_compiled and caller.has_tangents:
         raise NotImplementedError("torch.compile drops forward-mode tangents here; compile a derivative in reverse")
     if caller.needs_operators and (vmap_active() or not caller.is_transformed):
         return _Map.computed(logits, *orders, nonconcave, wants_conjugate)
-    if caller.is_compiled:  # it allows no tensor as two arguments, but α-entmax has q = r
+    if caller.is_compiled:  # which allows no tensor as two arguments, but α-entmax has q = r
         orders = tuple(order.clone() if isinstance(order, Tensor) else order for order in orders)  # type: ignore[assignment]
     function = _ForwardMap if caller.has_tangents else _TransformedMap if caller.is_transformed else _Map
     return function.apply(logits, *orders, nonconcave, wants_conjugate)
@@ -124,8 +117,8 @@ class _Map(torch.autograd.Function):
         if grad_p is not None:
             gradients = through_map(grad_p, p, orders, ctx.needs_input_grad[1:4])
         if grad_conjugate is not None:
-            others = _through_conjugate(grad_conjugate, p, orders, ctx.needs_input_grad[1:4])
-            gradients = [_sum(one, other) for one, other in zip(gradients, others, strict=True)]
+            others: Any = _through_conjugate(grad_conjugate, p, orders, ctx.needs_input_grad[1:4])
+            gradients = [other if one is None else one + other for one, other in zip(gradients, others, strict=True)]
         return *gradients, None, None
 
 
@@ -159,10 +152,8 @@ class _ForwardMap(_TransformedMap):
     @staticmethod
     def jvp(ctx: Any, x: Tensor | None, *tangents: Tensor | None) -> Any:
         if forward_mode_depth() > 1:
-            raise NotImplementedError(
-                "forward mode within forward mode is not to be had: torch drops the outer tangent of every custom "
-                "function; take one of the two derivatives in reverse, as in jacfwd(jacrev(f)) or torch.func.hessian"
-            )
+            message = "forward mode within forward mode is not to be had: torch drops the outer tangent of a function"
+            raise NotImplementedError(f"{message}; take one derivative in reverse, as in jacfwd(jacrev(f))")
         (p,), orders = _saved(ctx)
         at, dtype = MapSensitivity(p, *orders), p.dtype
         p, conjugate = torch.zeros_like(at.p), torch.zeros_like(at.p[..., :1])
@@ -224,12 +215,6 @@ def _like(gradient: Tensor, order: Order | None) -> Tensor | None:
     return gradient.sum_to_size(order.shape) if isinstance(order, Tensor) else None
 
 
-def _sum(one: Tensor | None, other: Tensor | None) -> Tensor | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return one + other
-
-
 class _ClassLoss(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -268,11 +253,11 @@ class _ClassLoss(torch.autograd.Function):
         return by_logits, None, *by_orders, None, None, None
 
 
-def _operator_backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
-    return *_ClassLoss.backward(ctx, grad), None
-
-
-torch.library.register_autograd("sharmix::class_loss", _operator_backward, setup_context=_ClassLoss.keep)
+torch.library.register_autograd(
+    "sharmix::class_loss",
+    lambda ctx, grad, *_: (*_ClassLoss.backward(ctx, grad), None),
+    setup_context=_ClassLoss.keep,
+)
 
 
 def through_class_loss(
@@ -291,7 +276,7 @@ def through_class_loss(
     if r is None:
         p, slopes = alpha_relu_weights(finite, q, temperature), None
     else:
-        p = probabilities(finite, (q, r, temperature), nonconcave, current_caller())
+        p = solved(finite, (q, r, temperature), nonconcave, current_caller())
         slopes = ConjugateSensitivity(p, q, r, temperature).conjugate_slopes() * counted
     by_logits = grad.unsqueeze(-1) * _less_one_hot(p, targets, ignore_index)
     return [by_logits, *_class_loss_by_orders(by_logits, grad, slopes, orders, wanted)]

@@ -1,8 +1,8 @@
 """A fast path for map and losses, which makes them as fast as softmax on small batches.
 
-It serves the most common case: float32 or float64 logits in CPU memory (for a loss also half precision) and orders of
-one value. A node of the autograd graph then calls the kernel itself, without torch's dispatcher. In every other case a
-function returns None. A backward pass that needs more than a plain gradient uses `derivatives`.
+It serves float32 or float64 logits in CPU memory (for a loss also half precision) with orders of one value: a node of
+the autograd graph calls the kernel itself, without torch's dispatcher. In every other case a function returns None. A
+backward pass that needs more than a plain gradient uses `derivatives`.
 """
 
 import math
@@ -38,9 +38,7 @@ def _checked(values: _Values, given: Sequence[Order]) -> tuple[Any, list[bool]]:
     for place, order in enumerate(given):
         if isinstance(order, Tensor):
             if order.item() != values[place]:
-                raise RuntimeError(
-                    f"an order has been modified by an inplace operation, from {values[place]} to {order}"
-                )
+                raise RuntimeError(f"an order was modified by an inplace operation, from {values[place]} to {order}")
             orders[place] = order
     return orders, [isinstance(order, Tensor) for order in given]
 
@@ -59,7 +57,9 @@ def class_loss(
     """The mean or sum of the losses of logits [..., classes] against class indices [...]; α, None, τ for α-ReLU."""
     if targets is None or weight is not None or label_smoothing or reduction == "none" or _is_disabled():
         return None
-    if not _is_plain_rows(logits, _LOSS_DTYPES) or not _is_plain_targets(targets, logits):
+    if not _is_plain_rows(logits, _LOSS_DTYPES) or not _is_plain(targets):
+        return None
+    if targets.dtype is not torch.int64 or targets.shape != logits.shape[:-1]:
         return None
     values = _values(q, r, temperature) if r is not None else _alpha_relu_values(logits, q, temperature)
     if values is None or type(ignore_index) is not int or reduction not in ("mean", "sum"):
@@ -87,13 +87,8 @@ def _is_plain_rows(logits: Any, dtypes: Sequence[torch.dtype]) -> bool:
     return is_plain_call() and _is_plain(logits) and logits.dtype in dtypes and logits.dim() > 0
 
 
-def _is_plain_targets(targets: Any, logits: Tensor) -> bool:
-    return _is_plain(targets) and targets.dtype is torch.int64 and targets.shape == logits.shape[:-1]
-
-
-def _values(*orders: Any) -> Any:
+def _values(q: Any, r: Any, temperature: Any) -> Any:
     """The values of q, r and T₀ if the kernel supports them; for q > 2 plain torch measures better."""
-    q, r, temperature = orders
     q = q if type(q) is float else _value(q)
     r = r if type(r) is float else _value(r)
     temperature = temperature if type(temperature) is float else _value(temperature)

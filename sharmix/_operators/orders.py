@@ -17,12 +17,7 @@ _CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
 def checked_orders(
     logits: Tensor, q: Order, r: Order | None, temperature: Order, nonconcave: str = "global"
 ) -> LossOrders:
-    """Checked orders, from numbers or from tensors that broadcast to [..., 1] for logits [..., classes].
-
-    Raises:
-        ValueError: a value is out of its range, r is too large for so many classes, or `nonconcave` is neither `global`
-            nor `error`, or is `error` and r < 2 − 1/q.
-    """
+    """Checked orders, from numbers or from tensors that broadcast to [..., 1] for logits [..., classes]."""
     if r is None:
         return checked_number(float(q), "alpha of alpha-ReLU"), None, float(temperature)
     orders = _order(q, "q", logits), _order(r, "r", logits), _order(temperature, "temperature", logits)
@@ -47,10 +42,8 @@ def _refuse_steep(r: float | Tensor, classes: int) -> None:
     most = 1 + _LARGEST_EXPONENT / math.log(max(2, classes))
     value = largest(r) if isinstance(r, float) or r.numel() else 0.0
     if value > most:
-        raise ValueError(
-            f"r={value!r} (of entmax, alpha) is not allowed with {classes} classes; it must be at most {most:.4g}, "
-            "which keeps classes^(r - 1), the scale of tied logits, in double precision"
-        )
+        allowed = f"it must be at most {most:.4g}, for the scale of tied logits is classes^(r - 1)"
+        raise ValueError(f"r={value!r} (of entmax, alpha) is not allowed with {classes} classes; {allowed}")
 
 
 def _refuse_nonconcave(q: float | Tensor, r: float | Tensor, nonconcave: str) -> None:
@@ -59,10 +52,8 @@ def _refuse_nonconcave(q: float | Tensor, r: float | Tensor, nonconcave: str) ->
     outside = ~is_concave(q, r)
     if outside.any():
         q_value, r_value = (torch.as_tensor(order).expand(outside.shape)[outside][0].item() for order in (q, r))
-        raise ValueError(
-            f"(q, r) = ({q_value:g}, {r_value:g}) lies outside the concave region r >= 2 - 1/q = {2 - 1 / q_value:g}, "
-            "where the map may jump; raise r, or ask for nonconcave='global'"
-        )
+        region = f"outside the concave region r >= 2 - 1/q = {2 - 1 / q_value:g}, where the map may jump"
+        raise ValueError(f"(q, r) = ({q_value:g}, {r_value:g}) lies {region}")
 
 
 def is_concave(q: float | Tensor, r: float | Tensor) -> Tensor:

@@ -1,7 +1,4 @@
-"""Boosted trees with sparse probabilities: an objective for LightGBM and XGBoost, and a metric for LightGBM.
-
-This module works with either package and imports neither.
-"""
+"""Boosted trees with sparse probabilities: an objective for LightGBM and XGBoost, and a metric for LightGBM."""
 
 import copy
 import inspect
@@ -21,10 +18,9 @@ from sharmix.registry import build_activation
 try:
     import numpy as np
 except ImportError as error:
-    _MISSING = (
-        "sharmix.integrations.boosting needs LightGBM or XGBoost: pip install 'sharmix[lightgbm]' or 'sharmix[xgboost]'"
-    )
-    raise ImportError(_MISSING) from error
+    raise ImportError(
+        "this module needs LightGBM or XGBoost: pip install 'sharmix[lightgbm]' or 'sharmix[xgboost]'"
+    ) from error
 
 __all__ = ["LightGBMMetric", "Objective"]
 
@@ -42,8 +38,7 @@ class Objective:
     where w is the weight of the row. Use one object in each of
     `lightgbm.train({"objective": objective, "num_class": classes}, …)`,
     `LGBMClassifier(objective=objective, metric="none")`, `xgboost.train({"num_class": classes}, …, obj=objective)` and
-    `XGBClassifier(objective=objective)`. The trained models do not know the activation: `LGBMClassifier` predicts raw
-    scores, and `XGBClassifier.predict_proba` predicts their softmax. So predict with this object:
+    `XGBClassifier(objective=objective)`. The trained models do not know the activation, so predict with this object:
 
         probabilities = objective.predict_proba(model, features)
         labels = model.classes_[probabilities.argmax(-1)]
@@ -57,11 +52,10 @@ class Objective:
         activation: an activation module, or a name that `build_activation` accepts. Boosting trains only the trees: the
             parameters of a module keep their values, and must not require gradients. The outputs of α-ReLU are no
             probabilities: they need not sum to 1.
-        hessian_floor: the least second derivative for a row and class. The derivative is 0 for a class outside the
-            support (the classes of probability above 0). A leaf that holds only such rows would take an infinite step.
-            With the floor a step is at most 1/floor before the learning rate. Both packages also need a least sum of
-            Hessians in a leaf, and such a row adds no more than the floor. Give XGBoost `min_child_weight=0`: with its
-            default 1 a leaf would need a thousand such rows.
+        hessian_floor: the least second derivative for a row and class. The derivative is 0 for a class of probability
+            0, and a leaf that holds only such rows would take an infinite step. With the floor a step is at most
+            1/floor before the learning rate. Give XGBoost `min_child_weight=0`: with its default 1 a leaf would need a
+            thousand such rows.
         **parameters: the parameters of the named activation, such as q and r.
 
     Shape:
@@ -71,16 +65,7 @@ class Objective:
     Raises:
         TypeError, ValueError: an argument, a label, a shape or a raw score is not allowed.
 
-    With softmax the trees are the same as with the packages' own objectives, except for a factor of the Hessian:
-    LightGBM multiplies it by classes/(classes − 1), XGBoost by 2. To grow the same trees, divide by this factor every
-    setting that is measured in Hessians: the learning rate, the L2 penalty (`lambda_l2`; `reg_lambda`, whose default in
-    XGBoost is 1) and the least sum of Hessians in a leaf (`min_sum_hessian_in_leaf`, `min_child_weight`).
-    LightGBM's own objective also starts from the shares of the classes (`boost_from_average`); a custom objective
-    starts from equal scores. Give other starting scores, [n, classes], as `Dataset(init_score=…)` in LightGBM and as
-    `DMatrix(base_margin=…)` in XGBoost. LightGBM's predictions do not include the starting scores, so add them:
-    `objective.probabilities(model.predict(features, raw_score=True) + start)`.
-
-    Source: `math` sections 4 and 5.
+    Source: `math` sections 4 and 5. docs/other_libraries.md says how to grow the trees of the packages' own objectives.
 
     Example:
         >>> import numpy, xgboost
@@ -105,15 +90,14 @@ class Objective:
         self.hessian_floor = hessian_floor
 
     def __call__(self, labels: Any, raw_scores: Any, sample_weight: Array | None = None) -> tuple[Array, Array]:
-        """Gradient and Hessian, float32 [n, classes]; arguments: labels and raw scores, or raw scores and the data set.
-
-        The data set is a LightGBM Dataset or an XGBoost DMatrix, which holds the labels and weights.
-        """
+        """Gradient and Hessian, float32 [n, classes], from labels and raw scores, or raw scores and the data set."""
         raw_scores, labels, weight = _scores_labels_and_weights(labels, raw_scores, sample_weight)
         gradient, hessian = np.empty_like(raw_scores, np.float32), np.empty_like(raw_scores, np.float32)
         for z, y, w, of_gradient, of_hessian in _blocks(raw_scores, labels, weight, gradient, hessian):
             p, diagonal = self._derivatives(z)
-            _check_finite(z, p)
+            if (wrong := p.isnan().any(-1)).any():  # the packages would use a gradient of NaN without a warning
+                cause = "scores that the model starts from (init_score, base_margin, base_score) must be finite"
+                raise ValueError(f"raw scores {z[wrong][0].tolist()} of a row have no probabilities; {cause}")
             error = p.scatter_add(-1, _classes(y, p).unsqueeze(-1), -torch.ones_like(p[:, :1]))
             of_gradient.copy_(error * w.unsqueeze(-1))
             of_hessian.copy_(diagonal.clamp_min(self.hessian_floor) * w.unsqueeze(-1))
@@ -128,16 +112,10 @@ class Objective:
         return probabilities
 
     def predict_proba(self, model: Any, features: Any, **options: Any) -> Array:
-        """The probabilities of a model that was trained with this objective.
+        """The probabilities [n, classes] of a Booster or classifier that was trained with this objective.
 
-        Args:
-            model: a Booster or classifier of either package.
-            features: the first argument of `model.predict`.
-            **options: more arguments of `model.predict`. After early stopping, every model predicts with its best round
-                except `xgboost.Booster`, which needs `iteration_range=(0, model.best_iteration + 1)`.
-
-        Returns:
-            Probabilities [n, classes].
+        `features` and `options` are arguments of `model.predict`. After early stopping, every model predicts with its
+        best round except `xgboost.Booster`, which needs `iteration_range=(0, model.best_iteration + 1)`.
 
         Raises:
             TypeError: the model is of another package.
@@ -169,9 +147,7 @@ class LightGBMMetric:
     Give LightGBM `metric="none"`, too: its own metrics read the raw scores of a custom objective as probabilities, and
     early stopping uses all metrics.
 
-    Args:
-        objective: the objective of the model. Its activation turns raw scores into probabilities.
-        kind: `brier`, Σ (pᵢ − yᵢ)², which compares activations, or `fenchel_young`, the loss that training minimises.
+    The `kind` is `brier`, Σ (pᵢ − yᵢ)², which compares activations, or `fenchel_young`, which training minimises.
 
     Example:
         >>> import numpy, lightgbm
@@ -196,14 +172,10 @@ class LightGBMMetric:
         self, labels: Any, raw_scores: Any, sample_weight: Array | None = None
     ) -> tuple[str, float, Literal[False]]:
         """The name, the value, and False, since a higher value is not better."""
-        return self.kind, self._mean(labels, raw_scores, sample_weight), False
-
-    def _mean(self, labels: Any, raw_scores: Any, sample_weight: Array | None) -> float:
         raw_scores, labels, weight = _scores_labels_and_weights(labels, raw_scores, sample_weight)
         blocks = _blocks(raw_scores, labels, weight)
-        return sum(float(self._rows(z, _classes(y, z)).double() @ w.double()) for z, y, w in blocks) / float(
-            weight.sum()
-        )
+        total = sum(float(self._rows(z, _classes(y, z)).double() @ w.double()) for z, y, w in blocks)
+        return self.kind, total / float(weight.sum()), False
 
     def _rows(self, logits: Tensor, labels: Tensor) -> Tensor:
         activation = self.objective.activation
@@ -220,10 +192,7 @@ def _fixed(activation: Activation) -> Activation:
     if not isinstance(activation, Activation):
         raise TypeError(f"activation must be a name or an instance of sharmix.Activation, got {activation!r}")
     if learned := [name for name, parameter in activation.named_parameters() if parameter.requires_grad]:
-        raise ValueError(
-            f"{', '.join(learned)} of {activation} cannot be learned: boosting trains trees alone; give fixed values, "
-            "or a module after .requires_grad_(False)"
-        )
+        raise ValueError(f"{', '.join(learned)} of {activation} cannot be learned: boosting trains trees alone")
     if activation.dim != -1:
         raise ValueError(f"dim={activation.dim} of {activation} is not allowed; raw scores have the classes last, -1")
     activation = copy.deepcopy(activation).eval()
@@ -231,14 +200,9 @@ def _fixed(activation: Activation) -> Activation:
     return activation
 
 
-def _is_data(given: Any) -> bool:
-    """Whether an argument is a Dataset or a DMatrix."""
-    return hasattr(given, "get_label")
-
-
 def _scores_labels_and_weights(labels: Any, raw_scores: Any, sample_weight: Any) -> tuple[Array, Array, Array]:
     """Raw scores [n, classes], labels [n] and weights [n], whichever function of the packages calls."""
-    if _is_data(raw_scores):
+    if hasattr(raw_scores, "get_label"):  # a Dataset or a DMatrix
         data, raw_scores = raw_scores, labels
         labels, sample_weight = data.get_label(), data.get_weight()
     _check(raw_scores)
@@ -247,10 +211,7 @@ def _scores_labels_and_weights(labels: Any, raw_scores: Any, sample_weight: Any)
     labels = np.asarray(labels)
     for name, values in (("labels", labels), ("sample_weight", weight)):
         if values.shape != raw_scores.shape[:1]:
-            raise ValueError(
-                f"{name} of shape {values.shape} do not match raw scores of shape {raw_scores.shape}; "
-                f"they must be of shape {raw_scores.shape[:1]}"
-            )
+            raise ValueError(f"{name} of shape {values.shape} do not match raw scores of shape {raw_scores.shape}")
     return raw_scores, labels, weight
 
 
@@ -259,19 +220,10 @@ def _check(raw_scores: Any) -> None:
         kind = raw_scores.dtype if isinstance(raw_scores, np.ndarray) else type(raw_scores).__name__
         raise TypeError(f"raw scores must be a NumPy array of float32 or float64, got {kind}")
     if raw_scores.ndim != 2 or raw_scores.shape[1] < 2:
-        raise ValueError(
-            f"raw scores of shape {raw_scores.shape} are not allowed; they must be of shape (n, classes) with at least "
-            "2 classes; give num_class, for two classes num_class=2"
+        needed = (
+            "they must be of shape (n, classes) with at least 2 classes; give num_class, for two classes num_class=2"
         )
-
-
-def _check_finite(logits: Tensor, probabilities: Tensor) -> None:
-    """Raise ValueError if a row has NaN: LightGBM and XGBoost would use a gradient of NaN without a warning."""
-    if (wrong := probabilities.isnan().any(-1)).any():
-        raise ValueError(
-            f"raw scores {logits[wrong][0].tolist()} of a row have no probabilities; scores that the model starts from "
-            "(init_score of LightGBM, base_margin and base_score of XGBoost) must not be NaN or infinite"
-        )
+        raise ValueError(f"raw scores of shape {raw_scores.shape} are not allowed; {needed}")
 
 
 def _blocks(raw_scores: Array, *others: Array) -> Iterator[tuple[Tensor, ...]]:
@@ -287,8 +239,6 @@ def _classes(labels: Tensor, like: Tensor) -> Tensor:
     indices, classes = labels.long(), like.shape[-1]
     wrong = (indices != labels) | (indices < 0) | (indices >= classes)
     if wrong.any():
-        raise ValueError(
-            f"label {labels[wrong][0].item()!r} is not allowed; with {classes} raw scores a row (num_class={classes}) "
-            f"labels are the whole numbers 0 to {classes - 1}"
-        )
+        allowed = f"with num_class={classes} labels are the whole numbers 0 to {classes - 1}"
+        raise ValueError(f"label {labels[wrong][0].item()!r} is not allowed; {allowed}")
     return indices

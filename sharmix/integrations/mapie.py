@@ -16,6 +16,8 @@ except ImportError as error:
 
 __all__ = ["SupportConformityScore"]
 
+Array = NDArray[Any]
+
 
 class SupportConformityScore(BaseClassificationScore):  # type: ignore[misc]
     """The temperature above which a class is in the support of the map, as MAPIE's conformity score.
@@ -25,14 +27,12 @@ class SupportConformityScore(BaseClassificationScore):  # type: ignore[misc]
     `sharmix.conformal.support_scores(log p, q=q, r=r)` is at most MAPIE's quantile. With two classes MAPIE allows no
     score but its own LAC.
 
-    Every class of probability 0 has the score ∞. If too many calibration examples have probability 0 at their label,
-    the quantile is ∞, and the sets hold all classes. For a classifier with sparse outputs, such as
+    Every class of probability 0 has the score ∞. For a classifier with sparse outputs, such as
     `FenchelYoungClassifier`, therefore use `sharmix.conformal.SupportPredictor` with the logits from the classifier's
     `decision_function`.
 
     Args:
-        q: as for `sharmix.conformal.support_scores`.
-        r: as for `sharmix.conformal.support_scores`.
+        q, r: as for `sharmix.conformal.support_scores`.
 
     Example:
         >>> from mapie.classification import SplitConformalClassifier
@@ -52,46 +52,33 @@ class SupportConformityScore(BaseClassificationScore):  # type: ignore[misc]
         check_orders(q, r)
         self.q, self.r = q, r
 
-    def get_conformity_scores(
-        self, y: NDArray[Any], y_pred: NDArray[Any], *, y_enc: NDArray[Any], **kwargs: Any
-    ) -> NDArray[Any]:
+    def get_conformity_scores(self, y: Array, y_pred: Array, *, y_enc: Array, **kwargs: Any) -> Array:
         """The scores [samples, 1] of the classes `y_enc` [samples], from probabilities `y_pred` [samples, classes]."""
-        scores: NDArray[Any] = np.take_along_axis(self._scores(y_pred), y_enc.reshape(-1, 1), axis=1)
+        scores: Array = np.take_along_axis(self._scores(y_pred), y_enc.reshape(-1, 1), axis=1)
         return scores
 
     def get_predictions(
-        self,
-        X: NDArray[Any],
-        alpha_np: NDArray[Any],
-        y_pred_proba: NDArray[Any],
-        cv: Any,
-        agg_scores: str = "mean",
-        **kwargs: Any,
-    ) -> NDArray[Any]:
+        self, X: Array, alpha_np: Array, y_pred_proba: Array, cv: Any, agg_scores: str = "mean", **kwargs: Any
+    ) -> Array:
         """The scores of all classes, [samples, classes], from which `get_prediction_sets` makes the sets."""
         if agg_scores != "mean":
             raise ValueError(f"agg_scores={agg_scores!r} is not allowed with SupportConformityScore; it must be 'mean'")
         return self._scores(y_pred_proba)
 
     def get_conformity_score_quantiles(
-        self, conformity_scores: NDArray[Any], alpha_np: NDArray[Any], cv: Any, **kwargs: Any
-    ) -> NDArray[Any]:
+        self, conformity_scores: Array, alpha_np: Array, cv: Any, **kwargs: Any
+    ) -> Array:
         """The score threshold for each miscoverage α of `alpha_np`, [alphas]."""
         scores = torch.as_tensor(conformity_scores).flatten()
         return np.array([conformal_quantile(scores, 1 - Fraction(str(alpha))).item() for alpha in alpha_np])
 
     def get_prediction_sets(
-        self,
-        y_pred_proba: NDArray[Any],
-        conformity_scores: NDArray[Any],
-        alpha_np: NDArray[Any],
-        cv: Any,
-        **kwargs: Any,
-    ) -> NDArray[Any]:
+        self, y_pred_proba: Array, conformity_scores: Array, alpha_np: Array, cv: Any, **kwargs: Any
+    ) -> Array:
         """The sets as booleans [samples, classes, alphas], from the scores that `get_predictions` returned."""
-        sets: NDArray[Any] = y_pred_proba[:, :, None] <= self.quantiles_
+        sets: Array = y_pred_proba[:, :, None] <= self.quantiles_
         return sets
 
-    def _scores(self, probabilities: NDArray[Any]) -> NDArray[Any]:
+    def _scores(self, probabilities: Array) -> Array:
         logits = torch.as_tensor(probabilities).double().log()
         return support_scores(logits, q=self.q, r=self.r).numpy()

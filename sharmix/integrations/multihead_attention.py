@@ -18,16 +18,14 @@ class SparseAttention(nn.MultiheadAttention):
 
     The parameters have the same names and shapes as in `torch.nn.MultiheadAttention`, so each module loads the state
     dict of the other. Learned orders and scales are additional entries, so load with `strict=False`. With `softmax` the
-    results are the same, except for a query that sees no key: its heads are zeros. torch's fast path for inference is
-    not used, as it computes softmax only.
+    results are the same, except for a query that sees no key: its heads are zeros.
 
     Args:
         embed_dim, num_heads, dropout, bias, kdim, vdim, batch_first, device, dtype: as for
             `torch.nn.MultiheadAttention`.
         add_bias_kv, add_zero_attn: not supported; must be False.
-        activation: as for `sharmix.attention`. A name may also be that of an activation that learns; all heads then
-            share its parameters.
-        length_scale: as for `sharmix.attention`. If it is a module, it is trained and saved with this module.
+        activation, length_scale: as for `sharmix.attention`, but a name may also be that of an activation that learns.
+            Modules are trained and saved with this module.
 
     Shape:
         query (N, L, E), key (N, S, Ek), value (N, S, Ev) with `batch_first`, else (L, N, E) and so on, or without N;
@@ -44,9 +42,6 @@ class SparseAttention(nn.MultiheadAttention):
         >>> sparse = sharmix.SparseAttention(16, 4, batch_first=True, activation=act)
         >>> sparse.load_state_dict(layer.self_attn.state_dict(), strict=False).missing_keys
         ['activation.q', 'activation.r']
-        >>> layer.self_attn = sparse
-        >>> layer(torch.randn(2, 5, 16)).shape
-        torch.Size([2, 5, 16])
     """
 
     def __init__(
@@ -87,12 +82,7 @@ class SparseAttention(nn.MultiheadAttention):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The output, and the weights if `need_weights`; arguments as for `torch.nn.MultiheadAttention`.
-
-        Raises:
-            RuntimeError: `is_causal` is True without a mask, as in torch, or a tensor is nested.
-            ValueError: a shape is not allowed.
-        """
+        """The output, and the weights if `need_weights`; all is as for `torch.nn.MultiheadAttention`."""
         if is_causal and attn_mask is None:
             raise RuntimeError("is_causal=True is a hint that attn_mask is causal, but there is no attn_mask; pass it")
         if query.is_nested:
@@ -122,10 +112,7 @@ class SparseAttention(nn.MultiheadAttention):
         return output[0], None if weights is None else weights[0]
 
     def _check_shapes(self, states: list[Tensor], key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> None:
-        """Raise ValueError if a shape is not allowed.
-
-        Without this check a mask for each example, [N, L, S], would be used as a mask for each head where N = heads.
-        """
+        """Else a mask for each example, [N, L, S], would be used as a mask for each head where N = heads."""
         shapes = [tuple(tensor.shape) for tensor in states]
         if any(len(shape) != 3 or shape[0] != shapes[0][0] for shape in shapes) or shapes[1][1] != shapes[2][1]:
             raise ValueError(f"query, key and value must be [N, L, E], [N, S, Ek] and [N, S, Ev], got {shapes}")

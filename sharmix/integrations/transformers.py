@@ -1,7 +1,4 @@
-"""For Hugging Face transformers: sparse attention inside its models, and sparse candidates in generation.
-
-Needs transformers: `pip install 'sharmix[transformers]'`.
-"""
+"""For Hugging Face transformers: sparse attention inside its models, and sparse candidates in generation."""
 
 from functools import partial
 from typing import Any
@@ -16,9 +13,7 @@ try:
     from transformers import AttentionInterface, AttentionMaskInterface, LogitsProcessor
     from transformers.masking_utils import sdpa_mask
 except ImportError as error:
-    raise ImportError(
-        "sharmix.integrations.transformers needs transformers 5 or newer: pip install 'sharmix[transformers]'"
-    ) from error
+    raise ImportError("this module needs transformers 5 or newer: pip install 'sharmix[transformers]'") from error
 
 __all__ = ["SupportLogitsProcessor", "register_attention"]
 
@@ -31,21 +26,15 @@ def register_attention(name: str, activation: Weighting, length_scale: LengthSca
     """Give an attention implementation a name that every model of transformers can select.
 
     Select it by `model.set_attn_implementation(name)`, or by `attn_implementation=name` in a config or in
-    `from_pretrained`. Grouped heads, masks, padding, key-value caches, dropout and position biases work as with `sdpa`.
-    `output_attentions=True` in a call works as with `eager`. A saved config does not contain the name. Load a model
-    with `attn_implementation=name`; otherwise it computes softmax attention.
+    `from_pretrained`. A saved config does not contain the name: a model loaded without it computes softmax attention.
 
     Args:
         name: the name of the implementation. An implementation that already has this name is replaced.
-        activation: as for `sharmix.attention`. All attention layers share it, except a layer that has a module
-            `sharmix_activation` of its own. Such a module is trained, moved and saved with the model, but
-            `from_pretrained` does not load it: see docs/attention.md.
-        length_scale: as for `sharmix.attention`.
+        activation, length_scale: as for `sharmix.attention`. All attention layers share them, except a layer that has a
+            module `sharmix_activation` of its own: see docs/attention.md.
 
     Raises:
         TypeError, ValueError: the activation is not allowed.
-
-    Source: transformers' AttentionInterface.
 
     Example:
         >>> from sharmix.integrations.transformers import register_attention
@@ -114,9 +103,8 @@ class SupportLogitsProcessor(LogitsProcessor):  # type: ignore[misc]
 
     Args:
         activation: an `Activation` whose outputs sum to 1, or the name of one.
-        own_probabilities: the probabilities that candidates are sampled by. False keeps the softmax of their scores; a
-            temperature after this processor still changes it. True uses the probabilities of the activation: their
-            logarithms become the scores.
+        own_probabilities: whether candidates are sampled by the probabilities of the activation, whose logarithms then
+            become the scores, or by the softmax of their scores.
 
     Shape:
         scores (batch, vocabulary), before any softmax; the returned scores have the same shape.

@@ -214,7 +214,7 @@ def test_a_model_and_its_objective_survive_pickling():
 
 def test_labels_and_scores_that_are_not_allowed_are_named():
     raw = scores(4, 3)
-    outside = "with 3 raw scores a row (num_class=3) labels are the whole numbers 0 to 2"
+    outside = "with num_class=3 labels are the whole numbers 0 to 2"
     with every_case() as case:
         for labels, given, weight, error, message in (
             ([0, 1, 2, 3], raw, None, ValueError, f"label 3 is not allowed; {outside}"),

@@ -90,7 +90,7 @@ def test_a_bad_option_is_named():
                 sharmix.fenchel_young_loss(logits(), torch.tensor(Y), **arguments)
 
 
-def test_an_unknown_option_names_the_function_that_was_called():
+def test_an_unknown_option_is_named():
     z, y, weight = logits(), torch.tensor(Y), torch.zeros(4, 4).double()
     losses = ("fenchel_young_loss", "entmax_loss", "sparsemax_loss", "normmax_loss", "alpha_relu_loss")
     criteria = ("SharMiXLoss", "EntmaxLoss", "NormmaxLoss", "SparsemaxLoss", "AlphaReLULoss")
@@ -103,8 +103,7 @@ def test_an_unknown_option_names_the_function_that_was_called():
     ]
     with every_case() as case:
         for name, function, arguments in calls:
-            message = rf"^{name}\(\) got an unexpected option lable_smoothing; allowed are .*\blabel_smoothing"
-            with case(name=name), pytest.raises(TypeError, match=message):
+            with case(name=name), pytest.raises(TypeError, match="unexpected keyword argument 'lable_smoothing'"):
                 function(*arguments, lable_smoothing=0.1)
 
 

@@ -286,7 +286,6 @@ def test_weights_of_a_fit_are_repetitions():
     assert again.loss_ == weighted.loss_
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 def test_a_scaling_names_what_is_not_allowed():
     logits, labels = logits_and_labels()
     with every_case() as case:
@@ -304,7 +303,6 @@ def test_a_scaling_names_what_is_not_allowed():
             with case(**parameters), pytest.raises(ValueError, match=message):
                 SharMiXScaling(**parameters).fit(logits, labels)
         for given, message in (
-            ((labels, np.full(len(labels), 1e308)), r"sample_weight has 1e\+308; the sum of the weights"),
             ((labels + 1,), r"must lie in \[0, 3\]"),
             ((labels / 2,), "integers"),
             ((labels[:9],), "integers"),

@@ -19,14 +19,8 @@ from torch import Tensor, nn
 
 from sharmix._activation import Activation
 from sharmix.activations import SharMiX
-from sharmix.integrations.sklearn._network import (
-    Examples,
-    Objective,
-    class_logits,
-    epoch,
-    minimise_by_lbfgs,
-    network_outputs,
-)
+from sharmix.integrations.sklearn import _network
+from sharmix.integrations.sklearn._network import Examples, Objective, class_logits
 from sharmix.integrations.sklearn._weights import checked_weights
 from sharmix.registry import build_activation
 
@@ -46,31 +40,24 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     Args:
         q, r: the orders of SharMiX, used if `activation` is None. (1, 1) is softmax, r = q entmax, (2, 2) sparsemax.
         activation: an output activation other than SharMiX with q and r: a name or the path of a class, as for
-            `build_activation`. The outputs of α-ReLU need not sum to 1: `predict_proba` divides them by their sum, and
-            gives equal probabilities where all outputs are 0.
+            `build_activation`. `predict_proba` divides the outputs of α-ReLU by their sum, and gives equal
+            probabilities where all of them are 0.
         activation_params: the parameters of the named activation. Learned parameters (of `sharmix_learned` and others)
-            need `solver="adam"`, which trains them at the learning rate of the network. Their objective is the
-            Fenchel–Young loss, under which they rise whatever the data, or, with `{"objective": "brier"}` or `"log"`, a
-            proper score.
+            need `solver="adam"`, which trains them at the learning rate of the network.
         hidden_layer_sizes: the number of units of each hidden layer, a number or a tuple; () for a linear model.
         solver: `lbfgs` uses all examples at once and stops when the largest derivative is below `tol`. `adam` uses
             batches and stops when the loss has not fallen by `tol` for ten epochs.
         alpha: the strength of the L2 penalty on the weights, without the intercepts; at least 0.
         batch_size, learning_rate_init: the number of examples in a batch, and the learning rate, of Adam.
-        max_iter: the largest number of iterations of L-BFGS, or of epochs of Adam.
-        tol: the tolerance for stopping; see `solver`.
-        class_weight: a dictionary from classes to weights, `balanced`, or None. The weight of a class multiplies the
-            weights of its examples.
-        random_state: the seed or generator for the first weights of hidden layers and for the batches.
+        max_iter, tol: the largest number of iterations of L-BFGS, or of epochs of Adam, and the tolerance of `solver`.
+        class_weight, random_state: as for scikit-learn's own classifiers.
 
     Attributes:
         classes_: the labels, in order; 0, 1, … after a fit to probabilities.
         coefs_, intercepts_: the weights [inputs, outputs] and intercepts [outputs] of each layer, in the dtype of X.
-        coef_, intercept_: the weights and intercepts of a linear model, in the shapes of `LogisticRegression`.
         activation_: the output activation, a module, with its learned parameters.
         loss_: the final value of the minimised objective; for Adam the mean over its last epoch.
         n_iter_: the number of iterations or epochs.
-        n_features_in_, feature_names_in_: as in all of scikit-learn.
 
     Source: Blondel, Martins and Niculae (2020), Learning with Fenchel–Young losses.
 
@@ -125,9 +112,6 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
                 `predict` returns the index of a column; scikit-learn's own scores and `cross_val_predict` need labels.
             sample_weight: the weight of each example, [examples]; None gives each the weight 1.
 
-        Returns:
-            This classifier.
-
         Raises:
             ValueError, TypeError: a parameter, a shape or a value is not allowed.
 
@@ -141,27 +125,19 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"activation {self.activation_} learns parameters; that needs solver='adam'")
         fit = self._fit_by_lbfgs if self.solver == "lbfgs" else self._fit_by_adam
         if not fit(examples, self.max_iter):
-            warnings.warn(
-                f"{self.solver} stopped after {self.n_iter_} iterations before it reached tol={self.tol}; increase "
-                f"max_iter={self.max_iter}, or scale the features",
-                ConvergenceWarning,
-                stacklevel=3,  # past torch's decorator
-            )
+            stopped = f"{self.solver} stopped after {self.n_iter_} iterations before it reached tol={self.tol}"
+            remedy = f"increase max_iter={self.max_iter}, or scale the features"
+            warnings.warn(f"{stopped}; {remedy}", ConvergenceWarning, stacklevel=3)  # past torch's decorator
         return self
 
     @torch.inference_mode(False)
     def partial_fit(
         self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Train one epoch over these examples by Adam, whatever `solver` is.
+        """Train one epoch over these examples by Adam, whatever `solver` is; arguments as for `fit`.
 
-        The penalty and `class_weight="balanced"` are computed from these examples alone.
-
-        Args:
-            X, y, sample_weight: as for `fit`; the columns of probabilities are in the order of `classes_`.
-            classes: all labels of this and later calls; needed in the first call if y holds labels.
-
-        Returns, Raises: as `fit`.
+        The penalty and `class_weight="balanced"` are computed from these examples alone. The first call needs
+        `classes`, all labels of this and later calls, unless y holds probabilities.
         """
         self._check_parameters()
         first = not hasattr(self, "coefs_")
@@ -182,8 +158,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> Array:
         """The probabilities [examples, classes], in the order of `classes_`."""
-        logits = class_logits(self._outputs(X))
-        p: Tensor = self.activation_(logits)
+        p: Tensor = self.activation_(class_logits(self._outputs(X)))
         if not self.activation_.normalised:
             total = p.sum(-1, keepdim=True)
             p = torch.where(total > 0, p / total, 1 / p.shape[-1])
@@ -198,28 +173,19 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def coef_(self) -> Array:
-        """The weights of a linear model, [classes, features], or [1, features] for two classes.
-
-        Raises:
-            AttributeError: the model is not fitted, or has hidden layers; see `coefs_`.
-        """
-        self._check_linear("coef_")
-        coefficients: Array = self.coefs_[0].T
-        return coefficients
+        """The weights of a linear model, [classes, features], or [1, features] for two classes."""
+        return self._of_linear_model("coefs_").T
 
     @property
     def intercept_(self) -> Array:
-        """The intercepts of a linear model, [classes], or [1] for two classes.
+        """The intercepts of a linear model, [classes], or [1] for two classes."""
+        return self._of_linear_model("intercepts_")
 
-        Raises:
-            AttributeError: the model is not fitted, or has hidden layers; see `intercepts_`.
-        """
-        self._check_linear("intercept_")
-        return self.intercepts_[0]
-
-    def _check_linear(self, name: str) -> None:
-        if len(getattr(self, "coefs_", ())) != 1:
-            raise AttributeError(f"{name} belongs to a fitted linear model; see coefs_ and intercepts_")
+    def _of_linear_model(self, name: str) -> Array:
+        layers: Sequence[Array] = getattr(self, name, ())
+        if len(layers) != 1:
+            raise AttributeError(f"{name[:-2]}_ belongs to a fitted linear model; see {name}")
+        return layers[0]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -234,9 +200,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         if self.solver not in ("lbfgs", "adam"):
             raise ValueError(f"solver={self.solver!r} is not allowed; it must be 'lbfgs' or 'adam'")
         if not all(isinstance(size, Integral) and size > 0 for size in self._hidden_layer_sizes()):
-            raise ValueError(
-                f"hidden_layer_sizes={self.hidden_layer_sizes!r} is not allowed; each must be an integer of at least 1"
-            )
+            raise ValueError(f"hidden_layer_sizes={self.hidden_layer_sizes!r} is not allowed; each must be >= 1")
         if not isinstance(self.activation, str | None):
             raise TypeError(f"activation must be a name, its parameters activation_params; got {self.activation!r}")
         if self.activation is None and self.activation_params:
@@ -261,9 +225,11 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             self.classes_ = seen if classes is None else unique_labels(classes)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class, {self.classes_.tolist()[0]!r}; a classifier needs at least two classes")
-        weights = checked_weights(sample_weight, len(y))
+        weights = checked_weights(sample_weight, X)
         if y.ndim == 1:
-            targets = self._class_indices(y)
+            if len(unknown := np.setdiff1d(y, self.classes_)):
+                raise ValueError(f"y has classes {unknown.tolist()} that are not among {self.classes_.tolist()}")
+            targets = np.searchsorted(self.classes_, y)
             of_classes = self._class_weights(np.bincount(targets, weights, len(self.classes_)))
             weights = weights * of_classes[targets]
         else:
@@ -275,22 +241,14 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             weights = weights * shares
         return Examples(X, torch.from_numpy(targets), torch.from_numpy(weights.astype(X.dtype)))
 
-    def _class_indices(self, y: Array) -> Array:
-        unknown = np.setdiff1d(y, self.classes_)
-        if len(unknown):
-            raise ValueError(f"y has classes {unknown.tolist()} that are not among {self.classes_.tolist()}")
-        return np.searchsorted(self.classes_, y)
-
     def _class_weights(self, counts: Array) -> Array:
         """One weight for each class; `balanced` gives all classes the same total weight."""
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             return np.where(counts > 0, counts.sum() / (len(counts) * np.where(counts > 0, counts, 1)), 0)
         weights: Array = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
         if not (weights >= 0).all() or not weights @ counts > 0:
-            raise ValueError(
-                f"class_weight={self.class_weight!r} is not allowed; each weight must be at least 0, and that of at "
-                f"least one class in y above 0"
-            )
+            needed = "each weight must be at least 0, and that of at least one class in y above 0"
+            raise ValueError(f"class_weight={self.class_weight!r} is not allowed; {needed}")
         return weights
 
     def _start(self, examples: Examples) -> None:
@@ -321,7 +279,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     def _fit_by_lbfgs(self, examples: Examples, max_iter: int) -> bool:
         """Minimise by L-BFGS; whether it reached `tol`."""
         objective = self._objective(examples)
-        layers, found = minimise_by_lbfgs(objective, examples, self._layers(), max_iter, self.tol)
+        layers, found = _network.minimise_by_lbfgs(objective, examples, self._layers(), max_iter, self.tol)
         self.coefs_, self.intercepts_ = layers[::2], layers[1::2]
         self.loss_, self.n_iter_ = found.fun, found.nit
         self._check_loss()
@@ -339,7 +297,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         for _ in range(epochs):
             order = self._random_state.permutation(len(examples))
             batches = np.split(order, range(self.batch_size, len(order), self.batch_size))
-            self.loss_ = epoch(objective, examples, layers, optimizer, batches)
+            self.loss_ = _network.epoch(objective, examples, layers, optimizer, batches)
             self.n_iter_ += 1
             waited = 0 if self.loss_ < best - self.tol else waited + 1
             best = min(best, self.loss_)
@@ -353,27 +311,24 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_loss(self) -> None:
         if not np.isfinite([self.loss_, *(layer.sum() for layer in self._layers())]).all():
-            raise ValueError(
-                f"the loss or a weight is not finite after {self.n_iter_} iterations; scale the features and "
-                f"sample_weight, or lower learning_rate_init={self.learning_rate_init} or alpha={self.alpha}"
-            )
+            remedy = f"lower learning_rate_init={self.learning_rate_init} or alpha={self.alpha}, or scale the features"
+            raise ValueError(f"the loss or a weight is not finite after {self.n_iter_} iterations; {remedy}")
 
     @torch.no_grad()
     def _outputs(self, X: Any) -> Tensor:
         check_is_fitted(self)
         features = validate_data(self, X, accept_sparse="csr", dtype=self.coefs_[0].dtype, reset=False)
-        return network_outputs(features, [torch.from_numpy(layer) for layer in self._layers()])
+        return _network.network_outputs(features, [torch.from_numpy(layer) for layer in self._layers()])
 
 
 def _checked_distributions(y: Array, classes: int) -> Array:
+    """The targets as float64 rows of probabilities that sum to 1."""
     rows = np.asarray(y, np.float64)
     if rows.shape[1] != classes:
         raise ValueError(f"y of shape {rows.shape} is not allowed; there are {classes} classes, one for each column")
     sums = rows.sum(1)
     if (rows < 0).any() or not np.allclose(sums, 1, atol=1e-3):
-        raise ValueError(
-            f"y of shape {rows.shape} must be probabilities, each at least 0 and with rows that sum to 1; got a least "
-            f"value of {rows.min():g} and sums from {sums.min():g} to {sums.max():g}"
-        )
+        found = f"got a least value of {rows.min():g} and sums from {sums.min():g} to {sums.max():g}"
+        raise ValueError(f"y of shape {rows.shape} must be probabilities, at least 0, in rows that sum to 1; {found}")
     distributions: Array = rows / sums[:, None]
     return distributions

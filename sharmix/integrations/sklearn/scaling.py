@@ -39,17 +39,15 @@ class SharMiXScaling(BaseEstimator):
     - `SharMiXScaling(r="q")` is entmax scaling, the α-entmax of z/T₀ with α = q;
     - `SharMiXScaling()` fits all three.
 
-    The fit searches 1 ≤ q ≤ 2, 2 − 1/q ≤ r ≤ 4 and |log(T₀/s)| ≤ 10. Here s is the unit of the logits: the weighted
-    median, over the rows whose logits differ, of the largest minus the smallest logit of a row. Below r = 2 − 1/q the
-    map can jump. The fit descends by L-BFGS-B with the map's derivatives, from two starts for each of several q.
+    The fit searches 1 ≤ q ≤ 2, 2 − 1/q ≤ r ≤ 4 and |log(T₀/s)| ≤ 10 by L-BFGS-B from several starts. Here s is the unit
+    of the logits: the weighted median, over the rows whose logits differ, of the largest minus the smallest logit.
 
     Args:
         q: the first order: None, or a number that is at least 1.
         r: the second order: None, a number that is at least 2 − 1/q, or the word `"q"`, which makes r equal to q.
         temperature: T₀: None, or a number above 0.
-        loss: the loss whose mean over the examples the fit minimises: `brier`, Σ (pᵢ − yᵢ)², or `log`, −log p_y. The
-            log loss of an example is infinite if its class has probability 0. A fit by the log loss therefore keeps the
-            probability of each example's class above 0.
+        loss: the loss whose mean over the examples the fit minimises: `brier`, Σ (pᵢ − yᵢ)², or `log`, −log p_y, which
+            is infinite at p_y = 0, so that the fit keeps the probability of each example's class above 0.
 
     Attributes:
         q_, r_, temperature_: the fitted or kept values.
@@ -85,24 +83,19 @@ class SharMiXScaling(BaseEstimator):
         """Find the temperature and the orders.
 
         Args:
-            logits: z, [examples, classes], finite. For a classifier that gives probabilities, use their logarithms; add
-                a number such as 1e-12 first to probabilities that may be 0.
+            logits: z, [examples, classes], finite. For probabilities that may be 0, use log(p + 1e-12).
             y: the class of each example, as a column index of the logits, [examples], integers.
             sample_weight: the weight of each example, [examples]; None gives each the weight 1.
-
-        Returns:
-            This scaling.
 
         Raises:
             ValueError: an argument, a shape or an index is not allowed.
 
         Warns:
-            ConvergenceWarning: the log loss is infinite everywhere in the searched range, or the temperature is an end
-                of its range, so that the examples do not determine it.
+            ConvergenceWarning: the log loss is infinite everywhere, or the temperature is an end of its range.
         """
         z = check_array(logits, dtype=np.float64, input_name="logits")
         labels = _checked_indices(y, z)
-        weights = checked_weights(sample_weight, len(z))
+        weights = checked_weights(sample_weight, z)
         family = _Family(self.q, self.r, self.temperature, _spread(z, weights))
         self.loss_, point = _Score(family, z, labels, weights, self.loss).minimum()
         self.q_, self.r_, self.temperature_ = (
@@ -110,16 +103,10 @@ class SharMiXScaling(BaseEstimator):
         )
         problem = None
         if not math.isfinite(self.loss_) and None in (self.q, self.r, self.temperature):
-            problem = (
-                "the log loss is infinite at every temperature and order that the fit looks at: there the class of an "
-                "example has probability 0; loss='brier' is finite"
-            )
+            problem = "the log loss is infinite at every temperature and order that the fit looks at; use loss='brier'"
         elif self.temperature is None and point[0] in family.box[0]:
-            problem = (
-                f"temperature {self.temperature_:.3g} is an end of what the fit looks at: these {len(z)} examples do "
-                "not determine it, as where every prediction is right, or all logits of a row are equal; give more "
-                "examples, or a temperature"
-            )
+            end = f"temperature {self.temperature_:.3g} is an end of what the fit looks at"
+            problem = f"{end}: these {len(z)} examples do not determine it; give more examples, or a temperature"
         if problem:
             warnings.warn(problem, ConvergenceWarning, stacklevel=3)  # past torch's decorator
         return self
@@ -135,10 +122,8 @@ class SharMiXScaling(BaseEstimator):
 def _checked_indices(y: ArrayLike, z: NDArray[Any]) -> NDArray[Any]:
     indices = np.asarray(y)
     if indices.shape != z.shape[:1] or not np.issubdtype(indices.dtype, np.integer):
-        raise ValueError(
-            f"y of shape {indices.shape}, {indices.dtype} is not allowed; logits of shape {z.shape} need one "
-            f"class index for each row, {z.shape[:1]} integers"
-        )
+        needed = f"logits of shape {z.shape} need one class index for each row, {z.shape[:1]} integers"
+        raise ValueError(f"y of shape {indices.shape}, {indices.dtype} is not allowed; {needed}")
     if indices.min() < 0 or indices.max() >= z.shape[1]:
         raise ValueError(f"y lies in [{indices.min()}, {indices.max()}]; it must lie in [0, {z.shape[1] - 1}]")
     return indices
@@ -155,13 +140,6 @@ def _spread(z: NDArray[Any], weights: NDArray[Any]) -> float:
     order = np.argsort(spreads)
     reached = np.cumsum(np.where(spreads > 0, weights, 0)[order])
     return float(spreads[order[np.searchsorted(reached, reached[-1] / 2)]])
-
-
-def _log_temperatures(spread: float) -> tuple[float, float]:
-    """The least and the largest log T₀ of a fit, which depend on the unit of the logits."""
-    if spread == 0:  # every temperature gives the same probabilities
-        return 0.0, 0.0
-    return math.log(spread) - LARGEST_LOG_RATIO, math.log(spread) + LARGEST_LOG_RATIO
 
 
 class _Family:
@@ -181,8 +159,9 @@ class _Family:
             raise ValueError(f"r={r!r} is not allowed; with q={q!r} it must be at least {least:g}")
         self.r = r
         largest_q = 1 / (2 - float(r)) if isinstance(r, Real) and r < _least_r(LARGEST_Q) else LARGEST_Q
+        log_unit, ratio = (math.log(spread), LARGEST_LOG_RATIO) if spread else (0.0, 0.0)  # without it T₀ does nothing
         self.box = [
-            _log_temperatures(spread) if temperature is None else (math.log(temperature),) * 2,
+            (log_unit - ratio, log_unit + ratio) if temperature is None else (math.log(temperature),) * 2,
             (1.0, largest_q) if q is None else (q, q),
             (0.0, 1.0 if r is None else 0.0),
         ]
