@@ -130,45 +130,42 @@ def _fused_layer(hidden: Tensor, weight: Tensor, targets: Tensor, q: float = 1.2
 
 
 def _entmax() -> list[Contender]:
-    def package(name: str, *arguments: Any, **options: Any) -> Callable[[], Callable[..., Tensor]]:
-        return lambda: partial(getattr(import_module("entmax"), name), *arguments, **options)
-
-    def loss(name: str, *arguments: Any, **options: Any) -> Callable[[], Callable[..., Tensor]]:
-        return lambda: getattr(import_module("entmax"), name)(*arguments, **options)
+    def package() -> Any:
+        return import_module("entmax")
 
     return [
-        Contender("entmax15 (package)", "map", "entmax", package("entmax15", dim=-1)),
-        Contender("sparsemax (package)", "map", "entmax", package("sparsemax", dim=-1)),
-        Contender("entmax_bisect (package)", "map", "entmax", package("entmax_bisect", alpha=1.5, dim=-1)),
-        Contender("sparsemax_bisect (package)", "map", "entmax", package("sparsemax_bisect", dim=-1)),
-        Contender("entmax15 (package)", "loss", "entmax", loss("Entmax15Loss", k=None)),
-        Contender("sparsemax (package)", "loss", "entmax", loss("SparsemaxLoss", k=None)),
-        Contender("entmax_bisect (package)", "loss", "entmax", loss("EntmaxBisectLoss", 1.5)),
-        Contender("sparsemax_bisect (package)", "loss", "entmax", loss("SparsemaxBisectLoss")),
+        Contender("entmax15 (package)", "map", "entmax", lambda: partial(package().entmax15, dim=-1)),
+        Contender("sparsemax (package)", "map", "entmax", lambda: partial(package().sparsemax, dim=-1)),
+        Contender(
+            "entmax_bisect (package)", "map", "entmax", lambda: partial(package().entmax_bisect, alpha=1.5, dim=-1)
+        ),
+        Contender("sparsemax_bisect (package)", "map", "entmax", lambda: partial(package().sparsemax_bisect, dim=-1)),
+        Contender("entmax15 (package)", "loss", "entmax", lambda: package().Entmax15Loss(k=None)),
+        Contender("sparsemax (package)", "loss", "entmax", lambda: package().SparsemaxLoss(k=None)),
+        Contender("entmax_bisect (package)", "loss", "entmax", lambda: package().EntmaxBisectLoss(1.5)),
+        Contender("sparsemax_bisect (package)", "loss", "entmax", lambda: package().SparsemaxBisectLoss()),
     ]
 
 
 def _gpu_packages() -> list[Contender]:
+    def liger() -> Any:
+        return import_module("liger_kernel.transformers")
+
+    def liger_layer() -> Callable[..., Tensor]:
+        loss = liger().LigerFusedLinearCrossEntropyLoss()
+        return lambda hidden, weight, targets: loss(weight, hidden, targets)
+
+    def cut_cross_entropy() -> Any:
+        return import_module("cut_cross_entropy").linear_cross_entropy
+
     return [
         Contender("1.5-entmax (adasplash)", "map", "adasplash", lambda: import_module("adasplash").triton_entmax15),
         Contender("sparsemax (adasplash)", "map", "adasplash", lambda: import_module("adasplash").triton_sparsemax),
-        Contender("sparsemax (Liger)", "map", "liger-kernel", lambda: _liger().LigerSparsemax()),
-        Contender("cross-entropy (Liger)", "loss", "liger-kernel", lambda: _liger().LigerCrossEntropyLoss()),
-        Contender("fused linear cross-entropy (Liger)", "layer", "liger-kernel", _liger_layer),
-        Contender(
-            "cut cross-entropy", "layer", "cut-cross-entropy",
-            lambda: import_module("cut_cross_entropy").linear_cross_entropy,
-        ),
-    ]  # fmt: skip
-
-
-def _liger() -> Any:
-    return import_module("liger_kernel.transformers")
-
-
-def _liger_layer() -> Callable[..., Tensor]:
-    loss = _liger().LigerFusedLinearCrossEntropyLoss()
-    return lambda hidden, weight, targets: loss(weight, hidden, targets)
+        Contender("sparsemax (Liger)", "map", "liger-kernel", lambda: liger().LigerSparsemax()),
+        Contender("cross-entropy (Liger)", "loss", "liger-kernel", lambda: liger().LigerCrossEntropyLoss()),
+        Contender("fused linear cross-entropy (Liger)", "layer", "liger-kernel", liger_layer),
+        Contender("cut cross-entropy", "layer", "cut-cross-entropy", cut_cross_entropy),
+    ]
 
 
 def inputs(

@@ -5,7 +5,7 @@ machine that has few packages.
 """
 
 import csv
-import os
+import multiprocessing
 import random
 import statistics
 import sys
@@ -109,6 +109,12 @@ def training_step(
     return step
 
 
+def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the function returns in a process of its own, whose memory holds nothing of earlier calls."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
 def counted(items: Iterable[Item], name: str, number: int) -> Iterator[Item]:
     """So many items, with a line of progress after every tenth and after the last."""
     began = time.monotonic()
@@ -149,14 +155,10 @@ def provenance() -> Row:
     return {
         "backend": found["backend"]["code"],
         "vectors": found["backend"]["vectors"],
-        "processor": found["hardware"]["processor"],
-        "cores": found["hardware"]["cores"],
-        "accelerator": found["hardware"]["accelerator"],
+        **{name: found["hardware"][name] for name in ("processor", "cores", "accelerator")},
         "python": found["python"],
-        "torch": found["packages"]["torch"],
-        "entmax": found["packages"]["entmax"],
-        "commit": source["commit"],
-        "dirty": source["dirty"],
+        **{name: found["packages"][name] for name in ("torch", "entmax")},
+        **{name: source[name] for name in ("commit", "dirty")},
     }
 
 
@@ -174,11 +176,9 @@ def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write all rows under one header."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".unfinished")
-    with unfinished.open("w", newline="", encoding="utf-8") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(
             {name: f"{value:.6g}" if isinstance(value, float) else value for name, value in row.items()} for row in rows
         )
-    os.replace(unfinished, path)

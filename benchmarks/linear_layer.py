@@ -1,6 +1,5 @@
 """Time and memory of an output layer with its loss: whole logits and cross-entropy, beside ours in chunks."""
 
-import multiprocessing
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +7,7 @@ import psutil
 import torch
 
 from benchmarks.contenders import cpu_contenders, layer_inputs
-from benchmarks.harness import Row, ratios, spread, step_times, training_step
+from benchmarks.harness import Row, in_fresh_process, ratios, spread, step_times, training_step
 from experiments.machine import forget_peak_memory, peak_memory_mib
 
 COMPARED = {  # each of these layers has columns of the ratio to it
@@ -29,8 +28,6 @@ def measure_linear(settings: Mapping[str, Any]) -> list[Row]:
     for one in layers:
         seconds = times[one.name, 1]
         compared = [spread(ratios(seconds, times[other, 1]), column) for other, column in COMPARED.items()]
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            memory = pool.apply(peak_of, (one.name, size, settings["seed"]))
         rows.append(
             {
                 "part": "linear",
@@ -46,7 +43,7 @@ def measure_linear(settings: Mapping[str, Any]) -> list[Row]:
                 "memory_goal_mib": size["memory_goals_mib"].get(one.name),
                 **spread(seconds, "microseconds", 1e6),
                 **{column: value for columns in compared for column, value in columns.items()},
-                "memory_mib": memory,
+                "memory_mib": in_fresh_process(peak_of, one.name, size, settings["seed"]),
             }
         )
     return rows

@@ -39,25 +39,29 @@ _CAPTIONS = {
 def report(path: Path, settings: Mapping[str, Any]) -> None:
     """Write the tables (Markdown) and the figures (PNG, SVG and PDF) beside the CSV, and print the tables."""
     data = pd.read_csv(path)
-    figures = {part: path.with_name(f"{path.stem}_{part}.png") for part in settings["curves"]}
-    figures = {part: file for part, file in figures.items() if (data["part"] == part).any()}
-    for part, file in figures.items():
-        for name, content in rendered(draw(data[data["part"] == part], part), file.stem).items():
-            replace_atomically(file.with_name(name), lambda file, content=content: file.write(content))
-    pictures = [f"![Time against {part}]({file.name})" for part, file in figures.items()]
-    text = "\n\n".join([_heading(data, settings), *_sections(data, settings), *pictures]) + "\n"
+    for part in settings["curves"]:
+        for name, content in rendered(draw(data[data["part"] == part], part), f"{path.stem}_{part}").items():
+            replace_atomically(path.with_name(name), lambda file, content=content: file.write(content))
+    text = page(data, settings, path.stem)
     write_atomically(path.with_suffix(".md"), text)
     Console().print(Markdown(text))
     Console().print(f"Written: {path}, and its tables and figures beside it")
 
 
-def judged_tables(data: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """Tables with goals, by title: a line for each case and contender, with the number measured, its goal and verdict.
+def page(data: pd.DataFrame, settings: Mapping[str, Any], name: str) -> str:
+    """The tables as Markdown, and links to the figures, whose files begin with the name."""
+    measured = (
+        "Medians of rounds in which every contender takes its turn (lowest–highest); freed memory is kept, as in a "
+        f"training run. {origin(data.iloc[0], ('torch', 'entmax'), 'make bench')}"
+    )
+    title = "# Time of forward and backward, relative to softmax and to cross-entropy"
+    heading = [title, paragraph(measured), paragraph(_ROUNDS.format(**settings))]
+    pictures = [f"![Time against {part}]({name}_{part}.png)" for part in settings["curves"]]
+    return "\n\n".join([*heading, *_sections(data, settings), *pictures]) + "\n"
 
-    Args:
-        data: the rows of the CSV.
-        settings: the content of maps.yaml.
-    """
+
+def _judged_tables(data: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    """Tables with goals, by title. A line has a case, a contender, the number measured, its goal and the verdict."""
     cells = data[data["part"] == "cell"]
     tables = {
         f"{kind.capitalize()} against {baseline}": _ratios(cells[cells["kind"] == kind])
@@ -72,8 +76,8 @@ def judged_tables(data: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, 
 
 
 def _sections(data: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[str]:
-    judged = judged_tables(data, settings)
-    tables = {_NOT_MET: _briefly(not_met(judged))} | judged
+    judged = _judged_tables(data, settings)
+    tables = {_NOT_MET: _not_met(judged)} | judged
     if _GROWTH in judged:
         tables[_GROWTH] = _by_case(judged[_GROWTH])
     linear = data[data["part"] == "linear"]
@@ -92,28 +96,14 @@ def _sections(data: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[str]:
             yield narrow(table.drop(columns="floor", errors="ignore"))
 
 
-def not_met(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The lines of all tables whose goals are missed, or undecided, with the floor of their cases."""
-    columns = ["table", "case", "contender", "measured", "goal", "verdict", "floor"]
-    lines = pd.concat([table.assign(table=title) for title, table in judged.items()])
-    return lines[lines["verdict"].isin(["missed", "undecided"])].reindex(columns=columns).astype(object).fillna("")
-
-
-def _briefly(lines: pd.DataFrame) -> pd.DataFrame:
-    """One line for each case: its contenders, each with what was measured, without the spread, and its goal."""
-    measured = lines["measured"].str.split(" (", regex=False).str[0]
-    contenders = lines["contender"] + ": " + measured + " (" + lines["goal"] + ")"
+def _not_met(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """A line for each case with goals that are missed or undecided: its contenders with their medians and goals."""
+    every = pd.concat([table.assign(table=title) for title, table in judged.items()])
+    lines = every[every["verdict"].isin(["missed", "undecided"])].fillna("")
+    median = lines["measured"].str.split(" (", regex=False).str[0]
+    contenders = lines["contender"] + ": " + median + " (" + lines["goal"] + ")"
     by_case = lines.assign(contenders=contenders).groupby(["table", "case", "verdict", "floor"], sort=False)
     return by_case["contenders"].agg("; ".join).reset_index()[["table", "case", "verdict", "contenders", "floor"]]
-
-
-def _heading(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
-    measured = (
-        "Medians of rounds in which every contender takes its turn (lowest–highest); freed memory is kept, as in a "
-        f"training run. {origin(data.iloc[0], ('torch', 'entmax'), 'make bench')}"
-    )
-    title = "# Time of forward and backward, relative to softmax and to cross-entropy"
-    return "\n\n".join([title, paragraph(measured), paragraph(_ROUNDS.format(**settings))])
 
 
 def _ratios(cells: pd.DataFrame) -> pd.DataFrame:

@@ -4,7 +4,6 @@ python -m benchmarks.overhead
 """
 
 import argparse
-import multiprocessing
 import random
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +17,7 @@ import yaml
 from rich.console import Console
 from rich.markdown import Markdown
 
-from benchmarks.harness import Row, at_most, counted, in_turn, origin, provenance, write_csv
+from benchmarks.harness import Row, at_most, counted, in_fresh_process, in_turn, origin, provenance, write_csv
 from benchmarks.settings import build_run, on_random_data, settings_of
 from benchmarks.training_step import our_loop, our_translations, seconds_per_step
 from experiments.files import write_atomically
@@ -33,7 +32,6 @@ BESIDES = {
     "benchmarks.entmax_sort.FullSort": "entmax (package), full sort",
     "benchmarks.entmax_sort.TopK": "entmax (package), top 100 sorted first",
 }
-SHAPE = {"inputs": "shape", "classes": "classes", "vocabulary": "vocabulary"}  # from `size` to `RandomExamples`
 PUBLISHED = Path("conf/reporting/published/sharmix.yaml")
 
 
@@ -43,10 +41,7 @@ def settings_under(size: dict[str, Any], activation: str) -> RunSettings:
     if "." in activation:
         named = ["activation=custom", f"activation.name={activation}"]
     settings = settings_of(size["experiment"], *named, "data.num_workers=0", *size["overrides"])
-    if "sentences" in size:
-        return on_random_data(settings, "RandomSentences", **size["sentences"])
-    shape = {name: size[key] for key, name in SHAPE.items() if key in size}
-    return on_random_data(settings, "RandomExamples", examples=size["steps"] * settings.data["batch_size"], **shape)
+    return on_random_data(settings, size["experiment"], size["steps"])
 
 
 def blocks(size: dict[str, Any], activations: Iterable[str]) -> dict[str, Callable[[], None]]:
@@ -94,11 +89,6 @@ def memory(size: dict[str, Any], activation: str) -> float:
     run()
     run()
     return peak_memory_mib()
-
-
-def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(function, arguments)
 
 
 def measure(name: str, size: dict[str, Any], names: list[str], processes: int, bootstrap: Bootstrap) -> list[Row]:

@@ -1,7 +1,5 @@
 """The settings that a benchmark measures: an experiment's settings, as run.py composes them, on random data."""
 
-from typing import Any
-
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
@@ -10,6 +8,13 @@ from experiments.data.base import SplitDataModule
 from experiments.identity import ROOT
 from experiments.modules.base import OutputModule
 from experiments.settings import RunSettings, checked_settings
+
+SHAPES = {  # of an experiment's inputs, as `benchmarks.synthetic` takes them
+    "airline": {"shape": [20], "classes": 3, "vocabulary": 4498},
+    "cifar100": {"shape": [3, 32, 32], "classes": 100},
+    "imagenet_balanced": {"shape": [3, 224, 224], "classes": 1000},
+    "multi30k": {"vocabulary": 8000, "source": 15, "target": 14},
+}
 
 BATCHES = ("seed", "batch_size", "evaluation_batch_size", "num_workers", "sampler", "train_metrics")
 
@@ -24,10 +29,14 @@ def settings_of(experiment: str, *overrides: str) -> RunSettings:
     return checked_settings(plain)
 
 
-def on_random_data(settings: RunSettings, module: str, **data: Any) -> RunSettings:
-    """The same settings with a data module of `benchmarks.synthetic` in place of the experiment's."""
-    batches = {key: settings.data[key] for key in BATCHES if key in settings.data}
-    return settings.model_copy(update={"data": {"_target_": f"benchmarks.synthetic.{module}", **batches, **data}})
+def on_random_data(settings: RunSettings, experiment: str, steps: int) -> RunSettings:
+    """The same settings with random data of the experiment's shapes, and so many steps in an epoch of training."""
+    data = {key: settings.data[key] for key in BATCHES if key in settings.data} | SHAPES[experiment]
+    if "shape" in data:
+        data |= {"_target_": "benchmarks.synthetic.RandomExamples", "examples": steps * settings.data["batch_size"]}
+    else:
+        data |= {"_target_": "benchmarks.synthetic.RandomSentences", "count": 300}
+    return settings.model_copy(update={"data": data})
 
 
 def build_run(settings: RunSettings) -> tuple[OutputModule, SplitDataModule]:

@@ -27,10 +27,6 @@ from experiments.trainer import build_trainer
 
 GOALS = {"cifar100": 1.05, "airline": 1.5}
 STEPS = {"cifar100": 12, "airline": 400}  # in a block; the two loops take turns, block by block
-SHAPES = {
-    "cifar100": {"shape": [3, 32, 32], "classes": 100},
-    "airline": {"shape": [20], "classes": 3, "vocabulary": 4498},
-}
 Block = Callable[[], None]
 
 
@@ -89,11 +85,7 @@ class _Turns(Callback):
 
 def our_loop(settings: RunSettings, module: L.LightningModule, data: SplitDataModule, steps: int) -> Block:
     """A block of steps as a run takes them: an epoch of Trainer.fit, which goes on in a thread from turn to turn."""
-    options = {
-        "max_epochs": -1,
-        "limit_train_batches": steps,
-        "enable_progress_bar": False,
-    }
+    options = {"max_epochs": -1, "limit_train_batches": steps, "enable_progress_bar": False}
     turns, checkpoint = _Turns(), PeriodicCheckpoint(Path("never.ckpt"), math.inf)
     trainer = build_trainer(settings.trainer | options, settings.threads, callbacks=[turns, checkpoint], logger=False)
     trainer.limit_val_batches = 0  # nothing is measured between blocks
@@ -110,9 +102,7 @@ def seconds_per_step(block: Block, steps: int) -> float:
 def measure(experiment: str, rounds: int) -> tuple[list[float], list[float]]:
     """Seconds a step of the bare loop and of ours, one pair a round."""
     steps = STEPS[experiment]
-    settings = settings_of(experiment)
-    examples = steps * settings.data["batch_size"]
-    settings = on_random_data(settings, "RandomExamples", examples=examples, **SHAPES[experiment])
+    settings = on_random_data(settings_of(experiment), experiment, steps)
     blocks = our_loop(settings, *build_run(settings), steps), bare_loop(settings, steps)
     for block in blocks:
         block()  # the first block allocates

@@ -51,15 +51,13 @@ def _families(logits: Tensor, settings: Settings) -> dict[str, Family]:
     p = logits.softmax(-1)
     descending = p.sort(-1, descending=True)
     rank = descending.indices.argsort(-1)
-    before = (descending.values.cumsum(-1) - descending.values).gather(
-        -1, rank
-    )  # the probability of all classes ranked above
+    above = (descending.values.cumsum(-1) - descending.values).gather(-1, rank)  # the mass of the classes ranked above
     temperatures = np.geomspace(*settings["temperatures"]).tolist()
     return {
         "threshold": iter([({}, p.numpy())]),
         "margin": iter([({}, (logits - logits.amax(-1, keepdim=True)).numpy())]),
         "top-k": iter([({}, -rank.double().numpy())]),
-        "cumulative mass": iter([({}, -before.numpy())]),
+        "cumulative mass": iter([({}, -above.numpy())]),
         "temperature and threshold": (({"temperature": t}, (logits / t).softmax(-1).numpy()) for t in temperatures),
         "entmax": _supports(logits, [(q, q) for q in settings["q"]]),
         "sharmix": _supports(logits, [(q, r) for q in settings["q"] for r in _orders_r(q, settings)]),
@@ -83,22 +81,13 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
         means = own.groupby(["contender", "metric"], sort=False)["value"].mean().unstack("metric")
         for opponent in shown["opponents"]:
             others = [contender for contender in means.index if contender != opponent]
-            changes = {one: compare(own, "f1", one, opponent, "part", confidence) for one in others}
-            means[f"F1 − {opponent}"] = pd.Series({one: str(change) for one, change in changes.items()})
-            against = f"softmax, {opponent}"
-            findings += [
-                Finding(
-                    f"sets of classes seen by {name}",
-                    f"support of {one}",
-                    f"F1 {changes[one]}",
-                    against,
-                    1,
-                    settings["parts"],
-                    changes[one].verdict("higher"),
-                )
-                for one in shown["found"]
-                if opponent == shown["opponents"][0]
-            ]
+            changes = {one: str(compare(own, "f1", one, opponent, "part", confidence)) for one in others}
+            means[f"F1 − {opponent}"] = pd.Series(changes)
+        first, parts = shown["opponents"][0], settings["parts"]
+        for one, shown_as in shown["found"].items():
+            found = compare(own, "f1", one, first, "part", confidence)
+            use, by, verdict = f"sets of classes seen by {name}", f"F1 {found}", found.verdict("higher")
+            findings.append(Finding(use, f"support of {shown_as}", by, f"softmax, {first}", 1, parts, verdict))
         numbers = means.select_dtypes("number").map(lambda value: "" if np.isnan(value) else f"{value:.4f}")
         tables[f"Classes seen by {name}"] = means.assign(**numbers).fillna("").reset_index()
     return Report(tables, findings, shown["notes"])

@@ -64,9 +64,7 @@ def write_findings(path: Path, findings: Mapping[str, tuple[str, list[Finding]]]
     parts_of_page = []
     for name, (title, found) in sorted(findings.items(), key=_place):
         links = f"**[{title.partition(':')[0]}](studies/{name}.md)** ([tables](../{tables}/{name}.md))"
-        table = pd.DataFrame(list(_lines(found))).to_markdown(index=False, disable_numparse=True)
-        # two studies name a contender as the library names its map
-        parts_of_page += [links, table.replace("sharmix", "SharMiX")]
+        parts_of_page += [links, pd.DataFrame(list(_lines(found))).to_markdown(index=False, disable_numparse=True)]
     text = path.read_text(encoding="utf-8")
     assert "studies" in parts(text, COMMAND), f"{path}: the marks of the table are gone"
     write_atomically(path, fill(text, COMMAND, lambda _: "\n\n".join(parts_of_page)))

@@ -123,20 +123,14 @@ def _findings(
     model: str, records: pd.DataFrame, supports: dict[str, Comparison], settings: Settings, shown: Settings
 ) -> list[Finding]:
     """Compares a contender's distributions, and their zeros, with softmax's."""
-    one, primary, folds = shown["found"], settings["primary"], settings["folds"]
+    [(one, shown_as)] = shown["found"].items()
+    primary, folds = settings["primary"], settings["folds"]
     whole = compare(records, primary, one, "softmax", "data_set", shown["confidence"])
     zeros = supports[one]
-    better = "higher" if primary in HIGHER_IS_BETTER else "lower"
-    by, f1 = f"{primary} {whole}", f"F1 {zeros}"
+    verdict = whole.verdict("higher" if primary in HIGHER_IS_BETTER else "lower")
+    use, of_zeros = f"label distributions, {model} model", f"zeros of label distributions, {model} model"
+    support, f1, verdict_of_zeros = f"support of {shown_as}", f"F1 {zeros}", zeros.verdict("higher")
     return [
-        Finding(f"label distributions, {model} model", one, by, "softmax", whole.units, folds, whole.verdict(better)),
-        Finding(
-            f"zeros of label distributions, {model} model",
-            f"support of {one}",
-            f1,
-            THRESHOLD,
-            zeros.units,
-            folds,
-            zeros.verdict("higher"),
-        ),
+        Finding(use, shown_as, f"{primary} {whole}", "softmax", whole.units, folds, verdict),
+        Finding(of_zeros, support, f1, THRESHOLD, zeros.units, folds, verdict_of_zeros),
     ]

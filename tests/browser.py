@@ -18,7 +18,7 @@ class Opened(NamedTuple):
 
     Attributes:
         page: Playwright's.
-        errors: what the console has shown as errors, and exceptions that nothing caught.
+        errors: what the console has shown as errors and warnings, and exceptions that nothing caught.
         requests: addresses that the page has asked for, its own file aside.
     """
 
@@ -42,7 +42,7 @@ def chromium() -> Iterator[Any]:
 
 @contextmanager
 def opened(
-    browser: Any, file: Path, *, size: tuple[int, int] = DESKTOP, dark: bool = False, fragment: str = ""
+    browser: Any, file: Path, *, size: tuple[int, int] = DESKTOP, dark: bool = False, fragment: str = "", **options: Any
 ) -> Iterator[Opened]:
     """Open a file in a fresh window of the browser.
 
@@ -52,16 +52,16 @@ def opened(
         size: of the window.
         dark: whether the reader prefers dark colours.
         fragment: what follows `#` in the address.
+        **options: of Playwright's `new_context`.
     """
-    width, height = size
-    scheme = "dark" if dark else "light"
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    viewport, scheme = dict(zip(("width", "height"), size, strict=True)), "dark" if dark else "light"
+    context = browser.new_context(viewport=viewport, color_scheme=scheme, **options)
     page = context.new_page()
     page.set_default_timeout(10_000)
     errors: list[str] = []
     requests: list[str] = []
     address = file.resolve().as_uri()
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("console", lambda message: message.type in ("error", "warning") and errors.append(message.text))
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("request", lambda request: requests.append(request.url) if not request.url.startswith(address) else None)
     page.goto(f"{address}#{fragment}" if fragment else address)

@@ -1,8 +1,8 @@
 """`make gpu` without a GPU: what it refuses, and its rows of tiny cells on the CPU."""
 
-import csv
 import sys
 
+import pandas as pd
 import pytest
 import torch
 
@@ -22,14 +22,6 @@ SETTINGS = {
 PEERS = {"adasplash", "liger-kernel", "entmax", "cut-cross-entropy"}
 
 
-@pytest.fixture
-def no_peers(monkeypatch):
-    def missing(name):
-        raise ModuleNotFoundError(f"No module named {name!r}")
-
-    monkeypatch.setattr(contenders, "import_module", missing)
-
-
 def test_without_a_gpu_with_interpreted_kernels_and_without_triton_one_line_says_so(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit, match="make gpu needs a CUDA device"):
@@ -43,9 +35,12 @@ def test_without_a_gpu_with_interpreted_kernels_and_without_triton_one_line_says
         gpu.check_device()
 
 
-@pytest.mark.usefixtures("no_peers")
 @pytest.mark.parametrize(("part", "kinds"), [("maps", ["map", "loss"]), ("layers", ["layer"])])
-def test_every_contender_has_a_row(part, kinds):
+def test_every_contender_has_a_row_which_says_where_its_package_is_missing(monkeypatch, part, kinds):
+    def missing(name):
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+    monkeypatch.setattr(contenders, "import_module", missing)
     rows = list(gpu.PARTS[part](SETTINGS, "cpu"))
     expected = [one.name for kind in kinds for one in contenders.gpu_contenders(kind, torch.device("cpu"))]
     assert [row["contender"] for row in rows] == expected
@@ -53,10 +48,8 @@ def test_every_contender_has_a_row(part, kinds):
         if row["source"] in PEERS:
             assert row["note"].startswith("not installed (No module named")
             assert gpu.line(row).endswith(f"pip install {row['source']}")
-            assert "median_ratio" not in row
         else:
             assert row["note"] == ""
-            assert row["lowest_microseconds"] <= row["median_microseconds"] <= row["highest_microseconds"]
             assert f"µs, {row['median_ratio']:.2f} (" in gpu.line(row)
         if row["contender"] == contenders.BASELINES[row["kind"]]:
             assert row["median_ratio"] == 1
@@ -78,11 +71,10 @@ def test_a_contender_that_fails_stops_no_other_and_is_an_error_if_it_is_ours(mon
     else:
         gpu.main()
     assert "broken: failed: ZeroDivisionError: division by zero" in capsys.readouterr().out
-    with (tmp_path / "gpu_maps.csv").open() as file:
-        written = list(csv.DictReader(file))
-    assert [(row["contender"], row["gpu"], row["commit"]) for row in written] == [
-        ("softmax", "NVIDIA H100", "0123"),
-        ("broken", "NVIDIA H100", "0123"),
+    written = pd.read_csv(tmp_path / "gpu_maps.csv", dtype=str)
+    assert written[["contender", "gpu", "commit"]].to_numpy().tolist() == [
+        ["softmax", "NVIDIA H100", "0123"],
+        ["broken", "NVIDIA H100", "0123"],
     ]
 
 

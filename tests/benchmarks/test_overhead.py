@@ -39,8 +39,6 @@ def test_the_recorded_table_is_rebuilt_to_the_letter(settings):
 
 @pytest.mark.medium
 def test_every_block_composes_under_every_activation(settings):
-    with every_case() as case:
-        for name, size in settings["blocks"].items():
-            for activation in ("softmax", *size.get("besides", {})):
-                with case(block=name, activation=activation):
-                    overhead.settings_under(size, activation)
+    for size in settings["blocks"].values():
+        for activation in ("softmax", *size.get("besides", {})):
+            assert overhead.settings_under(size, activation).data["_target_"].startswith("benchmarks.synthetic.")

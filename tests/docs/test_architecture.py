@@ -21,29 +21,11 @@ def test_every_file_in_the_picture_exists():
     assert missing == {"record.json"}  # which a run leaves
 
 
-def test_the_picture_says_in_words_what_it_shows():
-    title, description = (PICTURE.find(f"{SVG}{name}") for name in ("title", "desc"))
-    assert PICTURE.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
-    assert title.text
-    assert description.text
-
-
 @pytest.mark.parametrize(
-    ("walk", "files"),
-    [
-        (
-            "What happens in `sharmix.sharmix(z)`",
-            {"sharmix/functional.py", "sharmix/_operators/fast.py", "sharmix/_operators/backend.py"},
-        ),
-        (
-            "What happens in `python run.py experiment=cifar100`",
-            {"run.py", "experiments/run.py", "experiments/building.py", "experiments/record.py"},
-        ),
-    ],
+    "walk", ["What happens in `sharmix.sharmix(z)`", "What happens in `python run.py experiment=cifar100`"]
 )
-def test_the_walks_name_the_files_of_each_step(walk, files):
+def test_each_step_of_a_walk_names_a_file(walk):
     section = PAGE.read_text("utf-8").partition(f"## {walk}\n")[2].partition("\n## ")[0]
     steps = re.split(r"\n\d+\. ", section)[1:]
     assert len(steps) >= 8
     assert all("../" in step or "`backward()`" in step for step in steps)
-    assert files <= set(re.findall(r"\]\(\.\./([^)]+)\)", section))

@@ -1,33 +1,31 @@
 """The playground in a real browser, opened from the file system."""
 
+from contextlib import ExitStack
+
 import pytest
 
 from playground.build import build
-from tests.playground.browser import Visit
+from tests.browser import opened
+from tests.playground.visit import Visit
 
 
 @pytest.fixture(scope="session")
-def address(tmp_path_factory) -> str:
-    """Where the built page lies."""
-    pytest.importorskip("ziglang", reason="the playground was not tested, for want of a compiler: pip install ziglang")
+def playground(tmp_path_factory):
+    """The file of the built page."""
     file = tmp_path_factory.mktemp("playground") / "playground.html"
     build(file)
-    return file.as_uri()
+    return file
 
 
 @pytest.fixture
-def visit(browser, address):
-    """visit(fragment, **settings of the browser) opens the page, which must leave no error and request nothing."""
-    contexts, visits = [], []
+def visit(browser, playground):
+    """visit(fragment, **options of `opened`) opens the page, which must show no error and request nothing."""
+    with ExitStack() as windows:
+        shown = []
 
-    def open_page(fragment: str = "", **settings) -> Visit:
-        contexts.append(browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | settings)))
-        visits.append(Visit(contexts[-1].new_page(), address + fragment))
-        return visits[-1]
+        def open_page(fragment: str = "", **options) -> Visit:
+            shown.append(windows.enter_context(opened(browser, playground, fragment=fragment, **options)))
+            return Visit(shown[-1].page)
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    for one in visits:
-        assert one.complaints == []
-        assert one.requests == [address]
+        yield open_page
+        assert [one.errors + one.requests for one in shown] == [[]] * len(shown)

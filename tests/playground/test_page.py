@@ -8,22 +8,18 @@ import pytest
 import torch
 
 import sharmix
-from tests.playground.browser import by_python
+from tests.playground.visit import EXACT, by_python
 
 pytestmark = pytest.mark.slow
-EXACT = 1e-12
 FIRST = torch.tensor([2.2, 1.7, 1, 0.4, -0.2, -0.9, -1.6, -2.4], dtype=torch.float64)  # logits of the first view
 
 
 def test_first_view_shows_zeros_pins_and_regions(visit):
     seen = visit()
     shares = seen.shares()
-    assert shares == pytest.approx(
-        sharmix.sharmix(FIRST, 1.25, 1.5).tolist(),
-        abs=EXACT,
-    )
-    assert 0 < sum(share == 0 for share in shares) < len(shares)
-    assert seen.page.locator(".bar.zero .share").all_text_contents() == ["0"] * sum(share == 0 for share in shares)
+    assert shares == pytest.approx(sharmix.sharmix(FIRST, 1.25, 1.5).tolist(), abs=EXACT)
+    assert shares.count(0) == 3
+    assert seen.page.locator(".bar.zero .share").all_text_contents() == ["0"] * 3
     assert seen.page.locator(".pin").all_text_contents() == ["softmax", "sparsemax", "1.5-entmax", "Gaussian", "Rényi"]
     assert {"all 8", "2", "3"} <= set(seen.page.locator(".regions span").all_text_contents())
     assert "5 of 8 classes keep a probability; 3 are exactly zero." in seen.page.locator("#survivors").text_content()
@@ -63,9 +59,8 @@ def test_dragging_changes_p_as_python_says(visit, selector, x, y):
     seen = visit()
     before = seen.shares()
     seen.drag(selector, x, y)
-    state = seen.state()
+    state = seen.shows_what_python_computes()
     assert seen.shares() != before
-    assert seen.shares() == pytest.approx(by_python(state), abs=EXACT)
     moved = {"#plane": state["q"] > 1.7, ".simplex": len(state["logits"]) == 3 and state["logits"][1] > 2}
     assert moved.get(selector, -3.5 < state["logits"][0] < -2)
 
@@ -74,13 +69,12 @@ def test_pins_set_their_orders(visit):
     seen = visit()
     for name, q, r in (("softmax", 1, 1), ("sparsemax", 2, 2), ("1.5-entmax", 1.5, 1.5), ("Rényi", 1.5, 1)):
         seen.page.get_by_role("button", name=f"{name}: ").click()
-        state = seen.state()
+        state = seen.shows_what_python_computes()
         assert (state["q"], state["r"]) == (q, r)
-        assert seen.shares() == pytest.approx(by_python(state), abs=EXACT)
 
 
 def test_every_control_is_reached_and_works_by_keyboard(visit):
-    seen = visit("#logits=1,0.5,0,-1")
+    seen = visit("logits=1,0.5,0,-1")
     page = seen.page
     wanted = page.eval_on_selector_all(
         "button:not([hidden]), input:not([type=radio]), [role=slider], pre", "all => all.length"
@@ -104,8 +98,7 @@ def test_every_control_is_reached_and_works_by_keyboard(visit):
     for selector, (key, holds) in steps.items():
         page.locator(selector).focus()
         page.keyboard.press(key)
-        assert holds(seen.state()), selector
-        assert seen.shares() == pytest.approx(by_python(seen.state()), abs=EXACT)
+        assert holds(seen.shows_what_python_computes()), selector
 
 
 def test_presets_tell_their_story(visit):
@@ -114,11 +107,9 @@ def test_presets_tell_their_story(visit):
     stories = set()
     for index in range(buttons.count()):
         buttons.nth(index).click()
-        state = seen.state()
-        assert seen.shares() == pytest.approx(by_python(state), abs=EXACT)
-        assert [buttons.nth(i).get_attribute("aria-pressed") for i in range(6)] == [
-            "true" if i == index else "false" for i in range(6)
-        ]
+        seen.shows_what_python_computes()
+        pressed = seen.page.locator("#presets button[aria-pressed=true]").all_text_contents()
+        assert pressed == [buttons.nth(index).text_content()]
         stories.add(seen.page.locator("#story").text_content())
     assert len(stories) == buttons.count() == 6
 
@@ -146,7 +137,7 @@ def test_address_holds_the_state(visit):
         seen.page.keyboard.press(key)
     seen.page.locator("input[name=chosen] >> nth=3").check()
     state = seen.state()
-    again = visit("#" + seen.page.url.partition("#")[2])
+    again = visit(seen.page.url.partition("#")[2])
     assert again.shares() == seen.shares()
     assert again.page.locator("#cover").input_value() == "89"
     assert again.page.locator("#cover-value").text_content() == "89 %"
@@ -180,40 +171,23 @@ def test_copied_python_prints_what_is_shown(visit):
 
 
 def test_maps_side_by_side_are_those_of_the_library(visit):
-    seen = visit("#q=1.4&r=1.7&temperature=0.8&logits=1.5,0.25,-0.5,0.75&class=D")
-    z = torch.tensor([1.5, 0.25, -0.5, 0.75], dtype=torch.float64)
+    seen = visit("q=1.4&r=1.7&temperature=0.8&logits=1.5,0.25,-0.5,0.75&class=D")
+    z, label = torch.tensor([1.5, 0.25, -0.5, 0.75], dtype=torch.float64), torch.tensor([3])
+    orders = {"SharMiX": (1.4, 1.7), "softmax": (1, 1), "1.5-entmax": (1.5, 1.5), "sparsemax": (2, 2)}
     expected = {
-        "SharMiX": (1.4, 1.7),
-        "softmax": (1, 1),
-        "1.5-entmax": (1.5, 1.5),
-        "sparsemax": (2, 2),
-        "2-normmax": (2, 1.5),
+        name: (sharmix.sharmix(z, q, r, 0.8), sharmix.fenchel_young_loss(z[None], label, q, r, 0.8))
+        for name, (q, r) in (orders | {"2-normmax": (2, 1.5)}).items()
     }
-    rows = {row.locator("th").text_content(): row for row in seen.page.locator("#maps tbody tr").all()}
-    for name, orders in expected.items():
-        p = sharmix.sharmix(z, *orders, 0.8)
-        loss = sharmix.fenchel_young_loss(z[None], torch.tensor([3]), *orders, 0.8)
-        assert rows[name].locator("td.number").all_text_contents() == [
-            str(int((p > 0).sum())),
-            "1.00",
-            f"{loss.item():.3f}",
-        ]
-        shown = (
-            rows[name]
-            .locator(".mini i")
-            .evaluate_all("all => all.map((bar) => Number(bar.style.getPropertyValue('--share')))")
-        )
-        assert shown == pytest.approx(p.tolist(), abs=EXACT)
     tau = (0.5 * FIRST[0] - sharmix.entmax(FIRST)[0].sqrt()).item()
-    shown = (
-        rows["α-ReLU"]
-        .locator(".mini i")
-        .evaluate_all("all => all.map((bar) => Number(bar.style.getPropertyValue('--share')))")
-    )
-    p = sharmix.alpha_relu(z / 0.8, tau=tau)
-    assert shown == pytest.approx(p.clamp_max(1).tolist(), abs=EXACT)
-    loss = 0.8 * sharmix.alpha_relu_loss(z[None] / 0.8, torch.tensor([3]), tau=tau).item()
-    assert rows["α-ReLU"].locator("td.number").all_text_contents()[1:] == [f"{p.sum().item():.2f}", f"{loss:.3f}"]
+    relu_loss = 0.8 * sharmix.alpha_relu_loss(z[None] / 0.8, label, tau=tau)
+    expected["α-ReLU"] = (sharmix.alpha_relu(z / 0.8, tau=tau), relu_loss)
+    rows = {row.locator("th").text_content(): row for row in seen.page.locator("#maps tbody tr").all()}
+    for name, (p, loss) in expected.items():
+        numbers = [str(int((p > 0).sum())), f"{p.sum().item():.2f}", f"{loss.item():.3f}"]
+        assert rows[name].locator("td.number").all_text_contents() == numbers
+        bars = rows[name].locator(".mini i")
+        shown = bars.evaluate_all("all => all.map((bar) => Number(bar.style.getPropertyValue('--share')))")
+        assert shown == pytest.approx(p.clamp_max(1).tolist(), abs=EXACT)
 
 
 def test_prediction_sets_are_those_of_the_predictor(visit):
@@ -251,10 +225,8 @@ def test_sets_say_why_there_are_none(visit):
 
 
 def test_a_digit_goes_to_the_bars(visit):
-    seen = visit("#q=1.5&r=1.5")
+    seen = visit("q=1.5&r=1.5")
     seen.page.locator(".digit >> nth=1").click()
-    state = seen.state()
-    assert len(state["logits"]) == 10
-    assert seen.shares() == pytest.approx(by_python(state), abs=EXACT)
+    assert len(seen.shows_what_python_computes()["logits"]) == 10
     shown = seen.page.locator(".digit >> nth=1").locator(".set > *").all_text_contents()
     assert [str(label) for label, share in enumerate(seen.shares()) if share > 0] == shown

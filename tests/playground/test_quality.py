@@ -4,8 +4,10 @@ import re
 
 import pytest
 
+from tests.browser import DESKTOP, severe_findings
+
 pytestmark = pytest.mark.slow
-NARROW = {"viewport": {"width": 360, "height": 740}}
+NARROW = (360, 740)
 A4_WIDTH = 703  # pixels between the margins
 
 
@@ -58,21 +60,15 @@ def test_frames_while_dragging(visit, selector):
     assert seen.shares() == before
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [{}, NARROW], ids=["desktop", "phone"])
-def test_axe_finds_nothing_serious(visit, scheme, size):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    found = axe.run(visit(color_scheme=scheme, **size).page).response["violations"]
-    assert [
-        (one["id"], [node["html"] for node in one["nodes"]])
-        for one in found
-        if one["impact"] in ("serious", "critical")
-    ] == []
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, NARROW], ids=["desktop", "phone"])
+def test_axe_finds_nothing_serious(visit, dark, size):
+    assert severe_findings(visit(dark=dark, size=size).page) == []
 
 
-@pytest.mark.parametrize("fragment", ["", "#logits=" + ",".join(["-2.35"] * 12)])
+@pytest.mark.parametrize("fragment", ["", "logits=" + ",".join(["-2.35"] * 12)])
 def test_phone_needs_no_sideways_scrolling(visit, fragment):
-    seen = visit(fragment, **NARROW)
+    seen = visit(fragment, size=NARROW)
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360
     assert seen.page.locator("#maps .scroll").evaluate("box => box.scrollWidth - box.clientWidth") <= 0
 
@@ -83,9 +79,9 @@ def test_still_where_less_motion_is_asked_for(visit):
     assert set(durations) == {"0s"}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_prints_on_two_pages(visit, scheme):
-    seen = visit("#q=1.75&r=1.25&logits=1.34,0,0,0,0,0,0,0,0,0", color_scheme=scheme)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_prints_on_two_pages(visit, dark):
+    seen = visit("q=1.75&r=1.25&logits=1.34,0,0,0,0,0,0,0,0,0", dark=dark)
     seen.page.wait_for_timeout(300)
     paper = seen.page.pdf(prefer_css_page_size=True)
     assert 1 <= len(re.findall(rb"/Type\s*/Page\b", paper)) <= 2

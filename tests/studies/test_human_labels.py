@@ -99,7 +99,7 @@ def test_the_report_has_a_finding_for_each_set_of_people_against_the_first_oppon
     difference = "F1 +0.1000 [+0.1000, +0.1000]"
     report = human_labels.report(records, SETTINGS, STUDY.shown)
     assert [(one.use, one.helps, one.against, one.by, one.verdict) for one in report.findings] == [
-        (f"sets of classes seen by {people}", "support of sharmix", "softmax, threshold", difference, "gain")
+        (f"sets of classes seen by {people}", "support of SharMiX", "softmax, threshold", difference, "gain")
         for people in SETTINGS["people"]
     ]
     table = report.tables["Classes seen by anybody"].set_index("contender")

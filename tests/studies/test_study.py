@@ -95,8 +95,8 @@ def test_a_study_leaves_records_their_origin_tables_and_a_finding(coins):
 def test_the_table_of_findings_has_its_order_and_says_the_same_once(tmp_path):
     page = tmp_path / "findings.md"
     page.write_text("\n".join(MARKS))
-    by_ece = Finding("calibration", "sharmix scaling", "ECE −0.1", "softmax", 2, 3, "gain")
-    by_brier = Finding("calibration", "sharmix scaling", "Brier −0.1", "softmax", 2, 3, "gain")
+    by_ece = Finding("calibration", "SharMiX scaling", "ECE −0.1", "softmax", 2, 3, "gain")
+    by_brier = Finding("calibration", "SharMiX scaling", "Brier −0.1", "softmax", 2, 3, "gain")
     found = {
         "aaa": ("New", [by_ece]),
         "calibration": ("Calibration: four ways", [by_ece, by_brier]),
