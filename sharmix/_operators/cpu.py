@@ -106,18 +106,19 @@ def class_loss_of_node(
     logits: Tensor, targets: Tensor, orders: Any, ignore_index: int, mean: bool, wants_gradient: bool, wants_sums: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None, float, Any]:
     """The mean or sum of the losses; for its backward pass the states or the gradient, the divisor, sums of slopes."""
-    logits, targets = _read(logits if logits.dtype in DTYPES else logits.float()), _read(targets)
+    logits = _read(logits if logits.dtype in DTYPES else logits.float())
     loss = torch.empty_like(_SCALARS[logits.dtype])
     states = gradient = None
     states_to = gradient_to = 0
     entries, classes = logits.numel(), logits.shape[-1]
+    targets = _numbers(targets, torch.int64, entries // classes)
     if orders[1] is not None and wants_gradient and entries <= SMALL:
         gradient = torch.empty_like(logits)
         gradient_to = gradient.data_ptr()
     elif orders[1] is not None:
         states = _SCALARS[torch.float64].new_empty(4 * (entries // classes))
         states_to = states.data_ptr()
-    given = logits.data_ptr(), targets.data_ptr(), ignore_index, mean
+    given = _address(logits), _address(targets), ignore_index, mean
     results = loss.data_ptr(), 0, states_to, 0, wants_sums, gradient_to
     found = kernel.class_loss(logits.element_size(), entries, classes, *orders, *given, *results)
     counted = found[0]

@@ -153,6 +153,37 @@ def test_a_gradient_changed_in_place_changes_no_later_one():
     assert torch.equal(torch.autograd.grad(loss, z)[0], expected)
 
 
+CHANGED = {
+    "freed": (lambda tensor: tensor.untyped_storage().resize_(0), "no memory"),
+    "too few targets": (lambda tensor: None if tensor.is_floating_point() else tensor.resize_(1), "7 are needed"),
+}
+
+
+@needs_kernel
+@pytest.mark.parametrize("change", CHANGED)
+def test_what_a_loss_saved_is_checked_again_in_a_second_backward_pass(change):
+    damage, message = CHANGED[change]
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.detach().clone()) or kept[-1], lambda x: x):
+        z = logits().requires_grad_()
+        loss = sharmix.fenchel_young_loss(z, torch.arange(7))
+    torch.autograd.grad(loss, z, retain_graph=True)
+    for tensor in kept:
+        damage(tensor)
+    with pytest.raises(RuntimeError, match=message):
+        torch.autograd.grad(loss, z)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32])
+def test_a_second_backward_pass_reads_targets_that_a_hook_keeps_in_fewer_bytes(dtype):
+    z = logits().requires_grad_()
+    packed = lambda x: x if x.is_floating_point() else x.to(dtype)  # noqa: E731
+    with torch.autograd.graph.saved_tensors_hooks(packed, lambda x: x):
+        loss = sharmix.fenchel_young_loss(z, torch.arange(7))
+    first, second = (torch.autograd.grad(loss, z, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
+
+
 @needs_kernel
 def test_a_processor_of_no_known_kind_and_a_build_that_does_not_load(monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "another")
