@@ -153,6 +153,12 @@ def test_a_gradient_changed_in_place_changes_no_later_one():
     assert torch.equal(torch.autograd.grad(loss, z)[0], expected)
 
 
+def test_an_operator_takes_an_order_of_integers():
+    z, two, one = logits(), torch.tensor(2.0), torch.tensor(1.0)
+    found, expected = (torch.ops.sharmix.solve(z, two, two, order, "global", False)[0] for order in (one.int(), one))
+    assert torch.equal(found, expected)
+
+
 CHANGED = {
     "freed": (lambda tensor: tensor.untyped_storage().resize_(0), "no memory"),
     "too few targets": (lambda tensor: None if tensor.is_floating_point() else tensor.resize_(1), "7 are needed"),
