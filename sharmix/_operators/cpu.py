@@ -115,7 +115,7 @@ def class_loss_of_node(
     if orders[1] is not None and wants_gradient and entries <= SMALL:
         gradient = torch.empty_like(logits)
         gradient_to = gradient.data_ptr()
-    elif orders[1] is not None:
+    elif orders[1] is not None and wants_gradient:
         states = _SCALARS[torch.float64].new_empty(4 * (entries // classes))
         states_to = states.data_ptr()
     given = _address(logits), _address(targets), ignore_index, mean

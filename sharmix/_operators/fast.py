@@ -176,9 +176,10 @@ class _ClassLoss(torch.autograd.Function):
         ignored, mean, divisor, sums, values, given = ctx.settings
         gradient, ctx.gradient = ctx.gradient, None  # a second backward pass computes it again
         if _is_plain_gradient(grad, torch.float64 if logits.dtype is torch.float64 else torch.float32):
-            if states is not None or values[1] is None:
+            by_logits = None
+            if ctx.needs_input_grad[0] and (states is not None or values[1] is None):
                 by_logits = cpu.through_class_loss(logits, targets, states, grad, values, ignored, divisor)
-            else:
+            elif ctx.needs_input_grad[0]:
                 if gradient is None:
                     gradient = cpu.class_loss_of_node(logits, targets, values, ignored, mean, True, False)[2]
                 factor = grad.item()

@@ -159,6 +159,20 @@ def test_an_operator_takes_an_order_of_integers():
     assert torch.equal(found, expected)
 
 
+@needs_kernel
+@pytest.mark.parametrize("reduction", ["mean", "none"])  # the short way, and the operators
+@pytest.mark.parametrize("rows", [7, 1000])
+def test_orders_alone_are_learned_without_a_gradient_by_the_logits(rows, reduction, monkeypatch):
+    def by_q(z):
+        q = torch.tensor(1.3, requires_grad=True)
+        return torch.autograd.grad(sharmix.fenchel_young_loss(z, y, q, reduction=reduction).sum(), q)
+
+    z, y = logits(rows), torch.arange(rows) % 50
+    expected = by_q(z.clone().requires_grad_())
+    monkeypatch.setattr(cpu, "through_class_loss", None)  # a call of it fails
+    assert by_q(z) == expected
+
+
 CHANGED = {
     "freed": (lambda tensor: tensor.untyped_storage().resize_(0), "no memory"),
     "too few targets": (lambda tensor: None if tensor.is_floating_point() else tensor.resize_(1), "7 are needed"),
