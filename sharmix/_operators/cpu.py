@@ -24,14 +24,15 @@ _SCALARS = {dtype: torch.empty((), dtype=dtype, device="cpu") for dtype in DTYPE
 def _load() -> ModuleType | None:
     """The build for this processor, or None if there is none, as after an installation without a compiler."""
     loop = parallel_loop()
+    if loop is None:
+        return None
     for name in (*BUILDS.get(torch.backends.cpu.get_cpu_capability(), ()), "baseline"):
         try:
             kernel = importlib.import_module(f"sharmix._kernel_{name}")
-        except ImportError:
-            continue
-        if loop is not None:
             kernel.use_parallel_loop(loop)
-            return kernel
+        except (ImportError, AttributeError):  # the build is missing, or is of another version of this library
+            continue
+        return kernel
     return None
 
 
