@@ -88,12 +88,12 @@ def class_loss(
     logits: Tensor, targets: Tensor, orders: LossOrders, ignore_index: int, reduction: str, wants_slopes: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See `backend.Implementation`."""
-    logits, rows, empty, mean = _read(logits), logits.shape[:-1], logits.new_empty(0), reduction == "mean"
+    logits, rows, mean = _read(logits), logits.shape[:-1], reduction == "mean"
     targets = _numbers(targets, torch.int64, rows.numel())
     loss = torch.empty_like(_SCALARS[logits.dtype])
-    losses = logits.new_empty(rows) if reduction == "none" else empty
-    states = empty if orders[1] is None else logits.new_empty((*rows, 4), dtype=torch.float64)
-    slopes = logits.new_empty((*rows, 3)) if wants_slopes else empty
+    losses = logits.new_empty(rows if reduction == "none" else 0)
+    states = logits.new_empty(0) if orders[1] is None else logits.new_empty((*rows, 4), dtype=torch.float64)
+    slopes = logits.new_empty((*rows, 3) if wants_slopes else 0)
     given = _address(logits), _address(targets), ignore_index, mean
     results = loss.data_ptr(), losses.data_ptr(), states.data_ptr(), slopes.data_ptr(), False, 0
     problem = logits.element_size(), logits.numel(), logits.shape[-1], *_columns(orders)

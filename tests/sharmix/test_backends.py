@@ -174,6 +174,13 @@ def test_orders_alone_are_learned_without_a_gradient_by_the_logits(rows, reducti
     assert by_q(z) == expected
 
 
+@pytest.mark.parametrize("r", [torch.tensor(1.5), None])
+def test_the_operator_of_the_loss_keeps_its_schema(r):
+    orders = torch.tensor(1.5), r, torch.tensor(0.3)
+    arguments = logits(), torch.arange(7), *orders, "global", -100, "mean", False
+    torch.library.opcheck(torch.ops.sharmix.class_loss.default, arguments, test_utils="test_schema")
+
+
 CHANGED = {
     "freed": (lambda tensor: tensor.untyped_storage().resize_(0), "no memory"),
     "too few targets": (lambda tensor: None if tensor.is_floating_point() else tensor.resize_(1), "7 are needed"),
