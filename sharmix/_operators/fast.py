@@ -57,7 +57,7 @@ def class_loss(
     reduction: str = "mean",
 ) -> Tensor | None:
     """The mean or sum of the losses of logits [..., classes] against class indices [...]; α, None, τ for α-ReLU."""
-    if targets is None or weight is not None or label_smoothing or reduction == "none" or _is_disabled():
+    if targets is None or weight is not None or label_smoothing != 0 or reduction == "none" or _is_disabled():
         return None
     if not _is_plain_rows(logits, _LOSS_DTYPES) or not _is_plain_targets(targets, logits):
         return None

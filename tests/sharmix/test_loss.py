@@ -111,6 +111,12 @@ def test_a_bad_option_is_named():
                 sharmix.fenchel_young_loss(logits(), torch.tensor(Y), **arguments)
 
 
+@pytest.mark.parametrize("smoothing", [None, "", []])
+def test_a_label_smoothing_that_is_no_number_is_refused(smoothing):
+    with pytest.raises(TypeError):
+        sharmix.fenchel_young_loss(logits(), torch.tensor(Y), label_smoothing=smoothing)
+
+
 def test_an_unknown_option_names_the_function_that_was_called():
     z, y, weight = logits(), torch.tensor(Y), torch.zeros(4, 4).double()
     losses = {
