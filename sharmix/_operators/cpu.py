@@ -60,7 +60,7 @@ def probabilities(logits: Tensor, orders: Any, conjugate: Tensor | None = None) 
     logits = _read(logits)
     p = torch.empty_like(logits)
     to = 0 if conjugate is None else conjugate.data_ptr()
-    kernel.solve(logits.element_size(), logits.numel(), logits.shape[-1], *orders, _address(logits), p.data_ptr(), to)
+    kernel.solve(*_shape(logits), *orders, _address(logits), p.data_ptr(), to)
     return p
 
 
@@ -81,7 +81,7 @@ def through_map(
         raise RuntimeError("the gradient of a map has the shape and dtype of its probabilities")
     by_logits = torch.empty_like(p)
     given = _address(p), _address(grad), by_logits.data_ptr(), by_orders, wants_sums
-    return by_logits, kernel.map_backward(p.element_size(), p.numel(), p.shape[-1], *orders, *given)
+    return by_logits, kernel.map_backward(*_shape(p), *orders, *given)
 
 
 def class_loss(
@@ -96,8 +96,7 @@ def class_loss(
     slopes = logits.new_empty((*rows, 3) if wants_slopes else 0)
     given = _address(logits), _address(targets), ignore_index, mean
     results = loss.data_ptr(), losses.data_ptr(), states.data_ptr(), slopes.data_ptr(), False, 0
-    problem = logits.element_size(), logits.numel(), logits.shape[-1], *_columns(orders)
-    counted, *_ = kernel.class_loss(*problem, *given, *results)
+    counted, *_ = kernel.class_loss(*_shape(logits), *_columns(orders), *given, *results)
     _check_row(-1 - counted, targets, logits, ignore_index)
     divisor = number_like(loss, counted if mean else 1)
     return losses if reduction == "none" else loss, states, slopes, divisor
@@ -111,17 +110,17 @@ def class_loss_of_node(
     loss = torch.empty_like(_SCALARS[logits.dtype])
     states = gradient = None
     states_to = gradient_to = 0
-    entries, classes = logits.numel(), logits.shape[-1]
-    targets = _numbers(targets, torch.int64, entries // classes)
-    if orders[1] is not None and wants_gradient and entries <= SMALL:
+    size, rows, classes = _shape(logits)
+    targets = _numbers(targets, torch.int64, rows)
+    if orders[1] is not None and wants_gradient and rows * classes <= SMALL:
         gradient = torch.empty_like(logits)
         gradient_to = gradient.data_ptr()
     elif orders[1] is not None and wants_gradient:
-        states = _SCALARS[torch.float64].new_empty(4 * (entries // classes))
+        states = _SCALARS[torch.float64].new_empty(4 * rows)
         states_to = states.data_ptr()
     given = _address(logits), _address(targets), ignore_index, mean
     results = loss.data_ptr(), 0, states_to, 0, wants_sums, gradient_to
-    found = kernel.class_loss(logits.element_size(), entries, classes, *orders, *given, *results)
+    found = kernel.class_loss(size, rows, classes, *orders, *given, *results)
     counted = found[0]
     if counted < 0:
         _check_row(-1 - counted, targets, logits, ignore_index)
@@ -146,8 +145,7 @@ def through_class_loss(
 ) -> Tensor:
     """The gradient by the logits for one grad for each row or one for all, divided by `divisor`."""
     logits = _read(logits if logits.dtype in DTYPES else logits.float())
-    entries, classes = logits.numel(), logits.shape[-1]
-    rows = entries // classes
+    size, rows, classes = _shape(logits)
     targets, grad = _numbers(targets, torch.int64, rows), _numbers(grad, logits.dtype, 1)
     step = int(grad.numel() > 1)
     if step and grad.numel() != rows:
@@ -158,15 +156,14 @@ def through_class_loss(
         states_at = _address(states)
     by_logits = torch.empty_like(logits)
     given = _address(logits), _address(targets), ignore_index, states_at, _address(grad), step, divisor
-    problem = logits.element_size(), entries, classes, *orders
-    row = kernel.class_loss_backward(*problem, *given, by_logits.data_ptr())
+    row = kernel.class_loss_backward(size, rows, classes, *orders, *given, by_logits.data_ptr())
     _check_row(row, targets, logits, ignore_index)
     return by_logits
 
 
 def number_like(tensor: Tensor, value: float) -> Tensor:
     """A number as a tensor like another, which has no dimension."""
-    if tensor.dtype is not torch.float32 or not tensor.is_cpu:
+    if tensor.dtype is not torch.float32:
         return tensor.new_full((), value)
     number = torch.empty_like(tensor)
     kernel.write_float(number.data_ptr(), value)  # 1 µs less than new_full, of 30 µs with learned orders at 64 × 3
@@ -177,6 +174,12 @@ def _check_row(row: float, targets: Tensor, logits: Tensor, ignore_index: int) -
     """ValueError if the kernel reports a row, whose target is no class; it reports -1 if there is none."""
     if row >= 0:
         raise label_error(int(targets.flatten()[int(row)]), logits.shape[-1], ignore_index)
+
+
+def _shape(logits: Tensor) -> tuple[int, int, int]:
+    """The bytes of an entry, the number of rows and the number of classes."""
+    classes = logits.shape[-1]
+    return logits.element_size(), logits.numel() // classes, classes
 
 
 def _columns(orders: Any) -> list[Any]:
