@@ -87,10 +87,10 @@ void survivors(const double* z, int32_t classes, const double* q, const double* 
     std::vector<double> rows;
     for (int32_t row = 0; row < count; ++row) rows.insert(rows.end(), z, z + classes);
     Solver<double> solver({{q, 0}, {r, 0}, {nullptr, temperature}}, classes, false);
-    const auto take = [&](int64_t row, const Solved&, const Entries<double>& p) {
+    const auto on_solved = [&](int64_t row, const RowResult&, const Entries<double>& p) {
         sizes[row] = uint8_t(p.count - std::count(p.value, p.value + p.count, 0));
     };
-    solver.solve(rows.data(), 0, count, [](int64_t) { return true; }, take);
+    solver.solve(rows.data(), 0, count, [](int64_t) { return true; }, on_solved);
 }
 
 // The Fenchel-Young loss of a class; its gradient p - y is written.

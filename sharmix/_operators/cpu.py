@@ -57,10 +57,10 @@ def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor
 
 def probabilities(logits: Tensor, orders: Any, conjugate: Tensor | None = None) -> Tensor:
     """p* of logits; the conjugate is written if there is a tensor for it."""
-    logits = _read(logits)
+    logits = _readable(logits)
     p = torch.empty_like(logits)
-    to = 0 if conjugate is None else conjugate.data_ptr()
-    kernel.solve(*_shape(logits), *orders, _address(logits), p.data_ptr(), to)
+    conjugate_address = 0 if conjugate is None else conjugate.data_ptr()
+    kernel.solve(*_shape(logits), *orders, _address(logits), p.data_ptr(), conjugate_address)
     return p
 
 
@@ -68,35 +68,35 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orde
     """See `backend.Implementation`."""
     by_orders = probabilities.new_empty((*probabilities.shape[:-1], 3) if wants_orders else 0)
     grad = grad.to(probabilities.dtype)
-    by_logits, _ = through_map(probabilities, grad, _columns(orders), False, by_orders.data_ptr())
+    by_logits, _ = map_gradient(probabilities, grad, _columns(orders), False, by_orders.data_ptr())
     return by_logits, by_orders
 
 
-def through_map(
+def map_gradient(
     p: Tensor, grad: Tensor, orders: Any, wants_sums: bool, by_orders: int = 0
 ) -> tuple[Tensor, tuple[float, ...]]:
     """(∂p/∂z) grad, and the sums over all rows of (∂p/∂θ)·grad; those of each row are written at `by_orders`."""
-    p, grad = _read(p), _read(grad)
+    p, grad = _readable(p), _readable(grad)
     if grad.dtype is not p.dtype or grad.shape != p.shape:
         raise RuntimeError("the gradient of a map has the shape and dtype of its probabilities")
     by_logits = torch.empty_like(p)
-    given = _address(p), _address(grad), by_logits.data_ptr(), by_orders, wants_sums
-    return by_logits, kernel.map_backward(*_shape(p), *orders, *given)
+    inputs = _address(p), _address(grad), by_logits.data_ptr(), by_orders, wants_sums
+    return by_logits, kernel.map_backward(*_shape(p), *orders, *inputs)
 
 
 def class_loss(
     logits: Tensor, targets: Tensor, orders: LossOrders, ignore_index: int, reduction: str, wants_slopes: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See `backend.Implementation`."""
-    logits, rows, mean = _read(logits), logits.shape[:-1], reduction == "mean"
-    targets = _numbers(targets, torch.int64, rows.numel())
+    logits, rows, mean = _readable(logits), logits.shape[:-1], reduction == "mean"
+    targets = _checked_entries(targets, torch.int64, rows.numel())
     loss = torch.empty_like(_SCALARS[logits.dtype])
     losses = logits.new_empty(rows if reduction == "none" else 0)
     states = logits.new_empty(0) if orders[1] is None else logits.new_empty((*rows, 4), dtype=torch.float64)
     slopes = logits.new_empty((*rows, 3) if wants_slopes else 0)
-    given = _address(logits), _address(targets), ignore_index, mean
+    inputs = _address(logits), _address(targets), ignore_index, mean
     results = loss.data_ptr(), losses.data_ptr(), states.data_ptr(), slopes.data_ptr(), False, 0
-    counted, *_ = kernel.class_loss(*_shape(logits), *_columns(orders), *given, *results)
+    counted, *_ = kernel.class_loss(*_shape(logits), *_columns(orders), *inputs, *results)
     _check_row(-1 - counted, targets, logits, ignore_index)
     divisor = number_like(loss, counted if mean else 1)
     return losses if reduction == "none" else loss, states, slopes, divisor
@@ -106,21 +106,21 @@ def class_loss_of_node(
     logits: Tensor, targets: Tensor, orders: Any, ignore_index: int, mean: bool, wants_gradient: bool, wants_sums: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None, float, Any]:
     """The mean or sum of the losses; for its backward pass the states or the gradient, the divisor, sums of slopes."""
-    logits = _read(logits if logits.dtype in DTYPES else logits.float())
+    logits = _readable(logits if logits.dtype in DTYPES else logits.float())
     loss = torch.empty_like(_SCALARS[logits.dtype])
     states = gradient = None
     states_to = gradient_to = 0
     size, rows, classes = _shape(logits)
-    targets = _numbers(targets, torch.int64, rows)
+    targets = _checked_entries(targets, torch.int64, rows)
     if orders[1] is not None and wants_gradient and rows * classes <= SMALL:
         gradient = torch.empty_like(logits)
         gradient_to = gradient.data_ptr()
     elif orders[1] is not None and wants_gradient:
         states = _SCALARS[torch.float64].new_empty(4 * rows)
         states_to = states.data_ptr()
-    given = _address(logits), _address(targets), ignore_index, mean
+    inputs = _address(logits), _address(targets), ignore_index, mean
     results = loss.data_ptr(), 0, states_to, 0, wants_sums, gradient_to
-    found = kernel.class_loss(size, rows, classes, *orders, *given, *results)
+    found = kernel.class_loss(size, rows, classes, *orders, *inputs, *results)
     counted = found[0]
     if counted < 0:
         _check_row(-1 - counted, targets, logits, ignore_index)
@@ -131,10 +131,10 @@ def class_loss_backward(
     logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: LossOrders, ignore_index: int
 ) -> Tensor:
     """See `backend.Implementation`."""
-    return through_class_loss(logits, targets, states, grad.to(logits.dtype), _columns(orders), ignore_index, 1.0)
+    return class_loss_gradient(logits, targets, states, grad.to(logits.dtype), _columns(orders), ignore_index, 1.0)
 
 
-def through_class_loss(
+def class_loss_gradient(
     logits: Tensor,
     targets: Tensor,
     states: Tensor | None,
@@ -144,19 +144,19 @@ def through_class_loss(
     divisor: float,
 ) -> Tensor:
     """The gradient by the logits for one grad for each row or one for all, divided by `divisor`."""
-    logits = _read(logits if logits.dtype in DTYPES else logits.float())
+    logits = _readable(logits if logits.dtype in DTYPES else logits.float())
     size, rows, classes = _shape(logits)
-    targets, grad = _numbers(targets, torch.int64, rows), _numbers(grad, logits.dtype, 1)
+    targets, grad = _checked_entries(targets, torch.int64, rows), _checked_entries(grad, logits.dtype, 1)
     step = int(grad.numel() > 1)
     if step and grad.numel() != rows:
         raise RuntimeError("a loss has one gradient, or one for each row")
     states_at = 0
     if orders[1] is not None and states is not None:
-        states = _numbers(states, torch.float64, 4 * rows)
+        states = _checked_entries(states, torch.float64, 4 * rows)
         states_at = _address(states)
     by_logits = torch.empty_like(logits)
-    given = _address(logits), _address(targets), ignore_index, states_at, _address(grad), step, divisor
-    row = kernel.class_loss_backward(size, rows, classes, *orders, *given, by_logits.data_ptr())
+    inputs = _address(logits), _address(targets), ignore_index, states_at, _address(grad), step, divisor
+    row = kernel.class_loss_backward(size, rows, classes, *orders, *inputs, by_logits.data_ptr())
     _check_row(row, targets, logits, ignore_index)
     return by_logits
 
@@ -187,15 +187,15 @@ def _columns(orders: Any) -> list[Any]:
     return [_address(order) if isinstance(order, Tensor) else order for order in orders]
 
 
-def _read(tensor: Tensor) -> Tensor:
+def _readable(tensor: Tensor) -> Tensor:
     """The tensor as one whose memory holds its values: contiguous, and with its own sign."""
     tensor = tensor.contiguous()
     return tensor.resolve_neg() if tensor.is_neg() else tensor
 
 
-def _numbers(tensor: Tensor, dtype: torch.dtype, entries: int) -> Tensor:
+def _checked_entries(tensor: Tensor, dtype: torch.dtype, entries: int) -> Tensor:
     """A tensor that was saved between two passes, read as so many entries of a dtype: a hook can have changed it."""
-    tensor = _read(tensor)
+    tensor = _readable(tensor)
     if tensor.dtype is not dtype:
         tensor = tensor.to(dtype)
     if tensor.numel() < entries:

@@ -152,7 +152,7 @@ class _Map(torch.autograd.Function):
         (p,), (values, given) = ctx.saved_tensors, ctx.orders
         if _is_plain_gradient(grad, p.dtype):
             are_numbers = _are_numbers(given)
-            by_logits, sums = cpu.through_map(p, grad, values, not are_numbers)
+            by_logits, sums = cpu.map_gradient(p, grad, values, not are_numbers)
             return by_logits, None, *(_NO_GRADIENTS if are_numbers else _gradients(given, sums))
         with backend.use_plain_torch(plain=False):
             gradients = derivatives.through_map(grad, p, *_checked(values, given))
@@ -164,8 +164,8 @@ class _ClassLoss(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, targets: Tensor, values: _Values, ignore_index: int, mean: bool, *given: Order
     ) -> Tensor:
-        asked = logits, targets, values, ignore_index, mean, ctx.needs_input_grad[0], not _are_numbers(given)
-        loss, states, ctx.gradient, divisor, sums = cpu.class_loss_of_node(*asked)
+        inputs = logits, targets, values, ignore_index, mean, ctx.needs_input_grad[0], not _are_numbers(given)
+        loss, states, ctx.gradient, divisor, sums = cpu.class_loss_of_node(*inputs)
         ctx.settings = ignore_index, mean, divisor, sums, values, given
         ctx.save_for_backward(logits, targets, states)
         return loss
@@ -178,7 +178,7 @@ class _ClassLoss(torch.autograd.Function):
         if _is_plain_gradient(grad, torch.float64 if logits.dtype is torch.float64 else torch.float32):
             by_logits = None
             if ctx.needs_input_grad[0] and (states is not None or values[1] is None):
-                by_logits = cpu.through_class_loss(logits, targets, states, grad, values, ignored, divisor)
+                by_logits = cpu.class_loss_gradient(logits, targets, states, grad, values, ignored, divisor)
             elif ctx.needs_input_grad[0]:
                 if gradient is None:
                     gradient = cpu.class_loss_of_node(logits, targets, values, ignored, mean, True, False)[2]
