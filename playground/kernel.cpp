@@ -72,7 +72,7 @@ class Family {
 
 }  // namespace
 
-// Memory for so many doubles, kept until the page closes.
+// Memory for this many doubles, kept until the page closes.
 EXPORT(allocate) void* allocate(int32_t numbers) { return std::malloc(sizeof(double) * size_t(numbers)); }
 
 // p [rows, classes]
@@ -117,7 +117,7 @@ void pull_back(const double* p, const double* along, double* by_logits, double* 
     map_backward<double>(p, along, by_logits, by_orders, 1, classes, columns(q, r, temperature));
 }
 
-// So many members of the solution family, from peaked ones to nearly equal ones [count, 3]: see Family::put.
+// `count` members of the solution family, from peaked ones to nearly equal ones [count, 3]: see Family::put.
 EXPORT(family)
 void family(const double* z, int32_t classes, double q, double r, double temperature, int32_t count, double* members) {
     const Family family(z, classes, {q, r, temperature});

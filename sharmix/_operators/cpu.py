@@ -166,7 +166,7 @@ def number_like(tensor: Tensor, value: float) -> Tensor:
     if tensor.dtype is not torch.float32:
         return tensor.new_full((), value)
     number = torch.empty_like(tensor)
-    kernel.write_float(number.data_ptr(), value)  # 1 µs less than new_full, of 30 µs with learned orders at 64 × 3
+    kernel.write_float(number.data_ptr(), value)  # new_full makes a loss with learned orders 1.5 % slower at 64 × 3
     return number
 
 
@@ -194,7 +194,7 @@ def _readable(tensor: Tensor) -> Tensor:
 
 
 def _checked_entries(tensor: Tensor, dtype: torch.dtype, entries: int) -> Tensor:
-    """A tensor that was saved between two passes, read as so many entries of a dtype: a hook can have changed it."""
+    """The tensor as at least this many readable entries of a dtype; a hook can change a saved tensor."""
     tensor = _readable(tensor)
     if tensor.dtype is not dtype:
         tensor = tensor.to(dtype)

@@ -196,6 +196,6 @@ class _ClassLoss(torch.autograd.Function):
         return gradients[0], None, None, None, None, *gradients[1:]
 
 
-# Not `Function.apply`: it looks for transforms, which the kernel has done already.
+# Not `Function.apply`: it looks for transforms, for which `is_plain_call` has looked already.
 _apply_map = super(torch.autograd.Function, _Map).apply
 _apply_class_loss = super(torch.autograd.Function, _ClassLoss).apply

@@ -14,7 +14,7 @@ template <class S> struct ParameterGradients {
 };
 
 constexpr int64_t GROUP = LANES<double>;  // rows of a group: a vector holds one number of each row
-constexpr int64_t SUMMED = 1024;  // after so many numbers a sum goes on in double precision
+constexpr int64_t SUMMED = 1024;  // after this many numbers a sum goes on in double precision
 
 // Sums of terms: add(j, parts) adds the terms of the vector at j to its parts, for all j from 0 to `count`.
 template <class Layout, int Count, class Add> std::array<typename Layout::S, Count> sums_of(int64_t count, Add add) {

@@ -12,7 +12,7 @@ namespace sharmix {
 using ParallelFor = int32_t (*)(int64_t, int64_t, int64_t, void (*)(int64_t, int64_t, void*), void*);
 inline ParallelFor torch_parallel_for = nullptr;
 
-constexpr int64_t GRAIN = 16384;  // a thread has at least so many entries
+constexpr int64_t GRAIN = 16384;  // a thread has at least this many entries
 
 template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
     const auto call = [](int64_t begin, int64_t end, void* context) {
@@ -55,8 +55,8 @@ void solve(const T* logits, T* probabilities, T* conjugate, int64_t rows, int64_
     });
 }
 
-// Up to so many entries of a row, a vector holds an entry of each row of a group. It saves two fifths of the map's backward
-// pass at 64 x 3.
+// Up to this many entries of a row, a vector holds an entry of each row of a group. It saves two fifths of the map's
+// backward pass at 64 x 3.
 constexpr int64_t NARROW = 16;
 
 // The support of one row, and the gradient on the support.
