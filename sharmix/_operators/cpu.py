@@ -137,7 +137,7 @@ def class_loss_backward(
 def class_loss_gradient(
     logits: Tensor,
     targets: Tensor,
-    states: Tensor | None,
+    states: Any,  # None for α-ReLU
     grad: Tensor,
     orders: Any,
     ignore_index: int,
@@ -151,7 +151,7 @@ def class_loss_gradient(
     if step and grad.numel() != rows:
         raise RuntimeError("a loss has one gradient, or one for each row")
     states_at = 0
-    if orders[1] is not None and states is not None:
+    if orders[1] is not None:
         states = _checked_entries(states, torch.float64, 4 * rows)
         states_at = _address(states)
     by_logits = torch.empty_like(logits)

@@ -91,9 +91,8 @@ def _is_plain_targets(targets: Any, logits: Tensor) -> bool:
     return _is_plain(targets) and targets.dtype is torch.int64 and targets.shape == logits.shape[:-1]
 
 
-def _values(*orders: Any) -> Any:
+def _values(q: Any, r: Any, temperature: Any) -> Any:
     """The values of q, r and T₀ if the kernel supports them; for q > 2 plain torch measures better."""
-    q, r, temperature = orders
     q = q if type(q) is float else _value(q)
     r = r if type(r) is float else _value(r)
     temperature = temperature if type(temperature) is float else _value(temperature)
@@ -122,8 +121,6 @@ def _is_plain_gradient(grad: Any, dtype: torch.dtype) -> bool:
 
 def _are_numbers(orders: Sequence[Any]) -> bool:
     q, r, temperature = orders
-    if type(q) is type(r) is type(temperature) is float:
-        return True
     return not (type(q) in _TENSORS or type(r) in _TENSORS or type(temperature) in _TENSORS)
 
 
