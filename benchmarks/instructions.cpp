@@ -96,9 +96,9 @@ void count_steps(const Case& from) {
         map_backward(probabilities.data(), grad.data(), grad_logits.data(), by_orders, rows, classes, orders);
     };
     const auto loss = [&](float* by_orders) {
-        const ClassLoss<float> asked{logits.data(), targets, losses.data(), small ? nullptr : states.data(), by_orders,
-                                     small ? grad_logits.data() : nullptr, mean[0], classes, orders};
-        class_loss(asked, rows);
+        const ClassLossTask<float> task{logits.data(), targets, losses.data(), small ? nullptr : states.data(),
+                                        by_orders, small ? grad_logits.data() : nullptr, mean[0], classes, orders};
+        class_loss(task, rows);
     };
 
     count(from, "map forward", [&] {

@@ -72,7 +72,7 @@ class Family {
 
 }  // namespace
 
-// Memory for so many doubles, kept until the page closes.
+// Memory for this many doubles, kept until the page closes.
 EXPORT(allocate) void* allocate(int32_t numbers) { return std::malloc(sizeof(double) * size_t(numbers)); }
 
 // p [rows, classes]
@@ -87,10 +87,10 @@ void survivors(const double* z, int32_t classes, const double* q, const double* 
     std::vector<double> rows;
     for (int32_t row = 0; row < count; ++row) rows.insert(rows.end(), z, z + classes);
     Solver<double> solver({{q, 0}, {r, 0}, {nullptr, temperature}}, classes, false);
-    const auto take = [&](int64_t row, const Solved&, const Entries<double>& p) {
+    const auto on_solved = [&](int64_t row, const RowResult&, const Entries<double>& p) {
         sizes[row] = uint8_t(p.count - std::count(p.value, p.value + p.count, 0));
     };
-    solver.solve(rows.data(), 0, count, [](int64_t) { return true; }, take);
+    solver.solve(rows.data(), 0, count, [](int64_t) { return true; }, on_solved);
 }
 
 // The Fenchel-Young loss of a class; its gradient p - y is written.
@@ -117,7 +117,7 @@ void pull_back(const double* p, const double* along, double* by_logits, double* 
     map_backward<double>(p, along, by_logits, by_orders, 1, classes, columns(q, r, temperature));
 }
 
-// So many members of the solution family, from peaked ones to nearly equal ones [count, 3]: see Family::put.
+// `count` members of the solution family, from peaked ones to nearly equal ones [count, 3]: see Family::put.
 EXPORT(family)
 void family(const double* z, int32_t classes, double q, double r, double temperature, int32_t count, double* members) {
     const Family family(z, classes, {q, r, temperature});

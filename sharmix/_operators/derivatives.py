@@ -248,7 +248,9 @@ class _ClassLoss(torch.autograd.Function):
             settings = targets, orders, ctx.ignore_index, ctx.nonconcave
             by_logits, *by_orders = through_class_loss(grad, logits, *settings, wanted)
         else:
-            by_logits = register.class_loss_backward(logits, targets, states, grad, *orders, ctx.ignore_index)
+            by_logits = None
+            if ctx.needs_input_grad[0] or orders[1] is None:  # the gradient by τ needs it
+                by_logits = register.class_loss_backward(logits, targets, states, grad, *orders, ctx.ignore_index)
             by_orders = _class_loss_by_orders(by_logits, grad, slopes, orders, wanted)
         return by_logits, None, *by_orders, None, None, None
 
@@ -283,7 +285,7 @@ def through_class_loss(
 
 
 def _class_loss_by_orders(
-    by_logits: Tensor, grad: Tensor, slopes: Tensor | None, orders: LossOrders, wanted: Sequence[bool]
+    by_logits: Any, grad: Tensor, slopes: Tensor | None, orders: LossOrders, wanted: Sequence[bool]
 ) -> Gradients:
     if not any(wanted):
         return [None] * 3

@@ -55,7 +55,7 @@ def class_loss(
     reduction: str = "mean",
 ) -> Tensor | None:
     """The mean or sum of the losses of logits [..., classes] against class indices [...]; α, None, τ for α-ReLU."""
-    if targets is None or weight is not None or label_smoothing or reduction == "none" or _is_disabled():
+    if targets is None or weight is not None or label_smoothing != 0 or reduction == "none" or _is_disabled():
         return None
     if not _is_plain_rows(logits, _LOSS_DTYPES) or not _is_plain(targets):
         return None
@@ -117,8 +117,6 @@ def _is_plain_gradient(grad: Any, dtype: torch.dtype) -> bool:
 
 def _are_numbers(orders: Sequence[Any]) -> bool:
     q, r, temperature = orders
-    if type(q) is type(r) is type(temperature) is float:
-        return True
     return not (type(q) in _TENSORS or type(r) in _TENSORS or type(temperature) in _TENSORS)
 
 
@@ -147,7 +145,7 @@ class _Map(torch.autograd.Function):
         (p,), (values, given) = ctx.saved_tensors, ctx.orders
         if _is_plain_gradient(grad, p.dtype):
             are_numbers = _are_numbers(given)
-            by_logits, sums = cpu.through_map(p, grad, values, not are_numbers)
+            by_logits, sums = cpu.map_gradient(p, grad, values, not are_numbers)
             return by_logits, None, *(_NO_GRADIENTS if are_numbers else _gradients(given, sums))
         with backend.use_plain_torch(plain=False):
             gradients = derivatives.through_map(grad, p, *_checked(values, given))
@@ -159,8 +157,8 @@ class _ClassLoss(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, targets: Tensor, values: _Values, ignore_index: int, mean: bool, *given: Order
     ) -> Tensor:
-        asked = logits, targets, values, ignore_index, mean, ctx.needs_input_grad[0], not _are_numbers(given)
-        loss, states, ctx.gradient, divisor, sums = cpu.class_loss_of_node(*asked)
+        inputs = logits, targets, values, ignore_index, mean, ctx.needs_input_grad[0], not _are_numbers(given)
+        loss, states, ctx.gradient, divisor, sums = cpu.class_loss_of_node(*inputs)
         ctx.settings = ignore_index, mean, divisor, sums, values, given
         ctx.save_for_backward(logits, targets, states)
         return loss
@@ -171,9 +169,10 @@ class _ClassLoss(torch.autograd.Function):
         ignored, mean, divisor, sums, values, given = ctx.settings
         gradient, ctx.gradient = ctx.gradient, None  # a second backward pass computes it again
         if _is_plain_gradient(grad, torch.float64 if logits.dtype is torch.float64 else torch.float32):
-            if states is not None or values[1] is None:
-                by_logits = cpu.through_class_loss(logits, targets, states, grad, values, ignored, divisor)
-            else:
+            by_logits = None
+            if ctx.needs_input_grad[0] and (states is not None or values[1] is None):
+                by_logits = cpu.class_loss_gradient(logits, targets, states, grad, values, ignored, divisor)
+            elif ctx.needs_input_grad[0]:
                 if gradient is None:
                     gradient = cpu.class_loss_of_node(logits, targets, values, ignored, mean, True, False)[2]
                 factor = grad.item()
@@ -190,6 +189,6 @@ class _ClassLoss(torch.autograd.Function):
         return gradients[0], None, None, None, None, *gradients[1:]
 
 
-# Not `Function.apply`: it looks for transforms, which the kernel has done already.
+# Not `Function.apply`: it looks for transforms, for which `is_plain_call` has looked already.
 _apply_map = super(torch.autograd.Function, _Map).apply
 _apply_class_loss = super(torch.autograd.Function, _ClassLoss).apply

@@ -32,7 +32,7 @@ def _order(order: Order, name: str, logits: Tensor) -> float | Tensor:
         if order.numel() != 1:
             rows = *logits.shape[:-1], 1
             return checked_values(order, name).double().expand(rows).reshape(-1, 1).contiguous()
-        order = order.item()
+        order = float(order.item())
     return order if 1 <= order <= 2 else checked_number(order, name)  # every order allows 1 to 2
 
 

@@ -6,7 +6,7 @@
 
 namespace sharmix {
 
-// Rows of so many classes get a better bound first. It saves a quarter of the map's forward pass at 64 x 1000.
+// Rows of at least this many classes get a better bound first. It saves a quarter of the map's forward pass at 64 x 1000.
 constexpr int64_t LONG = 512;
 
 // Rounds a threshold down: rounded up, it could exclude a candidate.

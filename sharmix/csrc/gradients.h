@@ -14,7 +14,7 @@ template <class S> struct ParameterGradients {
 };
 
 constexpr int64_t GROUP = LANES<double>;  // rows of a group: a vector holds one number of each row
-constexpr int64_t SUMMED = 1024;  // after so many numbers a sum goes on in double precision
+constexpr int64_t SUMMED = 1024;  // after this many numbers a sum goes on in double precision
 
 // Sums of terms: add(j, parts) adds the terms of the vector at j to its parts, for all j from 0 to `count`.
 template <class Layout, int Count, class Add> std::array<typename Layout::S, Count> sums_of(int64_t count, Add add) {
@@ -55,20 +55,20 @@ template <class Real> struct Strip {
     int64_t count;
 };
 
-// Apart: each row of a group has a strip of its own. InColumns: all rows share one strip, one row in each lane. In both
-// layouts a vector of double holds one number of each row.
-template <class Real_> struct Apart {
+// SeparateRows: each row of a group has a strip of its own. InterleavedRows: all rows share one strip, one row in each
+// lane. In both layouts a vector of double holds one number of each row.
+template <class Real_> struct SeparateRows {
     using Real = Real_;
     using Walk = OneRow<Real>;
     static Vector<Real> spread(const Doubles& values, int64_t row) { return Walk::spread(values[row]); }
-    static void put(double* values, int64_t row, double value) { values[row] = value; }
+    static void set(double* values, int64_t row, double value) { values[row] = value; }
 };
 
-struct InColumns {
+struct InterleavedRows {
     using Real = double;
     using Walk = ManyRows<double>;
     static Doubles spread(Doubles values, int64_t) { return values; }
-    static void put(double* values, int64_t, Doubles found) { store(values, found); }
+    static void set(double* values, int64_t, Doubles found) { store(values, found); }
 };
 
 // Overwrites grad with (dp/dz) grad on the supports of a group of rows, and computes (dp/dtheta).grad.
@@ -167,7 +167,7 @@ template <class Layout> class PullBack {
         double lanes[Count][GROUP] = {};  // a lane of a vector in a register is slow to change
         for (int64_t row = 0; row < count_; ++row) {
             const auto found = find(Terms(*this, row));
-            for (int i = 0; i < Count; ++i) Layout::put(lanes[i], row, found[i]);
+            for (int i = 0; i < Count; ++i) Layout::set(lanes[i], row, found[i]);
         }
         std::array<Doubles, Count> all;
         for (int i = 0; i < Count; ++i) all[i] = load<double>(lanes[i]);

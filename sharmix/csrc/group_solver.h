@@ -8,11 +8,11 @@
 namespace sharmix {
 
 // The results of a row besides p.
-struct Solved {
+struct RowResult {
     double maximum, scale, total, conjugate;
     ParameterGradients<double> slopes;  // of the conjugate
 
-    static constexpr Solved undefined() {
+    static constexpr RowResult undefined() {
         constexpr double nan = UNDEFINED<double>;
         return {nan, nan, nan, nan, {nan, nan, nan}};
     }
@@ -45,11 +45,11 @@ template <class T> class GroupSolver {
         ++size_;
     }
 
-    // Calls take(row, solved, p) for each row of the group. The group is empty then.
-    template <class Take> void solve(const Equation<T>& equation, Take take) {
+    // Calls on_solved(row, result, p) for each row of the group. The group is empty then.
+    template <class OnSolved> void solve(const Equation<T>& equation, OnSolved on_solved) {
         fill_up();
         if (equation.fits_float) approach(equation);
-        for (int64_t first = 0; first < size_; first += LANES<double>) solve_lanes(equation, first, take);
+        for (int64_t first = 0; first < size_; first += LANES<double>) solve_lanes(equation, first, on_solved);
         size_ = longest_ = 0;
     }
 
@@ -84,7 +84,7 @@ template <class T> class GroupSolver {
         store(high_, (y > low) & (y < high) ? y : high);
     }
 
-    template <class Take> void solve_lanes(const Equation<T>& equation, int64_t first, Take take) {
+    template <class OnSolved> void solve_lanes(const Equation<T>& equation, int64_t first, OnSolved on_solved) {
         using Layout = ManyRows<double>;
         const Orders& orders = equation.orders;
         const Doubles maximum = load<double>(maximum_ + first), start = load<double>(high_ + first);
@@ -106,12 +106,12 @@ template <class T> class GroupSolver {
         if (with_slopes_)
             slopes = conjugate_gradients<Layout>(base_.get(), longest_ * LANES<double>, solution.renyi, orders);
         for (int64_t lane = 0; lane < LANES<double> && first + lane < size_; ++lane) {
-            const Solved solved{maximum[lane], solution.scale[lane], solution.total[lane], solution.conjugate[lane],
-                                {slopes.q[lane], slopes.r[lane], slopes.temperature[lane]}};
+            const RowResult result{maximum[lane], solution.scale[lane], solution.total[lane], solution.conjugate[lane],
+                                   {slopes.q[lane], slopes.r[lane], slopes.temperature[lane]}};
             const int64_t count = count_[first + lane];
             for (int64_t j = 0; j < count; ++j) p_[j] = T(base_[j * LANES<double> + lane]);
             const int32_t* places = places_.get() + (first + lane) * most_;
-            take(row_[first + lane], solved, Entries<T>{p_.get(), places, count, threshold_[first + lane]});
+            on_solved(row_[first + lane], result, Entries<T>{p_.get(), places, count, threshold_[first + lane]});
         }
     }
 

@@ -27,9 +27,11 @@ template <class Body> void with_type(int64_t bytes, Body body) {
     else body(double());
 }
 
-// The caller's memory, or memory of the kernel's own where the caller wants the sum alone.
+// The caller's memory, or memory of the kernel's own for `count` numbers where the caller wants the sum alone; null if
+// there is neither.
 template <class T> struct Results {
-    Results(Address given, int64_t count) : own(given ? 0 : count), data(given ? static_cast<T*>(given) : own.data()) {}
+    Results(Address given, int64_t count)
+        : own(given ? 0 : count), data(given ? static_cast<T*>(given) : count ? own.data() : nullptr) {}
 
     std::vector<T> own;
     T* data;
@@ -45,9 +47,8 @@ template <class T> std::array<double, 3> sums_by_column(const T* numbers, int64_
 void use_parallel_loop(Address loop) { torch_parallel_for = reinterpret_cast<ParallelFor>(loop); }
 
 // logits [rows, classes] -> p of the same shape, conjugate [rows]
-void solve(int64_t bytes, int64_t entries, int64_t classes, Column q, Column r, Column temperature, Address logits,
+void solve(int64_t bytes, int64_t rows, int64_t classes, Column q, Column r, Column temperature, Address logits,
            Address p, Address conjugate) {
-    const int64_t rows = entries / classes;
     with_type(bytes, [&](auto kind) {
         using T = decltype(kind);
         sharmix::solve((const T*)logits, (T*)p, (T*)conjugate, rows, classes, {q, r, temperature});
@@ -56,17 +57,15 @@ void solve(int64_t bytes, int64_t entries, int64_t classes, Column q, Column r, 
 
 // p and grad [rows, classes] -> (dp/dz) grad, and (dp/dorder).grad [rows, 3]. Returns the sums of the latter over all
 // rows if `wants_sums`.
-std::array<double, 3> map_backward(int64_t bytes, int64_t entries, int64_t classes, Column q, Column r,
+std::array<double, 3> map_backward(int64_t bytes, int64_t rows, int64_t classes, Column q, Column r,
                                    Column temperature, Address p, Address grad, Address by_logits, Address by_orders,
                                    bool wants_sums) {
-    const int64_t rows = entries / classes;
     std::array<double, 3> sums = {};
     with_type(bytes, [&](auto kind) {
         using T = decltype(kind);
         const Results<T> slopes(by_orders, wants_sums ? 3 * rows : 0);
-        T* const room = by_orders || wants_sums ? slopes.data : nullptr;
-        sharmix::map_backward((const T*)p, (const T*)grad, (T*)by_logits, room, rows, classes, {q, r, temperature});
-        if (wants_sums) sums = sums_by_column(room, rows);
+        sharmix::map_backward((const T*)p, (const T*)grad, (T*)by_logits, slopes.data, rows, classes, {q, r, temperature});
+        if (wants_sums) sums = sums_by_column(slopes.data, rows);
     });
     return sums;
 }
@@ -74,10 +73,9 @@ std::array<double, 3> map_backward(int64_t bytes, int64_t entries, int64_t class
 // logits and targets [rows] -> the sum of the losses, or their mean over the rows that count; losses [rows], states
 // [rows, 4] of float64, slopes by the orders [rows, 3], and the gradient of the sum or mean. Returns the number of rows
 // that count and, if `wants_sums`, the sums of the slopes. If a target is no class, returns minus its row less 1.
-std::array<double, 4> class_loss(int64_t bytes, int64_t entries, int64_t classes, Column q, Column r, Column temperature,
+std::array<double, 4> class_loss(int64_t bytes, int64_t rows, int64_t classes, Column q, Column r, Column temperature,
                                  Address logits, const int64_t* targets, int64_t ignored, bool is_mean, Address loss,
                                  Address losses, State* states, Address slopes, bool wants_sums, Address gradient) {
-    const int64_t rows = entries / classes;
     const Targets labels{targets, ignored};
     if (const int64_t outside = labels.first_outside(rows, classes); outside >= 0) return {double(-1 - outside)};
     const double count = double(labels.counted(rows)), divisor = is_mean ? count : 1;
@@ -86,21 +84,19 @@ std::array<double, 4> class_loss(int64_t bytes, int64_t entries, int64_t classes
     with_type(bytes, [&](auto kind) {
         using T = decltype(kind);
         const Results<T> each_loss(losses, rows), each_slope(slopes, wants_sums ? 3 * rows : 0);
-        T* const room = slopes || wants_sums ? each_slope.data : nullptr;
-        sharmix::class_loss<T>({(const T*)logits, labels, each_loss.data, states, room, (T*)gradient, scale, classes,
-                                {q, r, temperature}}, rows);
-        if (loss) *(T*)loss = T(std::accumulate(each_loss.data, each_loss.data + rows, 0.0) / divisor);
-        if (wants_sums) sums = sums_by_column(room, rows);
+        sharmix::class_loss<T>({(const T*)logits, labels, each_loss.data, states, each_slope.data, (T*)gradient, scale,
+                                classes, {q, r, temperature}}, rows);
+        *(T*)loss = T(std::accumulate(each_loss.data, each_loss.data + rows, 0.0) / divisor);
+        if (wants_sums) sums = sums_by_column(each_slope.data, rows);
     });
     return {count, sums[0], sums[1], sums[2]};
 }
 
 // grad (p - y)/divisor, with a gradient for each row if `step` is 1, or one for all rows if it is 0. Returns the first
 // row whose target is no class, or -1.
-int64_t class_loss_backward(int64_t bytes, int64_t entries, int64_t classes, Column q, Column r, Column temperature,
+int64_t class_loss_backward(int64_t bytes, int64_t rows, int64_t classes, Column q, Column r, Column temperature,
                             Address logits, const int64_t* targets, int64_t ignored, const State* states, Address grad,
                             int64_t step, double divisor, Address by_logits) {
-    const int64_t rows = entries / classes;
     const Targets labels{targets, ignored};
     const int64_t outside = labels.first_outside(rows, classes);
     if (outside >= 0) return outside;

@@ -9,8 +9,8 @@
 namespace sharmix {
 
 constexpr int64_t FEW = 16;      // candidates: up to these, single precision saves nothing
-constexpr int64_t MANY = 1024;   // from so many candidates on, a sample is solved first; saves a tenth at 256 x 10000 dense
-constexpr int64_t SAMPLE = 8;    // one vector in so many
+constexpr int64_t MANY = 1024;   // candidates: from these on, a sample is solved first; saves a tenth at 256 x 10000 dense
+constexpr int64_t SAMPLE = 8;    // a sample is one vector in eight
 constexpr double COARSE = 0.1;   // the last step in the sample
 constexpr double ALONE = 0.1;    // outside the concave region, a cell around a root reaches so far on either side
 constexpr double EQUAL = 1e-13;  // of objectives that differ by less, the one with the sparser p is taken

@@ -12,7 +12,7 @@ namespace sharmix {
 using ParallelFor = int32_t (*)(int64_t, int64_t, int64_t, void (*)(int64_t, int64_t, void*), void*);
 inline ParallelFor torch_parallel_for = nullptr;
 
-constexpr int64_t GRAIN = 16384;  // a thread has at least so many entries
+constexpr int64_t GRAIN = 16384;  // a thread has at least this many entries
 
 template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
     const auto call = [](int64_t begin, int64_t end, void* context) {
@@ -41,22 +41,22 @@ template <class T>
 void solve(const T* logits, T* probabilities, T* conjugate, int64_t rows, int64_t classes, OrderColumns orders) {
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
         Solver<T> solver(orders, classes, false);
-        const auto take = [&](int64_t row, const Solved& solved, const Entries<T>& p) {
+        const auto on_solved = [&](int64_t row, const RowResult& result, const Entries<T>& p) {
             T* out = probabilities + row * classes;
             if (is_crowded(p, classes)) {
                 scatter_crowded(logits + row * classes, p, out, classes);
             } else {
-                std::fill_n(out, classes, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
+                std::fill_n(out, classes, std::isnan(result.total) ? UNDEFINED<T> : T(0));
                 scatter(p, out, classes);
             }
-            if (conjugate) conjugate[row] = T(solved.conjugate);
+            if (conjugate) conjugate[row] = T(result.conjugate);
         };
-        solver.solve(logits, begin, end, [](int64_t) { return true; }, take);
+        solver.solve(logits, begin, end, [](int64_t) { return true; }, on_solved);
     });
 }
 
-// Up to so many entries of a row, a vector holds an entry of each row of a group. It saves two fifths of the map's backward
-// pass at 64 x 3.
+// Up to this many entries of a row, a vector holds an entry of each row of a group. It saves two fifths of the map's
+// backward pass at 64 x 3.
 constexpr int64_t NARROW = 16;
 
 // The support of one row, and the gradient on the support.
@@ -95,7 +95,7 @@ template <class T> class MapBackward {
         Support<T>& support = supports_[waiting_];
         support.row = row;
         support.find(probabilities_ + row * classes_, grad_ + row * classes_, classes_);
-        if (!orders_.shared() || support.count > CROWD) apart(&support, 1, padded(classes_));
+        if (!orders_.shared() || support.count > CROWD) finish_separately(&support, 1, padded(classes_));
         else if (++waiting_ == GROUP) finish();
     }
 
@@ -104,24 +104,24 @@ template <class T> class MapBackward {
         if (!waiting_) return;
         int64_t longest = 0;
         for (int64_t i = 0; i < waiting_; ++i) longest = std::max(longest, supports_[i].count);
-        if (longest <= NARROW) in_columns(longest);
-        else apart(supports_.data(), waiting_, CROWD);
+        if (longest <= NARROW) finish_interleaved(longest);
+        else finish_separately(supports_.data(), waiting_, CROWD);
         waiting_ = 0;
     }
 
   private:
     // Computes each row in a strip of its own. There is room for `entries` entries of each row.
-    void apart(Support<T>* supports, int64_t rows, int64_t entries) {
+    void finish_separately(Support<T>* supports, int64_t rows, int64_t entries) {
         Strip<T> strips[GROUP] = {};
         for (int64_t i = 0; i < rows; ++i) {
             T* room = room_.get() + 2 * i * entries;
             strips[i] = {supports[i].value.get(), supports[i].grad.get(), room, room + entries, padded(supports[i].count)};
         }
-        pull_back<Apart<T>>(strips, rows, supports, rows);
-        for (int64_t i = 0; i < rows; ++i) put(supports[i]);
+        pull_back<SeparateRows<T>>(strips, rows, supports, rows);
+        for (int64_t i = 0; i < rows; ++i) write_row(supports[i]);
     }
 
-    void put(const Support<T>& support) const {
+    void write_row(const Support<T>& support) const {
         const T* p = probabilities_ + support.row * classes_;
         T* out = grad_logits_ + support.row * classes_;
         if (support.crowded) return scatter_crowded(p, support.gradient(), out, classes_);
@@ -129,7 +129,7 @@ template <class T> class MapBackward {
         scatter(support.gradient(), out, classes_);
     }
 
-    void in_columns(int64_t longest) {
+    void finish_interleaved(int64_t longest) {
         const int64_t entries = GROUP * longest;
         double *p = columns_.get(), *grad = p + entries;
         std::fill_n(p, 2 * entries, 0);
@@ -138,9 +138,9 @@ template <class T> class MapBackward {
             grad[column] = support.grad[j];
         });
         const Strip<double> strip = {p, grad, grad + entries, grad + 2 * entries, entries};
-        pull_back<InColumns>(&strip, 1, supports_.data(), waiting_);
+        pull_back<InterleavedRows>(&strip, 1, supports_.data(), waiting_);
         each_entry([&](const Support<T>& support, int64_t j, int64_t column) { support.grad[j] = T(grad[column]); });
-        for (int64_t i = 0; i < waiting_; ++i) put(supports_[i]);
+        for (int64_t i = 0; i < waiting_; ++i) write_row(supports_[i]);
     }
 
     // body(support, j, column) for each entry j of each waiting row, with its place in the columns.
@@ -189,7 +189,7 @@ template <class T> T loss_of(double conjugate, T target, double maximum) {
 }
 
 // The arguments of `class_loss`, and the memory for its results.
-template <class T> struct ClassLoss {
+template <class T> struct ClassLossTask {
     const T* logits;
     Targets targets;
     T* loss;
@@ -201,53 +201,53 @@ template <class T> struct ClassLoss {
     OrderColumns orders;
 
     // Writes the results of a row that is left out.
-    void none(int64_t row) const {
+    void write_ignored_row(int64_t row) const {
         loss[row] = 0;
         if (slopes) write(slopes + 3 * row, 0, 0, 0);
         if (gradient) std::fill_n(gradient + row * classes, classes, T(0));
     }
 
     // Writes the results of a row that counts.
-    void put(int64_t row, const Solved& solved, const Entries<T>& p) const {
-        put(row, solved.conjugate, {solved.maximum, 1 / orders[row].temperature, solved.scale, solved.total});
-        if (slopes) write(slopes + 3 * row, solved.slopes);
+    void write_row(int64_t row, const RowResult& result, const Entries<T>& p) const {
+        write_loss(row, result.conjugate, {result.maximum, 1 / orders[row].temperature, result.scale, result.total});
+        if (slopes) write(slopes + 3 * row, result.slopes);
         if (!gradient) return;
         T* out = gradient + row * classes;
-        std::fill_n(out, classes, std::isnan(solved.total) ? UNDEFINED<T> : T(0));
+        std::fill_n(out, classes, std::isnan(result.total) ? UNDEFINED<T> : T(0));
         for (int64_t j = 0; j < p.count; ++j) out[p.place[j]] = T(double(p.value[j]) * scale);
         out[targets.classes[row]] -= T(scale);
     }
 
-    void put(int64_t row, double conjugate, const State& state) const {
+    void write_loss(int64_t row, double conjugate, const State& state) const {
         if (states) states[row] = state;
         loss[row] = loss_of(conjugate, logits[row * classes + targets.classes[row]], state.maximum);
     }
 };
 
-template <class T> void class_loss_rows(const ClassLoss<T>& asked, int64_t begin, int64_t end) {
-    Solver<T> solver(asked.orders, asked.classes, asked.slopes);
+template <class T> void class_loss_rows(const ClassLossTask<T>& task, int64_t begin, int64_t end) {
+    Solver<T> solver(task.orders, task.classes, task.slopes);
     const auto wanted = [&](int64_t row) {
-        const bool counts = asked.targets.counts(row);
-        if (!counts) asked.none(row);
+        const bool counts = task.targets.counts(row);
+        if (!counts) task.write_ignored_row(row);
         return counts;
     };
-    solver.solve(asked.logits, begin, end, wanted, [&](const auto&... found) { asked.put(found...); });
+    solver.solve(task.logits, begin, end, wanted, [&](const auto&... found) { task.write_row(found...); });
 }
 
-template <class T> void alpha_relu_loss_rows(const ClassLoss<T>& asked, int64_t begin, int64_t end) {
-    const AlphaReLU<T> alpha_relu(asked.orders[0]);
+template <class T> void alpha_relu_loss_rows(const ClassLossTask<T>& task, int64_t begin, int64_t end) {
+    const AlphaReLU<T> alpha_relu(task.orders[0]);
     for (int64_t row = begin; row < end; ++row) {
-        if (asked.targets.counts(row))
-            asked.put(row, alpha_relu.conjugate(asked.logits + row * asked.classes, asked.classes), State{});
-        else asked.none(row);
+        if (task.targets.counts(row))
+            task.write_loss(row, alpha_relu.conjugate(task.logits + row * task.classes, task.classes), State{});
+        else task.write_ignored_row(row);
     }
 }
 
 // The loss [rows], which is 0 where a row is left out; and if wanted its states, its derivatives by q, r and temperature
 // [rows, 3], and its gradient. For alpha-ReLU there is the loss alone.
-template <class T> void class_loss(const ClassLoss<T>& asked, int64_t rows) {
-    const auto part = asked.orders.of_alpha_relu() ? alpha_relu_loss_rows<T> : class_loss_rows<T>;
-    for_rows(rows, asked.classes, [&](int64_t begin, int64_t end) { part(asked, begin, end); });
+template <class T> void class_loss(const ClassLossTask<T>& task, int64_t rows) {
+    const auto part = task.orders.of_alpha_relu() ? alpha_relu_loss_rows<T> : class_loss_rows<T>;
+    for_rows(rows, task.classes, [&](int64_t begin, int64_t end) { part(task, begin, end); });
 }
 
 // The backward pass of the loss, for one row after another.

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+import types
 
 import pytest
 import torch
@@ -129,9 +130,68 @@ def test_a_gradient_changed_in_place_changes_no_later_one():
     assert torch.equal(torch.autograd.grad(loss, z)[0], expected)
 
 
+def test_an_operator_takes_an_order_of_integers():
+    z, two, one = logits(), torch.tensor(2.0), torch.tensor(1.0)
+    found, expected = (torch.ops.sharmix.solve(z, two, two, order, "global", False)[0] for order in (one.int(), one))
+    assert torch.equal(found, expected)
+
+
+@needs_kernel
+@pytest.mark.parametrize("reduction", ["mean", "none"])  # the short way, and the operators
+@pytest.mark.parametrize("rows", [7, 1000])
+def test_orders_alone_are_learned_without_a_gradient_by_the_logits(rows, reduction, monkeypatch):
+    def by_q(z):
+        q = torch.tensor(1.3, requires_grad=True)
+        return torch.autograd.grad(sharmix.fenchel_young_loss(z, y, q, reduction=reduction).sum(), q)
+
+    z, y = logits(rows), torch.arange(rows) % 50
+    expected = by_q(z.clone().requires_grad_())
+    monkeypatch.setattr(cpu, "class_loss_gradient", None)  # a call of it fails
+    assert by_q(z) == expected
+
+
+@pytest.mark.parametrize("r", [torch.tensor(1.5), None])
+def test_the_operator_of_the_loss_keeps_its_schema(r):
+    orders = torch.tensor(1.5), r, torch.tensor(0.3)
+    arguments = logits(), torch.arange(7), *orders, "global", -100, "mean", False
+    torch.library.opcheck(torch.ops.sharmix.class_loss.default, arguments, test_utils="test_schema")
+
+
+CHANGED = {
+    "freed": (lambda tensor: tensor.untyped_storage().resize_(0), "no memory"),
+    "too few targets": (lambda tensor: None if tensor.is_floating_point() else tensor.resize_(1), "7 are needed"),
+}
+
+
+@needs_kernel
+@pytest.mark.parametrize("change", CHANGED)
+def test_what_a_loss_saved_is_checked_again_in_a_second_backward_pass(change):
+    damage, message = CHANGED[change]
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.detach().clone()) or kept[-1], lambda x: x):
+        z = logits().requires_grad_()
+        loss = sharmix.fenchel_young_loss(z, torch.arange(7))
+    torch.autograd.grad(loss, z, retain_graph=True)
+    for tensor in kept:
+        damage(tensor)
+    with pytest.raises(RuntimeError, match=message):
+        torch.autograd.grad(loss, z)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32])
+def test_a_second_backward_pass_reads_targets_that_a_hook_keeps_in_fewer_bytes(dtype):
+    z = logits().requires_grad_()
+    packed = lambda x: x if x.is_floating_point() else x.to(dtype)  # noqa: E731
+    with torch.autograd.graph.saved_tensors_hooks(packed, lambda x: x):
+        loss = sharmix.fenchel_young_loss(z, torch.arange(7))
+    first, second = (torch.autograd.grad(loss, z, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
+
+
 @needs_kernel
 def test_a_processor_of_no_known_kind_and_a_build_that_does_not_load(monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "another")
     assert cpu._load().__name__ == "sharmix._kernel_baseline"
-    monkeypatch.setitem(sys.modules, "sharmix._kernel_baseline", None)  # an import of it fails
-    assert cpu._load() is None
+    for build in (None, types.ModuleType("of an older version")):  # an import of None fails
+        monkeypatch.setitem(sys.modules, "sharmix._kernel_baseline", build)
+        assert cpu._load() is None

@@ -90,6 +90,12 @@ def test_a_bad_option_is_named():
                 sharmix.fenchel_young_loss(logits(), torch.tensor(Y), **arguments)
 
 
+@pytest.mark.parametrize("smoothing", [None, "", []])
+def test_a_label_smoothing_that_is_no_number_is_refused(smoothing):
+    with pytest.raises(TypeError):
+        sharmix.fenchel_young_loss(logits(), torch.tensor(Y), label_smoothing=smoothing)
+
+
 def test_an_unknown_option_is_named():
     z, y, weight = logits(), torch.tensor(Y), torch.zeros(4, 4).double()
     losses = ("fenchel_young_loss", "entmax_loss", "sparsemax_loss", "normmax_loss", "alpha_relu_loss")
