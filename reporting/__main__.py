@@ -94,7 +94,7 @@ def _name(text: str) -> str:
 
 
 def _collect(options: Namespace) -> None:
-    from reporting.records import collect
+    from reporting.record_files import collect
 
     print(*collect(options.experiments, options.outputs, options.results, options.other_records), sep="\n")
 

@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.record import RecordError
 from reporting.declaration import SETTINGS, Declaration, load_declaration, load_regimes
 from reporting.groups import Group, style_groups
-from reporting.records import missing_records, read_records, records_path
+from reporting.record_files import missing_records, read_records, records_path
 from reporting.runs import Runs
 from reporting.selection import Selection, final_epoch, refuse_missing_seeds, refuse_mixed_code, select_runs
 from reporting.yaml_files import read_yaml

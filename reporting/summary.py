@@ -20,7 +20,7 @@ from reporting.groups import Group, label_runs, style_groups
 from reporting.number_formats import NOT_REACHED, NOTHING, over_seeds, with_deviation
 from reporting.output_files import replace_files
 from reporting.plane import draw_paths, draw_plane
-from reporting.records import finished_records, missing_records, read_records
+from reporting.record_files import finished_records, missing_records, read_records
 from reporting.runs import Runs
 from reporting.same_code import list_runs_by_code, of_one_code
 from reporting.selection import records_of_row

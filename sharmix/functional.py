@@ -10,7 +10,7 @@ from sharmix._caller import current_caller
 from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
 from sharmix._onnx import check_exportable, exportable_map
-from sharmix._operators import derivatives, fast
+from sharmix._operators import derivatives, small_batches
 from sharmix._operators.backend import backend
 
 Nonconcave = Literal["global", "error"]
@@ -66,7 +66,7 @@ def sharmix(
         tensor([0.8741, 0.1259, 0.0000])
     """
     if dim == -1 and nonconcave == "global" and masked_rows == "nan":
-        fast_p = fast.sharmix(logits, q, r, temperature)
+        fast_p = small_batches.sharmix(logits, q, r, temperature)
         if fast_p is not None:
             return fast_p
     if isinstance(logits, Tensor) and logits.dim() == 0:  # one class, as torch has it
@@ -293,7 +293,7 @@ def fenchel_young_loss(
         tensor(0.0455)
     """
     if nonconcave == "global" and r is not None:  # which would be α-ReLU
-        loss = fast.class_loss(logits, targets, q, r, temperature, **options)
+        loss = small_batches.class_loss(logits, targets, q, r, temperature, **options)
         if loss is not None:
             return loss
     z = _in_kernel_dtype(classes_last(logits, "logits", -1))
@@ -360,7 +360,7 @@ def alpha_relu_loss(
         >>> sharmix.alpha_relu_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
         tensor(0.1673)
     """
-    loss = fast.class_loss(logits, targets, alpha, None, tau, **options)
+    loss = small_batches.class_loss(logits, targets, alpha, None, tau, **options)
     if loss is not None:
         return loss
     z = widened(classes_last(logits, "logits", -1))

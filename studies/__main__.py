@@ -10,8 +10,8 @@ from pathlib import Path
 from experiments.command_line import one_message
 from experiments.errors import UserError
 from studies.pages import write_findings, write_tables
-from studies.records import gather, read_records, run_tasks, write_records
 from studies.study import available_studies, load_study
+from studies.tasks import gather, read_records, run_tasks, write_records
 
 RESULTS = Path("results/studies")
 OUTPUTS = Path("outputs/studies")

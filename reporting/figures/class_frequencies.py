@@ -9,13 +9,12 @@ from reporting.drawing import WIDTH, add_legend, draw_against
 from reporting.figures import figure
 from reporting.groups import Group
 from reporting.kept_runs import KeptRuns
-from reporting.palette import OBJECTIVES
+from reporting.palette import OBJECTIVES, TRAINING_SETS
 
-# Each training set: the table of its runs, and the look of its lines, in Paul Tol's bright colours.
-TRAINING_SETS = {
-    "CIFAR-100": ("cifar100_orders", {"color": "#4477AA", "linestyle": "-", "marker": ""}),
-    "control": ("cifar100_subset_orders", {"color": "#228833", "linestyle": "--", "marker": ""}),
-    "long-tailed": ("cifar100_lt_orders", {"color": "#AA3377", "linestyle": "-.", "marker": ""}),
+TABLES = {
+    "CIFAR-100": "cifar100_orders",
+    "control": "cifar100_subset_orders",
+    "long-tailed": "cifar100_lt_orders",
 }
 COLUMNS = {"sparsity on test": "test/sparsity", "accuracy on train": "train/accuracy", "q": "q", "r": "r"}
 
@@ -23,7 +22,7 @@ COLUMNS = {"sparsity on test": "test/sparsity", "accuracy on train": "train/accu
 @figure("class_frequencies")
 def draw_class_frequencies(kept: KeptRuns) -> Figure:
     """A row of panels for each objective. The control, a balanced subset, has as many images as the long-tailed set."""
-    groups = {name: kept.of_table(table) for name, (table, _) in TRAINING_SETS.items()}
+    groups = {name: kept.of_table(table) for name, table in TABLES.items()}
     result = Figure(figsize=(WIDTH, 5.6), layout="constrained")
     panels = result.subplots(len(OBJECTIVES), len(COLUMNS), sharex=True, sharey="col", squeeze=False)
     for row, (objective, (title, _)) in zip(panels, OBJECTIVES.items(), strict=True):
@@ -42,7 +41,7 @@ def of_objective(groups: Mapping[str, list[Group]], objective: str) -> list[Grou
     """The runs whose orders one objective learned, labelled by their training set."""
     return [
         group._replace(label=training_set, style=style)
-        for training_set, (_, style) in TRAINING_SETS.items()
+        for training_set, style in TRAINING_SETS.items()
         for group in groups[training_set]
         if group.runs.activation["objective"] == objective
     ]

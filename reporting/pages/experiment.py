@@ -10,7 +10,7 @@ from reporting.declaration import load_declaration
 from reporting.markdown import pipe_table
 from reporting.number_formats import number
 from reporting.pages.wording import duration, span
-from reporting.records import read_records
+from reporting.record_files import read_records
 from reporting.yaml_files import TableError
 
 HEADER = re.compile(r"^# (\w+): +(.*(?:\n#  +.*)*)", re.MULTILINE)  # `key: text`, with its indented continuation lines

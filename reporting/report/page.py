@@ -19,7 +19,7 @@ from experiments.record import Record, RecordError
 from reporting.kept_runs import KeptRuns
 from reporting.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
 from reporting.palette import page_style
-from reporting.records import finished_records, read_records
+from reporting.record_files import finished_records, read_records
 from reporting.report.claims import Decided, by_kind, decided_claims
 from reporting.report.payload import build_payload
 from reporting.verdicts import NOT_REACHED_RULE, RULE

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from sharmix._operators import cpu, plain
+from sharmix._operators import any_device, cpu
 from sharmix._operators.orders import LossOrders, Orders
 
 Backend = Literal["c++", "triton", "torch"]
@@ -112,14 +112,14 @@ def select_implementation(logits: Tensor, orders: LossOrders) -> Implementation:
     """The implementation for these logits."""
     name = backend(logits.device)
     if name == "c++":
-        return cpu if logits.numel() and cpu.supports(logits, orders) else plain
+        return cpu if logits.numel() and cpu.supports(logits, orders) else any_device
     if name == "torch":
         _warn_once(logits.device)
     elif logits.numel():
         for kernel in cuda_kernels():
             if kernel.supports(logits, orders):
                 return kernel
-    return plain
+    return any_device
 
 
 def cuda_kernels() -> tuple[Kernel, ...]:

@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from sharmix._arguments import checked_classes
-from sharmix._operators import plain
+from sharmix._operators import any_device
 from sharmix._operators.orders import Orders, is_concave, largest
 
 _LARGEST_BLOCK = 2048  # classes in registers: with more a thread, or more threads, they are spilled to memory
@@ -422,7 +422,7 @@ def class_loss(
             logits, targets, loss, states, slopes, classes, ignore_index, *_columns(logits.device, *orders),
             wants_slopes, **_blocks(logits),
         )  # fmt: skip
-    return plain.reduced_loss(loss, states, slopes if wants_slopes else None, targets != ignore_index, reduction)
+    return any_device.reduced_loss(loss, states, slopes if wants_slopes else None, targets != ignore_index, reduction)
 
 
 def class_loss_backward(

@@ -14,7 +14,7 @@ from torch import Tensor
 from sharmix._arguments import checked_classes
 from sharmix._mathematics.sensitivity import ConjugateSensitivity
 from sharmix._mathematics.series import expm1_ratio
-from sharmix._operators import cuda, plain
+from sharmix._operators import any_device, cuda
 from sharmix._operators.orders import Orders, columns
 
 _FEW = 64  # rows, which would leave most of a GPU idle
@@ -99,12 +99,12 @@ def class_loss(
     rows = (conjugate.double() - (of_target - states[..., 0])).float()
     slopes = None
     if wants_slopes:
-        at = ConjugateSensitivity(_probabilities(logits, states, orders), *plain.shaped(orders, logits))
+        at = ConjugateSensitivity(_probabilities(logits, states, orders), *any_device.shaped(orders, logits))
         slopes = torch.where(counted.unsqueeze(-1), at.conjugate_slopes(), 0)
-    return plain.reduced_loss(rows, states, slopes, counted, reduction)
+    return any_device.reduced_loss(rows, states, slopes, counted, reduction)
 
 
-map_backward = plain.map_backward
+map_backward = any_device.map_backward
 class_loss_backward = cuda.class_loss_backward
 
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from reporting.__main__ import main
-from reporting.records import read_records, records_path
+from reporting.record_files import read_records, records_path
 from tests.reporting.synthetic_records import finish_runs, keep_records, make_record
 from tests.reporting.synthetic_results import RESULTS, small_records
 
@@ -60,7 +60,7 @@ def test_an_interrupted_command_says_so(monkeypatch):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("reporting.records.collect", interrupted)
+    monkeypatch.setattr("reporting.record_files.collect", interrupted)
     with pytest.raises(SystemExit) as end:
         main(["collect", "airline"])
     assert end.value.code == 130

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import sharmix
-from sharmix._operators import cpu, fast
+from sharmix._operators import cpu, small_batches
 
 LONG_WAY = "c++ by the operators"  # the way of every call that the fast path does not compute
 BACKENDS = sorted({sharmix.backend(), "torch"} | ({LONG_WAY} if cpu.kernel else set()))
@@ -26,7 +26,7 @@ def selected(backend):
         if backend == "torch":
             stack.enter_context(sharmix.plain_torch())
         elif backend == LONG_WAY:
-            patch.setattr(fast, "_is_disabled", lambda: True)
+            patch.setattr(small_batches, "_is_disabled", lambda: True)
         elif backend in OLDER_BUILDS:
             use_older_build(backend, patch)
         yield

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import sharmix
-from sharmix._operators import cpu, fast
+from sharmix._operators import cpu, small_batches
 from tests.sharmix.cases import every_case
 from tests.sharmix.conftest import needs_kernel
 
@@ -101,11 +101,11 @@ def test_a_plain_call_is_one_node_of_the_graph_and_goes_the_short_way(dtype):
     z, orders = logits(dtype=dtype).requires_grad_(), [torch.tensor(1.3, requires_grad=True), 1.5]
     alpha_relu = sharmix.build_activation("alpha_relu", tau=0.3)
     for output in (sharmix.sharmix(z, *orders), sharmix.fenchel_young_loss(z, torch.arange(7), *orders)):
-        assert output.grad_fn.__class__ in (fast._Map._backward_cls, fast._ClassLoss._backward_cls)
+        assert output.grad_fn.__class__ in (small_batches._Map._backward_cls, small_batches._ClassLoss._backward_cls)
         leaves = [node for node, _ in output.grad_fn.next_functions if node]
         assert [leaf.variable for leaf in leaves] == [z, orders[0]]
     for loss in (sharmix.alpha_relu_loss(z, torch.arange(7)), alpha_relu.loss(z, torch.arange(7))):
-        assert loss.grad_fn.__class__ is fast._ClassLoss._backward_cls
+        assert loss.grad_fn.__class__ is small_batches._ClassLoss._backward_cls
         assert [node.variable for node, _ in loss.grad_fn.next_functions if node] == [z]
 
 
@@ -115,7 +115,7 @@ def test_losses_of_half_precision_go_the_short_way_with_the_results_of_single():
         z, found = logits(dtype=dtype).requires_grad_(), []
         for given in (z, z.float()):
             loss = sharmix.fenchel_young_loss(given, torch.arange(7))
-            assert loss.grad_fn.__class__ is fast._ClassLoss._backward_cls
+            assert loss.grad_fn.__class__ is small_batches._ClassLoss._backward_cls
             by_z = torch.autograd.grad(loss, z, create_graph=True)[0]
             found.append((loss, by_z, *torch.autograd.grad(by_z.square().sum(), z)))
         torch.testing.assert_close(*found, rtol=0, atol=0)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import sharmix
-from sharmix._operators import cpu, plain
+from sharmix._operators import any_device, cpu
 
 USUAL = sharmix.backend()
 
@@ -29,7 +29,7 @@ def calls(monkeypatch):
         label = f"{module.__name__.rpartition('.')[2]}.{name}"
         monkeypatch.setattr(module, name, lambda *given: seen.append(label) or function(*given))
 
-    for module in (plain, cpu):
+    for module in (any_device, cpu):
         for name in ("solve", "map_backward", "class_loss", "class_loss_backward"):
             listed(module, name)
     return seen
@@ -100,7 +100,7 @@ def test_the_backward_pass_computes_as_the_forward_pass_did(calls, in_thread):
         plain_forward = dict(losses(z))
     kernel_forward = dict(losses(z))
     for name, loss in plain_forward.items():
-        for given, other, block in ((loss, "cpu", None), (kernel_forward[name], "plain", sharmix.plain_torch)):
+        for given, other, block in ((loss, "cpu", None), (kernel_forward[name], "any_device", sharmix.plain_torch)):
             for create_graph in (False, True):
                 calls.clear()
 
@@ -134,5 +134,5 @@ def test_a_compiled_function_computes_as_each_call_asks(calls, compiled_within):
             value = compiled(z)
             gradient = torch.autograd.grad(value, z)
         torch.testing.assert_close((value, *gradient), (both(z), *expected))
-        other = "cpu" if within else "plain"
+        other = "cpu" if within else "any_device"
         assert USUAL == "torch" or (calls and not [call for call in calls if call.startswith(other)]), calls

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reporting.figures.class_frequencies import TRAINING_SETS, draw_class_frequencies
+from reporting.figures.class_frequencies import TABLES, draw_class_frequencies
 from reporting.figures.sparsity_by_fit import draw_sparsity_by_fit
 from reporting.kept_runs import KeptRuns
 from tests.reporting.synthetic_records import make_record
@@ -39,7 +39,7 @@ def test_each_objective_has_sparsity_fit_q_and_r_by_step_on_each_set(found):
     assert [axes.get_ylabel() for axes in panels] == 3 * ["sparsity on test", "accuracy on train", "q", "r"]
     for axes, sparsity in zip(panels[::4], OBJECTIVES.values(), strict=True):
         lines = {line.get_label(): line for line in axes.lines}
-        assert list(lines) == list(TRAINING_SETS)
+        assert list(lines) == list(TABLES)
         assert all(line.get_ydata() == pytest.approx([sparsity] * 3) for line in lines.values())
         assert list(lines["CIFAR-100"].get_xdata()) == [50, 100, 150]
         assert list(lines["control"].get_xdata()) == [10, 20, 30]
@@ -53,7 +53,7 @@ def test_sparsity_stands_over_accuracy_and_over_macro_f1_on_train_for_each_objec
     panels = draw_sparsity_by_fit(found).axes
     assert [axes.get_xlabel() for axes in panels] == 3 * ["accuracy on train"] + 3 * ["macro-F1 on train"]
     for axes, sparsity in zip(panels, 2 * [*OBJECTIVES.values()], strict=True):
-        assert [line.get_label() for line in axes.lines] == list(TRAINING_SETS)
+        assert [line.get_label() for line in axes.lines] == list(TABLES)
         assert all(line.get_ydata() == pytest.approx([sparsity] * 3) for line in axes.lines)
     for axes in panels[:3]:
         assert [line.get_xdata()[-1] for line in axes.lines] == pytest.approx([0.9, 0.9, 0.9])
