@@ -107,9 +107,10 @@ def class_loss_of_node(
     loss = torch.empty_like(_SCALARS[logits.dtype])
     states = gradient = None
     states_to = gradient_to = 0
-    size, rows, classes = _shape(logits)
+    entries, classes = logits.numel(), logits.size(-1)
+    rows = entries // classes
     targets = _checked_entries(targets, torch.int64, rows)
-    if orders[1] is not None and wants_gradient and rows * classes <= SMALL:
+    if orders[1] is not None and wants_gradient and entries <= SMALL:
         gradient = torch.empty_like(logits)
         gradient_to = gradient.data_ptr()
     elif orders[1] is not None and wants_gradient:
@@ -117,7 +118,7 @@ def class_loss_of_node(
         states_to = states.data_ptr()
     inputs = _address(logits), _address(targets), ignore_index, mean
     results = loss.data_ptr(), 0, states_to, 0, wants_sums, gradient_to
-    found = kernel.class_loss(size, rows, classes, *orders, *inputs, *results)
+    found = kernel.class_loss(logits.element_size(), rows, classes, *orders, *inputs, *results)
     counted = found[0]
     if counted < 0:
         _check_row(-1 - counted, targets, logits, ignore_index)
@@ -174,7 +175,7 @@ def _check_row(row: float, targets: Tensor, logits: Tensor, ignore_index: int) -
 
 def _shape(logits: Tensor) -> tuple[int, int, int]:
     """The bytes of an entry, the number of rows and the number of classes."""
-    classes = logits.shape[-1]
+    classes = logits.size(-1)
     return logits.element_size(), logits.numel() // classes, classes
 
 
