@@ -16,7 +16,7 @@ def small(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def short(tmp_path: Path) -> Path:
-    """Runs that end after four of six epochs, a long tail, and learned orders."""
+    """Runs that end after four of six epochs, and another experiment."""
     return write_short(tmp_path)
 
 

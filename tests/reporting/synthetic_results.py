@@ -1,14 +1,12 @@
 """Folders of results, made up for the tests: a declaration, the paper's numbers, and records."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from reporting.declaration import SETTINGS
 from reporting.kept_runs import KeptRuns
 from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_records import keep_records, make_record
@@ -87,21 +85,13 @@ tables:
       - {text: Softmax starts well, metric: accuracy, rows: [softmax], epoch: 2}
       - {text: Softmax ends well, metric: accuracy, rows: [softmax], epoch: 6}
   tail:
-    title: By shots
+    title: Another experiment
     experiment: images_lt
     seeds: [1]
     repeat: make images_lt
     baseline: {name: softmax}
-    columns: [{split: test, metrics: {accuracy: All, few_accuracy: Few, calibration_error: calibration error}}]
-    compared: accuracy
+    columns: [{split: test, metrics: {accuracy: accuracy}}]
     rows: {softmax: {select: {name: softmax}}}
-  orders:
-    title: Learned orders
-    experiment: learning
-    seeds: [1]
-    repeat: make learning
-    columns: [{split: orders, metrics: {q: q, r: r}, epochs: [1, 3, 9]}]
-    rows: {learned: {select: {name: sharmix_learned}}}
 figures: {published: figure, panels: []}
 """
 SHORT_PUBLISHED = """
@@ -111,13 +101,6 @@ final_of_paper:
 dynamics_of_paper:
   softmax: {accuracy: {2: 0.300, 6: 0.500}, train_accuracy: {6: 0.9}}
 """
-SHOTS = {
-    "shot_rule": "many > 100, few < 20 training examples",
-    "many_classes": 3,
-    "few_classes": 7,
-    "largest_class": 500,
-    "smallest_class": 5,
-}
 
 
 def small_records() -> Iterator[dict[str, Any]]:
@@ -136,12 +119,10 @@ def small_records() -> Iterator[dict[str, Any]]:
         yield make_record("entmax", seed, test={"accuracy": base}, alpha=1.5)
 
 
-def short_record(
-    name: str, seed: int, epochs: int, accuracy: float, augmentation: str = "none", experiment: str = "images"
-) -> dict[str, Any]:
+def short_record(name: str, seed: int, epochs: int, accuracy: float, augmentation: str = "none") -> dict[str, Any]:
     """Its accuracy is `accuracy` at the last of `epochs`, and less before."""
     settings = {"augmentation": augmentation}
-    return make_record(name, seed, experiment, {"accuracy": accuracy}, {"accuracy": 0.9}, epochs=epochs, data=settings)
+    return make_record(name, seed, "images", {"accuracy": accuracy}, {"accuracy": 0.9}, epochs=epochs, data=settings)
 
 
 def short_records(epochs: int = 4) -> Iterator[dict[str, Any]]:
@@ -152,23 +133,6 @@ def short_records(epochs: int = 4) -> Iterator[dict[str, Any]]:
         yield short_record("sparsemax", seed, 4, 0.45)
 
 
-def image_records(experiment: str, epochs: int = 4) -> list[dict[str, Any]]:
-    """A run of each activation that the project's tables of images have, and one with augmentation."""
-    shots = {f"{group}_{metric}": 0.2 for group in ("many", "medium", "few") for metric in ("accuracy", "sparsity")}
-    test = {"accuracy": 0.3, "sparsity": 0.1, **shots}
-    start = {"q": 1.25, "r": 1.5}
-    configured: list[tuple[str, dict[str, Any]]] = [
-        ("softmax", {}),
-        ("sparsemax", {}),
-        ("entmax", {"alpha": 1.5}),
-        ("sharmix_fixed", start),
-        *(("sharmix_learned", start | {"objective": objective}) for objective in ("fenchel_young", "brier", "log")),
-    ]
-    paper = {"augmentation": "none"}
-    records = [make_record(name, 21, experiment, test, None, epochs, paper, **values) for name, values in configured]
-    return [*records, make_record("softmax", 21, experiment, test, None, epochs, {"augmentation": "standard"})]
-
-
 def write_small(folder: Path) -> Path:
     """A small declaration with complete records."""
     keep_records(folder, list(small_records()))
@@ -176,20 +140,10 @@ def write_small(folder: Path) -> Path:
 
 
 def write_short(folder: Path) -> Path:
-    """Runs that end after four of six epochs, a long tail, and learned orders."""
+    """Runs that end after four of six epochs, and another experiment."""
     keep_records(folder, list(short_records()), "images")
-    test = {"accuracy": 0.4, "few_accuracy": 0.1, "calibration_error": 0.05}
-    keep_records(folder, [make_record("softmax", 1, "images_lt", test, facts=SHOTS)], "images_lt")
-    keep_records(folder, [make_record("sharmix_learned", 1, "learning", q=1.25, r=1.5)], "learning")
+    keep_records(folder, [make_record("softmax", 1, "images_lt")], "images_lt")
     return _declare(folder, SHORT, SHORT_PUBLISHED)
-
-
-def write_projects(folder: Path, **records: list[dict[str, Any]]) -> Path:
-    """The project's declaration, with made-up records of some of its experiments."""
-    shutil.copytree(SETTINGS, folder, dirs_exist_ok=True)
-    for experiment, of_experiment in records.items():
-        keep_records(folder, of_experiment, experiment)
-    return folder
 
 
 def _declare(folder: Path, declaration: str, published: str) -> Path:

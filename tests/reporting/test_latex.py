@@ -5,8 +5,7 @@ import subprocess
 
 import pytest
 
-from reporting.columns import Block, Column
-from reporting.latex import document, escaped
+from reporting.latex import escaped
 from tests.reporting.synthetic_results import RESULTS
 
 ARTICLE = r"""\documentclass{article}
@@ -16,36 +15,6 @@ ARTICLE = r"""\documentclass{article}
 %s
 \end{document}
 """
-
-
-def laid_out(*columns, rows=("softmax",)):
-    return document("t", "A title", [Block("A heading", list(rows), list(columns))], ["A note: 5 % of α."], ["Code: x"])
-
-
-def test_numbers_are_aligned_by_siunitx_and_the_best_is_bold():
-    cells = ["0.789 ± 0.002", "0.790 ± 0.001", "–"]
-    text = laid_out(Column("ours", cells, frozenset({1})), Column("difference", ["−0.10", "+1.20", "–"]), rows="abc")
-    assert r"\begin{tabular}{@{}l S[table-format=1.3]@{\,}>{\scriptsize}l S[table-format=+1.2]@{}}" in text
-    assert r"a & 0.789 & $\pm$ 0.002 & -0.10 \\" in text
-    assert r"b & \bfseries 0.790 & $\pm$ 0.001 & +1.20 \\" in text
-    assert r"c & {--} & & {--} \\" in text
-
-
-def test_the_caption_is_short_notes_stand_below_and_the_rest_is_comment():
-    text = laid_out(Column("ours", ["1.0"]))
-    assert r"\caption{A title}" in text
-    assert "\\scriptsize\\raggedright\nA note: 5 \\% of $\\alpha$.\\par" in text
-    assert "\n% Code: x\n" in text
-    assert "A heading" not in text  # a block that is alone needs none
-
-
-def test_what_does_not_fit_on_a_page_goes_on_under_the_same_number():
-    block = Block("A heading", [f"row {number}" for number in range(30)], [Column("ours", ["1.0"] * 30)])
-    text = document("t", "A title", [block, block], ["A note"], [])
-    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 2
-    assert text.count(r"\label") == 1
-    assert r"\addtocounter{table}{-1}" + "\n" + r"\caption[]{A title (continued)}" in text
-    assert text.index("A note") > text.index("(continued)")
 
 
 def test_what_means_something_to_latex_is_escaped():

@@ -10,7 +10,6 @@ from reporting.groups import label_runs, style_groups
 from reporting.palette import look
 from reporting.plane import draw_paths, draw_plane
 from tests.reporting.synthetic_records import as_read, make_record
-from tests.reporting.synthetic_results import image_records
 
 
 def test_the_plane_shades_where_the_entropy_is_not_concave():
@@ -49,18 +48,18 @@ def test_the_path_of_a_learned_normmax_lies_on_the_border():
     assert path.to_numpy() == pytest.approx(np.array([[1.5, 4 / 3], [1.6, 1.375], [2.0, 1.5]]))
 
 
-def test_a_path_starts_where_the_run_did_and_its_line_tells_the_objective():
-    alpha = make_record("entmax_learned", 21, "cifar100", data={"augmentation": "none"}, alpha=1.5)
-    records = [as_read(record) for record in [*image_records("cifar100"), alpha]]
-    (groups,) = style_groups([label_runs(records)])
+def test_a_path_starts_where_the_run_did_and_its_line_tells_the_objective(kept):
+    alpha = make_record("entmax_learned", alpha=1.5)
+    groups = [*kept.of_table("table2"), *style_groups([label_runs([as_read(alpha)])])[0]]
     axes = Figure().subplots()
     draw_paths(axes, groups)
     paths = {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
     learned = ["SharMiX learned: Fenchel–Young", "SharMiX learned: Brier score", "SharMiX learned: log score"]
     assert set(paths) == {*learned, "entmax learned: Fenchel–Young"}
     assert len({paths[name].get_linestyle() for name in learned}) == 3
-    path = np.column_stack(paths[learned[0]].get_data())
-    assert path == pytest.approx(np.array([[1.25 + 0.01 * epoch, 1.5 + 0.01 * epoch] for epoch in range(5)]))
+    (record,) = kept.selections["table2"].rows["learned"].records
+    path = np.array([[1.25, 1.5], *([row["q"], row["r"]] for row in record.curves)])
+    assert paths[learned[0]].get_xydata() == pytest.approx(path)
     q, r = paths["entmax learned: Fenchel–Young"].get_data()
     assert q.tolist() == r.tolist()
     rings = [line for line in axes.lines if line.get_marker() == "o" and line.get_fillstyle() == "none"]

@@ -85,7 +85,7 @@ def test_another_commit_of_the_same_code_is_accepted(small):
 
 
 def test_experiments_may_be_of_different_code_but_runs_of_one_may_not(short):
-    keep_records(short, [of_other_code(make_record("softmax", 1, "images_lt", {"few_accuracy": 0.1}))], "images_lt")
+    keep_records(short, [of_other_code(make_record("softmax", 1, "images_lt"))], "images_lt")
     loaded(short)
     records = list(short_records())
     keep_records(short, [*records[:2], of_other_code(records[2]), *records[3:]], "images")

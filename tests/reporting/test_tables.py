@@ -8,7 +8,6 @@ import pytest
 from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_records import keep_records, make_record
 from tests.reporting.synthetic_results import (
-    RESULTS,
     SMALL,
     cells_of,
     line,
@@ -106,25 +105,6 @@ def test_an_epoch_that_no_run_has_reached_is_never_filled_from_another(built_sho
     assert ours["seeds"].tolist() == [0, 0]
 
 
-def test_learned_orders_are_shown_by_epoch(built_short):
-    (cells,) = cells_of(built_short, "orders").values()
-    assert cells == {
-        "q by epoch | epoch 1": "1.260",
-        "q by epoch | epoch 3": "1.280",
-        "q by epoch | epoch 9": "not reached",
-        "r by epoch | epoch 1": "1.510",
-        "r by epoch | epoch 3": "1.530",
-        "r by epoch | epoch 9": "not reached",
-    }
-
-
-def test_a_long_tail_shows_its_groups_and_any_other_metric_by_its_name(built_short):
-    row = cells_of(built_short, "tail")["softmax"]
-    heading, together = "Ours on test", ("All", "Few", "calibration error")
-    assert [row[f"{heading} | {metric}"] for metric in together] == ["0.400", "0.100", "0.050"]
-    assert not any("theirs" in column for column in row)
-
-
 def test_tables_without_records_are_left_out_and_said_so(short):
     assert rebuild_tables(loaded(short))[1] == []
     (short / "records" / "images_lt.jsonl").unlink()
@@ -137,20 +117,6 @@ def test_tables_without_records_are_left_out_and_said_so(short):
     assert removed == [f"removed: {file}, which has no records" for file in gone]
     assert not [file for file in gone if file.exists()]
     assert (short / "tables" / "README.md").read_text() == "somebody's notes"
-
-
-# Translation
-
-
-def test_published_numbers_stand_beside_ours_and_never_in_one_column():
-    tidy = pd.read_csv(RESULTS / "tables" / "translation_bleu.csv")
-    assert set(tidy[tidy["source"] == "published"]["split"]) == {"iwslt14", "wmt14"}
-    assert set(tidy[tidy["source"] == "ours"]["split"]) == {"dev", "test"}
-    cells = cells_of(RESULTS, "translation_bleu")
-    titles = ["BLEU | theirs, IWSLT'14", "BLEU | theirs, WMT'14", "BLEU | ours, test", "BLEU | ours, dev"]
-    assert list(cells["sparsemax"])[:4] == titles
-    assert [cells["sparsemax"][title] for title in titles[:2]] == ["35.5", "26.6"]
-    assert [cells["SharMiX fixed (1.25, 1.50)"][title] for title in titles[:2]] == ["–", "–"]
 
 
 def test_a_mean_over_fewer_seeds_than_its_row_says_so(short):

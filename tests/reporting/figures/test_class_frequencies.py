@@ -1,61 +1,41 @@
 """The figures of sparsity, fit and learned orders on three training sets, by step and by fit."""
 
+import numpy as np
 import pytest
 
 from reporting.figures.class_frequencies import TABLES, draw_class_frequencies
 from reporting.figures.sparsity_by_fit import draw_sparsity_by_fit
-from reporting.kept_runs import KeptRuns
-from tests.reporting.synthetic_records import make_record
-from tests.reporting.synthetic_results import loaded, write_projects
-
-OBJECTIVES = {"fenchel_young": 0.125, "brier": 0.25, "log": 0.5}  # the sparsity under each
+from reporting.palette import OBJECTIVES
 
 
-def learned(experiment: str, steps: int) -> list[dict]:
-    """A run under each objective, with so many steps an epoch."""
-    settings = {"data": {"augmentation": "none"}, "q": 1.25, "r": 1.5}
-    fit = {"accuracy": 0.9, "macro_f1": 0.01 * steps}
-    records = [
-        make_record("sharmix_learned", 21, experiment, {"sparsity": sparsity}, fit, objective=objective, **settings)
-        for objective, sparsity in OBJECTIVES.items()
-    ]
-    for record in records:
-        for row in record["curves"]:
-            row["steps"] = steps * row["epoch"]
-    return records
+def curves_of(kept, name, objective):
+    """The curves of the first run on a training set whose orders an objective learned."""
+    groups = kept.of_table(TABLES[name])
+    (group,) = (group for group in groups if group.runs.activation["objective"] == objective)
+    return group.runs.records[0].curves
 
 
-STEPS = {"cifar100": 50, "cifar100_subset": 10, "cifar100_lt": 20}
+def assert_lines(kept, axes, objective, x, y):
+    """Assert that a panel has a line for each training set under an objective: column `y` over column `x`."""
+    lines = {line.get_label(): line for line in axes.lines if line.get_label()[0] != "_"}
+    assert list(lines) == list(TABLES)
+    assert len({line.get_linestyle() for line in lines.values()}) == 3
+    for name, line in lines.items():
+        points = np.array([[row[x], row[y]] for row in curves_of(kept, name, objective)])
+        assert line.get_xydata() == pytest.approx(points), (name, objective)
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory) -> KeptRuns:
-    records = {name: learned(name, count) for name, count in STEPS.items()}
-    return loaded(write_projects(tmp_path_factory.mktemp("sets"), **records), allow_missing_seeds=True)
+def test_each_objective_has_sparsity_fit_q_and_r_by_step_on_each_set(kept):
+    panels = draw_class_frequencies(kept).axes
+    columns = {"sparsity on test": "test/sparsity", "accuracy on train": "train/accuracy", "q": "q", "r": "r"}
+    assert [axes.get_ylabel() for axes in panels] == 3 * [*columns]
+    for place, axes in enumerate(panels):
+        assert_lines(kept, axes, [*OBJECTIVES][place // 4], "steps", columns[axes.get_ylabel()])
 
 
-def test_each_objective_has_sparsity_fit_q_and_r_by_step_on_each_set(found):
-    panels = draw_class_frequencies(found).axes
-    assert [axes.get_ylabel() for axes in panels] == 3 * ["sparsity on test", "accuracy on train", "q", "r"]
-    for axes, sparsity in zip(panels[::4], OBJECTIVES.values(), strict=True):
-        lines = {line.get_label(): line for line in axes.lines}
-        assert list(lines) == list(TABLES)
-        assert all(line.get_ydata() == pytest.approx([sparsity] * 3) for line in lines.values())
-        assert list(lines["CIFAR-100"].get_xdata()) == [50, 100, 150]
-        assert list(lines["control"].get_xdata()) == [10, 20, 30]
-        assert list(lines["long-tailed"].get_xdata()) == [20, 40, 60]
-        assert len({line.get_linestyle() for line in lines.values()}) == 3
-    for axes, start in ((panels[2], 1.25), (panels[3], 1.5)):
-        assert axes.lines[0].get_ydata() == pytest.approx([start + 0.01 * epoch for epoch in (1, 2, 3)])
-
-
-def test_sparsity_stands_over_accuracy_and_over_macro_f1_on_train_for_each_objective(found):
-    panels = draw_sparsity_by_fit(found).axes
-    assert [axes.get_xlabel() for axes in panels] == 3 * ["accuracy on train"] + 3 * ["macro-F1 on train"]
-    for axes, sparsity in zip(panels, 2 * [*OBJECTIVES.values()], strict=True):
-        assert [line.get_label() for line in axes.lines] == list(TABLES)
-        assert all(line.get_ydata() == pytest.approx([sparsity] * 3) for line in axes.lines)
-    for axes in panels[:3]:
-        assert [line.get_xdata()[-1] for line in axes.lines] == pytest.approx([0.9, 0.9, 0.9])
-    for axes in panels[3:]:
-        assert [line.get_xdata()[-1] for line in axes.lines] == pytest.approx([0.5, 0.1, 0.2])
+def test_sparsity_stands_over_accuracy_and_over_macro_f1_on_train_for_each_objective(kept):
+    panels = draw_sparsity_by_fit(kept).axes
+    columns = {"accuracy on train": "train/accuracy", "macro-F1 on train": "train/macro_f1"}
+    assert [axes.get_xlabel() for axes in panels] == [name for name in columns for _ in OBJECTIVES]
+    for place, axes in enumerate(panels):
+        assert_lines(kept, axes, [*OBJECTIVES][place % 3], columns[axes.get_xlabel()], "test/sparsity")

@@ -12,87 +12,67 @@ from reporting.figures.learning_curves import draw_learning_curves
 from reporting.groups import label_runs, style_groups
 from reporting.kept_runs import ShownPanel
 from tests.reporting.synthetic_records import as_read, make_record
-from tests.reporting.synthetic_results import image_records, short_record
-
-LEVELS = {
-    "long_tailed": {"sparsity_low": 0.91, "sparsity_high": 0.95},
-    "balanced": {"sparsity_final": 0.0, "zero_from_epoch": [4, 5]},
-}
 
 
-def panel(title, records, epoch=None, levels=None):
+def of_panel(records, epoch=None):
+    """Made-up kept runs with one panel."""
     (groups,) = style_groups([label_runs([as_read(record) for record in records])])
-    return ShownPanel(title, groups, groups, epoch, levels)
-
-
-def kept(*panels):
-    """Kept runs of which only the panels are asked."""
-    return SimpleNamespace(panels=panels)
-
-
-def texts(axes):
-    return [text.get_text() for text in axes.texts]
+    return SimpleNamespace(panels=[ShownPanel("A title", groups, groups, epoch)])
 
 
 def title(axes):
     return axes.get_title(loc="left")
 
 
-def test_figure_1_has_a_plane_with_paths_for_each_panel():
-    figure = draw_figure1(kept(panel("Balanced", image_records("cifar100")), panel("None learned", [make_record()])))
-    balanced, none, *_ = figure.axes
-    assert [title(axes) for axes in (balanced, none)] == ["Balanced, 1 seed", "None learned, 1 seed"]
-    assert texts(balanced) == texts(none)
-    assert len(balanced.lines) == len(none.lines) + 9  # three paths, each with its start and its end
+def lines_of(axes):
+    return {line.get_label(): line.get_ydata() for line in axes.lines if line.get_label()[0] != "_"}
 
 
-def test_figure_2_shows_both_regimes_beside_the_published_levels():
-    figure = draw_figure2(
-        kept(
-            panel("Balanced", image_records("cifar100"), levels=LEVELS["balanced"]),
-            panel("Without a regime", [make_record()]),
-            panel("Long-tailed", image_records("cifar100_lt"), levels=LEVELS["long_tailed"]),
-        )
-    )
-    balanced, r_balanced, tail, _ = figure.axes
-    titles = ["Balanced, 1 seed: sparsity", "Balanced, 1 seed: r", "Long-tailed, 1 seed: sparsity"]
-    assert [title(axes) for axes in (balanced, r_balanced, tail)] == titles
-    assert texts(balanced)[0].strip() == "published (grey), ImageNet: 0.0 from epoch 4 or 5"
-    assert texts(tail)[0].strip() == "published (grey), ImageNet: 0.91 to 0.95"
+def test_figure_1_has_a_plane_with_paths_for_each_panel(kept):
+    panels = draw_figure1(kept).axes[: len(kept.panels)]
+    none, *_ = draw_figure1(of_panel([make_record()])).axes
+    assert [title(axes) for axes in panels][:2] == ["Airline Tweets, 5 seeds", "CIFAR-100, balanced, 1 seed"]
+    for axes, panel in zip(panels, kept.panels, strict=True):
+        paths = sum(len(group.runs.paths()) for group in panel.paths)
+        assert paths >= 3
+        assert len(axes.lines) == len(none.lines) + 3 * paths  # each with its start and its end
+
+
+def test_figure_2_shows_both_regimes_beside_the_published_levels(kept):
+    balanced, r_balanced, tail, _ = draw_figure2(kept).axes
+    names = ["CIFAR-100, balanced, 1 seed: sparsity", "CIFAR-100, balanced, 1 seed: r"]
+    assert [title(axes) for axes in (balanced, r_balanced)] == names
+    assert balanced.texts[0].get_text().strip() == "published (grey), ImageNet: 0.0 from epoch 4 or 5"
+    assert tail.texts[0].get_text().strip() == "published (grey), ImageNet: 0.91 to 0.95"
     (band,) = tail.patches
     assert (band.get_y(), band.get_height()) == (0.91, pytest.approx(0.04))
-    curves = {line.get_label(): line.get_ydata() for line in balanced.lines}
-    assert len(curves) == 8
-    assert curves["SharMiX learned (1.25, 1.50, log)"] == pytest.approx([0.1] * 4)
-    learned = {line.get_label(): line.get_ydata() for line in r_balanced.lines if line.get_label().startswith("S")}
-    assert len(learned) == 4
-    assert learned["SharMiX learned (1.25, 1.50)"] == pytest.approx([1.51, 1.52, 1.53, 1.54])
-    assert list(learned["SharMiX fixed (1.25, 1.50)"]) == [1.5, 1.5]
+    rows = kept.selections["table2"].rows
+    (record,) = rows["learned"].records
+    assert len(lines_of(balanced)) == len(rows)
+    name = "SharMiX learned (1.25, 1.50)"
+    assert lines_of(balanced)[name] == pytest.approx([row["test/sparsity"] for row in record.curves])
+    assert lines_of(r_balanced)[name] == pytest.approx([row["r"] for row in record.curves])
+    assert list(lines_of(r_balanced)["SharMiX fixed (1.25, 1.50)"]) == [1.5, 1.5]
 
 
 def test_runs_of_different_lengths_are_compared_at_one_epoch():
-    longer, shorter = short_record("softmax", 21, 8, 0.5), short_record("sparsemax", 21, 4, 0.4)
-    axes, _ = draw_accuracy_sparsity(kept(panel("Images", [longer, shorter], epoch=4))).axes
+    longer = make_record("softmax", test={"accuracy": 0.5}, epochs=8)
+    shorter = make_record("sparsemax", test={"accuracy": 0.4}, epochs=4)
+    axes, _ = draw_accuracy_sparsity(of_panel([longer, shorter], epoch=4)).axes
     low, high = axes.get_ylim()
     assert axes.get_ylabel() == f"test accuracy,\naxis from {low:.2f} to {high:.2f}"
-    assert title(axes) == "Images, 1 seed, epoch 4"
-    two = [short_record("sparsemax", seed, 4, 0.4) for seed in (21, 42)]
-    assert panel("Images", [longer, *two]).title_with_seeds() == "Images, 1 to 2 seeds"
+    assert title(axes) == "A title, 1 seed, epoch 4"
     heights = {round(float(point[1]), 6) for scatter in axes.collections for point in np.asarray(scatter.get_offsets())}
     assert heights == {0.4, 0.5 - (0.1 / 4 - 0.1 / 8)}
 
 
-def test_a_band_spans_the_seeds():
-    records = [make_record("softmax", seed, "cifar100", {"accuracy": 0.5 + 0.01 * seed}) for seed in (1, 2, 3)]
-    (axes,) = draw_learning_curves(kept(panel("A title", records))).axes
-    assert title(axes) == "A title, 3 seeds"
+def test_a_band_spans_the_seeds_and_the_mean_ends_with_the_shortest_run():
+    records = [
+        make_record("softmax", seed, test={"accuracy": 0.5 + 0.01 * seed}, epochs=epochs)
+        for seed, epochs in ((1, 3), (2, 3), (3, 4))
+    ]
+    (axes,) = draw_learning_curves(of_panel(records)).axes
     (band,) = axes.collections
-    at_the_end = {round(float(y), 6) for x, y in band.get_paths()[0].vertices if x == 3}
-    assert at_the_end == {0.51, 0.53}
-    assert axes.lines[0].get_ydata()[-1] == pytest.approx(0.52)
-
-
-def test_a_mean_ends_with_the_shortest_run():
-    records = [make_record("softmax", seed, "cifar100", epochs=epochs) for seed, epochs in ((1, 4), (2, 2))]
-    (axes,) = draw_learning_curves(kept(panel("A title", records))).axes
-    assert np.isfinite(axes.lines[0].get_ydata()).tolist() == [True, True, False, False]
+    ends = [round(float(y), 6) for x, y in band.get_paths()[0].vertices if x == 3]
+    assert (min(ends), max(ends)) == pytest.approx((0.51, 0.53 - (0.1 / 3 - 0.1 / 4)), abs=1e-6)
+    assert np.isfinite(axes.lines[0].get_ydata()).tolist() == [True, True, True, False]

@@ -1,23 +1,23 @@
 """How figures are found, drawn and written."""
 
+import shutil
+
 import pytest
 
 from reporting import figures
-from reporting.declaration import TableError
+from reporting.declaration import SETTINGS, TableError
 from reporting.figures.figure2 import draw_figure2
 from reporting.figures.learning_curves import draw_learning_curves
-from tests.reporting.synthetic_records import keep_records
-from tests.reporting.synthetic_results import image_records, loaded, write_projects
+from reporting.kept_runs import KeptRuns
+from tests.reporting.synthetic_results import RESULTS, loaded
 
 
 @pytest.fixture
 def results(tmp_path):
-    """The project's declaration, with made-up records of the balanced images alone."""
-    return write_projects(tmp_path, cifar100=image_records("cifar100"))
-
-
-def rebuild(results, **allowed):
-    return figures.rebuild_figures(loaded(results, **allowed))
+    """The project's records of the balanced images alone."""
+    (tmp_path / "records").mkdir()
+    shutil.copy(RESULTS / "records" / "cifar100.jsonl", tmp_path / "records")
+    return tmp_path
 
 
 def only(monkeypatch, *draws):
@@ -28,21 +28,22 @@ def only(monkeypatch, *draws):
 @pytest.mark.medium
 def test_the_same_records_give_the_same_bytes_and_text_stays_text(results, monkeypatch):
     only(monkeypatch, draw_figure2)
-    files, _ = rebuild(results)
+    files, _ = figures.rebuild_figures(KeptRuns.load(results))
     assert files == [results / "figures" / f"figure2.{end}" for end in ("png", "svg", "pdf")]
     png, svg, pdf = first = [file.read_bytes() for file in files]
     assert png.startswith(b"\x89PNG")
     assert pdf.startswith(b"%PDF")
     assert "SharMiX learned (1.25, 1.50)" in svg.decode()
     assert "published (grey), ImageNet: 0.0 from epoch 4 or 5" in svg.decode()
-    assert [file.read_bytes() for file in rebuild(results)[0]] == first
+    again, _ = figures.rebuild_figures(KeptRuns.load(results))
+    assert [file.read_bytes() for file in again] == first
 
 
 @pytest.mark.medium
 def test_panels_and_figures_without_records_are_left_out_and_said_so(results, monkeypatch):
     monkeypatch.setattr(figures, "rendered", lambda figure, name: {f"{name}.png": b""})
-    keep_records(results, image_records("cifar100")[:-1], "cifar100")
-    written, notices = rebuild(results, allow_missing_seeds=True)
+    kept = KeptRuns.load(results)
+    written, notices = figures.rebuild_figures(kept)
     names = ["accuracy_sparsity", "figure1", "figure2", "learning_curves", "losses", "maps", "survivors", "ternary"]
     assert written == [results / "figures" / f"{name}.png" for name in names]
     assert [notice.split(": ")[1] for notice in notices] == [
@@ -56,15 +57,15 @@ def test_panels_and_figures_without_records_are_left_out_and_said_so(results, mo
         "thresholds",
     ]
     assert "python -m reporting collect cifar100_lt" in notices[1]
-    kept = loaded(results, allow_missing_seeds=True)
     assert [axes.get_title(loc="left") for axes in draw_learning_curves(kept).axes] == ["CIFAR-100, balanced, 1 seed"]
 
 
 def test_an_unknown_regime_is_one_clear_error(results):
+    shutil.copytree(SETTINGS, results, dirs_exist_ok=True)
     text = (results / "tables.yaml").read_text("utf-8").replace("regime: balanced", "regime: even")
     (results / "tables.yaml").write_text(text, "utf-8")
     with pytest.raises(TableError, match=r"sharmix\.yaml, asked for the figures: there is no regime 'even'; there are"):
-        rebuild(results)
+        figures.rebuild_figures(loaded(results))
 
 
 def test_two_figures_of_one_name_are_refused():
