@@ -80,33 +80,3 @@ def test_vector_scaling_by_the_brier_score_has_a_minimum_of_it():
             moved = logits.clone()
             moved[:, column] *= change
             assert brier(moved) > least
-
-
-@pytest.mark.medium
-def test_the_report_compares_by_data_set():
-    values = {
-        "none": (0.4, 0.8, 0.4),
-        "temperature": (0.2, 0.4, 0.2),
-        "entmax": (0.3, 1.0, 0.5),
-        "SharMiX": (0.1, 0.4, 0.2),
-        "vector": (1, 1, 1),
-        "r": (1, 1, 1),
-    }
-    records = pd.DataFrame(
-        {"data_set": f"set {number}", "network": "public", "split": split, "contender": contender}
-        | {"fitted_by": loss, "metric": metric, "value": value}
-        for contender, of_sets in values.items()
-        for number, value in enumerate(of_sets)
-        for split in range(2)
-        for loss in SETTINGS["losses"]
-        for metric in STUDY.shown["scores"]
-    )
-    found = calibration.report(records, SETTINGS, STUDY.shown).findings
-    assert [(one.helps, one.against, one.by.split(" [")[0], one.verdict) for one in found] == [
-        ("SharMiX scaling", opponent, f"{score} {change}", verdict)
-        for score in ("Brier score", "expected calibration error")
-        for opponent, change, verdict in (
-            ("temperature scaling", "−16.7 %", "no gain"),
-            ("entmax scaling", "−62.2 %", "gain"),
-        )
-    ]

@@ -65,10 +65,3 @@ def test_records_that_are_missing_or_not_finite_are_refused_and_not_left_out(val
     for given in (records(ours=[[1]]), one_each, records(ours=[[1], [3, value]], theirs=[[2], [3]])):
         with pytest.raises(ValueError, match="ours and theirs have no brier for the same data_set, or a value"):
             compare(given, "brier", "ours", "theirs", "data_set", CONFIDENCE)
-
-
-@pytest.mark.parametrize("ours", [0.0, 1.0])
-def test_a_relative_difference_from_0_is_refused(ours):
-    both = records(ours=[[1], [ours]], theirs=[[2], [0.0]])
-    with pytest.raises(ValueError, match="not finite"):
-        compare(both, "brier", "ours", "theirs", "data_set", CONFIDENCE, relative=True)

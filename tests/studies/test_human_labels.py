@@ -86,23 +86,3 @@ def test_nothing_is_chosen_on_the_tested_part(people):
     scored = before["metric"] == "f1"
     assert before[~scored].equals(after[~scored])
     assert not before[scored].equals(after[scored])
-
-
-def test_the_report_has_a_finding_for_each_set_of_people_against_the_first_opponent():
-    f1 = {"threshold": (0.5, 0.7), "temperature and threshold": (0.9, 0.9), "sharmix": (0.6, 0.8)}
-    records = pd.DataFrame(
-        {"part": part, "people": people, "contender": contender, "metric": "f1", "value": value}
-        for people in SETTINGS["people"]
-        for contender, values in f1.items()
-        for part, value in enumerate(values)
-    )
-    difference = "F1 +0.1000 [+0.1000, +0.1000]"
-    report = human_labels.report(records, SETTINGS, STUDY.shown)
-    assert [(one.use, one.helps, one.against, one.by, one.verdict) for one in report.findings] == [
-        (f"sets of classes seen by {people}", "support of SharMiX", "softmax, threshold", difference, "gain")
-        for people in SETTINGS["people"]
-    ]
-    table = report.tables["Classes seen by anybody"].set_index("contender")
-    assert table.loc["sharmix", "f1"] == "0.7000"
-    assert table.loc["threshold", "F1 − threshold"] == ""
-    assert table.loc["threshold", "F1 − temperature and threshold"].startswith("−0.3000 [")

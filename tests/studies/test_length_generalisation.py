@@ -89,24 +89,3 @@ def test_a_short_run_through_the_public_door(tmp_path: Path, monkeypatch: pytest
     report = study.report(records, settings, study.shown)
     assert len(report.findings) == len(PROBLEMS) * len(study.shown["found"])
     assert {*report.tables} >= {"copy: accuracy by length", "recall: accuracy less that of softmax"}
-
-
-def test_the_report_compares_at_the_longest_length() -> None:
-    study = load_study("length_generalisation")
-    better = dict.fromkeys(study.settings["contenders"], 0.0) | {"SharMiX": 0.125}
-    records = pd.DataFrame(
-        {"problem": "copy", "contender": contender, "seed": seed, "metric": metric, "length": length}
-        | {"value": 0.5 + noise + gain * (length > 64)}
-        for contender, gain in better.items()
-        for seed, noise in enumerate((0.0, 0.25))
-        for metric in METRICS
-        for length in (64, 1024)
-    )
-    report = study.report(records, study.settings, study.shown)
-    against_softmax, against_entmax, *others = report.findings
-    assert against_softmax.use.endswith("copy: accuracy at 1024")
-    for finding in (against_softmax, against_entmax):
-        assert (finding.helps, finding.by, finding.verdict) == ("SharMiX", "+0.1250 [+0.1250, +0.1250]", "gain")
-    assert {finding.verdict for finding in others} == {"no gain"}
-    accuracy = report.tables["copy: accuracy by length"].set_index("contender").loc["SharMiX"]
-    assert accuracy.tolist() == ["0.625 [0.500, 0.750]", "0.750 [0.625, 0.875]"]

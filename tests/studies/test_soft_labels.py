@@ -63,22 +63,3 @@ def test_nothing_is_chosen_on_the_tested_fold(measured):
     chosen = before["metric"].isin([*CHOSEN, "zeros"])
     assert before[chosen].equals(after[chosen])
     assert not before[~chosen].equals(after[~chosen])
-
-
-def test_the_report_compares_distributions_and_their_zeros():
-    shown = STUDY.shown
-    values = {"softmax": 0.5, "entmax": 0.25, "sharmix": 0.625, soft_labels.THRESHOLD: 0.75}
-    of_set = dict(zip([*shown["with_zeros"], "Movie"], (0.0, 0.125, 0.25), strict=True))
-    records = pd.DataFrame(
-        {"data_set": data_set, "model": "linear", "fold": fold, "contender": contender, "metric": metric}
-        | {"value": value + shift * (contender != "softmax")}
-        for contender, value in values.items()
-        for data_set, shift in of_set.items()
-        for fold in range(2)
-        for metric in (["support_f1"] if contender == soft_labels.THRESHOLD else shown["metrics"])
-    )
-    distributions, zeros = soft_labels.report(records, STUDY.settings, shown).findings
-    mean, half = 0.25, 4.3027 * 0.125 / 3**0.5  # the 97.5 % quantile of Student's t with 2 degrees of freedom
-    assert distributions.by == f"intersection +{mean:.4f} [−{half - mean:.4f}, +{half + mean:.4f}]"
-    assert (distributions.data_sets, distributions.verdict) == (3, "no gain")
-    assert (zeros.by, zeros.data_sets, zeros.verdict) == ("F1 −0.1250 [−0.1250, −0.1250]", 2, "loss")
