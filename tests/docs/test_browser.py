@@ -28,13 +28,6 @@ def test_a_page_opens_quietly_and_fits_the_window(site, browser, page, size, dar
         assert severe_findings(shown.page) == []  # last: axe asks for style sheets, which the console counts as errors
 
 
-def test_index_leads_to_the_first_page(site, browser):
-    with opened(browser, site / "index.html") as shown:
-        shown.page.wait_for_url("**/docs/index.html")
-        shown.page.get_by_role("link", name="Use it").last.click()
-        assert shown.page.locator("h1").inner_text().startswith("Use it")
-
-
 def test_the_search_finds_a_function(site, browser):
     with opened(browser, site / "docs" / "index.html") as shown:
         shown.page.get_by_placeholder("Search").fill("sparsemax_loss")
@@ -42,11 +35,3 @@ def test_the_search_finds_a_function(site, browser):
         found = shown.page.locator("#search-results a", has_text="sparsemax_loss").first
         assert found.get_attribute("href").startswith("docs/api/losses.html")
         assert shown.errors == []
-
-
-def test_a_wide_table_scrolls_in_its_box(site, browser):
-    with opened(browser, site / "results" / "tables" / "verdicts.html", size=PHONE) as shown:
-        boxes = shown.page.locator(".table-wrapper").evaluate_all(
-            "all => all.map(one => one.scrollWidth - one.clientWidth)"
-        )
-        assert max(boxes) > 0

@@ -18,48 +18,6 @@ def test_first_view_within_a_second(visit):
     assert ready < 1000
 
 
-@pytest.mark.parametrize("selector", ["[aria-label='Logit of class B']", "#plane", ".simplex"])
-def test_frames_while_dragging(visit, selector):
-    """A frame takes about 10 ms of the page’s thread, 60 a second; the bound leaves room for a busy machine."""
-    seen = visit()
-    session = seen.page.context.new_cdp_session(seen.page)
-    session.send("Performance.enable", {"timeDomain": "threadTicks"})  # of the thread alone, whatever else runs
-
-    def work() -> float:
-        metrics = session.send("Performance.getMetrics")["metrics"]
-        return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
-
-    seen.page.locator(selector).scroll_into_view_if_needed()
-    seen.drag(selector, 0.5, 0.55, hold=True)
-    started = work()
-    frames, rate = seen.page.evaluate(
-        """(selector) => new Promise((done) => {
-            const target = document.querySelector(selector), box = target.getBoundingClientRect();
-            const start = performance.now();
-            let frames = 0;
-            const frame = (now) => {
-                const turn = (now - start) / 150;
-                const clientX = box.left + box.width * (0.5 + 0.2 * Math.cos(turn));
-                const clientY = box.top + box.height * (0.55 + 0.2 * Math.sin(turn));
-                const move = { pointerId: 1, clientX, clientY, bubbles: true };
-                target.dispatchEvent(new PointerEvent("pointermove", move));
-                frames += 1;
-                if (now - start < 1200) requestAnimationFrame(frame);
-                else done([frames, frames / (now - start) * 1000]);
-            };
-            requestAnimationFrame(frame);
-        })""",
-        selector,
-    )
-    own = (work() - started) / frames
-    before = seen.shares()
-    seen.page.mouse.up()
-    print(f"{selector}: {rate:.0f} frames a second, {1000 * own:.1f} ms each")
-    assert own < 1 / 40
-    assert rate > 5
-    assert seen.shares() == before
-
-
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, NARROW], ids=["desktop", "phone"])
 def test_axe_finds_nothing_serious(visit, dark, size):

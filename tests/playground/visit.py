@@ -36,7 +36,7 @@ class Visit:
         logits = [float(logit) for logit in told.pop("logits").split(",")]
         return {"logits": logits, "class": told.pop("class")} | {name: float(value) for name, value in told.items()}
 
-    def drag(self, selector: str, x: float, y: float, hold: bool = False) -> None:
+    def drag(self, selector: str, x: float, y: float) -> None:
         """From the handle in what is found there, else its middle, to a place in it, in shares of its sides."""
         found = self.page.locator(selector)
         found.scroll_into_view_if_needed()
@@ -45,8 +45,7 @@ class Visit:
         self.page.mouse.move(grip["x"] + grip["width"] / 2, grip["y"] + grip["height"] / 2)
         self.page.mouse.down()
         self.page.mouse.move(box["x"] + box["width"] * x, box["y"] + box["height"] * y, steps=4)
-        if not hold:
-            self.page.mouse.up()
+        self.page.mouse.up()
 
     def go(self, fragment: str) -> None:
         """Change the address's fragment, as a pasted link does."""

@@ -27,13 +27,6 @@ def test_labels_of_lines_that_meet_do_not_overlap_and_keep_their_order(meeting):
     assert np.mean([text.xyann[1] for text in axes.texts]) == pytest.approx(end, abs=0.01)  # around their lines
 
 
-def test_labels_at_the_start_stand_on_the_left_and_the_axis_on_the_right(meeting):
-    figure, axes = meeting
-    label_lines(figure, [axes], at_start=True)
-    assert {text.get_ha() for text in axes.texts} == {"right"}
-    assert axes.yaxis.get_label_position() == "right"
-
-
 def test_a_line_that_leaves_its_panel_is_labelled_where_it_does():
     figure, (axes,) = stack_of_panels(1, 3)
     axes.plot([0, 1, 2, 3], [0, 1, 9, np.nan], label="leaves")

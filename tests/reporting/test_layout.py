@@ -28,10 +28,6 @@ def test_the_best_of_a_column_is_what_readers_see(metric, means, best):
     assert levels("ours", lines(*means), metric, 3).best == best
 
 
-def test_an_epoch_that_is_not_reached_says_so():
-    assert levels("ours", lines(0.5, float("nan")), "accuracy", 2).cells == ["0.50", "not reached"]
-
-
 def test_a_wide_table_is_cut_into_tables_whose_rows_are_named_alike():
     wide = pd.DataFrame({"data": ["a", "a"], "map": ["x", "y"], **{f"column {n}": ["1" * 20] * 2 for n in range(9)}})
     *tables, last = narrow(wide).split("\n\n")

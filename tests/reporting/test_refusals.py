@@ -15,15 +15,11 @@ CLAIM, PAIR = "rows: [learned], against: [softmax]", "[0.910, 0.006]"
 # A file, the text in it that is replaced (None: all of it), the new text, and what the line says after the file.
 DAMAGE = [
     (RECORDS, None, b"\xff\xfe", ": not a text in UTF-8 (invalid start byte at byte 0)"),
-    (RECORDS, None, '{"schema": 1', ", line 1: not a JSON object"),
     (RECORDS, None, "\n", ": the file is empty; restore it, or remove it and collect it again"),
-    (DECLARATION, None, "", ": it should be a valid dictionary"),
-    (DECLARATION, "panels: []", "panels: [", ": while parsing"),
     (DECLARATION, "compared: a", "compared: b\n    compared: a", ": the key compared is there twice"),
     (DECLARATION, "title: A", "titel: A", ": the key tables.small.titel is not known"),
     (DECLARATION, "    repeat: make small_table\n", "", ": the key tables.small.repeat is missing"),
     (DECLARATION, "decimals: 3", "decimals: x", ": published_decimals='x': it should be"),
-    (DECLARATION, "select: {name: softmax}", "select: {}", ": tables.small.rows.softmax.sel"),
     (DECLARATION, "q: 1.25", "q: x", ": tables.small.rows.learned.select={"),
     (DECLARATION, "{name: entmax, alpha: 1.5}", "{name: softmax}", ": small has several rows for"),
     (DECLARATION, "compared: accuracy", "compared: brier", ": small, compared: there is no"),
@@ -34,7 +30,6 @@ DAMAGE = [
     (DECLARATION, CLAIM, f"{CLAIM}, epoch: 9", f"{LEARNED}there is no epoch 9"),
     (DECLARATION, "metric: sparsity", "metric: density", ": claim 'SharMiX is dense' of small: there is no metric"),
     (DECLARATION, "published: sharmix}", "published: null}", f"{LEARNED}row 'learned' has no published numbers"),
-    (PAPER, None, "", ", asked for small: None is not allowed; it must be a mapping"),
     (PAPER, "sharmix:", "sharmax:", ", asked for row 'learned' of small: there is no row"),
     (PAPER, PAIR, '"0.9"', f"{OF_LEARNED}'0.9' is not allowed; it must be a number"),
     (PAPER, PAIR, "91.0", f"{OF_LEARNED}test/accuracy=91.0: it should be between 0 and 1"),
@@ -83,13 +78,12 @@ def test_a_folder_that_cannot_be_written_is_named(small):
     assert said("tables", "--results", small, "--settings", small).startswith(f"error: {small / 'tables'}")
 
 
-@pytest.mark.parametrize(("content", "message"), [(b"\xff", "not a text in UTF-8"), (b'{"a": ', "not a JSON object")])
-def test_a_damaged_run_is_named_and_nothing_is_collected(tmp_path: Path, content, message):
+def test_a_damaged_run_is_named_and_nothing_is_collected(tmp_path: Path):
     finish_runs(tmp_path, [make_record(seed=seed) for seed in (1, 2)] + [make_record(experiment="digits")])
     file = next(tmp_path.glob("airline/*/1/record.json"))
-    file.write_bytes(content)
+    file.write_text('{"a": ')
     for command in (["collect", "digits", "airline", "--results", tmp_path / "results"], ["summary", "airline"]):
-        assert said(*command, "--outputs", tmp_path).startswith(f"error: {file}: {message}")
+        assert said(*command, "--outputs", tmp_path).startswith(f"error: {file}: not a JSON object")
     assert not (tmp_path / "results").exists()
 
 

@@ -28,12 +28,3 @@ def test_a_metric_that_was_not_measured_is_named_with_its_run():
         f"airline: the run run_id={first['run_id']} with seed=1 did not measure 'few_accuracy' on test; "
         "it measured accuracy, brier, coverage, macro_f1, sparsity, support, zero_true"
     )
-
-
-def test_the_path_of_a_shorter_run_ends_where_it_does():
-    long, short = (
-        make_record("sharmix_learned", seed, q=1.25, r=1.5, epochs=epochs) for seed, epochs in ((1, 4), (2, 2))
-    )
-    runs = runs_of(long, short)
-    assert [len(path) for path in runs.paths()] == [5, 3]
-    assert not any(path.isna().any(axis=None) for path in runs.paths())

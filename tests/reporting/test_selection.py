@@ -77,13 +77,6 @@ def test_mixed_or_uncommitted_code_is_refused_by_run_unless_allowed(small):
         assert named in notes_of(small, allow_mixed_code=True)
 
 
-def test_another_commit_of_the_same_code_is_accepted(small):
-    keep_changed(small, code={"commit": "beef"})
-    notes = notes_of(small)
-    assert "commit beef" in notes
-    assert "commit c0ffee" in notes
-
-
 def test_experiments_may_be_of_different_code_but_runs_of_one_may_not(short):
     keep_records(short, [of_other_code(make_record("softmax", 1, "images_lt"))], "images_lt")
     loaded(short)
@@ -103,9 +96,3 @@ def test_a_row_of_several_configurations_is_refused(small):
     keep_records(small, records)
     both = ", ".join(sorted({records[1]["run_id"], by_brier["run_id"]}))
     assert f"several configurations, run_id {both};" in refusal(small)
-
-
-def test_other_seeds_and_activations_do_not_disturb(small):
-    before = loaded(small)
-    keep_records(small, [*small_records(), make_record("softmax", 77), make_record("sparsemax", 1)])
-    assert loaded(small) == before

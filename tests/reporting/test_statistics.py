@@ -26,11 +26,6 @@ def test_the_interval_is_repeatable_and_widens_with_confidence():
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
-def test_constant_values_have_an_interval_of_one_point():
-    ours = estimate(pd.Series([0.25] * 5), BOOTSTRAP)
-    assert (ours.mean, ours.std, ours.low, ours.high) == (0.25, 0.0, 0.25, 0.25)
-
-
 def test_too_few_seeds_give_nan():
     one = estimate(pd.Series([0.5]), BOOTSTRAP)
     assert one.mean == 0.5

@@ -28,10 +28,15 @@ def lines_of(axes):
     return {line.get_label(): line.get_ydata() for line in axes.lines if line.get_label()[0] != "_"}
 
 
+def means(runs, column):
+    """The mean over seeds of a column of the curves, by epoch."""
+    return np.mean([[row[column] for row in record.curves] for record in runs.records], axis=0)
+
+
 def test_figure_1_has_a_plane_with_paths_for_each_panel(kept):
     panels = draw_figure1(kept).axes[: len(kept.panels)]
     none, *_ = draw_figure1(of_panel([make_record()])).axes
-    assert [title(axes) for axes in panels][:2] == ["Airline Tweets, 5 seeds", "CIFAR-100, balanced, 1 seed"]
+    assert title(panels[0]) == "Airline Tweets, 5 seeds"
     for axes, panel in zip(panels, kept.panels, strict=True):
         paths = sum(len(group.runs.paths()) for group in panel.paths)
         assert paths >= 3
@@ -40,18 +45,18 @@ def test_figure_1_has_a_plane_with_paths_for_each_panel(kept):
 
 def test_figure_2_shows_both_regimes_beside_the_published_levels(kept):
     balanced, r_balanced, tail, _ = draw_figure2(kept).axes
-    names = ["CIFAR-100, balanced, 1 seed: sparsity", "CIFAR-100, balanced, 1 seed: r"]
-    assert [title(axes) for axes in (balanced, r_balanced)] == names
+    assert title(balanced).startswith("CIFAR-100, balanced, ")
+    assert [title(axes).rpartition(": ")[2] for axes in (balanced, r_balanced)] == ["sparsity", "r"]
     assert balanced.texts[0].get_text().strip() == "published (grey), ImageNet: 0.0 from epoch 4 or 5"
     assert tail.texts[0].get_text().strip() == "published (grey), ImageNet: 0.91 to 0.95"
     (band,) = tail.patches
     assert (band.get_y(), band.get_height()) == (0.91, pytest.approx(0.04))
     rows = kept.selections["table2"].rows
-    (record,) = rows["learned"].records
+    learned = rows["learned"]
     assert len(lines_of(balanced)) == len(rows)
     name = "SharMiX learned (1.25, 1.50)"
-    assert lines_of(balanced)[name] == pytest.approx([row["test/sparsity"] for row in record.curves])
-    assert lines_of(r_balanced)[name] == pytest.approx([row["r"] for row in record.curves])
+    assert lines_of(balanced)[name] == pytest.approx(means(learned, "test/sparsity"))
+    assert lines_of(r_balanced)[name] == pytest.approx(means(learned, "r"))
     assert list(lines_of(r_balanced)["SharMiX fixed (1.25, 1.50)"]) == [1.5, 1.5]
 
 

@@ -162,23 +162,6 @@ def test_every_experiment_can_be_chosen(view, window, payload):
     assert window.errors == []
 
 
-def test_an_address_that_leads_nowhere_changes_nothing(browser, page):
-    with opened(browser, page, fragment="run=constructor") as (view, errors, _):
-        view.wait_for_selector(READY)
-        assert not view.locator("#dialog").is_visible()
-        assert errors == []
-
-
-def test_dark_and_light_are_switched(view):
-    ground = "getComputedStyle(document.body).backgroundColor"
-    light = view.evaluate(ground)
-    view.click("#theme")
-    assert view.evaluate(ground) != light
-    assert view.evaluate("document.getElementById('curves').data[0].line.color") == "#FFFFFF"
-    view.click("#theme")
-    assert view.evaluate(ground) == light
-
-
 def test_the_keyboard_reaches_a_record_that_anyone_can_read(view):
     view.locator("#means button.number").first.focus()
     view.keyboard.press("Enter")

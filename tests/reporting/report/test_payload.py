@@ -8,7 +8,6 @@ from hydra import compose, initialize_config_dir
 
 from experiments.identity import ROOT, run_id
 from experiments.resolvers import register_resolvers
-from reporting.palette import LOOKS, VARIANTS
 from reporting.report.page import report_of_outputs
 from reporting.report.repeat import repeating_command
 from tests.reporting.synthetic_records import as_read, changed, finish_runs, make_record
@@ -30,14 +29,6 @@ def test_every_run_stands_in_the_page_with_every_number_of_its_record(payload, k
         assert run["curves"] == {name: [row.get(name) for row in record["curves"]] for name in columns}
         assert not [key for key in record.keys() - {"curves", "code", "schema", "digest"} if run[key] != record[key]]
         assert run["code"]["digest"] == record["code"]["digest"]
-
-
-def test_looks_that_differ_in_figures_differ_in_the_page(payload):
-    markers = {look.marker for look in (*LOOKS.values(), *VARIANTS.values())}
-    symbols = {name: group["symbol"] for name, group in payload["groups"].items()}
-    assert len({symbol for name, symbol in symbols.items() if name.startswith(("cifar100/", "copy/"))}) == len(markers)
-    softmax = next(group for group in payload["groups"].values() if group["label"] == "softmax")
-    assert softmax["colour"] == ["#000000", "#FFFFFF"]  # black cannot be seen on a dark ground
 
 
 def test_attention_tells_translations_apart_rather_than_a_hash(payload):
