@@ -24,28 +24,16 @@ def measure_linear(settings: Mapping[str, Any]) -> list[Row]:
     steps = {one.name: training_step(one.load(), tensors, ()) for one in layers}
     pace = {"block_seconds": 0, "slow_seconds": float("inf")}  # one call a round
     times = step_times(steps, dict.fromkeys(steps, size["rounds"]), pace)
+    case = {"part": "linear", "kind": "loss", "regime": "sparse", "dtype": "float32", "threads": 1}
+    case |= {"rows": size["tokens"], "classes": size["classes"]}
     rows = []
     for one in layers:
         seconds = times[one.name, 1]
-        compared = [spread(ratios(seconds, times[other, 1]), column) for other, column in COMPARED.items()]
-        rows.append(
-            {
-                "part": "linear",
-                "kind": "loss",
-                "contender": one.name,
-                "source": one.source,
-                "rows": size["tokens"],
-                "classes": size["classes"],
-                "regime": "sparse",
-                "dtype": "float32",
-                "threads": 1,
-                "goal": size["goals"].get(one.name),
-                "memory_goal_mib": size["memory_goals_mib"].get(one.name),
-                **spread(seconds, "microseconds", 1e6),
-                **{column: value for columns in compared for column, value in columns.items()},
-                "memory_mib": in_fresh_process(peak_of, one.name, size, settings["seed"]),
-            }
-        )
+        row = {**case, "contender": one.name, "source": one.source, **spread(seconds, "microseconds", 1e6)}
+        row |= {"goal": size["goals"].get(one.name), "memory_goal_mib": size["memory_goals_mib"].get(one.name)}
+        for other, column in COMPARED.items():
+            row |= spread(ratios(seconds, times[other, 1]), column)
+        rows.append({**row, "memory_mib": in_fresh_process(peak_of, one.name, size, settings["seed"])})
     return rows
 
 

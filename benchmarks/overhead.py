@@ -7,7 +7,6 @@ import argparse
 import random
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from operator import truediv
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import yaml
 from rich.console import Console
 from rich.markdown import Markdown
 
-from benchmarks.harness import Row, at_most, counted, in_fresh_process, in_turn, origin, provenance, write_csv
+from benchmarks.harness import Row, at_most, counted, in_fresh_process, in_turn, origin, provenance, ratios, write_csv
 from benchmarks.settings import build_run, on_random_data, settings_of
 from benchmarks.training_step import our_loop, our_translations, seconds_per_step
 from experiments.files import write_atomically
@@ -62,22 +61,20 @@ def blocks(size: dict[str, Any], activations: Iterable[str]) -> dict[str, Callab
     return found
 
 
-def times_in_turn(size: dict[str, Any], activations: list[str], seed: int) -> dict[str, list[float]]:
-    """Seconds a step under each activation, one block each a round; the order of blocks in a round is drawn."""
+def medians(size: dict[str, Any], activations: list[str], seed: int) -> dict[str, tuple[float, float]]:
+    """Each activation's median of seconds a step in this process, and of their ratios to softmax's.
+
+    Each round has one block under each activation, in an order that is drawn.
+    """
     keep_freed_memory()
     draw = random.Random(seed)
     turns = blocks(size, draw.sample(activations, len(activations)))
     for run in turns.values():
         run()  # the first block allocates
     rounds = dict.fromkeys(activations, size["rounds"])
-    return in_turn(lambda activation: seconds_per_step(turns[activation], size["steps"]), rounds, draw)
-
-
-def medians(size: dict[str, Any], activations: list[str], seed: int) -> dict[str, tuple[float, float]]:
-    """Each activation's median of seconds a step in this process, and of their ratios to softmax's."""
-    times = times_in_turn(size, activations, seed)
+    times = in_turn(lambda activation: seconds_per_step(turns[activation], size["steps"]), rounds, draw)
     return {
-        activation: (statistics.median(seconds), statistics.median(map(truediv, seconds, times["softmax"])))
+        activation: (statistics.median(seconds), statistics.median(ratios(seconds, times["softmax"])))
         for activation, seconds in times.items()
     }
 
@@ -103,25 +100,25 @@ def measure(name: str, size: dict[str, Any], names: list[str], processes: int, b
             "experiment": name,
             "title": size["title"],
             "activation": activation,
-            **relative_time(ratios, None if activation in without_goal else size["goal"], bootstrap),
+            **relative_time(relative, None if activation in without_goal else size["goal"], bootstrap),
             "milliseconds": 1e3 * statistics.median(seconds),
             "memory_mib": peaks[activation],
             "relative_memory": peaks[activation] / peaks["softmax"],
         }
-        for activation, (seconds, ratios) in times.items()
+        for activation, (seconds, relative) in times.items()
     ]
 
 
-def relative_time(ratios: Sequence[float], goal: float | None, bootstrap: Bootstrap) -> dict[str, Any]:
+def relative_time(relative: Sequence[float], goal: float | None, bootstrap: Bootstrap) -> dict[str, Any]:
     """The median over processes of their medians, its interval, and whether the interval is below the goal."""
-    low, high = bootstrap_interval(ratios, np.median, bootstrap)
+    low, high = bootstrap_interval(relative, np.median, bootstrap)
     return {
-        "relative_time": statistics.median(ratios),
+        "relative_time": statistics.median(relative),
         "low": low,
         "high": high,
         "goal": goal,
         "verdict": None if goal is None else at_most(goal, low, high),
-        "processes": " ".join(f"{ratio:.4f}" for ratio in ratios),
+        "processes": " ".join(f"{ratio:.4f}" for ratio in relative),
     }
 
 

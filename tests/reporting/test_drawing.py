@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
-from reporting.drawing import LABEL_HEIGHT, label_lines, say_range, stack_of_panels
+from reporting.drawing import LABEL_HEIGHT, label_lines, stack_of_panels
 
 
 @pytest.fixture
@@ -33,10 +32,3 @@ def test_a_line_that_leaves_its_panel_is_labelled_where_it_does():
     axes.set_ylim(0, 2)
     label_lines(figure, [axes])
     assert tuple(axes.texts[0].xy) == (1, 1)
-
-
-def test_an_axis_of_accuracy_says_its_range():
-    axes = Figure().subplots()
-    axes.plot([0.781, 0.792])
-    say_range(axes, "accuracy")
-    assert axes.get_ylabel().startswith("accuracy,\naxis from 0.78")

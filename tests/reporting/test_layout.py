@@ -5,7 +5,6 @@ import pytest
 
 from reporting.columns import levels
 from reporting.markdown import narrow
-from tests.reporting.synthetic_results import RESULTS
 
 
 def lines(*means):
@@ -39,10 +38,3 @@ def test_a_wide_table_is_cut_into_tables_whose_rows_are_named_alike():
     titles = [cell.strip() for table in [*tables, last] for cell in table.splitlines()[0].split("|")[3:-1]]
     assert titles == list(wide)[2:]
     assert narrow(wide[["data", "map"]]).count("\n\n") == 0
-
-
-def test_no_committed_page_has_a_long_line():
-    pages = sorted((RESULTS / "tables").glob("*.md"))
-    assert len(pages) == 19
-    long = {(file.name, line) for file in pages for line in file.read_text("utf-8").splitlines() if len(line) > 120}
-    assert not long

@@ -20,12 +20,8 @@ def test_labels_say_what_was_configured():
         ({"name": "theirs.Own", "parameters": {"width": 2}}, "Own (width = 2)"),
     ]
     assert [label(activation) for activation, _ in cases] == [text for _, text in cases]
-    assert all(text.startswith(look(activation["name"]).label) for activation, text in cases)
-
-
-def test_a_label_tells_the_augmentation_that_the_paper_does_not_have():
     assert label({"name": "softmax"}, {"augmentation": "standard"}) == "softmax (standard augmentation)"
-    assert label({"name": "softmax"}, {"augmentation": "none"}) == "softmax"
+    assert all(text.startswith(look(activation["name"]).label) for activation, text in cases)
 
 
 def test_learned_variants_differ_in_colour_and_in_marker():

@@ -9,7 +9,6 @@ import torch
 
 import sharmix
 from studies import human_labels
-from studies.class_sets import best_threshold
 from studies.logits import LabelledLogits
 from studies.study import load_study
 
@@ -57,22 +56,6 @@ def test_supports_are_found_where_people_answer_by_a_support(people):
         "entmax",
         "sharmix",
     }
-
-
-def test_each_threshold_family_is_nested_as_its_name_says(people):
-    p = people.logits.softmax(-1).numpy()
-    families = {name: list(family) for name, family in human_labels._families(people.logits, SETTINGS).items()}
-    [(_, scores)] = families["cumulative mass"]
-    order = np.argsort(-p[0])
-    assert -scores[0, order] == pytest.approx([0, *np.cumsum(p[0, order])[:-1]])
-    [(_, scores)] = families["top-k"]
-    assert scores[0, order].tolist() == [0, -1, -2, -3, -4]
-    [(_, scores)] = families["margin"]
-    assert scores[0] == pytest.approx(np.log(p[0] / p[0].max()))
-    for choice, scores in families["sharmix"]:
-        temperature, _ = best_threshold(scores, p > 0.1)
-        support = sharmix.sharmix(people.logits, choice["q"], choice["r"], temperature=-temperature * (1 + 1e-9)) > 0
-        assert (scores >= temperature).tolist() == support.tolist()
 
 
 def test_nothing_is_chosen_on_the_tested_part(people):
