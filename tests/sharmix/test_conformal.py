@@ -68,16 +68,6 @@ def test_a_class_enters_the_fifty_digit_map_at_its_score():
     assert_errors_within(errors, 1e-13)
 
 
-def test_at_r_equal_to_q_scores_are_those_of_campos_et_al():
-    """‖(Δ_k − Δᵢ)₊‖ in the norm of order 1/(q − 1), times q − 1."""
-    z = sample(5, 40)
-    gaps = z.amax(-1, keepdim=True) - z
-    for q in (1.2, 1.5, 1.7, 2.0):
-        between = (gaps.unsqueeze(-1) - gaps.unsqueeze(-2)).clamp_min(0)
-        expected = (q - 1) * (between ** (1 / (q - 1))).sum(-1) ** (q - 1)
-        torch.testing.assert_close(support_scores(z, q=q, r=q), expected, rtol=1e-13, atol=0)
-
-
 @pytest.mark.medium
 def test_sets_are_the_support_of_the_map_in_a_million_memberships():
     compared = left_out = 0
