@@ -76,20 +76,11 @@ def test_a_bad_option_is_named():
         for arguments, named in (
             ({"reduction": "average"}, "average.*mean"),
             ({"label_smoothing": 1.5}, "1.5"),
-            ({"label_smoothing": -0.1}, "-0.1"),
             ({"q": 0.5}, r"q.*0\.5"),
-            ({"r": 0.0}, r"r.*0"),
-            ({"temperature": -1.0}, r"temperature.*-1"),
             ({"r": 1.25, "q": 1.75, "nonconcave": "error"}, r"1\.25"),
         ):
             with case(**arguments), pytest.raises(ValueError, match=f"(?s){named}"):
                 sharmix.fenchel_young_loss(logits(), torch.tensor(Y), **arguments)
-
-
-@pytest.mark.parametrize("smoothing", [None, "", []])
-def test_a_label_smoothing_that_is_no_number_is_refused(smoothing):
-    with pytest.raises(TypeError):
-        sharmix.fenchel_young_loss(logits(), torch.tensor(Y), label_smoothing=smoothing)
 
 
 def test_an_unknown_option_is_named():
