@@ -82,8 +82,7 @@ class Activation(nn.Module, ABC):
             IndexError: there is no dimension `dim`.
         """
         if isinstance(logits, Tensor) and logits.dim() == 0:  # torch, too, reads a scalar as one class
-            alone: Tensor = self(logits[None])[0]
-            return alone
+            return self(logits[None])[0]
         p = self.probabilities(widened(classes_last(logits, "logits", self.dim)))
         last = self.dim in (-1, logits.dim() - 1)
         p = p if last else p.movedim(-1, self.dim).clone(memory_format=torch.contiguous_format)

@@ -194,8 +194,7 @@ def define_operator(
     torch.library.define(f"sharmix::{name}", schema, tags=torch.Tag.pt2_compliant_tag)
     torch.library.impl(f"sharmix::{name}", "default", compute)
     torch.library.register_fake(f"sharmix::{name}", fake)
-    operator: Callable[..., Any] = getattr(torch.ops.sharmix, name).default
-    return operator
+    return getattr(torch.ops.sharmix, name).default
 
 
 def _operator(schema: str, fake: Callable[..., Tensor]) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:

@@ -104,8 +104,7 @@ def linear_loss(
     else:
         loss_of_block = partial(_loss_by_autograd, partial(loss, reduction="sum"), layer_learns)
     with torch.autocast(hidden.device.type, enabled=False):
-        value: Tensor = _LinearLoss.apply(loss_of_block, rows, weight, bias, classes, count, layer_learns, *learned)
-    return value
+        return _LinearLoss.apply(loss_of_block, rows, weight, bias, classes, count, layer_learns, *learned)
 
 
 def as_autocast(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:

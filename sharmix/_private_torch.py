@@ -1,8 +1,8 @@
 """The private names of torch that this package uses, in one place, since a new release of torch can break them.
 
 Two more are used elsewhere: modules override `_load_from_state_dict`, and SparseAttention sets `_qkv_same_embed_dim` of
-nn.MultiheadAttention, which tests/sharmix/test_multihead_attention.py tests. tests/sharmix/test_private_torch.py tests
-each other name.
+nn.MultiheadAttention, which tests/sharmix/test_multihead_attention.py tests. tests/sharmix/test_private_torch.py says
+where each other name is tested.
 """
 
 import ctypes

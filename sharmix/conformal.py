@@ -47,13 +47,11 @@ def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25
             score ∞.
         labels: class indices [...] of an integer type, to compute the scores of these classes alone.
         q: 1 < q ≤ 1000. At q = 1 the map is softmax, which gives every class a probability above 0.
-        r: r ≥ 2 − 1/q, where the map's objective is concave, and at most the limit that `sharmix.sharmix` has. Below
-            2 − 1/q the supports still grow with the temperature, but by jumps, and class k does not enter at this T_k.
+        r: r ≥ 2 − 1/q, where the map's objective is concave, and at most the limit that `sharmix.sharmix` has.
 
     Returns:
         Scores ≥ 0 in units of the logits, with the shape of the logits, or of the labels if given; without gradients.
-        The scores of a row are NaN where the map's output is NaN. For equal rows in batches of different sizes, scores
-        in float64 can differ in their last bits.
+        The scores of a row are NaN where the map's output is NaN.
 
     Raises:
         TypeError: the logits are not floating-point numbers, or the labels are not integers.

@@ -72,12 +72,8 @@ class FenchelYoungLoss(nn.Module):
             if logits.dim() > 2:
                 soft = isinstance(targets, Tensor) and targets.is_floating_point()
                 logits, targets = logits.movedim(1, -1), targets.movedim(1, -1) if soft else targets
-        options: dict[str, Any] = {
-            "weight": self.weight,
-            "ignore_index": self.ignore_index,
-            "reduction": self.reduction,
-            "label_smoothing": self.label_smoothing,
-        }
+        names = ("weight", "ignore_index", "reduction", "label_smoothing")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
         return self.activation.loss(logits, targets, **options)
 
     def _warn_of_probabilities(self, logits: Tensor) -> None:

@@ -212,8 +212,7 @@ class SharmaMittalRegulariser:
     def conjugate(self, logits: Tensor) -> Tensor:
         """Ω*(z), [...], of logits [..., classes] minus the largest logit of their row."""
         orders = orders_of(logits, -1, *self.orders)
-        conjugate: Tensor = derivatives.solved(logits, orders, self.nonconcave, current_caller(), True)[1]
-        return conjugate
+        return derivatives.solved(logits, orders, self.nonconcave, current_caller(), True)[1]
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         caller = current_caller()
@@ -240,8 +239,7 @@ class AlphaReLURegulariser:
     def conjugate(self, logits: Tensor) -> Tensor:
         alpha = self.alpha
         tau = self.tau.to(logits.dtype) if isinstance(self.tau, Tensor) else self.tau
-        conjugate: Tensor = derivatives.power((alpha - 1) * logits - tau, alpha / (alpha - 1)).sum(-1) / alpha
-        return conjugate
+        return derivatives.power((alpha - 1) * logits - tau, alpha / (alpha - 1)).sum(-1) / alpha
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         learned = isinstance(self.alpha, Tensor) and self.alpha.requires_grad

@@ -132,7 +132,5 @@ def _warn_once(device: torch.device) -> None:
     global _warned
     if device.type == "cpu" and not is_plain_torch() and not _warned:
         _warned = True
-        message = (
-            "sharmix has no compiled kernel that loads here: plain torch computes on the CPU, several times slower"
-        )
+        message = "sharmix has no compiled kernel that loads here: plain torch computes, several times slower"
         warnings.warn(f"{message}. python -m sharmix says what is missing.", RuntimeWarning, stacklevel=2)

@@ -50,10 +50,8 @@ def class_loss(
     inputs = logits, targets, *orders, nonconcave, ignore_index, reduction
     if caller.needs_operators:
         learned = any(isinstance(order, Tensor) and order.requires_grad for order in orders)
-        traced: Tensor = register.class_loss(*inputs, learned)[0]
-        return traced
-    loss: Tensor = _ClassLoss.apply(*inputs)
-    return loss
+        return register.class_loss(*inputs, learned)[0]
+    return _ClassLoss.apply(*inputs)
 
 
 def _differentiated_again() -> bool:
@@ -217,21 +215,11 @@ def _like(gradient: Tensor, order: Order | None) -> Tensor | None:
 
 class _ClassLoss(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        logits: Tensor,
-        targets: Tensor,
-        q: Order,
-        r: Order | None,
-        temperature: Order,
-        nonconcave: str,
-        ignore_index: int,
-        reduction: str,
-    ) -> Tensor:
-        inputs = logits, targets, q, r, temperature, nonconcave, ignore_index, reduction
-        output = register.class_loss(*inputs, r is not None and any(ctx.needs_input_grad[2:5]))
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        is_alpha_relu = inputs[3] is None
+        output = register.class_loss(*inputs, not is_alpha_relu and any(ctx.needs_input_grad[2:5]))
         _ClassLoss.keep(ctx, inputs, output)
-        return output[0]  # type: ignore[no-any-return]
+        return output[0]
 
     @staticmethod
     def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

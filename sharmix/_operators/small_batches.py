@@ -28,8 +28,7 @@ def sharmix(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor | 
     values = None if _is_disabled() or not _is_plain_rows(logits, cpu.DTYPES) else _values(q, r, temperature)
     if values is None:
         return None
-    p: Tensor = _apply_map(logits, values, q, r, temperature)
-    return p
+    return _apply_map(logits, values, q, r, temperature)
 
 
 def _checked(values: _Values, given: Sequence[Order]) -> tuple[Any, list[bool]]:
@@ -65,8 +64,7 @@ def class_loss(
     if values is None or type(ignore_index) is not int or reduction not in ("mean", "sum"):
         return None
     given = values if r is None else (q, r, temperature)
-    loss: Tensor = _apply_class_loss(logits, targets, values, ignore_index, reduction == "mean", *given)
-    return loss
+    return _apply_class_loss(logits, targets, values, ignore_index, reduction == "mean", *given)
 
 
 def _is_disabled() -> bool:

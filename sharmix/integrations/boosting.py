@@ -4,6 +4,7 @@ import copy
 import inspect
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -173,15 +174,14 @@ class LightGBMMetric:
     ) -> tuple[str, float, Literal[False]]:
         """The name, the value, and False, since a higher value is not better."""
         raw_scores, labels, weight = _scores_labels_and_weights(labels, raw_scores, sample_weight)
-        blocks = _blocks(raw_scores, labels, weight)
-        total = sum(float(self._rows(z, _classes(y, z)).double() @ w.double()) for z, y, w in blocks)
-        return self.kind, total / float(weight.sum()), False
-
-    def _rows(self, logits: Tensor, labels: Tensor) -> Tensor:
         activation = self.objective.activation
-        if self.kind == "fenchel_young":
-            return activation.loss(logits, labels, reduction="none")
-        return proper_score("brier", activation, logits, labels, -100, "none")
+        loss = activation.loss if self.kind == "fenchel_young" else partial(proper_score, "brier", activation)
+        blocks = _blocks(raw_scores, labels, weight)
+        total = sum(
+            float(loss(z, _classes(y, z), ignore_index=-100, reduction="none").double() @ w.double())
+            for z, y, w in blocks
+        )
+        return self.kind, total / float(weight.sum()), False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.objective}, kind={self.kind!r})"
@@ -220,9 +220,7 @@ def _check(raw_scores: Any) -> None:
         kind = raw_scores.dtype if isinstance(raw_scores, np.ndarray) else type(raw_scores).__name__
         raise TypeError(f"raw scores must be a NumPy array of float32 or float64, got {kind}")
     if raw_scores.ndim != 2 or raw_scores.shape[1] < 2:
-        needed = (
-            "they must be of shape (n, classes) with at least 2 classes; give num_class, for two classes num_class=2"
-        )
+        needed = "they must be (n, classes) with at least 2 classes; give num_class, for two classes num_class=2"
         raise ValueError(f"raw scores of shape {raw_scores.shape} are not allowed; {needed}")
 
 

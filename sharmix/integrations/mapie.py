@@ -54,8 +54,7 @@ class SupportConformityScore(BaseClassificationScore):  # type: ignore[misc]
 
     def get_conformity_scores(self, y: Array, y_pred: Array, *, y_enc: Array, **kwargs: Any) -> Array:
         """The scores [samples, 1] of the classes `y_enc` [samples], from probabilities `y_pred` [samples, classes]."""
-        scores: Array = np.take_along_axis(self._scores(y_pred), y_enc.reshape(-1, 1), axis=1)
-        return scores
+        return np.take_along_axis(self._scores(y_pred), y_enc.reshape(-1, 1), axis=1)
 
     def get_predictions(
         self, X: Array, alpha_np: Array, y_pred_proba: Array, cv: Any, agg_scores: str = "mean", **kwargs: Any
@@ -76,8 +75,7 @@ class SupportConformityScore(BaseClassificationScore):  # type: ignore[misc]
         self, y_pred_proba: Array, conformity_scores: Array, alpha_np: Array, cv: Any, **kwargs: Any
     ) -> Array:
         """The sets as booleans [samples, classes, alphas], from the scores that `get_predictions` returned."""
-        sets: Array = y_pred_proba[:, :, None] <= self.quantiles_
-        return sets
+        return y_pred_proba[:, :, None] <= self.quantiles_
 
     def _scores(self, probabilities: Array) -> Array:
         logits = torch.as_tensor(probabilities).double().log()

@@ -95,16 +95,9 @@ class SparseAttention(nn.MultiheadAttention):
             key_padding_mask = key_padding_mask.reshape(-1, 1, 1, key_padding_mask.shape[-1])
         if attn_mask is not None and attn_mask.dim() == 3:
             attn_mask = attn_mask.reshape(-1, self.num_heads, *attn_mask.shape[1:])
-        output, weights = attend(
-            queries,
-            keys,
-            values,
-            self.activation,
-            _merged([mask for mask in (attn_mask, key_padding_mask) if mask is not None], query.dtype),
-            self.dropout if self.training else 0.0,
-            length_scale=self.length_scale,
-            need_weights=need_weights,
-        )
+        mask = _merged([mask for mask in (attn_mask, key_padding_mask) if mask is not None], query.dtype)
+        arguments = queries, keys, values, self.activation, mask, self.dropout if self.training else 0.0
+        output, weights = attend(*arguments, length_scale=self.length_scale, need_weights=need_weights)
         output = self.out_proj(output.transpose(1, 2).flatten(-2))
         weights = weights.mean(1) if weights is not None and average_attn_weights else weights
         if batched:

@@ -73,17 +73,10 @@ def _attention_forward(
     if position_bias is not None:
         seen = query.new_ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril() if causal else attention_mask
         attention_mask, causal = _biased(position_bias, seen), False
+    activation = getattr(module, "sharmix_activation", activation)
+    enable_gqa = query.shape[-3] != key.shape[-3]
     output, weights = attend(
-        query,
-        key,
-        value,
-        getattr(module, "sharmix_activation", activation),
-        attention_mask,
-        dropout,
-        causal,
-        scaling,
-        enable_gqa=query.shape[-3] != key.shape[-3],
-        length_scale=length_scale,
+        query, key, value, activation, attention_mask, dropout, causal, scaling, enable_gqa, length_scale
     )
     return output.transpose(1, 2).contiguous(), weights
 

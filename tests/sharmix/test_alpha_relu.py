@@ -27,15 +27,6 @@ def test_map_is_the_clipped_power():
     assert_errors_within(errors, 1e-14)
 
 
-def test_loss_at_three_halves_is_the_printed_formula():
-    tau = 0.3
-    u = (logits() / 2 - tau).clamp(min=0)
-    agreement = logits()[torch.arange(3), Y]
-    expected = (u**3).sum(-1) / 1.5 - agreement + 2 * tau + 4 / 3
-    actual = sharmix.alpha_relu_loss(logits(), torch.tensor(Y), tau=tau, reduction="none")
-    torch.testing.assert_close(actual, expected)
-
-
 @pytest.mark.parametrize("alpha", [1.25, 1.5, 2.0, 2.5])
 def test_loss_of_soft_targets_is_the_divergence_of_its_regulariser(alpha):
     """The maximum of p·z − τ/(α−1) Σp − Σp^α/(α(α−1)) over weights p ≥ 0, less the same at the target."""
@@ -48,21 +39,6 @@ def test_loss_of_soft_targets_is_the_divergence_of_its_regulariser(alpha):
     best = ((alpha - 1) * z - tau).clamp(min=0) ** (1 / (alpha - 1))
     loss = sharmix.alpha_relu_loss(z, y, alpha=alpha, tau=tau, reduction="none")
     torch.testing.assert_close(loss, gain(best) - gain(y))
-
-
-@pytest.mark.parametrize("alpha", [1.25, 1.5, 2.0])
-def test_gradient_is_p_minus_y_and_the_printed_one_is_not(alpha):
-    z = logits().requires_grad_()
-    y = torch.eye(4, dtype=torch.float64)[Y]
-    loss = sharmix.alpha_relu_loss(z, torch.tensor(Y), alpha=alpha, tau=0.3, reduction="sum")
-    p = sharmix.alpha_relu(z, alpha=alpha, tau=0.3)
-    (gradient,) = torch.autograd.grad(loss, z)
-    torch.testing.assert_close(gradient, (p - y).detach())
-
-    # Eq. (2) of the paper: (p - e_y)·z + H(p), with H = sum(p - p^alpha)/(alpha(alpha-1)).
-    printed = ((p - y) * z).sum() + (p - p**alpha).sum() / (alpha * (alpha - 1))
-    (of_printed,) = torch.autograd.grad(printed, z)
-    assert (of_printed - gradient).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -95,15 +71,6 @@ def assert_loss_and_gradient(alpha, classes, dtype):
     torch.testing.assert_close(mean, torch.tensor(math.fsum(losses) / 8, dtype=dtype), **accuracy)
     (gradient,) = torch.autograd.grad(mean, z)
     torch.testing.assert_close(8 * gradient, torch.tensor(gradients, dtype=dtype), **accuracy)
-
-
-def test_loss_is_zero_exactly_where_the_map_returns_the_target():
-    # alpha = 1.5: u = 1 on the label, 0 elsewhere.
-    z = torch.tensor([[2.6, 0.6, -3.0]], dtype=torch.float64)
-    torch.testing.assert_close(sharmix.alpha_relu(z, tau=0.3), torch.eye(3).double()[:1])
-    assert sharmix.alpha_relu_loss(z, torch.tensor([0]), tau=0.3).item() == pytest.approx(0, abs=1e-15)
-    for change in ([0.1, 0, 0], [-0.1, 0, 0], [0, 0.2, 0]):
-        assert sharmix.alpha_relu_loss(z + torch.tensor(change), torch.tensor([0]), tau=0.3) > 1e-4
 
 
 def _mean_threshold(rows, alpha):

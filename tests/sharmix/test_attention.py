@@ -186,21 +186,6 @@ def test_a_query_that_sees_no_key_gives_zeros_or_nan_and_no_gradient():
                         assert (gradients[0][blind] == 0).all()
 
 
-@pytest.mark.parametrize("masked", ["none", "causal", "bool for each example", "float"])
-def test_gradients(masked):
-    act = sharmix.SharMiX(q=per_head(1.25, 1.6), r=per_head(1.5, 1.7), learned=True).double()
-    length_scale = sharmix.LogLengthScale(2, gamma=-0.5).double()
-    arguments = [tensor[:, :2].requires_grad_() for tensor in inputs()]
-    bias = MASKS["float"]["attn_mask"].clone().requires_grad_()
-    learned = [*act.parameters(), *length_scale.parameters()]
-
-    def function(query, key, value, bias, *_):
-        options = {"attn_mask": bias} if masked == "float" else MASKS[masked]
-        return sharmix.attention(query, key, value, act, **options, length_scale=length_scale)
-
-    assert torch.autograd.gradcheck(function, (*arguments, bias, *learned), atol=1e-6, fast_mode=True)
-
-
 @pytest.mark.medium
 def test_it_compiles_in_one_graph():
     act, length_scale = sharmix.SharMiX(q=torch.full((HEADS, 1, 1), 1.25), learned=True), sharmix.LogLengthScale(HEADS)
@@ -222,7 +207,6 @@ def test_refusals():
     query, key, value = inputs()
     mask = MASKS["bool"]["attn_mask"]
     refused = {
-        "there is no activation 'entmx'; did you mean entmax": {"activation": "entmx"},
         "activation has dim=1; it must be -1": {"activation": sharmix.Entmax(dim=1)},
         "must be an Activation, a name or a function, got float": {"activation": 1.5},
         "got torch.float64, torch.float32 and torch.float64": {"key": key.float()},
@@ -231,11 +215,8 @@ def test_refusals():
         "attn_mask must be bool, float32 or of the query's torch.float64, got torch.int64": {"attn_mask": mask.long()},
         r"attn_mask of shape \(2, 7\)": {"attn_mask": mask.new_ones(2, 7)},  # of keys alone, [N, S]
         "must have leading dimensions that broadcast, .* enable_gqa=True": {"key": key[:, :2], "value": value[:, :2]},
-        "enable_gqa needs heads of the query that are a multiple": {
-            "key": key[:, :3], "value": value[:, :3], "enable_gqa": True,
-        },
         "masked_rows='zero' is not allowed": {"masked_rows": "zero"},
-    }  # fmt: skip
+    }
     with every_case() as case:
         for message, wrong in refused.items():
             arguments = {"query": query, "key": key, "value": value, "activation": "entmax"} | wrong

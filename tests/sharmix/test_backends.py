@@ -17,10 +17,6 @@ def logits(rows=7, classes=50, dtype=torch.float32):
     return 2 * torch.randn(rows, classes, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
 
 
-def test_a_device_without_a_kernel_has_plain_torch():
-    assert sharmix.backend(torch.device("meta")) == "torch"
-
-
 LONG = [pytest.param(classes, marks=pytest.mark.medium) for classes in (600, 1500, 5000)]
 
 
@@ -128,12 +124,6 @@ def test_a_gradient_changed_in_place_changes_no_later_one():
     expected = first.clone()
     first.zero_()
     assert torch.equal(torch.autograd.grad(loss, z)[0], expected)
-
-
-def test_an_operator_takes_an_order_of_integers():
-    z, two, one = logits(), torch.tensor(2.0), torch.tensor(1.0)
-    found, expected = (torch.ops.sharmix.solve(z, two, two, order, "global", False)[0] for order in (one.int(), one))
-    assert torch.equal(found, expected)
 
 
 @needs_kernel

@@ -80,8 +80,6 @@ def test_cuda(printed, monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", None)
     assert printed("CUDA")[1:] == ["implementation: torch", status, "not triton: this torch is built without CUDA"]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    with sharmix.plain_torch():
-        assert printed("CUDA")[1:] == ["implementation: torch", status, "not triton: sharmix.plain_torch() is active"]
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: sys if name == "triton" else find(name))
     assert printed("CUDA")[1:] == ["implementation: triton", status]

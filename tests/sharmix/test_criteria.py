@@ -82,19 +82,6 @@ def test_layouts_and_reductions(name):
             torch.testing.assert_close(loss, getattr(losses, reduction)())
 
 
-@pytest.mark.parametrize("name", CRITERIA)
-def test_a_class_s_weight_counts_its_rows(name):
-    z, y = batch(6)
-    y[2] = -100
-    plain, counted = CRITERIA[name](reduction="none").double()(z, y), y != -100
-    shares = WEIGHT[y.clamp_min(0)] * counted
-    torch.testing.assert_close(CRITERIA[name](weight=WEIGHT, reduction="none").double()(z, y), plain * shares)
-    mean = CRITERIA[name](weight=WEIGHT).double()(z, y)
-    torch.testing.assert_close(mean, (plain * shares).sum() / shares.sum())
-    of_ones = CRITERIA[name](weight=torch.ones(4).double()).double()(z, y)
-    torch.testing.assert_close(of_ones, plain.sum() / counted.sum())
-
-
 def test_an_option_that_is_not_allowed_is_refused_when_the_criterion_is_built():
     with every_case() as case:
         for error, named, option in (

@@ -55,18 +55,13 @@ def test_large_orders_give_the_numbers_of_fifty_digits(q, r):
 def test_an_order_that_is_too_large_is_refused_by_its_name():
     z, y = torch.zeros(3, 5000), torch.zeros(3).long()
     with every_case() as case:
-        for function in (
-            lambda **given: sharmix.sharmix(z, **given),
-            lambda **given: sharmix.fenchel_young_loss(z, y, **given),
-        ):
-            for r in (100.0, 1e300):
-                for given in (r, torch.tensor(r), torch.full((3, 1), r, dtype=torch.float64)):
-                    if torch.as_tensor(given).isfinite().all():
-                        with case(r=given), pytest.raises(ValueError, match=r"r=.* is not allowed with 5000 classes"):
-                            function(r=given)
+        for function in (sharmix.sharmix, lambda z, **given: sharmix.fenchel_young_loss(z, y, **given)):
+            for r in (100.0, 1e300, torch.tensor(100.0), torch.full((3, 1), 1e300, dtype=torch.float64)):
+                with case(r=r), pytest.raises(ValueError, match=r"r=.* is not allowed with 5000 classes"):
+                    function(z, r=r)
             for q in (1001.0, torch.tensor(1e30)):
                 with case(q=q), pytest.raises(ValueError, match=r"q=.* is not allowed; .* at most 1000"):
-                    function(q=q)
+                    function(z, q=q)
         with case(function="entmax"), pytest.raises(ValueError, match=r"alpha=100000\.0 is not allowed"):
             sharmix.entmax(z, 1e5)
 

@@ -79,3 +79,10 @@ def test_what_the_page_says_of_the_package():
     assert entmax.entmax_bisect(z, 0.5).min() > 0
     with pytest.raises(ValueError, match=r"alpha=0\.5 is not allowed"):
         sharmix.entmax(z, 0.5)
+
+
+def test_the_registered_baseline_is_the_packages_own_bisection():
+    act, z = sharmix.build_activation("entmax_package", alpha=1.5), 2 * torch.randn(6, 20).double()
+    torch.testing.assert_close(act(z), entmax.entmax_bisect(z, alpha=1.5))
+    loss = act.loss(z, torch.arange(6), reduction="none")
+    torch.testing.assert_close(loss, entmax.entmax_bisect_loss(z, torch.arange(6), alpha=1.5))

@@ -117,34 +117,6 @@ def _hessian_of_the_map(point):
     return torch.autograd.functional.hessian(weighted, leaf(point))
 
 
-def test_the_loss_has_gradient_p_minus_y():
-    z, y = leaf(ROWS), torch.tensor([1, 0, 3])
-    errors = {}
-    for q, r in [*SPECIAL, (1.75, 1.25), (3.0, 0.5)]:
-        loss = sharmix.fenchel_young_loss(z, y, q, r, temperature=0.7, reduction="sum")
-        expected = sharmix.sharmix(z, q, r, 0.7) - torch.nn.functional.one_hot(y, 4)
-        errors[q, r] = (torch.autograd.grad(loss, z)[0] - expected).abs().max().item()
-    assert_errors_within(errors, 1e-14)
-
-
-def test_the_orders_have_the_gradient_of_the_entropy_at_the_optimum():
-    """Envelope theorem: p* may be held still. Hence the loss falls as q and r rise."""
-    temperature = 0.7
-    z, y = torch.tensor(ROWS, dtype=torch.float64), torch.tensor([1, 0, 3])
-    with every_case() as case:
-        for q, r in SPECIAL:
-            with case(q=q, r=r):
-                orders = [leaf(q), leaf(r)]
-                loss = sharmix.fenchel_young_loss(z, y, *orders, temperature, reduction="sum")
-                of_loss = torch.autograd.grad(loss, orders)
-                p = sharmix.sharmix(z, q, r, temperature)
-                held = [leaf(q), leaf(r)]
-                conjugate = temperature * (sharmix.sharma_mittal_entropy(p, *held) / held[0]).sum()
-                of_entropy = torch.autograd.grad(conjugate, held)
-                torch.testing.assert_close(of_loss, of_entropy, rtol=1e-9, atol=1e-12)
-                assert all(g < 0 for g in of_loss)
-
-
 def _saved_sizes(function, *inputs):
     """Element counts of the distinct tensors that the forward pass keeps for the backward."""
     saved = {}

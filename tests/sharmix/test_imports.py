@@ -1,8 +1,9 @@
 """The first call of a function takes no second for imports that it does not need.
 
 `python -m tests.sharmix.test_imports` calls the public functions and modules for the first time in a process. It prints
-a list of JSON: each call's name, and what the call imported of `HEAVY`. Left out are what torch itself imports its
-compiler for: optimizers, `torch.compile` and `torch.export`.
+a list of JSON: each call's name, and what the call imported of `HEAVY`. The very first call is in inference mode, which
+must change nothing for later ones. Left out are what torch itself imports its compiler for: optimizers, `torch.compile`
+and `torch.export`.
 """
 
 import json
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 HEAVY = {"sympy", "mpmath", "torch._dynamo", "torch._inductor", "triton", "torch.onnx", "networkx", "entmax", "scipy"}
+HEAVY |= {"lightning", "hydra", "sklearn", "pandas", "torchmetrics"}
 before_sharmix = set(sys.modules)
 import sharmix  # noqa: E402
 from tests.sharmix import doors  # noqa: E402
@@ -26,7 +28,9 @@ imported_with_sharmix = (set(sys.modules) - before_sharmix) & HEAVY
 def calls():
     z, y = doors.logits(4, 5, dtype=torch.float32).requires_grad_(), torch.tensor([0, 1, 2, -100])
     weights, learned, soft = torch.randn(7, 5), torch.tensor(1.5, requires_grad=True), doors.soft_targets(z)
-    yield from ((name, lambda f=function: f(z)) for name, function in doors.EVERYTHING.items())
+    yield "in inference mode", torch.inference_mode()(lambda: sharmix.sharmix(z))
+    for name, function in doors.EVERYTHING.items():
+        yield name, lambda f=function: f(z).float().sum().backward()
     for name in ("sharmix", "entmax", "normmax"):
         function = getattr(sharmix, name)
         yield f"{name}, learned", lambda f=function: f(z, learned)

@@ -181,35 +181,6 @@ def test_a_nan_is_loaded_with_a_warning_and_refused_by_the_map(load):
         network.act(torch.zeros(2, 3))
 
 
-@pytest.mark.medium
-@pytest.mark.filterwarnings("ignore")  # Lightning's advice
-def test_manual_optimization_in_lightning_keeps_orders_in_range(tmp_path):
-    """Its automatic optimization is tested with the experiments' stock trainer."""
-    L = pytest.importorskip("lightning.pytorch")
-
-    class Module(L.LightningModule):
-        automatic_optimization = False
-
-        def __init__(self):
-            super().__init__()
-            self.network = Network()
-
-        def configure_optimizers(self):
-            return adamw(self)
-
-        def training_step(self, batch, batch_idx):
-            self.optimizers().zero_grad()
-            self.manual_backward(self.network())
-            self.optimizers().step()
-
-    module = Module()
-    off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar"), False)
-    trainer = L.Trainer(max_epochs=1, accelerator="cpu", default_root_dir=tmp_path, **off)
-    trainer.fit(module, torch.utils.data.DataLoader(range(8)))
-    assert len(module.network.seen) == 8
-    module.network.orders_moved_inside()
-
-
 def train_in_parallel(rank, meeting, processes):
     """By DistributedDataParallel, by ZeroRedundancyOptimizer, and sharded."""
     from torch.distributed.device_mesh import init_device_mesh

@@ -110,7 +110,6 @@ def test_what_is_not_allowed():
     with every_case() as case:
         for change, error, message in (
             ({"reduction": "none"}, ValueError, "'mean' or 'sum'"),
-            ({"reduction": "average"}, ValueError, "'none', 'mean' or 'sum'"),
             ({"weight": torch.zeros(CLASSES, FEATURES + 1)}, ValueError, r"weight of shape \(60, 9\)"),
             ({"weight": torch.zeros(0, FEATURES), "bias": None}, ValueError, "at least 1 class"),
             ({"bias": torch.zeros(CLASSES + 1)}, ValueError, r"bias of shape \(61,\)"),
@@ -118,11 +117,8 @@ def test_what_is_not_allowed():
             ({"targets": torch.zeros(30)}, TypeError, "integer type"),
             ({"targets": torch.full((30,), CLASSES)}, ValueError, "label 60 is out of range"),
             ({"hidden": torch.zeros(30, FEATURES, dtype=torch.long)}, TypeError, "hidden must be a floating-point"),
-            ({"q": 0.5}, ValueError, "q=0.5"),
             ({"q": torch.ones(30, 1)}, ValueError, "q of shape"),
-            ({"nonconcave": "any"}, ValueError, "nonconcave='any'"),
             ({"targets": torch.zeros(30, dtype=torch.long, device="meta")}, ValueError, "targets are on meta"),
-            ({"q": 1.75, "r": 1.25, "nonconcave": "error"}, ValueError, "concave region"),
         ):
             with case(expected=message), pytest.raises(error, match=message):
                 sharmix.linear_fenchel_young_loss(**given | change)

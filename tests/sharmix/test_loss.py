@@ -2,10 +2,8 @@
 
 import itertools
 
-import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given
 
 import sharmix
 from tests.sharmix import reference
@@ -25,8 +23,6 @@ ORDERS = [
 ]
 Z = [[1.5, 0.25, -0.5, 0.0], [0.1, 0.2, 0.3, -4.0], [-1.0, 2.0, 8.0, 0.5]]
 Y = [1, 3, 2]
-
-rows = st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=6)
 
 
 def logits(dtype=torch.float64):
@@ -80,20 +76,11 @@ def test_a_bad_option_is_named():
         for arguments, named in (
             ({"reduction": "average"}, "average.*mean"),
             ({"label_smoothing": 1.5}, "1.5"),
-            ({"label_smoothing": -0.1}, "-0.1"),
             ({"q": 0.5}, r"q.*0\.5"),
-            ({"r": 0.0}, r"r.*0"),
-            ({"temperature": -1.0}, r"temperature.*-1"),
             ({"r": 1.25, "q": 1.75, "nonconcave": "error"}, r"1\.25"),
         ):
             with case(**arguments), pytest.raises(ValueError, match=f"(?s){named}"):
                 sharmix.fenchel_young_loss(logits(), torch.tensor(Y), **arguments)
-
-
-@pytest.mark.parametrize("smoothing", [None, "", []])
-def test_a_label_smoothing_that_is_no_number_is_refused(smoothing):
-    with pytest.raises(TypeError):
-        sharmix.fenchel_young_loss(logits(), torch.tensor(Y), label_smoothing=smoothing)
 
 
 def test_an_unknown_option_is_named():
@@ -111,26 +98,3 @@ def test_an_unknown_option_is_named():
         for name, function, arguments in calls:
             with case(name=name), pytest.raises(TypeError, match="unexpected keyword argument 'lable_smoothing'"):
                 function(*arguments, lable_smoothing=0.1)
-
-
-@given(rows, st.sampled_from(ORDERS), st.data())
-def test_the_loss_is_a_divergence(row, order, data):
-    """Never negative, and zero at p itself as the target."""
-    z = torch.tensor([row], dtype=torch.float64)
-    label = torch.tensor([data.draw(st.integers(0, len(row) - 1))])
-    assert sharmix.fenchel_young_loss(z, label, *order) >= 0
-    own = sharmix.fenchel_young_loss(z, sharmix.sharmix(z, *order), *order)
-    assert 0 <= own <= 1e-11
-
-
-@given(rows, rows, st.sampled_from(ORDERS), st.floats(0, 1))
-def test_the_loss_is_convex_in_the_logits(first, second, order, share):
-    size = min(len(first), len(second))
-    a, b = (torch.tensor([v[:size]], dtype=torch.float64) for v in (first, second))
-    y = torch.tensor([0])
-
-    def loss(z):
-        return sharmix.fenchel_young_loss(z, y, *order).item()
-
-    between = loss(share * a + (1 - share) * b)
-    assert between <= share * loss(a) + (1 - share) * loss(b) + 1e-9

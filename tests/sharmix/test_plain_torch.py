@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -56,29 +57,18 @@ def test_nested_and_left_by_an_exception():
         raise KeyError
 
 
-def test_another_thread_chooses_for_itself():
-    with sharmix.plain_torch():
-        assert in_a_thread(sharmix.backend) == USUAL
-
-
-def test_tasks_choose_for_themselves():
-    async def inside(log):
-        with sharmix.plain_torch():
-            for _ in range(3):
-                await asyncio.sleep(0)
-                log.append(sharmix.backend())
-
-    async def outside(log):
-        for _ in range(3):
-            await asyncio.sleep(0)
-            log.append(sharmix.backend())
+def test_another_thread_and_another_task_choose_for_themselves():
+    async def task(block):
+        with block():
+            await asyncio.sleep(0)  # the other task goes on
+            return sharmix.backend()
 
     async def both():
-        within, without = [], []
-        await asyncio.gather(inside(within), outside(without), inside(within))
-        return within, without
+        return await asyncio.gather(task(sharmix.plain_torch), task(nullcontext))
 
-    assert asyncio.run(both()) == (["torch"] * 6, [USUAL] * 3)
+    with sharmix.plain_torch():
+        assert in_a_thread(sharmix.backend) == USUAL
+    assert asyncio.run(both()) == ["torch", USUAL]
 
 
 # Backward passes. That of a plain call goes the short way and calls the kernel itself: then nothing is listed.
@@ -100,19 +90,16 @@ def test_the_backward_pass_computes_as_the_forward_pass_did(calls, in_thread):
         plain_forward = dict(losses(z))
     kernel_forward = dict(losses(z))
     for name, loss in plain_forward.items():
-        for given, other, block in ((loss, "cpu", None), (kernel_forward[name], "any_device", sharmix.plain_torch)):
+        kernel = kernel_forward[name]
+        for given, other, block in ((loss, "cpu", nullcontext), (kernel, "any_device", sharmix.plain_torch)):
             for create_graph in (False, True):
                 calls.clear()
 
                 def differentiate(given=given, create_graph=create_graph):
                     return torch.autograd.grad(given, z, retain_graph=True, create_graph=create_graph)[0]
 
-                run = (lambda f=differentiate: in_a_thread(f)) if in_thread else differentiate
-                if block is None:
-                    found = run()
-                else:
-                    with block():
-                        found = run()
+                with block():
+                    found = in_a_thread(differentiate) if in_thread else differentiate()
                 assert USUAL == "torch" or not [call for call in calls if call.startswith(other)], (name, calls)
                 expected = torch.autograd.grad(kernel_forward[name], z, retain_graph=True)[0]
                 torch.testing.assert_close(found.detach(), expected)
@@ -130,7 +117,7 @@ def test_a_compiled_function_computes_as_each_call_asks(calls, compiled_within):
     compiled = torch.compile(both, fullgraph=True, backend="aot_eager")
     for within in (compiled_within, not compiled_within, compiled_within):
         calls.clear()
-        with sharmix.plain_torch() if within else torch.enable_grad():
+        with sharmix.plain_torch() if within else nullcontext():
             value = compiled(z)
             gradient = torch.autograd.grad(value, z)
         torch.testing.assert_close((value, *gradient), (both(z), *expected))

@@ -1,7 +1,8 @@
 """The private names of torch do what the library needs them for, and only sharmix/_private_torch.py uses them.
 
-`import sharmix` fails where torch no longer has a name. Exports to ONNX are tested in test_export.py, traces in
-test_torch_semantics.py, tangents in test_drop_in.py, and `_load_from_state_dict` in test_learned_range.py.
+`import sharmix` fails where torch no longer has a name. Transforms are tested in test_transforms.py, exports to
+ONNX in test_export.py, traces in test_torch_semantics.py, tangents in test_drop_in.py, and `_load_from_state_dict` in
+test_learned_range.py.
 """
 
 import re
@@ -9,14 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.func import grad, jvp, vmap
+from torch.func import grad, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sharmix import _private_torch as private
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated")
 SOURCE = Path(private.__file__)
-ONE = (torch.ones(()),)
 
 
 class Mode(TorchDispatchMode):
@@ -27,19 +27,6 @@ class Mode(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
         self.seen.append(function)
         return function(*arguments, **(keywords or {}))
-
-
-def seen_in(transform, look):
-    """What `look` returns in a plain call of a function, and then in a call that is transformed."""
-    seen = []
-
-    def function(z):
-        seen.append(look())
-        return z.square()
-
-    function(*ONE)
-    transform(function)
-    return seen
 
 
 def test_compilers_leave_a_function_alone():
@@ -64,24 +51,15 @@ def test_modes_are_seen_counted_and_left():
         assert mode.seen == []
 
 
-def test_transforms_are_seen():
-    for transform in (lambda f: grad(f)(*ONE), lambda f: vmap(f)(torch.ones(2)), lambda f: jvp(f, ONE, ONE)):
-        assert seen_in(transform, private.function_transforms_active) == [False, True]
-
-
-def test_forward_modes_are_counted():
-    twice = seen_in(lambda f: jvp(lambda z: jvp(f, (z,), ONE)[1], ONE, ONE), private.forward_mode_depth)
-    assert twice == [0, 2]
-    assert seen_in(lambda f: grad(lambda z: jvp(f, (z,), ONE)[1])(*ONE), private.forward_mode_depth) == [0, 1]
-    assert seen_in(lambda f: grad(grad(f))(*ONE), private.forward_mode_depth) == [0, 0]
-
-
 def test_batches_are_seen():
-    for transform in (lambda f: vmap(f)(torch.ones(2)), lambda f: grad(lambda z: vmap(f)(z).sum())(torch.ones(2))):
-        assert seen_in(transform, private.vmap_active) == [False, True]
-    assert seen_in(lambda f: grad(f)(*ONE), private.vmap_active) == [False, False]
-    doubled = vmap(lambda z: 2 * z if private.vmap_active() else z)
-    assert torch.compile(doubled, fullgraph=True, backend="eager")(torch.ones(2)).tolist() == [2, 2]
+    def doubled_in_a_batch(z):
+        return 2 * z if private.vmap_active() else z
+
+    z, in_batches = torch.ones(2), vmap(doubled_in_a_batch)
+    assert in_batches(z).tolist() == [2, 2]
+    assert torch.compile(in_batches, fullgraph=True, backend="eager")(z).tolist() == [2, 2]
+    assert grad(lambda z: in_batches(z).sum())(z).tolist() == [2, 2]
+    assert grad(lambda z: doubled_in_a_batch(z).sum())(z).tolist() == [1, 1]
 
 
 def test_kept_graphs_are_seen():

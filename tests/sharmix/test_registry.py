@@ -15,7 +15,6 @@ NAMES = {
     "sharmix_learned",
     "entmax_package",
 }
-LEAST, BOUND = 1.01, 2.0
 
 
 class Tempered(sharmix.Activation):
@@ -45,6 +44,8 @@ def test_an_unknown_name_lists_the_names_and_suggests_the_nearest():
     with pytest.raises(ValueError, match=r"'sparsemx'.*did you mean sparsemax") as error:
         sharmix.build_activation("sparsemx")
     assert all(name in str(error.value) for name in NAMES)
+    with pytest.raises(ValueError, match="did you mean sharmix_"):
+        sharmix.build_activation("SharMiX")
 
 
 def test_an_unknown_parameter_is_named_with_those_allowed():
@@ -80,24 +81,15 @@ def test_a_class_path_that_leads_nowhere_is_named(path, error):
         sharmix.build_activation(path)
 
 
-def _register(monkeypatch, tmp_path, lines):
+def test_an_entry_point_is_available_and_replaces_no_name_of_the_library(monkeypatch, tmp_path):
     """An installed distribution, as far as importlib.metadata can tell."""
     folder = tmp_path / "third_party-1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: third-party\nVersion: 1.0\n")
-    (folder / "entry_points.txt").write_text("[sharmix.activations]\n" + lines)
+    entry = " = tests.sharmix.test_registry:Tempered\n"
+    (folder / "entry_points.txt").write_text(f"[sharmix.activations]\ntempered{entry}softmax{entry}")
     monkeypatch.syspath_prepend(str(tmp_path))
-
-
-def test_an_entry_point_is_available_by_its_name(monkeypatch, tmp_path):
-    _register(monkeypatch, tmp_path, "tempered = tests.sharmix.test_registry:Tempered\n")
     assert "tempered" in sharmix.available_activations()
-    act = sharmix.build_activation("tempered", temperature=1.0)
-    z = torch.tensor([[1.0, 0.0]])
-    assert torch.equal(act(z), torch.softmax(z, -1))
-
-
-def test_no_entry_point_replaces_a_name_of_the_library(monkeypatch, tmp_path):
-    _register(monkeypatch, tmp_path, "softmax = tests.sharmix.test_registry:Tempered\n")
-    assert not isinstance(sharmix.build_activation("softmax"), Tempered)
+    assert isinstance(sharmix.build_activation("tempered", temperature=1.0), Tempered)
     assert sharmix.available_activations().count("softmax") == 1
+    assert not isinstance(sharmix.build_activation("softmax"), Tempered)

@@ -51,8 +51,3 @@ def test_first_and_second_order_at_first_order_one():
                 inputs = (leaf(PAIR), leaf(r), leaf(0.8))
                 assert gradcheck(lambda z, *others: sharmix.sharmix(z, 1.0, *others), inputs)
                 assert gradgradcheck(lambda z, *others: sharmix.sharmix(z, 1.0, *others), inputs)
-
-
-def test_gradients_along_another_dimension():
-    z = leaf(list(zip(*PAIR, strict=True)))
-    assert gradcheck(lambda z, q: sharmix.sharmix(z, q, 1.5, dim=0), (z, leaf([[1.2, 1.9]])))

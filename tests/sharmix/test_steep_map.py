@@ -21,16 +21,6 @@ def test_a_class_that_has_just_joined_the_support_costs_no_digits(q, r):
     assert_errors_within(accuracy.errors_of_small_classes(q, r), 1e-12)
 
 
-def test_entmax_of_order_three_is_linear_up_to_the_edge_of_the_support():
-    # α = 3 and two logits: p₁² − p₂² = 2(z₁ − z₂)
-    errors = {}
-    for gap in (0.0, 1e-16, 1e-12, 1e-6, -1e-16, -1e-12):
-        z = tensor([0.0, -(0.5 - gap / 2)])
-        exact = max(0.0, 1 + 2 * z[1].item()) / 2
-        errors[gap] = abs(sharmix.entmax(z, alpha=3.0)[1].item() - exact)
-    assert_errors_within(errors, 1e-15)
-
-
 def test_outside_the_concave_region_g_may_be_positive_below_the_root():
     errors = {}
     for q, r, gap in (

@@ -66,11 +66,9 @@ STRANGE = {
     "negated": negated,
     "imaginary": imaginary,
     "subclass": lambda like: like.clone().as_subclass(Subclass),
-    "negated subclass": lambda like: negated(like).as_subclass(Subclass),
-    "negated parameter": lambda like: torch.nn.Parameter(negated(like), requires_grad=False),
     "wrapper": Negative,
 }
-NO_INTEGERS = ("imaginary", "negated parameter", "wrapper")
+NO_INTEGERS = ("imaginary", "wrapper")
 
 
 def of_gradient(function):

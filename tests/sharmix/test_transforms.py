@@ -128,7 +128,6 @@ def assert_equal_with_gradients(found, expected, z, act):
 def test_one_tensor_as_two_or_three_parameters_compiles(shape):
     functions = {
         "q and r": lambda z, v: sharmix.sharmix(z, v, v),
-        "all three": lambda z, v: sharmix.sharmix(z, v, v, v),
         "entmax": sharmix.entmax,
         "the logits too": lambda z, v: sharmix.sharmix(z, 1 + z.square().mean(), 1 + z.square().mean()),
         "loss": lambda z, v: sharmix.fenchel_young_loss(z, LABELS, v, v),
@@ -166,8 +165,6 @@ ANNEALED = {
     "temperature": lambda z, v: sharmix.sharmix(z, 1.2, 1.5, v),
     "alpha": sharmix.entmax,
     "q of the loss": lambda z, v: sharmix.fenchel_young_loss(z, LABELS, v, 1.6),
-    "r of the loss": lambda z, v: sharmix.fenchel_young_loss(z, LABELS, 1.2, v),
-    "temperature of the loss": lambda z, v: sharmix.fenchel_young_loss(z, LABELS, 1.2, 1.5, v),
     "q of the smoothed loss": lambda z, v: sharmix.fenchel_young_loss(z, LABELS, v, 1.6, label_smoothing=0.1),
     "q of the soft loss": lambda z, v: sharmix.fenchel_young_loss(z, torch.full_like(z, 0.2), v, 1.6),
     "alpha of alpha_relu": lambda z, v: sharmix.alpha_relu(z, v),

@@ -162,14 +162,12 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         if not self.activation_.normalised:
             total = p.sum(-1, keepdim=True)
             p = torch.where(total > 0, p / total, 1 / p.shape[-1])
-        probabilities: Array = p.detach().numpy()
-        return probabilities
+        return p.detach().numpy()
 
     def predict(self, X: Any) -> Array:
         """The label with the largest logit for each example, [examples]."""
         logits = class_logits(self._outputs(X))
-        labels: Array = self.classes_[logits.argmax(-1).numpy()]
-        return labels
+        return self.classes_[logits.argmax(-1).numpy()]
 
     @property
     def coef_(self) -> Array:
@@ -273,12 +271,9 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     def _layers(self) -> list[Array]:
         return [part for layer in zip(self.coefs_, self.intercepts_, strict=True) for part in layer]
 
-    def _objective(self, examples: Examples) -> Objective:
-        return Objective(self.activation_, self.alpha, examples.weights.sum().item())
-
     def _fit_by_lbfgs(self, examples: Examples, max_iter: int) -> bool:
         """Minimise by L-BFGS; whether it reached `tol`."""
-        objective = self._objective(examples)
+        objective = Objective(self.activation_, self.alpha, examples.weights.sum().item())
         layers, found = _network.minimise_by_lbfgs(objective, examples, self._layers(), max_iter, self.tol)
         self.coefs_, self.intercepts_ = layers[::2], layers[1::2]
         self.loss_, self.n_iter_ = found.fun, found.nit
@@ -287,7 +282,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
     def _fit_by_adam(self, examples: Examples, epochs: int) -> bool:
         """Train by Adam; whether the loss stopped falling within these epochs."""
-        objective = self._objective(examples)
+        objective = Objective(self.activation_, self.alpha, examples.weights.sum().item())
         layers = [nn.Parameter(torch.tensor(layer)) for layer in self._layers()]
         optimizer = torch.optim.Adam([*layers, *self.activation_.parameters()], lr=self.learning_rate_init)
         if self._adam_state is not None:
@@ -330,5 +325,4 @@ def _checked_distributions(y: Array, classes: int) -> Array:
     if (rows < 0).any() or not np.allclose(sums, 1, atol=1e-3):
         found = f"got a least value of {rows.min():g} and sums from {sums.min():g} to {sums.max():g}"
         raise ValueError(f"y of shape {rows.shape} must be probabilities, at least 0, in rows that sum to 1; {found}")
-    distributions: Array = rows / sums[:, None]
-    return distributions
+    return rows / sums[:, None]

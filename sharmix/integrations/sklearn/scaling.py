@@ -115,8 +115,7 @@ class SharMiXScaling(BaseEstimator):
         """The calibrated probabilities [examples, classes] for logits [examples, classes]."""
         check_is_fitted(self)
         z = torch.tensor(check_array(logits, dtype=np.float64, input_name="logits"))
-        probabilities: NDArray[np.float64] = sharmix(z, self.q_, self.r_, self.temperature_).numpy()
-        return probabilities
+        return sharmix(z, self.q_, self.r_, self.temperature_).numpy()
 
 
 def _checked_indices(y: ArrayLike, z: NDArray[Any]) -> NDArray[Any]:
@@ -127,11 +126,6 @@ def _checked_indices(y: ArrayLike, z: NDArray[Any]) -> NDArray[Any]:
     if indices.min() < 0 or indices.max() >= z.shape[1]:
         raise ValueError(f"y lies in [{indices.min()}, {indices.max()}]; it must lie in [0, {z.shape[1] - 1}]")
     return indices
-
-
-def _least_r(q: Any) -> Any:
-    """The least r at which the map has no jumps, for a number or a tensor q."""
-    return 2 - 1 / q
 
 
 def _spread(z: NDArray[Any], weights: NDArray[Any]) -> float:
@@ -154,11 +148,11 @@ class _Family:
             raise ValueError(f"temperature={temperature!r} is not allowed; it must be None or a number above 0")
         if not (r is None or r == "q" or isinstance(r, Real)):
             raise ValueError(f"r={r!r} is not allowed; it must be None, a number or 'q'")
-        least = _least_r(1.0 if q is None else q)
+        least = 2 - 1 / (1.0 if q is None else q)  # below it the map can jump
         if isinstance(r, Real) and not least <= r < math.inf:
             raise ValueError(f"r={r!r} is not allowed; with q={q!r} it must be at least {least:g}")
         self.r = r
-        largest_q = 1 / (2 - float(r)) if isinstance(r, Real) and r < _least_r(LARGEST_Q) else LARGEST_Q
+        largest_q = 1 / (2 - float(r)) if isinstance(r, Real) and r < 2 - 1 / LARGEST_Q else LARGEST_Q
         log_unit, ratio = (math.log(spread), LARGEST_LOG_RATIO) if spread else (0.0, 0.0)  # without it T₀ does nothing
         self.box = [
             (log_unit - ratio, log_unit + ratio) if temperature is None else (math.log(temperature),) * 2,
@@ -177,7 +171,7 @@ class _Family:
         if isinstance(self.r, Real):
             r = torch.full_like(q, float(self.r))
         else:
-            r = q if self.r == "q" else _least_r(q) + share * (LARGEST_R - _least_r(q))
+            r = q if self.r == "q" else 2 - 1 / q + share * (LARGEST_R - (2 - 1 / q))
         return q, r, log_temperature.exp()
 
 
