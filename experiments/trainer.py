@@ -6,7 +6,7 @@ import os
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any, NoReturn
+from typing import Any, Literal
 
 import lightning.pytorch as L
 import torch
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from experiments.callbacks.checkpoints import AtomicCheckpointIO
 from experiments.errors import ConfigurationError
 from experiments.machine import keep_freed_memory
-from experiments.settings import Group, refusal
+from experiments.settings import AtLeastOne, Group, NotNegativeNumber, Positive, refusal
 
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on devices do not concern the run
 
@@ -29,13 +29,17 @@ _HIDDEN_WARNINGS = (
     *(".*does not have many workers", ".*exists and is not empty", ".*recommended to use `self.log", ".*treespec"),
     *(".*`srun` command is available", ".*smaller than the logging interval"),
 )
-# Every epoch is measured once, and a run goes on from its checkpoint.
-_FIXED = {
-    "check_val_every_n_epoch": (1,),
-    "val_check_interval": (None,),
-    "overfit_batches": (0,),
-    "barebones": (False,),
-    "enable_checkpointing": (None, True),
+# Lightning allows more, but every epoch is measured once, and a run goes on from its checkpoint.
+_NARROWER: Group = {
+    "check_val_every_n_epoch": Literal[1],
+    "val_check_interval": None,
+    "overfit_batches": Literal[0],
+    "barebones": Literal[False],
+    "enable_checkpointing": Literal[True, None],
+    "limit_train_batches": Positive | None,
+    "limit_val_batches": Positive | None,
+    "gradient_clip_val": NotNegativeNumber | None,
+    "accumulate_grad_batches": AtLeastOne,
 }
 
 
@@ -49,11 +53,10 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
 
     Raises:
         ConfigurationError: an option does not exist or has a wrong value; there are no such devices, they do not have
-            the precision, torchrun or SLURM has started another number of processes, or this machine has fewer cores
-            than threads.
+            the precision, or torchrun or SLURM has started another number of processes.
     """
     _check_options(options)
-    _check_processes(options, threads)
+    _check_processes(options)
     for advice in _HIDDEN_WARNINGS:
         warnings.filterwarnings("ignore", message=advice)
     # Otherwise, at SLURM's warning of the end, Lightning writes its own checkpoint to the current folder, and the next
@@ -85,26 +88,16 @@ def _check_options(options: Group) -> None:
         _options_model().model_validate(options)
     except ValidationError as error:
         raise refusal(error, "trainer") from error
-
-    def refuse(name: str, reason: str) -> NoReturn:
-        raise ConfigurationError(f"trainer.{name}={options[name]!r} is not allowed; {reason}")
-
-    for name, allowed in _FIXED.items():
-        if options.get(name, allowed[0]) not in allowed:
-            refuse(name, f"every epoch is measured and may be resumed; give {allowed[0]}")
-    for name in ("max_epochs", "limit_val_batches", "limit_train_batches"):
-        if options.get(name) == 0:
-            refuse(name, "it leaves nothing to record")
-    if (options.get("gradient_clip_val") or 0) < 0:
-        refuse("gradient_clip_val", "it must be at least 0; null clips none")
-    if (passes := options.get("accumulate_grad_batches", 1)) < 1:
-        refuse("accumulate_grad_batches", "it must be at least 1")
-    if passes > 1 and (options.get("limit_train_batches") or 0) % passes:
-        refuse("limit_train_batches", f"it counts parts of batches; give null or a multiple of {passes}")
+    passes, limit = options.get("accumulate_grad_batches", 1), options.get("limit_train_batches")
+    if passes > 1 and (limit or 0) % passes:
+        raise ConfigurationError(
+            f"trainer.limit_train_batches={limit} is not allowed; it counts parts of batches; give null or a multiple "
+            f"of {passes}"
+        )
 
 
-def _check_processes(options: Group, threads: int) -> None:
-    """Raise an error if the options need more processes, cores or devices than there are."""
+def _check_processes(options: Group) -> None:
+    """Raise an error unless torchrun or SLURM has started as many processes as the options ask for."""
     devices, nodes = options["devices"], options["num_nodes"]
     started = os.environ.get("SLURM_NTASKS" if SLURMEnvironment.detect() else "WORLD_SIZE")
     if nodes > 1 and not started:
@@ -116,14 +109,6 @@ def _check_processes(options: Group, threads: int) -> None:
         raise ConfigurationError(
             f"trainer.devices={devices} and trainer.num_nodes={nodes} ask for {devices * nodes} processes, but "
             f"{started} were started; they must be as many"
-        )
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if threads > cores:
-        raise ConfigurationError(f"threads={threads} is not allowed; this process may use {cores} cores")
-    accelerators = torch.cuda.device_count()
-    if isinstance(devices, int) and devices > max(cores, accelerators):
-        raise ConfigurationError(
-            f"trainer.devices={devices} is not allowed; this machine has {cores} cores and {accelerators} GPUs"
         )
 
 
@@ -138,10 +123,10 @@ class _NoProfiler(PassThroughProfiler):
 
 @cache
 def _options_model() -> type[BaseModel]:
-    """The Trainer's own signature as a pydantic model."""
+    """The Trainer's own signature as a pydantic model, with fewer values where a run allows fewer."""
     parameters = inspect.signature(L.Trainer.__init__).parameters
     fields: dict[str, Any] = {
-        name: (parameter.annotation, parameter.default)
+        name: (_NARROWER.get(name, parameter.annotation), parameter.default)
         for name, parameter in parameters.items()
         if name not in ("self", "logger", "callbacks", "plugins")
     }

@@ -32,21 +32,20 @@ WRONG = [  # option, value, words of the message
     ("epochs", 5, ["there is no setting trainer.epochs (given trainer.epochs=5)"]),
     ("callbacks", [], ["there is no setting trainer.callbacks"]),
     ("max_epochs", "ten", ["trainer.max_epochs='ten' is not allowed; it should be a valid integer"]),
-    ("gradient_clip_val", "much", ["trainer.gradient_clip_val='much' is not allowed", "integer", "number"]),
+    ("gradient_clip_val", "much", ["trainer.gradient_clip_val='much' is not allowed", "number"]),
     ("accumulate_grad_batches", 1.5, ["trainer.accumulate_grad_batches=1.5 is not allowed", "integer"]),
     ("precision", "17-mixed", ["trainer.precision='17-mixed' is not allowed", "'bf16-mixed'"]),
     ("inference_mode", "perhaps", ["trainer.inference_mode='perhaps' is not allowed", "boolean"]),
     ("max_epochs", 3.0, ["trainer.max_epochs=3.0 is not allowed", "integer"]),
-    ("max_epochs", 0, ["trainer.max_epochs=0 is not allowed", "nothing to record"]),
-    ("accumulate_grad_batches", 0, ["trainer.accumulate_grad_batches=0 is not allowed", "at least 1"]),
-    ("gradient_clip_val", -1, ["trainer.gradient_clip_val=-1 is not allowed", "null clips none"]),
+    ("limit_val_batches", 0, ["trainer.limit_val_batches=0 is not allowed", "greater than 0"]),
+    ("accumulate_grad_batches", 0, ["trainer.accumulate_grad_batches=0 is not allowed", "equal to 1"]),
+    ("gradient_clip_val", -1, ["trainer.gradient_clip_val=-1 is not allowed", "equal to 0"]),
     ("gradient_clip_val", float("inf"), ["trainer.gradient_clip_val=inf is not allowed", "finite"]),
-    ("val_check_interval", 1, ["trainer.val_check_interval=1 is not allowed", "every epoch is measured"]),
-    ("enable_checkpointing", False, ["trainer.enable_checkpointing=False is not allowed", "may be resumed"]),
+    ("val_check_interval", 1, ["trainer.val_check_interval=1 is not allowed", "None"]),
+    ("enable_checkpointing", False, ["trainer.enable_checkpointing=False is not allowed", "True or None"]),
     ("accelerator", "abacus", ["trainer.accelerator=abacus", "Available names are: auto"]),
     ("accelerator", "gpu", ["trainer.accelerator=gpu", "trainer.devices=1"]),
     ("devices", 0, ["trainer.accelerator=cpu, trainer.devices=0"]),
-    ("devices", 99999, ["trainer.devices=99999 is not allowed; this machine has"]),
     ("num_nodes", 2, ["trainer.num_nodes=2 is not allowed here: start the run on each machine"]),
     ("max_time", "long", ["'long'", "DD:HH:MM:SS"]),
     ("profiler", "guess", ["simple", "advanced"]),
@@ -76,12 +75,7 @@ def test_a_limit_that_would_end_an_epoch_within_a_step_is_refused(options: Group
             build_trainer(options | both, threads=1, logger=False)
 
 
-def test_more_threads_than_cores_are_refused(options: Group) -> None:
-    with pytest.raises(ConfigurationError, match="threads=100000 is not allowed; this process may use"):
-        build_trainer(options, threads=100_000, logger=False)
-
-
-@pytest.mark.parametrize("wrong", ["trainer.devices=99999", "+logger.mine._target_=nowhere.Mine"])
+@pytest.mark.parametrize("wrong", ["trainer.num_nodes=2", "+logger.mine._target_=nowhere.Mine"])
 def test_the_machine_and_the_loggers_are_looked_at_before_any_data_are_read(wrong: str, tmp_path: Path) -> None:
     asked = settings("experiment=airline", "paths.data=nowhere", wrong)
     with pytest.raises(ConfigurationError, match=wrong.lstrip("+")):
