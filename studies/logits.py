@@ -12,7 +12,7 @@ from torch import Tensor
 
 import experiments
 import sharmix
-from experiments.data.local_files import keep, read_kept
+from experiments.data.local_files import kept
 from experiments.errors import ConfigurationError
 from experiments.record import load_record
 from experiments.run_folder import RECORD
@@ -76,7 +76,7 @@ def network_logits(overrides: Sequence[str], seed: int, data: Path | None) -> La
         DataError: the data set cannot be loaded, or is not the data set of the run.
     """
     run = run_of(overrides)
-    folder, file = run.folder(seed), KEPT / run.name / f"seed-{seed}.npz"
+    folder = run.folder(seed)
     if not run.is_finished(seed):
         command = " ".join(["python run.py", *overrides, f"seed={seed} paths.data=FOLDER"])
         raise ConfigurationError(
@@ -85,11 +85,8 @@ def network_logits(overrides: Sequence[str], seed: int, data: Path | None) -> La
     activation = build_activation(run.settings.activation)
     if activation.entropy_parameters():
         raise ConfigurationError(f"{folder}: its map has learned orders; give a run of an activation with fixed ones")
-    source = f"{load_record(folder / RECORD).weights_digest}".encode()
-    content = read_kept(file, source)
-    if content is None:
-        content = _computed(folder, data if "folder" in run.settings.data else None)
-        keep(file, source, content)
+    file = KEPT / run.name / f"seed-{seed}-{str(load_record(folder / RECORD).weights_digest)[:16]}.npz"
+    content = kept(file, lambda: _computed(folder, data if "folder" in run.settings.data else None))
     with np.load(BytesIO(content)) as arrays:
         logits, labels = (torch.from_numpy(arrays[part]) for part in LabelledLogits._fields[:2])
     return LabelledLogits(logits, labels, activation)

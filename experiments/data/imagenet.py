@@ -19,7 +19,7 @@ from experiments.data.local_files import LOCAL_DATA
 from experiments.data.long_tail import ShotRule, keep_counts
 from experiments.data.splits import Indices
 from experiments.data.torch_datasets import DatasetExamples
-from experiments.errors import ConfigurationError, DataError
+from experiments.errors import DataError
 from experiments.settings import AtLeastOne, OpenShare, Seed, YesNo, validated_class
 
 HUB_NAME = "ILSVRC/imagenet-1k"
@@ -58,11 +58,6 @@ class ImagenetDataModule(ClassificationDataModule):
     shots: ShotRule | None = None
 
     def load(self) -> ClassificationData:
-        if self.shorter_side < self.image_size:
-            raise ConfigurationError(
-                f"data.shorter_side={self.shorter_side} is not allowed; it must be at least "
-                f"data.image_size={self.image_size}, which is cut out of it"
-            )
         if self.folder:
             train, test = self._in_folders(self.folder / self.images)
         else:

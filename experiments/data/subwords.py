@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sentencepiece import SentencePieceTrainer
 
-from experiments.data.local_files import keep, read_kept
+from experiments.data.local_files import kept
 from experiments.data.special_tokens import BEGIN, END, PADDING, UNKNOWN
 from experiments.errors import ConfigurationError
 
@@ -28,8 +28,6 @@ OPTIONS = {
 def learned_subwords(sentences: Sequence[str], vocabulary_size: int, cache: Path) -> bytes:
     """The sentencepiece model, learned from sentences of both languages, or loaded from the cache.
 
-    If the cached model is damaged or was learned from other sentences, a new model is learned.
-
     Raises:
         ConfigurationError: the sentences do not allow a vocabulary of this size.
 
@@ -38,15 +36,13 @@ def learned_subwords(sentences: Sequence[str], vocabulary_size: int, cache: Path
     digest = hashlib.sha256(json.dumps([version("sentencepiece"), vocabulary_size, OPTIONS]).encode())
     for sentence in sentences:
         digest.update(f"{sentence}\n".encode())
-    file = cache / f"{digest.hexdigest()[:16]}.checked-model"
-    if (kept := read_kept(file, digest.digest())) is not None:
-        return kept
-    model, size = io.BytesIO(), {"vocab_size": vocabulary_size}
+    return kept(cache / f"{digest.hexdigest()[:16]}.model", lambda: _learn(sentences, vocabulary_size))
+
+
+def _learn(sentences: Sequence[str], vocabulary_size: int) -> bytes:
+    model, options = io.BytesIO(), {"vocab_size": vocabulary_size, "minloglevel": 2, **OPTIONS}
     try:
-        SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences), model_writer=model, minloglevel=2, **OPTIONS, **size
-        )
+        SentencePieceTrainer.train(sentence_iterator=iter(sentences), model_writer=model, **options)
     except RuntimeError as error:
         raise ConfigurationError(f"data.vocabulary_size={vocabulary_size} is not allowed: {error}") from error
-    keep(file, digest.digest(), model.getvalue())
     return model.getvalue()

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import ClassVar
 
@@ -42,8 +43,9 @@ class TinyImagenetDataModule(SmallImageDataModule):
         else:
             place, rows = self._of_table(split)
         if split == "train" and self.images_per_class is not None:
-            in_order = sorted(rows, key=_label)  # a stable sort: within a class the images keep their order
-            rows = [row for _, own in groupby(in_order, _label) for row in islice(own, self.images_per_class)]
+            label = itemgetter(1)  # `sorted` is stable: within a class the images keep their order
+            by_class = groupby(sorted(rows, key=label), label)
+            rows = [row for _, own in by_class for row in islice(own, self.images_per_class)]
         return *self.decode(rows, f"{place}, {split}"), place
 
     def _of_table(self, split: str) -> tuple[str, list[EncodedImage]]:
@@ -76,10 +78,6 @@ class TinyImagenetDataModule(SmallImageDataModule):
                 f"n01443537; {self.fetch_again}"
             )
         self.wnids = tuple(sorted(names))
-
-
-def _label(image: EncodedImage) -> int:
-    return image[1]
 
 
 def _number(file: Path) -> int:

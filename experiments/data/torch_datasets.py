@@ -53,9 +53,6 @@ class DatasetExamples:
     def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
         with torch.random.fork_rng(devices=[]):
             inputs = [self._input(*one) for one in zip(indices.tolist(), seeds.tolist(), strict=True)]
-        if len({one.shape for one in inputs}) > 1:
-            name = type(self.dataset).__name__
-            raise DataError(f"{name}: inputs have different shapes; give the dataset a transform that resizes them")
         # In a worker this stacks the inputs directly in the memory that the training process reads.
         return default_collate(inputs) if inputs else torch.empty(0), self.targets[indices]
 
@@ -75,15 +72,7 @@ class DatasetExamples:
     def _input(self, index: int, seed: int) -> Tensor:
         torch.default_generator.manual_seed(seed)  # seeds only the processor's generator
         value = _example(self.dataset, index)[0]
-        if isinstance(value, Image):
-            return pil_to_tensor(value)
-        try:
-            return torch.as_tensor(value)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise DataError(
-                f"{type(self.dataset).__name__}: example {index} is a {type(value).__name__}; give the dataset a "
-                "transform that makes tensors"
-            ) from error
+        return pil_to_tensor(value) if isinstance(value, Image) else torch.as_tensor(value)
 
 
 def class_numbers(dataset: Any) -> Tensor:
@@ -95,10 +84,7 @@ def class_numbers(dataset: Any) -> Tensor:
     found = getattr(dataset, "targets", None)
     if found is None or getattr(dataset, "target_transform", None) is not None:
         found = [_example(dataset, index)[1] for index in range(len(dataset))]
-    try:
-        numbers = torch.as_tensor(found)
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        numbers = torch.empty(0)
+    numbers = torch.as_tensor(found)
     if numbers.dtype.is_floating_point or numbers.dtype == torch.bool or numbers.dim() != 1:
         raise DataError(f"{type(dataset).__name__}: each example must be a pair of an input and a class number")
     return numbers.long()

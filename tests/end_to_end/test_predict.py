@@ -152,8 +152,8 @@ def test_an_image_of_another_size_a_missing_file_and_a_data_set_that_reads_none_
 
     Image.new("L", (28, 28)).save(tmp_path / "digit.png")
     assert "the image has 28 × 28 pixels, 8 × 8 are needed" in refused(tmp_path / "digit.png")
-    assert "gone: cannot be read (No such file or directory" in refused(tmp_path / "gone")
-    assert "does not lie in a folder" in refused(tmp_path / "gone", "data=elsewhere")
+    assert "gone: cannot be read as input of" in refused(tmp_path / "gone")
+    assert "there is no setting data.folder" in refused(tmp_path / "gone", "data=elsewhere")
     _, data = experiments.load_run(sparse)
     object.__setattr__(data.data, "encode", None)
     assert "DigitsDataModule cannot read inputs from a file" in refused(tmp_path / "digit.png")

@@ -55,8 +55,6 @@ def test_subwords_are_learned_once_and_depend_on_the_training_split_alone(pairs_
     assert model.stat().st_mtime_ns == stamp
     assert again.facts["subwords_hash"] == first.facts["subwords_hash"]
     assert UNKNOWN in again.test.sources.tokens  # letters that training never showed
-    model.write_bytes(model.read_bytes()[:-100])  # a damaged model is learned again
-    assert loaded("pairs", pairs_folder).facts["subwords_hash"] == first.facts["subwords_hash"]
     write_pairs(pairs_folder, "train", lines([*GERMAN, "noch ein Satz"]), lines([*ENGLISH, "one more"]))
     assert loaded("pairs", pairs_folder).facts["subwords_hash"] != first.facts["subwords_hash"]
 

@@ -73,18 +73,10 @@ def test_labels_are_taken_without_reading_where_the_dataset_lists_them() -> None
     assert class_numbers(changed).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("pairs", "message"),
-    [
-        *(([([1.0], label)], "must be a pair of an input and a class number") for label in (0.5, [0, 1], None, True)),
-        ([({"text": "one"}, 0)], "example 0 is a dict; give the dataset a transform that makes tensors"),
-        ([("one", 0)], "example 0 is a str; give the dataset a transform that makes tensors"),
-        ([([1.0], 0), ([1.0, 2.0], 1)], "inputs have different shapes"),
-    ],
-)
-def test_examples_that_are_no_pairs_of_input_and_class_are_refused(pairs: list[Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        read(loaded(Pairs(*pairs), Pairs(*pairs)).train, 0, 1)
+@pytest.mark.parametrize("label", [0.5, [0, 1], True])
+def test_labels_that_are_no_class_numbers_are_refused(label: object) -> None:
+    with pytest.raises(DataError, match="must be a pair of an input and a class number"):
+        class_numbers(Pairs(([1.0], label)))
 
 
 def test_tensors_are_split_by_class_the_same_for_the_same_seed() -> None:
@@ -106,7 +98,5 @@ def test_tensors_are_split_by_class_the_same_for_the_same_seed() -> None:
 
 
 def test_tensors_that_cannot_be_split_are_refused() -> None:
-    with pytest.raises(DataError, match="there are 2 labels for 3 examples"):
-        ClassificationData.from_tensors(torch.zeros(3, 1), torch.zeros(2).long(), ["a"])
     with pytest.raises(DataError, match="no example of class '1' on the test side"):
         ClassificationData.from_tensors(torch.zeros(9, 1), torch.tensor([0] * 8 + [1]), ["a", "b"])
