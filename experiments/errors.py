@@ -6,9 +6,6 @@ from hydra.errors import CompactHydraException
 class UserError(CompactHydraException, ValueError):
     """An error for the user. The message names the mistake, its place and the remedy."""
 
-    def __init__(self, message: str = "") -> None:
-        super().__init__(message.encode(errors="backslashreplace").decode())  # names of files need not be UTF-8
-
 
 class ConfigurationError(UserError):
     """A setting that cannot be used. The message names its key, its value and the allowed values."""

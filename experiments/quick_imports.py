@@ -14,24 +14,22 @@ from importlib.metadata import Distribution, PackageNotFoundError
 
 
 def _import_without(package: str, spared: set[str]) -> None:
-    """Import as if the spared packages were not installed. If this fails, a later ordinary import loads the package."""
-    before, find = set(sys.modules), Distribution.__dict__["from_name"]
+    """Import a package as if those of the spared packages that are not yet imported were not installed."""
+    absent, find = spared - set(sys.modules), Distribution.__dict__["from_name"]
 
     def from_name(kind: type[Distribution], name: str) -> Distribution:
-        if name in spared - before:
+        if name in absent:
             raise PackageNotFoundError(name)
         return find.__get__(None, kind)(name)
 
     Distribution.from_name = classmethod(from_name)  # torchmetrics uses it to find installed packages
-    sys.modules.update(dict.fromkeys(spared - before))  # None blocks the import
+    sys.modules.update(dict.fromkeys(absent))  # None blocks the import
     try:
         import_module(package)
-    except Exception:
-        spared = spared | {name for name in sys.modules if name.partition(".")[0] == package}
     finally:
         Distribution.from_name = find
-        for name in spared - before:
-            sys.modules.pop(name, None)
+        for name in absent:
+            del sys.modules[name]
 
 
 gc.disable()

@@ -4,16 +4,14 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 
 from experiments.callbacks.curves import log_row
-from experiments.errors import UserError
 from experiments.settings import RunSettings, build, get_class_or_function
-
-_CALLED = ("log_metrics", "log_hyperparams", "save", "after_save_checkpoint", "finalize")  # by Lightning, and here
 
 
 def tensorboard_logger(folder: str, **options: Any) -> TensorBoardLogger:
@@ -50,61 +48,47 @@ def check_loggers(settings: RunSettings) -> None:
 
 @contextmanager
 def open_loggers(settings: RunSettings, folder: Path | None) -> Iterator[list[Logger]]:
-    """The configured loggers, given the settings of the run; none without a folder.
+    """The configured loggers, given the settings of the run, and closed at the end; none without a folder.
 
     If a logger fails, the run warns and continues without this logger, so that the training is not lost.
 
     Raises:
-        UserError: a logger's settings are not allowed.
+        ConfigurationError: a logger's settings are not allowed.
     """
-    loggers: dict[str, Logger] = {}
+    loggers: list[Logger] = []
     status = "failed"
     try:
         for name, group in settings.logger.items() if folder is not None else ():
-            if group and (logger := _open(group, f"logger.{name}", str(folder))) is not None:
-                loggers[name] = logger
-                logger.log_hyperparams(settings.model_dump(exclude={"paths", "logger"}))
-        yield [*loggers.values()]
+            if group:
+                loggers.append(_spared(build(group, f"logger.{name}", folder=str(folder)), f"logger.{name}"))
+                loggers[-1].log_hyperparams(settings.model_dump(exclude={"paths", "logger"}))
+        yield loggers
         status = "success"
     finally:
-        for name, logger in loggers.items():
+        for logger in loggers:
             logger.finalize(status)
             # Otherwise the next run in this process would share the W&B run. A W&B run that never started stays closed.
             if isinstance(logger, WandbLogger) and logger._experiment is not None:
-                _spared(logger.experiment.finish, f"logger.{name}", [])(exit_code=int(status == "failed"))
+                logger.experiment.finish(exit_code=int(status == "failed"))
 
 
-def _open(group: dict[str, Any], key: str, folder: str) -> Logger | None:
-    try:
-        logger = build(group, key, folder=folder)
-    except UserError:
-        raise
-    except Exception as error:
-        _warn(key, error)
-        return None
-    failed: list[str] = []
-    for name in _CALLED:
-        setattr(logger, name, _spared(getattr(logger, name), key, failed))
-    return logger
+def _spared(logger: Logger, key: str) -> Logger:
+    """The logger, whose methods warn instead of raising an error; after the first failure they do nothing."""
+    failed: list[Exception] = []
 
-
-def _spared(call: Callable[..., None], key: str, failed: list[str]) -> Callable[..., None]:
-    """A logger's method that warns instead of raising. After the first failure all methods of the logger do nothing."""
-
-    def spared(*arguments: Any, **options: Any) -> None:
-        if failed:
-            return
+    def spared(call: Callable[..., None], *arguments: Any, **options: Any) -> None:
         try:
-            call(*arguments, **options)
+            if not failed:
+                call(*arguments, **options)
         except Exception as error:
-            failed.append(key)
-            _warn(key, error)
+            failed.append(error)
+            warnings.warn(
+                f"{key} has failed, and the run goes on without it: {type(error).__name__}: {error}", stacklevel=3
+            )
 
-    return spared
-
-
-def _warn(key: str, error: Exception) -> None:
-    warnings.warn(f"{key} has failed, and the run goes on without it: {type(error).__name__}: {error}", stacklevel=3)
+    for name in ("log_metrics", "log_hyperparams", "save", "after_save_checkpoint", "finalize"):
+        setattr(logger, name, partial(spared, getattr(logger, name)))
+    return logger
 
 
 def replay(settings: RunSettings, folder: Path, rows: Iterable[dict[str, float]]) -> None:

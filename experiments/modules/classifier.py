@@ -1,5 +1,6 @@
 """A network for classification under an output activation."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -53,25 +54,16 @@ class Classifier(OutputModule):
         Raises:
             ConfigurationError: the network cannot read the inputs, or its output has another shape.
         """
-        wanted, kind = (len(inputs), self.num_classes), f"model: {type(self.network).__name__}"
-        training = {module: module.training for module in self.network.modules()}
-        self.network.eval()
+        kind, given = f"model: {type(self.network).__name__}", f"inputs of shape {tuple(inputs.shape)}"
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                output = self.network(inputs)
+                output = copy.deepcopy(self.network).eval()(inputs)
         except Exception as error:  # a network of the user's own may raise any error
+            raise ConfigurationError(f"{kind} cannot read {given} and type {inputs.dtype}: {error}") from error
+        found, wanted = tuple(getattr(output, "shape", ())), (len(inputs), self.num_classes)
+        if found != wanted:
             raise ConfigurationError(
-                f"{kind} cannot read inputs of shape {tuple(inputs.shape)} and type {inputs.dtype}: {error}"
-            ) from error
-        finally:
-            for module, mode in training.items():
-                module.training = mode
-        shape = tuple(output.shape) if isinstance(output, Tensor) else None
-        if shape != wanted:
-            found = f"a {type(output).__name__}" if shape is None else f"an output of shape {shape}"
-            raise ConfigurationError(
-                f"{kind} gives {found} for inputs of shape {tuple(inputs.shape)}, but {self.num_classes} classes need "
-                f"{wanted}"
+                f"{kind} gives an output of shape {found} for {given}, but {self.num_classes} classes need {wanted}"
             )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:

@@ -55,12 +55,12 @@ class OutputMetrics(DistributionMetrics):
         self.of_shots = [f"{group}_{mean}" for group in self.members for mean in ("accuracy", "sparsity")]
         accuracy, macro_f1 = MulticlassAccuracy(classes, average="micro"), MulticlassF1Score(classes, average="macro")
         self.further = dict(further or {})
+        taken = ("accuracy", "macro_f1", *self.means, "brier", *self.of_shots)
         for name in self.further:
-            taken = ("accuracy", "macro_f1", *self.means, "brier", *self.of_shots)
-            if name in taken or not name.isidentifier() or hasattr(self, name):
+            if name in taken:
                 raise ConfigurationError(
-                    f"module.metrics.{name} is not allowed; give a plain name that is neither measured already "
-                    f"({', '.join(taken)}) nor an attribute of a MetricCollection"
+                    f"module.metrics.{name} is not allowed; give a name that is not measured already "
+                    f"({', '.join(taken)})"
                 )
         super().__init__(["brier", *self.of_shots], {"accuracy": accuracy, "macro_f1": macro_f1, **self.further})
 
@@ -85,11 +85,6 @@ class OutputMetrics(DistributionMetrics):
     def compute(self) -> dict[str, Tensor]:
         """The metrics of all examples since the last reset. Groups without an example are left out."""
         values = super().compute()
-        for name in self.further:
-            if name not in values or values[name].numel() != 1:
-                raise ConfigurationError(
-                    f"module.metrics.{name} must give one number; choose a mean, such as average=macro"
-                )
         return {name: value for name, value in values.items() if name not in self.of_shots or not value.isnan()}
 
 

@@ -77,7 +77,7 @@ def test_a_network_that_fits_is_left_as_it_was() -> None:
     [
         (nn.Unflatten(1, (8, 8)), r"model: Unflatten gives an output of shape \(3, 8, 8\) for .* need \(3, 10\)"),
         (nn.Conv2d(3, 10, 1), r"model: Conv2d cannot read inputs of shape \(3, 64\) and type torch\.float32: "),
-        (nn.LSTM(64, 10), r"model: LSTM gives a tuple for inputs of shape \(3, 64\)"),
+        (nn.LSTM(64, 10), r"model: LSTM gives an output of shape \(\) for inputs of shape \(3, 64\)"),
     ],
     ids=["outputs", "inputs", "tuple"],
 )
