@@ -1,4 +1,4 @@
-"""Builds what the settings of a run name: callbacks, data, network, activation and module."""
+"""Builds what the settings of a run name: data, network, activation and module."""
 
 import inspect
 import json
@@ -10,38 +10,19 @@ from typing import Any
 
 import lightning.pytorch as L
 import torch
-from lightning.pytorch.callbacks import Callback
 
 from experiments.data.base import SplitDataModule
 from experiments.errors import ConfigurationError, DataError
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
 from experiments.run_folder import locked
-from experiments.settings import (
-    ActivationSettings,
-    Group,
-    RunSettings,
-    build,
-    build_activation,
-    check_values,
-    checked,
-    get_class_or_function,
-)
+from experiments.settings import Group, RunSettings, build, build_activation, get_class_or_function
 
 _loaded: dict[str, Any] = {}  # the data that this process has loaded last; the runs of a sweep share them
 
 
-def build_callbacks(settings: RunSettings) -> list[Callback]:
-    """The user's own callbacks; a ConfigurationError if one is no Callback of Lightning."""
-    callbacks = {name: build(group, f"callbacks.{name}") for name, group in settings.callbacks.items() if group}
-    for name, callback in callbacks.items():
-        if not isinstance(callback, Callback):
-            raise ConfigurationError(f"callbacks.{name}: {type(callback).__name__} must be a Callback of Lightning")
-    return [*callbacks.values()]
-
-
 def build_data(settings: RunSettings, say: Callable[[str], object]) -> SplitDataModule:
-    """The data, loaded. Settings that are wrong by themselves raise an error before the data are read.
+    """The data, loaded. A wrong activation or optimizer raises its error before the data are read.
 
     Args:
         settings: of the run.
@@ -52,10 +33,7 @@ def build_data(settings: RunSettings, say: Callable[[str], object]) -> SplitData
         DataError: the data cannot be used.
     """
     build_activation(settings.activation)
-    for key in ("model", "module", "optimizer"):
-        check_values(getattr(settings, key), key)
-    if "attention" in settings.model:
-        build_activation(checked(ActivationSettings, settings.model["attention"], "model.attention"), "model.attention")
+    build(settings.optimizer, "optimizer")
     data = build(settings.data, "data")
     if not isinstance(data, SplitDataModule):
         raise ConfigurationError(f"data: {type(data).__name__} must be a SplitDataModule of experiments/data/base.py")
@@ -94,15 +72,8 @@ def build_module(settings: RunSettings, data: SplitDataModule) -> OutputModule:
 
 def _sizes(model: Group, data: SplitDataModule) -> dict[str, int]:
     """The sizes of the data that are arguments of the network."""
-    network, sizes = get_class_or_function(model, "model"), data.network_arguments()
-    parameters = inspect.signature(network).parameters
-    named = {name for name, one in parameters.items() if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)}
-    for name in parameters:
-        if name in named - model.keys() - sizes.keys() and parameters[name].default is inspect.Parameter.empty:
-            raise ConfigurationError(
-                f"model: {network.__name__} needs {name}, which {type(data).__name__} does not give; "
-                f"it gives {', '.join(sizes)}"
-            )
-    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+    parameters = inspect.signature(get_class_or_function(model, "model")).parameters.values()
+    named = {one.name for one in parameters if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)}
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
         named.add("num_classes")
-    return {name: int(size) for name, size in sizes.items() if name in named}
+    return {name: int(size) for name, size in data.network_arguments().items() if name in named}

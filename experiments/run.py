@@ -16,7 +16,7 @@ from rich.text import Text
 
 import experiments.quick_imports  # noqa: F401  # before other imports of torch; saves seconds
 from experiments import run_folder
-from experiments.building import build_callbacks, build_data, build_module
+from experiments.building import build_data, build_module
 from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint, finished_epochs
 from experiments.callbacks.curves import Curves
 from experiments.callbacks.loggers import check_loggers, open_loggers, replay
@@ -33,7 +33,7 @@ from experiments.machine import environment, forget_peak_memory, peak_memory_mib
 from experiments.modules.base import OutputModule
 from experiments.record import Record, by_split, load_record
 from experiments.run_folder import CHECKPOINTS, CURVES, RECORD, WEIGHTS
-from experiments.settings import RunSettings, checked_settings
+from experiments.settings import RunSettings, build, checked_settings
 from experiments.trainer import build_trainer
 
 HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.3f}", "sparsity": "sparsity {:.3f}"}
@@ -119,7 +119,7 @@ class Run:
         planned = build_trainer(settings.trainer, settings.threads, logger=False)
         check_loggers(settings)
         L.seed_everything(settings.seed, verbose=False)  # the user's callbacks may draw random numbers
-        own_callbacks = build_callbacks(settings)
+        own_callbacks = [build(group, f"callbacks.{name}") for name, group in settings.callbacks.items() if group]
         module, data = self.build()
         if module.lacks_threshold() and planned.world_size > 1:
             raise ConfigurationError(
@@ -135,7 +135,7 @@ class Run:
         if self.is_first and settings.progress != "none":
             callbacks.append(Progress(curves, self.console, self.line_prefix, settings.progress))
         if best is not None:
-            callbacks.append(BestWeights(best, module.selected_by))
+            callbacks.append(BestWeights(best, module.selected_by, curves))
         callbacks.append(PeriodicCheckpoint(last, settings.checkpoint_seconds))
         logging = open_loggers(settings, self.folder if self.is_first else None)
         with self._explained(module, curves, last), logging as loggers:
@@ -234,8 +234,8 @@ def record_of(run: Run, trainer: L.Trainer, curves: Curves, code: dict[str, obje
     module, data, rows = trainer.lightning_module, trainer.datamodule, curves.rows
     if not rows or "test" not in by_split(rows[-1]):
         raise ConfigurationError(
-            "the training ended in the middle of an epoch, which is not measured; choose trainer.max_steps and "
-            "trainer.max_time so that they end with an epoch"
+            "the training had no epoch, or ended in the middle of one, which is not measured; choose "
+            "trainer.max_epochs, trainer.max_steps and trainer.max_time so that they end with an epoch"
         )
     reported = rows[-1] if module.selected_by is None else max(rows, key=lambda row: row[module.selected_by])
     weights = run.folder / WEIGHTS if run.settings.keep_weights else None
@@ -280,8 +280,6 @@ def load_run(folder: str | Path, data_folder: str | Path | None = None) -> tuple
     record, remedy = load_record(file), "repeat the run with keep_weights=true force=true"
     settings = checked_settings(record.config)
     if data_folder is not None:
-        if "folder" not in settings.data:
-            raise ConfigurationError(f"data={data_folder}: the data set of {folder} does not lie in a folder")
         settings = settings.model_copy(update={"data": settings.data | {"folder": str(data_folder)}})
     if record.weights is None or not weights.is_file():
         raise ConfigurationError(f"{folder}: there is no {WEIGHTS}; {remedy}")

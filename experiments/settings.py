@@ -145,20 +145,6 @@ def build(group: Group, key: str, **arguments: Any) -> Any:
         raise ConfigurationError(f"{key}: {group.get('_target_')} cannot be built: {cause or error}") from error
 
 
-def check_values(group: Group, key: str) -> None:
-    """Raise as `build` for a value that the class never allows, before its other arguments are known.
-
-    If all arguments are known, the class is built here once more than needed.
-    """
-    if not hasattr(getattr(get_class_or_function(group, key), "__init__", None), "raw_function"):
-        return  # not `validated`: only the class itself can check its values
-    try:
-        build(group, key)
-    except ConfigurationError as error:
-        if not isinstance(error.__cause__, ValidationError) or not all(map(_is_missing, error.__cause__.errors())):
-            raise
-
-
 def get_class_or_function(group: Group, key: str) -> Callable[..., Any]:
     """The class or function that a group names in `_target_`; raises a ConfigurationError if there is none."""
     from hydra.utils import get_object
@@ -183,15 +169,15 @@ def build_activation(settings: ActivationSettings, group: str = "activation") ->
     """
     import sharmix  # imports torch, which a finished run does not need
 
-    classes_last = "an experiment's logits have their classes last"
     if "dim" in settings.parameters:
         given = settings.parameters["dim"]
-        raise ConfigurationError(f"{group}.parameters.dim={given} is not allowed; {classes_last}")
+        raise ConfigurationError(
+            f"{group}.parameters.dim={given} is not allowed; an experiment's logits have their classes last"
+        )
     try:
         return sharmix.build_activation(settings.name, **settings.arguments())
     except (ValueError, TypeError, ImportError, SyntaxError) as error:
-        note = f" (dim is not a setting: {classes_last})" if re.search(r"it takes .*\bdim\b", str(error)) else ""
-        raise ConfigurationError(f"{group}={settings.name}: {error}{note}") from error
+        raise ConfigurationError(f"{group}={settings.name}: {error}") from error
 
 
 def refusal(error: ValidationError, group: str | None = None) -> ConfigurationError:

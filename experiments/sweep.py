@@ -40,8 +40,6 @@ class Sweep(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.runs = _number_of_runs(config)
-        if self.runs == 0:
-            sys.exit("the sweep has no run: one of its settings has no value, as seed=range(0) has")
         self.folder = Path(config.hydra.sweep.dir)
         if _optimises(config.hydra):
             logging.getLogger("hydra_plugins.hydra_optuna_sweeper._impl").addFilter(self._count_failed_trial)
@@ -94,11 +92,7 @@ class Sweep(Callback):
 
 
 def line_prefix(settings: RunSettings) -> str:
-    """The beginning of every line that a job of a sweep prints; empty for a single run.
-
-    Raises:
-        ConfigurationError: a sweep cannot have this run.
-    """
+    """The beginning of a job's lines, empty for a single run; a ConfigurationError if a sweep cannot have this run."""
     config = HydraConfig.get()
     if config.mode != RunMode.MULTIRUN:
         return ""
@@ -115,17 +109,11 @@ def line_prefix(settings: RunSettings) -> str:
 
 def objective(settings: RunSettings, record: Record | None) -> float | None:
     """The value that a sweeper optimises; None if no sweeper optimises, or if this process has no record."""
-    if record is None or not _optimises(HydraConfig.get()):
-        return None
-    return measured(settings.objective, record)
+    return measured(settings.objective, record) if record and _optimises(HydraConfig.get()) else None
 
 
 def measured(objective: str | None, record: Record) -> float:
-    """The metric `objective` of a run, or the main metric of its validation or dev split.
-
-    Raises:
-        ConfigurationError: the run has not measured it.
-    """
+    """The metric `objective` of a run, or its main metric; a ConfigurationError if the run has not measured it."""
     wanted = objective or ("dev/bleu" if "dev" in record.metrics else "validation/accuracy")
     split, _, metric = wanted.partition("/")
     if metric not in record.metrics.get(split, {}):

@@ -1,5 +1,6 @@
 """Checkpoints at the end of epochs. A checkpoint file is complete or absent, and it holds only data, never code."""
 
+import math
 import time
 import zipfile
 from pathlib import Path
@@ -7,9 +8,10 @@ from typing import Any
 
 import lightning.pytorch as L
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
+from experiments.callbacks.curves import Curves
 from experiments.files import replace_atomically
 
 
@@ -35,22 +37,16 @@ def _is_whole(file: Path) -> bool:
         return False
 
 
-class BestWeights(ModelCheckpoint):
-    """Keeps in `file` the weights of the epoch with the largest value of the metric `monitor` so far."""
+class BestWeights(Checkpoint):
+    """Keeps in `file` the weights of the epoch with the largest value of `metric` among the rows of `curves`."""
 
-    state_key = "BestWeights"  # Lightning reads the key several times a step; ModelCheckpoint builds its key slowly
+    def __init__(self, file: Path, metric: str, curves: Curves) -> None:
+        self.file, self.metric, self.curves = file, metric, curves
 
-    def __init__(self, file: Path, monitor: str) -> None:
-        files = {"save_on_train_epoch_end": True, "enable_version_counter": False}
-        super().__init__(file.parent, file.stem, monitor=monitor, mode="max", save_weights_only=True, **files)
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        def here(path: str) -> str:  # the run's folder may have been moved
-            return str(Path(self.dirpath, Path(path).name)) if path else path
-
-        paths = {name: here(path) for name, path in state_dict.items() if name.endswith("_path")}
-        models = {here(path): score for path, score in state_dict["best_k_models"].items()}
-        super().load_state_dict(state_dict | paths | {"dirpath": self.dirpath, "best_k_models": models})
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        *before, last = (row.get(self.metric, -math.inf) for row in self.curves.rows)
+        if last > max(before, default=-math.inf) and not trainer.fast_dev_run:
+            trainer.save_checkpoint(self.file, weights_only=True)
 
 
 class PeriodicCheckpoint(ModelCheckpoint):
@@ -59,7 +55,7 @@ class PeriodicCheckpoint(ModelCheckpoint):
     At least `seconds` pass between two checkpoints, because writing one takes longer than a short epoch.
     """
 
-    state_key = "PeriodicCheckpoint"  # as for BestWeights
+    state_key = "PeriodicCheckpoint"  # Lightning reads it several times a step; ModelCheckpoint builds its key slowly
 
     def __init__(self, file: Path, seconds: float) -> None:
         super().__init__(file.parent, file.stem, save_on_train_epoch_end=True, enable_version_counter=False)

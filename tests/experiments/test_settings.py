@@ -177,24 +177,25 @@ def test_a_batch_that_cannot_be_divided_is_named(overrides: tuple[str, ...], pas
 
 
 COPY, TWEETS = ("experiment=copy", "data.train_size=300"), ("experiment=airline", "paths.data=nowhere")
-WRONG = [  # settings, and words of the message; that of the tweets comes before the data are read
+WRONG = [  # settings, and words of the message; the message on tweets comes before the data are read
     (*COPY, "model.dimension=60", "model.dimension=60 is not allowed; it must be divisible by 2 * model.heads = 8"),
-    (*COPY, "data.longest=2", "data.shortest=3 is not allowed; it must be at most data.longest=2"),
-    (*COPY, "data.words=2", "data.words=2 words, data.shortest=3 to data.longest=8 a sentence, there are 504"),
+    (*COPY, "data.longest=2", "at most half of the 0 sentences that data.words, data.shortest and data.longest"),
+    (*COPY, "data.words=2", "at most half of the 504 sentences that data.words, data.shortest and data.longest"),
     (*COPY, "module.beam.length_penalty=1e30", "module.beam.length_penalty=1e+30 is not allowed"),
     (*COPY, "~model.attention.name", "model.attention.name is missing; give model.attention.name=VALUE"),
     (*COPY, "module.beam.scores=best", "module.beam.scores='best' is not allowed; it should be 'normalised' or 'raw'"),
     (*COPY, "module.compile=1", "module.compile=1 is not allowed; it should be a valid boolean"),
     (*COPY, "+data.sampler=class_balanced", "there is no setting data.sampler (given data.sampler='class_balanced')"),
     ("experiment=digits", "+module.average_decay=0.1", "there is no setting module.average_decay"),
-    (*TWEETS, "model.embedding_dimension=0", "model.embedding_dimension=0 is not allowed; it should be greater than"),
-    (*TWEETS, "module.label_smoothing=1", "module.label_smoothing=1 is not allowed; it should be less than 1"),
+    ("experiment=digits", "model.hidden_units=0", "model.hidden_units=0 is not allowed; it should be greater than"),
+    ("experiment=digits", "module.label_smoothing=1", "module.label_smoothing=1 is not allowed; it should be less"),
+    (*TWEETS, "optimizer.learning_rate=0", "optimizer.learning_rate=0 is not allowed; it should be greater than 0"),
     (*TWEETS, "activation=sharmix_learned", "activation.q=0.5", "q=0.5 is not allowed as a start"),
     (*TWEETS, "activation=sharmix_learned", "activation.objective=luck", "luck"),
     (*TWEETS, "activation=softmax", "activation.q=1.5", "no parameter q"),
     (*TWEETS, "+activation.parameters.dim=-1", "activation.parameters.dim=-1 is not allowed; an experiment's logits"),
     (*TWEETS, "activation=custom", "activation.name=nowhere.Mine", "cannot import"),
-    ("experiment=multi30k", "attention=entmax", "model.attention.alpha=3", "model.attention=entmax_learned: alpha=3"),
+    (*COPY, "attention=entmax", "model.attention.alpha=3", "model.attention=entmax_learned: alpha=3"),
 ]
 
 
