@@ -6,7 +6,7 @@ Only the files in `conf/` hold the values and explain them.
 import logging
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, validate_call
 from pydantic.dataclasses import dataclass
@@ -79,7 +79,6 @@ class PathSettings(Settings):
     outputs: Folder
 
 
-_Model = TypeVar("_Model", bound=Settings)
 Group = dict[str, Any]  # settings of an object that `_target_` names
 
 
@@ -108,15 +107,10 @@ class RunSettings(Settings):
 
 def checked_settings(config: Mapping[str, Any]) -> RunSettings:
     """The settings of a composed configuration; raises a ConfigurationError that names the first invalid setting."""
-    return checked(RunSettings, config)
-
-
-def checked(model: type[_Model], config: Any, group: str | None = None) -> _Model:
-    """A group of settings; raises a ConfigurationError that names the first invalid setting."""
     try:
-        return model.model_validate(config)
+        return RunSettings.model_validate(config)
     except ValidationError as error:
-        raise refusal(error, group) from error
+        raise refusal(error) from error
 
 
 def build(group: Group, key: str, **arguments: Any) -> Any:
@@ -180,7 +174,7 @@ def build_activation(settings: ActivationSettings, group: str = "activation") ->
         raise ConfigurationError(f"{group}={settings.name}: {error}") from error
 
 
-def refusal(error: ValidationError, group: str | None = None) -> ConfigurationError:
+def refusal(error: ValidationError, group: str = "") -> ConfigurationError:
     """The error for the first invalid setting, with its value and the allowed values."""
     errors = sorted(error.errors(include_url=False), key=_is_missing)  # a wrong value before a missing one
     first, place = errors[0], _setting(errors[0]["loc"])
