@@ -233,7 +233,7 @@ def test_a_file_for_a_prediction_is_read_or_refused_by_its_name(tmp_path: Path) 
         small().encode(tmp_path / "mine.txt")
     data, file = module("copy"), tmp_path / "mine.txt"
     data.setup()
-    with pytest.raises(DataError, match=r"mine\.txt: cannot be read \(No such file or directory\)"):
+    with pytest.raises(DataError, match=r"mine\.txt: cannot be read as input of .*No such file"):
         data.encode(file)
     for content in (b"caf\xe9\n", b"w4 w99\n"):
         file.write_bytes(content)
