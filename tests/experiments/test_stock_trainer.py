@@ -20,24 +20,6 @@ pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 LEAST = torch.tensor(1.01).item()  # an order, in float32
 
 
-def test_five_lines_train_and_test_a_classifier() -> None:
-    import lightning.pytorch as L
-
-    from experiments.data.digits import DigitsDataModule
-    from experiments.modules.classifier import Classifier
-    from experiments.modules.optimizer import AdamSettings
-    from experiments.networks.perceptron import Perceptron
-    from sharmix import build_activation
-
-    data = DigitsDataModule(seed=21, batch_size=64, evaluation_batch_size=512, test_fraction=0.2, split_seed=21)
-    network = Perceptron(features=64, hidden_units=64, num_classes=10)
-    optimizer = AdamSettings(learning_rate=1e-3, entropy_learning_rate=1e-4)
-    module = Classifier(network, build_activation("sharmix_learned"), optimizer, num_classes=10)
-    L.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False).fit(module, data)
-
-    assert module.trainer.callback_metrics["test/accuracy"] > 0.5
-
-
 Build = Callable[[], tuple[OutputModule, SplitDataModule]]
 
 

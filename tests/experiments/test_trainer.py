@@ -30,17 +30,11 @@ def test_the_configuration_shows_every_option_of_lightning() -> None:
 
 WRONG = [  # option, value, words of the message
     ("epochs", 5, ["there is no setting trainer.epochs (given trainer.epochs=5)"]),
-    ("callbacks", [], ["there is no setting trainer.callbacks"]),
     ("max_epochs", "ten", ["trainer.max_epochs='ten' is not allowed; it should be a valid integer"]),
-    ("gradient_clip_val", "much", ["trainer.gradient_clip_val='much' is not allowed", "integer", "number"]),
-    ("accumulate_grad_batches", 1.5, ["trainer.accumulate_grad_batches=1.5 is not allowed", "integer"]),
     ("precision", "17-mixed", ["trainer.precision='17-mixed' is not allowed", "'bf16-mixed'"]),
-    ("inference_mode", "perhaps", ["trainer.inference_mode='perhaps' is not allowed", "boolean"]),
-    ("max_epochs", 3.0, ["trainer.max_epochs=3.0 is not allowed", "integer"]),
     ("max_epochs", 0, ["trainer.max_epochs=0 is not allowed", "nothing to record"]),
     ("accumulate_grad_batches", 0, ["trainer.accumulate_grad_batches=0 is not allowed", "at least 1"]),
     ("gradient_clip_val", -1, ["trainer.gradient_clip_val=-1 is not allowed", "null clips none"]),
-    ("gradient_clip_val", float("inf"), ["trainer.gradient_clip_val=inf is not allowed", "finite"]),
     ("val_check_interval", 1, ["trainer.val_check_interval=1 is not allowed", "every epoch is measured"]),
     ("enable_checkpointing", False, ["trainer.enable_checkpointing=False is not allowed", "may be resumed"]),
     ("accelerator", "abacus", ["trainer.accelerator=abacus", "Available names are: auto"]),
@@ -48,9 +42,6 @@ WRONG = [  # option, value, words of the message
     ("devices", 0, ["trainer.accelerator=cpu, trainer.devices=0"]),
     ("devices", 99999, ["trainer.devices=99999 is not allowed; this machine has"]),
     ("num_nodes", 2, ["trainer.num_nodes=2 is not allowed here: start the run on each machine"]),
-    ("max_time", "long", ["'long'", "DD:HH:MM:SS"]),
-    ("profiler", "guess", ["simple", "advanced"]),
-    ("strategy", "telepathy", ["strategy='telepathy'"]),
 ]
 
 

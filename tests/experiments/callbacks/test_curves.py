@@ -8,8 +8,6 @@ import pandas as pd
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
-from torch import Tensor
-from torchmetrics import Metric
 
 from experiments.callbacks.curves import EXAMPLES_PER_SECOND, TRAINING_SECONDS, Curves
 from experiments.errors import DivergedError
@@ -63,29 +61,6 @@ def test_a_loss_that_is_no_number_ends_the_training() -> None:
     ):
         trainer_with(curves).fit(module, digits())
     assert curves.rows == []
-
-
-class Strange(Metric):
-    """A metric that is no number from the second epoch on."""
-
-    def __init__(self, num_classes: int) -> None:
-        super().__init__()
-        self.epochs = 0
-        self.add_state("count", torch.tensor(0), "sum")
-
-    def update(self, probabilities: Tensor, targets: Tensor) -> None:
-        self.count += len(targets)
-
-    def compute(self) -> Tensor:
-        self.epochs += 1
-        return torch.tensor(1.0 if self.epochs == 1 else torch.inf)
-
-
-def test_a_metric_that_is_no_number_is_named_with_its_epoch() -> None:
-    module, curves = classifier("softmax", metrics={"strange": Strange}), Curves()
-    with pytest.raises(DivergedError, match=r"after epoch 2, test/strange is inf: a metric must be a finite number"):
-        trainer_with(curves, num_sanity_val_steps=0).fit(module, digits(train_metrics="running"))
-    assert [row["epoch"] for row in curves.rows] == [1]
 
 
 def test_a_share_in_percent_is_named_after_the_first_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
