@@ -68,39 +68,25 @@ def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(
         assert changed(configurations, before) == expected, file
 
 
-def test_classes_and_activations_of_the_users_own_or_of_packages_are_part_of_the_code(
+def test_classes_and_activations_of_the_users_own_are_part_of_the_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    for name in ("users_metric", "users_activation", "registered"):
+    for name in ("users_metric", "users_activation"):
         (tmp_path / f"{name}.py").write_text("import users_helper\n")
-    package = tmp_path / "registered-1.dist-info"
-    package.mkdir()
-    (package / "METADATA").write_text("Name: registered\nVersion: 1\n")
-    (package / "entry_points.txt").write_text("[sharmix.activations]\nmine=registered:Mine\n")
-    identity._registered.cache_clear()
     plain = settings("experiment=digits").model_dump()
     metric = {"metrics": {"mine": {"_target_": "users_metric.Mine"}}}
-    custom = ("experiment=digits", "activation=custom")
+    activation = ("activation=custom", "activation.name=users_activation.Mine")
     configurations = [
         plain | {"module": plain["module"] | metric},
-        settings(*custom, "activation.name=users_activation.Mine").model_dump(),
-        settings(*custom, "activation.name=mine").model_dump(),
+        settings("experiment=digits", *activation).model_dump(),
     ]
     found = []
     for value in (1, 2):
         (tmp_path / "users_helper.py").write_text(f"value = {value}\n")
         identity._content.cache_clear()
         found.append([code_of(config)["digest"] for config in (plain, *configurations)])
-    identity._registered.cache_clear()
-    assert [one == other for one, other in zip(*found, strict=True)] == [True, False, False, False]
-
-
-def test_the_code_of_a_run_says_its_commit() -> None:
-    code = code_of(settings("experiment=digits").model_dump())
-    assert set(code) == {"commit", "dirty", "digest", "files"}
-    assert "experiments/networks/perceptron.py" in code["files"]
-    assert len(code["digest"]) == 64
+    assert [one == other for one, other in zip(*found, strict=True)] == [True, False, False]
 
 
 def test_a_run_is_named_by_the_settings_that_decide_its_result() -> None:

@@ -1,12 +1,9 @@
 """The quick import spares what it says, and nothing is amiss after it."""
 
-import importlib
 import subprocess
 import sys
 
 import pytest
-
-from experiments.quick_imports import _import_without
 
 AFTERWARDS = """
 import gc, sys
@@ -28,16 +25,3 @@ matplotlib.pyplot.figure()
 @pytest.mark.medium
 def test_afterwards_all_work():
     subprocess.run([sys.executable, "-c", AFTERWARDS], check=True)
-
-
-def test_what_fails_without_them_is_left_to_an_ordinary_import(tmp_path, monkeypatch):
-    (tmp_path / "spared.py").touch()
-    (tmp_path / "needy.py").write_text("import spared")
-    monkeypatch.syspath_prepend(tmp_path)
-
-    _import_without("needy", {"spared"})
-
-    assert not {"needy", "spared"} & set(sys.modules)
-    assert importlib.import_module("needy").spared
-    for name in ("needy", "spared"):
-        monkeypatch.delitem(sys.modules, name)

@@ -86,18 +86,8 @@ def test_a_precision_that_the_device_does_not_have_is_refused(options: Group) ->
         build_trainer(options | {"precision": "16-mixed"}, threads=1, logger=False)
 
 
-@pytest.mark.parametrize(
-    "launcher",
-    [
-        {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"},
-        {"SLURM_NTASKS": "2", "SLURM_JOB_NAME": "train", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"},
-    ],
-    ids=["torchrun", "slurm"],
-)
-def test_processes_that_were_not_asked_for_are_refused(
-    launcher: dict[str, str], options: Group, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in launcher.items():
+def test_processes_that_were_not_asked_for_are_refused(options: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigurationError, match=r"trainer.devices=1.* ask for 1 processes, but 2 were started"):
         build_trainer(options, threads=1, logger=False)

@@ -84,15 +84,6 @@ def test_the_progressive_sampler_needs_the_number_of_epochs() -> None:
         data.train_dataloader()
 
 
-def test_reading_leaves_the_generator_of_the_network_alone() -> None:
-    data = small()
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    for loader in (data.train_dataloader(), *data.val_dataloader()):
-        list(loader)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_memory_is_pinned_for_a_gpu_alone_and_workers_live_for_all_epochs() -> None:
     for device, pinned in (("cpu", False), ("cuda", True)):
         for workers in (0, 2):

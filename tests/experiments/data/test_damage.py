@@ -155,13 +155,10 @@ def test_a_hub_out_of_reach(name: str, remedy: str, monkeypatch: pytest.MonkeyPa
     assert remedy in said
 
 
-def test_counts_are_of_the_whole_data_set(cifar: Path, pairs_folder: Path) -> None:
-    """Neither a long tail, nor a validation part, nor lines without words change the number that is expected."""
+def test_counts_are_of_the_whole_data_set(cifar: Path) -> None:
+    """Neither a long tail nor a validation part changes the number that is expected."""
     options = {"imbalance": 5.0, "validation_fraction": 0.2, "expected_examples": FILES["cifar100"][1]}
     assert len(loaded("cifar100", cifar, **options).train.targets) < 400
-    write_pairs(pairs_folder, "test", lines(["", *GERMAN]), lines(["nothing", *ENGLISH]))
-    data = loaded("pairs", pairs_folder, expected_examples=FILES["pairs"][1] | {"test": 21})
-    assert (len(data.test.references), data.facts["test_skipped_empty"]) == (20, 1)
 
 
 # A user's own file
@@ -174,7 +171,6 @@ def test_a_file_for_a_prediction_is_read_or_refused_by_its_name(tmp_path: Path) 
     data.setup()
     with pytest.raises(DataError, match=r"mine\.txt: cannot be read \(No such file or directory\)"):
         data.encode(file)
-    for content in (b"caf\xe9\n", b"w4 w99\n"):
-        file.write_bytes(content)
-        with pytest.raises(DataError, match=r"mine\.txt: cannot be read as input of CopyDataModule"):
-            data.encode(file)
+    file.write_bytes(b"caf\xe9\n")
+    with pytest.raises(DataError, match=r"mine\.txt: cannot be read as input of CopyDataModule"):
+        data.encode(file)
