@@ -66,6 +66,7 @@ def test_a_sweep_on_several_cores_leaves_no_process_behind(tmp_path: Path) -> No
         children += psutil.Process(process.pid).children(recursive=True)
     (killed, _), (stopped, printed) = sweeps
     killed.kill()
+    assert killed.wait(timeout=60) == -signal.SIGKILL
     os.killpg(stopped.pid, signal.SIGINT)
     assert stopped.wait(timeout=60) == 130, printed.read_text()
     assert "Traceback" not in printed.read_text()
