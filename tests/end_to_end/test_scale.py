@@ -9,12 +9,14 @@ from tests.end_to_end.runner import QUICK, Started, command_line, only_record, r
 
 
 @pytest.mark.medium
-def test_side_by_side_a_failing_run_leaves_the_others_and_is_named_and_no_run_is_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("launcher", ["basic", pytest.param("cores", marks=pytest.mark.slow)])
+def test_a_failing_run_of_a_sweep_leaves_the_others_and_is_named_and_no_run_is_repeated(
+    launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")  # as of a terminal that knows no other characters
     sweep = ("-m", "experiment=digits", "trainer.max_epochs=1", "activation=softmax,sharmix_fixed", "activation.q=1.75")
-    first = run(tmp_path / "outputs", *sweep, "hydra/launcher=cores")
+    start = run if launcher == "cores" else command_line
+    first = start(tmp_path / "outputs", *sweep, f"hydra/launcher={launcher}")
     again = command_line(tmp_path / "outputs", *sweep)
     for status, printed in (first, again):
         assert status != 0
