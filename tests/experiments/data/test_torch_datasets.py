@@ -101,10 +101,3 @@ def test_tensors_are_split_by_class_the_same_for_the_same_seed() -> None:
     assert torch.equal(data.test.inputs, split(test_fraction=0.3).test.inputs)
     assert not torch.equal(data.test.inputs, split(test_fraction=0.3, split_seed=1).test.inputs)
     assert split(sizes={"words": 3}).sizes == {"words": 3}
-
-
-def test_tensors_that_cannot_be_split_are_refused() -> None:
-    with pytest.raises(DataError, match="there are 2 labels for 3 examples"):
-        ClassificationData.from_tensors(torch.zeros(3, 1), torch.zeros(2).long(), ["a"])
-    with pytest.raises(DataError, match="no example of class '1' on the test side"):
-        ClassificationData.from_tensors(torch.zeros(9, 1), torch.tensor([0] * 8 + [1]), ["a", "b"])
