@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGKILL at any moment; and what refused runs leave."""
+"""Ctrl-C, SIGTERM and SIGKILL, of a run and of a sweep."""
 
 import os
 import signal
@@ -36,50 +36,44 @@ def test_an_interrupted_run_says_the_epoch_that_it_goes_on_from(tmp_path: Path) 
         began = f"goes on from epoch {epoch}"
 
 
-class Process:
-    """run.py as a shell starts it, in a process group of its own."""
-
-    def __init__(self, outputs: Path, *overrides: str) -> None:
-        self.file = outputs.parent / f"{outputs.name}.txt"
-        command = [sys.executable, str(ROOT / "run.py"), *overrides, f"paths.outputs={outputs}"]
-        with self.file.open("w") as file:
-            self.process = subprocess.Popen(
-                command, stdout=file, stderr=file, env=os.environ | VARIABLES, start_new_session=True
-            )
-
-    def others(self) -> list[psutil.Process]:
-        """The processes of the group that are at work, without the first."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if os.getpgid(process.pid) == self.process.pid != process.pid:
-                    found.append(process)
-            except (ProcessLookupError, psutil.Error):
-                continue
-        return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
-
-    def end(self) -> tuple[int, str]:
-        status = self.process.wait(timeout=60)
-        deadline = time.monotonic() + 20
-        while (left := self.others()) and time.monotonic() < deadline:
-            time.sleep(0.2)
-        for process in left:
-            process.kill()
-        assert not left
-        return status, self.file.read_text()
+def start(outputs: Path, *overrides: str) -> tuple[subprocess.Popen[bytes], Path]:
+    """run.py as a shell starts it, in a process group of its own, and the file of what it prints."""
+    printed = outputs.parent / f"{outputs.name}.txt"
+    command = [sys.executable, str(ROOT / "run.py"), *overrides, f"paths.outputs={outputs}"]
+    with printed.open("w") as file:
+        started = subprocess.Popen(
+            command, stdout=file, stderr=file, env=os.environ | VARIABLES, start_new_session=True
+        )
+    return started, printed
 
 
+def at_work(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.slow
 def test_a_sweep_on_several_cores_leaves_no_process_behind(tmp_path: Path) -> None:
     workers = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "seed=1,2")
-    killed, stopped = (Process(tmp_path / name, "-m", *LONG, *workers) for name in ("killed", "stopped"))
-    for sweep in (killed, stopped):
-        while not all(f"[{run}/2] epoch 1/" in sweep.file.read_text() for run in (1, 2)):
-            assert sweep.process.poll() is None, sweep.file.read_text()
+    sweeps = [start(tmp_path / name, "-m", *LONG, *workers) for name in ("killed", "stopped")]
+    children = []
+    for process, printed in sweeps:
+        while not all(f"[{run}/2] epoch 1/" in printed.read_text() for run in (1, 2)):
+            assert process.poll() is None, printed.read_text()
             time.sleep(0.1)
-    killed.process.kill()
-    assert killed.end()[0] == -signal.SIGKILL
-    os.killpg(stopped.process.pid, signal.SIGINT)
-    status, printed = stopped.end()
-    assert status == 130, printed
-    assert "Traceback" not in printed
-    assert printed.count("interrupted; the same command starts again where this one did") == 1
+        children += psutil.Process(process.pid).children(recursive=True)
+    (killed, _), (stopped, printed) = sweeps
+    killed.kill()
+    assert killed.wait(timeout=60) == -signal.SIGKILL
+    os.killpg(stopped.pid, signal.SIGINT)
+    assert stopped.wait(timeout=60) == 130, printed.read_text()
+    assert "Traceback" not in printed.read_text()
+    assert printed.read_text().count("interrupted; the same command starts again where this one did") == 1
+    deadline = time.monotonic() + 20
+    while (left := [child for child in children if at_work(child)]) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    for child in left:
+        child.kill()
+    assert not left

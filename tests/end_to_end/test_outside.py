@@ -103,12 +103,8 @@ from torch import nn
 from torchmetrics.classification import MulticlassRecall
 
 class Linear(nn.Linear):
-    def __init__(self, num_classes, inputs=64, extra=0):
-        super().__init__(inputs, num_classes + extra)
-
-class Pair(Linear):
-    def forward(self, inputs):
-        return inputs, inputs
+    def __init__(self, num_classes):
+        super().__init__(64, num_classes)
 
 class Recalls(MulticlassRecall):
     def __init__(self, num_classes):
@@ -124,33 +120,10 @@ class Even(Linear):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (
-            ["model._target_=own.Linear", "+model.extra=2"],
-            "model: Linear gives an output of shape (1, 12) for inputs of shape (1, 64), but 10 classes need (1, 10)",
-        ),
-        (
-            ["model._target_=own.Pair"],
-            "model: Pair gives an output of shape () for inputs of shape (1, 64), but 10 classes need (1, 10)",
-        ),
-        (
-            ["model._target_=own.Linear", "+model.inputs=65"],
-            "model: Linear cannot read inputs of shape (1, 64) and type torch.float32: ",  # and torch's
-        ),
-        (
-            ["model._target_=own.Even", "+model.width=3"],
-            "model: own.Even cannot be built: width=3 is odd",
-        ),
-        (
-            ["data=noise", "model=residual"],
-            "model: residual.Residual cannot be built: ",
-        ),
-        (
-            ["data=noise", "model=resnet18", "data.class_names=[red,green]"],
-            "TorchDatasetModule, train: there must be examples, and 2 class names allow the class numbers 0 to 1",
-        ),
+        (["model._target_=own.Even", "+model.width=3"], "model: own.Even cannot be built: width=3 is odd"),
         (
             ["data=flowers", "data.file=gone.csv"],
-            "data: Flowers cannot be loaded: [Errno 2] No such file or directory: 'gone.csv'",
+            "data: Flowers cannot be loaded: [Errno 2] No such file or directory:",
         ),
         (
             ["data={_target_: lightning.LightningDataModule}"],
@@ -167,10 +140,3 @@ def test_a_part_that_does_not_fit_is_one_clear_error(outside: Path, overrides: l
     own = [] if overrides[0].startswith(("data", "+")) else ["~model.hidden_units"]
     command = "--config-dir", "conf", *overrides, *own, "trainer.max_epochs=1"
     assert refusal(*command_line(outside / "outputs", *command)).startswith(message)
-
-
-@pytest.mark.medium
-def test_the_hint_at_a_misspelt_setting_knows_an_experiment_outside(outside: Path) -> None:
-    status, printed = command_line(outside / "outputs", "--config-dir=conf", "experiment=mine", "model.widht=3")
-    assert status == 1
-    assert "Did you mean width?" in printed

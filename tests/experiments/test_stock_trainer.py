@@ -10,7 +10,6 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from experiments.data.base import SplitDataModule
 from experiments.modules.base import OutputModule
@@ -18,24 +17,6 @@ from tests.experiments.building import ADVICE, classifier, copies, digits, stock
 
 pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 LEAST = torch.tensor(1.01).item()  # an order, in float32
-
-
-def test_five_lines_train_and_test_a_classifier() -> None:
-    import lightning.pytorch as L
-
-    from experiments.data.digits import DigitsDataModule
-    from experiments.modules.classifier import Classifier
-    from experiments.modules.optimizer import AdamSettings
-    from experiments.networks.perceptron import Perceptron
-    from sharmix import build_activation
-
-    data = DigitsDataModule(seed=21, batch_size=64, evaluation_batch_size=512, test_fraction=0.2, split_seed=21)
-    network = Perceptron(features=64, hidden_units=64, num_classes=10)
-    optimizer = AdamSettings(learning_rate=1e-3, entropy_learning_rate=1e-4)
-    module = Classifier(network, build_activation("sharmix_learned"), optimizer, num_classes=10)
-    L.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False).fit(module, data)
-
-    assert module.trainer.callback_metrics["test/accuracy"] > 0.5
 
 
 Build = Callable[[], tuple[OutputModule, SplitDataModule]]
@@ -185,33 +166,3 @@ def measured_with(network: dict[str, Tensor], data: SplitDataModule) -> dict[str
     trainer = stock_trainer()
     trainer.test(module, data, verbose=False)
     return measured(trainer)
-
-
-def unequal_digits() -> tuple[OutputModule, SplitDataModule]:
-    data = digits(batch_size=60, test_fraction=0.33)
-    data.setup()
-    assert len(data.data.train.targets) % 60 == 3 + 2
-    return classifier(), data
-
-
-@pytest.mark.parametrize("build", [unequal_digits, copies_case("sparsemax")], ids=["classifier", "translator"])
-def test_a_batch_in_two_passes_trains_to_the_same_parameters(build: Build) -> None:
-    found = {}
-    for passes in (1, 2):
-        module, data = build()
-        trainer = stock_trainer(accumulate_grad_batches=passes)
-        trainer.fit(module, data)
-        parts = [tuple(batch.weight for batch in part) for part in by(passes, data.train_dataloader())]
-        assert any(len(set(weights)) > 1 for weights in parts) == (passes == 2), "no batch has unequal parts"
-        found[passes] = trainer.global_step, module.state_dict(), measured(trainer)
-    assert found[1][0] == found[2][0] == len(parts) * 2
-    assert found[2][2] == pytest.approx(found[1][2], rel=1e-3, abs=3e-3)
-    for name, value in found[1][1].items():
-        if name.endswith("key.bias"):  # it moves all scores of a query alike, so its gradients are rounding errors
-            continue
-        torch.testing.assert_close(found[2][1][name], value, rtol=1e-3, atol=1e-4, msg=name)
-
-
-def by(count: int, loader: DataLoader) -> list[list[Any]]:
-    batches = list(loader)
-    return [batches[start : start + count] for start in range(0, len(batches), count)]

@@ -30,26 +30,17 @@ def test_the_configuration_shows_every_option_of_lightning() -> None:
 
 WRONG = [  # option, value, words of the message
     ("epochs", 5, ["there is no setting trainer.epochs (given trainer.epochs=5)"]),
-    ("callbacks", [], ["there is no setting trainer.callbacks"]),
     ("max_epochs", "ten", ["trainer.max_epochs='ten' is not allowed; it should be a valid integer"]),
-    ("gradient_clip_val", "much", ["trainer.gradient_clip_val='much' is not allowed", "number"]),
-    ("accumulate_grad_batches", 1.5, ["trainer.accumulate_grad_batches=1.5 is not allowed", "integer"]),
     ("precision", "17-mixed", ["trainer.precision='17-mixed' is not allowed", "'bf16-mixed'"]),
-    ("inference_mode", "perhaps", ["trainer.inference_mode='perhaps' is not allowed", "boolean"]),
-    ("max_epochs", 3.0, ["trainer.max_epochs=3.0 is not allowed", "integer"]),
     ("limit_val_batches", 0, ["trainer.limit_val_batches=0 is not allowed", "greater than 0"]),
     ("accumulate_grad_batches", 0, ["trainer.accumulate_grad_batches=0 is not allowed", "equal to 1"]),
     ("gradient_clip_val", -1, ["trainer.gradient_clip_val=-1 is not allowed", "equal to 0"]),
-    ("gradient_clip_val", float("inf"), ["trainer.gradient_clip_val=inf is not allowed", "finite"]),
     ("val_check_interval", 1, ["trainer.val_check_interval=1 is not allowed", "None"]),
     ("enable_checkpointing", False, ["trainer.enable_checkpointing=False is not allowed", "True or None"]),
     ("accelerator", "abacus", ["trainer.accelerator=abacus", "Available names are: auto"]),
     ("accelerator", "gpu", ["trainer.accelerator=gpu", "trainer.devices=1"]),
     ("devices", 0, ["trainer.accelerator=cpu, trainer.devices=0"]),
     ("num_nodes", 2, ["trainer.num_nodes=2 is not allowed here: start the run on each machine"]),
-    ("max_time", "long", ["'long'", "DD:HH:MM:SS"]),
-    ("profiler", "guess", ["simple", "advanced"]),
-    ("strategy", "telepathy", ["strategy='telepathy'"]),
 ]
 
 
@@ -89,18 +80,8 @@ def test_a_precision_that_the_device_does_not_have_is_refused(options: Group) ->
         build_trainer(options | {"precision": "16-mixed"}, threads=1, logger=False)
 
 
-@pytest.mark.parametrize(
-    "launcher",
-    [
-        {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"},
-        {"SLURM_NTASKS": "2", "SLURM_JOB_NAME": "train", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"},
-    ],
-    ids=["torchrun", "slurm"],
-)
-def test_processes_that_were_not_asked_for_are_refused(
-    launcher: dict[str, str], options: Group, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in launcher.items():
+def test_processes_that_were_not_asked_for_are_refused(options: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigurationError, match=r"trainer.devices=1.* ask for 1 processes, but 2 were started"):
         build_trainer(options, threads=1, logger=False)

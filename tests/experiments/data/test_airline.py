@@ -10,27 +10,22 @@ from tests.experiments.data.generated import HEADER, SENTIMENTS, repeating_tweet
 from tests.experiments.data.support import loaded, module
 
 
-def test_load_gives_token_rows_and_targets_of_both_sides(tweets_folder: Path) -> None:
+def test_load_gives_token_rows_targets_and_facts_of_both_sides(tweets_folder: Path) -> None:
     tweets = module("airline", tweets_folder)
     tweets.setup()
-    data = tweets.data
+    data, facts = tweets.data, dict(tweets.data.facts)
     assert data.train.inputs.shape == (48, 6)
     assert data.test.inputs.shape == (12, 6)
     assert data.train.inputs.dtype == data.train.targets.dtype == torch.int64
     assert data.test.targets.bincount().tolist() == [4, 4, 4]
     assert data.class_names == tuple(SENTIMENTS)
     # Every number of the vocabulary but "unknown" occurs in training, and in training alone.
-    size = int(data.facts["vocabulary_size"])
+    size = facts.pop("vocabulary_size")
     assert data.train.inputs.unique().tolist() == [0, *range(2, size)]
     assert data.test.inputs.max() < size
     assert tweets.network_arguments() == {"num_classes": 3, "vocabulary_size": size}
     assert tweets.module_arguments() == {"num_classes": 3, "shots": None}
-
-
-def test_facts_tell_sizes_classes_and_repeats(tweets_folder: Path) -> None:
-    facts = loaded("airline", tweets_folder).facts
     assert 0 < facts.pop("test_unknown_share") < 1  # each tweet has a word of its own
-    assert facts.pop("vocabulary_size") > 40
     assert facts == {
         "records": 60,
         "records_negative": 20,

@@ -17,16 +17,6 @@ def possible(image: torch.Tensor, padding: int) -> list[torch.Tensor]:
     return [*crops, *(crop.flip(-1) for crop in crops)]
 
 
-def test_each_image_is_a_crop_of_its_padded_self_mirrored_or_not() -> None:
-    changed = CropAndFlip(2)(IMAGES, SEEDS)
-    assert changed.dtype == torch.uint8
-    found = []
-    for image, other in zip(IMAGES, changed, strict=True):
-        (which,) = [number for number, crop in enumerate(possible(image, 2)) if torch.equal(crop, other)]
-        found.append(which)
-    assert len(set(found)) > 25  # of 50 equally likely ones
-
-
 def test_every_crop_and_mirror_image_comes_up_alike() -> None:
     image = IMAGES[:1]
     seeds = sample_seeds(0, 0, torch.arange(5000))

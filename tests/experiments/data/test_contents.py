@@ -70,11 +70,6 @@ def photo(home: Path, side: str, number: int, image: int = 0) -> Path:
     return home / "photos" / side / WNIDS[number] / f"{WNIDS[number]}_{image}.JPEG"
 
 
-def lengthen(home: Path) -> None:
-    file = photo(home, "val", 1)
-    file.write_bytes(file.read_bytes() + b"x")
-
-
 def pairs_changed(split: str, german: list[str], english: list[str]) -> Spoil:
     return lambda folder: write_pairs(folder, split, lines(german), lines(english))
 
@@ -87,7 +82,6 @@ def pairs_changed(split: str, german: list[str], english: list[str]) -> Spoil:
             [
                 pairs_changed("test", GERMAN, ENGLISH[::-1]),
                 pairs_changed("test", ["日本", *GERMAN[1:]], ENGLISH),  # letters that training never showed
-                pairs_changed("test", ["日木", *GERMAN[1:]], ENGLISH),
                 pairs_changed("val", GERMAN[:-1], ENGLISH[:-1]),
             ],
         ),
@@ -95,7 +89,6 @@ def pairs_changed(split: str, german: list[str], english: list[str]) -> Spoil:
             "imagenet",
             [
                 lambda home: photo(home, "train", 2, 2).rename(photo(home, "train", 1, 2)),
-                lengthen,
                 lambda home: photo(home, "train", 2, 1).unlink(),
             ],
         ),
@@ -165,9 +158,6 @@ def test_a_dataset_that_holds_its_data_is_not_read() -> None:
     same = of_datasets(Pixels(data=torch.from_numpy(array)), held)
     assert of_datasets(held, held) == same != of_datasets(Pixels(data=array[::-1].copy()), held)
     assert held.read == 1  # one input, for its shape
-    texts = Pixels(data=["a", "b", "c", "d"])
-    of_datasets(texts, texts)
-    assert texts.read == 9
 
 
 def test_examples_without_a_digest_are_read() -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.data.examples import ClassificationData, Examples, InMemory
+from experiments.data.examples import ClassificationData, Examples
 from tests.experiments.data.conftest import Write
-from tests.experiments.data.support import SHOTS, SmallDataModule, loaded, small, small_data
+from tests.experiments.data.support import SHOTS, loaded, small, small_data
 
 Load = Callable[..., ClassificationData]
 
@@ -77,16 +77,3 @@ def test_every_example_is_in_one_part_with_its_own_target() -> None:
     assert len(data.validation.targets) == 6
     assert sorted([*rows(data.train), *rows(data.validation)]) == sorted(rows(whole.train))
     assert rows(data.test) == rows(whole.test)
-
-
-def test_examples_of_one_group_stay_together() -> None:
-    groups = torch.arange(60) // 4
-    given = small_data(60, train=InMemory(10.0 * torch.arange(60)[:, None], torch.arange(60) % 2), groups=groups)
-    for seed in range(5):
-        data = SmallDataModule(given, validation_fraction=0.3, validation_seed=seed)
-        data.setup()
-        kept, held_out = (
-            {int(row[0] / 10) // 4 for row in rows(side)} for side in (data.data.train, data.data.validation)
-        )
-        assert not kept & held_out, seed
-        assert kept | held_out == set(range(15)), seed

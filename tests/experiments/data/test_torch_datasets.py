@@ -12,8 +12,7 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 from experiments.data.examples import ClassificationData
 from experiments.data.torch_datasets import TorchDatasetModule, class_numbers
 from experiments.errors import DataError
-
-BATCHES: dict[str, Any] = {"seed": 1, "batch_size": 4, "evaluation_batch_size": 8}
+from tests.experiments.data.support import BATCHES
 
 
 class Pairs(Dataset[Any]):
@@ -95,8 +94,3 @@ def test_tensors_are_split_by_class_the_same_for_the_same_seed() -> None:
     assert torch.equal(data.test.inputs, split(test_fraction=0.3).test.inputs)
     assert not torch.equal(data.test.inputs, split(test_fraction=0.3, split_seed=1).test.inputs)
     assert split(sizes={"words": 3}).sizes == {"words": 3}
-
-
-def test_tensors_that_cannot_be_split_are_refused() -> None:
-    with pytest.raises(DataError, match="no example of class '1' on the test side"):
-        ClassificationData.from_tensors(torch.zeros(9, 1), torch.tensor([0] * 8 + [1]), ["a", "b"])

@@ -104,15 +104,3 @@ def test_what_one_sentence_finds_does_not_depend_on_the_others() -> None:
     language = Language(seed=2, zeros=0.3)
     together = language.search([2, 5, 3], size=2)
     assert language.search([2], size=2) == together[:1]
-
-
-def test_a_sequence_that_cannot_end_is_unfinished() -> None:
-    class Endless(Language):
-        def p(self, sentence: int, prefix: tuple[int, ...]) -> Tensor:
-            p = super().p(sentence, prefix)
-            p[END] = 0
-            return p
-
-    (hypothesis,) = Endless(seed=0, zeros=0.0).search([3], size=2)
-    assert hypothesis.score == -math.inf
-    assert len(hypothesis.tokens) == 3

@@ -7,7 +7,6 @@ import torch
 
 from experiments.errors import ConfigurationError
 from experiments.networks.resnet import ResNet, Standardised, TimmNetwork
-from experiments.settings import build
 
 PIXELS = {"pixel_mean": (0.5, 0.2, 0.0), "pixel_std": (0.5, 0.1, 2.0)}
 
@@ -34,12 +33,6 @@ def test_pixels_are_standardised_by_channel() -> None:
     torch.testing.assert_close(found.flatten(), torch.tensor([-1.0, 0.0, 0.5]), atol=1e-6, rtol=0)
 
 
-def test_a_network_standardises_its_images_first() -> None:
-    network = ResNet(depth=18, stem="cifar", num_classes=2, **PIXELS).eval()
-    images = torch.arange(2 * 3 * 8 * 8, dtype=torch.uint8).reshape(2, 3, 8, 8)
-    torch.testing.assert_close(network(images), network[1](Standardised((0.5, 0.2, 0.0), (0.5, 0.1, 2.0))(images)))
-
-
 @pytest.mark.medium
 def test_a_network_of_timm_by_its_name() -> None:
     network = TimmNetwork(architecture="resnet10t", num_classes=7, **PIXELS).eval()
@@ -55,15 +48,3 @@ def test_without_timm_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(ConfigurationError, match="pip install timm"):
         TimmNetwork(architecture="resnet10t", num_classes=7, **PIXELS)
-
-
-def test_pixels_are_standardised_by_three_numbers() -> None:
-    for name, value, said in (
-        ("pixel_std", [0.2, 0.0, 0.2], "model.pixel_std.1=0.0 is not allowed; it should be greater than 0"),
-        ("pixel_mean", [0.5, 0.5], "model.pixel_mean=[0.5, 0.5] is not allowed; it should have at least 3 items"),
-        ("pixel_mean", [0.5, 0.5, float("inf")], "model.pixel_mean.2=inf is not allowed; it should be a finite number"),
-    ):
-        group = {"_target_": "experiments.networks.resnet.ResNet", "depth": 18} | PIXELS | {name: value}
-        with pytest.raises(ConfigurationError) as error:
-            build(group, "model", num_classes=2)
-        assert said in str(error.value), name
