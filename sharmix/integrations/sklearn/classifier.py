@@ -158,7 +158,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> Array:
         """The probabilities [examples, classes], in the order of `classes_`."""
-        p: Tensor = self.activation_(class_logits(self._outputs(X)))
+        logits = class_logits(self._outputs(X))  # first: it raises for a classifier that is not fitted
+        p: Tensor = self.activation_(logits)
         if not self.activation_.normalised:
             total = p.sum(-1, keepdim=True)
             p = torch.where(total > 0, p / total, 1 / p.shape[-1])
