@@ -37,7 +37,7 @@ def build_data(settings: RunSettings, say: Callable[[str], object]) -> SplitData
     data = build(settings.data, "data")
     if not isinstance(data, SplitDataModule):
         raise ConfigurationError(f"data: {type(data).__name__} must be a SplitDataModule of experiments/data/base.py")
-    key = json.dumps(settings.data | {"seed": None}, sort_keys=True)
+    key = json.dumps(settings.data if data.drawn_by_seed else settings.data | {"seed": None}, sort_keys=True)
     data.data = _loaded.get(key)
     if data.data is None:
         _load(data, say)

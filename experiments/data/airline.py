@@ -4,15 +4,17 @@ import csv
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.hub import load_from_hub
-from experiments.data.splits import groups_of_repeats, stratified_group_split
-from experiments.data.text import Vocabulary, lines_of, tokenize
+from experiments.data.splits import Indices, groups_of_repeats, oversampled, stratified_group_split
+from experiments.data.text import Tokenize, Vocabulary, lines_of, tweet_tokens
 from experiments.errors import DataError
 from experiments.settings import AtLeastOne, OpenShare, Seed, validated_class
 
@@ -36,10 +38,18 @@ class AirlineDataModule(ClassificationDataModule):
     """
 
     folder: Path | None = None
+    tokenize: Tokenize = tweet_tokens
     max_length: AtLeastOne
     minimum_count: AtLeastOne
+    vocabulary_of: Literal["train", "all"] = "train"
     test_fraction: OpenShare
-    split_seed: Seed
+    split_seed: Seed | None
+    trained_on: Literal["train", "all"] = "train"
+    oversampled: Literal["never", "before_split", "after_split"] = "never"
+
+    @property
+    def drawn_by_seed(self) -> bool:
+        return self.split_seed is None
 
     def load(self) -> ClassificationData:
         source = str(self.folder / FILE_NAME) if self.folder else f"{HUB_NAME} on the Hugging Face hub"
@@ -49,16 +59,13 @@ class AirlineDataModule(ClassificationDataModule):
             _check(record, f"{source}, record {number}")
         ids, texts, sentiments = ([record[column] for record in records] for column in COLUMNS)
         classes = Counter(sentiments)
-        groups = groups_of_repeats(ids, texts)
-        try:
-            train, test = stratified_group_split(sentiments, groups, self.test_fraction, self.split_seed)
-        except ValueError as error:
-            raise DataError(f"{source}, data.test_fraction={self.test_fraction}: {error}") from error
-
-        tokens = [tweet[: self.max_length] for tweet in tokenize(texts)]
         targets = torch.tensor([CLASS_NAMES.index(sentiment) for sentiment in sentiments])
+        train, test, groups = self._split(source, ids, texts, targets)
+
+        tokens = [tweet[: self.max_length] for tweet in self.tokenize(texts)]
         remaining, _ = self.split_for_validation(targets[train], groups[train])
-        vocabulary = Vocabulary((tokens[i] for i in train[remaining]), self.minimum_count)
+        known = train[remaining] if self.vocabulary_of == "train" else range(len(tokens))
+        vocabulary = Vocabulary((tokens[i] for i in known), self.minimum_count)
         inputs = vocabulary.encode(tokens, self.max_length)
         test_tokens = inputs[test][inputs[test] != Vocabulary.padding]
 
@@ -76,11 +83,29 @@ class AirlineDataModule(ClassificationDataModule):
             },
             sizes={"vocabulary_size": len(vocabulary)},
             groups=torch.from_numpy(groups[train]),
-            encode=partial(_encode, vocabulary, self.max_length),
+            encode=partial(_encode, self.tokenize, vocabulary, self.max_length),
         )
 
+    def _split(
+        self, source: str, ids: list[str], texts: list[str], targets: Tensor
+    ) -> tuple[Indices, Indices, Indices]:
+        """The numbers of the training and of the test tweets, and the group of repeats of each tweet."""
+        groups, tweets = groups_of_repeats(ids, texts), np.arange(len(texts))
+        seed = self.seed if self.split_seed is None else self.split_seed
+        if self.oversampled == "before_split":  # copies of one tweet may then be on both sides
+            tweets = oversampled(targets.numpy(), seed)
+        own = np.arange(len(tweets)) if self.oversampled == "before_split" else groups
+        try:
+            train, test = stratified_group_split(targets[tweets], own, self.test_fraction, seed)
+        except ValueError as error:
+            raise DataError(f"{source}, data.test_fraction={self.test_fraction}: {error}") from error
+        train, test = tweets[train], tweets[test]
+        if self.oversampled == "after_split":
+            train = train[oversampled(targets[train].numpy(), seed)]
+        return train if self.trained_on == "train" else tweets, test, groups
 
-def _encode(vocabulary: Vocabulary, max_length: int, content: bytes) -> tuple[Tensor, list[str]]:
+
+def _encode(tokenize: Tokenize, vocabulary: Vocabulary, max_length: int, content: bytes) -> tuple[Tensor, list[str]]:
     lines = lines_of(content)
     return vocabulary.encode(tokenize(lines), max_length), lines
 

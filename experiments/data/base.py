@@ -89,6 +89,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
     expected_examples: dict[str, AtLeastOne] | None = None
 
     evaluated: ClassVar[tuple[str, ...]]
+    drawn_by_seed: ClassVar[bool] = False  # whether `load` depends on the training seed
     data = None
 
     def __post_init__(self) -> None:

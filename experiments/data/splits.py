@@ -80,3 +80,10 @@ def stratified_group_split(
                 "is held out: give more examples or another share"
             )
     return np.flatnonzero(~example_in_test), np.flatnonzero(example_in_test)
+
+
+def oversampled(labels: Indices, seed: int) -> Indices:
+    """Indices of all examples, and of random copies until each class has as many examples as the largest."""
+    counts, generator = np.bincount(labels), np.random.RandomState(seed)
+    copies = [generator.choice(np.flatnonzero(labels == c), counts.max() - n) for c, n in enumerate(counts) if n]
+    return np.concatenate([np.arange(len(labels)), *copies])

@@ -1,11 +1,14 @@
 """From the text of tweets to rows of token numbers."""
 
 import html
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
+
+Tokenize = Callable[[Sequence[str]], list[list[str]]]  # the tokens of each tweet
 
 
 def lines_of(content: bytes) -> list[str]:
@@ -17,26 +20,47 @@ def lines_of(content: bytes) -> list[str]:
     return [line for line in lines if line]
 
 
-def tokenize(texts: Sequence[str]) -> list[list[str]]:
+def tweet_tokens(texts: Sequence[str]) -> list[list[str]]:
     """The lower-case lemmas of tweets, which may hold HTML entities.
 
     NLTK's `TweetTokenizer` finds the tokens (handles, hashtags, links and emoticons stay whole), and `simplemma` finds
     the lemmas; neither downloads anything. Only plain words are replaced by their lemma: the lemma of "didn't" would be
     "do", which loses the negation.
     """
-    import simplemma
     from nltk.tokenize.casual import TweetTokenizer
-
-    def lemma(token: str) -> str:
-        word = token.lower()
-        return simplemma.lemmatize(word, lang="en").lower() if word.isalpha() else word
 
     tokenizer = TweetTokenizer()
     # The tokenizer's own unescaping leaves entities without a semicolon, such as "&lt3".
     tweets = [tokenizer.tokenize(html.unescape(text)) for text in texts]
+    return _mapped(tweets, lambda token: _lemma(token) if token.lower().isalpha() else token.lower())
+
+
+def letter_tokens(texts: Sequence[str], lemmas: bool, stop_words: bool) -> list[list[str]]:
+    """The words of tweets, which are their runs of the letters a to z.
+
+    Args:
+        texts: the tweets.
+        lemmas: whether each word is replaced by its lemma.
+        stop_words: whether to keep words that scikit-learn lists as stop words, such as "the" and "not".
+    """
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    tweets = [re.findall("[a-z]+", html.unescape(text).lower()) for text in texts]
+    if not stop_words:
+        tweets = [[word for word in tweet if word not in ENGLISH_STOP_WORDS] for tweet in tweets]
+    return _mapped(tweets, _lemma) if lemmas else tweets
+
+
+def _lemma(word: str) -> str:
+    import simplemma
+
+    return simplemma.lemmatize(word.lower(), lang="en").lower()
+
+
+def _mapped(tweets: list[list[str]], change: Callable[[str], str]) -> list[list[str]]:
     # Each distinct token is looked up once: most words of a tweet occur in other tweets too.
-    lemmas = {token: lemma(token) for token in {token for tweet in tweets for token in tweet}}
-    return [[lemmas[token] for token in tweet] for tweet in tweets]
+    changed = {token: change(token) for token in {token for tweet in tweets for token in tweet}}
+    return [[changed[token] for token in tweet] for tweet in tweets]
 
 
 class Vocabulary:

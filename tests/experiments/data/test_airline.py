@@ -86,3 +86,24 @@ def test_lines_of_a_users_file_are_encoded_as_tweets_are(tweets_folder: Path, tm
     rows = {tuple(row) for row in torch.cat([data.data.train.inputs, data.data.test.inputs]).tolist()}
     assert {tuple(row) for row in inputs[:-1].tolist()} <= rows
     assert inputs[-1].tolist() == [1, 1, 1, 0, 0, 0]
+
+
+def test_a_drawn_split_changes_with_the_training_seed(tweets_folder: Path) -> None:
+    one, other = (loaded("airline", tweets_folder, split_seed=None, seed=seed) for seed in (1, 2))
+    again = loaded("airline", tweets_folder, split_seed=1, seed=2)
+    assert one.content_hash == again.content_hash != other.content_hash
+
+
+def test_protocols_choose_training_tweets_and_vocabulary(tweets_folder: Path) -> None:
+    assert len(loaded("airline", tweets_folder, trained_on="all").train.targets) == 60
+    assert loaded("airline", tweets_folder, vocabulary_of="all").facts["test_unknown_share"] == 0
+    write_tweets(tweets_folder, tweets()[:50])  # 10 of the last class are left
+    sizes = {
+        oversampled: [
+            getattr(loaded("airline", tweets_folder, oversampled=oversampled), split).targets.bincount().tolist()
+            for split in ("train", "test")
+        ]
+        for oversampled in ("never", "before_split", "after_split")
+    }
+    assert sizes["after_split"][1] == sizes["never"][1]
+    assert len({*sizes["after_split"][0]}) == len({*sizes["before_split"][0]}) == 1 < len({*sizes["never"][0]})

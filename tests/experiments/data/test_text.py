@@ -2,13 +2,13 @@
 
 import pytest
 
-from experiments.data.text import Vocabulary, lines_of, tokenize
+from experiments.data.text import Vocabulary, letter_tokens, lines_of, tweet_tokens
 
 
 def test_tokens_are_lower_case_lemmas_with_handles_links_and_negations_whole() -> None:
     tweet = "@United WASN'T my Flights' bags &amp; didn't #LoveIt &lt3 http://t.co/Ab1 delayed"
 
-    (tokens,) = tokenize([tweet])
+    (tokens,) = tweet_tokens([tweet])
 
     assert {"@united", "wasn't", "flight", "bag", "&", "didn't", "#loveit", "<3"} <= set(tokens)
     assert tokens[-2:] == ["http://t.co/ab1", "delay"]
@@ -37,3 +37,11 @@ def test_only_a_newline_ends_a_line_of_a_users_text() -> None:
     assert lines_of(b"") == []
     with pytest.raises(UnicodeDecodeError):
         lines_of(b"caf\xe9")
+
+
+def test_letter_tokens_are_words_of_letters_with_or_without_lemmas_and_stop_words() -> None:
+    tweet = ["The flights weren&amp;t late@JFK, 2 bags lost!!"]
+    assert letter_tokens(tweet, lemmas=False, stop_words=True) == [
+        ["the", "flights", "weren", "t", "late", "jfk", "bags", "lost"]
+    ]
+    assert letter_tokens(tweet, lemmas=True, stop_words=False) == [["flight", "be", "t", "late", "jfk", "bag", "lose"]]

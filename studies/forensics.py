@@ -1,0 +1,180 @@
+"""Where the published numbers come from: the rows of Tables 1 and 3 under each hypothesis about their measurement.
+
+Each task trains one row under one hypothesis, and measures its output on the training and on the test tweets. A
+measurement reads the output as the activation gives it, or as the paper's printed formula gives it in some precision.
+The output of 1.5-entmax is also read over the wrong dimension and with two classes exchanged.
+"""
+
+import io
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.metrics import f1_score
+from torch import Tensor
+
+import sharmix
+from benchmarks.settings import settings_of
+from experiments.data.examples import Examples
+from experiments.modules.base import OutputModule
+from experiments.run import Run
+from reporting.yaml_files import read_yaml
+from studies.altered_tweets import over_examples
+from studies.printed_map import softmax_of_logarithm
+from studies.study import Report, Row, Settings, Task
+
+PUBLISHED = Path("conf/reporting/published/sharmix.yaml")
+METRICS = ["accuracy", "macro_f1", "sparsity"]
+OWN = "own map"
+
+
+def tasks(settings: Settings, data: Path | None) -> list[Task]:
+    """A task for each hypothesis, row and seed. Weights carried along the grid make one task of all its rows."""
+    return [
+        {"hypothesis": name, "rows": row, "seed": seed}
+        for name, hypothesis in settings["hypotheses"].items()
+        for row in (["grid"] if "carried" in hypothesis else _rows(hypothesis["rows"], settings))
+        for seed in settings["seeds"]
+    ]
+
+
+def _rows(rows: str | list[str], settings: Settings) -> list[str]:
+    if isinstance(rows, list):
+        return rows
+    return [name for name, row in settings["rows"].items() if rows == "all" or "orders" in row]
+
+
+def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
+    hypothesis = settings["hypotheses"][task["hypothesis"]]
+    rows = _rows("grid", settings) if task["rows"] == "grid" else [task["rows"]]
+    measured = []
+    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):  # a line a run would hide the study's progress
+        for number, row in enumerate(rows):
+            overrides = [
+                *_activation(settings["rows"][row], hypothesis, settings),
+                *hypothesis["overrides"],
+                *(_carried(task["seed"] + number, folder) if "carried" in hypothesis else []),
+                f"seed={task['seed']}",
+                f"paths.data={data or 'null'}",
+                "progress=none",
+            ]
+            run = Run(settings_of("airline", *overrides), Path(folder, row))
+            run.train()
+            module, splits = run.load()
+            for split in ("train", "test"):
+                measured += _measured(row, split, module, getattr(splits.data, split), settings)
+    return measured
+
+
+def _activation(row: dict[str, Any], hypothesis: dict[str, Any], settings: Settings) -> list[str]:
+    """The overrides that choose the activation of a row."""
+    if "orders" not in row:
+        return [f"activation={row['activation']}"]
+    q, r = row["orders"]
+    if "printed" not in hypothesis:
+        return ["activation=sharmix_learned", f"activation.q={q}", f"activation.r={r}"]
+    parameters = {"q": q, "r": r, "clamp": settings["clamp"], **hypothesis["printed"]}
+    return [
+        "activation=custom",
+        "activation.name=studies.printed_map.PrintedSharMiX",
+        *(f"+activation.parameters.{name}={value}" for name, value in parameters.items()),
+    ]
+
+
+def _carried(split_seed: int, folder: str) -> list[str]:
+    """The overrides of a training that starts with the network of the training before it, on another split."""
+    callback = f"{{_target_: studies.altered_tweets.CarriedNetwork, file: {folder}/carried.pt}}"
+    return [f"data.split_seed={split_seed}", f"+callbacks.carried={callback}"]
+
+
+@torch.inference_mode()
+def _measured(row: str, split: str, module: OutputModule, examples: Examples, settings: Settings) -> Iterator[Row]:
+    """Accuracy, macro-F1 and sparsity of a split, by each way to read the output."""
+    inputs, targets = examples.read(torch.arange(len(examples.targets)), torch.zeros(len(examples.targets)))
+    for reading, p in _readings(module, module.network(inputs), settings).items():
+        predicted = p.argmax(-1)
+        values = (
+            (predicted == targets).double().mean().item(),
+            f1_score(targets, predicted, average="macro"),
+            (p == 0).double().mean().item(),
+        )
+        for metric, value in zip(METRICS, values, strict=True):
+            yield {"contender": row, "split": split, "reading": reading, "metric": metric, "value": value}
+
+
+def _readings(module: OutputModule, logits: Tensor, settings: Settings) -> dict[str, Tensor]:
+    """The probabilities [n, classes] by each way to read the output."""
+    activation, own = module.activation, module.activation(logits)
+    readings = {OWN: own}
+    if isinstance(activation, sharmix.SharMiX):
+        q = float(activation.q)
+        for dtype in settings["dtypes"]:
+            u = (own ** (q - 1)).to(getattr(torch, dtype))
+            readings[f"clamped, {dtype}"] = softmax_of_logarithm(u, q, settings["clamp"])
+    if type(activation) is sharmix.Entmax:
+        readings["over the examples"] = over_examples(logits)
+        readings["neutral and positive exchanged"] = own[:, [0, 2, 1]]
+    return readings
+
+
+def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
+    """The distance of every row under every hypothesis, and theirs beside ours under the nearest one of each row."""
+    published = _published(settings)
+    deviations = published.xs("deviation", axis="columns", level=1)
+    means = records.pivot_table("value", ["hypothesis", "split", "reading", "contender"], "metric", sort=False)[METRICS]
+    rows = means.index.get_level_values("contender")
+    distances = (means - published.xs("mean", axis="columns", level=1).loc[rows].values).abs() / deviations.loc[
+        rows
+    ].values
+    furthest = _of_all_rows(distances.max(axis="columns").unstack("contender").reindex(columns=[*settings["rows"]]))
+    explained = (furthest <= shown["explained_within"]).sum(axis="columns").rename("rows explained")
+    table = furthest.map(lambda value: "–" if np.isnan(value) else f"{value:.1f}").join(explained).reset_index()
+    return Report(
+        {
+            "Distance of each row, in published deviations": table,
+            "The nearest hypothesis of each row": _nearest(distances, means, published),
+        },
+        [],
+        [f"{len(furthest)} combinations of training, split and reading were tried.", *shown["notes"]],
+    )
+
+
+def _published(settings: Settings) -> pd.DataFrame:
+    """Mean and deviation of each metric, by row. Sparsity was published without a deviation."""
+    tables, rows = read_yaml(PUBLISHED), {}
+    for name, row in settings["rows"].items():
+        table, key = row["published"]
+        entry = tables[table][key]
+        pairs = {metric: entry[metric] for metric in ("accuracy", "macro_f1")}
+        pairs["sparsity"] = [entry["sparsity"], settings["sparsity_deviation"]]
+        rows[name] = {
+            (metric, part): pairs[metric][n] for metric in METRICS for n, part in enumerate(("mean", "deviation"))
+        }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _of_all_rows(furthest: pd.DataFrame) -> pd.DataFrame:
+    """Rows that a reading does not change have the distance of the map's own output."""
+    own = furthest.xs(OWN, level="reading").reindex(furthest.index.droplevel("reading")).set_axis(furthest.index)
+    return furthest.fillna(own)
+
+
+def _nearest(distances: pd.DataFrame, means: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+    """For each row, theirs and ours under the hypothesis with the smallest of the largest distances."""
+    lines = []
+    for row, of_row in distances.max(axis="columns").groupby("contender", sort=False):
+        place = of_row.idxmin()
+        hypothesis, split, reading, _ = place
+        numbers = {f"{name}, theirs": f"{published.loc[row, (name, 'mean')]:.3f}" for name in METRICS}
+        numbers |= {f"{name}, ours": f"{means.loc[place, name]:.3f}" for name in METRICS}
+        lines.append(
+            {"row": row}
+            | {key: numbers[key] for name in METRICS for key in (f"{name}, theirs", f"{name}, ours")}
+            | {"deviations": f"{of_row[place]:.1f}", "trained": hypothesis, "measured on": split, "read": reading}
+        )
+    return pd.DataFrame(lines)

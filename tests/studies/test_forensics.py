@@ -1,0 +1,62 @@
+"""The study of the published numbers: the printed map against ours, and the report on made-up records."""
+
+import pandas as pd
+import pytest
+import torch
+
+import sharmix
+from studies import forensics
+from studies.printed_map import PrintedSharMiX
+from studies.study import load_study
+
+STUDY = load_study("forensics")
+Z = torch.tensor([[2.0, 0.5, -3.0], [0.1, 0.0, -0.1], [9.0, 1.0, 0.0]], dtype=torch.float64)
+
+
+def test_the_printed_map_is_ours_up_to_the_clamp() -> None:
+    ours, printed = sharmix.sharmix(Z, 1.5, 1.75), PrintedSharMiX(1.5, 1.75)(Z)
+    torch.testing.assert_close(printed, ours, rtol=0, atol=1e-12)
+    assert (ours == 0).any()
+    assert (printed > 0).all()
+
+
+def test_a_clamped_zero_is_exact_in_float16_alone() -> None:
+    own = sharmix.sharmix(Z.float(), 1.5, 1.5)
+    module = torch.nn.Module()
+    module.activation = sharmix.SharMiX(1.5, 1.5)
+    readings = forensics._readings(module, Z.float(), STUDY.settings)
+    zeros = {name: int((p == 0).sum()) for name, p in readings.items()}
+    assert zeros[forensics.OWN] == zeros["clamped, float16"] == (own == 0).sum() > 0
+    assert zeros["clamped, float32"] == zeros["clamped, bfloat16"] == 0
+
+
+@pytest.mark.parametrize(("r", "equal"), [(1.5, True), (1.75, False)])
+def test_the_printed_jacobian_is_right_for_equal_orders_only(r: float, equal: bool) -> None:
+    gradients = []
+    for jacobian in ("true", "printed"):
+        z = Z[:2].clone().requires_grad_()
+        PrintedSharMiX(1.5, r, jacobian=jacobian)(z)[:, 0].sum().backward()
+        gradients.append(z.grad)
+    assert torch.allclose(*gradients, atol=1e-6) == equal
+
+
+def test_the_thresholds_of_the_package_give_another_map_for_unequal_orders_and_for_equal_ones() -> None:
+    printed = PrintedSharMiX(1.5, 1.5, threshold="entmax")(Z)
+    torch.testing.assert_close(printed.sum(-1), torch.ones(3, dtype=torch.float64))
+    assert not torch.allclose(printed, sharmix.entmax(Z, 1.5), atol=1e-2)
+
+
+def test_a_row_is_explained_within_two_deviations_of_all_three_metrics() -> None:
+    published = forensics._published(STUDY.settings)
+    settings = STUDY.settings | {"rows": {name: STUDY.settings["rows"][name] for name in ("softmax", "sparsemax")}}
+    shift = {"near": 1.5, "far": 2.5}
+    records = pd.DataFrame(
+        {"hypothesis": hypothesis, "split": "test", "reading": forensics.OWN, "contender": row, "metric": metric}
+        | {"value": published.loc[row, (metric, "mean")] + deviations * published.loc[row, (metric, "deviation")]}
+        for hypothesis, deviations in shift.items()
+        for row in settings["rows"]
+        for metric in forensics.METRICS
+    )
+    distances, nearest = forensics.report(records, settings, STUDY.shown).tables.values()
+    assert distances.set_index("hypothesis")["rows explained"].to_dict() == {"near": 2, "far": 0}
+    assert [*nearest["trained"]] == ["near", "near"]
