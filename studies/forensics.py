@@ -22,7 +22,7 @@ import sharmix
 from benchmarks.settings import settings_of
 from experiments.data.examples import Examples
 from experiments.modules.base import OutputModule
-from experiments.run import Run
+from experiments.run import Run, load_run
 from reporting.yaml_files import read_yaml
 from studies.altered_tweets import over_examples
 from studies.printed_map import softmax_of_logarithm
@@ -65,7 +65,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
             ]
             run = Run(settings_of("airline", *overrides), Path(folder, row))
             run.train()
-            module, splits = run.load()
+            module, splits = load_run(run.folder)
             for split in ("train", "test"):
                 measured += _measured(row, split, module, getattr(splits.data, split), settings)
     return measured
