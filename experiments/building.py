@@ -16,13 +16,13 @@ from experiments.errors import ConfigurationError, DataError
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
 from experiments.run_folder import locked
-from experiments.settings import Group, RunSettings, build, build_activation, get_class_or_function
+from experiments.settings import Group, RunSettings, build, build_activation, check_values, get_class_or_function
 
 _loaded: dict[str, Any] = {}  # the data that this process has loaded last; the runs of a sweep share them
 
 
 def build_data(settings: RunSettings, say: Callable[[str], object]) -> SplitDataModule:
-    """The data, loaded. A wrong activation or optimizer raises its error before the data are read.
+    """The data, loaded. Settings that are wrong by themselves raise an error before the data are read.
 
     Args:
         settings: of the run.
@@ -34,6 +34,8 @@ def build_data(settings: RunSettings, say: Callable[[str], object]) -> SplitData
     """
     build_activation(settings.activation)
     build(settings.optimizer, "optimizer")
+    for key in ("model", "module"):
+        check_values(getattr(settings, key), key)
     data = build(settings.data, "data")
     if not isinstance(data, SplitDataModule):
         raise ConfigurationError(f"data: {type(data).__name__} must be a SplitDataModule of experiments/data/base.py")

@@ -191,6 +191,8 @@ def check_shape(logits: Tensor, targets: Tensor, dim: int, name: str = "logits")
 
 
 def _check_weight(logits: Tensor, weight: Tensor) -> None:
+    if not isinstance(weight, Tensor):
+        raise TypeError(f"weight must be a tensor of one number for each class, got {type(weight).__name__}")
     if weight.shape != logits.shape[-1:] or not weight.is_floating_point() or weight.device != logits.device:
         raise ValueError(
             f"weight of shape {tuple(weight.shape)}, {weight.dtype} on {weight.device} is not allowed; it must be "

@@ -400,13 +400,19 @@ class AlphaReLU(Activation):
         targets: Tensor,
         **options: Unpack[UnweightedLossOptions],
     ) -> Tensor:
-        if not self.calibrated:
+        first = not self.calibrated
+        if first:
             _linear_loss.check_layer(hidden, weight, bias, targets)
-            ignore_index = options.get("ignore_index", -100)
-            checked_classes(targets, len(weight), ignore_index)  # raises before it calibrates
-            layer = _linear_loss.as_autocast(hidden[targets != ignore_index], weight, bias)
+            some = hidden[targets != options.get("ignore_index", -100)]
+            layer = _linear_loss.as_autocast(some, weight, bias)
             self._calibrate(logits for _, logits in _linear_loss.logits_in_parts(*layer))
-        return super().linear_loss(hidden, weight, bias, targets, **options)
+        try:
+            return super().linear_loss(hidden, weight, bias, targets, **options)
+        except (TypeError, ValueError):
+            if first:  # a call that raises must not set the threshold
+                self.tau.fill_(math.nan)
+                self.calibrated = False
+            raise
 
     @torch.no_grad()
     def _calibrate(self, logits: Iterable[Tensor]) -> None:

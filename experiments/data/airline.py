@@ -117,8 +117,8 @@ def _of_file(folder: Path) -> list[Record]:
             return [*csv.DictReader(file, strict=True)]
     except (OSError, csv.Error, UnicodeDecodeError) as error:
         raise DataError(
-            f"{path}: is no complete table in UTF-8 ({error}); {FETCH_AGAIN}, as {FILE_NAME} in the folder paths.data, "
-            "or give paths.data=null to load it from the hub"
+            f"{path}: cannot be read as a table in UTF-8 ({error}); {FETCH_AGAIN}, as {FILE_NAME} in the folder "
+            "paths.data, or give paths.data=null to load it from the hub"
         ) from error
 
 

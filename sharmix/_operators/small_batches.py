@@ -19,7 +19,6 @@ from sharmix._private_torch import is_plain_call
 _TENSORS = (Tensor, torch.nn.Parameter)
 _LOSS_DTYPES = (*cpu.DTYPES, torch.float16, torch.bfloat16)  # a map has its logits' dtype
 _MOST_R = 12  # any number of classes to the power of r - 1 is a double; for larger r the operators count the classes
-_NO_GRADIENTS = (None, None, None)
 _Values = tuple[float, float | None, float]  # the values of orders
 
 
@@ -28,7 +27,7 @@ def sharmix(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor | 
     values = None if _is_disabled() or not _is_plain_rows(logits, cpu.DTYPES) else _values(q, r, temperature)
     if values is None:
         return None
-    return _apply_map(logits, values, q, r, temperature)
+    return _apply_map(logits, values, *_tensors_or_nothing(q, r, temperature))
 
 
 def _checked(values: _Values, given: Sequence[Order]) -> tuple[Any, list[bool]]:
@@ -39,7 +38,7 @@ def _checked(values: _Values, given: Sequence[Order]) -> tuple[Any, list[bool]]:
             if order.item() != values[place]:
                 raise RuntimeError(f"an order was modified by an inplace operation, from {values[place]} to {order}")
             orders[place] = order
-    return orders, [isinstance(order, Tensor) for order in given]
+    return orders, [isinstance(order, Tensor) for order in orders]
 
 
 def class_loss(
@@ -63,7 +62,7 @@ def class_loss(
     values = _values(q, r, temperature) if r is not None else _alpha_relu_values(logits, q, temperature)
     if values is None or type(ignore_index) is not int or reduction not in ("mean", "sum"):
         return None
-    given = values if r is None else (q, r, temperature)
+    given = () if r is None else _tensors_or_nothing(q, r, temperature)
     return _apply_class_loss(logits, targets, values, ignore_index, reduction == "mean", *given)
 
 
@@ -113,15 +112,18 @@ def _is_plain_gradient(grad: Any, dtype: torch.dtype) -> bool:
     return not torch.is_grad_enabled() and is_plain_call() and _is_plain(grad) and grad.dtype is dtype
 
 
-def _are_numbers(orders: Sequence[Any]) -> bool:
-    q, r, temperature = orders
-    return not (type(q) in _TENSORS or type(r) in _TENSORS or type(temperature) in _TENSORS)
+def _tensors_or_nothing(q: Order, r: Order, temperature: Order) -> Sequence[Order]:
+    """The orders as further arguments of a node, or none where all are numbers: each argument costs the node time."""
+    has_tensor = type(q) in _TENSORS or type(r) in _TENSORS or type(temperature) in _TENSORS
+    return (q, r, temperature) if has_tensor else ()
 
 
 def _gradients(
     orders: Sequence[Any], sums: Sequence[float], factor: float = 1.0, divisor: float = 1.0
 ) -> Sequence[Tensor | None]:
     """The gradient of each order that is a tensor, from its sum over the rows."""
+    if not orders:
+        return ()
     q, r, temperature = orders
     return (
         cpu.number_like(q, factor * (sums[0] / divisor)) if type(q) in _TENSORS else None,
@@ -142,12 +144,11 @@ class _Map(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Sequence[Tensor | None]:
         (p,), (values, given) = ctx.saved_tensors, ctx.orders
         if _is_plain_gradient(grad, p.dtype):
-            are_numbers = _are_numbers(given)
-            by_logits, sums = cpu.map_gradient(p, grad, values, not are_numbers)
-            return by_logits, None, *(_NO_GRADIENTS if are_numbers else _gradients(given, sums))
+            by_logits, sums = cpu.map_gradient(p, grad, values, bool(given))
+            return by_logits, None, *_gradients(given, sums)
         with backend.use_plain_torch(plain=False):
             gradients = derivatives.through_map(grad, p, *_checked(values, given))
-        return gradients[0], None, *gradients[1:]
+        return gradients[0], None, *gradients[1 : 1 + len(given)]
 
 
 class _ClassLoss(torch.autograd.Function):
@@ -155,7 +156,7 @@ class _ClassLoss(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, targets: Tensor, values: _Values, ignore_index: int, mean: bool, *given: Order
     ) -> Tensor:
-        inputs = logits, targets, values, ignore_index, mean, ctx.needs_input_grad[0], not _are_numbers(given)
+        inputs = logits, targets, values, ignore_index, mean, ctx.needs_input_grad[0], bool(given)
         loss, states, ctx.gradient, divisor, sums = cpu.class_loss_of_node(*inputs)
         ctx.settings = ignore_index, mean, divisor, sums, values, given
         ctx.save_for_backward(logits, targets, states)
@@ -175,16 +176,13 @@ class _ClassLoss(torch.autograd.Function):
                     gradient = cpu.class_loss_of_node(logits, targets, values, ignored, mean, True, False)[2]
                 factor = grad.item()
                 by_logits = gradient if factor == 1 else gradient.mul_(factor)
-            by_orders: Sequence[Tensor | None] = _NO_GRADIENTS
-            if not _are_numbers(given):
-                by_orders = _gradients(given, sums, grad.item(), divisor)
-            return by_logits, None, None, None, None, *by_orders
+            return by_logits, None, None, None, None, *_gradients(given, sums, grad.item() if given else 1.0, divisor)
         orders, are_tensors = _checked(values, given)
         with backend.use_plain_torch(plain=False):
             gradients = derivatives.through_class_loss(
                 checked_memory(grad) / divisor, widened(logits), targets, orders, ignored, "global", are_tensors
             )
-        return gradients[0], None, None, None, None, *gradients[1:]
+        return gradients[0], None, None, None, None, *gradients[1 : 1 + len(given)]
 
 
 # Not `Function.apply`: it looks for transforms, for which `is_plain_call` has looked already.

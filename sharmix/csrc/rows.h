@@ -17,6 +17,9 @@ constexpr int64_t GRAIN = 16384;  // a thread has at least this many entries
 template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
     const auto call = [](int64_t begin, int64_t end, void* context) {
         (*static_cast<Body*>(context))(begin, end);
+#ifdef __SSE2__
+        _mm_sfence();  // other threads are to see what went past the caches
+#endif
     };
     const bool failed = torch_parallel_for(0, rows, std::max<int64_t>(1, GRAIN / std::max<int64_t>(1, classes)), call, &body);
 #ifdef __cpp_exceptions
@@ -25,6 +28,32 @@ template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
     (void)failed;  // as in WebAssembly, where a failed allocation ends the program
 #endif
 }
+
+// Fills the rows of a result with one value. A result of more than 32 MiB goes past the caches: its memory need not be read
+// before it is written. It saves a tenth to a sixth of the map's step at 512 x 32000.
+template <class T> class Fill {
+  public:
+    Fill(int64_t rows, int64_t classes) : classes_(classes), past_caches_(rows * classes * int64_t(sizeof(T)) > 1 << 25) {}
+
+    void operator()(T* row, T value) const {
+        T* const end = row + classes_;
+#ifdef __SSE2__
+        constexpr int64_t LANES_OF_STREAM = 16 / sizeof(T);
+        if (past_caches_) {
+            alignas(16) T several[LANES_OF_STREAM];
+            std::fill_n(several, LANES_OF_STREAM, value);
+            for (; row != end && uintptr_t(row) % 16; ++row) *row = value;
+            const __m128i bits = _mm_load_si128(reinterpret_cast<const __m128i*>(several));
+            for (; end - row >= LANES_OF_STREAM; row += LANES_OF_STREAM) _mm_stream_si128(reinterpret_cast<__m128i*>(row), bits);
+        }
+#endif
+        std::fill(row, end, value);
+    }
+
+  private:
+    int64_t classes_;
+    bool past_caches_;
+};
 
 template <class T> void write(T* three, double q, double r, double temperature) {
     three[0] = T(q);
@@ -39,6 +68,7 @@ template <class T> void write(T* three, const ParameterGradients<double>& gradie
 // p [rows, classes] and the conjugate [rows] of logits.
 template <class T>
 void solve(const T* logits, T* probabilities, T* conjugate, int64_t rows, int64_t classes, OrderColumns orders) {
+    const Fill<T> fill(rows, classes);
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
         Solver<T> solver(orders, classes, false);
         const auto on_solved = [&](int64_t row, const RowResult& result, const Entries<T>& p) {
@@ -46,7 +76,7 @@ void solve(const T* logits, T* probabilities, T* conjugate, int64_t rows, int64_
             if (is_crowded(p, classes)) {
                 scatter_crowded(logits + row * classes, p, out, classes);
             } else {
-                std::fill_n(out, classes, std::isnan(result.total) ? UNDEFINED<T> : T(0));
+                fill(out, std::isnan(result.total) ? UNDEFINED<T> : T(0));
                 scatter(p, out, classes);
             }
             if (conjugate) conjugate[row] = T(result.conjugate);
@@ -82,10 +112,10 @@ template <class T> struct Support : List<T> {
 // The backward pass of the map. Rows with few entries wait until they fill a group.
 template <class T> class MapBackward {
   public:
-    MapBackward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t classes,
+    MapBackward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t rows, int64_t classes,
                 const OrderColumns& orders)
         : probabilities_(probabilities), grad_(grad), grad_logits_(grad_logits), grad_parameters_(grad_parameters),
-          classes_(classes), orders_(orders),
+          classes_(classes), orders_(orders), fill_(rows, classes),
           room_(new T[2 * std::max(padded(classes), GROUP * CROWD)]), columns_(new double[4 * GROUP * NARROW]) {
         supports_.reserve(GROUP);
         for (int64_t i = 0; i < GROUP; ++i) supports_.emplace_back(classes);
@@ -125,7 +155,7 @@ template <class T> class MapBackward {
         const T* p = probabilities_ + support.row * classes_;
         T* out = grad_logits_ + support.row * classes_;
         if (support.crowded) return scatter_crowded(p, support.gradient(), out, classes_);
-        std::fill_n(out, classes_, std::isnan(*p) ? UNDEFINED<T> : T(0));
+        fill_(out, std::isnan(*p) ? UNDEFINED<T> : T(0));
         scatter(support.gradient(), out, classes_);
     }
 
@@ -166,6 +196,7 @@ template <class T> class MapBackward {
     T *grad_logits_, *grad_parameters_;
     int64_t classes_, waiting_ = 0;
     const OrderColumns& orders_;
+    const Fill<T> fill_;
     std::vector<Support<T>> supports_;  // the first ones wait
     std::unique_ptr<T[]> room_;  // a vector would be cleared: a fifth of the map's backward pass at 64 x 3
     std::unique_ptr<double[]> columns_;
@@ -176,7 +207,7 @@ template <class T>
 void map_backward(const T* probabilities, const T* grad, T* grad_logits, T* grad_parameters, int64_t rows,
                   int64_t classes, OrderColumns orders) {
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
-        MapBackward<T> backward(probabilities, grad, grad_logits, grad_parameters, classes, orders);
+        MapBackward<T> backward(probabilities, grad, grad_logits, grad_parameters, rows, classes, orders);
         for (int64_t row = begin; row < end; ++row) backward.add(row);
         backward.finish();
     });

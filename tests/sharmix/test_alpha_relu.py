@@ -131,3 +131,12 @@ def test_alpha_must_exceed_one(alpha):
     ):
         with pytest.raises(ValueError, match=rf"(?s)alpha.*{alpha}"):
             call()
+
+
+@pytest.mark.parametrize("wrong", [{"reduction": "none"}, {"label_smoothing": 2.0}, {"labels": 4}])
+def test_a_refused_loss_of_a_layer_sets_no_threshold(wrong):
+    act, targets = sharmix.AlphaReLU(), torch.full((3,), wrong.pop("labels", 1))
+    with pytest.raises(ValueError, match=r"is not allowed|out of range"):
+        act.linear_loss(torch.ones(3, 5), torch.eye(4, 5), None, targets, **wrong)
+    assert not act.calibrated
+    assert act.tau.isnan()

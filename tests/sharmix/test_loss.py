@@ -98,3 +98,8 @@ def test_an_unknown_option_is_named():
         for name, function, arguments in calls:
             with case(name=name), pytest.raises(TypeError, match="unexpected keyword argument 'lable_smoothing'"):
                 function(*arguments, lable_smoothing=0.1)
+
+
+def test_class_weights_must_be_a_tensor():
+    with pytest.raises(TypeError, match="weight must be a tensor of one number for each class, got list"):
+        sharmix.fenchel_young_loss(logits(), torch.tensor(Y), weight=[1.0] * 4)

@@ -77,7 +77,7 @@ def pairs_with(split: str, german: bytes, english: bytes = lines(ENGLISH)) -> Sp
 WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     ("airline", tweets_with(b"airline_sentiment", b"label"), ["record 1: has no airline_sentiment"]),
     ("airline", tweets_with(b"100,negative", b"100,Negative"), ["record 1: airline_sentiment must be one of negative"]),
-    ("airline", tweets_with(b"the late", b"the l\xe9te"), ["is no complete table in UTF-8", "0xe9"]),
+    ("airline", tweets_with(b"the late", b"the l\xe9te"), ["cannot be read as a table in UTF-8", "0xe9"]),
     ("cifar100", cifar_with(img={"bytes": b"no image"}), ["test.parquet, test, row 199: cannot be decoded"]),
     ("pairs", pairs_with("test", lines(GERMAN[:-1])), ["test.de has 19 lines, but", "test.en has 20"]),
     ("pairs", pairs_with("test", b"\n" * 20), ["pairs, test: data.max_length=30 leaves no pair"]),
