@@ -2,12 +2,13 @@
 
 import reprlib
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from functools import cache
 from math import inf, nan
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError
 
 from experiments.identity import ROOT
 from experiments.record import first_problem, out_of_range
@@ -102,6 +103,18 @@ class Row(_Part):
     seeds: Seeds | None = None  # those of the table's seeds that the row must have; None for all
 
 
+class Explanation(StrEnum):
+    """What explains a published number that does not reproduce; docs/studies/forensics.md has the evidence."""
+
+    TRAIN = "measured on train"  # the number appears if the examples that were trained on are measured
+    CLAMP = "the clamp"  # the number appears if the logarithm of the printed formula is clamped
+    CLAIM = "the claim itself"  # no measurement shows it, and the mathematics does not promise it
+    NOTHING = "not explained"
+
+
+Explained = Annotated[Explanation, Strict(False)]  # YAML has texts
+
+
 class Claim(_Part):
     """A claim of the paper, decided for each of its rows."""
 
@@ -110,6 +123,12 @@ class Claim(_Part):
     rows: list[str]
     against: list[str] = []  # rows whose mean the rows are compared with; empty for a claim about a level
     epoch: int | None = None  # None for the table's
+    explained: Explained | dict[str, Explained] | None = None  # for all rows, or by row
+
+    def explanation(self, row: str) -> str:
+        """What explains the number of a row if it does not reproduce; empty if nothing is declared."""
+        explained = self.explained.get(row) if isinstance(self.explained, dict) else self.explained
+        return explained.value if explained else ""
 
 
 class Table(_Part):
@@ -168,6 +187,16 @@ class Figures(_Part):
     panels: list[Panel]
 
 
+class Question(_Part):
+    """A question that readers ask, answered by one row of a claim."""
+
+    text: str
+    table: str | None = None  # None while our runs do not measure what the paper claims
+    claim: str | None = None  # the text of the claim
+    row: str | None = None
+    reason: str  # in one line, without numbers
+
+
 class Declaration(_Part):
     """All of tables.yaml."""
 
@@ -176,6 +205,7 @@ class Declaration(_Part):
     bootstrap: Bootstrap
     tables: dict[str, Table]
     figures: Figures
+    questions: list[Question] = []
 
 
 def load_declaration(settings: Path = SETTINGS) -> Declaration:
@@ -194,6 +224,8 @@ def load_declaration(settings: Path = SETTINGS) -> Declaration:
         raise TableError(f"{path}: {first_problem(error)}") from error
     for name, table in declaration.tables.items():
         _check_table(table, name, path)
+    for question in declaration.questions:
+        _check_question(question, declaration, f"{path}: question {question.text!r}")
     for panel in declaration.figures.panels:
         _check_names([panel.runs, panel.paths], declaration.tables, "table", f"{path}: panel {panel.title!r}")
     return declaration
@@ -286,6 +318,8 @@ def _check_table(table: Table, name: str, path: Path) -> None:
     for claim in table.claims:
         place = f"{path}: claim {claim.text!r} of {name}"
         _check_names(claim.rows + claim.against, table.rows, "row", place)
+        if isinstance(claim.explained, dict):
+            _check_names(claim.explained, claim.rows, "row", f"{place}, explained")
         of_test = [cell for cell in table.printed() if cell.split == "test"]
         _check_names([claim.metric], [cell.metric for cell in of_test], "metric", place)
         _check_names([claim.epoch], [cell.epoch for cell in of_test if cell.metric == claim.metric], "epoch", place)
@@ -294,6 +328,15 @@ def _check_table(table: Table, name: str, path: Path) -> None:
                 raise TableError(f"{place}: row {row!r} has no published numbers to claim")
     for row in table.rows:
         _check_names(table.seeds_of(row), table.seeds, "seed", f"{path}: row {row!r} of {name}")
+
+
+def _check_question(question: Question, declaration: Declaration, place: str) -> None:
+    if question.table is None:
+        return
+    _check_names([question.table], declaration.tables, "table", place)
+    claims = {claim.text: claim for claim in declaration.tables[question.table].claims}
+    _check_names([question.claim], claims, "claim", place)
+    _check_names([question.row], claims[str(question.claim)].rows, "row", place)
 
 
 def _check_names(names: Iterable[Any], known: Iterable[Any], kind: str, place: str) -> None:

@@ -5,7 +5,7 @@ import pandas as pd
 from reporting.columns import Block, Column
 from reporting.declaration import Declaration
 from reporting.markdown import page, paragraph, pipe_table
-from reporting.number_formats import number, over_seeds, with_interval
+from reporting.number_formats import NOTHING, number, over_seeds, with_interval
 from reporting.outcomes import in_one_sentence, why_open
 from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict
 
@@ -61,4 +61,6 @@ def _claim(lines: pd.DataFrame, of: int) -> Block:
         ]
         columns.append(Column(f"ours, {split}", cells))
     columns.append(Column("verdict on train", list(lines["train_verdict"])))
+    if lines["explained"].any():
+        columns.append(Column("what explains it", [explained or NOTHING for explained in lines["explained"]]))
     return Block("", list(lines["row"]), columns)

@@ -51,8 +51,9 @@ def decide_claims(declaration: Declaration, name: str, numbers: Numbers, selecti
     """Decide every claim about a table.
 
     Returns:
-        A line for each row of each claim: the published number, our estimate and verdict on test and on train, and
-        the split whose mean is nearer to the published number. Levels are fractions, differences percentage points.
+        A line for each row of each claim: the published number, our estimate and verdict on test and on train, the
+        split whose mean is nearer to the published number, and what explains a number that does not reproduce. Levels
+        are fractions, differences percentage points.
     """
     table = declaration.tables[name]
     return [
@@ -100,6 +101,7 @@ def _decide_row(
         }
         distances[split] = abs(ours.mean - published)
     line["nearer_split"] = _nearer(**distances)
+    line["explained"] = "" if line["test_verdict"] == Verdict.REPRODUCES else claim.explanation(row)
     return line
 
 

@@ -18,7 +18,7 @@ from experiments.record import load_record
 from experiments.run_folder import RECORD
 from experiments.settings import build_activation
 from reporting.yaml_files import read_yaml
-from studies.networks import OUTPUTS, run_of
+from studies.networks import OUTPUTS, finished_folder, run_of
 from studies.public_files import read_public_file
 
 PROBABILITIES = Path(__file__).with_name("probabilities.yaml")
@@ -76,12 +76,7 @@ def network_logits(overrides: Sequence[str], seed: int, data: Path | None) -> La
         DataError: the data set cannot be loaded, or is not the data set of the run.
     """
     run = run_of(overrides)
-    folder = run.folder(seed)
-    if not run.is_finished(seed):
-        command = " ".join(["python run.py", *overrides, f"seed={seed} paths.data=FOLDER"])
-        raise ConfigurationError(
-            f"{folder}: there is no finished run; train it by `make studied_networks` or `{command}`"
-        )
+    folder = finished_folder(overrides, seed)
     activation = build_activation(run.settings.activation)
     if activation.entropy_parameters():
         raise ConfigurationError(f"{folder}: its map has learned orders; give a run of an activation with fixed ones")

@@ -67,3 +67,18 @@ def _run_of(overrides: tuple[str, ...]) -> Run:
     first, *others = overrides
     settings = settings_of(first.removeprefix("experiment="), *others)
     return Run(Path(settings.name, f"{settings.activation.name}-{run_id(settings.model_dump())}"), settings)
+
+
+def finished_folder(overrides: Sequence[str], seed: int) -> Path:
+    """The folder of a finished run.
+
+    Raises:
+        ConfigurationError: there is no finished run; says how to train it.
+    """
+    run = run_of(overrides)
+    if not run.is_finished(seed):
+        command = " ".join(["python run.py", *overrides, f"seed={seed} paths.data=FOLDER"])
+        raise ConfigurationError(
+            f"{run.folder(seed)}: there is no finished run; train it by `make studied_networks` or `{command}`"
+        )
+    return run.folder(seed)

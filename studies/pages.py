@@ -12,6 +12,9 @@ from reporting.marked_text import fill, marks, parts
 from studies.study import Finding, Report
 
 ORDER = (
+    "forensics",
+    "training_recipes",
+    "mixed_precision",
     "prediction_sets",
     "boosting",
     "length_generalisation",

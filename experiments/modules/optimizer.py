@@ -14,19 +14,24 @@ Parameters = Iterable[nn.Parameter]
 
 
 class AdamSettings(Settings):
-    """Adam. In step s = 1, 2, … its learning rates are multiplied by 1, or by min(s/w, √(w/s)) with w warm-up steps.
+    """Adam. In step s = 1, 2, … its learning rates are multiplied by a schedule.
+
+    The schedule is `constant`: 1; `inverse_square_root`: min(s/w, √(w/s)) with w warm-up steps; or `cosine`:
+    (1 + cos(π (s − 1)/n))/2 in the first n steps, and 0 after them.
 
     Arguments: `conf/optimizer/adam.yaml`.
 
-    Source: Vaswani et al., Attention Is All You Need, 2017, Eq. (3), in units of its largest value.
+    Source: Vaswani et al., Attention Is All You Need, 2017, Eq. (3), in units of its largest value; Loshchilov and
+    Hutter, SGDR, 2017, Eq. (5), without restarts.
     """
 
     learning_rate: Positive
     entropy_learning_rate: Positive
     beta1: Share = 0.9
     beta2: Share = 0.999
-    schedule: Literal["constant", "inverse_square_root"] = "constant"
+    schedule: Literal["constant", "inverse_square_root", "cosine"] = "constant"
     warm_up_steps: AtLeastOne = 1
+    cosine_steps: AtLeastOne = 1
 
     def optimizer(self, network: Parameters, entropy: Parameters, fused: bool) -> tuple[Optimizer, LRScheduler | None]:
         """Adam on the parameters of the network and of the entropies, and the schedule; None for a constant schedule.
@@ -40,5 +45,7 @@ class AdamSettings(Settings):
         return adam, None if self.schedule == "constant" else LambdaLR(adam, self._share)
 
     def _share(self, steps_before: int) -> float:
+        if self.schedule == "cosine":
+            return (1 + math.cos(math.pi * min(1, steps_before / self.cosine_steps))) / 2
         step, warm_up = steps_before + 1, self.warm_up_steps
         return min(step / warm_up, math.sqrt(warm_up / step))

@@ -8,10 +8,11 @@ import pandas as pd
 
 from reporting.declaration import VERDICTS, load_declaration
 from reporting.number_formats import NOTHING
-from reporting.outcomes import OUTCOMES, in_one_sentence, why_open
+from reporting.outcomes import OUTCOMES, in_one_sentence, outcome_of, why_open
 from reporting.pages.wording import span
 
 SCORES = ("accuracy", "macro_f1")
+MARKS = {"reproduces": "✓", "direction only": "✓", "does not reproduce": "✗", "open": "?"}
 
 
 def summarise_verdicts(root: Path, to_root: str) -> str:
@@ -35,6 +36,25 @@ def list_claims(root: Path, to_root: str) -> str:
         table = claims.to_markdown(index=False, disable_numparse=True)
         texts += [f"**[{title}]({to_root}results/tables/{name}.md)**", table]
     return "\n\n".join([*texts, _nearer_split(verdicts)])
+
+
+def answer_questions(root: Path, to_root: str) -> str:
+    """A table with a line for each declared question: its mark, theirs, ours and the reason."""
+    verdicts = _read(root).set_index(["table", "claim", "row"])
+    declaration = load_declaration(root / "conf" / "reporting")
+    lines = []
+    for question in declaration.questions:
+        mark, theirs, ours = MARKS["open"], NOTHING, NOTHING
+        if question.table is not None:
+            label = declaration.tables[question.table].labels()[str(question.row)]
+            found = verdicts.loc[[(question.table, question.claim, label)]]
+            mark = MARKS[outcome_of(found["test_verdict"].iloc[0])]
+            shown = _claim(question.claim, found)
+            theirs, ours = shown["theirs"], shown["ours"]
+        lines.append({"": mark, "question": question.text, "theirs": theirs, "ours": ours, "reason": question.reason})
+    table = pd.DataFrame(lines).to_markdown(index=False, disable_numparse=True)
+    link = f"[claim by claim]({to_root}docs/findings.md#claim-by-claim)"
+    return f"{table}\n\n✓ our runs show it, ✗ they do not, ? open; {link}."
 
 
 def _nearer_split(verdicts: pd.DataFrame) -> str:
@@ -62,6 +82,7 @@ def _claim(claim: object, lines: pd.DataFrame) -> dict[str, str]:
         "theirs": span(lines["published"], decimals, sign) + unit,
         "ours": span(ours, decimals, sign) + unit if len(ours) else NOTHING,
         "verdict": _verdict(lines["test_verdict"]),
+        "what explains it": ", ".join(dict.fromkeys(lines["explained"].dropna())) or NOTHING,
         "seeds": str(seeds) if seeds else NOTHING,
     }
 

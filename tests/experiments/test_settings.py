@@ -111,7 +111,7 @@ def test_a_value_out_of_range_is_named_with_what_is_allowed(airline: RunSettings
         ("optimizer", "learning_rate", -1.0, "optimizer.learning_rate=-1.0 is not allowed; it should be greater than"),
         ("optimizer", "learning_rate", math.inf, "optimizer.learning_rate=inf is not allowed; it should be a finite"),
         ("optimizer", "beta2", 1.0, f"optimizer.beta2=1.0 is not allowed; {less} 1"),
-        ("optimizer", "schedule", "linear", "it should be 'constant' or 'inverse_square_root'"),
+        ("optimizer", "schedule", "linear", "it should be 'constant', 'inverse_square_root' or 'cosine'"),
     ):
         wrong = getattr(airline, group) | {name: value}
         with pytest.raises(ConfigurationError) as error:

@@ -118,7 +118,16 @@ class Seen(Callback):
         self.values.append(self.look(pl_module))
 
 
-def test_the_learning_rates_follow_their_schedule_step_by_step() -> None:
+@pytest.mark.parametrize(
+    ("schedule", "share"),
+    [
+        ({"schedule": "inverse_square_root", "warm_up_steps": 4}, lambda step: min(step / 4, math.sqrt(4 / step))),
+        ({"schedule": "cosine", "cosine_steps": 6}, lambda step: math.cos(math.pi * min(step - 1, 6) / 12) ** 2),
+    ],
+)
+def test_the_learning_rates_follow_their_schedule_step_by_step(
+    schedule: dict[str, Any], share: Callable[[int], float]
+) -> None:
     class Rates(Callback):
         def __init__(self) -> None:
             self.values: list[list[float]] = []
@@ -127,15 +136,13 @@ def test_the_learning_rates_follow_their_schedule_step_by_step() -> None:
             self.values.append([group["lr"] for group in optimizer.param_groups])
 
     data, rates = copies(), Rates()
-    schedule = {"schedule": "inverse_square_root", "warm_up_steps": 4}
     module = translator(
         data, "sharmix_learned", optimizer={"learning_rate": 0.02, "entropy_learning_rate": 0.01} | schedule
     )
     stock_trainer(callbacks=[rates]).fit(module, data)
     assert len(rates.values) == 2 * len(data.train_dataloader()) > 8
     for step, found in enumerate(rates.values, 1):
-        share = min(step / 4, math.sqrt(4 / step))
-        assert found == pytest.approx([0.02 * share, 0.01 * share]), f"step {step}"
+        assert found == pytest.approx([0.02 * share(step), 0.01 * share(step)], abs=1e-12), f"step {step}"
 
 
 @pytest.mark.medium
