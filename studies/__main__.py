@@ -61,7 +61,8 @@ def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
         study = load_study(name)
         report = study.report(records, source["settings"], study.shown)
         write_tables(folder / f"{name}.md", report, source)
-        findings[name] = source["title"], report.findings
+        if report.findings:
+            findings[name] = source["title"], report.findings
     if findings:
         write_findings(page, findings, linked)
 

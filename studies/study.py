@@ -59,7 +59,7 @@ class Report:
 
     Attributes:
         tables: by title, in the order of the page.
-        findings: for the table of all studies.
+        findings: for the table of all studies; none where the study compares no uses of a sparse output.
         notes: paragraphs that explain the tables.
     """
 

@@ -31,6 +31,7 @@ class Decided:
     ours: str  # our mean and its interval on test as text
     outcome: str  # a key of `reporting.outcomes.OUTCOMES`
     verdict: str  # on test; for an open number, whether seeds or epochs are missing
+    explained: str  # what explains a number that does not reproduce; empty for the others
     train: str  # our mean and its interval on train, with the verdict there
     numbers: dict[str, float | None]  # published, ours and the interval's ends, in full precision
     runs: tuple[list[str], list[str]]  # keys of the groups that are averaged, and that they are compared with
@@ -86,6 +87,7 @@ def _decided(
         ours=ours("test") if reached else NOT_REACHED,
         outcome=outcome_of(verdict),
         verdict=verdict.value,
+        explained=line["explained"],
         train=f"{ours('train')}: {line['train_verdict']}" if reached else verdict.value,
         numbers={
             "published": line["published"],
