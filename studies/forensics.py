@@ -31,6 +31,7 @@ from studies.study import Report, Row, Settings, Task
 PUBLISHED = Path("conf/reporting/published/sharmix.yaml")
 METRICS = ["accuracy", "macro_f1", "sparsity"]
 OWN = "own map"
+PARTS = ("mean", "deviation")
 
 
 def tasks(settings: Settings, data: Path | None) -> list[Task]:
@@ -123,25 +124,37 @@ def _readings(module: OutputModule, logits: Tensor, settings: Settings) -> dict[
 
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
-    """The distance of every row under every hypothesis, and theirs beside ours under the nearest one of each row."""
-    published = _published(settings)
-    deviations = published.xs("deviation", axis="columns", level=1)
-    means = records.pivot_table("value", ["hypothesis", "split", "reading", "contender"], "metric", sort=False)[METRICS]
+    """Theirs beside ours under the nearest hypothesis of each row, and the distance of every row under all of them."""
+    published, means = _published(settings), _means(records, settings)
     rows = means.index.get_level_values("contender")
-    distances = (means - published.xs("mean", axis="columns", level=1).loc[rows].values).abs() / deviations.loc[
-        rows
-    ].values
-    furthest = _of_all_rows(distances.max(axis="columns").unstack("contender").reindex(columns=[*settings["rows"]]))
-    explained = (furthest <= shown["explained_within"]).sum(axis="columns").rename("rows explained")
-    table = furthest.map(lambda value: "–" if np.isnan(value) else f"{value:.1f}").join(explained).reset_index()
+    theirs, deviations = (published.xs(part, axis="columns", level=1).loc[rows].values for part in PARTS)
+    distances = ((means - theirs).abs() / deviations).max(axis="columns")
+    by_row = distances.unstack("contender", sort=False).reindex(columns=[*settings["rows"]])
+    apart = by_row[shown["apart"]].unstack("reading", sort=False).dropna(how="all").dropna(how="all", axis="columns")
+    by_row = _of_all_rows(by_row)
+    explained = (by_row <= shown["explained_within"]).sum(axis="columns").rename("rows explained")
+    table = by_row.map(_text).join(explained).reset_index()
     return Report(
         {
-            "Distance of each row, in published deviations": table,
             "The nearest hypothesis of each row": _nearest(distances, means, published),
+            "Distance of each row, in published deviations": table[table["reading"].isin(shown["readings"])],
+            f"Distance of {shown['apart']}, by the way its output is read": apart.map(_text).reset_index(),
         },
         [],
-        [f"{len(furthest)} combinations of training, split and reading were tried.", *shown["notes"]],
+        [f"{len(by_row)} combinations of training, split and reading were tried.", *shown["notes"]],
     )
+
+
+def _means(records: pd.DataFrame, settings: Settings) -> pd.DataFrame:
+    """The mean of each metric over seeds, by hypothesis in the order of the settings, split, reading and row."""
+    places = ["hypothesis", "split", "reading", "contender"]
+    listed = {name: number for number, name in enumerate(settings["hypotheses"])}
+    means = records.pivot_table("value", places, "metric", sort=False)[METRICS]
+    return means.sort_index(level=0, key=lambda names: names.map(listed), sort_remaining=False, kind="stable")
+
+
+def _text(distance: float) -> str:
+    return "–" if np.isnan(distance) else f"{distance:.1f}"
 
 
 def _published(settings: Settings) -> pd.DataFrame:
@@ -152,9 +165,7 @@ def _published(settings: Settings) -> pd.DataFrame:
         entry = tables[table][key]
         pairs = {metric: entry[metric] for metric in ("accuracy", "macro_f1")}
         pairs["sparsity"] = [entry["sparsity"], settings["sparsity_deviation"]]
-        rows[name] = {
-            (metric, part): pairs[metric][n] for metric in METRICS for n, part in enumerate(("mean", "deviation"))
-        }
+        rows[name] = {(metric, part): pairs[metric][n] for metric in METRICS for n, part in enumerate(PARTS)}
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
@@ -164,17 +175,18 @@ def _of_all_rows(furthest: pd.DataFrame) -> pd.DataFrame:
     return furthest.fillna(own)
 
 
-def _nearest(distances: pd.DataFrame, means: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
-    """For each row, theirs and ours under the hypothesis with the smallest of the largest distances."""
+def _nearest(distances: pd.Series, means: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+    """For each row, theirs and ours under the nearest hypothesis."""
     lines = []
-    for row, of_row in distances.max(axis="columns").groupby("contender", sort=False):
-        place = of_row.idxmin()
+    for row in published.index:
+        of_row = distances.xs(row, level="contender").round(1)  # of equally near ones, the first is shown
+        place = (*of_row.idxmin(), row)
         hypothesis, split, reading, _ = place
         numbers = {f"{name}, theirs": f"{published.loc[row, (name, 'mean')]:.3f}" for name in METRICS}
         numbers |= {f"{name}, ours": f"{means.loc[place, name]:.3f}" for name in METRICS}
         lines.append(
             {"row": row}
             | {key: numbers[key] for name in METRICS for key in (f"{name}, theirs", f"{name}, ours")}
-            | {"deviations": f"{of_row[place]:.1f}", "trained": hypothesis, "measured on": split, "read": reading}
+            | {"deviations": _text(of_row.min()), "trained": hypothesis, "measured on": split, "read": reading}
         )
     return pd.DataFrame(lines)
