@@ -10,18 +10,22 @@ from reporting.declaration import VERDICTS, load_declaration
 from reporting.number_formats import NOTHING
 from reporting.outcomes import OUTCOMES, in_one_sentence, outcome_of, why_open
 from reporting.pages.wording import span
+from reporting.verdicts import Verdict
 
 SCORES = ("accuracy", "macro_f1")
 MARKS = {"reproduces": "✓", "direction only": "✓", "does not reproduce": "✗", "open": "?"}
 
 
 def summarise_verdicts(root: Path, to_root: str) -> str:
-    """One sentence: how many published numbers were checked, with the count of each outcome."""
-    verdicts = _read(root)["test_verdict"]
+    """How many published numbers were checked, with the count of each outcome and of each explanation."""
+    lines = _read(root)
+    verdicts = lines["test_verdict"]
     reasons = why_open(verdicts)
+    failed = lines[verdicts == Verdict.FAILS]
+    explained = ", ".join(f"{text} {count}" for text, count in failed["explained"].value_counts().items())
     return (
         f"**{in_one_sentence(verdicts)}**{f': {reasons}' if reasons else ''} "
-        f"([each claim]({to_root}docs/findings.md#claim-by-claim), [each number]({to_root}results/tables/verdicts.md))."
+        f"([each number]({to_root}results/tables/verdicts.md)). What explains the {len(failed)}: {explained}."
     )
 
 

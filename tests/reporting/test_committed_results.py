@@ -2,6 +2,7 @@
 
 import shutil
 
+import pandas as pd
 import pytest
 from matplotlib.text import Text
 
@@ -20,6 +21,14 @@ def test_the_committed_tables_are_those_of_the_committed_records(tmp_path):
     assert {file.name for file in written} == {file.name for file in (RESULTS / "tables").iterdir()}
     differing = [file.name for file in written if file.read_text() != (RESULTS / "tables" / file.name).read_text()]
     assert not differing
+
+
+def test_each_number_that_does_not_reproduce_says_what_explains_it():
+    verdicts = pd.read_csv(RESULTS / "tables" / "verdicts.csv")
+    failed = verdicts["test_verdict"] == "does not reproduce"
+    assert failed.any()
+    assert verdicts[failed]["explained"].notna().all()
+    assert verdicts[verdicts["test_verdict"] == "reproduces"]["explained"].isna().all()
 
 
 @pytest.mark.medium

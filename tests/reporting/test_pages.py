@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from experiments.identity import ROOT
+from reporting.declaration import load_declaration
 from reporting.marked_text import fill, marks, parts
 from reporting.pages import COMMAND, rewritten_pages, write_pages
 from reporting.pages.measured_times import list_measured_times
@@ -51,28 +52,47 @@ def test_the_sentence_and_the_table_follow_the_verdicts(repository):
         published=[1.7, -1.4, 0.2, 3.0],
         test_mean=[0.5, -0.25, 0.125, None],
         test_seeds=[5, 5, 1, 0],
+        explained=["the clamp", "", "", ""],
     ).to_csv(path, index=False)
     readme, claims = (written.read_text() for written in write_pages(repository))
     assert readme.startswith("Before.\n\n")
     assert readme.endswith("\n\nAfter.\n")
     assert "Of 4 published numbers" in readme
     assert "1 does not reproduce, 0 do, 1 does in direction only, and 2 are open" in readme
-    assert rows_of(claims)[0] == ["claim", "theirs", "ours", "verdict", "seeds"]
+    assert "What explains the 1: the clamp 1." in readme
+    assert rows_of(claims)[0] == ["claim", "theirs", "ours", "verdict", "what explains it", "seeds"]
     both = "does not reproduce: 1 of 2; direction only: 1 of 2"
     assert rows_of(claims)[2:] == [
-        ["first", "−1.40 to +1.70 points", "−0.25 to +0.50 points", both, "5"],
-        ["second", "+0.20 points", "+0.12 points", "open: too few seeds", "1"],
-        ["third", "+3.00 points", "–", "open: epoch not reached", "–"],
+        ["first", "−1.40 to +1.70 points", "−0.25 to +0.50 points", both, "the clamp", "5"],
+        ["second", "+0.20 points", "+0.12 points", "open: too few seeds", "–", "1"],
+        ["third", "+3.00 points", "–", "open: epoch not reached", "–", "–"],
     ]
     assert "(../../results/tables/table1.md)" in claims
     assert [written.read_text() for written in write_pages(repository)] == [readme, claims]
     assert (repository / "docs" / "plain.md").read_text() == "Written by hand.\n"
 
 
+def test_a_question_has_the_mark_and_the_numbers_of_its_claim(repository):
+    (repository / "README.md").write_text(page("questions"))
+    rows = rows_of(write_pages(repository)[0].read_text())
+    declared = load_declaration(repository / "conf" / "reporting").questions
+    assert [row[1] for row in rows[2:]] == [question.text for question in declared]
+    verdicts = pd.read_csv(repository / "results" / "tables" / "verdicts.csv").set_index("claim")
+    for row, question in zip(rows[2:], declared, strict=True):
+        if question.claim is None:
+            assert row[0] == "?"
+            assert row[2:4] == ["–", "–"]
+        else:
+            found = verdicts.loc[[question.claim]].iloc[0]
+            shown = f"{found['published']:+.2f}" if found["kind"] == "difference" else f"{found['published']:.3f}"
+            assert row[0] == {"r": "✓", "d": "✗", "o": "?"}[found["test_verdict"][0]]
+            assert row[2].startswith(shown)
+
+
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        ("weather", "nothing writes the part 'weather'; there are verdict"),
+        ("weather", "nothing writes the part 'weather'; there are questions, verdict"),
         ("table", "the part 'table' names too little or too much: missing a required argument: 'name'"),
         ("table weather accuracy", "there is no table 'weather' in tables.yaml; it has table1, "),
         ("table table4 accuracy on", "table4.md: which heading is 'accuracy on'"),
