@@ -107,7 +107,7 @@ class Explanation(StrEnum):
     """What explains a published number that does not reproduce; docs/studies/forensics.md has the evidence."""
 
     TRAIN = "measured on train"  # the number appears if the examples that were trained on are measured
-    WORDS = "other words and another split"  # the number appears on test if the tweets are cut into other words
+    PROTOCOL = "another protocol"  # the number appears on test under another choice of words or of examples
     CLAMP = "the clamp"  # the number appears if the logarithm of the printed formula is clamped
     CLAIM = "the claim itself"  # no measurement shows it, and the mathematics does not promise it
     NOTHING = "not explained"
