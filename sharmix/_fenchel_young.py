@@ -44,7 +44,7 @@ class Regulariser(Protocol):
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor: ...
 
 
-def fenchel_young(
+def fenchel_young_loss(
     regulariser: Regulariser,
     logits: Tensor,
     targets: Tensor,
