@@ -5,6 +5,8 @@ addresses. Each order is a number, or a tensor of float64 [rows, 1]; for α-ReLU
 """
 
 import importlib
+import zlib
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +20,8 @@ from sharmix._private_torch import parallel_loop
 DTYPES = (torch.float32, torch.float64)
 BUILDS = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",)}  # to try first, by the capability that torch reports
 SMALL = 1 << 15  # logits, up to which the forward pass of a loss computes its gradient too, and saves a second pass
+_SOURCES = sorted(Path(__file__).parents[1].glob("csrc/[a-z]*.*"))  # none in an installation from a wheel
+_DIGEST = str(zlib.crc32(b"".join(file.read_bytes() for file in _SOURCES))) if _SOURCES else None  # as in setup.py
 _SCALARS = {dtype: torch.empty((), dtype=dtype, device="cpu") for dtype in DTYPES}
 
 
@@ -28,12 +32,20 @@ def _load() -> ModuleType | None:
         return None
     for name in (*BUILDS.get(torch.backends.cpu.get_cpu_capability(), ()), "baseline"):
         try:
-            kernel = importlib.import_module(f"sharmix._kernel_{name}")
-            kernel.use_parallel_loop(loop)
-        except (ImportError, AttributeError):  # the build is missing, or is of another version of this library
+            kernel = build(name)
+        except ImportError:
             continue
+        kernel.use_parallel_loop(loop)
         return kernel
     return None
+
+
+def build(name: str) -> ModuleType:
+    """The kernel's build `name`; ImportError if it is missing, or was compiled from other C++ sources."""
+    kernel = importlib.import_module(f"sharmix._kernel_{name}")
+    if _DIGEST not in (None, kernel.__doc__):
+        raise ImportError("it was compiled from other C++ sources; install sharmix again, by pip or `make setup`")
+    return kernel
 
 
 kernel: Any = _load()

@@ -60,6 +60,9 @@ def test_no_kernel_or_a_torch_that_cannot_run_it(printed, monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     if _is_built("baseline"):
         assert printed("CPU")[-2].endswith("this torch has no torch_parallel_for, which the kernel's threads need")
+        monkeypatch.setattr(cpu, "_DIGEST", "that of other sources")
+        assert cpu._load() is None
+        assert "its kernel does not load: it was compiled from other C++ sources" in printed("CPU")[-2]
     for kernel in _INSTRUCTION_SETS:
         monkeypatch.setitem(sys.modules, f"sharmix._kernel_{kernel}", None)  # an import of it fails
     lines = printed("CPU")
