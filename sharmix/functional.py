@@ -244,8 +244,9 @@ class AlphaReLURegulariser:
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         learned = isinstance(self.alpha, Tensor) and self.alpha.requires_grad
+        is_meta = logits.is_meta or (isinstance(self.tau, Tensor) and self.tau.is_meta)
         caller = current_caller()
-        if learned or caller.needs_composition or caller.is_compiled or logits.is_meta:
+        if learned or is_meta or caller.needs_composition or caller.is_compiled:
             return composed_class_loss(self, logits, targets, ignore_index, reduction)
         return derivatives.class_loss(logits, targets, (self.alpha, None, self.tau), ignore_index, reduction, caller)
 

@@ -77,8 +77,11 @@ def test_logits_so_large_or_a_temperature_so_small_that_one_unit_of_rounding_dec
 def test_what_lies_on_another_device_is_refused():
     with pytest.raises(ValueError, match="targets are on meta, but logits on cpu"):
         sharmix.fenchel_young_loss(logits(3, 4), torch.zeros(3, dtype=torch.long, device="meta"))
-    with pytest.raises(ValueError, match="q is on meta"):
-        sharmix.sharmix(logits(3, 4), torch.full((3, 1), 1.5, device="meta"))
+    for q in (torch.full((3, 1), 1.5, device="meta"), torch.tensor(1.5, device="meta")):
+        with pytest.raises(ValueError, match="q is on meta"):
+            sharmix.sharmix(logits(3, 4), q)
+    with pytest.raises(RuntimeError, match="device meta"):
+        sharmix.alpha_relu_loss(logits(3, 4), torch.zeros(3).long(), 1.5, torch.tensor(0.3, device="meta"))
 
 
 @pytest.mark.parametrize("q", [1.1, 1.2, 1.3, 1.5, 1.75, 2])
