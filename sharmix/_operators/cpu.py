@@ -25,26 +25,26 @@ _DIGEST = str(zlib.crc32(b"".join(file.read_bytes() for file in _SOURCES))) if _
 _SCALARS = {dtype: torch.empty((), dtype=dtype, device="cpu") for dtype in DTYPES}
 
 
+failures: dict[str, ImportError] = {}  # why the builds do not load that this processor would prefer, by name
+
+
 def _load() -> ModuleType | None:
     """The build for this processor, or None if there is none, as after an installation without a compiler."""
-    loop = parallel_loop()
-    if loop is None:
-        return None
+    failures.clear()
     for name in (*BUILDS.get(torch.backends.cpu.get_cpu_capability(), ()), "baseline"):
         try:
-            kernel = build(name)
-        except ImportError:
-            continue
-        kernel.use_parallel_loop(loop)
-        return kernel
+            return _build(name)
+        except ImportError as error:
+            failures[name] = error
     return None
 
 
-def build(name: str) -> ModuleType:
+def _build(name: str) -> ModuleType:
     """The kernel's build `name`; ImportError if it is missing, or was compiled from other C++ sources."""
     kernel = importlib.import_module(f"sharmix._kernel_{name}")
     if _DIGEST not in (None, kernel.__doc__):
         raise ImportError("it was compiled from other C++ sources; install sharmix again, by pip or `make setup`")
+    kernel.use_parallel_loop(parallel_loop())
     return kernel
 
 
