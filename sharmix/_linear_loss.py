@@ -45,7 +45,7 @@ def linear_fenchel_young_loss(
 
     Args:
         hidden: the input of the output layer, [..., features], floating point.
-        weight, bias: those of the output layer, [classes, features], and [classes] or None.
+        weight, bias: the weights of the output layer, [classes, features], and its bias, [classes] or None.
         targets: class indices [...] of an integer type.
         q, r, temperature: numbers, or tensors of one element.
         nonconcave, **options: as for `fenchel_young_loss`, without `weight` and without the reduction `none`.

@@ -171,7 +171,7 @@ def class_loss_gradient(
 
 
 def number_like(tensor: Tensor, value: float) -> Tensor:
-    """A number as a tensor like another, which has no dimension."""
+    """A number as a tensor of no dimension, with the dtype and device of `tensor`, which has no dimension either."""
     if tensor.dtype is not torch.float32:
         return tensor.new_full((), value)
     number = torch.empty_like(tensor)

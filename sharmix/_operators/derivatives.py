@@ -150,7 +150,7 @@ class _ForwardMap(_TransformedMap):
     @staticmethod
     def jvp(ctx: Any, x: Tensor | None, *tangents: Tensor | None) -> Any:
         if forward_mode_depth() > 1:
-            message = "forward mode within forward mode is not to be had: torch drops the outer tangent of a function"
+            message = "forward mode within forward mode is not supported: torch drops the outer tangent of a function"
             raise NotImplementedError(f"{message}; take one derivative in reverse, as in jacfwd(jacrev(f))")
         (p,), orders = _saved(ctx)
         at, dtype = MapSensitivity(p, *orders), p.dtype
@@ -256,7 +256,7 @@ def through_class_loss(
     nonconcave: str,
     wanted: Sequence[bool],
 ) -> Gradients:
-    """The gradients by logits, q, r and T₀ from the gradient by each row's loss or by all; differentiable again."""
+    """The gradients by logits, q, r and T₀, differentiable again; `grad` is for each row's loss, or for all rows."""
     q, r, temperature = orders
     counted = (targets != ignore_index).unsqueeze(-1)
     finite = torch.where(counted, logits, 0)
