@@ -378,7 +378,7 @@ def _map_backward(
 
 
 def supports(logits: Tensor, orders: Orders) -> bool:
-    """Whether Triton computes this. For float64 and q > 2 plain torch is faster, and it alone finds the global maximum."""
+    """Whether Triton computes this. Plain torch is faster for float64 and q > 2, and has the global maximum."""
     q, r, _ = orders
     return logits.dtype != torch.float64 and r is not None and largest(q) <= 2 and bool(is_concave(q, r).all())
 
