@@ -8,9 +8,7 @@ import csv
 import multiprocessing
 import random
 import statistics
-import sys
-import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from timeit import timeit
 from typing import Any, TypeVar
@@ -19,7 +17,6 @@ import torch
 from torch import Tensor
 
 Key = TypeVar("Key", bound=Hashable)
-Item = TypeVar("Item")
 Row = dict[str, Any]
 Step = Callable[[], object]
 
@@ -113,16 +110,6 @@ def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
     """What the function returns in a process of its own, whose memory holds nothing of earlier calls."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(function, arguments)
-
-
-def counted(items: Iterable[Item], name: str, number: int) -> Iterator[Item]:
-    """So many items, with a line of progress after every tenth and after the last."""
-    began = time.monotonic()
-    for done, item in enumerate(items, start=1):
-        yield item
-        if done % 10 == 0 or done == number:
-            minutes = (time.monotonic() - began) / 60
-            print(f"{name}: {done} of {number} done, {minutes:.1f} minutes", file=sys.stderr, flush=True)
 
 
 def ratios(times: Sequence[float], others: Sequence[float]) -> list[float]:

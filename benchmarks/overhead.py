@@ -15,8 +15,9 @@ import pandas as pd
 import yaml
 from rich.console import Console
 from rich.markdown import Markdown
+from tqdm import tqdm
 
-from benchmarks.harness import Row, at_most, counted, in_fresh_process, in_turn, origin, provenance, ratios, write_csv
+from benchmarks.harness import Row, at_most, in_fresh_process, in_turn, origin, provenance, ratios, write_csv
 from benchmarks.settings import build_run, on_random_data, settings_of
 from benchmarks.training_step import our_loop, our_translations, seconds_per_step
 from experiments.files import write_atomically
@@ -91,8 +92,8 @@ def memory(size: dict[str, Any], activation: str) -> float:
 def measure(name: str, size: dict[str, Any], names: list[str], processes: int, bootstrap: Bootstrap) -> list[Row]:
     """A row for each activation."""
     title = size["title"]
-    found = [in_fresh_process(medians, size, names, seed) for seed in counted(range(processes), title, processes)]
-    peaks = {one: in_fresh_process(memory, size, one) for one in counted(names, f"{title}, memory", len(names))}
+    found = [in_fresh_process(medians, size, names, seed) for seed in tqdm(range(processes), title)]
+    peaks = {one: in_fresh_process(memory, size, one) for one in tqdm(names, f"{title}, memory")}
     times = {activation: zip(*(one[activation] for one in found), strict=True) for activation in names}
     without_goal = {"softmax", *size.get("besides", {})}
     return [
