@@ -8,22 +8,21 @@ import csv
 import multiprocessing
 import random
 import statistics
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from timeit import timeit
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-Key = TypeVar("Key", bound=Hashable)
 Row = dict[str, Any]
 Step = Callable[[], object]
 
 
 def in_turn(
-    measure: Callable[[Key], float], rounds: Mapping[Key, int], order: random.Random | None = None
-) -> dict[Key, list[float]]:
+    measure: Callable[[Any], float], rounds: Mapping[Any, int], order: random.Random | None = None
+) -> dict[Any, list[float]]:
     """One measurement of each key a round, so that all keys share the machine's slow moments.
 
     Args:
@@ -31,7 +30,7 @@ def in_turn(
         rounds: the number of rounds in which each key takes part.
         order: draws the order of the keys anew for each round; None keeps the order of `rounds`.
     """
-    times: dict[Key, list[float]] = {key: [] for key in rounds}
+    times: dict[Any, list[float]] = {key: [] for key in rounds}
     for turn in range(max(rounds.values(), default=0)):
         keys = [key for key in rounds if turn < rounds[key]]
         for key in order.sample(keys, len(keys)) if order else keys:
