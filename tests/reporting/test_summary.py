@@ -154,20 +154,6 @@ def test_the_projects_records_are_found_from_any_folder(tmp_path, capsys, monkey
     )
 
 
-def test_own_runs_take_the_place_of_recorded_ones_and_the_tables_are_rebuilt(small, capsys):
-    repeated = [record for record in small_records() if record["seed"] == 1]
-    finish_runs(small / "outputs", repeated)
-    folders = "--results", str(small)
-    main(["collect", "--add", "airline", "--outputs", str(small / "outputs"), *folders])
-    main(["tables", *folders, "--settings", str(small)])
-    finish_runs(small / "outputs", [of_other_code(record) for record in repeated])
-    main(["collect", "--add", "airline", "--outputs", str(small / "outputs"), *folders])
-    with pytest.raises(SystemExit, match="pass --allow-mixed-code"):
-        main(["tables", *folders, "--settings", str(small)])
-    main(["tables", *folders, "--settings", str(small), "--allow-mixed-code"])
-    assert "digest 0ther" in (small / "tables" / "small.md").read_text("utf-8")
-
-
 def test_the_verdict_says_whether_the_best_activation_beats_softmax():
     cases = [
         ([0.01, 0.02, 0.03], 3, "digits: entmax (α = 1.5) beats softmax (+2.00 points of accuracy from"),
