@@ -100,22 +100,16 @@ def airline() -> RunSettings:
 
 
 def test_a_value_out_of_range_is_named_with_what_is_allowed(airline: RunSettings) -> None:
-    less = "it should be less than"
     for group, name, value, said in (
-        ("data", "max_length", 0, "data.max_length=0 is not allowed; it should be greater than or equal to 1"),
-        ("data", "test_fraction", 1.5, f"data.test_fraction=1.5 is not allowed; {less} 1"),
-        ("data", "batch_size", "64", "data.batch_size='64' is not allowed; it should be a valid integer"),
         ("data", "folder", 3, "data.folder=3 is not allowed; it is not a valid path"),
         ("data", "_target_", "torch", "data._target_=torch is not allowed; it should be the path of a class"),
         ("data", "max_lengths", 3, "there is no setting data.max_lengths (given data.max_lengths=3)"),
-        ("optimizer", "learning_rate", -1.0, "optimizer.learning_rate=-1.0 is not allowed; it should be greater than"),
         ("optimizer", "learning_rate", math.inf, "optimizer.learning_rate=inf is not allowed; it should be a finite"),
-        ("optimizer", "beta2", 1.0, f"optimizer.beta2=1.0 is not allowed; {less} 1"),
         ("optimizer", "schedule", "linear", "it should be 'constant' or 'inverse_square_root'"),
     ):
         wrong = getattr(airline, group) | {name: value}
         with pytest.raises(ConfigurationError) as error:
-            build(wrong, group, **({"vocabulary_size": 9, "num_classes": 3} if group == "model" else {}))
+            build(wrong, group)
         assert said in str(error.value), f"{group}.{name}={value}"
 
 
