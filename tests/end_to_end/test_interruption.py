@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -11,8 +9,7 @@ import psutil
 import pytest
 import torch
 
-from experiments.identity import ROOT
-from tests.end_to_end.runner import QUICK, VARIABLES, Started
+from tests.end_to_end.runner import QUICK, Started, start
 
 pytestmark = pytest.mark.medium
 LONG = (*QUICK, "trainer.max_epochs=100000", "checkpoint_seconds=0")
@@ -34,17 +31,6 @@ def test_an_interrupted_run_says_the_epoch_that_it_goes_on_from(tmp_path: Path) 
         assert printed.count("interrupted; ") == 1
         assert f"interrupted; the same command goes on from epoch {epoch}\n" in printed
         began = f"goes on from epoch {epoch}"
-
-
-def start(outputs: Path, *overrides: str) -> tuple[subprocess.Popen[bytes], Path]:
-    """run.py as a shell starts it, in a process group of its own, and the file of what it prints."""
-    printed = outputs.parent / f"{outputs.name}.txt"
-    command = [sys.executable, str(ROOT / "run.py"), *overrides, f"paths.outputs={outputs}"]
-    with printed.open("w") as file:
-        started = subprocess.Popen(
-            command, stdout=file, stderr=file, env=os.environ | VARIABLES, start_new_session=True
-        )
-    return started, printed
 
 
 def at_work(process: psutil.Process) -> bool:
