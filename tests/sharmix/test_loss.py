@@ -7,20 +7,11 @@ import torch
 
 import sharmix
 from tests.sharmix import reference
+from tests.sharmix.accuracy import ORDERS
 from tests.sharmix.cases import assert_errors_within, every_case
 
 pytestmark = pytest.mark.usefixtures("each_backend")
 
-ORDERS = [
-    (1, 1),
-    (1, 1.5),
-    (1 + 1e-9, 1.5),
-    (1.25, 1.5),
-    (1.5, 1.5),
-    (1.75, 1.25),
-    (2, 2),
-    (3, 1.7),
-]
 Z = [[1.5, 0.25, -0.5, 0.0], [0.1, 0.2, 0.3, -4.0], [-1.0, 2.0, 8.0, 0.5]]
 Y = [1, 3, 2]
 
