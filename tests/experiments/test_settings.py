@@ -15,13 +15,7 @@ import sharmix
 from experiments.errors import ConfigurationError
 from experiments.identity import ROOT
 from experiments.run import Run
-from experiments.settings import (
-    RunSettings,
-    build,
-    build_activation,
-    checked_settings,
-    get_class_or_function,
-)
+from experiments.settings import RunSettings, build, build_activation, checked_settings, get_class_or_function
 from experiments.trainer import build_trainer
 from tests.experiments.building import ADVICE, CONF, EXPERIMENTS, settings
 

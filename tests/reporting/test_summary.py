@@ -12,13 +12,7 @@ from reporting.__main__ import main
 from reporting.declaration import SETTINGS, Bootstrap
 from reporting.groups import label_runs, style_groups
 from reporting.summary import draw, summarise, tables, verdict
-from tests.reporting.synthetic_records import (
-    as_read,
-    finish_runs,
-    keep_records,
-    make_record,
-    of_other_code,
-)
+from tests.reporting.synthetic_records import as_read, finish_runs, keep_records, make_record, of_other_code
 from tests.reporting.synthetic_results import small_records
 
 BOOTSTRAP = Bootstrap(confidence=0.95, resamples=999, seed=0)
