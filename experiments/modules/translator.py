@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import torch
@@ -79,7 +78,13 @@ class Translator(OutputModule):
         self.sentences = {split: SentenceMetrics() for split in self.references}
         self.average = None
         if average_decay is not None:
-            self.average = AveragedModel(network, avg_fn=_averaging(average_decay)).requires_grad_(False)
+
+            def averaged(average: Tensor, current: Tensor, steps: Tensor) -> Tensor:
+                """x̄ ← (1 − d) x̄ + d x with d = max(average_decay, 9/(10 + steps)), as OpenNMT-py averages them."""
+                decay = torch.clamp(9 / (10 + steps), min=average_decay)
+                return average + decay.to(average) * (current - average)
+
+            self.average = AveragedModel(network, avg_fn=averaged).requires_grad_(False)
 
     @property
     def evaluated(self) -> Transformer:
@@ -177,13 +182,3 @@ def next_probabilities(activation: Activation, logits: Tensor, scores: str) -> T
     empty = (total == 0).squeeze(-1)
     p[empty, logits[empty].index_fill(-1, never, -math.inf).argmax(-1)] = 1
     return p
-
-
-def _averaging(least: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """x̄ ← (1 − d) x̄ + d x with d = max(least, 9/(10 + steps)), as OpenNMT-py averages parameters."""
-
-    def average(averaged: Tensor, current: Tensor, steps: Tensor) -> Tensor:
-        decay = torch.clamp(9 / (10 + steps), min=least)
-        return averaged + decay.to(averaged) * (current - averaged)
-
-    return average
