@@ -15,11 +15,11 @@ from torchvision.transforms import v2
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData
 from experiments.data.hub import load_from_hub
-from experiments.data.local_files import LOCAL_DATA
 from experiments.data.long_tail import ShotRule, keep_counts
 from experiments.data.splits import Indices
 from experiments.data.torch_datasets import DatasetExamples
 from experiments.errors import DataError
+from experiments.files import LOCAL_DATA
 from experiments.settings import AtLeastOne, OpenShare, Seed, YesNo, validated_class
 
 HUB_NAME = "ILSVRC/imagenet-1k"
@@ -73,7 +73,8 @@ class ImagenetDataModule(ClassificationDataModule):
             repeated = len(kept) - len(np.unique(kept))
             facts = {"train_list": "published list" if by_list else "sampled by counts", "repeated_images": repeated}
             repeats = torch.from_numpy(kept) if repeated else None
-            train = _part(train, kept)
+            train.samples = [train.samples[index] for index in kept]
+            train.targets = [label for _, label in train.samples]
         # Szegedy et al., Going Deeper with Convolutions, 2015, section 6
         crop = v2.RandomResizedCrop(self.image_size, scale=(self.least_area, 1.0))
         varied = v2.Compose([v2.PILToTensor(), crop, v2.RandomHorizontalFlip()])
@@ -148,27 +149,16 @@ class HubFolder(DatasetFolder):
         self.samples = [(f"{split}/{row}", label) for row, label in enumerate(self.targets)]
 
     def size(self, path: str) -> int:
-        return self.sizes[_row(path)]
+        return self.sizes[int(Path(path).name)]
 
     def loader(self, path: str) -> Image.Image:
-        return Image.open(io.BytesIO(self.table[_row(path)]["image"]["bytes"])).convert("RGB")
-
-
-def _row(path: str) -> int:
-    return int(path.rpartition("/")[2])
+        return Image.open(io.BytesIO(self.table[int(Path(path).name)]["image"]["bytes"])).convert("RGB")
 
 
 def _examples(dataset: DatasetFolder, transform: v2.Transform) -> DatasetExamples:
     dataset = copy.copy(dataset)  # the list of the images is shared
     dataset.transform = transform
     return DatasetExamples(dataset, torch.tensor(dataset.targets))
-
-
-def _part(dataset: DatasetFolder, kept: Indices) -> DatasetFolder:
-    dataset = copy.copy(dataset)
-    dataset.samples = [dataset.samples[index] for index in kept]
-    dataset.targets = [label for _, label in dataset.samples]
-    return dataset
 
 
 def _listed(path: Path, train: DatasetFolder) -> Indices:
