@@ -15,12 +15,9 @@ from experiments.errors import DataError
 
 
 class BatchIndices(NamedTuple):
-    """The examples that a sampler chooses for one batch.
+    """The examples that a sampler chooses for one batch: their numbers and a random seed for each, both int64 [n].
 
-    Attributes:
-        indices: numbers of the examples, int64 [n].
-        seeds: a random seed for each example, int64 [n].
-        weight: factor of the batch's mean loss in the gradient of the step; 1 if the step has only this batch.
+    `weight` is the factor of the batch's mean loss in the gradient of the step; 1 if the step has only this batch.
     """
 
     indices: Tensor
@@ -31,10 +28,8 @@ class BatchIndices(NamedTuple):
 class Batch(NamedTuple):
     """The examples of a batch, with the indices, seeds and weight of its `BatchIndices`.
 
-    Attributes:
-        inputs: one example a row, [n, ...].
-        targets: class indices, int64 [n], or tokens of translations, int64 [n, length].
-        split: the split whose metrics count the batch; None if no metric counts it.
+    `inputs` are [n, ...]; `targets` are class indices, int64 [n], or tokens of translations, int64 [n, length]. `split`
+    is the split whose metrics count the batch; None if no metric counts it.
     """
 
     inputs: Tensor
@@ -57,18 +52,13 @@ class Batch(NamedTuple):
 class Examples(Protocol):
     """The examples of one split; for classification `targets` are their class indices, int64 [n].
 
-    An optional method `digest` returns the SHA-256 of all inputs and targets. Without it, all examples are read at the
-    start.
+    `content_hash` says what a further method `digest` is for.
     """
 
     targets: Any
 
     def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of the examples [n], given a random seed for each.
-
-        Raises:
-            DataError: an example cannot be read; names its file.
-        """
+        """Inputs and targets of the examples [n], given a random seed for each; a DataError names a damaged file."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +135,7 @@ class ClassificationData:
             targets: class indices, int64 [n].
             class_names: the name of each class index.
             test_fraction: share of the examples held out for testing.
-            split_seed: seed of the split, apart from the training seed.
+            split_seed: apart from the training seed.
             **more: further attributes, such as `augment` or `encode`.
 
         Raises:

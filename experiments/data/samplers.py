@@ -44,18 +44,14 @@ def class_shares(sampler: str, counts: NDArray[np.int64], progress: float) -> ND
 
 @dataclass(frozen=True)
 class BatchDivision:
-    """How the examples of one optimizer step are divided: among processes, and the forward passes of each.
-
-    `process` is the number of this one.
-    """
+    """How the examples of one optimizer step are divided: among processes, and the forward passes of each process."""
 
     processes: int = 1
-    process: int = 0
+    process: int = 0  # this one
     passes: int = 1
 
     @property
     def parts(self) -> int:
-        """The number of parts of a step."""
         return self.processes * self.passes
 
     def part(self, turn: int) -> int:
@@ -77,15 +73,14 @@ class TrainingSampler(EpochSampler):
     """The batches of a training epoch, with as many draws as there are examples; this process's part of each batch.
 
     The instance sampler draws each example once; the other samplers draw with replacement. The order is a function of
-    (seed, epoch). Together the processes draw each batch once.
+    (seed, epoch). Together the processes draw each batch once. A rest at the epoch's end that is too small for every
+    part is not drawn.
 
     Attributes:
         targets: class of each example, int64 [n].
         sampler: as for `class_shares`.
         batch_size: examples of a step, over all processes and passes.
-        seed: the training seed.
         epochs: number of epochs of the training, for the progressive sampler.
-        division: how each batch is divided. A rest at the epoch's end that is too small for every pass is not drawn.
 
     Raises:
         ConfigurationError: the batch size cannot be divided.

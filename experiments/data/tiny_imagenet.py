@@ -43,8 +43,7 @@ class TinyImagenetDataModule(SmallImageDataModule):
         else:
             place, rows = self._of_table(split)
         if split == "train" and self.images_per_class is not None:
-            label = itemgetter(1)  # `sorted` is stable: within a class the images keep their order
-            by_class = groupby(sorted(rows, key=label), label)
+            by_class = groupby(sorted(rows, key=itemgetter(1)), itemgetter(1))  # within a class in their order
             rows = [row for _, own in by_class for row in islice(own, self.images_per_class)]
         return *self.decode(rows, f"{place}, {split}"), place
 

@@ -21,14 +21,13 @@ Pair = tuple[str, str]  # a sentence and its translation
 
 @dataclass(frozen=True)
 class TranslationData:
-    """A translation data set, split and numbered.
+    """A translation data set, split and numbered; dev selects the reported epoch.
 
     Attributes:
-        train, dev, test: the pairs of each split; dev selects the reported epoch.
         vocabulary_size: how many token numbers there are, with the numbers of `special_tokens.py`.
         text: from token numbers to their sentence.
         numbers: from a sentence of the source language to its token numbers.
-        facts: facts about the data for the record of a run: sizes, skipped pairs, the hash of the subwords.
+        facts: facts about the data for the record of a run.
         text_hash: hash of all sentences, if token numbers do not determine their sentence.
         content_hash: see `contents.content_hash`; the data module adds it.
     """
