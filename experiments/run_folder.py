@@ -60,16 +60,15 @@ def remove_all_but(folder: Path, weights: str | None) -> None:
 def remove_empty(folder: Path, root: Path) -> None:
     """Remove an empty folder, and the empty folders above it, up to `root`."""
     with contextlib.suppress(OSError):  # not empty, or gone
-        for each in (folder, *folder.parents):
-            if each == folder or each.is_relative_to(root.absolute()):
-                each.rmdir()
+        for each in (folder, *(parent for parent in folder.parents if parent.is_relative_to(root.absolute()))):
+            each.rmdir()
 
 
 @contextlib.contextmanager
 def locked(file: Path, say: Callable[[str], object]) -> Iterator[None]:
     """Hold a lock against other processes, as a lock of the operating system on `file`.
 
-    If another process holds the lock, `say` gets a text that names this process, and this process waits. A process that
+    If another process holds the lock, `say` gets a text that names the holder, and this process waits. A process that
     ends in any way gives up its locks. Where the file system has no locks, no process waits.
     """
     while True:

@@ -82,9 +82,8 @@ class Sweep(Callback):
         """The beginning of a job's lines: its number, the number of runs, and an estimate of the sweep's time left."""
         if self.runs is None:
             return f"[{number + 1}] "
-        records = self.folder.glob(f"*/seed-*/{RECORD}")
         new = 0
-        for record in records:
+        for record in self.folder.glob(f"*/seed-*/{RECORD}"):
             with contextlib.suppress(FileNotFoundError):  # a repeated run moves its old record aside
                 new += record.stat().st_mtime > self.began
         seconds = (time.time() - self.began) / new * (self.runs - number) if new else None
