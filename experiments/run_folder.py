@@ -78,27 +78,17 @@ def locked(file: Path, say: Callable[[str], object]) -> Iterator[None]:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                say(_holder(descriptor))
+                say(file.read_text() or "another process")
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), file.stat()):
                 break
         os.close(descriptor)  # the process that held the lock has removed the file
     try:
+        file.write_text(f"process {os.getpid()} ({psutil.Process().name()})")
         yield
     finally:
         file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)  # worker processes that read data have copies of the descriptor
         os.close(descriptor)
-
-
-def _holder(descriptor: int) -> str:
-    """The process that holds a lock, as the Linux kernel lists it."""
-    number = str(os.fstat(descriptor).st_ino)
-    with contextlib.suppress(OSError, psutil.Error):
-        for line in Path("/proc/locks").read_text().splitlines():
-            fields = line.split()  # such as: 1: FLOCK ADVISORY WRITE 1234 08:01:131074 0 EOF
-            if fields[1] == "FLOCK" and fields[5].endswith(f":{number}"):
-                return f"process {fields[4]} ({psutil.Process(int(fields[4])).name()})"
-    return "another process"

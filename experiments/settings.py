@@ -158,11 +158,9 @@ def get_class_or_function(group: Group, key: str) -> Callable[..., Any]:
     from hydra.utils import get_object
 
     target = group.get("_target_")
-    if not isinstance(target, str):
-        raise ConfigurationError(f"{key}._target_={target} is not allowed; it should be the path of a class")
     logging.getLogger("hydra.utils").disabled = True  # it would print the error too
     try:
-        found: object = get_object(target)
+        found: object = get_object(target) if isinstance(target, str) else None
     except Exception as error:  # an import may fail with any error of the module's own
         raise ConfigurationError(f"{key}._target_={target} cannot be imported: {error}") from error
     if not callable(found):

@@ -128,15 +128,10 @@ class ClassificationData:
         split_seed: int = 0,
         **more: Any,
     ) -> "ClassificationData":
-        """Split examples so that each class keeps its share on both sides.
+        """Split inputs [n, ...] with their class indices [n] so that each class keeps its share on both sides.
 
-        Args:
-            inputs: one example a row, [n, ...].
-            targets: class indices, int64 [n].
-            class_names: the name of each class index.
-            test_fraction: share of the examples held out for testing.
-            split_seed: apart from the training seed.
-            **more: further attributes, such as `augment` or `encode`.
+        A share of `test_fraction` is held out for testing; `split_seed` is apart from the training seed; `more` are
+        further attributes, such as `augment` or `encode`.
 
         Raises:
             DataError: the numbers of inputs and targets differ, or a class is too small to be split.

@@ -22,7 +22,7 @@ from experiments.errors import DataError
 from experiments.files import LOCAL_DATA
 from experiments.settings import AtLeastOne, OpenShare, Seed, YesNo, validated_class
 
-HUB_NAME = "ILSVRC/imagenet-1k"
+HUB_NAME, HUB_SPLITS = "ILSVRC/imagenet-1k", ("train", "validation")
 CLASSES = 1000
 TRAIN = "train"
 RESTORE = "restore its images"
@@ -58,10 +58,7 @@ class ImagenetDataModule(ClassificationDataModule):
     shots: ShotRule | None = None
 
     def load(self) -> ClassificationData:
-        if self.folder:
-            train, test = self._in_folders(self.folder / self.images)
-        else:
-            train, test = HubFolder(TRAIN), HubFolder("validation")
+        train, test = self._in_folders(self.folder / self.images) if self.folder else map(HubFolder, HUB_SPLITS)
         tail_list = self.folder / TAIL_LIST if self.long_tailed and self.folder else None
         by_list = tail_list is not None and tail_list.exists()
         if not by_list:  # the folder may hold no other images

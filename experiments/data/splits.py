@@ -40,10 +40,9 @@ def stratified_group_split(
     counts are met exactly. (scikit-learn's `StratifiedGroupKFold` allows only shares of 1/k, and is slow.)
 
     Args:
-        labels: class of each example, [n].
-        groups: group of each example, [n].
+        labels, groups: class and group of each example, [n].
         test_fraction: share of each class held out, above 0 and below 1.
-        seed: seed of the visiting order, 0 to 2³² − 1.
+        seed: of the visiting order.
         classes_in_both: whether each class must have examples on the test side too.
 
     Returns:
