@@ -151,8 +151,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
     def test_dataloader(self) -> Loader:
         return self._evaluation_loader("test")
 
-    def predict_dataloader(self) -> Loader:
-        return self._evaluation_loader("test")
+    predict_dataloader = test_dataloader
 
     def _division(self) -> BatchDivision:
         if (trainer := self.trainer) is None:
@@ -223,14 +222,12 @@ class ClassificationDataModule(SplitDataModule):
         if not fraction:
             return np.arange(len(targets)), np.arange(0)
         try:
-            kept, held_out = stratified_group_split(
-                targets, groups, fraction, self.validation_seed, classes_in_both=False
-            )
-            if not len(held_out):
+            sides = stratified_group_split(targets, groups, fraction, self.validation_seed, classes_in_both=False)
+            if not len(sides[1]):
                 raise ValueError("this leaves no validation example")
         except ValueError as error:
             raise ConfigurationError(f"data.validation_fraction={fraction}: {error}") from error
-        return kept, held_out
+        return sides
 
     def _complete(self, data: ClassificationData) -> ClassificationData:
         for split in ("train", "test"):

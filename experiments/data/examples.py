@@ -87,36 +87,21 @@ class Subset:
 
 @dataclass(frozen=True)
 class ClassificationData:
-    """A classification data set, split and encoded.
-
-    Attributes:
-        train, test: the training and the held-out examples.
-        class_names: the name of each class index.
-        facts: facts about the data for the record of a run; the data module adds `counts`.
-        sizes: sizes that a network may need, by the name of the argument: `features`, `vocabulary_size`.
-        augment: changes training inputs, given a seed for each; None for no augmentation.
-        shot_rule: groups the classes by their number of training examples; None if the classes are balanced.
-        groups: a number for each training example, equal for examples that repeat one another, [n]; None where
-            no example repeats another.
-        train_as_measured: the training examples, read in the way of test examples; None if both are read alike.
-        validation: examples held out of training, for the choice of settings; None for none.
-        encode: converts the content of a file to inputs [n, ...] and a name for each input, for predictions; raises a
-            ValueError for wrong content. None if the data set cannot predict for a file.
-        content_hash: see `contents.content_hash`; the data module adds it.
-    """
+    """A classification data set, split and encoded."""
 
     train: Examples
     test: Examples
-    class_names: tuple[str, ...]
-    facts: dict[str, int | float | str] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
-    augment: Callable[[Tensor, Tensor], Tensor] | None = None
-    shot_rule: ShotRule | None = None
-    groups: Tensor | None = None
-    train_as_measured: Examples | None = None
-    validation: Examples | None = None
+    class_names: tuple[str, ...]  # of each class index
+    facts: dict[str, int | float | str] = field(default_factory=dict)  # for the record; the data module adds `counts`
+    sizes: dict[str, int] = field(default_factory=dict)  # that a network may need: `features`, `vocabulary_size`
+    augment: Callable[[Tensor, Tensor], Tensor] | None = None  # changes training inputs, given a seed for each
+    shot_rule: ShotRule | None = None  # groups classes by their training examples; None if the classes are balanced
+    groups: Tensor | None = None  # numbers of training examples, [n], equal for examples that repeat one another
+    train_as_measured: Examples | None = None  # the training examples, if they are measured in another form
+    validation: Examples | None = None  # held out of training, for the choice of settings
+    # From the content of a file to inputs [n, ...] and a name for each; raises a ValueError for wrong content.
     encode: Callable[[bytes], tuple[Tensor, list[str]]] | None = None
-    content_hash: str = ""
+    content_hash: str = ""  # see `contents.content_hash`; the data module adds it
 
     @classmethod
     def from_tensors(

@@ -111,9 +111,8 @@ class ImagenetDataModule(ClassificationDataModule):
             counts = json.loads(path.read_text())
         except (OSError, ValueError) as error:
             raise DataError(
-                f"{path}: cannot be read ({error}); ImageNet-LT needs {TAIL_COUNTS}, the number of training images of "
-                f"each class as {CLASSES} numbers in JSON, or for images in a folder {TAIL_LIST}, its published list; "
-                "or give data.long_tailed=false"
+                f"{path}: cannot be read ({error}); it must hold the number of images of each class in JSON, or for "
+                f"images in a folder {TAIL_LIST} the published list; or give data.long_tailed=false"
             ) from error
         _check_profile(counts, path)
         try:

@@ -76,21 +76,15 @@ class TrainingSampler(EpochSampler):
     (seed, epoch). Together the processes draw each batch once. A rest at the epoch's end that is too small for every
     part is not drawn.
 
-    Attributes:
-        targets: class of each example, int64 [n].
-        sampler: as for `class_shares`.
-        batch_size: examples of a step, over all processes and passes.
-        epochs: number of epochs of the training, for the progressive sampler.
-
     Raises:
         ConfigurationError: the batch size cannot be divided.
     """
 
-    targets: NDArray[np.int64]
-    sampler: str
-    batch_size: int
+    targets: NDArray[np.int64]  # the class of each example, [n]
+    sampler: str  # as for `class_shares`
+    batch_size: int  # examples of a step, over all processes and passes
     seed: int
-    epochs: int
+    epochs: int  # of the training, for the progressive sampler
     division: BatchDivision
 
     def __post_init__(self) -> None:
