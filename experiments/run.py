@@ -46,15 +46,8 @@ LINE_WIDTH = 120
 class Run:
     """What the settings of a run name, trained in a folder of its own.
 
-    Args:
-        settings: of the run.
-        folder: for the run's files.
-        line_prefix: the beginning of each printed line, which names the run's place in a sweep.
-
-    Attributes:
-        console: where the run prints.
-        is_first: whether this process is the first, or the only one, of the processes that train the run together. It
-            alone prints, and writes files.
+    Each line that it prints begins with `line_prefix`, which names the run's place in a sweep. If several processes
+    train the run together, only the first one, where `is_first` is true, prints and writes files.
     """
 
     def __init__(self, settings: RunSettings, folder: Path, line_prefix: str = "") -> None:

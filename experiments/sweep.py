@@ -1,6 +1,7 @@
 """Sweeps: the place of a run in its sweep, the time left, failed runs, and the objective that a sweeper optimises."""
 
 import contextlib
+import functools
 import logging
 import math
 import multiprocessing
@@ -150,6 +151,7 @@ def _number_of_runs(config: DictConfig) -> int | None:
     return math.prod(sum(1 for _ in one.sweep_iterator()) for one in overrides if one.is_sweep_override())
 
 
+@functools.cache  # a worker has many jobs
 def _end_with(parent: int) -> None:
     """End this process when its parent has ended. Otherwise joblib's workers would wait for minutes."""
 
@@ -158,5 +160,4 @@ def _end_with(parent: int) -> None:
             time.sleep(0.5)
         os._exit(1)
 
-    if not any(thread.name == "watch the parent" for thread in threading.enumerate()):
-        threading.Thread(target=watch, name="watch the parent", daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()
