@@ -2,15 +2,27 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from lightning_utilities import apply_to_collection
+from pydantic import Field
 from torch import Tensor
 
 from experiments.data.special_tokens import BEGIN, END, PADDING
+from experiments.settings import AtLeastOne, NotNegative, NotNegativeNumber, Settings
 
 Step = Callable[[Tensor, Any, Any], tuple[Tensor, Any]]
+
+
+class BeamSettings(Settings):
+    """How beam search translates: `conf/module/translator.yaml`."""
+
+    size: AtLeastOne
+    limit_ratio: NotNegativeNumber
+    limit_extra: NotNegative
+    length_penalty: Annotated[NotNegativeNumber, Field(le=100)] = 0.0  # a power of the length
+    scores: Literal["normalised", "raw"] = "normalised"
 
 
 class Hypothesis(NamedTuple):

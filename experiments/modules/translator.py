@@ -2,10 +2,9 @@
 
 import math
 import time
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 from torchmetrics import SumMetric
@@ -14,35 +13,16 @@ from experiments.data.examples import Batch
 from experiments.data.special_tokens import BEGIN, END, PADDING
 from experiments.data.translation import TranslationData
 from experiments.modules.base import OutputModule
-from experiments.modules.beam_search import Hypothesis, beam_search
+from experiments.modules.beam_search import BeamSettings, Hypothesis, beam_search
 from experiments.modules.optimizer import AdamSettings
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics, signatures
 from experiments.networks.attention import KeysValues
 from experiments.networks.transformer import Memory, Transformer
-from experiments.settings import (
-    AtLeastOne,
-    NotNegative,
-    NotNegativeNumber,
-    OpenShare,
-    Settings,
-    Share,
-    YesNo,
-    validated,
-)
+from experiments.settings import OpenShare, Share, YesNo, validated
 from sharmix import Activation
 
 ROWS = 512  # of logits at a time when measuring
 DECODING_SECONDS = "decoding_seconds"  # of the translations of an epoch
-
-
-class BeamSettings(Settings):
-    """How beam search translates: `conf/module/translator.yaml`."""
-
-    size: AtLeastOne
-    limit_ratio: NotNegativeNumber
-    limit_extra: NotNegative
-    length_penalty: Annotated[NotNegativeNumber, Field(le=100)] = 0.0  # a power of the length
-    scores: Literal["normalised", "raw"] = "normalised"
 
 
 class Translator(OutputModule):
