@@ -60,12 +60,17 @@ class BatchDivision:
 
 
 class EpochSampler(Sampler[BatchIndices]):
-    """The batches of a training epoch; Lightning calls `set_epoch` before each."""
+    """The batches of a training epoch of `steps` steps; Lightning calls `set_epoch` before each."""
 
     epoch = 0
+    steps: int
+    division: BatchDivision
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.steps * self.division.passes
 
 
 @dataclass(eq=False)
@@ -111,9 +116,6 @@ class TrainingSampler(EpochSampler):
                 weight = self.division.parts * len(order[part]) / (end - start)
                 # A view would bring the whole epoch's indices to a worker.
                 yield BatchIndices(order[part].clone(), seeds[part].clone(), weight)
-
-    def __len__(self) -> int:
-        return self.steps * self.division.passes
 
     def _order(self) -> Tensor:
         generator = np.random.default_rng([self.seed, self.epoch])
