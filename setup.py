@@ -10,7 +10,8 @@ import shutil
 import sys
 import sysconfig
 import tempfile
-from glob import glob
+import zlib
+from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -20,6 +21,8 @@ _FLAGS = ["-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=h
 _STRIP = {"linux": ["-Wl,-s"], "darwin": ["-Wl,-x"]}.get(sys.platform, [])
 _X86 = {"avx512": ("AVX-512", ["-march=x86-64-v4"]), "avx2": ("AVX2", ["-march=x86-64-v3"])}
 _PROCESSORS = (_X86 if platform.machine().lower() in ("x86_64", "amd64") else {}) | {"baseline": ("any processor", [])}
+_SOURCES = sorted(Path("sharmix/csrc").glob("[a-z]*.*"))
+_DIGEST = zlib.crc32(b"".join(file.read_bytes() for file in _SOURCES))  # which cpu.py computes, too
 _HAS_LIMITED_API = not sysconfig.get_config_var("Py_GIL_DISABLED")  # free-threaded Pythons get it with 3.15
 
 
@@ -28,8 +31,9 @@ def kernel(name: str, architecture: list[str]) -> Extension:
     return Extension(
         f"sharmix._kernel_{name}",
         ["sharmix/csrc/module.cpp"],
-        depends=["setup.py", *glob("sharmix/csrc/*.h")],
-        define_macros=[("MODULE", f"_kernel_{name}")] + [("Py_LIMITED_API", "0x030B0000")] * _HAS_LIMITED_API,
+        depends=["setup.py", *map(str, _SOURCES)],
+        define_macros=[("MODULE", f"_kernel_{name}"), ("DIGEST", str(_DIGEST))]
+        + [("Py_LIMITED_API", "0x030B0000")] * _HAS_LIMITED_API,
         py_limited_api=_HAS_LIMITED_API,
         extra_compile_args=["-std=c++17", *_FLAGS, *architecture],
         extra_link_args=_STRIP,

@@ -130,9 +130,7 @@ def _fused_layer(hidden: Tensor, weight: Tensor, targets: Tensor, q: float = 1.2
 
 
 def _entmax() -> list[Contender]:
-    def package() -> Any:
-        return import_module("entmax")
-
+    package = partial(import_module, "entmax")
     return [
         Contender("entmax15 (package)", "map", "entmax", lambda: partial(package().entmax15, dim=-1)),
         Contender("sparsemax (package)", "map", "entmax", lambda: partial(package().sparsemax, dim=-1)),
@@ -148,23 +146,20 @@ def _entmax() -> list[Contender]:
 
 
 def _gpu_packages() -> list[Contender]:
-    def liger() -> Any:
-        return import_module("liger_kernel.transformers")
+    liger = partial(import_module, "liger_kernel.transformers")
 
     def liger_layer() -> Callable[..., Tensor]:
         loss = liger().LigerFusedLinearCrossEntropyLoss()
         return lambda hidden, weight, targets: loss(weight, hidden, targets)
 
-    def cut_cross_entropy() -> Any:
-        return import_module("cut_cross_entropy").linear_cross_entropy
-
+    cut = partial(import_module, "cut_cross_entropy")
     return [
         Contender("1.5-entmax (adasplash)", "map", "adasplash", lambda: import_module("adasplash").triton_entmax15),
         Contender("sparsemax (adasplash)", "map", "adasplash", lambda: import_module("adasplash").triton_sparsemax),
         Contender("sparsemax (Liger)", "map", "liger-kernel", lambda: liger().LigerSparsemax()),
         Contender("cross-entropy (Liger)", "loss", "liger-kernel", lambda: liger().LigerCrossEntropyLoss()),
         Contender("fused linear cross-entropy (Liger)", "layer", "liger-kernel", liger_layer),
-        Contender("cut cross-entropy", "layer", "cut-cross-entropy", cut_cross_entropy),
+        Contender("cut cross-entropy", "layer", "cut-cross-entropy", lambda: cut().linear_cross_entropy),
     ]
 
 

@@ -12,8 +12,7 @@ class FullSort(sharmix.Activation):
     largest: int | None = None  # logits of a row that are sorted first; None sorts the whole row
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        probabilities: Tensor = entmax.entmax15(logits, dim=-1, k=self.largest)
-        return probabilities
+        return entmax.entmax15(logits, dim=-1, k=self.largest)
 
     def entropy(self, probabilities: Tensor) -> Tensor:
         return sharmix.sharma_mittal_entropy(probabilities, 1.5, 1.5) / 1.5
@@ -21,8 +20,7 @@ class FullSort(sharmix.Activation):
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: str) -> Tensor:
         reduction = "elementwise_mean" if reduction == "mean" else reduction
         criterion = entmax.Entmax15Loss(k=self.largest, ignore_index=ignore_index, reduction=reduction)
-        loss: Tensor = criterion(logits, targets)
-        return loss
+        return criterion(logits, targets)
 
 
 class TopK(FullSort):

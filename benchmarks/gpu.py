@@ -39,8 +39,8 @@ def check_device() -> None:
 def measured_maps(settings: Mapping[str, Any], device: str = "cuda") -> Iterator[Row]:
     """For each cell, the rows of every map, then of every loss."""
     for cell in settings["maps"]:
-        dtype = getattr(torch, cell["dtype"])
-        logits, targets, grad = inputs(cell["rows"], cell["classes"], cell["scale"], dtype, settings["seed"], device)
+        size = cell | {"dtype": getattr(torch, cell["dtype"])}
+        logits, targets, grad = inputs(**size, seed=settings["seed"], device=device)
         yield from measured("map", cell, (logits,), grad, settings)
         yield from measured("loss", cell, (logits, targets), None, settings)
 
@@ -48,8 +48,8 @@ def measured_maps(settings: Mapping[str, Any], device: str = "cuda") -> Iterator
 def measured_layers(settings: Mapping[str, Any], device: str = "cuda") -> Iterator[Row]:
     """For each cell, the rows of every output layer with its loss."""
     for cell in settings["layers"]:
-        size = {name: cell[name] for name in ("rows", "features", "classes", "scale")}
-        tensors = layer_inputs(**size, dtype=getattr(torch, cell["dtype"]), seed=settings["seed"], device=device)
+        size = cell | {"dtype": getattr(torch, cell["dtype"])}
+        tensors = layer_inputs(**size, seed=settings["seed"], device=device)
         yield from measured("layer", cell, tensors, None, settings)
 
 

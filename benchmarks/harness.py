@@ -8,25 +8,21 @@ import csv
 import multiprocessing
 import random
 import statistics
-import sys
-import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from timeit import timeit
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-Key = TypeVar("Key", bound=Hashable)
-Item = TypeVar("Item")
 Row = dict[str, Any]
 Step = Callable[[], object]
 
 
 def in_turn(
-    measure: Callable[[Key], float], rounds: Mapping[Key, int], order: random.Random | None = None
-) -> dict[Key, list[float]]:
+    measure: Callable[[Any], float], rounds: Mapping[Any, int], order: random.Random | None = None
+) -> dict[Any, list[float]]:
     """One measurement of each key a round, so that all keys share the machine's slow moments.
 
     Args:
@@ -34,7 +30,7 @@ def in_turn(
         rounds: the number of rounds in which each key takes part.
         order: draws the order of the keys anew for each round; None keeps the order of `rounds`.
     """
-    times: dict[Key, list[float]] = {key: [] for key in rounds}
+    times: dict[Any, list[float]] = {key: [] for key in rounds}
     for turn in range(max(rounds.values(), default=0)):
         keys = [key for key in rounds if turn < rounds[key]]
         for key in order.sample(keys, len(keys)) if order else keys:
@@ -113,16 +109,6 @@ def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
     """What the function returns in a process of its own, whose memory holds nothing of earlier calls."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(function, arguments)
-
-
-def counted(items: Iterable[Item], name: str, number: int) -> Iterator[Item]:
-    """So many items, with a line of progress after every tenth and after the last."""
-    began = time.monotonic()
-    for done, item in enumerate(items, start=1):
-        yield item
-        if done % 10 == 0 or done == number:
-            minutes = (time.monotonic() - began) / 60
-            print(f"{name}: {done} of {number} done, {minutes:.1f} minutes", file=sys.stderr, flush=True)
 
 
 def ratios(times: Sequence[float], others: Sequence[float]) -> list[float]:

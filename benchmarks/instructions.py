@@ -98,10 +98,9 @@ def main() -> None:
     except CannotCheck as why:
         print(f"NOT CHECKED: instruction counts of the kernel: {why}")
         sys.exit(NOT_CHECKED)
-    flags = kernel_flags()
-    now = count(compiler, flags)
+    now = count(compiler, kernel_flags())
     if record is None:
-        write(tools, flags, now)
+        write(tools, now)
         print(f"Written: {RECORD}, {len(now)} counts")
         return
     commit = record["commit"][:12]
@@ -126,12 +125,12 @@ def comparable_record(tools: dict[str, str]) -> dict[str, Any]:
     return record
 
 
-def write(tools: dict[str, str], flags: list[str], counts: dict[str, int]) -> None:
+def write(tools: dict[str, str], counts: dict[str, int]) -> None:
     """Write the record: counts, and where they come from."""
     record: dict[str, Any] = {
         "commit": _output("git", "-C", str(ROOT), "rev-parse", "HEAD").strip(),
         "dirty": bool(_output("git", "-C", str(ROOT), "status", "--porcelain", "--", *KERNEL)),
-        "flags": shlex.join(flags),
+        "flags": shlex.join(kernel_flags()),
         "toolchain": tools,
         "instructions": counts,
     }

@@ -40,8 +40,7 @@ def measure_linear(settings: Mapping[str, Any]) -> list[Row]:
 def peak_of(name: str, size: Mapping[str, Any], seed: int) -> float:
     """MiB that forward and backward take on top of the inputs, in this process."""
     run = next(one.load() for one in cpu_contenders("layer") if one.name == name)
-    small = _inputs({**size, "tokens": 8, "classes": 16}, seed)
-    training_step(run, small, ())()  # imports modules, whose memory is not the layer's
+    training_step(run, _inputs({**size, "tokens": 8, "classes": 16}, seed), ())()  # imports modules
     step = training_step(run, _inputs(size, seed), ())
     forget_peak_memory()
     before = psutil.Process().memory_info().rss / 2**20

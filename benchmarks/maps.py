@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
+from tqdm import tqdm
 
 from benchmarks.contenders import BASELINES, Contender, cpu_contenders, inputs
-from benchmarks.harness import Row, counted, provenance, ratios, spread, step_times, training_step, write_csv
+from benchmarks.harness import Row, provenance, ratios, spread, step_times, training_step, write_csv
 from benchmarks.linear_layer import measure_linear
 from benchmarks.maps_report import report
 from experiments.machine import keep_freed_memory
@@ -112,8 +113,7 @@ def main() -> None:
     bootstrap = load_declaration().bootstrap
     keep_freed_memory()  # as a training run does; the system's zeroing of new pages would be most of a large case
     source, rows = provenance(), []
-    every = cases(settings)
-    for case in counted(every, "maps and losses", len(every)):
+    for case in tqdm(cases(settings), "maps and losses"):
         rows += measure(case, settings, bootstrap)
     if not options.quick:
         rows += measure_linear(settings)

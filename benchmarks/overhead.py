@@ -15,12 +15,14 @@ import pandas as pd
 import yaml
 from rich.console import Console
 from rich.markdown import Markdown
+from tqdm import tqdm
 
-from benchmarks.harness import Row, at_most, counted, in_fresh_process, in_turn, origin, provenance, ratios, write_csv
-from benchmarks.settings import build_run, on_random_data, settings_of
+from benchmarks.harness import Row, at_most, in_fresh_process, in_turn, origin, provenance, ratios, write_csv
+from benchmarks.settings import on_random_data, settings_of
 from benchmarks.training_step import our_loop, our_translations, seconds_per_step
 from experiments.files import write_atomically
 from experiments.machine import forget_peak_memory, keep_freed_memory, peak_memory_mib
+from experiments.run import Run
 from experiments.settings import RunSettings
 from reporting.declaration import Bootstrap, load_declaration
 from reporting.markdown import narrow, paragraph
@@ -51,7 +53,7 @@ def blocks(size: dict[str, Any], activations: Iterable[str]) -> dict[str, Callab
     found, network = {}, None
     for activation in activations:
         settings = settings_under(size, activation)
-        module, data = build_run(settings)
+        module, data = Run(settings, Path()).build()
         network = module.network if network is None else network
         module.network = network
         if size.get("translates"):
@@ -91,8 +93,8 @@ def memory(size: dict[str, Any], activation: str) -> float:
 def measure(name: str, size: dict[str, Any], names: list[str], processes: int, bootstrap: Bootstrap) -> list[Row]:
     """A row for each activation."""
     title = size["title"]
-    found = [in_fresh_process(medians, size, names, seed) for seed in counted(range(processes), title, processes)]
-    peaks = {one: in_fresh_process(memory, size, one) for one in counted(names, f"{title}, memory", len(names))}
+    found = [in_fresh_process(medians, size, names, seed) for seed in tqdm(range(processes), title)]
+    peaks = {one: in_fresh_process(memory, size, one) for one in tqdm(names, f"{title}, memory")}
     times = {activation: zip(*(one[activation] for one in found), strict=True) for activation in names}
     without_goal = {"softmax", *size.get("besides", {})}
     return [
@@ -135,9 +137,9 @@ def table(data: pd.DataFrame, settings: dict[str, Any], bootstrap: Bootstrap) ->
             "relative time": [f"{row.relative_time:.3f} ({row.low:.3f}–{row.high:.3f})" for row in data.itertuples()],
             "goal": data["goal"].map("≤ {:.2f}".format, na_action="ignore").fillna("–"),
             "verdict": data["verdict"].fillna("–"),
-            "published": [_printed(numbers, 0) for numbers in published],
+            "published": [f"{numbers[0]:.2f}" if numbers else "–" for numbers in published],
             "relative memory": data["relative_memory"].map("{:.3f}".format),
-            "published memory": [_printed(numbers, 1) for numbers in published],
+            "published memory": [f"{numbers[1]:.2f}" if numbers else "–" for numbers in published],
         }
     )
     about = (
@@ -153,10 +155,6 @@ def table(data: pd.DataFrame, settings: dict[str, Any], bootstrap: Bootstrap) ->
     for experiment, lines in shown.groupby(data["title"], sort=False):
         parts += [f"## {experiment}", narrow(lines)]
     return "\n\n".join(parts) + "\n"
-
-
-def _printed(numbers: list[float] | None, place: int) -> str:
-    return "–" if numbers is None else f"{numbers[place]:.2f}"
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ import math
 import statistics
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import lightning.pytorch as L
@@ -16,23 +15,23 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch.nn.functional import cross_entropy
 
-from benchmarks.harness import in_turn, ratios
-from benchmarks.settings import build_run, on_random_data, settings_of
+from benchmarks.harness import Step, in_turn, ratios
+from benchmarks.settings import on_random_data, settings_of
 from experiments.callbacks.checkpoints import PeriodicCheckpoint
 from experiments.data.base import SplitDataModule
 from experiments.data.special_tokens import FIRST
 from experiments.modules.translator import Translator
+from experiments.run import Run
 from experiments.settings import RunSettings
 from experiments.trainer import build_trainer
 
 GOALS = {"cifar100": 1.05, "airline": 1.5}
 STEPS = {"cifar100": 12, "airline": 400}  # in a block; the two loops take turns, block by block
-Block = Callable[[], None]
 
 
-def bare_loop(settings: RunSettings, steps: int) -> Block:
+def bare_loop(settings: RunSettings, steps: int) -> Step:
     """A block of steps on one fixed batch: forward, cross-entropy, backward, clipping, Adam."""
-    module, data = build_run(settings)
+    module, data = Run(settings, Path()).build()
     network = module.network
     optimizer = torch.optim.Adam(network.parameters(), lr=settings.optimizer["learning_rate"], fused=True)
     inputs, targets, _ = data.data.train.read(torch.arange(settings.data["batch_size"]), torch.zeros(0))
@@ -47,7 +46,7 @@ def bare_loop(settings: RunSettings, steps: int) -> Block:
     return block
 
 
-def our_translations(module: L.LightningModule, data: SplitDataModule) -> Block:
+def our_translations(module: L.LightningModule, data: SplitDataModule) -> Step:
     """Beam search for one batch of dev, to the limit of every sentence."""
     assert isinstance(module, Translator)
     batch = next(iter(data.val_dataloader()[0]))
@@ -83,7 +82,7 @@ class _Turns(Callback):
         self.ended.wait()
 
 
-def our_loop(settings: RunSettings, module: L.LightningModule, data: SplitDataModule, steps: int) -> Block:
+def our_loop(settings: RunSettings, module: L.LightningModule, data: SplitDataModule, steps: int) -> Step:
     """A block of steps as a run takes them: an epoch of Trainer.fit, which goes on in a thread from turn to turn."""
     options = {"max_epochs": -1, "limit_train_batches": steps, "enable_progress_bar": False}
     turns, checkpoint = _Turns(), PeriodicCheckpoint(Path("never.ckpt"), math.inf)
@@ -93,7 +92,7 @@ def our_loop(settings: RunSettings, module: L.LightningModule, data: SplitDataMo
     return turns.block
 
 
-def seconds_per_step(block: Block, steps: int) -> float:
+def seconds_per_step(block: Step, steps: int) -> float:
     start = time.perf_counter()
     block()
     return (time.perf_counter() - start) / steps
@@ -103,7 +102,7 @@ def measure(experiment: str, rounds: int) -> tuple[list[float], list[float]]:
     """Seconds a step of the bare loop and of ours, one pair a round."""
     steps = STEPS[experiment]
     settings = on_random_data(settings_of(experiment), experiment, steps)
-    blocks = our_loop(settings, *build_run(settings), steps), bare_loop(settings, steps)
+    blocks = our_loop(settings, *Run(settings, Path()).build(), steps), bare_loop(settings, steps)
     for block in blocks:
         block()  # the first block allocates
     ours, bare = in_turn(lambda block: seconds_per_step(block, steps), dict.fromkeys(blocks, rounds)).values()

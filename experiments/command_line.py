@@ -72,15 +72,10 @@ def _message(error: Exception) -> str:
     lines = str(error).partition("\n    full_key")[0].partition("\nConfig search path")[0].strip().splitlines()
     key_error = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
     if isinstance(key_error, ConfigAttributeError | ConfigKeyError) and key_error.parent_node is not None:
-        lines.insert(1, closest(str(key_error.key), [str(key) for key in key_error.parent_node]))
+        known = {str(key).lower(): str(key) for key in key_error.parent_node}
+        found = difflib.get_close_matches(str(key_error.key).lower(), known, n=1)
+        meant = f"Did you mean {known[found[0]]}? " if found else ""
+        lines.insert(1, f"{meant}Allowed: {', '.join(known.values())}")
     if any("hydra/launcher" in line or "hydra/sweeper" in line for line in lines):
         lines.append("Others come with pip install '.[slurm]', '.[ray]' or '.[optuna]'")
     return "\n".join(lines)
-
-
-def closest(key: str, known: list[str]) -> str:
-    """A hint at the known key that is most similar to a given key, and all known keys."""
-    by_lower_case = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(key.lower(), by_lower_case, n=1)
-    meant = f"Did you mean {by_lower_case[found[0]]}? " if found else ""
-    return f"{meant}Allowed: {', '.join(known)}"

@@ -1,13 +1,16 @@
-"""Writes files so that a reader never sees an incomplete file."""
+"""Writes files so that a reader never sees an incomplete file; keeps what is computed in files."""
 
 import csv
 import io
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 UNFINISHED = ".unfinished"
+LOCAL_DATA = Path("data")  # data sets are downloaded into it; git ignores it
+_log = logging.getLogger(__name__)
 
 
 def replace_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -41,3 +44,15 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, float]]) -> None:
     writer.writeheader()
     writer.writerows(rows)
     write_atomically(path, text.getvalue())
+
+
+def kept(file: Path, compute: Callable[[], bytes]) -> bytes:
+    """The content of a file. If there is no file, the content is computed, and kept if the disk allows it."""
+    if file.is_file():
+        return file.read_bytes()
+    content = compute()
+    try:
+        replace_atomically(file, lambda opened: opened.write(content))
+    except OSError as error:
+        _log.warning("%s cannot be written (%s); it is computed again the next time", file, error.strerror)
+    return content

@@ -54,10 +54,8 @@ def code_of(config: Mapping[str, Any]) -> dict[str, Any]:
     A run's code consists of the classes that its settings name and everything they import, without installed packages.
     """
     files = _imported((RUNNER, *sorted(_named(config))))
-    digest, hashes = hashlib.sha256(), {}
-    for file, name in files.items():
-        digest.update(name.encode() + b"\0" + _content(file) + b"\0")
-        hashes[name] = hashlib.sha256(_content(file)).hexdigest()[:12]
+    digest = hashlib.sha256(b"".join(name.encode() + b"\0" + _content(file) + b"\0" for file, name in files.items()))
+    hashes = {name: hashlib.sha256(_content(file)).hexdigest()[:12] for file, name in files.items()}
     own = [str(file) for file in files if file.is_relative_to(ROOT)]
     commit, status = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", *own)
     dirty = None if status is None else bool(status)
@@ -92,15 +90,14 @@ def _imported(modules: tuple[str, ...]) -> dict[Path, str]:
     # All of the library counts: it imports some modules by name, and its kernels are not Python.
     library = [file for kind in ("py", "h", "cpp") for file in (ROOT / "sharmix").rglob(f"*.{kind}")]
     files = {file: file.relative_to(ROOT).as_posix() for file in library}
-    waiting, seen = list(modules), set()
+    waiting, seen = list(modules), {""}
     while waiting:
         module = waiting.pop()
         if module in seen:
             continue
         seen.add(module)
         package = module.rpartition(".")[0]
-        if package:
-            waiting.append(package)  # importing a module also imports its packages
+        waiting.append(package)  # importing a module also imports its packages
         file = _file(module)
         if file is not None and file not in files:
             outside = f"{module.replace('.', '/')}{'/__init__' if file.name == '__init__.py' else ''}.py"

@@ -9,21 +9,13 @@ SHOTS = ("many", "medium", "few")  # groups of long-tailed classes, by their tra
 
 
 class Metric(NamedTuple):
-    """A number in the curves.
+    """A number in the curves."""
 
-    Attributes:
-        label: its name for readers.
-        least: the smallest value that it can have.
-        largest: the largest value that it can have.
-        better: whether more or less of it is better; None for neither.
-        summarised: whether the summary and the report show its mean over seeds.
-    """
-
-    label: str
+    label: str  # its name for readers
     least: float = -inf
     largest: float = inf
     better: Literal["more", "less"] | None = None
-    summarised: bool = False
+    summarised: bool = False  # whether the summary and the report show its mean over seeds
 
 
 # In the order in which readers see them; the first that a run measured is its headline.

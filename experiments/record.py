@@ -125,11 +125,7 @@ def read_text(path: Path, remedy: str) -> str:
 
 
 def read_record(text: str, place: str) -> Record:
-    """Read a record from its JSON text.
-
-    Args:
-        text: the text.
-        place: where the text was found, for errors: a file, or a file and a line.
+    """The record in a JSON text, found at a place: a file, or a file and a line.
 
     Raises:
         RecordError: the text is no record, or was changed; names the place, the key and the remedy.

@@ -43,13 +43,11 @@ def _folder_in_sweep(*, _root_: DictConfig) -> str:
     return f"{settings.activation.name}-{run_id(_root_)}/seed-{settings.seed}"
 
 
-def _from_here(path: str, *, _root_: DictConfig) -> str:
-    return str(Path(_root_.hydra.runtime.cwd) / path)
-
-
 def register_resolvers() -> None:
     """Register with OmegaConf the functions that `conf/config.yaml` calls. Hydra passes them to launched processes."""
     OmegaConf.register_new_resolver("run_id", lambda *, _root_: run_id(_root_), replace=True)
     OmegaConf.register_new_resolver("checked", _checked, replace=True)
     OmegaConf.register_new_resolver("folder_in_sweep", _folder_in_sweep, replace=True)
-    OmegaConf.register_new_resolver("from_here", _from_here, replace=True)
+    OmegaConf.register_new_resolver(
+        "from_here", lambda path, *, _root_: str(Path(_root_.hydra.runtime.cwd) / path), replace=True
+    )

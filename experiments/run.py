@@ -11,6 +11,7 @@ from pathlib import Path
 import lightning.pytorch as L
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.callbacks import Callback
 from rich.console import Console
 from rich.text import Text
 
@@ -18,8 +19,8 @@ import experiments.quick_imports  # noqa: F401  # before other imports of torch;
 from experiments import run_folder
 from experiments.building import build_data, build_module
 from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint, finished_epochs
-from experiments.callbacks.curves import Curves
-from experiments.callbacks.loggers import check_loggers, open_loggers, replay
+from experiments.callbacks.curves import Curves, log_row
+from experiments.callbacks.loggers import open_loggers
 from experiments.callbacks.progress import Progress, described
 from experiments.callbacks.reproducibility import ReseedEachEpoch
 from experiments.callbacks.termination import Termination
@@ -33,7 +34,7 @@ from experiments.machine import environment, forget_peak_memory, peak_memory_mib
 from experiments.modules.base import OutputModule
 from experiments.record import Record, by_split, load_record
 from experiments.run_folder import CHECKPOINTS, CURVES, RECORD, WEIGHTS
-from experiments.settings import RunSettings, build, checked_settings
+from experiments.settings import RunSettings, build, checked_settings, get_class_or_function
 from experiments.trainer import build_trainer
 
 HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.3f}", "sparsity": "sparsity {:.3f}"}
@@ -45,15 +46,8 @@ LINE_WIDTH = 120
 class Run:
     """What the settings of a run name, trained in a folder of its own.
 
-    Args:
-        settings: of the run.
-        folder: for the run's files.
-        line_prefix: the beginning of each printed line, which names the run's place in a sweep.
-
-    Attributes:
-        console: where the run prints.
-        is_first: whether this process is the first, or the only one, of the processes that train the run together. It
-            alone prints, and writes files.
+    Each line that it prints begins with `line_prefix`, which names the run's place in a sweep. If several processes
+    train the run together, only the first one, where `is_first` is true, prints and writes files.
     """
 
     def __init__(self, settings: RunSettings, folder: Path, line_prefix: str = "") -> None:
@@ -99,12 +93,7 @@ class Run:
             run_folder.remove_empty(self.folder, Path(self.settings.paths.outputs))
 
     def build(self) -> tuple[OutputModule, SplitDataModule]:
-        """The module and the data that the settings name, ready for `Trainer.fit`.
-
-        Raises:
-            ConfigurationError: a setting is wrong, or the network does not fit the data.
-            DataError: the data cannot be used.
-        """
+        """The module and the data that the settings name, ready for `Trainer.fit`; raises as `complete`."""
         data = build_data(self.settings, self.say)
         return build_module(self.settings, data), data
 
@@ -115,11 +104,13 @@ class Run:
         """
         forget_peak_memory()
         settings, code = self.settings, code_of(self.config)
-        # Wrong options and loggers raise their errors before the data are read.
+        # Wrong options, loggers and callbacks raise their errors before the data are read.
         planned = build_trainer(settings.trainer, settings.threads, logger=False)
-        check_loggers(settings)
+        for name, group in settings.logger.items():
+            if group:
+                get_class_or_function(group, f"logger.{name}")
         L.seed_everything(settings.seed, verbose=False)  # the user's callbacks may draw random numbers
-        own_callbacks = [build(group, f"callbacks.{name}") for name, group in settings.callbacks.items() if group]
+        own_callbacks = [build(own, f"callbacks.{name}", Callback) for name, own in settings.callbacks.items() if own]
         module, data = self.build()
         if module.lacks_threshold() and planned.world_size > 1:
             raise ConfigurationError(
@@ -174,7 +165,10 @@ class Run:
         same_code = record.code.digest == code_of(config)["digest"]
         note = "" if same_code else " by other code (force=true repeats it)"
         self.say(self.title, f"finished before{note}", headlines(record), style="green")
-        replay(self.settings, self.folder, record.curves)
+        if any(self.settings.logger.values()):
+            with open_loggers(self.settings, self.folder) as loggers:
+                for row in record.curves:
+                    log_row(loggers, row)
         return record
 
     def _epochs_done(self, last: Path, best: Path | None) -> tuple[int, str]:

@@ -60,16 +60,15 @@ def remove_all_but(folder: Path, weights: str | None) -> None:
 def remove_empty(folder: Path, root: Path) -> None:
     """Remove an empty folder, and the empty folders above it, up to `root`."""
     with contextlib.suppress(OSError):  # not empty, or gone
-        for each in (folder, *folder.parents):
-            if each == folder or each.is_relative_to(root.absolute()):
-                each.rmdir()
+        for each in (folder, *(parent for parent in folder.parents if parent.is_relative_to(root.absolute()))):
+            each.rmdir()
 
 
 @contextlib.contextmanager
 def locked(file: Path, say: Callable[[str], object]) -> Iterator[None]:
     """Hold a lock against other processes, as a lock of the operating system on `file`.
 
-    If another process holds the lock, `say` gets a text that names this process, and this process waits. A process that
+    If another process holds the lock, `say` gets a text that names the holder, and this process waits. A process that
     ends in any way gives up its locks. Where the file system has no locks, no process waits.
     """
     while True:
@@ -79,27 +78,17 @@ def locked(file: Path, say: Callable[[str], object]) -> Iterator[None]:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                say(_holder(descriptor))
+                say(file.read_text() or "another process")
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), file.stat()):
                 break
         os.close(descriptor)  # the process that held the lock has removed the file
     try:
+        file.write_text(f"process {os.getpid()} ({psutil.Process().name()})")
         yield
     finally:
         file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)  # worker processes that read data have copies of the descriptor
         os.close(descriptor)
-
-
-def _holder(descriptor: int) -> str:
-    """The process that holds a lock, as the Linux kernel lists it."""
-    number = str(os.fstat(descriptor).st_ino)
-    with contextlib.suppress(OSError, psutil.Error):
-        for line in Path("/proc/locks").read_text().splitlines():
-            fields = line.split()  # such as: 1: FLOCK ADVISORY WRITE 1234 08:01:131074 0 EOF
-            if fields[1] == "FLOCK" and fields[5].endswith(f":{number}"):
-                return f"process {fields[4]} ({psutil.Process(int(fields[4])).name()})"
-    return "another process"

@@ -113,13 +113,13 @@ def checked_settings(config: Mapping[str, Any]) -> RunSettings:
         raise refusal(error) from error
 
 
-def build(group: Group, key: str, **arguments: Any) -> Any:
+def build(group: Group, key: str, kind: type = object, /, **arguments: Any) -> Any:
     """The object that a group names in `_target_`, built from the group's other settings and further arguments.
 
     Groups inside it that have a `_target_` are built first. Messages name the group by its `key` in the configuration.
 
     Raises:
-        ConfigurationError: there is no such class, or a value is not allowed; names the key and the value.
+        ConfigurationError: there is no such class, it is not of this kind, or a value is not allowed; names the key.
         UserError: as the class itself raises.
     """
     from hydra.errors import InstantiationException
@@ -128,7 +128,7 @@ def build(group: Group, key: str, **arguments: Any) -> Any:
     get_class_or_function(group, key)
     try:
         # Hydra is not used for the call: it would turn arguments that are dataclasses into configurations.
-        return instantiate(group, _partial_=True, _convert_="all")(**arguments)
+        found = instantiate(group, _partial_=True, _convert_="all")(**arguments)
     except (InstantiationException, TypeError, ValueError) as error:  # a ValidationError is a ValueError
         cause = error.__cause__ if isinstance(error, InstantiationException) else error
         if isinstance(cause, UserError):
@@ -137,12 +137,15 @@ def build(group: Group, key: str, **arguments: Any) -> Any:
             inside = re.findall(r"full_key: (\S+)", str(error))  # Hydra's key of a group inside this group
             raise refusal(cause, ".".join([key, *inside])) from cause
         raise ConfigurationError(f"{key}: {group.get('_target_')} cannot be built: {cause or error}") from error
+    if not isinstance(found, kind):
+        raise ConfigurationError(f"{key}: {type(found).__name__} must be a {kind.__name__} of {kind.__module__}")
+    return found
 
 
 def check_values(group: Group, key: str) -> None:
-    """Raise as `build` for a value that the class never allows, before its other arguments are known."""
+    """Raise as `build` for a value that a `validated` class never allows, before its other arguments are known."""
     if not hasattr(getattr(get_class_or_function(group, key), "__init__", None), "raw_function"):
-        return  # not `validated`: only the class itself can check its values
+        return
     try:
         build(group, key)
     except ConfigurationError as error:
@@ -155,11 +158,9 @@ def get_class_or_function(group: Group, key: str) -> Callable[..., Any]:
     from hydra.utils import get_object
 
     target = group.get("_target_")
-    if not isinstance(target, str):
-        raise ConfigurationError(f"{key}._target_={target} is not allowed; it should be the path of a class")
     logging.getLogger("hydra.utils").disabled = True  # it would print the error too
     try:
-        found: object = get_object(target)
+        found: object = get_object(target) if isinstance(target, str) else None
     except Exception as error:  # an import may fail with any error of the module's own
         raise ConfigurationError(f"{key}._target_={target} cannot be imported: {error}") from error
     if not callable(found):

@@ -1,6 +1,7 @@
 """Sweeps: the place of a run in its sweep, the time left, failed runs, and the objective that a sweeper optimises."""
 
 import contextlib
+import functools
 import logging
 import math
 import multiprocessing
@@ -82,9 +83,8 @@ class Sweep(Callback):
         """The beginning of a job's lines: its number, the number of runs, and an estimate of the sweep's time left."""
         if self.runs is None:
             return f"[{number + 1}] "
-        records = self.folder.glob(f"*/seed-*/{RECORD}")
         new = 0
-        for record in records:
+        for record in self.folder.glob(f"*/seed-*/{RECORD}"):
             with contextlib.suppress(FileNotFoundError):  # a repeated run moves its old record aside
                 new += record.stat().st_mtime > self.began
         seconds = (time.time() - self.began) / new * (self.runs - number) if new else None
@@ -151,6 +151,7 @@ def _number_of_runs(config: DictConfig) -> int | None:
     return math.prod(sum(1 for _ in one.sweep_iterator()) for one in overrides if one.is_sweep_override())
 
 
+@functools.cache  # a worker has many jobs
 def _end_with(parent: int) -> None:
     """End this process when its parent has ended. Otherwise joblib's workers would wait for minutes."""
 
@@ -159,5 +160,4 @@ def _end_with(parent: int) -> None:
             time.sleep(0.5)
         os._exit(1)
 
-    if not any(thread.name == "watch the parent" for thread in threading.enumerate()):
-        threading.Thread(target=watch, name="watch the parent", daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()

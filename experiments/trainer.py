@@ -44,18 +44,24 @@ _NARROWER: Group = {
 
 
 def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
-    """The Trainer that options describe. It also sets torch so that a repeated run gives the same bits.
+    """The Trainer that Lightning's own options describe. It also sets torch so that a repeated run gives the same bits.
 
-    Args:
-        options: Lightning's own options.
-        threads: number of this process's threads on the processor.
-        **arguments: callbacks and loggers.
+    `threads` is the number of this process's threads on the processor; `arguments` are callbacks and loggers.
 
     Raises:
         ConfigurationError: an option does not exist or has a wrong value; there are no such devices, they do not have
             the precision, or torchrun or SLURM has started another number of processes.
     """
-    _check_options(options)
+    try:
+        _options_model().model_validate(options)
+    except ValidationError as error:
+        raise refusal(error, "trainer") from error
+    passes, limit = options.get("accumulate_grad_batches", 1), options.get("limit_train_batches")
+    if passes > 1 and (limit or 0) % passes:
+        raise ConfigurationError(
+            f"trainer.limit_train_batches={limit} is not allowed; it counts parts of batches; give null or a multiple "
+            f"of {passes}"
+        )
     _check_processes(options)
     for advice in _HIDDEN_WARNINGS:
         warnings.filterwarnings("ignore", message=advice)
@@ -81,19 +87,6 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
     torch.set_num_threads(threads)
     torch.utils.deterministic.fill_uninitialized_memory = False  # a debugging aid that costs time
     return trainer
-
-
-def _check_options(options: Group) -> None:
-    try:
-        _options_model().model_validate(options)
-    except ValidationError as error:
-        raise refusal(error, "trainer") from error
-    passes, limit = options.get("accumulate_grad_batches", 1), options.get("limit_train_batches")
-    if passes > 1 and (limit or 0) % passes:
-        raise ConfigurationError(
-            f"trainer.limit_train_batches={limit} is not allowed; it counts parts of batches; give null or a multiple "
-            f"of {passes}"
-        )
 
 
 def _check_processes(options: Group) -> None:

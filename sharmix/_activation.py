@@ -15,7 +15,7 @@ from sharmix._fenchel_young import (
     UnweightedLossOptions,
     check_shape,
     composed_class_loss,
-    fenchel_young,
+    fenchel_young_loss,
 )
 
 # The values that `repr` leaves out.
@@ -102,7 +102,7 @@ class Activation(nn.Module, ABC):
 
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         """The loss of logits [..., classes]."""
-        return fenchel_young(self, widened(classes_last(logits, "logits", -1)), targets, **options)
+        return fenchel_young_loss(self, widened(classes_last(logits, "logits", -1)), targets, **options)
 
     def linear_loss(
         self,

@@ -97,7 +97,7 @@ def per_row(values: Tensor, dim: int, order: Order, name: str) -> Order:
         return number(order, name)
     if not order.is_floating_point():
         raise TypeError(f"{name} must be a number or a floating-point tensor, got {order.dtype}")
-    if order.dim() == 0:
+    if order.dim() == 0 and not order.is_meta:
         return order
     if order.device != values.device:
         raise ValueError(f"{name} is on {order.device}, but what it goes with on {values.device}; move one of them")

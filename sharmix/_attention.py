@@ -93,7 +93,10 @@ def attend(
         key, value = (heads.repeat_interleave(query.shape[-3] // heads.shape[-3], -3) for heads in (key, value))
     if is_causal:
         attn_mask = query.new_ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
-    allowed = None if attn_mask is None else _allowed(attn_mask, key.shape[-2])
+    allowed = None  # the keys that take part, bool [..., L or 1, S]
+    if attn_mask is not None:
+        allowed = attn_mask if attn_mask.dtype == torch.bool else attn_mask != -torch.inf
+        allowed = allowed.expand(*allowed.shape[:-1], key.shape[-2])
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scaled = widened(query) * factor
     if length_scale is not None:
@@ -182,12 +185,6 @@ def _broadcasts(shapes: list[tuple[int, ...]]) -> bool:
     """Whether the shapes broadcast; not by `torch.broadcast_shapes`, whose first call imports sympy."""
     sizes = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
     return all(len({*of_dimension} - {1}) <= 1 for of_dimension in sizes)
-
-
-def _allowed(mask: Tensor, keys: int) -> Tensor:
-    """Which keys take part, bool [..., L or 1, keys]."""
-    allowed = mask if mask.dtype == torch.bool else mask != -torch.inf
-    return allowed.expand(*allowed.shape[:-1], keys)
 
 
 def _number_of_keys(allowed: Tensor | None, key: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,7 +1,5 @@
 """A report of the implementation in use on each device, and of the reason why a faster one is not in use."""
 
-import importlib
-import importlib.util
 import platform
 
 import torch
@@ -45,16 +43,12 @@ def _cpu_facts() -> dict[str, str]:
 
 
 def _why_not(kernel: str) -> str:
-    capability = torch.backends.cpu.get_cpu_capability()
-    if kernel != "baseline" and kernel not in cpu.BUILDS.get(capability, ()):
-        return f"this processor lacks it (torch reports {capability})"
-    if importlib.util.find_spec(f"sharmix._kernel_{kernel}") is None:
+    error = cpu.failures.get(kernel)
+    if error is None:
+        return f"this processor lacks it (torch reports {torch.backends.cpu.get_cpu_capability()})"
+    if isinstance(error, ModuleNotFoundError):
         return "its kernel was not compiled at installation; that takes a C++ compiler and Python's headers"
-    try:
-        importlib.import_module(f"sharmix._kernel_{kernel}")
-    except ImportError as error:
-        return f"its kernel does not load: {error}"
-    return "this torch has no torch_parallel_for, which the kernel's threads need"
+    return f"its kernel does not load: {error}"
 
 
 def _cuda_facts() -> dict[str, str]:

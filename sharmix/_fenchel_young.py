@@ -11,7 +11,7 @@ Reduction = Literal["none", "mean", "sum"]
 
 
 class UnweightedLossOptions(TypedDict, total=False):
-    """The keyword arguments of every loss, as of `torch.nn.CrossEntropyLoss`.
+    """The keyword arguments of every loss, as in `torch.nn.CrossEntropyLoss`.
 
     Attributes:
         ignore_index: the class index of rows to leave out of the loss and of the mean. Default: −100.
@@ -28,14 +28,14 @@ class LossOptions(UnweightedLossOptions, total=False):
     """The options of `UnweightedLossOptions`, and a weight for each class.
 
     Attributes:
-        weight: one weight for each class, [classes], which is the weight of a row, in the loss and in the mean.
+        weight: one weight for each class, [classes]. A row has the weight of its target, in the loss and in the mean.
     """
 
     weight: Tensor | None
 
 
 class Regulariser(Protocol):
-    """What `Activation` defines, too: an entropy −Ω, its conjugate Ω* and its loss of classes."""
+    """An entropy −Ω, its conjugate Ω*, and its loss against class indices. Each `Activation` is a regulariser, too."""
 
     normalised: bool
 
@@ -44,7 +44,7 @@ class Regulariser(Protocol):
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor: ...
 
 
-def fenchel_young(
+def fenchel_young_loss(
     regulariser: Regulariser,
     logits: Tensor,
     targets: Tensor,

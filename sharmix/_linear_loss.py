@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, linear
 
-from sharmix._arguments import Order, classes_last, label_error, one_value, widened
+from sharmix._arguments import Order, checked_classes, classes_last, one_value, widened
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options, check_targets
 from sharmix._private_torch import keeps_graph
@@ -45,7 +45,7 @@ def linear_fenchel_young_loss(
 
     Args:
         hidden: the input of the output layer, [..., features], floating point.
-        weight, bias: those of the output layer, [classes, features], and [classes] or None.
+        weight, bias: the weights of the output layer, [classes, features], and its bias, [classes] or None.
         targets: class indices [...] of an integer type.
         q, r, temperature: numbers, or tensors of one element.
         nonconcave, **options: as for `fenchel_young_loss`, without `weight` and without the reduction `none`.
@@ -171,10 +171,7 @@ def _softmax_loss(
 ) -> tuple[Tensor, Sequence[Tensor]]:
     """`_loss_by_autograd` for cross-entropy, which has no parameters: one softmax gives loss and gradient."""
     counted = classes != ignore_index
-    outside = counted & ((classes < 0) | (classes >= logits.shape[-1]))
-    if outside.any():
-        raise label_error(int(classes[outside][0]), logits.shape[-1], ignore_index)
-    indices = torch.where(counted, classes, 0).unsqueeze(-1)
+    indices = checked_classes(classes, logits.shape[-1], ignore_index).unsqueeze(-1)
     above_own = logits.amax(-1) - logits.gather(-1, indices).squeeze(-1)
     p = logits.softmax(-1)
     value = torch.where(counted, above_own - p.amax(-1).log(), 0).sum()

@@ -40,11 +40,11 @@ _private("torch.autograd.forward_ad._current_level")  # it changes: read where i
 
 
 def parallel_loop() -> int | None:
-    """The address of torch's parallel loop, from its stable C interface; None if this torch lacks it."""
+    """The address of torch's parallel loop, from its stable C interface; ImportError if this torch lacks it."""
     try:
         return ctypes.cast(ctypes.CDLL(_LIBRARY).torch_parallel_for, ctypes.c_void_p).value
-    except (OSError, AttributeError):
-        return None
+    except (OSError, AttributeError) as error:
+        raise ImportError("this torch has no torch_parallel_for, which the kernel's threads need") from error
 
 
 def is_plain_call() -> bool:

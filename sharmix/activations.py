@@ -27,7 +27,7 @@ class Softmax(Activation):
     """Softmax, pᵢ = exp(zᵢ) / Σⱼ exp(zⱼ), with the Shannon entropy H. Its loss is cross-entropy minus H(y).
 
     Args:
-        dim, masked_rows: as for `sharmix.sharmix`. With both choices of `masked_rows` the loss of such a row is NaN.
+        dim, masked_rows: as for `sharmix.sharmix`. The loss of a row of −inf alone is NaN, whatever `masked_rows` is.
 
     Shape:
         logits (*, C, *), C classes along `dim`; probabilities the same.

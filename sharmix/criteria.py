@@ -72,8 +72,7 @@ class FenchelYoungLoss(nn.Module):
             if logits.dim() > 2:
                 soft = isinstance(targets, Tensor) and targets.is_floating_point()
                 logits, targets = logits.movedim(1, -1), targets.movedim(1, -1) if soft else targets
-        names = ("weight", "ignore_index", "reduction", "label_smoothing")
-        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        options: dict[str, Any] = {name: getattr(self, name) for name in LossOptions.__annotations__}
         return self.activation.loss(logits, targets, **options)
 
     def _warn_of_probabilities(self, logits: Tensor) -> None:

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from sharmix._arguments import Order, checked, checked_dim, checked_memory, classes_last, one_value, per_row, widened
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss, fenchel_young
+from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss
+from sharmix._fenchel_young import fenchel_young_loss as loss_of_regulariser
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
 from sharmix._onnx import check_exportable, exportable_map
 from sharmix._operators import derivatives, small_batches
@@ -243,8 +244,9 @@ class AlphaReLURegulariser:
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         learned = isinstance(self.alpha, Tensor) and self.alpha.requires_grad
+        is_meta = logits.is_meta or (isinstance(self.tau, Tensor) and self.tau.is_meta)
         caller = current_caller()
-        if learned or caller.needs_composition or caller.is_compiled or logits.is_meta:
+        if learned or is_meta or caller.needs_composition or caller.is_compiled:
             return composed_class_loss(self, logits, targets, ignore_index, reduction)
         return derivatives.class_loss(logits, targets, (self.alpha, None, self.tau), ignore_index, reduction, caller)
 
@@ -291,11 +293,11 @@ def fenchel_young_loss(
         tensor(0.0455)
     """
     if nonconcave == "global" and r is not None:  # which would be α-ReLU
-        loss = small_batches.class_loss(logits, targets, q, r, temperature, **options)
+        loss = small_batches.fenchel_young_loss(logits, targets, q, r, temperature, **options)
         if loss is not None:
             return loss
     z = _in_kernel_dtype(classes_last(logits, "logits", -1))
-    return fenchel_young(SharmaMittalRegulariser(q, r, temperature, nonconcave), z, targets, **options)
+    return loss_of_regulariser(SharmaMittalRegulariser(q, r, temperature, nonconcave), z, targets, **options)
 
 
 def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: Unpack[LossOptions]) -> Tensor:
@@ -358,11 +360,11 @@ def alpha_relu_loss(
         >>> sharmix.alpha_relu_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
         tensor(0.1673)
     """
-    loss = small_batches.class_loss(logits, targets, alpha, None, tau, **options)
+    loss = small_batches.fenchel_young_loss(logits, targets, alpha, None, tau, **options)
     if loss is not None:
         return loss
     z = widened(classes_last(logits, "logits", -1))
-    return fenchel_young(AlphaReLURegulariser(alpha, tau), z, targets, **options)
+    return loss_of_regulariser(AlphaReLURegulariser(alpha, tau), z, targets, **options)
 
 
 def alpha_relu_thresholds(logits: Tensor, alpha: float) -> Tensor:

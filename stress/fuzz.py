@@ -238,14 +238,7 @@ def try_derivatives(call: RandomCall) -> None:
             check(f"derivative by {name}", found[1 + place], slope, tolerance, (1 + scale) * math.sqrt(direction.size))
 
 
-TRIALS = (
-    try_map,
-    try_special_maps,
-    try_entropy,
-    try_class_loss,
-    try_other_losses,
-    try_derivatives,
-)
+TRIALS = (try_map, try_special_maps, try_entropy, try_class_loss, try_other_losses, try_derivatives)
 
 
 def trial(number: int) -> str | None:

@@ -44,7 +44,7 @@ RUNS = {
 }
 # Trials fork from a process that has imported the large packages, so that a run takes one second.
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["experiments.quick_imports", "hydra", "sharmix", "sklearn.datasets", "scipy.stats"])
+_PROCESSES.set_forkserver_preload(["experiments.run", "hydra", "sklearn.datasets", "scipy.stats"])
 
 
 def run(seconds: float, seed: int) -> Outcome:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 import experiments
 import sharmix
-from experiments.data.local_files import kept
 from experiments.errors import ConfigurationError
+from experiments.files import kept
 from experiments.record import load_record
 from experiments.run_folder import RECORD
 from experiments.settings import build_activation

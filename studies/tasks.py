@@ -14,8 +14,8 @@ import joblib
 import pandas as pd
 import torch
 import yaml
+from tqdm import tqdm
 
-from benchmarks.harness import counted
 from experiments.errors import ConfigurationError
 from experiments.files import write_atomically
 from experiments.identity import code_of
@@ -41,7 +41,7 @@ def run_tasks(study: Study, data: Path | None, outputs: Path, jobs: int, allow_m
     with joblib.parallel_config("loky", inner_max_num_threads=1):
         work = (joblib.delayed(_run_task)(study.name, study.settings, task, data) for task in left)
         results = joblib.Parallel(jobs, return_as="generator_unordered")(work)
-        for task, result in counted(results, study.name, len(left)):
+        for task, result in tqdm(results, study.name, len(left)):
             content = {"task": task, **{key: source[key] for key in SOURCE}, **result}
             write_atomically(_file(study, task, outputs), json.dumps(content))
 

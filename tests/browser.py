@@ -14,17 +14,11 @@ SEVERE = ("serious", "critical")  # findings of axe-core that no page may have
 
 
 class Opened(NamedTuple):
-    """A page in the browser.
+    """A page in the browser."""
 
-    Attributes:
-        page: Playwright's.
-        errors: what the console has shown as errors and warnings, and exceptions that nothing caught.
-        requests: addresses that the page has asked for, its own file aside.
-    """
-
-    page: Any
-    errors: list[str]
-    requests: list[str]
+    page: Any  # Playwright's
+    errors: list[str]  # what the console has shown as errors and warnings, and exceptions that nothing caught
+    requests: list[str]  # addresses that the page has asked for, its own file aside
 
 
 @contextmanager
@@ -44,16 +38,7 @@ def chromium() -> Iterator[Any]:
 def opened(
     browser: Any, file: Path, *, size: tuple[int, int] = DESKTOP, dark: bool = False, fragment: str = "", **options: Any
 ) -> Iterator[Opened]:
-    """Open a file in a fresh window of the browser.
-
-    Args:
-        browser: of the fixture `browser`.
-        file: the page.
-        size: of the window.
-        dark: whether the reader prefers dark colours.
-        fragment: what follows `#` in the address.
-        **options: of Playwright's `new_context`.
-    """
+    """Open a file, and a fragment of it, in a fresh window; `options` are those of Playwright's `new_context`."""
     viewport, scheme = dict(zip(("width", "height"), size, strict=True)), "dark" if dark else "light"
     context = browser.new_context(viewport=viewport, color_scheme=scheme, **options)
     page = context.new_page()

@@ -66,7 +66,13 @@ class Curves(Checkpoint):
             TRAINING_SECONDS: before + seconds,
             **measured,
         }
-        _refuse_lost_numbers(row)
+        if lost := [name for name, value in row.items() if not math.isfinite(value)]:
+            name = min(lost, key=lambda name: not name.endswith("/loss"))  # a loss before the metrics that follow it
+            diverged = "the training has diverged; a lower optimizer.learning_rate may help"
+            reason = diverged if name.endswith("/loss") else "a metric must be a finite number"
+            raise DivergedError(f"after epoch {row['epoch']}, {name} is {row[name]}: {reason}")
+        if problem := out_of_range(row):  # now, because at the end of the training the whole record would be rejected
+            raise RecordError(f"after epoch {row['epoch']}, {problem}; measure it so, or give the metric another name")
         self.rows.append(row)
         self.seconds += time.perf_counter() - self._epoch_began
         log_row(trainer.loggers, {name: value for name, value in row.items() if name not in measured})
@@ -93,15 +99,3 @@ def log_row(loggers: Iterable[Logger], row: dict[str, float]) -> None:
     values = {name: value for name, value in row.items() if name != STEPS} | {"epoch": row["epoch"] - 1}
     for logger in loggers:
         logger.log_metrics(values, step=int(row.get(STEPS, row["epoch"])) - 1)
-
-
-def _refuse_lost_numbers(row: dict[str, float]) -> None:
-    lost = [name for name, value in row.items() if not math.isfinite(value)]
-    losses = [name for name in lost if name.endswith("/loss")]
-    if lost:
-        name = [*losses, *lost][0]
-        diverged = "the training has diverged; a lower optimizer.learning_rate may help"
-        reason = diverged if losses else "a metric must be a finite number"
-        raise DivergedError(f"after epoch {row['epoch']}, {name} is {row[name]}: {reason}")
-    if problem := out_of_range(row):  # now, because at the end of the training the whole record would be rejected
-        raise RecordError(f"after epoch {row['epoch']}, {problem}; measure it so, or give the metric another name")

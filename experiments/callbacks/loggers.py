@@ -2,7 +2,7 @@
 
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,8 +10,7 @@ from typing import Any
 
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 
-from experiments.callbacks.curves import log_row
-from experiments.settings import RunSettings, build, get_class_or_function
+from experiments.settings import RunSettings, build
 
 
 def tensorboard_logger(folder: str, **options: Any) -> TensorBoardLogger:
@@ -39,28 +38,19 @@ def wandb_logger(folder: str, **options: Any) -> WandbLogger:
     return WandbLogger(name=name, save_dir=folder, **options)
 
 
-def check_loggers(settings: RunSettings) -> None:
-    """Raise a ConfigurationError for a logger whose class does not exist, before the data are read."""
-    for name, group in settings.logger.items():
-        if group:
-            get_class_or_function(group, f"logger.{name}")
-
-
 @contextmanager
 def open_loggers(settings: RunSettings, folder: Path | None) -> Iterator[list[Logger]]:
     """The configured loggers, given the settings of the run, and closed at the end; none without a folder.
 
-    If a logger fails, the run warns and continues without this logger, so that the training is not lost.
-
-    Raises:
-        ConfigurationError: a logger's settings are not allowed.
+    If a logger fails, the run warns and continues without this logger, so that the training is not lost. A
+    ConfigurationError says which of a logger's settings is not allowed.
     """
     loggers: list[Logger] = []
     status = "failed"
     try:
         for name, group in settings.logger.items() if folder is not None else ():
             if group:
-                loggers.append(_spared(build(group, f"logger.{name}", folder=str(folder)), f"logger.{name}"))
+                loggers.append(_spared(build(group, f"logger.{name}", Logger, folder=str(folder)), f"logger.{name}"))
                 loggers[-1].log_hyperparams(settings.model_dump(exclude={"paths", "logger"}))
         yield loggers
         status = "success"
@@ -89,12 +79,3 @@ def _spared(logger: Logger, key: str) -> Logger:
     for name in ("log_metrics", "log_hyperparams", "save", "after_save_checkpoint", "finalize"):
         setattr(logger, name, partial(spared, getattr(logger, name)))
     return logger
-
-
-def replay(settings: RunSettings, folder: Path, rows: Iterable[dict[str, float]]) -> None:
-    """Pass the epochs of a finished run to the configured loggers."""
-    if not any(settings.logger.values()):
-        return
-    with open_loggers(settings, folder) as loggers:
-        for row in rows:
-            log_row(loggers, row)

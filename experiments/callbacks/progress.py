@@ -33,14 +33,9 @@ def described(activation: ActivationSettings) -> str:
 class Progress(Checkpoint):
     """Prints `epoch 4/10 ━━━━────── loss 0.20 accuracy 0.774 sparsity 0.14 q 1.56 r 1.81 · 6 s left`.
 
-    The bar and the time left are of the whole run. In a terminal the line also moves within an epoch. The callback is
-    a `Checkpoint`, so Lightning calls it after `Curves` has added its row.
-
-    Args:
-        curves: the rows of numbers.
-        console: to print on.
-        line_prefix: of the run in a sweep, the beginning of each line.
-        progress: `bar` moves the line within an epoch, `lines` does not, `auto` does so in a terminal.
+    The bar and the time left are of the whole run. Each line begins with `line_prefix`. `progress` is `bar` to move the
+    line within an epoch too, `lines` not to, or `auto` to do so in a terminal. The callback is a `Checkpoint`, so
+    Lightning calls it after `Curves` has added its row.
     """
 
     def __init__(self, curves: Curves, console: Console, line_prefix: str, progress: str) -> None:
@@ -65,7 +60,8 @@ class Progress(Checkpoint):
             self.console.control(Control((ControlType.ERASE_IN_LINE, 2)))
         words = [f"epoch {trainer.current_epoch + 1}"]
         if share is not None:
-            words = [f"{words[0]}/{trainer.max_epochs}", self._bar(share)]
+            filled = round(share * WIDTH)
+            words = [f"{words[0]}/{trainer.max_epochs}", self._done * filled + self._rest * (WIDTH - filled)]
         words += numbers(self.curves.rows[-1], module.headline) if self.curves.rows else []
         if share is not None and share > self._share_before:
             seconds = (self._drawn_at - self._began) / (share - self._share_before) * (1 - share)
@@ -78,10 +74,6 @@ class Progress(Checkpoint):
             return None
         progress = trainer.fit_loop.epoch_loop.batch_progress.current.ready / max(1, trainer.num_training_batches)
         return min(1.0, (trainer.current_epoch + min(1.0, progress)) / trainer.max_epochs)
-
-    def _bar(self, share: float) -> str:
-        filled = round(share * WIDTH)
-        return self._done * filled + self._rest * (WIDTH - filled)
 
 
 def numbers(row: dict[str, float], headline: str) -> list[str]:

@@ -1,7 +1,6 @@
 """SIGTERM during a training."""
 
 import signal
-import threading
 from collections.abc import Callable
 
 import lightning.pytorch as L
@@ -21,8 +20,6 @@ class Termination(Callback):
         self._before = signal.getsignal(signal.SIGTERM)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
         if SLURMEnvironment.detect():  # Lightning restores the old handlers
             signal.signal(signal.SIGTERM, lambda *_: self.say("SLURM is about to end this job; trains on until then"))
         elif callable(self._before):  # Lightning's handler would wait for the other processes, which wait for this one

@@ -2,7 +2,6 @@
 
 import csv
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -52,11 +51,22 @@ class AirlineDataModule(ClassificationDataModule):
         return self.split_seed is None
 
     def load(self) -> ClassificationData:
-        source = str(self.folder / FILE_NAME) if self.folder else f"{HUB_NAME} on the Hugging Face hub"
-        records = _of_file(self.folder) if self.folder else _of_hub()
+        if self.folder:
+            source, records = str(self.folder / FILE_NAME), _of_file(self.folder / FILE_NAME)
+        else:
+            source = f"{HUB_NAME} on the Hugging Face hub"
+            table = load_from_hub(HUB_NAME, "train", f"give paths.data=FOLDER, a folder that holds {FILE_NAME}")
+            records = [{name: str(row.get(name) or "") for name in COLUMNS} for row in table.to_list()]
         self.check_count("all", len(records), source, FETCH_AGAIN)
         for number, record in enumerate(records, 1):
-            _check(record, f"{source}, record {number}")
+            for column in COLUMNS:
+                if not (record.get(column) or "").strip():  # as in a file that is cut off
+                    raise DataError(f"{source}, record {number}: has no {column}; {FETCH_AGAIN}")
+            if record["airline_sentiment"] not in CLASS_NAMES:
+                raise DataError(
+                    f"{source}, record {number}: airline_sentiment must be one of {', '.join(CLASS_NAMES)}; "
+                    f"{FETCH_AGAIN}"
+                )
         ids, texts, sentiments = ([record[column] for record in records] for column in COLUMNS)
         classes = Counter(sentiments)
         targets = torch.tensor([CLASS_NAMES.index(sentiment) for sentiment in sentiments])
@@ -83,7 +93,10 @@ class AirlineDataModule(ClassificationDataModule):
             },
             sizes={"vocabulary_size": len(vocabulary)},
             groups=torch.from_numpy(groups[train]),
-            encode=partial(_encode, self.tokenize, vocabulary, self.max_length),
+            encode=lambda content: (
+                vocabulary.encode(self.tokenize(lines_of(content)), self.max_length),
+                lines_of(content),
+            ),
         )
 
     def _split(
@@ -105,13 +118,7 @@ class AirlineDataModule(ClassificationDataModule):
         return train if self.trained_on == "train" else tweets, test, groups
 
 
-def _encode(tokenize: Tokenize, vocabulary: Vocabulary, max_length: int, content: bytes) -> tuple[Tensor, list[str]]:
-    lines = lines_of(content)
-    return vocabulary.encode(tokenize(lines), max_length), lines
-
-
-def _of_file(folder: Path) -> list[Record]:
-    path = folder / FILE_NAME
+def _of_file(path: Path) -> list[Record]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             return [*csv.DictReader(file, strict=True)]
@@ -120,17 +127,3 @@ def _of_file(folder: Path) -> list[Record]:
             f"{path}: cannot be read as a table in UTF-8 ({error}); {FETCH_AGAIN}, as {FILE_NAME} in the folder "
             "paths.data, or give paths.data=null to load it from the hub"
         ) from error
-
-
-def _of_hub() -> list[Record]:
-    table = load_from_hub(HUB_NAME, "train", f"give paths.data=FOLDER, a folder that holds {FILE_NAME}")
-    return [{name: "" if value is None else str(value) for name, value in row.items()} for row in table.to_list()]
-
-
-def _check(record: Record, place: str) -> None:
-    """Raise a DataError for a record without a value that is needed, as of a truncated file, or with another label."""
-    for column in COLUMNS:
-        if not (record.get(column) or "").strip():
-            raise DataError(f"{place}: has no {column}; {FETCH_AGAIN}")
-    if record["airline_sentiment"] not in CLASS_NAMES:
-        raise DataError(f"{place}: airline_sentiment must be one of {', '.join(CLASS_NAMES)}; {FETCH_AGAIN}")

@@ -15,13 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from experiments.data.contents import content_hash
 from experiments.data.examples import Batch, BatchIndices, ClassificationData, Examples
-from experiments.data.samplers import (
-    BatchDivision,
-    ClassSampler,
-    EpochSampler,
-    TrainingSampler,
-    evaluation_batches,
-)
+from experiments.data.samplers import BatchDivision, ClassSampler, EpochSampler, TrainingSampler, evaluation_batches
 from experiments.data.splits import Indices, stratified_group_split
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.settings import AtLeastOne, Seed, Share, Workers, validated_class
@@ -62,7 +56,7 @@ class InProcessLoader:
 
 
 class WorkerLoader(DataLoader[Batch]):
-    """Batches read by worker processes. It raises a worker's DataError itself, without the worker's traceback."""
+    """Batches read by worker processes, whose DataErrors are raised here, without the worker's traceback."""
 
     def __iter__(self) -> Iterator[Batch]:
         for batch in super().__iter__():
@@ -97,11 +91,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     @abstractmethod
     def load(self) -> Any:
-        """Load the splits of the data set; download missing files.
-
-        Raises:
-            DataError: the data set cannot be used; names the place and the remedy.
-        """
+        """Load the splits of the data set; download missing files. A DataError names the place and the remedy."""
 
     @abstractmethod
     def training_sampler(self, division: BatchDivision) -> EpochSampler:
@@ -120,12 +110,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
         return torch.arange(len(getattr(self.data, split).targets))
 
     def encode(self, file: Path) -> tuple[Tensor, list[str]]:
-        """Inputs [n, ...] for a file of the user's own, and a name for each.
-
-        Raises:
-            UserError: this data set has no such form.
-            DataError: the file cannot be read.
-        """
+        """Inputs [n, ...] for a file of the user's own, and a name for each; a UserError if this cannot be."""
         if getattr(self.data, "encode", None) is None:
             raise UserError(f"{type(self).__name__} cannot read inputs from a file")
         try:
@@ -134,10 +119,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
             raise DataError(f"{file}: cannot be read as input of {type(self).__name__} ({error})") from error
 
     def check_count(self, part: str, found: int, place: str, remedy: str) -> None:
-        """Raise a DataError unless a part of the data set has as many examples as `expected_examples` says for it.
-
-        The message names the place of the examples and the remedy.
-        """
+        """Raise a DataError unless as many examples of a part are found as `expected_examples` says for it."""
         if found != (expected := (self.expected_examples or {}).get(part, found)):
             raise DataError(
                 f"{place}: {found:,} examples, {expected:,} are expected; {remedy}, or give "
@@ -153,6 +135,10 @@ class SplitDataModule(L.LightningDataModule, ABC):
             json.dumps(data.facts, allow_nan=False)  # now, because at the end the whole record would be lost
             self.data = data
 
+    def _complete(self, data: Any) -> Any:
+        """The loaded data in the form that is used; raises an error if the data cannot be used."""
+        return data
+
     def train_dataloader(self) -> Loader:
         split = None if "train" in self.evaluated else "train"
         sampler = self.training_sampler(self._division())
@@ -166,12 +152,7 @@ class SplitDataModule(L.LightningDataModule, ABC):
     def test_dataloader(self) -> Loader:
         return self._evaluation_loader("test")
 
-    def predict_dataloader(self) -> Loader:
-        return self._evaluation_loader("test")
-
-    def _complete(self, data: Any) -> Any:
-        """The loaded data in the form that is used; raises an error if the data cannot be used."""
-        return data
+    predict_dataloader = test_dataloader
 
     def _division(self) -> BatchDivision:
         if (trainer := self.trainer) is None:
@@ -212,10 +193,6 @@ class ClassificationDataModule(SplitDataModule):
         asked = {"train": self.train_metrics == "evaluated", "validation": self.validation_fraction > 0, "test": True}
         return tuple(split for split, measured in asked.items() if measured)
 
-    @abstractmethod
-    def load(self) -> ClassificationData:
-        """Load the training and test examples; download missing files."""
-
     def training_sampler(self, division: BatchDivision) -> EpochSampler:
         epochs = (self.trainer.max_epochs if self.trainer else None) or 1
         targets = self.data.train.targets.numpy()
@@ -242,18 +219,16 @@ class ClassificationDataModule(SplitDataModule):
         Raises:
             ConfigurationError: a class would have no training example, or there would be no validation example.
         """
-        count = len(targets)
-        if not self.validation_fraction:
-            return np.arange(count), np.arange(0)
-        fraction, seed = self.validation_fraction, self.validation_seed
-        groups = np.arange(count) if groups is None else groups
+        groups, fraction = range(len(targets)) if groups is None else groups, self.validation_fraction
+        if not fraction:
+            return np.arange(len(targets)), np.arange(0)
         try:
-            kept, held_out = stratified_group_split(targets, groups, fraction, seed, classes_in_both=False)
-            if not len(held_out):
+            sides = stratified_group_split(targets, groups, fraction, self.validation_seed, classes_in_both=False)
+            if not len(sides[1]):
                 raise ValueError("this leaves no validation example")
         except ValueError as error:
             raise ConfigurationError(f"data.validation_fraction={fraction}: {error}") from error
-        return kept, held_out
+        return sides
 
     def _complete(self, data: ClassificationData) -> ClassificationData:
         for split in ("train", "test"):

@@ -1,24 +1,18 @@
 """CIFAR-100, from a folder, the Hugging Face hub or torchvision's download."""
 
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from experiments.data.hub import load_images
-from experiments.data.local_files import LOCAL_DATA
 from experiments.data.small_images import Images, SmallImageDataModule
 from experiments.data.splits import Indices
 from experiments.errors import DataError
+from experiments.files import LOCAL_DATA
 from experiments.settings import validated_class
 
 HUB_NAME = "uoft-cs/cifar100"
-FETCH_AGAIN = f"fetch it again, from {HUB_NAME} on the Hugging Face hub"
 FOLDER = "cifar100"
-REMEDY = (
-    f"{FETCH_AGAIN}, as {FOLDER}/train.parquet and test.parquet in the folder paths.data, or have it fetched with "
-    "paths.data=null, and where the hub cannot be reached data.source=torchvision"
-)
 
 
 @validated_class
@@ -33,25 +27,29 @@ class Cifar100DataModule(SmallImageDataModule):
 
     classes: ClassVar[int] = 100
     side: ClassVar[int] = 32
-    fetch_again: ClassVar[str] = FETCH_AGAIN
+    fetch_again: ClassVar[str] = f"fetch it again, from {HUB_NAME} on the Hugging Face hub"
 
     def read(self, split: str) -> tuple[Images, Indices, str]:
         in_folder = self.folder is not None and (self.folder / FOLDER).is_dir()
         if not in_folder and (self.folder or self.source == "torchvision"):
-            return *_torchvision(self.folder, split), f"{self.folder or LOCAL_DATA}/cifar-100-python"
+            return self._of_torchvision(split)
+        remedy = (
+            f"{self.fetch_again}, as {FOLDER}/train.parquet and test.parquet in the folder paths.data, or have it "
+            "fetched with paths.data=null, and where the hub cannot be reached data.source=torchvision"
+        )
         file = self.folder / FOLDER / f"{split}.parquet" if in_folder else None
-        rows, _, place = load_images(file, HUB_NAME, split, "img", "fine_label", REMEDY)
+        rows, _, place = load_images(file, HUB_NAME, split, "img", "fine_label", remedy)
         return *self.decode(rows, f"{place}, {split}"), place
 
+    def _of_torchvision(self, split: str) -> tuple[Images, Indices, str]:
+        from torchvision.datasets import CIFAR100
 
-def _torchvision(folder: Path | None, split: str) -> tuple[Images, Indices]:
-    from torchvision.datasets import CIFAR100
-
-    try:
-        found = CIFAR100(str(folder or LOCAL_DATA), train=split == "train", download=folder is None)
-    except Exception as error:  # the pickled file or the download can raise any error
-        raise DataError(
-            f"{folder or LOCAL_DATA}: holds neither {FOLDER}/{split}.parquet nor torchvision's cifar-100-python, or it "
-            f"cannot be fetched ({error}); name the folder that does with paths.data, or give paths.data=null"
-        ) from error
-    return found.data, np.array(found.targets, dtype=np.int64)
+        folder = self.folder or LOCAL_DATA
+        try:
+            found = CIFAR100(str(folder), train=split == "train", download=self.folder is None)
+        except Exception as error:  # the pickled file or the download can raise any error
+            raise DataError(
+                f"{folder}: holds neither {FOLDER}/{split}.parquet nor torchvision's cifar-100-python, or it cannot be "
+                f"fetched ({error}); name the folder that does with paths.data, or give paths.data=null"
+            ) from error
+        return found.data, np.array(found.targets, dtype=np.int64), f"{folder}/cifar-100-python"

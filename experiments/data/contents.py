@@ -19,12 +19,11 @@ SHOWN_AFTER = {"delay": 5.0, "mininterval": 5.0}  # seconds: tqdm shows the prog
 def content_hash(splits: Mapping[str, Any], *names: str) -> str:
     """The SHA-256 of the inputs and targets of all splits (`Examples`), in order, and of names such as class names.
 
-    A split with a method `digest` computes its own digest. For a split without this method, all examples are read.
+    A split with a method `digest` computes its own SHA-256. For a split without this method, all examples are read.
     """
     whole = hashlib.sha256(json.dumps(names).encode())
     for name, examples in splits.items():
-        digest = getattr(examples, "digest", None)
-        own = digest() if digest else digest_by_reading(examples)
+        own = examples.digest() if hasattr(examples, "digest") else digest_by_reading(examples)
         whole.update(f"\n{name} ".encode() + own)
     return whole.hexdigest()
 

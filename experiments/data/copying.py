@@ -30,14 +30,13 @@ class CopyDataModule(TranslationDataModule):
         sizes = {"train": self.train_size, "dev": self.evaluation_size, "test": self.evaluation_size}
         vocabulary_size = FIRST + self.words
         there_are = sum(self.words**length for length in range(self.shortest, self.longest + 1))
-        if 2 * sum(sizes.values()) > there_are:  # for more sentences, drawing distinct ones takes long
+        if 2 * (wanted := sum(sizes.values())) > there_are:  # for more sentences, drawing distinct ones takes long
             raise ConfigurationError(
-                f"data.train_size={self.train_size} and data.evaluation_size={self.evaluation_size} ask for "
-                f"{sum(sizes.values())} different sentences, but at most half of the {there_are} sentences that "
-                "data.words, data.shortest and data.longest allow can be asked for"
+                f"data.train_size and data.evaluation_size ask for {wanted} different sentences, but they can have at "
+                f"most half of the {there_are} sentences that data.words, data.shortest and data.longest allow"
             )
         distinct: dict[tuple[int, ...], None] = {}
-        while len(distinct) < sum(sizes.values()):
+        while len(distinct) < wanted:
             length = generator.randint(self.shortest, self.longest + 1)
             distinct.setdefault(tuple(generator.randint(FIRST, vocabulary_size, length).tolist()))
         sentences, splits = iter(distinct), {}

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
@@ -18,7 +17,7 @@ from experiments.errors import ConfigurationError, DataError
 from experiments.settings import OpenShare, Ratio, Seed, validated_class
 
 SIDE = 8
-FILE = "datasets/data/digits.csv.gz"  # in the package of scikit-learn
+FILE = "datasets/data/digits.csv.gz"  # in the package of scikit-learn: in each row the pixels and the label
 BRIGHTEST = 16  # scikit-learn's digits count the ink of 4 × 4 blocks: integers from 0 to 16
 
 
@@ -37,7 +36,13 @@ class DigitsDataModule(ClassificationDataModule):
     shots: ShotRule | None = None
 
     def load(self) -> ClassificationData:
-        table = self._table()
+        # Only the file is read: importing scikit-learn takes longer than a run.
+        place, remedy = Path(find_spec("sklearn").submodule_search_locations[0], FILE), "install scikit-learn again"
+        try:
+            table = np.loadtxt(place, delimiter=",", ndmin=2)
+        except Exception as error:  # of three libraries: of the file, its compression and its numbers
+            raise DataError(f"{place}: cannot be read ({error}); {remedy}") from error
+        self.check_count("all", len(table), str(place), remedy)
         labels = table[:, -1].astype(np.int64)
         try:
             train, test = stratified_group_split(labels, range(len(labels)), self.test_fraction, self.split_seed)
@@ -60,17 +65,6 @@ class DigitsDataModule(ClassificationDataModule):
             shot_rule=self.shots if self.imbalance > 1 else None,
             encode=_encode,
         )
-
-    def _table(self) -> NDArray[np.float64]:
-        """A row an image: its pixels and its label."""
-        # Only the file is read: importing scikit-learn takes longer than a run.
-        place, remedy = Path(find_spec("sklearn").submodule_search_locations[0], FILE), "install scikit-learn again"
-        try:
-            table = np.loadtxt(place, delimiter=",", ndmin=2)
-        except Exception as error:  # of three libraries: of the file, its compression and its numbers
-            raise DataError(f"{place}: cannot be read ({error}); {remedy}") from error
-        self.check_count("all", len(table), str(place), remedy)
-        return table
 
 
 def _encode(content: bytes) -> tuple[Tensor, list[str]]:

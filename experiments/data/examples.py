@@ -15,12 +15,9 @@ from experiments.errors import DataError
 
 
 class BatchIndices(NamedTuple):
-    """The examples that a sampler chooses for one batch.
+    """The examples that a sampler chooses for one batch: their numbers and a random seed for each, both int64 [n].
 
-    Attributes:
-        indices: numbers of the examples, int64 [n].
-        seeds: a random seed for each example, int64 [n].
-        weight: factor of the batch's mean loss in the gradient of the step; 1 if the step has only this batch.
+    `weight` is the factor of the batch's mean loss in the gradient of the step; 1 if the step has only this batch.
     """
 
     indices: Tensor
@@ -31,10 +28,8 @@ class BatchIndices(NamedTuple):
 class Batch(NamedTuple):
     """The examples of a batch, with the indices, seeds and weight of its `BatchIndices`.
 
-    Attributes:
-        inputs: one example a row, [n, ...].
-        targets: class indices, int64 [n], or tokens of translations, int64 [n, length].
-        split: the split whose metrics count the batch; None if no metric counts it.
+    `inputs` are [n, ...]; `targets` are class indices, int64 [n], or tokens of translations, int64 [n, length]. `split`
+    is the split whose metrics count the batch; None if no metric counts it.
     """
 
     inputs: Tensor
@@ -57,18 +52,13 @@ class Batch(NamedTuple):
 class Examples(Protocol):
     """The examples of one split; for classification `targets` are their class indices, int64 [n].
 
-    An optional method `digest` returns the SHA-256 of all inputs and targets. Without it, all examples are read at the
-    start.
+    `content_hash` says what a further method `digest` is for.
     """
 
     targets: Any
 
     def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of the examples [n], given a random seed for each.
-
-        Raises:
-            DataError: an example cannot be read; names its file.
-        """
+        """Inputs and targets of the examples [n], given a random seed for each; a DataError names a damaged file."""
 
 
 @dataclass(frozen=True)
@@ -97,36 +87,21 @@ class Subset:
 
 @dataclass(frozen=True)
 class ClassificationData:
-    """A classification data set, split and encoded.
-
-    Attributes:
-        train, test: the training and the held-out examples.
-        class_names: the name of each class index.
-        facts: facts about the data for the record of a run; the data module adds `counts`.
-        sizes: sizes that a network may need, by the name of the argument: `features`, `vocabulary_size`.
-        augment: changes training inputs, given a seed for each; None for no augmentation.
-        shot_rule: groups the classes by their number of training examples; None if the classes are balanced.
-        groups: a number for each training example, equal for examples that repeat one another, [n]; None where
-            no example repeats another.
-        train_as_measured: the training examples, read in the way of test examples; None if both are read alike.
-        validation: examples held out of training, for the choice of settings; None for none.
-        encode: converts the content of a file to inputs [n, ...] and a name for each input, for predictions; raises a
-            ValueError for wrong content. None if the data set cannot predict for a file.
-        content_hash: see `contents.content_hash`; the data module adds it.
-    """
+    """A classification data set, split and encoded."""
 
     train: Examples
     test: Examples
-    class_names: tuple[str, ...]
-    facts: dict[str, int | float | str] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
-    augment: Callable[[Tensor, Tensor], Tensor] | None = None
-    shot_rule: ShotRule | None = None
-    groups: Tensor | None = None
-    train_as_measured: Examples | None = None
-    validation: Examples | None = None
+    class_names: tuple[str, ...]  # of each class index
+    facts: dict[str, int | float | str] = field(default_factory=dict)  # for the record; the data module adds `counts`
+    sizes: dict[str, int] = field(default_factory=dict)  # that a network may need: `features`, `vocabulary_size`
+    augment: Callable[[Tensor, Tensor], Tensor] | None = None  # changes training inputs, given a seed for each
+    shot_rule: ShotRule | None = None  # groups classes by their training examples; None if the classes are balanced
+    groups: Tensor | None = None  # numbers of training examples, [n], equal for examples that repeat one another
+    train_as_measured: Examples | None = None  # the training examples, if they are measured in another form
+    validation: Examples | None = None  # held out of training, for the choice of settings
+    # From the content of a file to inputs [n, ...] and a name for each; raises a ValueError for wrong content.
     encode: Callable[[bytes], tuple[Tensor, list[str]]] | None = None
-    content_hash: str = ""
+    content_hash: str = ""  # see `contents.content_hash`; the data module adds it
 
     @classmethod
     def from_tensors(
@@ -138,15 +113,10 @@ class ClassificationData:
         split_seed: int = 0,
         **more: Any,
     ) -> "ClassificationData":
-        """Split examples so that each class keeps its share on both sides.
+        """Split inputs [n, ...] with their class indices [n] so that each class keeps its share on both sides.
 
-        Args:
-            inputs: one example a row, [n, ...].
-            targets: class indices, int64 [n].
-            class_names: the name of each class index.
-            test_fraction: share of the examples held out for testing.
-            split_seed: seed of the split, apart from the training seed.
-            **more: further attributes, such as `augment` or `encode`.
+        A share of `test_fraction` is held out for testing; `split_seed` is apart from the training seed; `more` are
+        further attributes, such as `augment` or `encode`.
 
         Raises:
             DataError: the numbers of inputs and targets differ, or a class is too small to be split.

@@ -9,16 +9,10 @@ EncodedImage = tuple[bytes, int]  # and the number of its class
 
 
 def load_from_hub(name: str, split: str, remedy: str, **options: Any) -> Any:
-    """A split of a data set on the hub, as a table of the `datasets` package.
+    """A split of a data set on the hub, as a table of the `datasets` package; a DataError if it cannot be loaded.
 
-    Args:
-        name: of the data set, or of a format whose `data_files` are given.
-        split: of the data set.
-        remedy: what to do if the data set cannot be loaded, for the message.
-        **options: further arguments of `datasets.load_dataset`.
-
-    Raises:
-        DataError: it cannot be loaded; ends with the remedy.
+    `name` is of the data set, or of a format whose `data_files` are given. `remedy` is the end of the error's message.
+    `options` are further arguments of `datasets.load_dataset`.
     """
     try:
         from datasets import load_dataset
@@ -34,13 +28,7 @@ def load_images(
 ) -> tuple[list[EncodedImage], list[str], str]:
     """Encoded images from a parquet file, or from the hub if it is None; the names of their classes; their place.
 
-    Args:
-        file: the parquet file.
-        name, split, remedy: as for `load_from_hub`.
-        image, label: the columns of the images and of their class numbers.
-
-    Raises:
-        DataError: they cannot be loaded; ends with the remedy.
+    `image` and `label` name the columns of the images and of their class numbers; for the rest see `load_from_hub`.
     """
     from datasets import Dataset, Image
     from pyarrow import parquet

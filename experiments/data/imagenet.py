@@ -15,14 +15,14 @@ from torchvision.transforms import v2
 from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData
 from experiments.data.hub import load_from_hub
-from experiments.data.local_files import LOCAL_DATA
 from experiments.data.long_tail import ShotRule, keep_counts
 from experiments.data.splits import Indices
 from experiments.data.torch_datasets import DatasetExamples
 from experiments.errors import DataError
+from experiments.files import LOCAL_DATA
 from experiments.settings import AtLeastOne, OpenShare, Seed, YesNo, validated_class
 
-HUB_NAME = "ILSVRC/imagenet-1k"
+HUB_NAME, HUB_SPLITS = "ILSVRC/imagenet-1k", ("train", "validation")
 CLASSES = 1000
 TRAIN = "train"
 RESTORE = "restore its images"
@@ -58,10 +58,7 @@ class ImagenetDataModule(ClassificationDataModule):
     shots: ShotRule | None = None
 
     def load(self) -> ClassificationData:
-        if self.folder:
-            train, test = self._in_folders(self.folder / self.images)
-        else:
-            train, test = HubFolder(TRAIN), HubFolder("validation")
+        train, test = self._in_folders(self.folder / self.images) if self.folder else map(HubFolder, HUB_SPLITS)
         tail_list = self.folder / TAIL_LIST if self.long_tailed and self.folder else None
         by_list = tail_list is not None and tail_list.exists()
         if not by_list:  # the folder may hold no other images
@@ -73,7 +70,8 @@ class ImagenetDataModule(ClassificationDataModule):
             repeated = len(kept) - len(np.unique(kept))
             facts = {"train_list": "published list" if by_list else "sampled by counts", "repeated_images": repeated}
             repeats = torch.from_numpy(kept) if repeated else None
-            train = _part(train, kept)
+            train.samples = [train.samples[index] for index in kept]
+            train.targets = [label for _, label in train.samples]
         # Szegedy et al., Going Deeper with Convolutions, 2015, section 6
         crop = v2.RandomResizedCrop(self.image_size, scale=(self.least_area, 1.0))
         varied = v2.Compose([v2.PILToTensor(), crop, v2.RandomHorizontalFlip()])
@@ -113,9 +111,8 @@ class ImagenetDataModule(ClassificationDataModule):
             counts = json.loads(path.read_text())
         except (OSError, ValueError) as error:
             raise DataError(
-                f"{path}: cannot be read ({error}); ImageNet-LT needs {TAIL_COUNTS}, the number of training images of "
-                f"each class as {CLASSES} numbers in JSON, or for images in a folder {TAIL_LIST}, its published list; "
-                "or give data.long_tailed=false"
+                f"{path}: cannot be read ({error}); it must hold the number of images of each class in JSON, or for "
+                f"images in a folder {TAIL_LIST} the published list; or give data.long_tailed=false"
             ) from error
         _check_profile(counts, path)
         try:
@@ -148,27 +145,16 @@ class HubFolder(DatasetFolder):
         self.samples = [(f"{split}/{row}", label) for row, label in enumerate(self.targets)]
 
     def size(self, path: str) -> int:
-        return self.sizes[_row(path)]
+        return self.sizes[int(Path(path).name)]
 
     def loader(self, path: str) -> Image.Image:
-        return Image.open(io.BytesIO(self.table[_row(path)]["image"]["bytes"])).convert("RGB")
-
-
-def _row(path: str) -> int:
-    return int(path.rpartition("/")[2])
+        return Image.open(io.BytesIO(self.table[int(Path(path).name)]["image"]["bytes"])).convert("RGB")
 
 
 def _examples(dataset: DatasetFolder, transform: v2.Transform) -> DatasetExamples:
     dataset = copy.copy(dataset)  # the list of the images is shared
     dataset.transform = transform
     return DatasetExamples(dataset, torch.tensor(dataset.targets))
-
-
-def _part(dataset: DatasetFolder, kept: Indices) -> DatasetFolder:
-    dataset = copy.copy(dataset)
-    dataset.samples = [dataset.samples[index] for index in kept]
-    dataset.targets = [label for _, label in dataset.samples]
-    return dataset
 
 
 def _listed(path: Path, train: DatasetFolder) -> Indices:

@@ -21,11 +21,6 @@ def exponential_tail(labels: Indices, imbalance: float, seed: int) -> Indices:
 def exponential_counts(largest: int, classes: int, imbalance: float) -> list[int]:
     """How many examples class i keeps: ⌊largest · imbalance^(−i/(classes − 1))⌋, at least 1.
 
-    Args:
-        largest: examples of the first class.
-        classes: number of classes.
-        imbalance: ratio of the first class to the last, ≥ 1.
-
     Source: Cui et al., Class-Balanced Loss, 2019, section 5.1.
     """
     return [max(1, int(largest * imbalance ** (-i / max(1, classes - 1)))) for i in range(classes)]
@@ -40,14 +35,7 @@ def even_counts(size: int, classes: int) -> list[int]:
 def keep_counts(labels: Sequence[int] | Indices, counts: Sequence[int], seed: int, repeat: bool = False) -> Indices:
     """A random choice of `counts[c]` examples of each class c; their indices, ascending.
 
-    Args:
-        labels: class of each example, 0 to classes − 1, [n].
-        counts: how many of each class to keep, [classes].
-        seed: of the choice; apart from the training seed.
-        repeat: whether a class with too few examples repeats some; otherwise an error is raised.
-
-    Raises:
-        ValueError: a class has fewer examples than are to be kept.
+    A class with fewer examples repeats some if `repeat` allows it, and raises a ValueError otherwise.
     """
     generator = np.random.RandomState(seed)  # NumPy promises that its stream never changes
     kept = []

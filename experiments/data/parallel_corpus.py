@@ -7,11 +7,11 @@ from pathlib import Path
 from sentencepiece import SentencePieceProcessor
 
 from experiments.data.hub import load_from_hub
-from experiments.data.local_files import LOCAL_DATA
 from experiments.data.sentence_pairs import SentencePairs
 from experiments.data.subwords import learned_subwords
 from experiments.data.translation import Pair, TranslationData, TranslationDataModule, text_hash
 from experiments.errors import DataError
+from experiments.files import LOCAL_DATA
 from experiments.settings import AtLeastOne, validated_class
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}  # by their names on the hub
@@ -42,11 +42,10 @@ class ParallelCorpusDataModule(TranslationDataModule):
         sentences = [sentence for pair in pairs["train"] for sentence in pair]
         model = learned_subwords(sentences, self.vocabulary_size, CACHE)
         subwords = SentencePieceProcessor(model_proto=model)
-        splits = {
-            split: _numbered(pairs[split], subwords, self.max_length if split == "train" else None) for split in SPLITS
-        }
-        for split, numbered in splits.items():
-            if not numbered.references:
+        splits = {}
+        for split in SPLITS:
+            splits[split] = _numbered(pairs[split], subwords, self.max_length if split == "train" else None)
+            if not splits[split].references:
                 raise DataError(f"{self._place()}, {split}: data.max_length={self.max_length} leaves no pair")
         data = TranslationData(
             **splits,
@@ -67,12 +66,7 @@ class ParallelCorpusDataModule(TranslationDataModule):
         return data
 
     def read(self, split: str) -> tuple[list[Pair], int]:
-        """The pairs of `train`, `dev` or `test`, and the number of pairs that were left out: a side of them is empty.
-
-        Raises:
-            DataError: files are missing, are no text, or have different or unexpected numbers of lines, or the hub
-                cannot be reached; names the remedy.
-        """
+        """The pairs of `train`, `dev` or `test`, and the number of pairs left out because a side is empty."""
         lines = self._from_hub(split) if self.folder is None else self._from_files(split)
         self.check_count(split, len(lines), f"{self._place()}, {split}", "fetch the files again")
         pairs = [(source.strip(), target.strip()) for source, target in lines if source.strip() and target.strip()]

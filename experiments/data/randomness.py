@@ -13,13 +13,7 @@ _SECOND_FACTOR = -0x6B2FB644ECCEEE15
 def sample_seeds(seed: int, epoch: int, indices: Tensor) -> Tensor:
     """A seed for each example of an epoch. It depends only on (seed, epoch, example, how often it was drawn before).
 
-    Args:
-        seed: the training seed.
-        epoch: which epoch.
-        indices: the examples in the order of the epoch, int64 [n].
-
-    Returns:
-        int64 [n], over the whole range.
+    `indices` are the examples in the order of the epoch, int64 [n]; the seeds are int64 [n], over the whole range.
     """
     numbers = indices.numpy()
     order = np.argsort(numbers, kind="stable")

@@ -44,18 +44,14 @@ def class_shares(sampler: str, counts: NDArray[np.int64], progress: float) -> ND
 
 @dataclass(frozen=True)
 class BatchDivision:
-    """How the examples of one optimizer step are divided: among processes, and the forward passes of each.
-
-    `process` is the number of this one.
-    """
+    """How the examples of one optimizer step are divided: among processes, and the forward passes of each process."""
 
     processes: int = 1
-    process: int = 0
+    process: int = 0  # this one
     passes: int = 1
 
     @property
     def parts(self) -> int:
-        """The number of parts of a step."""
         return self.processes * self.passes
 
     def part(self, turn: int) -> int:
@@ -64,12 +60,17 @@ class BatchDivision:
 
 
 class EpochSampler(Sampler[BatchIndices]):
-    """The batches of a training epoch; Lightning calls `set_epoch` before each."""
+    """The batches of a training epoch of `steps` steps; Lightning calls `set_epoch` before each."""
 
     epoch = 0
+    steps: int
+    division: BatchDivision
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.steps * self.division.passes
 
 
 @dataclass(eq=False)
@@ -77,25 +78,18 @@ class TrainingSampler(EpochSampler):
     """The batches of a training epoch, with as many draws as there are examples; this process's part of each batch.
 
     The instance sampler draws each example once; the other samplers draw with replacement. The order is a function of
-    (seed, epoch). Together the processes draw each batch once.
-
-    Attributes:
-        targets: class of each example, int64 [n].
-        sampler: as for `class_shares`.
-        batch_size: examples of a step, over all processes and passes.
-        seed: the training seed.
-        epochs: number of epochs of the training, for the progressive sampler.
-        division: how each batch is divided. A rest at the epoch's end that is too small for every pass is not drawn.
+    (seed, epoch). Together the processes draw each batch once. A rest at the epoch's end that is too small for every
+    part is not drawn.
 
     Raises:
         ConfigurationError: the batch size cannot be divided.
     """
 
-    targets: NDArray[np.int64]
-    sampler: str
-    batch_size: int
+    targets: NDArray[np.int64]  # the class of each example, [n]
+    sampler: str  # as for `class_shares`
+    batch_size: int  # examples of a step, over all processes and passes
     seed: int
-    epochs: int
+    epochs: int  # of the training, for the progressive sampler
     division: BatchDivision
 
     def __post_init__(self) -> None:
@@ -122,9 +116,6 @@ class TrainingSampler(EpochSampler):
                 weight = self.division.parts * len(order[part]) / (end - start)
                 # A view would bring the whole epoch's indices to a worker.
                 yield BatchIndices(order[part].clone(), seeds[part].clone(), weight)
-
-    def __len__(self) -> int:
-        return self.steps * self.division.passes
 
     def _order(self) -> Tensor:
         generator = np.random.default_rng([self.seed, self.epoch])

@@ -14,11 +14,9 @@ from experiments.data.special_tokens import BEGIN, END, PADDING
 
 
 class Sequences:
-    """Sequences of token numbers, joined in one tensor: four bytes a token, so that millions of sentences fit.
+    """Sequences of token numbers, joined in one tensor, `tokens`: four bytes a token, so that millions of them fit.
 
-    Attributes:
-        tokens: int32 [total].
-        lengths, ends: of each sequence, int64 [n].
+    `lengths` and `ends` are those of each sequence, int64 [n].
     """
 
     def __init__(self, sequences: Iterable[Sequence[int]]) -> None:
@@ -39,12 +37,9 @@ class Sequences:
 
 
 class SentencePairs:
-    """The pairs of a split, given as token numbers without BEGIN and END.
+    """The pairs of a split, given as token numbers without BEGIN and END, and the translations as text, [n].
 
-    Attributes:
-        sources: each ends with END.
-        targets: each begins with BEGIN and ends with END.
-        references: the translations as text, [n].
+    Each of the `sources` ends with END; each of the `targets` begins with BEGIN and ends with END.
     """
 
     def __init__(

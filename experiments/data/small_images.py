@@ -3,6 +3,7 @@
 import io
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -11,14 +12,15 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
+from torch.nn.functional import pad
 from tqdm import tqdm
 
-from experiments.data.augmentation import CropAndFlip
 from experiments.data.base import ClassificationDataModule
 from experiments.data.contents import SHOWN_AFTER
 from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.hub import EncodedImage
 from experiments.data.long_tail import ShotRule, even_counts, exponential_tail, keep_counts
+from experiments.data.randomness import uniform
 from experiments.data.splits import Indices
 from experiments.errors import ConfigurationError, DataError
 from experiments.settings import AtLeastOne, NotNegative, Ratio, Seed, validated_class
@@ -30,12 +32,8 @@ Images = NDArray[np.uint8]  # [n, side, side, 3]
 class SmallImageDataModule(ClassificationDataModule):
     """Small images, complete, long-tailed or cut to a balanced subset; inputs are uint8 [n, 3, side, side].
 
-    A subclass defines the attributes below and `read`. Arguments: `conf/data/cifar100.yaml`.
-
-    Attributes:
-        classes: the number of classes.
-        side: width and height of an image, in pixels.
-        fetch_again: where to get the data set, for messages.
+    Arguments: `conf/data/cifar100.yaml`. A subclass defines `read`, the number of classes, the side of an image in
+    pixels, and for messages where to get the data set.
     """
 
     folder: Path | None = None
@@ -59,11 +57,15 @@ class SmallImageDataModule(ClassificationDataModule):
         return tuple(map(str, range(self.classes)))
 
     def load(self) -> ClassificationData:
-        (images, labels), (test_images, test_labels) = map(self._counted, ("train", "test"))
-        kept = self._kept(labels)
+        splits = {}
+        for split in ("train", "test"):
+            images, labels, place = self.read(split)
+            self.check_count(split, len(labels), f"{place}, {split}", self.fetch_again)
+            kept = self._kept(labels) if split == "train" else slice(None)
+            inputs = torch.from_numpy(images[kept]).permute(0, 3, 1, 2).contiguous()
+            splits[split] = InMemory(inputs, torch.from_numpy(labels[kept]))
         return ClassificationData(
-            train=_in_memory(images[kept], labels[kept]),
-            test=_in_memory(test_images, test_labels),
+            **splits,
             class_names=tuple(self.class_names()),
             augment=CropAndFlip(self.padding) if self.augmentation == "standard" else None,
             shot_rule=self.shots if self.imbalance > 1 else None,
@@ -71,11 +73,7 @@ class SmallImageDataModule(ClassificationDataModule):
         )
 
     def decode(self, rows: Sequence[EncodedImage], place: str) -> tuple[Images, Indices]:
-        """The pixels and the classes of encoded images, which lie at a place.
-
-        Raises:
-            DataError: a row cannot be used; names it.
-        """
+        """The pixels and the classes of encoded images; a DataError names the place and the row of a damaged one."""
         images = np.empty((len(rows), self.side, self.side, 3), dtype=np.uint8)
         labels = np.empty(len(rows), dtype=np.int64)
         for number, (encoded, label) in enumerate(tqdm(rows, f"decoding {place}", **SHOWN_AFTER)):
@@ -84,11 +82,6 @@ class SmallImageDataModule(ClassificationDataModule):
                 labels[number] = label
             except Exception as error:  # Pillow's decoders raise errors that share no base class
                 raise DataError(f"{place}, row {number}: cannot be decoded ({error}); {self.fetch_again}") from error
-        return images, labels
-
-    def _counted(self, split: str) -> tuple[Images, Indices]:
-        images, labels, place = self.read(split)
-        self.check_count(split, len(labels), f"{place}, {split}", self.fetch_again)
         return images, labels
 
     def _kept(self, labels: Indices) -> Indices:
@@ -107,5 +100,21 @@ class SmallImageDataModule(ClassificationDataModule):
         return torch.from_numpy(np.array(image)).permute(2, 0, 1)[None], [f"resized to {self.side} × {self.side}"]
 
 
-def _in_memory(images: Images, labels: Indices) -> InMemory:
-    return InMemory(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels))
+@dataclass(frozen=True)
+class CropAndFlip:
+    """A random crop of the image with `padding` zeros at each side, of its own size, mirrored with probability 1/2.
+
+    It works on whole batches, but each image has its own seed.
+    """
+
+    padding: int
+
+    def __call__(self, images: Tensor, seeds: Tensor) -> Tensor:
+        """The changed images [n, channels, height, width]; `seeds` int64 [n] come from `sample_seeds`."""
+        height, width = images.shape[-2:]
+        choices = 2 * self.padding + 1
+        down, right = ((uniform(seeds, stream) * choices).long() for stream in (0, 1))
+        windows = pad(images, (self.padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)
+        cropped = windows[torch.arange(len(images), device=images.device), :, down, right]
+        mirrored = uniform(seeds, 2) < 0.5
+        return torch.where(mirrored[:, None, None, None], cropped.flip(-1), cropped)

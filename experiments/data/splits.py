@@ -11,8 +11,7 @@ Indices = NDArray[np.int64]
 def groups_of_repeats(*keys: Sequence[str]) -> Indices:
     """The group of each example, [n]: examples that share an id, a text or another key, also through a chain of others.
 
-    Args:
-        *keys: one sequence of n keys for each kind.
+    Each of `keys` has one kind of key of all n examples.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -36,16 +35,14 @@ def stratified_group_split(
 ) -> tuple[Indices, Indices]:
     """Split examples so that each class keeps its share and each group stays on one side.
 
-    Groups are visited in random order; one joins the test side when that brings the test counts
-    per class t closer to the asked ones, ‖target − t − g‖² < ‖target − t‖² for a group of counts
-    g. Where groups are single examples the counts are met exactly. (scikit-learn's
-    `StratifiedGroupKFold` allows only test shares of 1/k, and is slow for thousands of groups.)
+    Groups are visited in random order; one joins the test side when that brings the test counts per class t closer to
+    the asked ones, ‖target − t − g‖² < ‖target − t‖² for a group of counts g. Where groups are single examples the
+    counts are met exactly. (scikit-learn's `StratifiedGroupKFold` allows only shares of 1/k, and is slow.)
 
     Args:
-        labels: class of each example, [n].
-        groups: group of each example, [n].
+        labels, groups: class and group of each example, [n].
         test_fraction: share of each class held out, above 0 and below 1.
-        seed: seed of the visiting order, 0 to 2³² − 1.
+        seed: of the visiting order.
         classes_in_both: whether each class must have examples on the test side too.
 
     Returns:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from sentencepiece import SentencePieceTrainer
 
-from experiments.data.local_files import kept
 from experiments.data.special_tokens import BEGIN, END, PADDING, UNKNOWN
 from experiments.errors import ConfigurationError
+from experiments.files import kept
 
 OPTIONS = {
     "model_type": "bpe",

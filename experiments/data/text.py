@@ -86,6 +86,5 @@ class Vocabulary:
         """The numbers of the first `max_length` tokens of each tweet, padded on the right, int64 [n, max_length]."""
         rows = torch.full((len(tweets), max_length), self.padding, dtype=torch.int64)
         for row, tweet in zip(rows.numpy(), tweets, strict=True):
-            numbers = [self._numbers.get(token, self.unknown) for token in tweet[:max_length]]
-            row[: len(numbers)] = numbers
+            row[: len(tweet)] = [self._numbers.get(token, self.unknown) for token in tweet[:max_length]]
         return rows

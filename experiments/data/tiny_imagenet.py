@@ -41,19 +41,16 @@ class TinyImagenetDataModule(SmallImageDataModule):
         if self.folder and (self.folder / ARCHIVE).is_dir():
             place, rows = str(self.folder / ARCHIVE), self._of_archive(self.folder / ARCHIVE, split)
         else:
-            place, rows = self._of_table(split)
+            hub_split = HUB_SPLITS[split]
+            file = self.folder / FOLDER / f"{hub_split}.parquet" if self.folder else None
+            remedy = f"{self.fetch_again}, for a folder paths.data=FOLDER, or paths.data=null to load it from the hub"
+            images, names, place = load_images(file, HUB_NAME, hub_split, "image", "label", remedy)
+            self._set_wnids(names, place)
+            rows = [(encoded, self.wnids.index(names[label])) for encoded, label in images]
         if split == "train" and self.images_per_class is not None:
-            label = itemgetter(1)  # `sorted` is stable: within a class the images keep their order
-            by_class = groupby(sorted(rows, key=label), label)
+            by_class = groupby(sorted(rows, key=itemgetter(1)), itemgetter(1))  # within a class in their order
             rows = [row for _, own in by_class for row in islice(own, self.images_per_class)]
         return *self.decode(rows, f"{place}, {split}"), place
-
-    def _of_table(self, split: str) -> tuple[str, list[EncodedImage]]:
-        file = self.folder / FOLDER / f"{HUB_SPLITS[split]}.parquet" if self.folder else None
-        remedy = f"{self.fetch_again}, for a folder paths.data=FOLDER, or give paths.data=null to load it from the hub"
-        rows, names, place = load_images(file, HUB_NAME, HUB_SPLITS[split], "image", "label", remedy)
-        self._set_wnids(names, place)
-        return place, [(encoded, self.wnids.index(names[label])) for encoded, label in rows]
 
     def _of_archive(self, archive: Path, split: str) -> list[EncodedImage]:
         """The images of the official archive, in the order of the numbers in their names."""

@@ -54,9 +54,6 @@ class TokenBatchSampler(EpochSampler):
                 weight = self.division.parts * float(self.target[order[part]].sum() / tokens)
                 yield BatchIndices(torch.from_numpy(order[part]), seeds[part], weight)
 
-    def __len__(self) -> int:
-        return self.steps * self.division.passes
-
 
 def _batches(lengths: NDArray[np.int64], batch_tokens: int) -> Iterator[range]:
     """The places of each batch among sorted pairs: as many pairs as fit when padded to the longest pair."""

@@ -76,11 +76,7 @@ class DatasetExamples:
 
 
 def class_numbers(dataset: Any) -> Tensor:
-    """The class number of each example, int64 [n]: `targets` where the dataset has them, else all examples are read.
-
-    Raises:
-        DataError: the second of a pair is no class number.
-    """
+    """The class number of each example, int64 [n]: `targets` where the dataset has them, else all examples are read."""
     found = getattr(dataset, "targets", None)
     if found is None or getattr(dataset, "target_transform", None) is not None:
         found = [_example(dataset, index)[1] for index in range(len(dataset))]

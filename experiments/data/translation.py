@@ -21,27 +21,17 @@ Pair = tuple[str, str]  # a sentence and its translation
 
 @dataclass(frozen=True)
 class TranslationData:
-    """A translation data set, split and numbered.
-
-    Attributes:
-        train, dev, test: the pairs of each split; dev selects the reported epoch.
-        vocabulary_size: how many token numbers there are, with the numbers of `special_tokens.py`.
-        text: from token numbers to their sentence.
-        numbers: from a sentence of the source language to its token numbers.
-        facts: facts about the data for the record of a run: sizes, skipped pairs, the hash of the subwords.
-        text_hash: hash of all sentences, if token numbers do not determine their sentence.
-        content_hash: see `contents.content_hash`; the data module adds it.
-    """
+    """A translation data set, split and numbered."""
 
     train: SentencePairs
-    dev: SentencePairs
+    dev: SentencePairs  # selects the reported epoch
     test: SentencePairs
-    vocabulary_size: int
-    text: Callable[[list[int]], str]
-    numbers: Callable[[str], list[int]]
-    facts: dict[str, int | float | str]
-    text_hash: str = ""
-    content_hash: str = ""
+    vocabulary_size: int  # with the numbers of `special_tokens.py`
+    text: Callable[[list[int]], str]  # from token numbers to their sentence
+    numbers: Callable[[str], list[int]]  # from a sentence of the source language to its token numbers
+    facts: dict[str, int | float | str]  # for the record of a run
+    text_hash: str = ""  # of all sentences, if token numbers do not determine their sentence
+    content_hash: str = ""  # see `contents.content_hash`; the data module adds it
 
     def types_in_use(self) -> Tensor:
         """Whether each token number occurs in a training target, bool [vocabulary size]."""

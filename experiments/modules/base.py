@@ -30,16 +30,11 @@ class OutputModule(L.LightningModule, ABC):
         optimizer: learning rates, moments and schedule.
         label_smoothing: ε; the training loss is against (1 − ε) y + ε/classes.
         compile: whether torch.compile compiles the network.
-
-    Attributes:
-        selected_by: the `split/metric` whose largest value selects the epoch that is reported; None for the last.
-        headline: the metric that a progress bar shows.
-        measured_by: for the record, the way in which metrics are computed if there are several ways.
     """
 
-    selected_by: str | None = None
-    headline: str
-    measured_by: Mapping[str, str] = {}
+    selected_by: str | None = None  # the `split/metric` whose largest value selects the reported epoch; None: the last
+    headline: str  # the metric that a progress bar shows
+    measured_by: Mapping[str, str] = {}  # for the record: how metrics are computed, where there are several ways
 
     def __init__(
         self,
@@ -52,10 +47,8 @@ class OutputModule(L.LightningModule, ABC):
         super().__init__()
         self.network, self.activation, self.optimizer_settings = network, activation, optimizer
         self.label_smoothing = label_smoothing
-        named = network.named_modules()
-        self.inner_activations = {
-            name.rpartition(".")[0]: module for name, module in named if isinstance(module, Activation)
-        }
+        inner = {name: module for name, module in network.named_modules() if isinstance(module, Activation)}
+        self.inner_activations = {name.rpartition(".")[0]: activation for name, activation in inner.items()}
         self._activations = [activation, *self.inner_activations.values()]
         self._learning = [one for one in self._activations if [*one.entropy_parameters()]]
         self._measured: dict[str, set[str]] = {"training": set(), "evaluation": set()}
@@ -112,9 +105,8 @@ class OutputModule(L.LightningModule, ABC):
         fused = "mixed" not in str(self.trainer.precision)  # mixed precision: Lightning cannot clip a fused one
         optimizer, schedule = self.optimizer_settings.optimizer(network, entropy, fused)
         optimizer.register_step_post_hook(lambda *_: self.after_step())
-        if schedule is None:
-            return {"optimizer": optimizer}
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        schedules = {"lr_scheduler": {"scheduler": schedule, "interval": "step"}} if schedule else {}
+        return {"optimizer": optimizer, **schedules}
 
     @staticmethod
     def full_precision(device: torch.device) -> AbstractContextManager[None]:

@@ -2,27 +2,34 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from lightning_utilities import apply_to_collection
+from pydantic import Field
 from torch import Tensor
 
 from experiments.data.special_tokens import BEGIN, END, PADDING
+from experiments.settings import AtLeastOne, NotNegative, NotNegativeNumber, Settings
 
 Step = Callable[[Tensor, Any, Any], tuple[Tensor, Any]]
 
 
+class BeamSettings(Settings):
+    """How beam search translates: `conf/module/translator.yaml`."""
+
+    size: AtLeastOne
+    limit_ratio: NotNegativeNumber
+    limit_extra: NotNegative
+    length_penalty: Annotated[NotNegativeNumber, Field(le=100)] = 0.0  # a power of the length
+    scores: Literal["normalised", "raw"] = "normalised"
+
+
 class Hypothesis(NamedTuple):
-    """A sequence and its score.
+    """A sequence and its score."""
 
-    Attributes:
-        tokens: without BEGIN and END.
-        score: Σ log p of its tokens and END; −∞ if it could not end within its limit.
-    """
-
-    tokens: list[int]
-    score: float
+    tokens: list[int]  # without BEGIN and END
+    score: float  # Σ log p of its tokens and END; −∞ if it could not end within its limit
 
 
 def beam_search(
@@ -100,13 +107,8 @@ def _rows(nest: Any, rows: Tensor) -> Any:
 def _best_continuations(scores: Tensor, p: Tensor, at_limit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The best 2 · size sequences of each sentence that are one token longer. At least `size` of them have not ended.
 
-    Args:
-        scores: scores of the rows, [n, size].
-        p: probabilities of the next tokens, [n, size, vocabulary].
-        at_limit: whether the rows of a sentence have reached its limit, bool [n].
-
-    Returns:
-        Their scores, the row that each sequence continues, and its new token: [n, 2 · size], the best first.
+    Given are the scores of the rows [n, size], p of the next tokens [n, size, vocabulary], and which sentences have
+    reached their limit [n]. Returned are the new scores, the row that each sequence continues, and its new token.
     """
     p[..., [PADDING, BEGIN]] = 0
     p[at_limit] *= torch.arange(p.shape[2], device=p.device) == END

@@ -49,11 +49,7 @@ class Classifier(OutputModule):
             self.metrics[f"{split}_split"] = OutputMetrics(num_classes, groups, further)
 
     def check(self, inputs: Tensor) -> None:
-        """Raise an error if the network does not compute one logit for each class, tried on some examples [n, ...].
-
-        Raises:
-            ConfigurationError: the network cannot read the inputs, or its output has another shape.
-        """
+        """Raise a ConfigurationError if the network does not compute a logit for each class of examples [n, ...]."""
         kind, given = f"model: {type(self.network).__name__}", f"inputs of shape {tuple(inputs.shape)}"
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -74,13 +70,14 @@ class Classifier(OutputModule):
                 loss = self.activation.loss(logits, batch.targets, label_smoothing=self.label_smoothing)
             else:
                 self._measured["training"].add(batch.split)
-                loss = self._count(self._metrics(batch.split), logits, batch.targets, self.label_smoothing).mean()
+                metrics = self.metrics[f"{batch.split}_split"]
+                loss = self._count(metrics, logits, batch.targets, self.label_smoothing).mean()
             return loss if batch.weight == 1 else loss * batch.weight
 
     def measure(self, batch: Batch) -> None:
         logits = self.network(batch.inputs)
         with self.full_precision(logits.device):
-            self._count(self._metrics(batch.split), logits.float(), batch.targets)
+            self._count(self.metrics[f"{batch.split}_split"], logits.float(), batch.targets)
 
     def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> Tensor:
         return self.probabilities(batch.inputs)
@@ -90,9 +87,7 @@ class Classifier(OutputModule):
         return self.activation(self.network(inputs).float())
 
     def take_metrics(self, split: str) -> dict[str, Any]:
-        values = self._metrics(split).compute()
-        self._metrics(split).reset()
+        metrics = self.metrics[f"{split}_split"]
+        values = metrics.compute()
+        metrics.reset()
         return values
-
-    def _metrics(self, split: str) -> OutputMetrics:
-        return self.metrics[f"{split}_split"]

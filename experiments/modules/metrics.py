@@ -85,6 +85,9 @@ class OutputMetrics(DistributionMetrics):
     def compute(self) -> dict[str, Tensor]:
         """The metrics of all examples since the last reset. Groups without an example are left out."""
         values = super().compute()
+        for name, value in values.items():
+            if not isinstance(value, int | float) and getattr(value, "shape", None) not in ((), (1,)):
+                raise ConfigurationError(f"module.metrics.{name} computes several numbers; it must compute one number")
         return {name: value for name, value in values.items() if name not in self.of_shots or not value.isnan()}
 
 

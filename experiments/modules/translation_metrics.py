@@ -1,7 +1,6 @@
 """The metrics of a translation model: of its next-token distribution, and of its translations."""
 
 import math
-from collections.abc import Sequence
 from operator import eq
 from statistics import fmean
 
@@ -67,12 +66,7 @@ class SentenceMetrics:
         self._seen: dict[int, tuple[Hypothesis, str, str, float]] = {}
 
     def update(
-        self,
-        indices: Tensor,
-        found: Sequence[Hypothesis],
-        texts: Sequence[str],
-        references: Sequence[str],
-        empty: Tensor,
+        self, indices: Tensor, found: list[Hypothesis], texts: list[str], references: list[str], empty: Tensor
     ) -> None:
         """Count sentences by their index: the found tokens, their text, the reference, log p of the empty one [n]."""
         sentences = zip(found, texts, references, empty.tolist(), strict=True)
@@ -91,9 +85,7 @@ class SentenceMetrics:
             "bleu": BLEU().corpus_score(texts, [references]).score,
             "chrf": CHRF().corpus_score(texts, [references]).score,
             "exact_match": fmean(map(eq, texts, references)),
-            "empty_preferred": fmean(
-                bool(one.tokens) and log_p > one.score for one, log_p in zip(found, empty, strict=True)
-            ),
+            "empty_preferred": fmean(bool(one.tokens) and log_p > one.score for one, _, _, log_p in sentences),
             "empty_possible": fmean(log_p > -math.inf for log_p in empty),
             "unfinished": fmean(one.score == -math.inf for one in found),
         }

@@ -2,11 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 from torchmetrics import SumMetric
@@ -15,35 +13,16 @@ from experiments.data.examples import Batch
 from experiments.data.special_tokens import BEGIN, END, PADDING
 from experiments.data.translation import TranslationData
 from experiments.modules.base import OutputModule
-from experiments.modules.beam_search import Hypothesis, beam_search
+from experiments.modules.beam_search import BeamSettings, Hypothesis, beam_search
 from experiments.modules.optimizer import AdamSettings
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics, signatures
 from experiments.networks.attention import KeysValues
 from experiments.networks.transformer import Memory, Transformer
-from experiments.settings import (
-    AtLeastOne,
-    NotNegative,
-    NotNegativeNumber,
-    OpenShare,
-    Settings,
-    Share,
-    YesNo,
-    validated,
-)
+from experiments.settings import OpenShare, Share, YesNo, validated
 from sharmix import Activation
 
 ROWS = 512  # of logits at a time when measuring
 DECODING_SECONDS = "decoding_seconds"  # of the translations of an epoch
-
-
-class BeamSettings(Settings):
-    """How beam search translates: `conf/module/translator.yaml`."""
-
-    size: AtLeastOne
-    limit_ratio: NotNegativeNumber
-    limit_extra: NotNegative
-    length_penalty: Annotated[NotNegativeNumber, Field(le=100)] = 0.0  # a power of the length
-    scores: Literal["normalised", "raw"] = "normalised"
 
 
 class Translator(OutputModule):
@@ -79,7 +58,13 @@ class Translator(OutputModule):
         self.sentences = {split: SentenceMetrics() for split in self.references}
         self.average = None
         if average_decay is not None:
-            self.average = AveragedModel(network, avg_fn=_averaging(average_decay)).requires_grad_(False)
+
+            def averaged(average: Tensor, current: Tensor, steps: Tensor) -> Tensor:
+                """x̄ ← (1 − d) x̄ + d x with d = max(average_decay, 9/(10 + steps)), as OpenNMT-py averages them."""
+                decay = torch.clamp(9 / (10 + steps), min=average_decay)
+                return average + decay.to(average) * (current - average)
+
+            self.average = AveragedModel(network, avg_fn=averaged).requires_grad_(False)
 
     @property
     def evaluated(self) -> Transformer:
@@ -177,13 +162,3 @@ def next_probabilities(activation: Activation, logits: Tensor, scores: str) -> T
     empty = (total == 0).squeeze(-1)
     p[empty, logits[empty].index_fill(-1, never, -math.inf).argmax(-1)] = 1
     return p
-
-
-def _averaging(least: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """x̄ ← (1 − d) x̄ + d x with d = max(least, 9/(10 + steps)), as OpenNMT-py averages parameters."""
-
-    def average(averaged: Tensor, current: Tensor, steps: Tensor) -> Tensor:
-        decay = torch.clamp(9 / (10 + steps), min=least)
-        return averaged + decay.to(averaged) * (current - averaged)
-
-    return average

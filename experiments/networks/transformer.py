@@ -102,7 +102,14 @@ class Transformer(nn.Module):
         self.embedding = nn.Embedding(vocabulary_size, dimension, padding_idx=PADDING)
         self.output_bias = nn.Parameter(torch.zeros(vocabulary_size))
         self.dropout = nn.Dropout(dropout)
-        self._initialise()
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+        # With this scale the scaled embeddings and the first logits have unit variance.
+        nn.init.normal_(self.embedding.weight, std=dimension**-0.5)
+        with torch.no_grad():
+            self.embedding.weight[PADDING] = 0
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Hidden states [n, length, dimension] of target tokens [n, length] given source tokens [n, source length]."""
@@ -139,16 +146,6 @@ class Transformer(nn.Module):
         scaled = self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim)
         places = torch.arange(before, before + tokens.shape[1], device=tokens.device)
         return self.dropout(scaled + positions(places, self.embedding.embedding_dim))
-
-    def _initialise(self) -> None:
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                nn.init.zeros_(module.bias)
-        # With this scale the scaled embeddings and the first logits have unit variance.
-        nn.init.normal_(self.embedding.weight, std=self.embedding.embedding_dim**-0.5)
-        with torch.no_grad():
-            self.embedding.weight[PADDING] = 0
 
 
 def positions(places: Tensor, dimension: int) -> Tensor:

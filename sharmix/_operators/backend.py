@@ -79,7 +79,8 @@ def plain_torch() -> Iterator[None]:
     """A context manager: within its block sharmix uses plain torch operations on every device, and no kernel.
 
     The block applies to the thread or asyncio task that entered it, and to tasks started within it. A backward pass
-    uses the implementation of its forward pass. In a compiled function each call chooses, not the compilation.
+    uses the implementation of its forward pass. In a compiled function each call chooses, not the compilation, and the
+    backward pass must be inside the block too.
 
     Example:
         >>> with sharmix.plain_torch():

@@ -5,6 +5,8 @@ addresses. Each order is a number, or a tensor of float64 [rows, 1]; for α-ReLU
 """
 
 import importlib
+import zlib
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -18,22 +20,32 @@ from sharmix._private_torch import parallel_loop
 DTYPES = (torch.float32, torch.float64)
 BUILDS = {"AVX512": ("avx512", "avx2"), "AVX2": ("avx2",)}  # to try first, by the capability that torch reports
 SMALL = 1 << 15  # logits, up to which the forward pass of a loss computes its gradient too, and saves a second pass
+_SOURCES = sorted(Path(__file__).parents[1].glob("csrc/[a-z]*.*"))  # none in an installation from a wheel
+_DIGEST = str(zlib.crc32(b"".join(file.read_bytes() for file in _SOURCES))) if _SOURCES else None  # as in setup.py
 _SCALARS = {dtype: torch.empty((), dtype=dtype, device="cpu") for dtype in DTYPES}
+
+
+failures: dict[str, ImportError] = {}  # why the builds do not load that this processor would prefer, by name
 
 
 def _load() -> ModuleType | None:
     """The build for this processor, or None if there is none, as after an installation without a compiler."""
-    loop = parallel_loop()
-    if loop is None:
-        return None
+    failures.clear()
     for name in (*BUILDS.get(torch.backends.cpu.get_cpu_capability(), ()), "baseline"):
         try:
-            kernel = importlib.import_module(f"sharmix._kernel_{name}")
-            kernel.use_parallel_loop(loop)
-        except (ImportError, AttributeError):  # the build is missing, or is of another version of this library
-            continue
-        return kernel
+            return _build(name)
+        except ImportError as error:
+            failures[name] = error
     return None
+
+
+def _build(name: str) -> ModuleType:
+    """The kernel's build `name`; ImportError if it is missing, or was compiled from other C++ sources."""
+    kernel = importlib.import_module(f"sharmix._kernel_{name}")
+    if _DIGEST not in (None, kernel.__doc__):
+        raise ImportError("it was compiled from other C++ sources; install sharmix again, by pip or `make setup`")
+    kernel.use_parallel_loop(parallel_loop())
+    return kernel
 
 
 kernel: Any = _load()
@@ -159,7 +171,7 @@ def class_loss_gradient(
 
 
 def number_like(tensor: Tensor, value: float) -> Tensor:
-    """A number as a tensor like another, which has no dimension."""
+    """A number as a tensor of no dimension, with the dtype and device of `tensor`, which has no dimension either."""
     if tensor.dtype is not torch.float32:
         return tensor.new_full((), value)
     number = torch.empty_like(tensor)

@@ -1,9 +1,9 @@
 """The map and its loss on CUDA in Triton, one program a row; the notation is that of `_mathematics`.
 
-A row that fits one block is read once and stays in registers; a longer one is read anew, block by block, for each sum,
-by then from the caches if they are large enough for all rows at work.
-For float32 logits the root is found in float32 and settled in float64; for half precision float32 is enough. What is
-left of a row, a handful of numbers, is float64 throughout.
+A row that fits one block is read once and stays in registers. A longer row is read again, block by block, for each sum:
+from the caches, if they can hold all rows that are computed at a time.
+For float32 logits the root is found in float32, and float64 takes the last steps; for half precision float32 is enough.
+The few numbers that describe the solution of a row are float64 throughout.
 """
 
 import torch
@@ -148,7 +148,7 @@ def _following(y, step, residual, low, high, steps):
 
 @triton.jit
 def _last_step(delta, COMPUTE: tl.constexpr):
-    """Newton's, after which the first-order correction of p leaves nothing that matters."""
+    """The length of Newton's last step: a first-order correction of p then leaves no error that matters."""
     last = tl.exp((1 / tl.minimum(1 / delta, 2.0)) * _LOG_CORRECTED)
     return last if tl.float64 == COMPUTE else tl.maximum(last, 1e-6)
 
@@ -158,7 +158,7 @@ def _root(
     row, cached, classes, largest, unit, q, r, delta, y, low, high, last_step,
     BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    """The y whose next step is at most `last_step`, that step, and what `_point` and `_sums` say there."""
+    """The y whose next step is at most `last_step`, that step, and the results of `_sums` and `_point` at y."""
     power = 1 / delta - 1
     total, base_u, base_uu, power_u = _sums(
         row, cached, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, ONE, COMPUTE
@@ -378,7 +378,7 @@ def _map_backward(
 
 
 def supports(logits: Tensor, orders: Orders) -> bool:
-    """Plain torch measures better for float64 and q > 2, and finds the largest of several maxima."""
+    """Whether Triton computes this. Plain torch is faster for float64 and q > 2, and has the global maximum."""
     q, r, _ = orders
     return logits.dtype != torch.float64 and r is not None and largest(q) <= 2 and bool(is_concave(q, r).all())
 
@@ -459,12 +459,12 @@ def _blocks(logits: Tensor) -> dict[str, object]:
 
 
 def warps(block: int) -> int:
-    """Of a program that holds a block of classes in registers."""
+    """The number of warps of a program that holds a block of classes in registers."""
     return max(1, block // _CLASSES_OF_WARP)
 
 
 def _columns(device: torch.device, *orders: float | Tensor) -> tuple[Tensor | int, ...]:
-    """The orders' values on the device, then for each how far the next row's is."""
+    """The values of the orders on the device, then for each order the distance from one row's value to the next."""
     values = [_column(device, order) for order in orders]
     return (*values, *(int(value.numel() > 1) for value in values))
 

@@ -77,7 +77,7 @@ def _newton_step(sums, states, spans, rounds, q, r, SPANS: tl.constexpr, COMPUTE
 
 
 def supports(logits: Tensor, orders: Orders) -> bool:
-    """Few long rows, of those that `cuda` supports; not into a CUDA graph, since the host has to wait for them."""
+    """Whether the rows are few and long, and `cuda` supports them. No CUDA graph can hold this: the host waits."""
     long = logits.shape[-1] >= _LONG and logits.numel() <= _FEW * logits.shape[-1]
     recorded = logits.is_cuda and torch.cuda.is_current_stream_capturing()
     return long and not recorded and cuda.supports(logits, orders)

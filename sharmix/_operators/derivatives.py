@@ -150,27 +150,23 @@ class _ForwardMap(_TransformedMap):
     @staticmethod
     def jvp(ctx: Any, x: Tensor | None, *tangents: Tensor | None) -> Any:
         if forward_mode_depth() > 1:
-            message = "forward mode within forward mode is not to be had: torch drops the outer tangent of a function"
+            message = "forward mode within forward mode is not supported: torch drops the outer tangent of a function"
             raise NotImplementedError(f"{message}; take one derivative in reverse, as in jacfwd(jacrev(f))")
         (p,), orders = _saved(ctx)
         at, dtype = MapSensitivity(p, *orders), p.dtype
         p, conjugate = torch.zeros_like(at.p), torch.zeros_like(at.p[..., :1])
         if x is not None:
             p, conjugate = at.logit_product(x), (at.p * x).sum(-1, keepdim=True)
-        slopes = zip(_map_slopes(at), _conjugate_slopes(at), strict=True)
+        slopes = (
+            (at.wrt_q, at.conjugate_wrt_q),
+            (at.wrt_r, at.conjugate_wrt_r),
+            (at.wrt_temperature, at.conjugate_wrt_temperature),
+        )
         for tangent, (slope, conjugate_slope) in zip(tangents, slopes, strict=False):  # the last inputs are no tensors
             if tangent is not None:
                 tangent = tangent.to(at.p.dtype)
                 p, conjugate = p + slope() * tangent, conjugate + conjugate_slope() * tangent
         return (p.to(dtype), conjugate.squeeze(-1)) if ctx.wants_conjugate else p.to(dtype)
-
-
-def _map_slopes(at: MapSensitivity) -> tuple[Any, ...]:
-    return at.wrt_q, at.wrt_r, at.wrt_temperature
-
-
-def _conjugate_slopes(at: ConjugateSensitivity) -> tuple[Any, ...]:
-    return at.conjugate_wrt_q, at.conjugate_wrt_r, at.conjugate_wrt_temperature
 
 
 def through_map(grad: Tensor, p: Tensor, orders: Sequence[Order], wanted: Sequence[bool]) -> Gradients:
@@ -180,8 +176,7 @@ def through_map(grad: Tensor, p: Tensor, orders: Sequence[Order], wanted: Sequen
         by_logits, along = register.map_backward(p, grad, *orders, any(wanted))
         return [by_logits, *_by_order(along, orders, wanted)]
     at = MapSensitivity(p, *orders)
-    slopes = [slope() if want else None for slope, want in zip(_map_slopes(at), wanted, strict=True)]
-    return [at.logit_product(grad), *_summed(grad, slopes, orders)]
+    return [at.logit_product(grad), *_summed(grad, (at.wrt_q, at.wrt_r, at.wrt_temperature), orders, wanted)]
 
 
 def _through_conjugate(grad: Tensor, p: Tensor, orders: Sequence[Order], wanted: Sequence[bool]) -> Gradients:
@@ -189,15 +184,17 @@ def _through_conjugate(grad: Tensor, p: Tensor, orders: Sequence[Order], wanted:
     if not any(wanted):
         return [grad * p, None, None, None]
     at = ConjugateSensitivity(p, *orders)
-    slopes = [slope() if want else None for slope, want in zip(_conjugate_slopes(at), wanted, strict=True)]
-    return [grad * p, *_summed(grad, slopes, orders)]
+    slopes = at.conjugate_wrt_q, at.conjugate_wrt_r, at.conjugate_wrt_temperature
+    return [grad * p, *_summed(grad, slopes, orders, wanted)]
 
 
-def _summed(grad: Tensor, slopes: Sequence[Tensor | None], orders: Sequence[Order]) -> Gradients:
-    """Σ grad · slope, each summed to the shape of its order."""
+def _summed(
+    grad: Tensor, slopes: Sequence[Callable[[], Tensor]], orders: Sequence[Order], wanted: Sequence[bool]
+) -> Gradients:
+    """Σ grad · slope by each wanted order, summed to the shape of the order."""
     return [
-        None if slope is None else _like((grad * slope).sum(-1, keepdim=True), order)
-        for slope, order in zip(slopes, orders, strict=True)
+        _like((grad * slope()).sum(-1, keepdim=True), order) if want else None
+        for slope, order, want in zip(slopes, orders, wanted, strict=True)
     ]
 
 
@@ -259,7 +256,7 @@ def through_class_loss(
     nonconcave: str,
     wanted: Sequence[bool],
 ) -> Gradients:
-    """The gradients by logits, q, r and T₀ from the gradient by each row's loss or by all; differentiable again."""
+    """The gradients by logits, q, r and T₀, differentiable again; `grad` is for each row's loss, or for all rows."""
     q, r, temperature = orders
     counted = (targets != ignore_index).unsqueeze(-1)
     finite = torch.where(counted, logits, 0)
@@ -268,7 +265,9 @@ def through_class_loss(
     else:
         p = solved(finite, (q, r, temperature), nonconcave, current_caller())
         slopes = ConjugateSensitivity(p, q, r, temperature).conjugate_slopes() * counted
-    by_logits = grad.unsqueeze(-1) * _less_one_hot(p, targets, ignore_index)
+    classes = torch.where(counted, targets.unsqueeze(-1), 0)
+    error = p.scatter_add(-1, classes, -torch.ones_like(p[..., :1])) * counted  # p − y
+    by_logits = grad.unsqueeze(-1) * error
     return [by_logits, *_class_loss_by_orders(by_logits, grad, slopes, orders, wanted)]
 
 
@@ -281,13 +280,6 @@ def _class_loss_by_orders(
     if r is None or slopes is None:  # for α-ReLU, −Σ (p − y)/(α − 1) by τ
         return [None, None, by_logits.sum() / (1 - alpha) if wanted[2] else None]
     return _by_order(grad.unsqueeze(-1) * slopes, orders, wanted)
-
-
-def _less_one_hot(p: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
-    """p − y, and 0 in rows that are left out."""
-    counted = (targets != ignore_index).unsqueeze(-1)
-    classes = torch.where(counted, targets.unsqueeze(-1), 0)
-    return p.scatter_add(-1, classes, -torch.ones_like(p[..., :1])) * counted
 
 
 def alpha_relu_weights(logits: Tensor, alpha: Order, tau: Order) -> Tensor:

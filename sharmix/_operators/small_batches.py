@@ -2,7 +2,8 @@
 
 It serves float32 or float64 logits in CPU memory (for a loss also half precision) with orders of one value: a node of
 the autograd graph calls the kernel itself, without torch's dispatcher. In every other case a function returns None. A
-backward pass that needs more than a plain gradient uses `derivatives`.
+backward pass that needs more than a plain gradient uses `derivatives`. The functions have the names of the public ones,
+which Python's error for an unknown argument shows.
 """
 
 import math
@@ -41,7 +42,7 @@ def _checked(values: _Values, given: Sequence[Order]) -> tuple[Any, list[bool]]:
     return orders, [isinstance(order, Tensor) for order in orders]
 
 
-def class_loss(
+def fenchel_young_loss(
     logits: Tensor,
     targets: Tensor,
     q: Order,

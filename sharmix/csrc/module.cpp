@@ -185,8 +185,9 @@ PyMethodDef methods[] = {
 #define QUOTED_NAME(name) #name
 #define QUOTED(name) QUOTED_NAME(name)
 
+// The docstring is the digest of the sources. By it cpu.py recognises a build of other sources.
 PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "sharmix." QUOTED(MODULE), nullptr, 0, methods, nullptr, nullptr, nullptr, nullptr,
+    PyModuleDef_HEAD_INIT, "sharmix." QUOTED(MODULE), QUOTED(DIGEST), 0, methods, nullptr, nullptr, nullptr, nullptr,
 };
 
 }  // namespace

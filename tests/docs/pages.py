@@ -26,19 +26,12 @@ _FILE = re.compile(r"`([\w./]+)`:$")
 
 
 class Block(NamedTuple):
-    """A fenced code block.
+    """A fenced code block."""
 
-    Attributes:
-        language: what stands behind the fence.
-        code: its lines.
-        line: where it begins in its page.
-        file: the name of the file that the paragraph above says it is, such as "`flowers.py`:"; else empty.
-    """
-
-    language: str
+    language: str  # what stands behind the fence
     code: str
-    line: int
-    file: str
+    line: int  # where it begins in its page
+    file: str  # the name of the file that the paragraph above says it is, such as "`flowers.py`:"; else empty
 
 
 def name(page: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, anchors
+from tests.docs.pages import DOCS
 
 PAGE = DOCS / "findings.md"
 WRITTEN_BY_HAND = re.sub(r"<!-- (.+?): begin.*?<!-- \1: end -->", "", PAGE.read_text("utf-8"), flags=re.DOTALL)
@@ -75,7 +75,3 @@ def test_the_numbers_stand_where_the_paragraph_says(paragraph):
 def is_among(digits: str, per_cent: bool, measured: set[float]) -> bool:
     decimals = len(digits.partition(".")[2])
     return any(f"{100 * value if per_cent else value:.{decimals}f}" == digits for value in measured)
-
-
-def test_readmes_anchors_are_headings_of_the_page():
-    assert {"claim-by-claim", "where-a-sparse-output-helps"} <= anchors(PAGE)

@@ -12,17 +12,11 @@ _COMMAND = re.compile(r"^```console\n\$ (.*?)\n(.*?)^```$", re.MULTILINE | re.DO
 
 
 class Recipe(NamedTuple):
-    """A section of a page of docs/how_to: files, and a command that uses them.
+    """A section of a page of docs/how_to: files, and a command that uses them."""
 
-    Attributes:
-        files: the text of each file, by its name.
-        arguments: of the command, after the name of the program.
-        printed: what the command prints.
-    """
-
-    files: dict[str, str]
-    arguments: tuple[str, ...]
-    printed: str
+    files: dict[str, str]  # the text of each file, by its name
+    arguments: tuple[str, ...]  # of the command, after the name of the program
+    printed: str  # by the command
 
 
 def recipes() -> dict[str, Recipe]:

@@ -3,14 +3,13 @@
 import contextlib
 import io
 import json
-import multiprocessing
 import os
 import runpy
-import signal
 import subprocess
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -22,73 +21,49 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from experiments.callbacks.curves import EXAMPLES_PER_SECOND, TRAINING_SECONDS
 from experiments.identity import ROOT
 from experiments.modules.translator import DECODING_SECONDS
+from stress.kills import Process
 
 QUICK = ("experiment=digits", "activation=sharmix_learned", "trainer.max_epochs=3", "model.hidden_units=16")
 VARIABLES = {"NO_COLOR": "1", "WANDB_SILENT": "true"}
 TIMING = (EXAMPLES_PER_SECOND, TRAINING_SECONDS, DECODING_SECONDS)  # the columns that a repeated run does not repeat
-_PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["experiments.run"])
+
+
+def start(outputs: Path, *overrides: str) -> tuple[subprocess.Popen[bytes], Path]:
+    """run.py as a shell starts it from the folder above `outputs`, in a process group of its own; what it prints."""
+    printed = outputs.parent / f"printed_{uuid4().hex}"
+    command = [sys.executable, str(ROOT / "run.py"), *overrides, f"paths.outputs={outputs}"]
+    environment = {name: value for name, value in (os.environ | VARIABLES).items() if name != "WANDB_API_KEY"}
+    with printed.open("w") as file:
+        process = subprocess.Popen(
+            command, stdout=file, stderr=file, env=environment, cwd=outputs.parent, start_new_session=True
+        )
+    return process, printed
 
 
 def run(outputs: Path, *overrides: str) -> tuple[int, str]:
-    """The exit status of `python run.py` from the folder above `outputs`, and what it has printed."""
-    command = [sys.executable, str(ROOT / "run.py"), *overrides, f"paths.outputs={outputs}"]
-    environment = os.environ | VARIABLES
-    environment.pop("WANDB_API_KEY", None)
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=outputs.parent
-    )
-    return done.returncode, done.stdout
+    """The exit status of `python run.py`, and what it has printed."""
+    process, printed = start(outputs, *overrides)
+    return process.wait(), printed.read_text()
 
 
-class Started:
-    """run.py in a process of its own, which signals can end. It has imported all before, which spares seconds.
-
-    Args:
-        outputs: of the run, which starts in the folder above.
-        *overrides: the command line.
-        **variables: of its environment.
-    """
+class Started(Process):
+    """run.py in a process of its own, which signals can end. It has imported all before, which spares seconds."""
 
     def __init__(self, outputs: Path, *overrides: str, **variables: str) -> None:
-        self.file = outputs.parent / f"printed_{uuid4().hex}"
-        self.file.touch()
-        arguments = [str(ROOT / "run.py"), *overrides, f"paths.outputs={outputs}"]
-        self.process = _PROCESSES.Process(target=_run_here, args=(arguments, self.file, VARIABLES | variables))
+        prepare = partial(set_variables, VARIABLES | variables)
         with contextlib.chdir(ROOT):  # from which the server of processes imports
-            self.process.start()
+            super().__init__(outputs.parent, (*overrides, f"paths.outputs={outputs}"), prepare)
 
     def wait_for(self, words: str) -> None:
         """Until the run has printed these words."""
-        while words not in self.file.read_text():
-            assert self.process.is_alive(), self.file.read_text()
+        while not self.printed.exists() or words not in self.printed.read_text():
+            assert self.process.is_alive(), self.end()
             time.sleep(0.05)
 
-    def send(self, number: signal.Signals) -> None:
-        assert self.process.pid is not None
-        os.kill(self.process.pid, number)
 
-    def end(self) -> tuple[int, str]:
-        """The exit status, negative where a signal has ended the run, and what it has printed."""
-        self.process.join(timeout=170)
-        if self.process.exitcode is None:
-            self.process.kill()
-            raise TimeoutError(self.file.read_text())
-        return self.process.exitcode, self.file.read_text()
-
-
-def _run_here(arguments: list[str], printed: Path, variables: dict[str, str]) -> None:
-    """As `python run.py` does, in a process that is there already."""
-    multiprocessing.set_start_method(None, force=True)  # the usual one, for the processes that read data
-    with printed.open("a", buffering=1) as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
-        for stream in (1, 2):
-            os.dup2(file.fileno(), stream)
-        os.environ.update(variables)
-        rank_zero_only.rank = int(variables.get("RANK", 0))  # which Lightning has read when it was imported
-        os.chdir(printed.parent)
-        sys.argv = arguments
-        sys.path.insert(0, str(ROOT))
-        runpy.run_path(arguments[0], run_name="__main__")
+def set_variables(variables: dict[str, str]) -> None:
+    os.environ.update(variables)
+    rank_zero_only.rank = int(variables.get("RANK", 0))  # which Lightning has read when it was imported
 
 
 def torchrun(processes: int) -> list[dict[str, str]]:

@@ -32,7 +32,7 @@ def commands(file: Path) -> Iterator[tuple[str, ...]]:
 
 
 def overrides(arguments: str) -> tuple[str, ...]:
-    """What is left without Hydra's options and its launchers and sweepers, which test_scale.py composes."""
+    """What is left without Hydra's options and its launchers and sweepers, which test_run.py composes."""
     words = iter(shlex.split(arguments, comments=True))
     found = []
     for word in words:

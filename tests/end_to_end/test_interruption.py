@@ -1,9 +1,7 @@
-"""Ctrl-C, SIGTERM and SIGKILL, of a run and of a sweep."""
+"""Ctrl-C, SIGTERM and SIGKILL, of a run, of a job on a cluster and of a sweep."""
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -11,8 +9,7 @@ import psutil
 import pytest
 import torch
 
-from experiments.identity import ROOT
-from tests.end_to_end.runner import QUICK, VARIABLES, Started
+from tests.end_to_end.runner import QUICK, Started, only_record, start
 
 pytestmark = pytest.mark.medium
 LONG = (*QUICK, "trainer.max_epochs=100000", "checkpoint_seconds=0")
@@ -36,15 +33,17 @@ def test_an_interrupted_run_says_the_epoch_that_it_goes_on_from(tmp_path: Path) 
         began = f"goes on from epoch {epoch}"
 
 
-def start(outputs: Path, *overrides: str) -> tuple[subprocess.Popen[bytes], Path]:
-    """run.py as a shell starts it, in a process group of its own, and the file of what it prints."""
-    printed = outputs.parent / f"{outputs.name}.txt"
-    command = [sys.executable, str(ROOT / "run.py"), *overrides, f"paths.outputs={outputs}"]
-    with printed.open("w") as file:
-        started = subprocess.Popen(
-            command, stdout=file, stderr=file, env=os.environ | VARIABLES, start_new_session=True
-        )
-    return started, printed
+def test_a_run_in_a_job_of_slurm_trains_on_after_sigterm_until_it_is_killed(tmp_path: Path) -> None:
+    variables = {"SLURM_NTASKS": "1", "SLURM_JOB_NAME": "run", "SLURM_JOB_ID": "1", "SLURM_PROCID": "0"}
+    variables |= {"SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NODELIST": "localhost"}
+    started = Started(tmp_path / "outputs", *QUICK, "trainer.max_epochs=30", **variables)
+    started.wait_for("epoch 2/")
+    started.send(signal.SIGTERM)
+    status, printed = started.end()
+    assert status == 0, printed
+    assert "trains on" in printed
+    assert only_record(tmp_path / "outputs")["epoch"] == 30
+    assert not list(tmp_path.rglob("hpc_ckpt*"))
 
 
 def at_work(process: psutil.Process) -> bool:

@@ -127,7 +127,7 @@ class Even(Linear):
         ),
         (
             ["data={_target_: lightning.LightningDataModule}"],
-            "data: LightningDataModule must be a SplitDataModule of experiments/data/base.py",
+            "data: LightningDataModule must be a SplitDataModule of experiments.data.base",
         ),
         (
             ["+module.metrics.accuracy={_target_: own.Recalls, _partial_: true}"],

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.runner import QUICK, command_line, only_record, records
-from tests.sharmix.cases import every_case
 
 pytestmark = pytest.mark.medium
 
@@ -18,7 +17,6 @@ COMMANDS = {  # a command line, and words of the one message
     ("activation=../activation/softmax",): "activation=../activation/softmax is not allowed; give the name of a file",
     ("activation.Q=1.5",): "Did you mean q? Allowed: alpha, q, r,",
     ("trainer.max_epochz=3",): "Did you mean max_epochs? Allowed: max_epochs,",
-    ("+data.colour=red",): "there is no setting data.colour (given data.colour='red')",
     ("seed=[1",): "no viable alternative at input '[1'",
     ("--config-dir=nowhere",): "config directory",
     ("paths.outputs=",): "paths.outputs='' is not allowed; it should be a folder; is a variable of the shell not set?",
@@ -26,11 +24,9 @@ COMMANDS = {  # a command line, and words of the one message
     ("hydra.run.dir=.",): "is not allowed; give a folder that holds nothing else",
     ("hydra/launcher=slurm", "-m"): "pip install '.[slurm]', '.[ray]' or '.[optuna]'",
     ("-m", "trainer.devices=2", "seed=21,42"): "repeats the sweep",
-    ("trainer.max_epochs=ten",): "trainer.max_epochs='ten' is not allowed; it should be a valid integer",
     ("model=embedding_bag",): "model.vocabulary_size is missing; give model.vocabulary_size=VALUE",
     ("module=translator",): "module.network",
     ("data._target_=nowhere.Mine",): "data._target_=nowhere.Mine cannot be imported",
-    ("data.batch_size=63", "trainer.accumulate_grad_batches=2"): "data.batch_size=63 is not allowed",
     ("activation=alpha_relu", "trainer.devices=2"): "activation.tau",  # several processes do not calibrate it
     ("optimizer.learning_rate=1e38",): "diverged; a lower optimizer.learning_rate may help",
 }
@@ -49,12 +45,10 @@ def message_of(folder: Path, *arguments: str) -> str:
 
 
 def test_what_is_refused_is_one_message_and_nothing_is_written(tmp_path: Path) -> None:
-    with every_case() as case:
-        for number, (arguments, words) in enumerate(COMMANDS.items()):
-            with case(arguments=arguments):
-                assert words in message_of(tmp_path / str(number), *arguments)
-                left = (tmp_path / str(number) / "runs").rglob("*")
-                assert not [path.name for path in left if path.is_file() and path.name != "multirun.yaml"]
+    for number, (arguments, words) in enumerate(COMMANDS.items()):
+        assert words in message_of(tmp_path / str(number), *arguments)
+        left = (tmp_path / str(number) / "runs").rglob("*")
+        assert not [path.name for path in left if path.is_file() and path.name != "multirun.yaml"], arguments
 
 
 def test_a_file_of_settings_that_is_no_yaml_is_one_message(tmp_path: Path) -> None:

@@ -12,16 +12,7 @@ import torch
 
 from experiments import load_run
 from experiments.errors import UserError
-from tests.end_to_end.runner import (
-    QUICK,
-    Started,
-    command_line,
-    only_record,
-    records,
-    run,
-    torchrun,
-    untimed,
-)
+from tests.end_to_end.runner import QUICK, Started, command_line, only_record, records, run, torchrun, untimed
 
 pytestmark = pytest.mark.medium
 
@@ -242,3 +233,22 @@ def test_two_processes_and_two_passes_train_as_one(started_by: str, tmp_path: Pa
     curves = [untimed(only_record(tmp_path / name)["curves"]) for name in ("one", "two")]
     for expected, row in zip(*curves, strict=True):
         assert row == pytest.approx(expected, rel=1e-3, abs=3e-3)  # of 359 images one may fall to the other side
+
+
+@pytest.mark.parametrize("launcher", ["basic", pytest.param("cores", marks=pytest.mark.slow)])
+def test_a_failing_run_of_a_sweep_leaves_the_others_and_is_named_and_no_run_is_repeated(
+    launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")  # as of a terminal that knows no other characters
+    sweep = ("-m", "experiment=digits", "trainer.max_epochs=1", "activation=softmax,sharmix_fixed", "activation.q=1.75")
+    start = run if launcher == "cores" else command_line
+    first = start(tmp_path / "outputs", *sweep, f"hydra/launcher={launcher}")
+    again = command_line(tmp_path / "outputs", *sweep)
+    for status, printed in (first, again):
+        assert status != 0
+        assert "Traceback" not in printed
+        assert printed.count("failed: ") == 1
+        assert "activation=softmax activation.q=1.75" in printed
+        assert "has no parameter q" in printed
+    assert again[1].count("finished before") == 1
+    assert only_record(tmp_path / "outputs")["config"]["activation"]["name"] == "sharmix_fixed"

@@ -25,7 +25,6 @@ from experiments.run_folder import locked, replaced
 from tests.end_to_end.runner import untimed
 from tests.experiments.building import ADVICE, settings
 from tests.experiments.data.generated import tweets, write_tweets
-from tests.sharmix.cases import every_case
 
 pytestmark = [pytest.mark.medium, *(pytest.mark.filterwarnings(advice) for advice in ADVICE)]
 HERE = "tests.experiments.test_run"
@@ -192,15 +191,13 @@ def test_a_kill_at_any_moment_of_a_forced_run_leaves_one_finished_run(
     assert {path.name for path in folder.iterdir()} == RESULTS | {"tensorboard"}
 
     seeds = []
-    with every_case() as case:
-        for kill in sorted(kills.iterdir()):
-            with case(kill=kill.name):
-                left, aside = kill / "seed-1", kill / ".seed-1.replaced"
-                seed = load_record((left if (left / "record.json").exists() else aside) / "record.json").seed
-                assert complete(left, f"seed={seed}").seed == seed
-                seeds.append(consistent_record(left).seed)
-                assert {path.name for path in left.iterdir()} == RESULTS | {"tensorboard"}
-                assert [*kill.iterdir()] == [left]
+    for kill in sorted(kills.iterdir()):
+        left, aside = kill / "seed-1", kill / ".seed-1.replaced"
+        seed = load_record((left if (left / "record.json").exists() else aside) / "record.json").seed
+        assert complete(left, f"seed={seed}").seed == seed
+        seeds.append(consistent_record(left).seed)
+        assert {path.name for path in left.iterdir()} == RESULTS | {"tensorboard"}
+        assert [*kill.iterdir()] == [left]
     assert len(seeds) > 10
     assert set(seeds) == {1, 2}
     assert seeds == sorted(seeds)
@@ -210,18 +207,15 @@ def test_a_forced_run_that_does_not_finish_leaves_the_finished_one(before: Path,
     folder = tmp_path / "seed-1"
     shutil.copytree(before, folder)
     there = contents(folder)
-    with every_case() as case:
-        for wrong in ("trainer.max_epochs=3", f"+callbacks.wrong._target_={HERE}.Missing", "data.test_fraction=0.0001"):
-            with case(wrong=wrong):
-                Fails.at = "epoch 2"
-                with pytest.raises((RuntimeError, UserError)):
-                    complete(folder, "force=true", "logger=tensorboard", wrong)
-                assert contents(folder) == there
-                assert [*tmp_path.iterdir()] == [folder]
-        with case(tried="one batch"):
-            Fails.at = None
-            complete(folder, "force=true", "trainer.fast_dev_run=true")
-            assert contents(folder) == there
+    for wrong in ("trainer.max_epochs=3", f"+callbacks.wrong._target_={HERE}.Missing", "data.test_fraction=0.0001"):
+        Fails.at = "epoch 2"
+        with pytest.raises((RuntimeError, UserError)):
+            complete(folder, "force=true", "logger=tensorboard", wrong)
+        assert contents(folder) == there, wrong
+        assert [*tmp_path.iterdir()] == [folder], wrong
+    Fails.at = None
+    complete(folder, "force=true", "trainer.fast_dev_run=true")  # tries one batch
+    assert contents(folder) == there
 
 
 def test_a_forced_run_keeps_the_files_of_others(tmp_path: Path) -> None:
@@ -256,17 +250,15 @@ def test_a_run_with_a_damaged_checkpoint_or_damaged_best_weights_says_so_and_beg
     last = killed(tmp_path / "killed", "epoch 2")
     content = last.read_bytes()
     flipped = content[:2000] + bytes([content[2000] ^ 4]) + content[2001:]
-    with every_case() as case:
-        for file, damaged in ((last.name, flipped), (last.name, content[: len(content) // 2]), ("weights.ckpt", b"")):
-            with case(file=file, bytes=len(damaged)):
-                folder = tmp_path / f"{file} {len(damaged)}"
-                shutil.copytree(last.parent, folder)
-                (folder / file).write_bytes(damaged)
-                record = complete(folder)
-                assert " · begins anew, for its checkpoint is damaged · " in capsys.readouterr().out
-                assert untimed(record.curves) == untimed(whole.curves)
-                assert {path.name for path in folder.iterdir()} == RESULTS
-                load_run(folder)
+    for file, damaged in ((last.name, flipped), (last.name, content[: len(content) // 2]), ("weights.ckpt", b"")):
+        folder = tmp_path / f"{file} {len(damaged)}"
+        shutil.copytree(last.parent, folder)
+        (folder / file).write_bytes(damaged)
+        record = complete(folder)
+        assert " · begins anew, for its checkpoint is damaged · " in capsys.readouterr().out, folder
+        assert untimed(record.curves) == untimed(whole.curves), folder
+        assert {path.name for path in folder.iterdir()} == RESULTS
+        load_run(folder)
 
 
 def test_a_finished_run_is_loaded_with_its_own_weights_and_data_alone(

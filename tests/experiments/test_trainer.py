@@ -66,10 +66,19 @@ def test_a_limit_that_would_end_an_epoch_within_a_step_is_refused(options: Group
             build_trainer(options | both, threads=1, logger=False)
 
 
-@pytest.mark.parametrize("wrong", ["trainer.num_nodes=2", "+logger.mine._target_=nowhere.Mine"])
-def test_the_machine_and_the_loggers_are_looked_at_before_any_data_are_read(wrong: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("trainer.num_nodes=2", "trainer.num_nodes=2"),
+        ("+logger.mine._target_=nowhere.Mine", "logger.mine._target_=nowhere.Mine"),
+        ("+callbacks.mine._target_=torch.nn.Identity", "callbacks.mine: Identity must be a Callback of lightning"),
+    ],
+)
+def test_machine_loggers_and_callbacks_are_looked_at_before_any_data_are_read(
+    wrong: str, said: str, tmp_path: Path
+) -> None:
     asked = settings("experiment=airline", "paths.data=nowhere", wrong)
-    with pytest.raises(ConfigurationError, match=wrong.lstrip("+")):
+    with pytest.raises(ConfigurationError, match=said):
         Run(asked, tmp_path / "run").complete()
     assert not (tmp_path / "run").exists()
 

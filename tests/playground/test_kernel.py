@@ -27,17 +27,17 @@ def cases():
     return rows, orders
 
 
-def worst(found, expected) -> float:
-    return max(float(np.abs(own - other).max()) for own, other in zip(found, expected, strict=True))
+def assert_same(what, found, expected) -> None:
+    difference = max(float(np.abs(own - other).max()) for own, other in zip(found, expected, strict=True))
+    print(f"{what}: {difference:.1e}")
+    assert difference < TOLERANCE
 
 
 def test_map_is_that_of_python(visit, cases):
     rows, orders = cases
     found = visit().compute("(kernel, z, [q, r, t]) => kernel.map(z, q, r, t)", rows, orders)
     expected = [sharmix.sharmix(torch.tensor(row), *order[:3]).numpy() for row, order in zip(rows, orders, strict=True)]
-    difference = worst(found, expected)
-    print(f"map: {difference:.1e}")
-    assert difference < TOLERANCE
+    assert_same("map", found, expected)
 
 
 def test_loss_and_gradient_are_those_of_python(visit, cases):
@@ -53,11 +53,9 @@ def test_loss_and_gradient_are_those_of_python(visit, cases):
         loss = sharmix.fenchel_young_loss(logits[None], torch.tensor([label]), q, r, temperature)
         losses.append(loss.detach().numpy())
         gradients.append(torch.autograd.grad(loss, logits)[0].numpy())
-    # A loss is rounded beside its own size.
-    difference = worst([one[0] / max(1, abs(one[0])) for one in found], [loss / max(1, abs(loss)) for loss in losses])
-    print(f"loss: {difference:.1e}, gradient: {worst([one[1:] for one in found], gradients):.1e}")
-    assert difference < TOLERANCE
-    assert worst([one[1:] for one in found], gradients) < TOLERANCE
+    sizes = [max(1, abs(loss)) for loss in losses]  # a loss is rounded beside its own size
+    assert_same("loss", [one[0] / size for one, size in zip(found, sizes, strict=True)], np.divide(losses, sizes))
+    assert_same("gradient", [one[1:] for one in found], gradients)
 
 
 def test_row_of_the_jacobian_is_that_of_python(visit, cases):
@@ -73,12 +71,8 @@ def test_row_of_the_jacobian_is_that_of_python(visit, cases):
         p = sharmix.sharmix(*inputs)
         expected.append(np.concatenate([np.atleast_1d(part) for part in torch.autograd.grad(p[label], inputs)]))
     largest = [max(1, np.abs(one).max()) for one in expected]
-    difference = worst(
-        [one / size for one, size in zip(found, largest, strict=True)],
-        [one / size for one, size in zip(expected, largest, strict=True)],
-    )
-    print(f"Jacobian: {difference:.1e}")
-    assert difference < TOLERANCE
+    relative = ([one / size for one, size in zip(rows, largest, strict=True)] for rows in (found, expected))
+    assert_same("Jacobian", *relative)
 
 
 def test_entry_temperatures_are_the_scores_of_python(visit, cases):

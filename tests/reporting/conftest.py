@@ -21,12 +21,6 @@ def short(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def built_small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small declaration with its tables."""
-    return rebuild(write_small(tmp_path_factory.mktemp("small"))).parent
-
-
-@pytest.fixture(scope="session")
 def built_short(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The short runs with their tables."""
     return rebuild(write_short(tmp_path_factory.mktemp("short"))).parent

@@ -1,14 +1,17 @@
-"""How tables are laid out, and how they read in Markdown."""
+"""How tables are laid out, how they read in Markdown, and how numbers are written."""
+
+from math import nan
 
 import pandas as pd
 import pytest
 
 from reporting.columns import levels
 from reporting.markdown import narrow
+from reporting.number_formats import NOTHING, number
 
 
 def lines(*means):
-    none = {"std": float("nan"), "seeds": 1, "of": 1, "epoch": 3}
+    none = {"std": nan, "seeds": 1, "of": 1, "epoch": 3}
     return pd.DataFrame([{"mean": mean, **none} for mean in means])
 
 
@@ -20,7 +23,7 @@ def lines(*means):
         ("empty_preferred", (0.1, 0.3, 0.0), {2}),
         ("sparsity", (0.1, 0.3, 0.2), set()),
         ("accuracy", (0.3, 0.3, 0.3), set()),
-        ("bleu", (float("nan"), 1.0, 2.0), {2}),
+        ("bleu", (nan, 1.0, 2.0), {2}),
     ],
 )
 def test_the_best_of_a_column_is_what_readers_see(metric, means, best):
@@ -38,3 +41,9 @@ def test_a_wide_table_is_cut_into_tables_whose_rows_are_named_alike():
     titles = [cell.strip() for table in [*tables, last] for cell in table.splitlines()[0].split("|")[3:-1]]
     assert titles == list(wide)[2:]
     assert narrow(wide[["data", "map"]]).count("\n\n") == 0
+
+
+def test_numbers_have_a_true_minus_and_no_negative_zero():
+    assert [number(value, 2) for value in (-0.126, 0.5, -0.001)] == ["−0.13", "0.50", "0.00"]
+    assert [number(value, 1, "+") for value in (1.25, 0.0, -3.0)] == ["+1.2", "+0.0", "−3.0"]
+    assert number(nan, 3) == NOTHING

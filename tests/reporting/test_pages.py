@@ -8,7 +8,7 @@ import pytest
 
 from experiments.identity import ROOT
 from reporting.declaration import load_declaration
-from reporting.marked_text import fill, marks, parts
+from reporting.marked_text import fill, marks
 from reporting.pages import COMMAND, rewritten_pages, write_pages
 from reporting.pages.measured_times import list_measured_times
 from reporting.pages.wording import duration, span
@@ -118,13 +118,6 @@ def test_the_gain_over_the_entmax_package_is_that_of_the_page_it_links_to():
 def test_marks_that_do_not_match_are_refused(spoil):
     with pytest.raises(TableError, match="the part 'a' should stand once between"):
         fill(spoil(page("a")), COMMAND, str.upper)
-
-
-def test_only_the_parts_of_the_command_are_written():
-    text = page("a") + "{}\nkept\n{}".format(*marks("b", "another command"))
-    assert list(parts(text, COMMAND)) == ["a"]
-    assert fill(text, COMMAND, str.upper).endswith("\nkept\n<!-- b: end -->")
-    assert "-->\n\nA\n\n<!--" in fill(text, COMMAND, str.upper)
 
 
 def test_durations_and_spans_are_said_as_people_say_them():

@@ -1,11 +1,20 @@
 """How activations look and what they are called."""
 
+from matplotlib import rc_params_from_file
+
 import sharmix
+from experiments.identity import ROOT
 from reporting.palette import LOOKS, label, look, look_of
 
 
 def test_every_registered_activation_has_a_look():
     assert set(LOOKS) == set(sharmix.available_activations())
+
+
+def test_figures_of_the_tutorials_have_the_colours_of_the_project():
+    settings = rc_params_from_file(ROOT / "docs" / "tutorials" / "matplotlibrc", use_default_template=False)
+    names = ("softmax", "sharmix_fixed", "sharmix_learned", "entmax", "sparsemax")
+    assert settings["axes.prop_cycle"].by_key()["color"] == [LOOKS[name].colour for name in names]
 
 
 def test_labels_say_what_was_configured():

@@ -77,11 +77,14 @@ def test_mixed_or_uncommitted_code_is_refused_by_run_unless_allowed(small):
         assert named in notes_of(small, allow_mixed_code=True)
 
 
-def test_experiments_may_be_of_different_code_but_runs_of_one_may_not(short):
+def test_experiments_may_be_of_different_code_and_runs_of_one_may_import_another_file(short):
     keep_records(short, [of_other_code(make_record("softmax", 1, "images_lt"))], "images_lt")
     loaded(short)
-    records = list(short_records())
-    keep_records(short, [*records[:2], of_other_code(records[2]), *records[3:]], "images")
+    first, *records = short_records()
+    more = of_other_code(first, files=first["code"]["files"] | {"more.py": "c"})
+    keep_records(short, [more, *records], "images")
+    loaded(short)
+    keep_records(short, [of_other_code(first), *records], "images")
     assert "different code" in refusal(short)
 
 

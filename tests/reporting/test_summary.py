@@ -12,13 +12,7 @@ from reporting.__main__ import main
 from reporting.declaration import SETTINGS, Bootstrap
 from reporting.groups import label_runs, style_groups
 from reporting.summary import draw, summarise, tables, verdict
-from tests.reporting.synthetic_records import (
-    as_read,
-    finish_runs,
-    keep_records,
-    make_record,
-    of_other_code,
-)
+from tests.reporting.synthetic_records import as_read, finish_runs, keep_records, make_record, of_other_code
 from tests.reporting.synthetic_results import small_records
 
 BOOTSTRAP = Bootstrap(confidence=0.95, resamples=999, seed=0)
@@ -152,20 +146,6 @@ def test_the_projects_records_are_found_from_any_folder(tmp_path, capsys, monkey
     assert re.search(
         r"softmax +accuracy, test +0\.893 ± 0\.007 +0\.\d+ ± 0\.\d+ +0\.800 \(1 of 5 seeds\)", capsys.readouterr().out
     )
-
-
-def test_own_runs_take_the_place_of_recorded_ones_and_the_tables_are_rebuilt(small, capsys):
-    repeated = [record for record in small_records() if record["seed"] == 1]
-    finish_runs(small / "outputs", repeated)
-    folders = "--results", str(small)
-    main(["collect", "--add", "airline", "--outputs", str(small / "outputs"), *folders])
-    main(["tables", *folders, "--settings", str(small)])
-    finish_runs(small / "outputs", [of_other_code(record) for record in repeated])
-    main(["collect", "--add", "airline", "--outputs", str(small / "outputs"), *folders])
-    with pytest.raises(SystemExit, match="pass --allow-mixed-code"):
-        main(["tables", *folders, "--settings", str(small)])
-    main(["tables", *folders, "--settings", str(small), "--allow-mixed-code"])
-    assert "digest 0ther" in (small / "tables" / "small.md").read_text("utf-8")
 
 
 def test_the_verdict_says_whether_the_best_activation_beats_softmax():

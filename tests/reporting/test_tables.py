@@ -1,7 +1,5 @@
 """The tables: published and measured numbers side by side."""
 
-import math
-
 import pandas as pd
 import pytest
 
@@ -19,42 +17,6 @@ from tests.reporting.synthetic_results import (
 )
 
 LEARNED = "SharMiX learned (1.25, 1.50)"
-
-
-def test_the_csv_holds_published_and_measured_numbers(built_small):
-    table = pd.read_csv(built_small / "tables" / "small.csv")
-    paper = line(table, row=LEARNED, source="published", metric="accuracy")
-    assert (paper["mean"], paper["std"]) == (0.910, 0.006)
-    assert math.isnan(line(table, row=LEARNED, source="published", metric="sparsity")["std"])
-
-    ours = {"row": LEARNED, "source": "ours", "kind": "level", "metric": "accuracy"}
-    test, train = (line(table, split=split, **ours) for split in ("test", "train"))
-    assert test["mean"] == pytest.approx(0.805, abs=1e-12)
-    assert test["std"] == pytest.approx(0.002 * math.sqrt(2.5), abs=1e-12)
-    assert test["seeds"] == 5
-    assert train["mean"] == pytest.approx(0.910, abs=1e-12)
-
-    difference = line(table, row=LEARNED, kind="difference to softmax")
-    # The wobble that both share cancels, so the interval is a point.
-    assert difference[["mean", "low", "high"]].tolist() == pytest.approx([0.5] * 3, abs=1e-9)
-    assert difference["unit"] == "percentage points"
-    assert "published" not in table[table["row"] == "entmax (α = 1.5)"]["source"].tolist()
-
-
-def test_the_markdown_holds_the_table_and_how_to_repeat_it(built_small):
-    rows = cells_of(built_small, "small")
-    learned = rows[LEARNED]
-    assert learned["Accuracy | theirs, test"] == "**0.910 ± 0.006**"
-    assert learned["Accuracy | ours, test"] == "**0.805 ± 0.003**"
-    assert learned["Accuracy | difference"] == "−0.105"
-    assert learned["Sparsity | theirs, test"] == "0.000"
-    assert learned["Sparsity | ours, train"] == "0.210 ± 0.000"
-    assert learned["Accuracy − softmax on test, percentage points | ours [95%]"] == "+0.50 [+0.50, +0.50]"
-    assert rows["softmax"]["Accuracy | ours, test"] == "0.800 ± 0.003"
-    assert {rows["entmax (α = 1.5)"][f"{metric} | theirs, test"] for metric in ("Accuracy", "Sparsity")} == {"–"}
-    text = " ".join((built_small / "tables" / "small.md").read_text("utf-8").split())
-    for note in ("digest d1ge57, commit c0ffee, clean", "cores 2", "1, 2, 3", "make small_table", "Bold: the best"):
-        assert note in text
 
 
 # Runs that are shorter than the paper's

@@ -39,8 +39,8 @@ def test_the_rule():
     assert not wrong
 
 
-def test_verdicts_follow_the_rule_and_show_their_numbers(built_small):
-    verdicts = verdicts_of(built_small)
+def test_verdicts_follow_the_rule_and_show_their_numbers(small):
+    verdicts = verdicts_of(rebuild(small).parent)
     wins = line(verdicts, claim="SharMiX wins", row=LEARNED)
     assert wins["published"] == pytest.approx(1.7)
     assert wins["test_mean"] == pytest.approx(0.5)

@@ -2,7 +2,6 @@
 
 import itertools
 import sys
-import types
 
 import pytest
 import torch
@@ -78,8 +77,11 @@ def test_logits_so_large_or_a_temperature_so_small_that_one_unit_of_rounding_dec
 def test_what_lies_on_another_device_is_refused():
     with pytest.raises(ValueError, match="targets are on meta, but logits on cpu"):
         sharmix.fenchel_young_loss(logits(3, 4), torch.zeros(3, dtype=torch.long, device="meta"))
-    with pytest.raises(ValueError, match="q is on meta"):
-        sharmix.sharmix(logits(3, 4), torch.full((3, 1), 1.5, device="meta"))
+    for q in (torch.full((3, 1), 1.5, device="meta"), torch.tensor(1.5, device="meta")):
+        with pytest.raises(ValueError, match="q is on meta"):
+            sharmix.sharmix(logits(3, 4), q)
+    with pytest.raises(RuntimeError, match="device meta"):
+        sharmix.alpha_relu_loss(logits(3, 4), torch.zeros(3).long(), 1.5, torch.tensor(0.3, device="meta"))
 
 
 @pytest.mark.parametrize("q", [1.1, 1.2, 1.3, 1.5, 1.75, 2])
@@ -182,6 +184,5 @@ def test_a_second_backward_pass_reads_targets_that_a_hook_keeps_in_fewer_bytes(d
 def test_a_processor_of_no_known_kind_and_a_build_that_does_not_load(monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "another")
     assert cpu._load().__name__ == "sharmix._kernel_baseline"
-    for build in (None, types.ModuleType("of an older version")):  # an import of None fails
-        monkeypatch.setitem(sys.modules, "sharmix._kernel_baseline", build)
-        assert cpu._load() is None
+    monkeypatch.setitem(sys.modules, "sharmix._kernel_baseline", None)  # an import of it fails
+    assert cpu._load() is None

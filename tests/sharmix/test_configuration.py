@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import sharmix
+from sharmix import _private_torch
 from sharmix._configuration import _INSTRUCTION_SETS
 from sharmix._operators import cpu
 from tests.sharmix.conftest import needs_kernel
@@ -55,17 +56,26 @@ def test_a_processor_without_avx512(printed, monkeypatch):
     ]
 
 
-def test_no_kernel_or_a_torch_that_cannot_run_it(printed, monkeypatch):
-    monkeypatch.setattr(cpu, "kernel", None)
+def test_why_no_kernel_loads(printed, monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+
+    def reasons():
+        monkeypatch.setattr(cpu, "kernel", cpu._load())
+        _, implementation, *lines, _ = printed("CPU")
+        assert implementation == "implementation: torch"
+        assert [line.split(": ")[0] for line in lines] == [f"not {name}" for name in _INSTRUCTION_SETS.values()]
+        return lines
+
     if _is_built("baseline"):
-        assert printed("CPU")[-2].endswith("this torch has no torch_parallel_for, which the kernel's threads need")
+        with monkeypatch.context() as patch:
+            patch.setattr(_private_torch, "_LIBRARY", "no library")
+            assert reasons()[-1].endswith("this torch has no torch_parallel_for, which the kernel's threads need")
+        with monkeypatch.context() as patch:
+            patch.setattr(cpu, "_DIGEST", "of other sources")
+            assert "its kernel does not load: it was compiled from other C++ sources" in reasons()[-1]
     for kernel in _INSTRUCTION_SETS:
         monkeypatch.setitem(sys.modules, f"sharmix._kernel_{kernel}", None)  # an import of it fails
-    lines = printed("CPU")
-    assert lines[1] == "implementation: torch"
-    assert [line.split(": ")[0] for line in lines[2:-1]] == [f"not {name}" for name in _INSTRUCTION_SETS.values()]
-    assert all("was not compiled at installation" in line for line in lines[2:-1])
+    assert all("was not compiled at installation" in line for line in reasons())
 
 
 def test_cuda(printed, monkeypatch):

@@ -13,15 +13,11 @@ from sharmix import _private_torch
 from sharmix._mathematics import bisection
 from tests.sharmix import reference
 from tests.sharmix.cases import assert_errors_within, every_case
+from tests.sharmix.doors import NAMES, build
 from tests.sharmix.exported import GOAL, KINDS, Exported, exported_map, logits, second_orders, worst_error
 
 BATCH_AND_CLASSES = ({0: Dim("batch"), 1: Dim("classes")},)
-NAMES = [name for name in sharmix.available_activations() if name != "entmax_package"]
 INF = float("inf")
-
-
-def activation(name):
-    return sharmix.build_activation(name, **({"tau": 0.3} if name == "alpha_relu" else {}))
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +40,12 @@ def few_steps(monkeypatch):
     "name", [name if name == "sharmix_learned" else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
 )
 def test_every_activation_in_onnxruntime(name, few_steps):
-    act, goal = activation(name), GOAL if name in ("softmax", "alpha_relu") else few_steps
+    act, goal = build(name, torch.float32), GOAL if name in ("softmax", "alpha_relu") else few_steps
     exported = Exported(act, torch.randn(3, 5))
     rows = torch.randn(6, 40) * torch.tensor([0.01, 0.1, 1.0, 3.0, 10.0, 100.0]).unsqueeze(-1)
     masked = rows.masked_fill(torch.rand(6, 40) < 0.5, -INF)
     masked[:, 0] = 0
-    exact = activation(name).double()
+    exact = build(name)
     with every_case() as case:
         for label, z in {"other sizes": rows, "masked": masked, "one class": rows[:1, :1]}.items():
             with case(logits=label):
@@ -144,14 +140,14 @@ def test_what_cannot_be_exported_is_refused():
 
 
 def test_only_an_onnx_export_is_taken_for_one():
-    program = torch.export.export(activation("sharmix_learned"), (torch.randn(3, 5),))
+    program = torch.export.export(build("sharmix_learned", torch.float32), (torch.randn(3, 5),))
     assert torch.ops.sharmix.solve.default in {node.target for node in program.graph.nodes}
     assert not _private_torch.in_onnx_export()
 
 
 @pytest.mark.slow
 def test_ahead_of_time_compiled(tmp_path):
-    act, x = activation("sharmix_learned").eval(), torch.randn(4, 9)
+    act, x = build("sharmix_learned", torch.float32).eval(), torch.randn(4, 9)
     with torch.no_grad():
         program = torch.export.export(act, (torch.randn(3, 5),), dynamic_shapes=BATCH_AND_CLASSES)
         package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))

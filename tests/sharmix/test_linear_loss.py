@@ -160,10 +160,6 @@ def test_the_threshold_of_alpha_relu_is_calibrated_on_all_rows_that_count():
     whole.loss(linear(*tensors)[kept], targets[kept])
     torch.testing.assert_close(fused.tau, whole.tau)
     assert torch.equal(fused.state_dict()["tau"], fused.tau)
-    refused = sharmix.build_activation("alpha_relu").double()
-    with pytest.raises(ValueError, match="60"):
-        refused.linear_loss(*tensors, torch.full_like(targets, CLASSES))
-    assert refused.state_dict()["tau"].isnan()
     before = fused.tau.clone()
     fused.linear_loss(3 * tensors[0], *tensors[1:], targets)
     assert torch.equal(fused.tau, before)

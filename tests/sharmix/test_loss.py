@@ -7,20 +7,11 @@ import torch
 
 import sharmix
 from tests.sharmix import reference
+from tests.sharmix.accuracy import ORDERS
 from tests.sharmix.cases import assert_errors_within, every_case
 
 pytestmark = pytest.mark.usefixtures("each_backend")
 
-ORDERS = [
-    (1, 1),
-    (1, 1.5),
-    (1 + 1e-9, 1.5),
-    (1.25, 1.5),
-    (1.5, 1.5),
-    (1.75, 1.25),
-    (2, 2),
-    (3, 1.7),
-]
 Z = [[1.5, 0.25, -0.5, 0.0], [0.1, 0.2, 0.3, -4.0], [-1.0, 2.0, 8.0, 0.5]]
 Y = [1, 3, 2]
 
@@ -90,13 +81,15 @@ def test_an_unknown_option_is_named():
     calls = [
         *((name, getattr(sharmix, name), (z, y)) for name in losses),
         *((name, getattr(sharmix, name), ()) for name in criteria),
-        ("loss", sharmix.SharMiX().loss, (z, y)),
+        ("loss of SharMiX", sharmix.SharMiX().loss, (z, y)),
+        ("loss of softmax", sharmix.Softmax().loss, (z, y)),
         ("linear_fenchel_young_loss", sharmix.linear_fenchel_young_loss, (z, weight, None, y)),
         ("linear_loss", sharmix.Entmax().linear_loss, (z, weight, None, y)),
     ]
+    public = r"(fenchel_young_loss|FenchelYoungLoss.__init__|linear_loss)\(\)"
     with every_case() as case:
         for name, function, arguments in calls:
-            with case(name=name), pytest.raises(TypeError, match="unexpected keyword argument 'lable_smoothing'"):
+            with case(name=name), pytest.raises(TypeError, match=f"{public} got an unexpected .* 'lable_smoothing'"):
                 function(*arguments, lable_smoothing=0.1)
 
 

@@ -10,22 +10,11 @@ import torch
 
 import sharmix
 from tests.sharmix import accuracy, reference
+from tests.sharmix.accuracy import ORDERS
 from tests.sharmix.cases import assert_errors_within, every_case
 
 pytestmark = pytest.mark.usefixtures("each_build")
 
-ORDERS = [
-    (1.0, 1.0),
-    (1.0, 1.5),
-    (1 + 1e-9, 1.5),
-    (1.25, 1.5),
-    (1.5, 1.5),
-    (1.5, 1.0),
-    (1.75, 1.25),
-    (2.0, 2.0),
-    (3.0, 0.5),
-    (3.0, 3.0),
-]
 QUICK = [case for size in (1, 2, 3, 10, 100) for case in accuracy.sample(size, 20)]
 LARGE = [
     accuracy.Case(1.25, 1.5, 1000, 1.0, 0),

@@ -8,6 +8,7 @@ import torch
 import sharmix
 from sharmix import registry
 from tests.sharmix.cases import every_case
+from tests.sharmix.doors import logits
 
 MODULES = {
     "softmax": sharmix.Softmax,
@@ -19,10 +20,6 @@ MODULES = {
     "alpha_relu": lambda dim=-1: sharmix.AlphaReLU(tau=0.3, dim=dim),
 }
 INF = torch.inf
-
-
-def logits(*shape):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("name", MODULES)

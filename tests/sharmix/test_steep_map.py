@@ -1,9 +1,7 @@
 """The map for q > 2, where a class joins the support with infinite slope: plain torch solves it on every backend."""
 
-import itertools
 import time
 
-import mpmath
 import pytest
 import torch
 
@@ -16,7 +14,7 @@ def tensor(values, dtype=torch.float64):
     return torch.tensor(values, dtype=dtype)
 
 
-@pytest.mark.parametrize(("q", "r"), [(2.2, 1.6), (2.5, 2.5), (3.0, 1.7), (3.0, 3.0), (4.0, 2.0)])
+@pytest.mark.parametrize(("q", "r"), [(2.2, 1.6), (2.25, 2.25), (2.5, 2.5), (3.0, 1.7), (3.0, 3.0), (4.0, 2.0)])
 def test_a_class_that_has_just_joined_the_support_costs_no_digits(q, r):
     assert_errors_within(accuracy.errors_of_small_classes(q, r), 1e-12)
 
@@ -57,26 +55,6 @@ def test_many_nearly_equal_logits_at_the_edge_of_the_support_are_solved_quickly(
     p = sharmix.sharmix(z, q=3.0, r=3.0)
     assert time.process_time() - start < 5  # one knot after the other takes 20 seconds
     assert p.sum().item() == pytest.approx(1, abs=1e-12)
-
-
-def test_a_class_about_to_leave_the_support_costs_no_digits():
-    errors = {}
-    for order, k in itertools.product([2.25, 2.5, 3.0], range(1, 15)):
-        # The second class leaves the support where z1 - z2 = 1/(q-1).
-        z = torch.tensor([(1 - 10.0**-k) / (order - 1), 0.0], dtype=torch.float64)
-        errors[order, k] = abs(sharmix.entmax(z, order)[1].item() - lesser_of_two_classes(z[0].item(), order))
-    assert_errors_within(errors, 1e-12)
-
-
-def lesser_of_two_classes(gap: float, order: float) -> float:
-    """The root p of (1-p)^(q-1) - p^(q-1) = (q-1)(z1 - z2), by bisection at fifty digits."""
-    with mpmath.workdps(50):
-        power, low, high = mpmath.mpf(order) - 1, mpmath.mpf(0), mpmath.mpf(1) / 2
-        for _ in range(160):
-            middle = (low + high) / 2
-            outside = (1 - middle) ** power - middle**power > power * mpmath.mpf(gap)
-            low, high = (middle, high) if outside else (low, middle)
-        return float(low)
 
 
 @pytest.mark.parametrize("dtype", accuracy.GOALS, ids=str)

@@ -20,22 +20,6 @@ def records(**values):
     )
 
 
-def test_splits_are_averaged_before_data_sets_are_paired():
-    found = compare(
-        records(ours=[[1, 3], [5]], theirs=[[1], [1, 3]]), "brier", "ours", "theirs", "data_set", CONFIDENCE
-    )
-    assert (found.difference, found.units) == (2.0, 2)
-    assert str(found) == "+2.0000 [−10.7062, +14.7062]"
-
-
-def test_a_relative_difference_is_the_mean_of_shares():
-    found = compare(
-        records(ours=[[1], [3]], theirs=[[2], [4]]), "brier", "ours", "theirs", "data_set", CONFIDENCE, relative=True
-    )
-    assert found.difference == (-0.5 - 0.25) / 2
-    assert str(found) == "−37.5 % [−196.3 %, +121.3 %]"
-
-
 def test_an_interval_is_that_of_the_t_test():
     values = np.random.default_rng(0).exponential(size=(7, 1))
     found = compare(records(ours=values, theirs=0 * values), "brier", "ours", "theirs", "data_set", 0.9)

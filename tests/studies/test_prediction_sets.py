@@ -10,7 +10,6 @@ from studies import prediction_sets as study
 from studies.conformal_scores import LAC, LAC_OWN, OWN, ConformalSplits, Contenders
 from studies.logits import LabelledLogits
 from studies.study import load_study
-from tests.sharmix.cases import every_case
 
 STUDY = load_study("prediction_sets")
 
@@ -64,13 +63,11 @@ def test_sets_hold_all_classes_where_too_few_examples_calibrate(examples, settin
 def test_raps_is_its_formula(examples, contenders):
     scores = contenders._cumulative(slice(None), 0.1, 2)
     p = (examples.logits / contenders.temperature).softmax(-1)
-    with every_case() as case:
-        for row, k in ((0, 0), (1, 3), (2, 5)):
-            rank = 1 + (p[row] > p[row, k]).sum()
-            above = p[row][p[row] > p[row, k]].sum()
-            expected = above + contenders.dither[row] * p[row, k] + 0.1 * max(rank - 2, 0)
-            with case(row=row, k=k):
-                assert scores[row, k].item() == pytest.approx(expected.item())
+    for row, k in ((0, 0), (1, 3), (2, 5)):
+        rank = 1 + (p[row] > p[row, k]).sum()
+        above = p[row][p[row] > p[row, k]].sum()
+        expected = above + contenders.dither[row] * p[row, k] + 0.1 * max(rank - 2, 0)
+        assert scores[row, k].item() == pytest.approx(expected.item()), (row, k)
 
 
 def test_a_network_is_scored_by_its_own_map(examples, contenders):

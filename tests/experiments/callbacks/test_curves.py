@@ -1,13 +1,10 @@
 """The rows of a run: one an epoch, and no number out of its range."""
 
 from pathlib import Path
-from typing import Any
 
-import lightning.pytorch as L
 import pandas as pd
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback
 
 from experiments.callbacks.curves import EXAMPLES_PER_SECOND, TRAINING_SECONDS, Curves
 from experiments.record import RecordError
@@ -17,17 +14,11 @@ pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 TIMES = {EXAMPLES_PER_SECOND, TRAINING_SECONDS}
 
 
-def trainer_with(*callbacks: Callback, **options: Any) -> L.Trainer:
-    return stock_trainer(
-        callbacks=list(callbacks), enable_checkpointing=True, **options
-    )  # for `Curves` is a checkpoint
-
-
 @pytest.mark.medium
 def test_a_row_an_epoch_is_kept_and_written(tmp_path: Path) -> None:
     whole = Curves(tmp_path / "whole.csv")
     module = classifier()
-    trainer = trainer_with(whole, max_epochs=3)
+    trainer = stock_trainer(callbacks=[whole], enable_checkpointing=True, max_epochs=3)
     trainer.fit(module, digits())
     assert [row["epoch"] for row in whole.rows] == [1, 2, 3]
     assert [row["steps"] for row in whole.rows] == [23, 46, 69]
@@ -44,5 +35,5 @@ def test_a_share_in_percent_is_named_after_the_first_epoch(monkeypatch: pytest.M
     measured = module.take_metrics
     monkeypatch.setattr(module, "take_metrics", lambda split: measured(split) | {"accuracy": torch.tensor(79.0)})
     with pytest.raises(RecordError, match=r"after epoch 1, test/accuracy=79\.0: it should be between 0 and 1; measure"):
-        trainer_with(curves).fit(module, digits())
+        stock_trainer(callbacks=[curves], enable_checkpointing=True).fit(module, digits())
     assert curves.rows == []

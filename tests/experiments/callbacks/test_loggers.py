@@ -13,7 +13,6 @@ from experiments.callbacks.loggers import open_loggers, wandb_logger
 from experiments.errors import ConfigurationError
 from experiments.settings import RunSettings
 from tests.experiments.building import settings
-from tests.sharmix.cases import every_case
 
 HERE = "tests.experiments.callbacks.test_loggers"
 ROWS: list[float] = []
@@ -50,18 +49,17 @@ def logging_to(**groups: dict[str, Any]) -> RunSettings:
 
 
 def test_a_logger_that_fails_is_left_out_with_one_warning_that_names_it(tmp_path: Path) -> None:
-    with every_case() as case:
-        for method in ("log_hyperparams", "log_metrics", "finalize"):
-            with case(method=method), warnings.catch_warnings(record=True) as warned:
-                warnings.simplefilter("always")
-                ROWS.clear()
-                bad, good = {"_target_": f"{HERE}.Failing", "method": method}, {"_target_": f"{HERE}.Kept"}
-                with open_loggers(logging_to(bad=bad, good=good), tmp_path) as loggers:
-                    for epoch in (1, 2, 3):
-                        log_row(loggers, {"epoch": epoch})
-                assert ROWS == [0, 1, 2]
-                (warning,) = (str(each.message) for each in warned if "logger." in str(each.message))
-                assert warning.startswith("logger.bad has failed, and the run goes on without it: OSError: the disk is")
+    for method in ("log_hyperparams", "log_metrics", "finalize"):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            ROWS.clear()
+            bad, good = {"_target_": f"{HERE}.Failing", "method": method}, {"_target_": f"{HERE}.Kept"}
+            with open_loggers(logging_to(bad=bad, good=good), tmp_path) as loggers:
+                for epoch in (1, 2, 3):
+                    log_row(loggers, {"epoch": epoch})
+        assert ROWS == [0, 1, 2], method
+        (warning,) = (str(each.message) for each in warned if "logger." in str(each.message))
+        assert warning.startswith("logger.bad has failed, and the run goes on without it: OSError: the disk is"), method
 
 
 def test_a_logger_whose_settings_are_wrong_is_refused_and_the_others_are_closed(tmp_path: Path) -> None:

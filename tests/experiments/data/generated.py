@@ -69,7 +69,6 @@ def slope(width: int = 24, height: int = 16) -> Image.Image:
 
 CIFAR_PIXELS = np.random.default_rng(0).integers(0, 256, (500, 32, 32, 3), dtype=np.uint8)
 CIFAR_LABELS = {"train": np.arange(500) % 100, "test": np.arange(200) % 100}
-CIFAR_SIZES = {side: len(labels) for side, labels in CIFAR_LABELS.items()}
 
 
 @functools.cache

@@ -3,8 +3,8 @@
 import torch
 from torch.nn.functional import pad
 
-from experiments.data.augmentation import CropAndFlip
 from experiments.data.randomness import sample_seeds
+from experiments.data.small_images import CropAndFlip
 
 IMAGES = torch.randint(1, 256, (50, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 SEEDS = sample_seeds(21, 0, torch.arange(50))

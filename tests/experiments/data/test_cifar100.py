@@ -14,17 +14,6 @@ from tests.experiments.data.generated import CIFAR_LABELS, CIFAR_PIXELS, cifar_r
 from tests.experiments.data.support import loaded, module, refusal
 
 
-def test_pixels_and_labels_are_those_of_the_files(cifar: Path) -> None:
-    data = loaded("cifar100", cifar)
-    assert data.train.inputs.dtype == torch.uint8
-    assert torch.equal(data.train.inputs, torch.from_numpy(CIFAR_PIXELS).permute(0, 3, 1, 2))
-    assert torch.equal(data.test.inputs, data.train.inputs[:200])
-    assert data.test.targets.tolist() == CIFAR_LABELS["test"].tolist()
-    assert len(data.class_names) == 100
-    assert data.shots is None
-    assert data.augment is None
-
-
 def test_torchvisions_folder_gives_the_same(cifar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = refusal("cifar100", tmp_path, DataError)
     assert "holds neither cifar100/train.parquet nor torchvision's cifar-100-python" in said

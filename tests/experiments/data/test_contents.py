@@ -15,15 +15,7 @@ from torch.utils.data import Dataset
 from experiments.data.examples import InMemory
 from experiments.data.torch_datasets import DatasetExamples, TorchDatasetModule
 from tests.experiments.data.conftest import Write
-from tests.experiments.data.generated import (
-    ENGLISH,
-    GERMAN,
-    WNIDS,
-    lines,
-    tweets,
-    write_pairs,
-    write_tweets,
-)
+from tests.experiments.data.generated import ENGLISH, GERMAN, WNIDS, lines, tweets, write_pairs, write_tweets
 from tests.experiments.data.support import BATCHES, loaded, small, small_data
 
 Spoil = Callable[[Path], object]

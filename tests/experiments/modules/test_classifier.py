@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 from torchmetrics import Metric
-from torchmetrics.classification import MulticlassCalibrationError
+from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibrationError
 
 from experiments.errors import ConfigurationError
 from experiments.modules.classifier import Classifier
@@ -101,3 +101,9 @@ def test_further_metrics_are_measured_on_every_split_as_torchmetrics_does() -> N
         found = trainer.callback_metrics[f"{split}/calibration_error"].item()
         assert found == pytest.approx(expected.item(), abs=1e-6), split
         assert found > 0
+
+
+def test_a_further_metric_of_several_numbers_is_named() -> None:
+    module = classifier(metrics={"by_class": functools.partial(MulticlassAccuracy, average=None)})
+    with pytest.raises(ConfigurationError, match=r"module\.metrics\.by_class computes several numbers"):
+        stock_trainer().fit(module, digits())
