@@ -82,5 +82,5 @@ def test_the_command_gives_what_differs_from_the_experiment():
     assert words[2:4] == ["experiment=digits", "activation=sharmix_learned"]
     assert {"activation.objective=brier", "optimizer.learning_rate=0.01", "seed=7", "paths.data=/my data"} <= {*words}
     outside = shlex.split(repeating_command(as_read(make_record("my.module.Map", 3, "mine", alpha=1.5))))
-    assert outside[2:4] == ["experiment=mine", "activation=custom"]
-    assert {*outside[4:]} == {"activation.name=my.module.Map", "activation.alpha=1.5", "seed=3"}
+    assert outside[2:6] == ["--config-dir", "FOLDER", "experiment=mine", "activation=custom"]
+    assert {*outside[6:]} == {"activation.name=my.module.Map", "activation.alpha=1.5", "seed=3"}
