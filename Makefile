@@ -54,8 +54,8 @@ test: setup  ## run the tests, in about three minutes on two cores, or some: ONL
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not slow" $(ONLY)
 
 test-slow: setup  ## run the slow tests: in a browser, with LaTeX, inductor, compilers and other interpreters
-	@echo 'The slow tests need Chromium, LaTeX, a C++ compiler and valgrind; tests of what is missing are skipped.'
-	@echo 'Debian: apt-get install chromium fonts-dejavu texlive-latex-recommended texlive-science g++ valgrind'
+	@echo 'The slow tests need Chromium, LaTeX and a C++ compiler; tests of what is missing are skipped.'
+	@echo 'Debian: apt-get install chromium fonts-dejavu texlive-latex-recommended texlive-science g++'
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m slow $(ONLY)
 
 check: lint  ## run the linters, the quick tests and the kernel's instruction counts, in about a minute and a half
@@ -145,7 +145,7 @@ speed: setup  ## time of a training step beside a bare PyTorch loop
 bench: setup  ## time of every map and loss beside softmax, cross-entropy and the entmax package, in about 11 minutes; QUICK=1 for half a minute
 	$(BIN)/python -m benchmarks.maps $(if $(QUICK),--quick --folder outputs/benchmarks)
 
-gpu: setup  ## tests of the compiled CUDA kernels, and their times beside adasplash, Liger and cut cross-entropy, in 25 minutes
+gpu: setup  ## tests of the compiled CUDA kernels, and their times beside adasplash, Liger and cut cross-entropy
 	@$(BIN)/python -c 'from benchmarks.gpu import check_device; check_device()'
 	@for peer in $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["gpu"])'); do \
 		($(INSTALL) "$$peer") || echo "$$peer cannot be installed; its rows will say so"; \

@@ -96,7 +96,7 @@ def measure(name: str, size: dict[str, Any], names: list[str], processes: int, b
     found = [in_fresh_process(medians, size, names, seed) for seed in tqdm(range(processes), title)]
     peaks = {one: in_fresh_process(memory, size, one) for one in tqdm(names, f"{title}, memory")}
     times = {activation: zip(*(one[activation] for one in found), strict=True) for activation in names}
-    without_goal = {"softmax", *size.get("besides", {})}
+    without_goal = {"softmax", *size.get("besides", [])}
     return [
         {
             "experiment": name,
@@ -166,7 +166,7 @@ def main() -> None:
     bootstrap = load_declaration().bootstrap
     source, rows = provenance(), []
     for name, size in settings["blocks"].items():
-        names = [*settings["activations"], *size.get("besides", {})]
+        names = [*settings["activations"], *size.get("besides", [])]
         size["overrides"].append(f"threads={settings['threads']}")
         rows += [{**row, **source} for row in measure(name, size, names, settings["processes"], bootstrap)]
     write_csv(rows, options.folder / "table6.csv")

@@ -299,7 +299,8 @@ def weights_hash(module: OutputModule) -> str:
     """The SHA-256 of all parameters and buffers after the last epoch, to compare the results of two trainings."""
     digest = hashlib.sha256()
     for name, tensor in module.state_dict().items():
-        digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
+        numbers = tensor.detach().cpu().flatten().view(torch.uint8)  # NumPy has no bfloat16
+        digest.update(name.encode() + numbers.numpy().tobytes())
     return digest.hexdigest()
 
 

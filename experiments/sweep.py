@@ -24,7 +24,7 @@ from experiments.command_line import FAILED_RUNS, replace_unknown_characters
 from experiments.durations import duration
 from experiments.errors import ConfigurationError
 from experiments.record import Record
-from experiments.run_folder import RECORD
+from experiments.run_folder import RECORD, remove_empty
 from experiments.settings import RunSettings
 
 
@@ -64,6 +64,7 @@ class Sweep(Callback):
             run, error = " ".join(job_return.overrides or []), job_return._return_value
             print(f"failed: {run}: {str(error).strip().partition(chr(10))[0]}", file=sys.stderr)
             error.is_printed = True  # at the end of the sweep, Hydra raises the first job's error
+            remove_empty(Path(config.hydra.runtime.output_dir), self.folder)  # Hydra has made it
 
     def _count_failed_trial(self, message: logging.LogRecord) -> bool:
         """Drop Optuna's message on a failed trial, which `on_job_end` has named; Optuna itself ends as if none had."""

@@ -70,7 +70,7 @@ def _parser() -> ArgumentParser:
         ),
         (
             _report,
-            "write an interactive page of the kept records, or of the finished runs below --outputs",
+            "write an interactive page of the kept records, or of the finished runs in --outputs",
             [results, settings, allowances],
         ),
     ):

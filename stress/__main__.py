@@ -36,13 +36,15 @@ def main(arguments: list[str] | None = None) -> None:
         outcomes[name] = importlib.import_module(f"stress.{name}").run(seconds, options.seed)
     print(table(outcomes))
     for name, outcome in outcomes.items():
-        print(*(f"{name}: {failure}" for failure in outcome.failures), sep="\n", end="")
+        for failure in outcome.failures:
+            print(f"{name}: {failure}")
     code, found = code_of({}), environment(torch.device("cpu"))
+    repeat = ["python -m stress", *options.stages, f"--minutes {options.minutes:g} --seed {options.seed}"]
     dirty = ", with uncommitted changes" if code["dirty"] else ""
     print(
         f"\nCommit {str(code['commit'])[:12]}{dirty}, {datetime.now(UTC).date()}; "
         f"{found['hardware']['processor']}, {found['hardware']['cores']} cores, torch {found['packages']['torch']}. "
-        f"Repeat: `python -m stress --minutes {options.minutes:g} --seed {options.seed}`."
+        f"Repeat: `{' '.join(repeat)}`."
     )
     sys.exit(0 if all(outcome.survived == outcome.tried > 0 for outcome in outcomes.values()) else 1)
 

@@ -21,7 +21,7 @@ class Outcome:
         survived: number of trials that ended as promised.
         lost: number of trials that ended in `Lost`.
         wrong: number of trials that ended in `Wrong`.
-        failures: every trial that did not survive, with the command that repeats it.
+        failures: every trial that did not survive, and how to repeat it.
     """
 
     what: str

@@ -39,7 +39,7 @@ def run(seconds: float, seed: int) -> Outcome:
         builds = builds_here()
         for number, build in enumerate(builds):
             left = seconds - (time.monotonic() - began)
-            done = watched(folder, libraries, str(max(_LEAST, left / (len(builds) - number))), str(seed))
+            done = run_with_sanitizers(folder, libraries, str(max(_LEAST, left / (len(builds) - number))), str(seed))
             calls = int(done.stdout.split()[-1]) if done.returncode == 0 else 0
             outcome.tried += max(1, calls)
             outcome.survived += calls
@@ -47,7 +47,7 @@ def run(seconds: float, seed: int) -> Outcome:
                 outcome.lost += 1
                 outcome.failures.append(f"{build}, seed {seed}, ended with {done.returncode}: {done.stderr[:3000]}")
             if number == 0:
-                done = watched(folder, libraries, _PLANTED, str(seed))
+                done = run_with_sanitizers(folder, libraries, _PLANTED, str(seed))
                 reported = "ERROR: AddressSanitizer" in done.stderr
                 outcome.tried += 1
                 outcome.survived += reported
@@ -97,7 +97,7 @@ def hide(folder: Path, build: str) -> None:
     (folder / "sharmix" / f"_kernel_{build}.py").write_text("raise ImportError\n")
 
 
-def watched(folder: Path, libraries: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_with_sanitizers(folder: Path, libraries: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The work, in a process that the sanitizers watch."""
     options = {"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
     environment = os.environ | options | {"LD_PRELOAD": libraries, "PYTHONPATH": str(folder), "PYTHONMALLOC": "malloc"}

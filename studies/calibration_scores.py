@@ -27,12 +27,12 @@ def calibration_scores(probabilities: Tensor, labels: Tensor, bins: int) -> dict
     p, y, classes = probabilities.numpy(), labels.numpy(), range(probabilities.shape[-1])
     confidence, predicted = probabilities.max(-1)
     wrong = predicted != labels
-    readable = probabilities.float().clamp_max(BELOW_ONE)  # torchmetrics has a bin of its own for exactly 1
+    below_one = probabilities.float().clamp_max(BELOW_ONE)  # torchmetrics has a bin of its own for exactly 1
     return {
         "brier": float(brier_score_loss(y, p, labels=classes, scale_by_half=False)),
         "nll": float(log_loss(y, p, labels=classes)),
         "zero_labels": float((p[np.arange(len(y)), y] == 0).mean()),
-        "ece": multiclass_calibration_error(readable, labels, len(classes), bins).item(),
+        "ece": multiclass_calibration_error(below_one, labels, len(classes), bins).item(),
         "aurc": risk_coverage_area(confidence.numpy(), wrong.numpy()),
         "accuracy": 1 - wrong.double().mean().item(),
         "support": (probabilities > 0).sum(-1).double().mean().item(),

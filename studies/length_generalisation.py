@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 import sharmix
 from studies.comparison import compare
 from studies.decoder import Decoder
-from studies.sequences import UNASKED, Batches, Draw, Sequences, copying, recall
+from studies.sequences import UNASKED, Batches, DrawSequences, Sequences, copying, recall
 from studies.study import Finding, Report, Row, Settings, Task
 
 PROBLEMS = {"copy": copying, "recall": recall}
@@ -111,7 +111,7 @@ def _decoder(task: Task, settings: Settings) -> Decoder:
     )
 
 
-def _test_batches(draw: Draw, length: int, test: Settings) -> Batches:
+def _test_batches(draw: DrawSequences, length: int, test: Settings) -> Batches:
     return Batches(draw, [length], test["examples"], test["tokens"] // (test["examples"] * length), test["seed"])
 
 

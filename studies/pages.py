@@ -8,7 +8,7 @@ import pandas as pd
 
 from experiments.files import write_atomically
 from reporting.markdown import narrow, paragraph
-from reporting.marked_text import fill, marks, parts
+from reporting.marked_text import fill, parts
 from studies.study import Finding, Report
 
 ORDER = (
@@ -33,7 +33,6 @@ COLUMNS = {  # of a study's findings
     "seeds or splits": "seeds",
 }
 COMMAND = "python -m studies"
-MARKS = marks("studies", COMMAND)
 
 
 def write_tables(path: Path, report: Report, source: dict[str, Any]) -> None:

@@ -12,10 +12,10 @@ UNASKED = -100  # the target of a position that is not asked for; cross-entropy 
 FILLER = 0
 
 Sequences = tuple[Tensor, Tensor]  # tokens [n, length], and the token asked for at each position, [n, length]
-Draw = Callable[[int, int, torch.Generator], Sequences]
+DrawSequences = Callable[[int, int, torch.Generator], Sequences]
 
 
-def copying(letters: int) -> Draw:
+def copying(letters: int) -> DrawSequences:
     """A string of random letters, a separator, and the string again. The answer is the second string.
 
     Source: Vasylenko et al., Long-Context Generalization with Sparse Attention, 2025, whose code draws strings of 32
@@ -31,7 +31,7 @@ def copying(letters: int) -> Draw:
     return draw
 
 
-def recall(keys: int, values: int) -> Draw:
+def recall(keys: int, values: int) -> DrawSequences:
     """Pairs of a key and a value, then each key again with a filler after it. The answer is the value of the key.
 
     There is a pair for every four tokens, so that no token is left over.
@@ -75,7 +75,7 @@ class Batches(Dataset[Sequences]):
         seed: of the draws.
     """
 
-    def __init__(self, draw: Draw, lengths: list[int], examples: int, batches: int, seed: int) -> None:
+    def __init__(self, draw: DrawSequences, lengths: list[int], examples: int, batches: int, seed: int) -> None:
         self.draw, self.lengths, self.examples, self.batches, self.seed = draw, lengths, examples, batches, seed
 
     def __len__(self) -> int:

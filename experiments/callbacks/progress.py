@@ -45,7 +45,7 @@ class Progress(Checkpoint):
         self._drawn_at = 0.0
 
     def on_train_start(self, trainer: L.Trainer, pl_module: OutputModule) -> None:
-        self._began, self._share_before = time.monotonic(), self._share(trainer)
+        self._began, self._epochs_before = time.monotonic(), trainer.current_epoch
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: OutputModule, *_: object) -> None:
         if self.moves and time.monotonic() - self._drawn_at > REDRAWN_SECONDS:
@@ -63,9 +63,8 @@ class Progress(Checkpoint):
             filled = round(share * WIDTH)
             words = [f"{words[0]}/{trainer.max_epochs}", self._done * filled + self._rest * (WIDTH - filled)]
         words += numbers(self.curves.rows[-1], module.headline) if self.curves.rows else []
-        if share is not None and share > self._share_before:
-            seconds = (self._drawn_at - self._began) / (share - self._share_before) * (1 - share)
-            words += [self._dot, duration(seconds), "left"]
+        if share is not None and (trained := share - self._epochs_before / trainer.max_epochs) > 0:
+            words += [self._dot, duration((self._drawn_at - self._began) / trained * (1 - share)), "left"]
         self.console.print(Text(f"{self.line_prefix}{' '.join(words)}"), end=end)
 
     def _share(self, trainer: L.Trainer) -> float | None:

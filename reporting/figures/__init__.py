@@ -14,18 +14,18 @@ from reporting.drawing import ENDS, rendered, style
 from reporting.kept_runs import KeptRuns, LeftOut
 from reporting.output_files import replace_files
 
-Draw = Callable[[KeptRuns], Figure]
+DrawFigure = Callable[[KeptRuns], Figure]
 
-_FIGURES: dict[str, Draw] = {}
+_FIGURES: dict[str, DrawFigure] = {}
 
 
-def figure(name: str) -> Callable[[Draw], Draw]:
+def figure(name: str) -> Callable[[DrawFigure], DrawFigure]:
     """Register the decorated function as a figure; `name` is the name of its files.
 
     The function draws the figure from the kept runs, and raises `LeftOut` if it cannot.
     """
 
-    def register(draw: Draw) -> Draw:
+    def register(draw: DrawFigure) -> DrawFigure:
         if name in _FIGURES:
             raise ValueError(f"there are two figures named {name!r}; rename one")
         _FIGURES[name] = style()(draw)
@@ -34,7 +34,7 @@ def figure(name: str) -> Callable[[Draw], Draw]:
     return register
 
 
-def all_figures() -> dict[str, Draw]:
+def all_figures() -> dict[str, DrawFigure]:
     """The function that draws each figure, by name."""
     for module in iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")

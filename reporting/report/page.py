@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 from experiments.files import write_atomically
 from experiments.record import Record, RecordError
+from experiments.run_folder import RECORD
 from reporting.kept_runs import KeptRuns
 from reporting.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
 from reporting.palette import page_style
@@ -45,14 +46,18 @@ def report_of_results(kept: KeptRuns, output: Path) -> Path:
 
 
 def report_of_outputs(outputs: Path, output: Path) -> Path:
-    """Write the page of the finished runs below the folder `outputs` to the file `output`."""
-    names = sorted({file.relative_to(outputs).parts[0] for file in outputs.glob("*/**/record.json")})
+    """Write the page of the finished runs in the folder `outputs` to the file `output`.
+
+    Runs in a folder of outputs inside of it, such as those of `make demo` in outputs/demo, are not shown.
+    """
+    runs = outputs.glob(f"*/*/*/{RECORD}")  # <experiment>/<activation>-<hash>/seed-<seed>
+    names = sorted({file.relative_to(outputs).parts[0] for file in runs})
     if not names:
-        raise RecordError(f"{outputs}: there is no finished run below it; name another folder with --outputs")
+        raise RecordError(f"{outputs}: there is no finished run in it; name another folder with --outputs")
     records = {name: finished_records(outputs, name) for name in names}
     count = sum(map(len, records.values()))
     shown = {
-        "title": f"Runs below {outputs}",
+        "title": f"Runs in {outputs}",
         "sentence": f"{count} finished run{'' if count == 1 else 's'} of {', '.join(names)}.",
         "repeat": _command("--outputs", outputs, "--output", output),
     }

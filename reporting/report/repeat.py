@@ -18,7 +18,7 @@ _CONF = ROOT / "conf"
 def repeating_command(record: Record) -> str:
     """`python run.py` with the settings in which a run differs from its experiment, and its seed.
 
-    An experiment that is not in conf/ needs --config-dir FOLDER too, with the folder that holds it.
+    For an experiment that is not in conf/, FOLDER in the command stands for the folder that holds it.
     """
     config = record.config
     file, own = _named("activation", config["activation"]["name"])
@@ -37,7 +37,8 @@ def repeating_command(record: Record) -> str:
     ]
     folder = config["data"].get("folder")
     place = [f"paths.data={folder}"] if folder else []
-    return shlex.join(["python", "run.py", *choices, *changes, f"seed={record.seed}", *place])
+    found_in = [] if known else ["--config-dir", "FOLDER"]
+    return shlex.join(["python", "run.py", *found_in, *choices, *changes, f"seed={record.seed}", *place])
 
 
 @cache

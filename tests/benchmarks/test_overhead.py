@@ -37,5 +37,5 @@ def test_the_recorded_table_is_rebuilt_to_the_letter(settings):
 @pytest.mark.medium
 def test_every_block_composes_under_every_activation(settings):
     for size in settings["blocks"].values():
-        for activation in ("softmax", *size.get("besides", {})):
+        for activation in ("softmax", *size.get("besides", [])):
             build(overhead.settings_under(size, activation).data, "data")

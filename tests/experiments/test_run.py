@@ -23,7 +23,7 @@ from experiments.record import Record, load_record
 from experiments.run import Run, weights_hash
 from experiments.run_folder import locked, replaced
 from tests.end_to_end.runner import untimed
-from tests.experiments.building import ADVICE, settings
+from tests.experiments.building import ADVICE, classifier, settings
 from tests.experiments.data.generated import tweets, write_tweets
 
 pytestmark = [pytest.mark.medium, *(pytest.mark.filterwarnings(advice) for advice in ADVICE)]
@@ -216,6 +216,11 @@ def test_a_forced_run_that_does_not_finish_leaves_the_finished_one(before: Path,
     Fails.at = None
     complete(folder, "force=true", "trainer.fast_dev_run=true")  # tries one batch
     assert contents(folder) == there
+
+
+def test_weights_of_any_precision_have_a_hash() -> None:
+    single, half = classifier(), classifier().bfloat16()
+    assert weights_hash(single) != weights_hash(half) == weights_hash(classifier().bfloat16())
 
 
 def test_a_forced_run_keeps_the_files_of_others(tmp_path: Path) -> None:

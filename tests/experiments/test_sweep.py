@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
@@ -87,3 +88,14 @@ def test_a_study_with_a_failed_trial_ends_with_an_error_and_names_the_trial_once
     assert capsys.readouterr() == ("best of the study: activation.q=1.5, objective 0.9000\n", "")
     Sweep().on_multirun_end(config)
     optuna.filters.clear()
+
+
+def test_a_refused_run_leaves_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep, folder = Sweep(), tmp_path / ".refused"
+    folder.mkdir()
+    sweep.folder = tmp_path / "sweep"
+    config = OmegaConf.create({"hydra": {"mode": RunMode.MULTIRUN, "runtime": {"output_dir": str(folder)}}})
+    failed = JobReturn(["seed=-1"], status=JobStatus.FAILED, _return_value=ConfigurationError("seed=-1 is not allowed"))
+    sweep.on_job_end(config, failed)
+    assert capsys.readouterr().err == "failed: seed=-1: seed=-1 is not allowed\n"
+    assert not folder.exists()

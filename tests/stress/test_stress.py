@@ -59,16 +59,20 @@ def test_a_killed_run_ends_like_an_undisturbed_one_and_another_end_is_found(tmp_
 
 
 def test_the_command_prints_its_table_and_fails_unless_all_survive(monkeypatch, capsys):
-    monkeypatch.setattr(command, "STAGES", {"planted": 1})
+    monkeypatch.setattr(command, "STAGES", {"planted": 1, "second": 1})
     for outcome, status in ((Outcome("what", 3, 3), 0), (Outcome("what", 3, 2, 1, 0, ["lost: how"]), 1)):
-        stage = SimpleNamespace(run=lambda *_, outcome=outcome: outcome)
-        monkeypatch.setitem(sys.modules, "stress.planted", stage)
+        for name in command.STAGES:
+            stage = SimpleNamespace(run=lambda *_, outcome=outcome: outcome)
+            monkeypatch.setitem(sys.modules, f"stress.{name}", stage)
         with pytest.raises(SystemExit) as ended:
             command.main([])
         assert ended.value.code == status
         printed = capsys.readouterr().out
         assert re.search(rf"planted +\| what +\| +3 \| +{outcome.survived} \| +{outcome.lost} ", printed)
-    assert "planted: lost: how" in printed
+    assert {"planted: lost: how", "second: lost: how"} <= {*printed.splitlines()}
+    with pytest.raises(SystemExit):
+        command.main(["second"])
+    assert "Repeat: `python -m stress second --minutes 7 --seed 21`." in capsys.readouterr().out
 
 
 def test_the_page_of_promises_names_tests_that_there_are_and_every_stage():

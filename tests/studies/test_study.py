@@ -10,8 +10,9 @@ import yaml
 
 import studies
 import studies.comparison  # while the package is where it is
+from reporting.marked_text import marks
 from studies import __main__ as command
-from studies.pages import MARKS, ORDER
+from studies.pages import COMMAND, ORDER
 from studies.study import available_studies, load_study
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +64,8 @@ def coins(tmp_path, monkeypatch):
     monkeypatch.delitem(__import__("sys").modules, "studies.coins", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
-    command.FINDINGS.write_text(f"Before.\n\n{MARKS[0]}\nold\n{MARKS[1]}\n\nAfter.\n")
+    begin, end = marks("studies", COMMAND)
+    command.FINDINGS.write_text(f"Before.\n\n{begin}\nold\n{end}\n\nAfter.\n")
     return tmp_path
 
 

@@ -2,6 +2,7 @@
 
 import io
 import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -23,12 +24,13 @@ def test_a_line_holds_the_loss_the_numbers_of_validation_or_test_and_the_learned
     assert numbers(dev, "bleu") == ["loss 0.05", "bleu 31.250", "sparsity 1.00", "tau 0.50"]
 
 
-def printed(progress: str, encoding: str = "utf-8", terminal: bool = False) -> str:
-    """What a training of two epochs prints."""
+def printed(progress: str, encoding: str = "utf-8", terminal: bool = False, checkpoint: Path | None = None) -> str:
+    """What a training of two epochs prints, from a checkpoint if one is given."""
     out = io.TextIOWrapper(io.BytesIO(), encoding, newline="")
     curves, console = Curves(), Console(file=out, force_terminal=terminal, color_system=None, soft_wrap=True)
     callback = Progress(curves, console, "[2/3] ", progress)
-    stock_trainer(callbacks=[curves, callback], enable_checkpointing=True).fit(classifier(), digits())
+    trainer = stock_trainer(callbacks=[curves, callback], enable_checkpointing=True)
+    trainer.fit(classifier(), digits(), ckpt_path=checkpoint)
     out.seek(0)
     return out.read()
 
@@ -40,6 +42,13 @@ def test_a_run_prints_one_line_an_epoch_with_the_time_left() -> None:
     assert re.fullmatch(rf"\[2/3\] epoch 2/2 ━━━━━━━━━━ {numbers}", lines[1])
     assert len(lines) == 2
     assert max(map(len, lines)) <= 120
+
+
+def test_a_resumed_run_estimates_the_time_left_from_its_own_epochs(tmp_path: Path) -> None:
+    trainer = stock_trainer(max_epochs=1)
+    trainer.fit(classifier(), digits())
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    assert re.fullmatch(r"\[2/3\] epoch 2/2 .* · 0 s left\n", printed("lines", checkpoint=tmp_path / "last.ckpt"))
 
 
 def test_the_line_moves_within_an_epoch_where_it_is_asked_for() -> None:

@@ -57,6 +57,14 @@ def test_texts_of_runs_stay_texts_and_the_page_links_home_where_there_is_one(tmp
     assert 'href="index.html"' in report_of_outputs(tmp_path / "<i>", tmp_path / "report.html").read_text("utf-8")
 
 
+def test_a_folder_of_outputs_inside_of_another_one_has_a_page_of_its_own(tmp_path):
+    finish_runs(tmp_path, [make_record(experiment="airline")])
+    finish_runs(tmp_path / "demo", [make_record(experiment="digits"), make_record(experiment="digits", seed=42)])
+    assert "1 finished run of airline." in report_of_outputs(tmp_path, tmp_path / "report.html").read_text("utf-8")
+    demo = report_of_outputs(tmp_path / "demo", tmp_path / "demo.html")
+    assert "2 finished runs of digits." in demo.read_text("utf-8")
+
+
 def test_the_command_of_a_run_of_each_experiment_composes_to_its_settings(payload):
     register_resolvers()
     for run in {run["experiment"]: run for run in payload["runs"].values()}.values():
@@ -74,5 +82,5 @@ def test_the_command_gives_what_differs_from_the_experiment():
     assert words[2:4] == ["experiment=digits", "activation=sharmix_learned"]
     assert {"activation.objective=brier", "optimizer.learning_rate=0.01", "seed=7", "paths.data=/my data"} <= {*words}
     outside = shlex.split(repeating_command(as_read(make_record("my.module.Map", 3, "mine", alpha=1.5))))
-    assert outside[2:4] == ["experiment=mine", "activation=custom"]
-    assert {*outside[4:]} == {"activation.name=my.module.Map", "activation.alpha=1.5", "seed=3"}
+    assert outside[2:6] == ["--config-dir", "FOLDER", "experiment=mine", "activation=custom"]
+    assert {*outside[6:]} == {"activation.name=my.module.Map", "activation.alpha=1.5", "seed=3"}
