@@ -5,6 +5,7 @@ import io
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import time
@@ -50,7 +51,7 @@ class Started(Process):
     """run.py in a process of its own, which signals can end. It has imported all before, which spares seconds."""
 
     def __init__(self, outputs: Path, *overrides: str, **variables: str) -> None:
-        prepare = partial(set_variables, VARIABLES | variables)
+        prepare = partial(prepare_process, VARIABLES | variables)
         with contextlib.chdir(ROOT):  # from which the server of processes imports
             super().__init__(outputs.parent, (*overrides, f"paths.outputs={outputs}"), prepare)
 
@@ -61,8 +62,9 @@ class Started(Process):
             time.sleep(0.05)
 
 
-def set_variables(variables: dict[str, str]) -> None:
+def prepare_process(variables: dict[str, str]) -> None:
     os.environ.update(variables)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts its background commands without Ctrl-C
     rank_zero_only.rank = int(variables.get("RANK", 0))  # which Lightning has read when it was imported
 
 
