@@ -36,7 +36,13 @@ def start(outputs: Path, *overrides: str) -> tuple[subprocess.Popen[bytes], Path
     environment = {name: value for name, value in (os.environ | VARIABLES).items() if name != "WANDB_API_KEY"}
     with printed.open("w") as file:
         process = subprocess.Popen(
-            command, stdout=file, stderr=file, env=environment, cwd=outputs.parent, start_new_session=True
+            command,
+            stdout=file,
+            stderr=file,
+            env=environment,
+            cwd=outputs.parent,
+            start_new_session=True,
+            preexec_fn=allow_interrupts,
         )
     return process, printed
 
@@ -64,8 +70,13 @@ class Started(Process):
 
 def prepare_process(variables: dict[str, str]) -> None:
     os.environ.update(variables)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts its background commands without Ctrl-C
+    allow_interrupts()
     rank_zero_only.rank = int(variables.get("RANK", 0))  # which Lightning has read when it was imported
+
+
+def allow_interrupts() -> None:
+    """React to Ctrl-C, also where the tests are a shell's background command, which the shell lets ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def torchrun(processes: int) -> list[dict[str, str]]:
