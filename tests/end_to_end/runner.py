@@ -5,6 +5,7 @@ import io
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import time
@@ -35,7 +36,13 @@ def start(outputs: Path, *overrides: str) -> tuple[subprocess.Popen[bytes], Path
     environment = {name: value for name, value in (os.environ | VARIABLES).items() if name != "WANDB_API_KEY"}
     with printed.open("w") as file:
         process = subprocess.Popen(
-            command, stdout=file, stderr=file, env=environment, cwd=outputs.parent, start_new_session=True
+            command,
+            stdout=file,
+            stderr=file,
+            env=environment,
+            cwd=outputs.parent,
+            start_new_session=True,
+            preexec_fn=allow_interrupts,
         )
     return process, printed
 
@@ -50,7 +57,7 @@ class Started(Process):
     """run.py in a process of its own, which signals can end. It has imported all before, which spares seconds."""
 
     def __init__(self, outputs: Path, *overrides: str, **variables: str) -> None:
-        prepare = partial(set_variables, VARIABLES | variables)
+        prepare = partial(prepare_process, VARIABLES | variables)
         with contextlib.chdir(ROOT):  # from which the server of processes imports
             super().__init__(outputs.parent, (*overrides, f"paths.outputs={outputs}"), prepare)
 
@@ -61,9 +68,15 @@ class Started(Process):
             time.sleep(0.05)
 
 
-def set_variables(variables: dict[str, str]) -> None:
+def prepare_process(variables: dict[str, str]) -> None:
     os.environ.update(variables)
+    allow_interrupts()
     rank_zero_only.rank = int(variables.get("RANK", 0))  # which Lightning has read when it was imported
+
+
+def allow_interrupts() -> None:
+    """React to Ctrl-C, also where the tests are a shell's background command, which the shell lets ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def torchrun(processes: int) -> list[dict[str, str]]:
