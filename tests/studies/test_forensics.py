@@ -5,6 +5,8 @@ import pytest
 import torch
 
 import sharmix
+from experiments.identity import ROOT
+from reporting.declaration import Explanation, load_declaration
 from studies import forensics
 from studies.printed_map import PrintedSharMiX
 from studies.study import load_study
@@ -62,3 +64,32 @@ def test_a_row_is_explained_within_two_deviations_of_all_three_metrics() -> None
     assert [*distances["hypothesis"]] == settings["hypotheses"]
     assert distances.set_index("hypothesis")["rows explained"].to_dict() == {"near": 2, "far": 0}
     assert [*nearest["trained"]] == ["near", "near"]
+
+
+EVIDENCE = {  # of an explanation: training and split
+    Explanation.TRAIN: ("every training word known", "train"),
+    Explanation.CLAMP: ("the suite's experiment", "test"),
+    Explanation.PROTOCOL: ("oversampled after the split", "test"),
+}
+
+
+def test_what_explains_a_verdict_stands_in_the_records() -> None:
+    published = forensics._published(STUDY.settings)
+    means = forensics._means(pd.read_csv(ROOT / "results" / "studies" / "forensics.csv"), STUDY.settings)
+    places = {tuple(row["published"]): name for name, row in STUDY.settings["rows"].items()}
+    places |= {("table1_airline_test", f"sharmix_{q}_1.50"): f"SharMiX ({float(q):g}, 1.5)" for q in ("1.25", "1.50")}
+    tables = load_declaration().tables
+    checked = [
+        (explanation, abs(means.loc[(*place, reading, row), claim.metric] - mean) / deviation)
+        for table in (tables["table1"], tables["table3"])
+        for claim in table.claims
+        if not claim.against
+        for of_table in claim.rows
+        if (explanation := claim.explanation(of_table)) in EVIDENCE
+        if (row := places[table.published, table.rows[of_table].published]) != "softmax" or explanation != "the clamp"
+        for place in [EVIDENCE[Explanation(explanation)]]
+        for reading in ["clamped, float32" if row.startswith("SharMiX") else forensics.OWN]
+        for mean, deviation in [published.loc[row, claim.metric]]
+    ]
+    assert {explanation for explanation, _ in checked} == {*EVIDENCE}
+    assert max(distance for _, distance in checked) <= STUDY.shown["explained_within"]
