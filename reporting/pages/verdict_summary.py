@@ -57,8 +57,9 @@ def answer_questions(root: Path, to_root: str) -> str:
             theirs, ours = shown["theirs"], shown["ours"]
         lines.append({"": mark, "question": question.text, "theirs": theirs, "ours": ours, "reason": question.reason})
     table = pd.DataFrame(lines).to_markdown(index=False, disable_numparse=True)
-    link = f"[claim by claim]({to_root}docs/findings.md#claim-by-claim)"
-    return f"{table}\n\n✓ our runs show it, ✗ they do not, ? open; {link}."
+    claims = f"[claim by claim]({to_root}docs/findings.md#claim-by-claim)"
+    origin = f"[where the published numbers come from]({to_root}docs/studies/forensics.md)"
+    return f"{table}\n\n✓ our runs show it, ✗ they do not, ? open: {claims}; {origin}."
 
 
 def _nearer_split(verdicts: pd.DataFrame) -> str:
