@@ -55,7 +55,8 @@ def answer_questions(root: Path, to_root: str) -> str:
             mark = MARKS[outcome_of(found["test_verdict"].iloc[0])]
             shown = _claim(question.claim, found)
             theirs, ours = shown["theirs"], shown["ours"]
-        lines.append({"": mark, "question": question.text, "theirs": theirs, "ours": ours, "reason": question.reason})
+        asked = f"{mark} {question.text}"
+        lines.append({"question": asked, "theirs": theirs, "ours": ours, "reason": question.reason})
     table = pd.DataFrame(lines).to_markdown(index=False, disable_numparse=True)
     claims = f"[claim by claim]({to_root}docs/findings.md#claim-by-claim)"
     origin = f"[where the published numbers come from]({to_root}docs/studies/forensics.md)"
