@@ -132,16 +132,21 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
     by_row = distances.unstack("contender", sort=False).reindex(columns=[*settings["rows"]])
     apart = by_row[shown["apart"]].unstack("reading", sort=False).dropna(how="all").dropna(how="all", axis="columns")
     by_row = _of_all_rows(by_row)
-    explained = (by_row <= shown["explained_within"]).sum(axis="columns").rename("rows explained")
-    table = by_row.map(_text).join(explained).reset_index()
+    tried = len(by_row)
+    by_row = by_row[by_row.index.isin(shown["readings"], level="reading")]
+    given = (by_row <= shown["given_within"]).sum(axis="columns").rename("rows given").reset_index(drop=True)
+    numbers = pd.Series(range(1, len(by_row) + 1), name="number").astype(str)
+    combinations = by_row.index.to_frame(index=False)
+    table = by_row.map(_text).rename(columns=lambda row: row.removeprefix("SharMiX ")).reset_index(drop=True)
     return Report(
         {
             "The nearest hypothesis of each row": _nearest(distances, means, published),
-            "Distance of each row, in published deviations": table[table["reading"].isin(shown["readings"])],
+            "Combinations": pd.concat([numbers, combinations], axis="columns"),
+            "Distance of each row by combination": pd.concat([numbers, given, table], axis="columns"),
             f"Distance of {shown['apart']}, by the way its output is read": apart.map(_text).reset_index(),
         },
         [],
-        [f"{len(by_row)} combinations of training, split and reading were tried.", *shown["notes"]],
+        [f"{tried} combinations of training, split and reading were tried.", *shown["notes"]],
     )
 
 

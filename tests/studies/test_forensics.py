@@ -60,9 +60,10 @@ def test_a_row_is_explained_within_two_deviations_of_all_three_metrics() -> None
         for row in rows
         for metric in forensics.METRICS
     )
-    nearest, distances, _ = forensics.report(records, settings, STUDY.shown).tables.values()
-    assert [*distances["hypothesis"]] == settings["hypotheses"]
-    assert distances.set_index("hypothesis")["rows explained"].to_dict() == {"near": 2, "far": 0}
+    nearest, combinations, distances, _ = forensics.report(records, settings, STUDY.shown).tables.values()
+    assert [*combinations["hypothesis"]] == settings["hypotheses"]
+    assert [*distances["rows given"]] == [0, 2]
+    assert [*distances["softmax"]] == ["2.5", "1.5"]
     assert [*nearest["trained"]] == ["near", "near"]
 
 
@@ -92,4 +93,4 @@ def test_what_explains_a_verdict_stands_in_the_records() -> None:
         for mean, deviation in [published.loc[row, claim.metric]]
     ]
     assert {explanation for explanation, _ in checked} == {*EVIDENCE}
-    assert max(distance for _, distance in checked) <= STUDY.shown["explained_within"]
+    assert max(distance for _, distance in checked) <= STUDY.shown["given_within"]
