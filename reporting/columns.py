@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from experiments.metric_catalogue import metric
-from reporting.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation, with_interval
+from reporting.number_formats import NOT_REACHED, NOTHING, as_printed, number, over_seeds, with_deviation, with_interval
 
 
 class Column(NamedTuple):
@@ -29,7 +29,8 @@ def levels(title: str, lines: pd.DataFrame, name: str, decimals: int) -> Column:
     """A column of means with their standard deviations; of the means over most seeds, the best is marked.
 
     `lines` has one line for each row: `mean`, `std`, `seeds`, `epoch` and `of`, the seeds of the whole row; NaN if
-    there is no number. The metric's `name` says whether more is better.
+    there is no number. A line without seeds is of the paper: `low` and `high` are the ends of a range that it prints.
+    The metric's `name` says whether more is better.
     """
     comparable = lines["mean"].where(lines["seeds"].isna() | (lines["seeds"] == lines["seeds"].max()))
     means = [number(mean, decimals) for mean in comparable]
@@ -50,6 +51,8 @@ def _texts(lines: pd.DataFrame, write: Callable[[pd.Series], str]) -> list[str]:
 def _level(line: pd.Series, decimals: int) -> str:
     if pd.isna(line["mean"]) and pd.notna(line["epoch"]):
         return NOT_REACHED
+    if pd.isna(line["seeds"]) and pd.notna(line["low"]):
+        return as_printed(line["mean"], line["high"] - line["mean"], decimals)
     return with_deviation(line["mean"], line["std"], decimals)
 
 

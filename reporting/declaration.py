@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, Valid
 
 from experiments.identity import ROOT
 from experiments.record import first_problem, out_of_range
-from reporting.palette import label
+from reporting.palette import TRAINING_SETS, label
 from reporting.yaml_files import TableError, read_yaml
 
 SETTINGS = ROOT / "conf" / "reporting"  # holds tables.yaml and published/
@@ -28,13 +28,21 @@ class Cell(NamedTuple):
     epoch: int | None = None
 
 
+class Level(NamedTuple):
+    """A number of the paper: a mean with its standard deviation, or the middle of a range and half its width."""
+
+    mean: float
+    std: float = nan  # NaN if the paper prints none
+    half_width: float = 0.0  # 0 for a single number
+
+
 class Printed(NamedTuple):
-    """The paper's numbers in a row: mean and standard deviation of each cell, and the difference to the baseline.
+    """The paper's numbers in a row, by cell, and the difference to the baseline.
 
     The difference is in percentage points. NaN if the paper prints no number.
     """
 
-    cells: dict[Cell, tuple[float, float]]
+    cells: dict[Cell, Level]
     difference: float
 
 
@@ -150,6 +158,7 @@ class Table(_Part):
     paper: str | None = None  # file under published/ with the paper's numbers; None for the declaration's
     number: str | None = None  # the paper's, such as "Table 1"; None for a table of our own
     about: str | None = None  # facts that do not fit into the title; the first note
+    optional: bool = False  # whether rows and seeds, or the whole experiment, may have no records
 
     def heading(self) -> str:
         """The paper's number of the table, if it has one, and the title."""
@@ -178,14 +187,28 @@ class Panel(_Part):
     title: str
     runs: str  # the table whose rows are drawn
     paths: str = Field(default_factory=lambda panel: panel["runs"])  # the table with the paths in the (q, r) plane
-    regime: str | None = None  # the paper's name of the regime in Figure 2; None where the figure does not show it
+
+
+class LearnedRow(_Part):
+    """The runs of a row with learned orders."""
+
+    table: str
+    row: str = "learned"
+
+
+class TrainingSets(_Part):
+    """A row of panels in Figure 2: one network, trained on sets with different class frequencies."""
+
+    title: str
+    sets: dict[str, LearnedRow]  # by the names of `reporting.palette.TRAINING_SETS`
+    published: dict[str, LearnedRow] = {}  # rows of which the paper's sparsity is drawn, by the names of sets
 
 
 class Figures(_Part):
     """The declared content of the figures."""
 
-    published: str  # the paper's name of the levels in Figure 2
     panels: list[Panel]
+    figure2: list[TrainingSets] = []
 
 
 class Question(_Part):
@@ -229,6 +252,11 @@ def load_declaration(settings: Path = SETTINGS) -> Declaration:
         _check_question(question, declaration, f"{path}: question {question.text!r}")
     for panel in declaration.figures.panels:
         _check_names([panel.runs, panel.paths], declaration.tables, "table", f"{path}: panel {panel.title!r}")
+    for sets in declaration.figures.figure2:
+        for one in [*sets.sets.values(), *sets.published.values()]:
+            _check_names([one.table], declaration.tables, "table", f"{path}: figure 2, {sets.title!r}")
+            _check_names([one.row], declaration.tables[one.table].rows, "row", f"{path}: figure 2, {sets.title!r}")
+        _check_names([*sets.sets, *sets.published], TRAINING_SETS, "training set", f"{path}: figure 2, {sets.title!r}")
     return declaration
 
 
@@ -250,21 +278,10 @@ def load_numbers(settings: Path, declaration: Declaration) -> dict[str, Numbers]
             if spec.published is not None:
                 place = f"{path}, asked for row {row!r} of {name}"
                 numbers = _named(rows, spec.published, "row", place)
-                cells = {cell: _mean_and_std(numbers, cell, place) for cell in table.printed()}
+                cells = {cell: _level(numbers, cell, place) for cell in table.printed()}
                 difference = _number(numbers["difference"], f"{place}, difference") if "difference" in numbers else nan
                 tables[name][row] = Printed(cells, difference)
     return tables
-
-
-def load_regimes(settings: Path, declaration: Declaration) -> dict[str, dict[str, Any]]:
-    """Read the levels that the paper's Figure 2 shows, by regime, from <settings>/published/."""
-    path, printed = _published(settings, declaration.published)
-    place = f"{path}, asked for the figures"
-    printed = _named(printed, declaration.figures.published, "figure", place) if declaration.figures.panels else {}
-    regimes = {}
-    for regime in dict.fromkeys(panel.regime for panel in declaration.figures.panels if panel.regime is not None):
-        regimes[regime] = _named(printed, regime, "regime", place)
-    return regimes
 
 
 def _published(settings: Path, name: str) -> tuple[Path, Any]:
@@ -274,18 +291,23 @@ def _published(settings: Path, name: str) -> tuple[Path, Any]:
     return path, read_yaml(path)
 
 
-def _mean_and_std(numbers: Mapping[str, Any], cell: Cell, place: str) -> tuple[float, float]:
+def _level(numbers: Mapping[str, Any], cell: Cell, place: str) -> Level:
     name = cell.metric if cell.split == "test" else f"{cell.split}_{cell.metric}"
     _check_names([name], numbers, "metric", place)
     printed, place = numbers[name], f"{place}, {name}"
     if cell.epoch is not None:
         _check_names([cell.epoch], _mapping(printed, "epoch", place), "epoch", place)
         printed = printed[cell.epoch]
-    mean, std = printed if isinstance(printed, list) and len(printed) == 2 else (printed, None)
-    mean = _number(mean, place)
-    if problem := out_of_range({f"{cell.split}/{cell.metric}": mean}):
+    if isinstance(printed, dict):
+        _check_names(["low", "high"], printed, "end of a range", place)
+        low, high = (_number(printed[end], place) for end in ("low", "high"))
+        level = Level((low + high) / 2, half_width=(high - low) / 2)
+    else:
+        mean, std = printed if isinstance(printed, list) and len(printed) == 2 else (printed, None)
+        level = Level(_number(mean, place), nan if std is None else _number(std, place))
+    if problem := out_of_range({f"{cell.split}/{cell.metric}": level.mean}):
         raise TableError(f"{place}: {problem}")
-    return mean, nan if std is None else _number(std, place)
+    return level
 
 
 def _number(value: Any, place: str) -> float:

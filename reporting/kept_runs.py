@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import pandas as pd
 
 from experiments.record import RecordError
-from reporting.declaration import SETTINGS, Declaration, load_declaration, load_regimes
+from reporting.declaration import SETTINGS, Declaration, TrainingSets, load_declaration
 from reporting.groups import Group, style_groups
+from reporting.palette import TRAINING_SETS
 from reporting.record_files import missing_records, read_records, records_path
 from reporting.runs import Runs
 from reporting.selection import Selection, final_epoch, refuse_missing_seeds, refuse_mixed_code, select_runs
@@ -28,7 +29,6 @@ class ShownPanel(NamedTuple):
     runs: list[Group]
     paths: list[Group]  # the configurations whose learned (q, r) it shows in the plane
     epoch: int | None = None  # at which runs are compared; None for each run's reported epoch
-    levels: dict[str, Any] | None = None  # in the paper's Figure 2, by name; None if it does not show the panel
 
     def title_with_seeds(self) -> str:
         """The title and the number of seeds of a configuration, from the smallest to the largest number."""
@@ -119,7 +119,6 @@ class KeptRuns:
     @cached_property
     def panels(self) -> list[ShownPanel]:
         """The declared panels that have runs; each configuration has one look. Raises LeftOut if there are none."""
-        regimes = load_regimes(self.settings, self.declaration)
         declared = [p for p in self.declaration.figures.panels if {p.runs, p.paths} <= set(self.selections)]
         if not declared:
             raise LeftOut("no panel has records")
@@ -131,9 +130,16 @@ class KeptRuns:
                 shown,
                 learned,
                 final_epoch(self.declaration.tables[panel.runs], self.selections[panel.runs]),
-                regimes.get(panel.regime or ""),
             )
             for panel, shown, learned in zip(declared, runs, paths, strict=True)
+        ]
+
+    def on_training_sets(self, sets: TrainingSets) -> list[Group]:
+        """The runs of a row of panels in Figure 2 that have records, with the looks of their training sets."""
+        return [
+            Group(name, runs, TRAINING_SETS[name])
+            for name, one in sets.sets.items()
+            if one.table in self.selections and (runs := self.selections[one.table].rows[one.row])
         ]
 
     def missing_panels(self) -> dict[str, str]:

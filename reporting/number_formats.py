@@ -14,6 +14,12 @@ def number(value: float, decimals: int, sign: str = "-") -> str:
     return text.replace("-", "−")
 
 
+def as_printed(middle: float, half_width: float, decimals: int, sign: str = "-") -> str:
+    """A number of the paper; the ends of a range that it prints, such as "0.910 to 0.950"."""
+    ends = (number(end, decimals, sign) for end in (middle - half_width, middle + half_width))
+    return " to ".join(dict.fromkeys(ends))
+
+
 def with_deviation(mean: float, deviation: float, decimals: int) -> str:
     """A mean with its standard deviation, such as "0.789 ± 0.002"; without the deviation if it is NaN."""
     shown = number(mean, decimals)

@@ -37,11 +37,12 @@ ATTENTION = {
     "decoder self": Look("decoder, self-attention", "#228833", "s"),
     "decoder cross": Look("decoder, cross-attention", "#AA3377", "^"),
 }
-# The training sets of CIFAR-100, in Paul Tol's bright colours like the attentions; each has its own line.
+# Training sets of different class frequencies, in Paul Tol's bright colours like the attentions; each has its own line.
 TRAINING_SETS = {
-    "CIFAR-100": {"color": "#4477AA", "linestyle": "-", "marker": ""},
+    "balanced": {"color": "#4477AA", "linestyle": "-", "marker": ""},
     "control": {"color": "#228833", "linestyle": "--", "marker": ""},
     "long-tailed": {"color": "#AA3377", "linestyle": "-.", "marker": ""},
+    "long-tailed, no resampling": {"color": "#CCBB44", "linestyle": ":", "marker": ""},
 }
 # Tol's purple, and a lighter indigo; the other colours can be seen on both grounds.
 ON_DARK = {"#000000": "#FFFFFF", "#882255": "#AA4499", "#332288": "#9C8FE0"}

@@ -18,6 +18,7 @@ class Selection:
     rows: dict[str, Runs]
     baseline: Runs  # from which the other runs' differences are computed
     missing: list[str]  # the declared runs that have no record, in words
+    optional: bool  # whether runs may be missing
 
     def records(self) -> Iterator[Record]:
         """All records of the table."""
@@ -54,7 +55,9 @@ def select_runs(table: Table, records: Iterable[Record], place: str) -> Selectio
         chosen = [record for record in pool if _has(record.config["activation"], table.baseline)]
         baseline = _of_one_configuration(chosen, place, table.baseline)
         wanted.insert(0, (label(table.baseline), table.seeds, baseline))
-    selection = Selection(rows, baseline, [*dict.fromkeys(text for one in wanted for text in _missing(*one))])
+    selection = Selection(
+        rows, baseline, [*dict.fromkeys(text for one in wanted for text in _missing(*one))], table.optional
+    )
     data = {record.data["content_hash"] for record in selection.records()}
     if len(data) > 1:
         raise TableError(
@@ -66,7 +69,8 @@ def select_runs(table: Table, records: Iterable[Record], place: str) -> Selectio
 
 def refuse_missing_seeds(selections: Mapping[str, Selection]) -> None:
     """Raise a TableError if declared runs have no record; the message names these runs."""
-    missing = [f"{name}: {runs}" for name in selections for runs in selections[name].missing]
+    wanted = {name: selection for name, selection in selections.items() if not selection.optional}
+    missing = [f"{name}: {runs}" for name in wanted for runs in wanted[name].missing]
     if missing:
         raise TableError(
             f"these runs have no record: {'; '.join(missing)}; run them and collect them with "

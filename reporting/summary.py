@@ -14,7 +14,7 @@ from rich.table import Table
 from experiments.metric_catalogue import METRICS, SHOTS, metric
 from experiments.record import Record
 from reporting import declaration
-from reporting.declaration import Bootstrap, Cell, Declaration, Numbers, load_declaration, load_numbers
+from reporting.declaration import Bootstrap, Cell, Declaration, Level, Numbers, load_declaration, load_numbers
 from reporting.drawing import add_legend, draw_curves, draw_trade_off, rendered, say_range, style
 from reporting.groups import Group, label_runs, style_groups
 from reporting.number_formats import NOT_REACHED, NOTHING, over_seeds, with_deviation
@@ -84,9 +84,11 @@ def comparison(table: declaration.Table, numbers: Numbers, recorded: list[Record
         text = table.labels()[row]
         recorded_runs = records_of_row(table, row, recorded, table.seeds_of(row))
         for first, (title, cell, decimals) in enumerate(_compared_cells(table)):
-            mean, deviation = numbers[row].cells.get(cell, (nan, nan)) if row in numbers else (nan, nan)
+            theirs = numbers[row].cells.get(cell, Level(nan)) if row in numbers else Level(nan)
             ours = (_ours(table, cell, of, row, decimals) for of in (recorded_runs, your_runs))
-            shown.add_row(escape(text) if not first else "", title, with_deviation(mean, deviation, decimals), *ours)
+            shown.add_row(
+                escape(text) if not first else "", title, with_deviation(theirs.mean, theirs.std, decimals), *ours
+            )
         shown.add_section()
     return shown
 

@@ -61,9 +61,10 @@ def _tidy(declaration: Declaration, table: Table, numbers: Numbers, selection: S
         for columns, cell, title in _cells_by_metric(table):
             start = {"row": text, "column": title, "kind": "level", "metric": cell.metric, "unit": columns.unit}
             if columns.printed and row in numbers:
-                mean, std = numbers[row].cells[cell]
+                mean, std, half_width = numbers[row].cells[cell]
                 place = {"source": "published", "split": cell.split, "epoch": cell.epoch or table.epoch}
-                lines.append(start | place | {"mean": mean, "std": std})
+                ends = {"low": mean - half_width, "high": mean + half_width} if half_width else {}
+                lines.append(start | place | {"mean": mean, "std": std} | ends)
             if not columns.measured:
                 continue
             epoch = (cell.epoch or last) if runs else None
@@ -111,6 +112,7 @@ def _csv(frame: pd.DataFrame) -> str:
 def _left_out(kept: KeptRuns) -> list[str]:
     lines = []
     for experiment, message in kept.missing.items():
-        names = [name for name, table in kept.declaration.tables.items() if table.experiment == experiment]
-        lines.append(f"left out: {', '.join(names)}: {message}")
+        tables = {name: table for name, table in kept.declaration.tables.items() if table.experiment == experiment}
+        if names := [name for name, table in tables.items() if not table.optional]:
+            lines.append(f"left out: {', '.join(names)}: {message}")
     return lines

@@ -5,7 +5,7 @@ import pandas as pd
 from reporting.columns import Block, Column
 from reporting.declaration import Declaration
 from reporting.markdown import page, paragraph, pipe_table
-from reporting.number_formats import NOTHING, number, over_seeds, with_interval
+from reporting.number_formats import NOTHING, as_printed, over_seeds, with_interval
 from reporting.outcomes import in_one_sentence, why_open
 from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict
 
@@ -52,7 +52,8 @@ def _link(declaration: Declaration, name: str) -> str:
 def _claim(lines: pd.DataFrame, of: int) -> Block:
     difference = lines["kind"].iloc[0] == "difference"
     decimals, sign = (2, "+") if difference else (3, "-")
-    columns = [Column("theirs", [number(value, decimals, sign) for value in lines["published"]])]
+    published = zip(lines["published"], lines["half_width"], strict=True)
+    columns = [Column("theirs", [as_printed(middle, half, decimals, sign) for middle, half in published])]
     for split in ("test", "train"):
         cells = [
             with_interval(*(line[f"{split}_{key}"] for key in ("mean", "low", "high")), decimals, sign)

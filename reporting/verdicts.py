@@ -13,10 +13,10 @@ from reporting.statistics import POINTS, Estimate, estimate, paired_difference
 
 RULE = """\
 A published number **reproduces** when our interval contains a value that rounds to the printed number (for a \
-difference: a value that two printed numbers can have). A published difference that is missed reproduces in \
-**direction only** when ours has the same sign and our interval excludes 0. Every other number **does not \
-reproduce**. Fewer than two seeds leave a number **open**. The verdict is for the test split, because the paper \
-says that its numbers are. The same rule on the training split stands beside it."""
+difference: a value that two printed numbers can have; for a range: a value in it). A published difference that is \
+missed reproduces in **direction only** when ours has the same sign and our interval excludes 0. Every other number \
+**does not reproduce**. Fewer than two seeds leave a number **open**. The verdict is for the test split, because the \
+paper says that its numbers are. The same rule on the training split stands beside it."""
 NOT_REACHED_RULE = """\
 A published number is **open**, too, where some run has not trained as many epochs yet. It is never compared with a \
 number of ours at another epoch."""
@@ -72,10 +72,10 @@ def _decide_row(
     selection: Selection,
 ) -> dict[str, Any]:
     printed = Cell("test", claim.metric, claim.epoch)
-    published = numbers[row].cells[printed][0]
-    rounding = 0.5 * 10**-declaration.published_decimals
+    published, _, half_width = numbers[row].cells[printed]
+    rounding = 0.5 * 10**-declaration.published_decimals + half_width
     if claim.against:
-        others = [numbers[other].cells[printed][0] for other in claim.against]
+        others = [numbers[other].cells[printed].mean for other in claim.against]
         published = POINTS * (published - sum(others) / len(others))
         rounding = 2 * POINTS * rounding  # the error of both numbers
     line: dict[str, Any] = {
@@ -85,6 +85,7 @@ def _decide_row(
         "metric": claim.metric,
         "unit": "percentage points" if claim.against else "fraction",
         "published": published,
+        "half_width": half_width,
     }
     epoch = claim.epoch or table.epoch
     reached = epoch is None or _have_reached([selection.rows[name] for name in (row, *claim.against)], epoch)

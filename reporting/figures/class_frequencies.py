@@ -12,7 +12,7 @@ from reporting.kept_runs import KeptRuns
 from reporting.palette import OBJECTIVES, TRAINING_SETS
 
 TABLES = {
-    "CIFAR-100": "cifar100_orders",
+    "balanced": "cifar100_orders",
     "control": "cifar100_subset_orders",
     "long-tailed": "cifar100_lt_orders",
 }
@@ -33,15 +33,15 @@ def draw_class_frequencies(kept: KeptRuns) -> Figure:
             draw_against(axes, of_objective(groups, objective), "steps", column)
     for axes in panels[-1]:
         axes.set_xlabel("training steps")
-    add_legend(result, panels.flat, len(TRAINING_SETS))
+    add_legend(result, panels.flat, len(TABLES))
     return result
 
 
 def of_objective(groups: Mapping[str, list[Group]], objective: str) -> list[Group]:
     """The runs whose orders one objective learned, labelled by their training set."""
     return [
-        group._replace(label=training_set, style=style)
-        for training_set, style in TRAINING_SETS.items()
+        group._replace(label=training_set, style=TRAINING_SETS[training_set])
+        for training_set in TABLES
         for group in groups[training_set]
         if group.runs.activation["objective"] == objective
     ]

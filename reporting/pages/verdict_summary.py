@@ -81,11 +81,11 @@ def _read(root: Path) -> pd.DataFrame:
 def _claim(claim: object, lines: pd.DataFrame) -> dict[str, str]:
     difference = lines["kind"].eq("difference").all()
     decimals, sign, unit = (2, "+", " points") if difference else (3, "-", "")
-    ours = lines["test_mean"].dropna()
+    theirs, ours = lines["published"], lines["test_mean"].dropna()
     seeds = lines["test_seeds"].max()
     return {
         "claim": str(claim),
-        "theirs": span(lines["published"], decimals, sign) + unit,
+        "theirs": span([*theirs - lines["half_width"], *theirs + lines["half_width"]], decimals, sign) + unit,
         "ours": span(ours, decimals, sign) + unit if len(ours) else NOTHING,
         "verdict": _verdict(lines["test_verdict"]),
         "what explains it": ", ".join(dict.fromkeys(lines["explained"].dropna())) or NOTHING,

@@ -11,7 +11,7 @@ from typing import Any
 from experiments.metric_catalogue import metric
 from reporting.declaration import Claim, load_numbers
 from reporting.kept_runs import KeptRuns
-from reporting.number_formats import NOT_REACHED, number, over_seeds, with_interval
+from reporting.number_formats import NOT_REACHED, as_printed, over_seeds, with_interval
 from reporting.outcomes import outcome_of
 from reporting.report.payload import group_key
 from reporting.selection import Selection
@@ -83,7 +83,7 @@ def _decided(
         row=line["row"],
         kind=_kind(claim),
         difference=difference,
-        published=number(line["published"], decimals, sign) + unit,
+        published=as_printed(line["published"], line["half_width"], decimals, sign) + unit,
         ours=ours("test") if reached else NOT_REACHED,
         outcome=outcome_of(verdict),
         verdict=verdict.value,

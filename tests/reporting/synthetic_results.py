@@ -39,7 +39,7 @@ tables:
       - {text: SharMiX wins, metric: accuracy, rows: [learned], against: [softmax]}
       - {text: SharMiX is dense, metric: sparsity, rows: [learned, softmax]}
       - {text: SharMiX is accurate, metric: accuracy, rows: [learned]}
-figures: {published: figure, panels: []}
+figures: {panels: []}
 """
 SMALL_PUBLISHED = """
 table_of_paper:
@@ -92,7 +92,7 @@ tables:
     baseline: {name: softmax}
     columns: [{split: test, metrics: {accuracy: accuracy}}]
     rows: {softmax: {select: {name: softmax}}}
-figures: {published: figure, panels: []}
+figures: {panels: []}
 """
 SHORT_PUBLISHED = """
 final_of_paper:

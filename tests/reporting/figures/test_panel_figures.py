@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from reporting.figures.accuracy_sparsity import draw_accuracy_sparsity
@@ -10,8 +11,12 @@ from reporting.figures.figure1 import draw_figure1
 from reporting.figures.figure2 import draw_figure2
 from reporting.figures.learning_curves import draw_learning_curves
 from reporting.groups import label_runs, style_groups
-from reporting.kept_runs import ShownPanel
-from tests.reporting.synthetic_records import as_read, make_record
+from reporting.kept_runs import KeptRuns, ShownPanel
+from reporting.tables import rebuild_tables
+from tests.reporting.synthetic_records import as_read, keep_records, make_record
+from tests.reporting.synthetic_results import cells_of
+
+LEARNED = {"q": 1.25, "r": 1.5, "objective": "fenchel_young"}
 
 
 def of_panel(records, epoch=None):
@@ -43,21 +48,52 @@ def test_figure_1_has_a_plane_with_paths_for_each_panel(kept):
         assert len(axes.lines) == len(none.lines) + 3 * paths  # each with its start and its end
 
 
-def test_figure_2_shows_both_regimes_beside_the_published_levels(kept):
-    balanced, r_balanced, tail, _ = draw_figure2(kept).axes
-    assert title(balanced).startswith("CIFAR-100, balanced, ")
-    assert [title(axes).rpartition(": ")[2] for axes in (balanced, r_balanced)] == ["sparsity", "r"]
-    assert balanced.texts[0].get_text().strip() == "published (grey), ImageNet: 0.0 from epoch 4 or 5"
-    assert tail.texts[0].get_text().strip() == "published (grey), ImageNet: 0.91 to 0.95"
-    (band,) = tail.patches
-    assert (band.get_y(), band.get_height()) == (0.91, pytest.approx(0.04))
-    rows = kept.selections["table2"].rows
-    learned = rows["learned"]
-    assert len(lines_of(balanced)) == len(rows)
-    name = "SharMiX learned (1.25, 1.50)"
-    assert lines_of(balanced)[name] == pytest.approx(means(learned, "test/sparsity"))
-    assert lines_of(r_balanced)[name] == pytest.approx(means(learned, "r"))
-    assert list(lines_of(r_balanced)["SharMiX fixed (1.25, 1.50)"]) == [1.5, 1.5]
+def test_figure_2_has_a_line_for_each_training_set_beside_the_published_levels(kept):
+    tiny, _, cifar, r_cifar = draw_figure2(kept).axes
+    assert [title(axes).partition(",")[0] for axes in (tiny, cifar)] == ["Tiny ImageNet", "CIFAR-100"]
+    bands = {
+        band.get_label(): band.get_paths()[0].get_extents()
+        for band in tiny.collections
+        if "ImageNet" in band.get_label()
+    }
+    (tail, *_), (balanced, *_) = (
+        bands[f"{name}, published (ImageNet)"].intervaly for name in ("long-tailed", "balanced")
+    )
+    assert (tail, balanced) == pytest.approx((0.91, -0.015))
+    assert bands["balanced, published (ImageNet)"].intervalx.tolist() == [4, 15]
+    sets = {"balanced": "cifar100_orders", "control": "cifar100_subset_orders", "long-tailed": "cifar100_lt_orders"}
+    assert [*lines_of(cifar)] == [*sets]
+    for name, table in sets.items():
+        learned = kept.selections[table].rows["learned"]
+        assert lines_of(cifar)[name] == pytest.approx(means(learned, "test/sparsity"))
+        assert lines_of(r_cifar)[name] == pytest.approx(means(learned, "r"))
+
+
+@pytest.mark.medium
+def test_records_of_imagenet_give_a_row_of_figure_2_tables_and_verdicts(tmp_path):
+    """One command draws and decides what somebody with a GPU has run, with nothing edited."""
+    (tmp_path / "records").mkdir()
+    for experiment, sparsity in {"imagenet_lt": 0.94, "imagenet_balanced": 0.4}.items():
+        runs = [
+            make_record(
+                "sharmix_learned", seed, experiment, {"sparsity": sparsity + seed / 10_000}, epochs=15, **LEARNED
+            )
+            for seed in (21, 42)
+        ]
+        keep_records(tmp_path, runs, experiment)
+    kept = KeptRuns.load(tmp_path)
+    assert title(draw_figure2(kept).axes[0]) == "ImageNet-1k and ImageNet-LT, 2 seeds"
+    rebuild_tables(kept)
+    verdicts = pd.read_csv(tmp_path / "tables" / "verdicts.csv").set_index("claim")["test_verdict"]
+    assert verdicts.to_dict() == {
+        "On long-tailed ImageNet sparsity ends between 0.91 and 0.95": "reproduces",
+        "On balanced ImageNet the output is dense by epoch 5": "does not reproduce",
+        "On balanced ImageNet the output is dense at the end": "does not reproduce",
+    }
+    assert (
+        cells_of(tmp_path, "imagenet_lt")["SharMiX learned (1.25, 1.50)"]["Sparsity on test, epoch 15 | theirs"]
+        == "0.910 to 0.950"
+    )
 
 
 def test_runs_of_different_lengths_are_compared_at_one_epoch():
