@@ -8,6 +8,9 @@ SEEDS := 21,42,63,1812,9998
 EPOCHS := 50
 SWEEP := $(BIN)/python run.py -m hydra/launcher=joblib seed=$(SEEDS)
 COLLECT := $(BIN)/python -m reporting collect --results $(RESULTS)
+TINY = $(BIN)/python run.py -m hydra/launcher=joblib $(FROM)
+GPUS := 1
+comma := ,
 FROM := $(if $(DATA),paths.data=$(DATA))
 GRID := activation.q=1.25,1.5,1.75 activation.r=1.25,1.5,1.75
 
@@ -21,7 +24,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check studied_networks airline cifar100 cifar100_lt cifar100_lt_seeds cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_seeds multi30k_early speed bench gpu overhead instructions tables figures report playground accuracy site stress lint format clean
+.PHONY: help setup demo test test-slow check studied_networks airline cifar100 cifar100_lt cifar100_lt_seeds cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_seeds multi30k_early tiny_imagenet imagenet speed bench gpu overhead instructions tables figures report playground accuracy site stress lint format clean
 
 help:  ## list these commands
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
@@ -89,6 +92,20 @@ noise_floor: setup  ## one run with one thread and with two, between which only 
 cifar100_augmented: setup  ## softmax on CIFAR-100 with random crops and mirror images
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax
 	$(COLLECT) $@
+
+tiny_imagenet: setup  ## the runs of Figure 2 on Tiny ImageNet, seed 21, and two more seeds; two cores take ten hours
+	$(TINY) experiment=tiny_imagenet_lt,tiny_imagenet_subset activation=softmax,sharmix_fixed seed=21
+	$(TINY) experiment=tiny_imagenet_lt,tiny_imagenet_subset activation=sharmix_learned activation.objective=log seed=21
+	$(TINY) experiment=tiny_imagenet_lt,tiny_imagenet_subset activation=sharmix_learned seed=21,42,63
+	$(TINY) experiment=tiny_imagenet_lt activation=sharmix_learned data.sampler=instance seed=21
+	$(TINY) experiment=tiny_imagenet_balanced activation=sharmix_learned seed=21
+	for name in tiny_imagenet_lt tiny_imagenet_subset tiny_imagenet_balanced; do $(COLLECT) --add $$name || exit 1; done
+
+imagenet: setup  ## the two runs of Figure 2, on ImageNet-1k and ImageNet-LT: make imagenet GPUS=8 SEEDS=21 DATA=FOLDER
+	for name in imagenet_lt imagenet_balanced; do for seed in $(subst $(comma), ,$(SEEDS)); do \
+		$(BIN)/torchrun --nproc-per-node $(GPUS) run.py experiment=$$name activation=sharmix_learned seed=$$seed \
+			trainer.accelerator=gpu trainer.devices=$(GPUS) trainer.sync_batchnorm=true $(FROM) || exit 1; \
+	done; $(COLLECT) --add $$name || exit 1; done
 
 copy: setup  ## train every registered activation to copy sentences, each in less than a minute
 	$(SWEEP) experiment=$@ activation=softmax,sparsemax,entmax,entmax_learned,entmax_package,normmax,alpha_relu,sharmix_fixed,sharmix_learned

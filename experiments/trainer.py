@@ -79,6 +79,8 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
     if options["precision"] not in (None, trainer.precision):
         device = trainer.strategy.root_device.type
         raise ConfigurationError(f"{asked}: this precision cannot be had on {device}; give {trainer.precision}")
+    if options["sync_batchnorm"] and trainer.strategy.root_device.type == "cpu":
+        raise ConfigurationError("trainer.sync_batchnorm=true is not allowed on cpu: torch has it for GPUs alone")
     if not torch.cuda.is_available():
         # Lightning sets it so that torch queries the driver for devices in a way that allows forks. Each optimizer step
         # repeats the query, which takes a tenth of a millisecond if there is no driver.
