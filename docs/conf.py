@@ -29,6 +29,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "docstrings",
+    "figures",
     "links",
     "mathml",
 ]

@@ -15,7 +15,9 @@ from pandas.api.typing import SeriesGroupBy
 from scipy.optimize import isotonic_regression
 
 from reporting.groups import Group
-from reporting.number_formats import number
+from reporting.runs import Runs
+from reporting.statistics import POINTS, paired_difference
+from reporting.themed_svg import themed
 
 MARKERS = 10  # markers on a curve, for any number of epochs
 WIDTH = 7.0  # width of a figure, in inches: in a column of 345 pt, text of 9 points is still 6 points high
@@ -46,10 +48,16 @@ def style() -> Iterator[None]:
         yield
 
 
-def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None) -> None:
-    """Test accuracy against sparsity: a pale point for each seed, the mean with bars of one standard deviation."""
+def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None, baseline: Runs | None = None) -> None:
+    """Test accuracy against sparsity: a pale point for each seed, the mean with bars of one standard deviation.
+
+    With a baseline, its accuracy with the same seed is subtracted, in percentage points.
+    """
     for group in groups:
         x, y = (group.runs.values("test", metric, epoch) for metric in ("sparsity", "accuracy"))
+        if baseline is not None:
+            y = POINTS * paired_difference(y, baseline.values("test", "accuracy", epoch))
+            x = x[y.index]
         colour, marker = group.style["color"], group.style["marker"]
         axes.scatter(x, y, color=colour, marker=marker, s=18, alpha=0.35, linewidths=0)
         several = len(x) > 1  # one seed has no deviation
@@ -64,13 +72,21 @@ def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None) ->
             **_outlined(group.style) | {"linestyle": "none"},
         )
     axes.set_xlabel("sparsity (share of exact zeros)")
-    say_range(axes, "test accuracy")
+    if baseline is None:
+        label_share(axes, "test accuracy")
+    else:
+        label_difference(axes)
 
 
-def draw_curves(axes: Axes, groups: list[Group], column: str) -> None:
-    """Numbers by epoch: the mean over seeds up to the end of the shortest run, in a band from lowest to highest."""
+def draw_curves(axes: Axes, groups: list[Group], column: str, baseline: Runs | None = None) -> None:
+    """Numbers by epoch: the mean over seeds up to the end of the shortest run, in a band from lowest to highest.
+
+    With a baseline, its number with the same seed is subtracted, in percentage points.
+    """
     for group in groups:
         curves = group.runs.by_epoch(column)
+        if baseline is not None:
+            curves = (POINTS * (curves - baseline.by_epoch(column))).dropna(axis="columns", how="all")
         if curves.empty:
             continue
         every = max(1, len(curves) // MARKERS)
@@ -100,12 +116,16 @@ def draw_means(axes: Axes, values: SeriesGroupBy, label: str, colour: str, **lin
     axes.fill_between(mean.index, lowest, highest, color=colour, alpha=0.12, linewidth=0)
 
 
-def say_range(axes: Axes, name: str) -> None:
-    """Name the vertical axis and its range, which rarely starts at 0."""
+def label_difference(axes: Axes) -> None:
+    """Name the vertical axis of a difference to softmax, and draw the line of softmax."""
+    axes.axhline(0, color="black", linewidth=1.4, zorder=1)
+    axes.set_ylabel("accuracy minus softmax's,\npercentage points")
+
+
+def label_share(axes: Axes, name: str) -> None:
+    """Name the vertical axis of a share, which ends at 0 and 1."""
     low, high = axes.get_ylim()
-    axes.set_ylim(low, high)
-    decimals = 3 if high - low < 0.05 else 2
-    axes.set_ylabel(f"{name},\naxis from {number(low, decimals)} to {number(high, decimals)}")
+    axes.set(ylim=(max(low, 0), min(high, 1)), ylabel=name)
 
 
 def grid_of_panels(count: int, height: float) -> tuple[Figure, list[Axes], Axes | None]:
@@ -193,15 +213,14 @@ def _apart(heights: list[float], gap: float) -> np.ndarray:
 def rendered(figure: Figure, name: str) -> dict[str, bytes]:
     """The files of a figure: NAME.png, NAME.svg and NAME.pdf.
 
-    Text stays text in the SVG, and the same figure gives the same bytes.
+    Text stays text in the SVG, which follows the theme of its page. The same figure gives the same bytes.
     """
-    options: dict[str, dict[str, Any]] = {
-        "png": {},
-        "svg": {"metadata": {"Date": None}},
-        "pdf": {"metadata": {"CreationDate": None}},
-    }
     with style():
-        return {f"{name}.{end}": _written(figure, format=end, **options[end]) for end in ENDS}
+        png = _written(figure, format="png")
+        svg = _written(figure, format="svg", transparent=True, metadata={"Date": None})
+        pdf = _written(figure, format="pdf", metadata={"CreationDate": None})
+    contents = (png, themed(svg.decode()).encode(), pdf)
+    return {f"{name}.{end}": content for end, content in zip(ENDS, contents, strict=True)}
 
 
 def _written(figure: Figure, **options: Any) -> bytes:

@@ -44,8 +44,15 @@ TRAINING_SETS = {
     "long-tailed": {"color": "#AA3377", "linestyle": "-.", "marker": ""},
     "long-tailed, no resampling": {"color": "#CCBB44", "linestyle": ":", "marker": ""},
 }
-# Tol's purple, and a lighter indigo; the other colours can be seen on both grounds.
-ON_DARK = {"#000000": "#FFFFFF", "#882255": "#AA4499", "#332288": "#9C8FE0"}
+# Tol's purple, and lighter hues of five; the other colours can be seen on both grounds.
+ON_DARK = {
+    "#000000": "#FFFFFF",
+    "#882255": "#AA4499",
+    "#332288": "#9C8FE0",
+    "#4477AA": "#6FA8DC",
+    "#228833": "#55B868",
+    "#AA3377": "#DD6FAE",
+}
 # Configurations of one activation share its colour and marker; lines and the filling of markers tell them apart.
 LINE_STYLES = (
     "-",

@@ -15,11 +15,10 @@ from experiments.metric_catalogue import METRICS, SHOTS, metric
 from experiments.record import Record
 from reporting import declaration
 from reporting.declaration import Bootstrap, Cell, Declaration, Level, Numbers, load_declaration, load_numbers
-from reporting.drawing import add_legend, draw_curves, draw_trade_off, rendered, say_range, style
+from reporting.drawing import add_legend, draw_curves, draw_trade_off, label_share, rendered, style
 from reporting.groups import Group, label_runs, style_groups
 from reporting.number_formats import NOT_REACHED, NOTHING, over_seeds, with_deviation
 from reporting.output_files import replace_files
-from reporting.plane import draw_paths, draw_plane
 from reporting.record_files import finished_records, missing_records, read_records
 from reporting.runs import Runs
 from reporting.same_code import list_runs_by_code, of_one_code
@@ -118,23 +117,20 @@ def _ours(table: declaration.Table, cell: Cell, records: list[Record], row: str,
 
 @style()
 def draw(experiments: dict[str, list[Group]]) -> Figure:
-    """Draw test accuracy against sparsity, the learning curves, and the paths of learned (q, r): a row an experiment.
+    """Draw test accuracy against sparsity, and the learning curves: a row an experiment.
 
-    Left: a pale point for each seed, the mean with bars of one standard deviation. Middle: the mean over seeds at each
-    epoch, in a band from the lowest to the highest. Right: a path for each seed.
+    Left: a pale point for each seed, the mean with bars of one standard deviation. Right: the mean over seeds at each
+    epoch, in a band from the lowest to the highest.
     """
-    figure = Figure(figsize=(14, 4.3 * len(experiments) + 0.8), layout="constrained")
-    axes = figure.subplots(len(experiments), 3, squeeze=False)
-    for (experiment, groups), (trade_off, learning, plane) in zip(experiments.items(), axes, strict=True):
+    figure = Figure(figsize=(10, 4.3 * len(experiments) + 0.8), layout="constrained")
+    axes = figure.subplots(len(experiments), 2, squeeze=False)
+    for (experiment, groups), (trade_off, learning) in zip(experiments.items(), axes, strict=True):
         draw_trade_off(trade_off, groups)
         draw_curves(learning, groups, "test/accuracy")
-        draw_plane(plane)
-        draw_paths(plane, groups)
         trade_off.set_title(f"{experiment}\npoints: seeds; bars: one standard deviation")
         learning.set_title("lines: mean over seeds; bands: their range")
-        say_range(learning, "test accuracy")
-        plane.set_title("paths of learned (q, r), from ring to marker")
-    add_legend(figure, [*axes[:, 1], *axes[:, 2]], columns=4)
+        label_share(learning, "test accuracy")
+    add_legend(figure, axes[:, 1], columns=4)
     return figure
 
 

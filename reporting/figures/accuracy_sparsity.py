@@ -1,22 +1,34 @@
-"""Test accuracy against sparsity: how much accuracy a sparse activation costs."""
+"""Test accuracy against sparsity: how much accuracy a sparse activation costs or gains."""
 
 from matplotlib.figure import Figure
 
 from reporting.drawing import add_legend, draw_trade_off, grid_of_panels
 from reporting.figures import figure
-from reporting.kept_runs import KeptRuns, LeftOut
+from reporting.groups import Group
+from reporting.kept_runs import KeptRuns, LeftOut, ShownPanel
+from reporting.runs import Runs
 
 
 @figure("accuracy_sparsity")
 def draw_accuracy_sparsity(kept: KeptRuns) -> Figure:
-    """One panel for each experiment with softmax, which is what a sparse activation is compared with, at one epoch."""
-    panels = [panel for panel in kept.panels if any(run.runs.activation["name"] == "softmax" for run in panel.runs)]
-    if not panels:
-        raise LeftOut("no experiment has runs of softmax, with which the others are compared")
+    """One panel for each experiment with softmax, at one epoch: the difference to softmax with the same seed."""
+    panels = beside_softmax(kept)
     result, axes, place = grid_of_panels(len(panels), 3.2)
-    for panel, one in zip(panels, axes, strict=True):
-        draw_trade_off(one, panel.runs, panel.epoch)
+    for (panel, softmax, others), one in zip(panels, axes, strict=True):
+        draw_trade_off(one, others, panel.epoch, softmax)
         title = panel.title_with_seeds()
         one.set_title(title if panel.epoch is None else f"{title}, epoch {panel.epoch}")
     add_legend(result, axes, 2, place)
     return result
+
+
+def beside_softmax(kept: KeptRuns) -> list[tuple[ShownPanel, Runs, list[Group]]]:
+    """Each panel that has runs of softmax, with these runs and the groups of the other activations."""
+    found = []
+    for panel in kept.panels:
+        softmax = [group for group in panel.runs if group.runs.activation["name"] == "softmax"]
+        if softmax:
+            found.append((panel, softmax[0].runs, [group for group in panel.runs if group is not softmax[0]]))
+    if not found:
+        raise LeftOut("no experiment has runs of softmax, with which the others are compared")
+    return found

@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from reporting.drawing import draw_means, label_lines, say_range, stack_of_panels
+from reporting.drawing import draw_means, label_lines, label_share, stack_of_panels
 from reporting.figures import figure
 from reporting.kept_runs import KeptRuns
 from reporting.palette import look_of
@@ -25,6 +25,6 @@ def draw_length_generalisation(kept: KeptRuns) -> Figure:
         lengths = sorted(rows["length"].unique())
         axes.set_xticks(lengths, lengths)
         axes.set(title=f"{problem} (made up), {rows['seed'].nunique()} seeds", xlabel="length of the sequence")
-        say_range(axes, "accuracy")
+        label_share(axes, "accuracy")
     label_lines(result, panels)
     return result

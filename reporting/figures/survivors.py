@@ -7,13 +7,13 @@ from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 
 import sharmix
-from reporting.drawing import WIDTH
 from reporting.figures import figure
 from reporting.kept_runs import KeptRuns
 from reporting.palette import look
+from reporting.themed_svg import DARK_INK, LIGHT_INK
 
 LOGITS = (2.6, 2.2, 1.8, 1.3, 0.7, 0.1, -0.6, -1.4)
-Q, R = 1.25, 1.75
+Q, R = 1.25, 1.5
 SHOWN = {
     "softmax": ("softmax", {}),
     f"SharMiX ({Q}, {R})": ("sharmix_fixed", {"q": Q, "r": R}),
@@ -23,21 +23,24 @@ SHOWN = {
 PINS = {"softmax": (1.0, 1.0), "sharmix_fixed": (Q, R), "entmax": (1.5, 1.5), "sparsemax": (2.0, 2.0)}
 NAMES = dict(zip((name for name, _ in SHOWN.values()), SHOWN, strict=True))
 LABEL = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
+LABEL_PLACES = {  # points from the marker, and the side of the label that stands there
+    "softmax": (4, 12, "left"),
+    "sharmix_fixed": (0, 16, "center"),
+    "entmax": (0, -16, "center"),
+    "sparsemax": (-6, -12, "right"),
+}
 STEPS = 201  # along each order
+COUNTED = 166  # the row of the plane, r = 1.83, in which each region shows its number
 
 
 @figure("survivors")
 def draw_survivors(_: KeptRuns) -> Figure:
     """Bars of the probabilities on the left, the plane of (q, r) on the right; computed without records."""
-    result = Figure(figsize=(WIDTH, 3.7))
-    grid = result.add_gridspec(
-        2, 3, left=0.075, right=0.955, bottom=0.13, top=0.9, wspace=0.3, hspace=0.6, width_ratios=(1, 1, 2.1)
-    )
+    result = Figure(figsize=(8.4, 3.4), layout="constrained")
+    grid = result.add_gridspec(2, 3, width_ratios=(1, 1, 1.75))
     z = torch.tensor(LOGITS, dtype=torch.float64)
     for place, (title, (name, parameters)) in enumerate(SHOWN.items()):
         axes = result.add_subplot(grid[divmod(place, 2)])
-        if place % 2 == 0:
-            axes.set_ylabel("probability")
         _draw_bars(axes, sharmix.build_activation(name, **parameters)(z).numpy(), title, look(name).colour)
     _draw_plane(result.add_subplot(grid[:, 2]), z)
     return result
@@ -45,11 +48,11 @@ def draw_survivors(_: KeptRuns) -> Figure:
 
 def _draw_bars(axes: Axes, p: np.ndarray, title: str, colour: str) -> None:
     places = np.arange(len(p))
-    axes.bar(places, p, color=colour, edgecolor="black", linewidth=0.5)
+    axes.bar(places, p, color=colour)
     zeros = places[p == 0]
-    axes.plot(zeros, np.zeros(len(zeros)), linestyle="none", marker="x", color="0.35", markersize=5, clip_on=False)
-    axes.set_title(f"{title}\n{len(zeros)} zero{'' if len(zeros) == 1 else 's'}", loc="center")
-    axes.set(xticks=[], ylim=(0, 0.75), xlabel="eight classes")
+    axes.plot(zeros, np.full(len(zeros), 0.02), linestyle="none", marker="x", color="0.35", markersize=5)
+    axes.set_title(f"{title}: {len(zeros) or 'no'} zero{'' if len(zeros) == 1 else 's'}", loc="center")
+    axes.set(xticks=[], yticks=[0, 0.5], ylim=(0, 0.75))
 
 
 def _draw_plane(axes: Axes, z: torch.Tensor) -> None:
@@ -58,7 +61,7 @@ def _draw_plane(axes: Axes, z: torch.Tensor) -> None:
     p = sharmix.sharmix(z.expand(STEPS, STEPS, -1), q[..., None], r[..., None])
     survivors = (p > 0).sum(-1).numpy()
     bounds = np.arange(1, len(z) + 2) - 0.5
-    drawn = axes.pcolormesh(
+    axes.pcolormesh(
         orders.numpy(),
         orders.numpy(),
         survivors,
@@ -66,17 +69,19 @@ def _draw_plane(axes: Axes, z: torch.Tensor) -> None:
         norm=BoundaryNorm(bounds, 256),
         rasterized=True,
     )
-    axes.figure.colorbar(drawn, ax=axes, ticks=range(1, len(z) + 1), label="classes with a probability above 0")
+    for count in np.unique(survivors[COUNTED]):
+        place = orders[survivors[COUNTED] == count].mean().item(), orders[COUNTED].item()
+        colour = LIGHT_INK if count < 5 else DARK_INK
+        axes.text(*place, str(count), color=colour, ha="center", va="center", weight="bold")
     line = np.linspace(1, 2, STEPS)
-    axes.plot(line, 2 - 1 / line, color="black", linewidth=1.5, linestyle="--")
+    axes.plot(line, 2 - 1 / line, color=DARK_INK, linewidth=1.5, linestyle="--")
     axes.text(1.62, 1.3, "r = 2 − 1/q", rotation=22, bbox=LABEL)
     axes.text(1.96, 1.05, "below, the output\ncan jump", ha="right", bbox=LABEL)
     for name, place in PINS.items():
         own = look(name)
         axes.plot(*place, own.marker, color=own.colour, markeredgecolor="white", markersize=10, clip_on=False, zorder=3)
-        inside = -1 if name == "sparsemax" else 1  # the label's side
-        offset, side = (4 * inside, 12 * inside), "right" if inside < 0 else "left"
-        axes.annotate(NAMES[name], place, offset, textcoords="offset points", ha=side, va="center", bbox=LABEL)
+        x, y, side = LABEL_PLACES[name]
+        axes.annotate(NAMES[name], place, (x, y), textcoords="offset points", ha=side, va="center", bbox=LABEL)
     axes.grid(visible=False)
-    axes.set(xlabel="q", ylabel="r", aspect="equal", xlim=(1, 2), ylim=(1, 2))
-    axes.set_title("how many classes survive, by (q, r)")
+    axes.set(xlabel="q", ylabel="r", aspect="equal", xlim=(1, 2), ylim=(1, 2), xticks=[1, 1.5, 2], yticks=[1, 1.5, 2])
+    axes.set_title(f"of {len(z)} classes, how many stay above 0", loc="center")

@@ -5,7 +5,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from reporting.declaration import ORDERS
-from reporting.drawing import draw_against, label_lines, say_range, stack_of_panels
+from reporting.drawing import draw_against, label_lines, label_share, stack_of_panels
 from reporting.figures import figure
 from reporting.groups import Group
 from reporting.kept_runs import KeptRuns, count_seeds
@@ -21,7 +21,7 @@ def draw_thresholds(kept: KeptRuns) -> Figure:
     title = f"Multi30k De-En, 1.5-ReLU, {count_seeds(groups)}"
     accuracy.set(xlabel="training steps", title=title)
     bleu.set(xlabel="training steps", ylabel="BLEU on dev")
-    say_range(accuracy, "next-token accuracy on dev")
+    label_share(accuracy, "next-token accuracy on dev")
     label_lines(result, [accuracy, bleu])
     return result
 

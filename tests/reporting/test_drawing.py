@@ -1,9 +1,13 @@
 """What figures share."""
 
+from io import BytesIO
+
 import numpy as np
 import pytest
+from PIL import Image
 
-from reporting.drawing import LABEL_HEIGHT, label_lines, stack_of_panels
+from reporting.drawing import LABEL_HEIGHT, label_lines, label_share, rendered, stack_of_panels
+from reporting.palette import look, on_dark
 
 
 @pytest.fixture
@@ -32,3 +36,25 @@ def test_a_line_that_leaves_its_panel_is_labelled_where_it_does():
     axes.set_ylim(0, 2)
     label_lines(figure, [axes])
     assert tuple(axes.texts[0].xy) == (1, 1)
+
+
+def test_an_svg_follows_the_theme_of_its_page_and_the_other_files_have_a_ground():
+    figure, (axes,) = stack_of_panels(1, 3)
+    axes.plot([0, 1], [0, 1], color="black", label="softmax")
+    axes.plot([0, 1], [1, 0], color=look("normmax").colour, label="normmax")
+    axes.set_title("a title")
+    svg = rendered(figure, "one")["one.svg"].decode()
+    assert "#000000" not in svg
+    assert "stroke: currentColor; stroke-opacity: 1;" in svg
+    assert f"stroke: #882255; stroke: light-dark(#882255, {on_dark('#882255')})" in svg
+    assert "fill: #ffffff" not in svg
+    with Image.open(BytesIO(rendered(figure, "one")["one.png"])) as png:
+        assert png.convert("RGBA").getpixel((0, 0)) == (255, 255, 255, 255)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.4, 0.999), (0.001, 1.0)])
+def test_the_axis_of_a_share_ends_at_0_and_1(low, high):
+    _, (axes,) = stack_of_panels(1, 3)
+    axes.plot([0, 1], [low, high])
+    label_share(axes, "accuracy")
+    assert 0 <= axes.get_ylim()[0] <= low <= high <= axes.get_ylim()[1] <= 1
