@@ -3,8 +3,11 @@
 import logging
 import os
 import sys
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+from docutils import nodes
 from jupyter_client.manager import KernelManager
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
@@ -14,6 +17,7 @@ os.environ["PYTHONPATH"] = str(ROOT)  # notebooks run in their own folder, and u
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_extensions")]
 
 import sharmix  # noqa: E402
+from reporting.header import page_header  # noqa: E402
 
 project = "SharMiX"
 author = "The SharMiX authors"
@@ -82,18 +86,17 @@ sphinx_gallery_conf = {
 
 html_theme = "furo"
 html_title = "SharMiX"
-html_static_path = ["_static", "../reporting/look.css"]
+MATHEMATICAL_FONT = files("ziamath") / "fonts" / "STIXTwoMath-Regular.ttf"
+html_static_path = ["_static", "../reporting/look.css", "../reporting/theme.js", str(MATHEMATICAL_FONT)]
 html_css_files = ["look.css", "site.css"]
-html_js_files = ["site.js"]
+html_js_files = ["theme.js", "site.js"]
 html_additional_pages = {"index": "first_page.html"}
 templates_path = ["_templates"]
 html_sidebars = {
     "**": [
-        "sidebar/brand.html",
         "sidebar/search.html",
         "sidebar/scroll-start.html",
         "sidebar/navigation.html",
-        "pages_made_later.html",
         "sidebar/scroll-end.html",
     ]
 }
@@ -106,3 +109,8 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 def setup(app: Sphinx) -> None:
     app.add_lexer("csv", TextLexer)  # recipes show a file of this kind
+    app.connect("html-page-context", add_header)
+
+
+def add_header(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+    context["header"] = page_header("Docs", context["content_root"])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from experiments.files import write_atomically
 from playground.digits import CALIBRATION, TEST, TRAINED_ON, logits_of_digits
+from reporting.header import page_header, theme_script
 from reporting.palette import page_style
 
 ROOT = Path(__file__).parent.parent
@@ -70,17 +71,18 @@ def _zig(compiler: str, *arguments: str) -> None:
         raise BuildError(f"the kernel does not compile to WebAssembly:\n{run.stderr}")
 
 
-def page(kernel: bytes, home: bool) -> str:
+def page(kernel: bytes, in_site: bool) -> str:
     """The whole page.
 
     Args:
         kernel: the compiled kernel.
-        home: whether the page links to an `index.html` beside it.
+        in_site: whether the page is part of the site, to whose other pages it links.
     """
     digits = logits_of_digits()
     fills = {
         "style": f"{page_style()}\n{_source('style.css')}",
-        "home": '<a href="index.html">SharMiX documentation</a>' if home else "",
+        "theme": theme_script(),
+        "header": page_header("Playground", "" if in_site else None),
         "digits_note": _note_on(digits),
         "data": json.dumps({"digits": digits}),
         "kernel": base64.b64encode(kernel).decode(),
@@ -93,13 +95,13 @@ def page(kernel: bytes, home: bool) -> str:
 
 
 def build(output: Path) -> None:
-    """Write the page. It links to `index.html` where there is one in the same folder.
+    """Write the page. It is part of the site where there is an `index.html` in the same folder.
 
     Raises:
         BuildError: The kernel cannot be compiled.
         OSError: The page cannot be written.
     """
-    write_atomically(output, page(compiled_kernel(), home=(output.parent / "index.html").exists()))
+    write_atomically(output, page(compiled_kernel(), in_site=(output.parent / "index.html").exists()))
 
 
 def _source(name: str) -> str:

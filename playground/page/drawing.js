@@ -1,6 +1,6 @@
 // Small pieces that several panels are made of.
 
-const isDark = matchMedia("(prefers-color-scheme: dark)");
+const isDark = () => document.documentElement.dataset.theme === "dark";
 let isPrinting = false;
 
 // From one surviving class to all of them; light where all survive, and in the dark the reverse.
@@ -10,7 +10,7 @@ const SHADES = {
 };
 
 function shade(alive, classes) {
-    const stops = SHADES[isDark.matches && !isPrinting ? "dark" : "light"].map(channels);
+    const stops = SHADES[isDark() && !isPrinting ? "dark" : "light"].map(channels);
     const place = ((alive - 1) / (classes - 1)) * (stops.length - 1), low = Math.min(Math.floor(place), stops.length - 2);
     return stops[low].map((channel, index) => Math.round(channel + (stops[low + 1][index] - channel) * (place - low)));
 }

@@ -11,7 +11,7 @@ drawAll();
 watchSight();
 requestAnimationFrame(() => setTimeout(settle)); // the first view is drawn at once, its fine colours follow
 
-isDark.addEventListener("change", repaint);
+document.addEventListener("themechange", repaint);
 addEventListener("hashchange", () => update(stateFrom(location.hash)));
 for (const [event, printing] of [["beforeprint", true], ["afterprint", false]]) {
     addEventListener(event, () => {
