@@ -1,12 +1,13 @@
 """The verdicts on the SharMiX paper's claims in short: one sentence, and a table with a line for each claim."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from reporting.declaration import VERDICTS, load_declaration
+from reporting.declaration import VERDICTS, Declaration, load_declaration
 from reporting.number_formats import NOTHING
 from reporting.outcomes import OUTCOMES, in_one_sentence, outcome_of, why_open
 from reporting.pages.wording import span
@@ -14,6 +15,36 @@ from reporting.verdicts import Verdict
 
 SCORES = ("accuracy", "macro_f1")
 MARKS = {"reproduces": "✓", "direction only": "✓", "does not reproduce": "✗", "open": "?"}
+MEANING = {"✓": "our runs show it", "✗": "they do not", "?": "open"}
+
+
+class Answer(NamedTuple):
+    """A declared question with its answer."""
+
+    question: str
+    outcome: str  # a key of `reporting.outcomes.OUTCOMES`
+    theirs: str
+    ours: str
+    reason: str
+    verdict: Mapping[str, Any] | None  # the line that decides it; None if our runs do not measure what the paper claims
+
+    @property
+    def mark(self) -> str:
+        """One of the keys of `MEANING`."""
+        return MARKS[self.outcome]
+
+
+def answers(declaration: Declaration, verdicts: Iterable[Mapping[str, Any]]) -> list[Answer]:
+    """Answer the declared questions by the lines of `reporting.verdicts.decide_claims` of all tables."""
+    lines: dict[Any, Mapping[str, Any]] = {(line["table"], line["claim"], line["row"]): line for line in verdicts}
+    answered = []
+    for asked in declaration.questions:
+        label = declaration.tables[asked.table].labels()[str(asked.row)] if asked.table else None
+        line = lines.get((asked.table, asked.claim, label))
+        outcome = outcome_of(line["test_verdict"]) if line else "open"
+        shown = _claim(asked.claim, pd.DataFrame([line])) if line else {"theirs": NOTHING, "ours": NOTHING}
+        answered.append(Answer(asked.text, outcome, shown["theirs"], shown["ours"], asked.reason, line))
+    return answered
 
 
 def summarise_verdicts(root: Path, to_root: str) -> str:
@@ -44,23 +75,16 @@ def list_claims(root: Path, to_root: str) -> str:
 
 def answer_questions(root: Path, to_root: str) -> str:
     """A table with a line for each declared question: its mark, theirs, ours and the reason."""
-    verdicts = _read(root).set_index(["table", "claim", "row"])
     declaration = load_declaration(root / "conf" / "reporting")
-    lines = []
-    for question in declaration.questions:
-        mark, theirs, ours = MARKS["open"], NOTHING, NOTHING
-        if question.table is not None:
-            label = declaration.tables[question.table].labels()[str(question.row)]
-            found = verdicts.loc[[(question.table, question.claim, label)]]
-            mark = MARKS[outcome_of(found["test_verdict"].iloc[0])]
-            shown = _claim(question.claim, found)
-            theirs, ours = shown["theirs"], shown["ours"]
-        asked = f"{mark} {question.text}"
-        lines.append({"question": asked, "theirs": theirs, "ours": ours, "reason": question.reason})
+    lines = [
+        {"question": f"{one.mark} {one.question}", "theirs": one.theirs, "ours": one.ours, "reason": one.reason}
+        for one in answers(declaration, _read(root).to_dict("records"))
+    ]
     table = pd.DataFrame(lines).to_markdown(index=False, disable_numparse=True)
+    marks = ", ".join(f"{mark} {meaning}" for mark, meaning in MEANING.items())
     claims = f"[claim by claim]({to_root}docs/findings.md#claim-by-claim)"
     origin = f"[where the published numbers come from]({to_root}docs/studies/forensics.md)"
-    return f"{table}\n\n✓ our runs show it, ✗ they do not, ? open: {claims}; {origin}."
+    return f"{table}\n\n{marks}: {claims}; {origin}."
 
 
 def _nearer_split(verdicts: pd.DataFrame) -> str:
