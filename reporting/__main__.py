@@ -132,7 +132,7 @@ def _report(options: Namespace) -> None:
     from reporting.report.page import report_of_outputs, report_of_results
 
     if options.outputs is not None:
-        page = report_of_outputs(options.outputs, options.output)
+        page = report_of_outputs(options.outputs, options.output, options.settings)
     else:
         page = report_of_results(_kept(options), options.output)
     print(f"{page} ({page.stat().st_size / 1e6:.1f} MB; open it in a browser)")

@@ -26,7 +26,7 @@ class Answer(NamedTuple):
     theirs: str
     ours: str
     reason: str
-    decided_by: tuple[str, str, str] | None  # table, claim and label of the row; None if our runs decide nothing
+    verdict: Mapping[str, Any] | None  # the line that decides it; None if our runs do not measure what the paper claims
 
     @property
     def mark(self) -> str:
@@ -36,17 +36,14 @@ class Answer(NamedTuple):
 
 def answers(declaration: Declaration, verdicts: Iterable[Mapping[str, Any]]) -> list[Answer]:
     """Answer the declared questions by the lines of `reporting.verdicts.decide_claims` of all tables."""
-    lines = {(line["table"], line["claim"], line["row"]): line for line in verdicts}
+    lines: dict[Any, Mapping[str, Any]] = {(line["table"], line["claim"], line["row"]): line for line in verdicts}
     answered = []
     for asked in declaration.questions:
-        outcome, theirs, ours, key = "open", NOTHING, NOTHING, None
-        if asked.table is not None:
-            label = declaration.tables[asked.table].labels()[str(asked.row)]
-            key = (asked.table, str(asked.claim), label)
-        if key in lines:
-            shown = _claim(asked.claim, pd.DataFrame([lines[key]]))
-            outcome, theirs, ours = outcome_of(lines[key]["test_verdict"]), shown["theirs"], shown["ours"]
-        answered.append(Answer(asked.text, outcome, theirs, ours, asked.reason, key if key in lines else None))
+        label = declaration.tables[asked.table].labels()[str(asked.row)] if asked.table else None
+        line = lines.get((asked.table, asked.claim, label))
+        outcome = outcome_of(line["test_verdict"]) if line else "open"
+        shown = _claim(asked.claim, pd.DataFrame([line])) if line else {"theirs": NOTHING, "ours": NOTHING}
+        answered.append(Answer(asked.text, outcome, shown["theirs"], shown["ours"], asked.reason, line))
     return answered
 
 

@@ -2,6 +2,7 @@
 (async () => {
 const one = (id) => document.getElementById(id);
 const root = document.documentElement;
+const dark = () => root.dataset.theme === "dark";
 
 // ---- What the page carries ------------------------------------------------------------------------------------------
 
@@ -14,7 +15,7 @@ const data = JSON.parse(await unpacked("payload"));
 const library = document.createElement("script");
 library.textContent = await unpacked("plotly");
 document.head.append(library);
-const state = { experiment: Object.keys(data.experiments)[0], column: null, axis: null, shown: new Set() };
+const state = { experiment: Object.keys(data.experiments)[0], column: null, shown: new Set() };
 
 // ---- Elements, tables -----------------------------------------------------------------------------------------------
 
@@ -78,17 +79,14 @@ const holds = (row, words) => {
   return words.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 };
 
-function copyButton(button) {
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent);
+function command(text) {
+  const button = make("button", { type: "button", class: "copy", onclick: async () => {
+    await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
-  });
-  return button;
+  } }, "Copy");
+  return make("div", { class: "command" }, make("code", {}, text), button);
 }
-
-const command = (text) =>
-  make("div", { class: "command" }, make("code", {}, text), copyButton(make("button", { type: "button", class: "copy" }, "Copy")));
 
 // ---- The dialog: the runs behind a number, and the record of a run ---------------------------------------------------
 
@@ -184,7 +182,6 @@ function closed() {
 
 // ---- Figures --------------------------------------------------------------------------------------------------------
 
-const dark = () => root.dataset.theme === "dark";
 const probe = document.body.appendChild(make("span", { hidden: true }));
 const tone = (name) => {  // as rgb(…), because Plotly does not know light-dark(…)
   probe.style.color = `var(--${name})`;
@@ -210,10 +207,9 @@ function draw(id, traces, layout, label) {
   }
 }
 
-function chosen(point) {
-  if (point.data.meta?.run) openRecord(point.data.meta.run);
-  else if (point.data.meta?.claims) document.querySelector(`tr[data-claim="${point.customdata}"] button.number`).click();
-  else if (typeof point.customdata === "string") openRecord(point.customdata);
+function chosen({ data: { meta }, customdata }) {
+  if (meta?.run) openRecord(meta.run);
+  else if (meta?.claims) one(`claim-${customdata}`).querySelector("button.number").click();
 }
 
 const OUTCOMES = {
@@ -223,73 +219,97 @@ const OUTCOMES = {
   "open": { tone: "muted", symbol: "circle-open" },
 };
 
+// From the least to the greatest value within 1.5 interquartile ranges of the quartiles: no outlier squeezes the others.
+function usualRange(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const [low, high] = [0.25, 0.75].map((share) => sorted[Math.round(share * (sorted.length - 1))]);
+  const usual = sorted.filter((value) => value >= low - 1.5 * (high - low) && value <= high + 1.5 * (high - low));
+  return [usual[0], usual.at(-1)];
+}
+
+const CHARTS = { levels: "levels, as a share of 1", differences: "differences, in points" };
+
 function drawClaims() {
   if (!one("levels")) return;
   const drawn = data.claims.map((claim, place) => ({ ...claim, place })).filter((claim) => claim.mean !== null);
   const missing = data.claims.length - drawn.length;
-  one("undrawn").textContent = missing ? `${missing} numbers are not drawn: no run has reached their epoch.` : "";
-  for (const [id, isDifference, unit] of [["levels", false, "as a share of 1"], ["differences", true, "in percentage points"]]) {
-    const of = drawn.filter((claim) => claim.difference === isDifference);
-    one(id).hidden = !of.length;
-    if (!of.length) continue;
-    const every = of.flatMap((claim) => [claim.published, claim.mean]);
-    const [least, most] = [Math.min(...every), Math.max(...every)];
-    const room = 0.06 * (most - least || 1);
-    const traces = Object.entries(OUTCOMES).map(([outcome, look]) => {
-      const own = of.filter((claim) => claim.outcome === outcome);
-      return {
-        type: "scatter", mode: "markers", name: outcome, meta: { claims: true },
-        x: own.map((claim) => claim.published), y: own.map((claim) => claim.mean), customdata: own.map((claim) => claim.place),
-        text: own.map((claim) => claim.claim), marker: { size: 10, color: tone(look.tone), symbol: look.symbol, opacity: 0.8 },
-        error_y: { type: "data", symmetric: false, thickness: 1, width: 3, color: tone(look.tone),
-          visible: own.some((claim) => claim.high !== null), array: own.map((claim) => claim.high - claim.mean), arrayminus: own.map((claim) => claim.mean - claim.low) },
-        hovertemplate: `%{text}<br>theirs %{x:.5~f}, ours %{y:.5~f}<br>${outcome}<extra></extra>`,
-      };
-    });
-    const line = { type: "line", x0: least - room, y0: least - room, x1: most + room, y1: most + room, line: { color: tone("muted"), width: 1, dash: "dot" }, layer: "below" };
-    const what = isDifference ? "differences" : "levels";
-    draw(id, traces, {
-      shapes: [line],
-      xaxis: { title: { text: `theirs: ${what} ${unit}` }, range: [least - room, most + room] },
-      yaxis: { title: { text: "ours" }, range: [least - room, most + room] },
-      showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
-    }, `Published ${what} against ours; the tables below have the same numbers`);
-  }
+  const edges = Object.keys(CHARTS).map((id) => drawChart(id, drawn.filter((claim) => claim.difference === (id === "differences"))));
+  const outside = edges[0] + edges[1];
+  one("undrawn").textContent = (missing ? `${missing} numbers are not drawn: no run has reached their epoch. ` : "")
+    + (outside ? `${outside} of ${drawn.length} points ${outside === 1 ? "stands" : "stand"} at the edge of a chart, with the value that lies outside of it.` : "");
 }
 
-const shownGroups = () => data.experiments[state.experiment].groups.filter((key) => state.shown.has(key)).map((key) => data.groups[key]);
-const shownRuns = () => shownGroups().flatMap((group) => group.runs.map((key) => [key, data.runs[key], group]));
+// Returns the number of points that stand at the edge, because the axes would have to grow for them.
+function drawChart(id, claims) {
+  one(id).hidden = !claims.length;
+  if (!claims.length) return 0;
+  const [least, most] = usualRange(claims.flatMap((claim) => [claim.published, claim.mean]));
+  const room = 0.06 * (most - least || 1);
+  const range = [least - room, most + room];
+  const side = ({ published, mean }) =>
+    published < range[0] ? "left" : published > range[1] ? "right" : mean < range[0] ? "down" : mean > range[1] ? "up" : null;
+  const outside = claims.filter(side);  // beside each other, where they would cover each other
+  const placed = (value, claim) => {
+    const step = room * outside.indexOf(claim);
+    return value < range[0] ? range[0] + step : value > range[1] ? range[1] - step : value;
+  };
+  const traces = Object.entries(OUTCOMES).map(([outcome, look]) => {
+    const own = claims.filter((claim) => claim.outcome === outcome);
+    return {
+      type: "scatter", mode: "markers", name: outcome, meta: { claims: true }, cliponaxis: false,
+      x: own.map((claim) => placed(claim.published, claim)), y: own.map((claim) => placed(claim.mean, claim)), customdata: own.map((claim) => claim.place),
+      text: own.map((claim) => `${claim.claim}<br>theirs ${written(claim.published, 3)}, ours ${written(claim.mean, 3)}<br>${outcome}`), hoverinfo: "text",
+      marker: { size: own.map((claim) => (side(claim) ? 13 : 10)), color: tone(look.tone), symbol: own.map((claim) => (side(claim) ? `triangle-${side(claim)}` : look.symbol)), opacity: 0.8 },
+      error_y: { type: "data", symmetric: false, thickness: 1, width: 3, color: tone(look.tone),
+        visible: own.some((claim) => claim.high !== null), array: own.map((claim) => claim.high - claim.mean), arrayminus: own.map((claim) => claim.mean - claim.low) },
+    };
+  });
+  const notes = outside.map((claim, place) => ({
+    x: placed(claim.published, claim), y: placed(claim.mean, claim), showarrow: false, font: { size: 12 },
+    text: [["theirs", claim.published], ["ours", claim.mean]].filter(([, value]) => value < range[0] || value > range[1]).map(([whose, value]) => `${whose} ${written(value, 1)}`).join(", "),
+    xanchor: side(claim) === "right" ? "right" : "left", yshift: (side(claim) === "up" ? -15 : 15) * (place + 1),
+  }));
+  draw(id, traces, {
+    shapes: [{ type: "line", x0: range[0], y0: range[0], x1: range[1], y1: range[1], line: { color: tone("muted"), width: 1, dash: "dot" }, layer: "below" }],
+    annotations: notes,
+    xaxis: { title: { text: `theirs: ${CHARTS[id]}` }, range },
+    yaxis: { title: { text: "ours" }, range },
+    showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+  }, `Published ${id} against ours; the tables below have the same numbers`);
+  return outside.length;
+}
+
+const shownRuns = () =>
+  data.experiments[state.experiment].groups.filter((key) => state.shown.has(key)).flatMap((key) => data.groups[key].runs).map((key) => data.runs[key]);
 const columnLabel = (column) => data.experiments[state.experiment].columns[column] ?? column;
+const named = (run) => `${run.label}, seed ${run.seed}`;
+
+function traceOf(run, x, y, hover, { marker, ...more }) {
+  const group = data.groups[run.group];
+  return {
+    type: "scatter", name: named(run), meta: { run: run.key }, x, y, opacity: 0.85, line: { color: colour(group), dash: group.dash, width: 1.8 },
+    marker: { color: colour(group), symbol: group.symbol, line: { color: colour(group), width: 1 }, ...marker },
+    hovertemplate: `<b>${run.label}</b>, seed ${run.seed}<br>${hover}<extra></extra>`, ...more,
+  };
+}
 
 function drawCurves() {
-  const axis = state.axis;
-  const traces = shownRuns().filter(([, run]) => run.curves[state.column]).map(([key, run, group]) => ({
-    type: "scatter", mode: run.curves.epoch.length > 50 ? "lines" : "lines+markers", name: `${group.label}, seed ${run.seed}`, meta: { run: key },
-    x: run.curves[axis] ?? run.curves.epoch, y: run.curves[state.column], customdata: run.curves.epoch,
-    line: { color: colour(group), dash: group.dash, width: 1.8 }, marker: { symbol: group.symbol, size: 5 }, opacity: 0.85,
-    hovertemplate: `<b>${group.label}</b>, seed ${run.seed}<br>epoch %{customdata}: %{y:.5~f}<extra></extra>`,
-  }));
-  one("curves-title").textContent = `${columnLabel(state.column)} by ${data.axes[axis]}`;
-  draw("curves", traces, { xaxis: { title: { text: data.axes[axis] } }, yaxis: { title: { text: columnLabel(state.column) } } },
-    `${columnLabel(state.column)} by ${data.axes[axis]}; the table below has the same numbers`);
+  const traces = shownRuns().filter((run) => run.curves[state.column]).map((run) =>
+    traceOf(run, run.curves.epoch, run.curves[state.column], "epoch %{x}: %{y:.5~f}", { mode: run.curves.epoch.length > 50 ? "lines" : "lines+markers", marker: { size: 5 } }));
+  draw("curves", traces, { xaxis: { title: { text: "epoch" } }, yaxis: { title: { text: columnLabel(state.column) } } },
+    `${columnLabel(state.column)} by epoch; the table below has the same numbers`);
 }
 
 const SPARSITY = "test/sparsity";
 
 function drawTradeOff() {
-  const headline = data.experiments[state.experiment].headline;
-  const traces = shownGroups().map((group) => {
-    const keys = group.runs.filter((key) => valueOf(data.runs[key], SPARSITY) !== null && valueOf(data.runs[key], headline) !== null);
-    return {
-      type: "scatter", mode: "markers", name: group.label, customdata: keys, text: keys.map((key) => `seed ${data.runs[key].seed}`),
-      x: keys.map((key) => valueOf(data.runs[key], SPARSITY)), y: keys.map((key) => valueOf(data.runs[key], headline)),
-      marker: { color: colour(group), symbol: group.symbol, size: 10, opacity: 0.8, line: { color: tone("surface"), width: 1 } },
-      hovertemplate: `<b>${group.label}</b>, %{text}<br>sparsity %{x:.5~f}<br>${columnLabel(headline)} %{y:.5~f}<extra></extra>`,
-    };
-  });
-  one("trade-off-title").textContent = `${columnLabel(headline)}, against sparsity`;
-  draw("trade-off", traces, { xaxis: { title: { text: "sparsity: share of exact zeros" } }, yaxis: { title: { text: columnLabel(headline) } } },
-    `${columnLabel(headline)} against sparsity; the table below has the same numbers`);
+  const { headline } = data.experiments[state.experiment];
+  const name = columnLabel(headline);
+  const traces = shownRuns().filter((run) => valueOf(run, SPARSITY) !== null && valueOf(run, headline) !== null).map((run) =>
+    traceOf(run, [valueOf(run, SPARSITY)], [valueOf(run, headline)], `sparsity %{x:.5~f}<br>${name} %{y:.5~f}`, { mode: "markers", marker: { size: 10 } }));
+  one("trade-off-title").textContent = `${name}, against sparsity`;
+  draw("trade-off", traces, { xaxis: { title: { text: "sparsity: share of exact zeros" } }, yaxis: { title: { text: name } } },
+    `${name} against sparsity; the table below has the same numbers`);
 }
 
 function drawPlane() {
@@ -305,16 +325,13 @@ function drawPlane() {
     { x: [1, 1], y: [low, high], mode: "lines", line: { ...quiet, dash: "dot" }, hoverinfo: "skip" },
     { x: [1, 2, 2], y: [1, 2, 1.5], mode: "markers", marker: { color: tone("muted"), size: 7, symbol: "circle-open" }, text: ["softmax, Shannon", "sparsemax", "2-normmax"], hovertemplate: "%{text}: q %{x}, r %{y}<extra></extra>" },
   ];
-  for (const [key, run, group] of shownRuns()) {
+  for (const run of shownRuns().filter(({ path }) => path.q.length)) {
     const { epochs, q, r } = run.path;
-    if (!q.length) continue;
-    const last = q.length - 1, learned = last > 0;
-    traces.push({
-      type: "scatter", mode: learned ? "lines+markers" : "markers", name: `${group.label}, seed ${run.seed}`, meta: { run: key }, x: q, y: r, customdata: epochs,
-      line: { color: colour(group), dash: group.dash, width: 1.8 },
-      marker: { color: colour(group), size: q.map((_, place) => (place === last ? 10 : place === 0 ? 8 : 4)), symbol: q.map((_, place) => (place === last ? group.symbol : place === 0 ? "circle-open" : "circle")), line: { color: colour(group), width: 1 } },
-      hovertemplate: `<b>${group.label}</b>, seed ${run.seed}<br>epoch %{customdata}: q %{x:.5~f}, r %{y:.5~f}<extra></extra>`,
-    });
+    const last = q.length - 1;
+    const at = (first, between, end) => q.map((_, place) => (place === last ? end : place === 0 ? first : between));
+    traces.push(traceOf(run, q, r, "epoch %{customdata}: q %{x:.5~f}, r %{y:.5~f}", {
+      mode: "lines+markers", customdata: epochs, marker: { size: at(8, 4, 10), symbol: at("circle-open", "circle", data.groups[run.group].symbol) },
+    }));
   }
   const name = (x, y, text, more = {}) => ({ x, y, text, showarrow: false, font: { size: 11, color: tone("muted") }, ...more });
   draw("plane", traces, {
@@ -330,30 +347,28 @@ function drawPlane() {
 
 // ---- The same as tables ----------------------------------------------------------------------------------------------
 
-const ALTERNATIVES = {
+const ALTERNATIVES = {  // headings, runs, and the cells of a run
   "curves": () => {
-    const runs = shownRuns().filter(([, run]) => run.curves[state.column]);
-    const epochs = [...new Set(runs.flatMap(([, run]) => run.curves.epoch))].sort((a, b) => a - b);
-    return table(columnLabel(state.column), ["Run", ...epochs.map((epoch) => `Epoch ${epoch}`)], runs.map(([key, run, group]) =>
-      [recordButton(key, `${group.label}, seed ${run.seed}`), ...epochs.map((epoch) => valueOf(run, state.column, epoch))]));
+    const runs = shownRuns().filter((run) => run.curves[state.column]);
+    const epochs = [...new Set(runs.flatMap((run) => run.curves.epoch))].sort((a, b) => a - b);
+    return [epochs.map((epoch) => `Epoch ${epoch}`), runs, (run) => epochs.map((epoch) => valueOf(run, state.column, epoch))];
   },
   "trade-off": () => {
-    const headline = data.experiments[state.experiment].headline;
-    return table("Against sparsity", ["Run", "sparsity, test", columnLabel(headline)], shownRuns().map(([key, run, group]) =>
-      [recordButton(key, `${group.label}, seed ${run.seed}`), valueOf(run, SPARSITY), valueOf(run, headline)]));
+    const { headline } = data.experiments[state.experiment];
+    return [["sparsity, test", columnLabel(headline)], shownRuns(), (run) => [valueOf(run, SPARSITY), valueOf(run, headline)]];
   },
-  "plane": () => {
-    const rows = shownRuns().filter(([, run]) => run.path.q.length);
-    return table("Orders q and r", ["Run", "q at first", "r at first", "q at last", "r at last", "r above 2 − 1/q at last"], rows.map(([key, run, group]) => {
-      const { q, r } = run.path;
-      const last = q.length - 1;
-      return [recordButton(key, `${group.label}, seed ${run.seed}`), q[0], r[0], q[last], r[last], r[last] - 2 + 1 / q[last]];
-    }));
-  },
+  "plane": () => [
+    ["q at first", "r at first", "q at last", "r at last", "r above 2 − 1/q at last"],
+    shownRuns().filter((run) => run.path.q.length),
+    ({ path: { q, r } }) => [q[0], r[0], q.at(-1), r.at(-1), r.at(-1) - 2 + 1 / q.at(-1)],
+  ],
 };
 
 function fillAlternative(details) {
-  if (details.open) details.querySelector("div").replaceChildren(ALTERNATIVES[details.dataset.figure]());
+  if (!details.open) return;
+  const [headings, runs, cells] = ALTERNATIVES[details.dataset.figure]();
+  const rows = runs.map((run) => [recordButton(run.key, named(run)), ...cells(run)]);
+  details.querySelector("div").replaceChildren(table("The same as a table", ["Run", ...headings], rows));
 }
 
 // ---- One experiment -------------------------------------------------------------------------------------------------
@@ -377,18 +392,12 @@ function chip(key) {
   return make("label", {}, box, line, group.label);
 }
 
-function showChips() {
-  one("chips").replaceChildren(...data.experiments[state.experiment].groups.map(chip));
-}
+const showChips = () => one("chips").replaceChildren(...data.experiments[state.experiment].groups.map(chip));
 
 function mostTelling(groups) {
   if (groups.length <= 9) return groups;
   const seen = new Set();  // one configuration of each activation
   return groups.filter((key) => !seen.has(data.groups[key].activation) && seen.add(data.groups[key].activation));
-}
-
-function option(value, text, selected) {
-  return make("option", { value, selected: value === selected }, text);
 }
 
 function meanAndDeviation(values) {
@@ -413,15 +422,12 @@ function showRuns() {
 
 function choose(name) {
   const experiment = data.experiments[name];
-  const kept = (list, value, otherwise) => (list.includes(value) ? value : otherwise);
   state.experiment = name;
-  state.column = kept(Object.keys(experiment.columns), state.column, experiment.headline);
-  state.axis = kept(experiment.axes, state.axis, experiment.axes[0]);
+  if (!(state.column in experiment.columns)) state.column = experiment.headline;
   state.shown = new Set(mostTelling(experiment.groups));
   for (const button of one("experiments").children) button.setAttribute("aria-pressed", button.textContent === name);
   one("about").textContent = experiment.about;
-  one("column").replaceChildren(...Object.entries(experiment.columns).map(([column, text]) => option(column, text, state.column)));
-  one("axis").replaceChildren(...experiment.axes.map((axis) => option(axis, data.axes[axis], state.axis)));
+  one("column").replaceChildren(...Object.entries(experiment.columns).map(([value, text]) => make("option", { value, selected: value === state.column }, text)));
   showChips();
   showRuns();
   redraw();
@@ -446,11 +452,17 @@ function filterClaims() {
   one("claim-count").textContent = active ? `${count} of ${data.claims.length} numbers` : "";
 }
 
-// ---- The address of a record: #run=EXPERIMENT/HASH/seed-SEED ---------------------------------------------------------
+// ---- Addresses: of a record, #run=EXPERIMENT/HASH/seed-SEED, and of a claim, #claim-PLACE ----------------------------
 
 function follow() {
-  const [what, ...name] = decodeURIComponent(location.hash.slice(1)).split("=");
-  if (what === "run") openRecord(name.join("="));
+  const name = decodeURIComponent(location.hash.slice(1));
+  if (name.startsWith("run=")) openRecord(name.slice("run=".length));
+  const kind = name.startsWith("claim-") && one(name)?.closest("details");
+  if (!kind) return;
+  one("claim-search").value = one("claim-verdict").value = "";
+  filterClaims();
+  kind.open = true;
+  one(name).scrollIntoView({ block: "center" });
 }
 
 // ---- Start ----------------------------------------------------------------------------------------------------------
@@ -477,8 +489,8 @@ if (one("claim-search")) {
 }
 one("theme").setAttribute("aria-pressed", dark());
 one("experiments").append(...Object.keys(data.experiments).map((name) => make("button", { type: "button", onclick: () => choose(name) }, name)));
+one("experiments").hidden = one("experiments").children.length === 1;
 one("column").addEventListener("change", ({ target }) => { state.column = target.value; redraw(); });
-one("axis").addEventListener("change", ({ target }) => { state.axis = target.value; redraw(); });
 const showAll = (all) => () => { state.shown = new Set(all ? data.experiments[state.experiment].groups : []); showChips(); redraw(); };
 one("all").addEventListener("click", showAll(true));
 one("none").addEventListener("click", showAll(false));

@@ -17,12 +17,16 @@ from markupsafe import Markup, escape
 from experiments.files import write_atomically
 from experiments.record import Record, RecordError
 from experiments.run_folder import RECORD
+from reporting.declaration import SETTINGS, load_declaration, load_numbers
+from reporting.groups import Group, label_runs, style_groups
 from reporting.kept_runs import KeptRuns
 from reporting.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
+from reporting.pages.verdict_summary import MEANING, answers
 from reporting.palette import page_style
 from reporting.record_files import finished_records, read_records
-from reporting.report.claims import Decided, by_kind, decided_claims
+from reporting.report.claims import Decided, decided_claims, main_table
 from reporting.report.payload import build_payload
+from reporting.summary import verdict
 from reporting.verdicts import NOT_REACHED_RULE, RULE
 
 _FOLDER = Path(__file__).parent
@@ -31,37 +35,55 @@ _FOLDER = Path(__file__).parent
 def report_of_results(kept: KeptRuns, output: Path) -> Path:
     """Write the page of the kept records, with the verdicts and all runs, to the file `output`."""
     experiments = dict.fromkeys(kept.declaration.tables[name].experiment for name in kept.selections)
-    claims = decided_claims(kept)
-    verdicts = [claim.verdict for claim in claims]
+    numbers = load_numbers(kept.settings, kept.declaration)
+    claims = decided_claims(kept, numbers)
+    lines = [claim.line for claim in claims]
+    verdicts = [line["test_verdict"] for line in lines]
     shown = {
-        "title": "What reproduces",
-        "sentence": f"{in_one_sentence(verdicts)}.",
-        "counts": count_outcomes(verdicts),
+        "title": "Does the paper reproduce?",
+        "sentences": [
+            "We ran its experiments again. Theirs is the paper's number, ours the mean of our runs on the test split."
+        ],
+        "answers": answers(kept.declaration, lines),
+        "lines": lines,
+        "meaning": MEANING,
+        "main": main_table(kept, numbers),
+        "confidence": kept.declaration.bootstrap.confidence,
+        "counted": f"{in_one_sentence(verdicts)}.",
+        "verdicts": verdicts,
         "reasons": why_open(verdicts),
-        "kinds": {kind: (of, count_outcomes(one.verdict for one in of)) for kind, of in by_kind(claims).items()},
         "rules": [_bold(RULE), _bold(NOT_REACHED_RULE)],
         "repeat": _command("--results", kept.results),
     }
-    return _write(output, shown, {name: read_records(kept.results, name) for name in experiments}, claims)
+    return _write(output, shown, _groups({name: read_records(kept.results, name) for name in experiments}), claims)
 
 
-def report_of_outputs(outputs: Path, output: Path) -> Path:
+def report_of_outputs(outputs: Path, output: Path, settings: Path = SETTINGS) -> Path:
     """Write the page of the finished runs in the folder `outputs` to the file `output`.
 
-    Runs in a folder of outputs inside of it, such as those of `make demo` in outputs/demo, are not shown.
+    Runs in a folder of outputs inside of it, such as those of `make demo` in outputs/demo, are not shown. The
+    declaration in `settings` says how an interval is computed.
     """
     runs = outputs.glob(f"*/*/*/{RECORD}")  # <experiment>/<activation>-<hash>/seed-<seed>
     names = sorted({file.relative_to(outputs).parts[0] for file in runs})
     if not names:
         raise RecordError(f"{outputs}: there is no finished run in it; name another folder with --outputs")
     records = {name: finished_records(outputs, name) for name in names}
+    groups = _groups(records)
     count = sum(map(len, records.values()))
+    bootstrap = load_declaration(settings).bootstrap
+    verdicts = [verdict(name, own, bootstrap) for name, own in groups.items()]
     shown = {
         "title": f"Runs in {outputs}",
-        "sentence": f"{count} finished run{'' if count == 1 else 's'} of {', '.join(names)}.",
+        "sentences": [f"{one.rstrip('.')}." for one in verdicts if one],
+        "counted": f"{count} finished run{'' if count == 1 else 's'} of {', '.join(names)}.",
         "repeat": _command("--outputs", outputs, "--output", output),
     }
-    return _write(output, shown, records, [])
+    return _write(output, shown, groups, [])
+
+
+def _groups(records: Mapping[str, list[Record]]) -> dict[str, list[Group]]:
+    return dict(zip(records, style_groups([label_runs(of_one) for of_one in records.values()]), strict=True))
 
 
 def _command(*arguments: str | Path) -> str:
@@ -69,11 +91,12 @@ def _command(*arguments: str | Path) -> str:
 
 
 def _write(
-    output: Path, shown: Mapping[str, Any], records: Mapping[str, Sequence[Record]], claims: Sequence[Decided]
+    output: Path, shown: Mapping[str, Any], groups: Mapping[str, list[Group]], claims: Sequence[Decided]
 ) -> Path:
-    payload = build_payload(records)
+    payload = build_payload(groups)
     payload["claims"] = [
-        {"claim": f"{one.claim}: {one.row}", "difference": one.difference, "outcome": one.outcome, **one.numbers}
+        {"claim": f"{one.line['claim']}: {one.line['row']}", "difference": one.difference, "outcome": one.outcome}
+        | one.numbers
         for one in claims
     ]
     data = json.dumps(payload, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -84,6 +107,7 @@ def _write(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["counted"] = count_outcomes
     environment.filters["slug"] = lambda text: re.sub(r"\W+", "-", text).strip("-")
     text = environment.get_template("page.html").render(
         shown,

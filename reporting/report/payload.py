@@ -1,18 +1,18 @@
 """The runs in the form that the page's script reads, with every number unchanged from the records."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from experiments.identity import ROOT
 from experiments.metric_catalogue import METRICS, metric
 from experiments.record import Record
-from reporting.groups import Group, label_runs, style_groups
+from reporting.groups import Group
 from reporting.palette import LINE_STYLES, on_dark
 from reporting.report.repeat import repeating_command
 
 _SPLITS = ("test", "validation", "dev", "train")
-_AXES = ("epoch", "steps", "training_seconds")
+_PROGRESS = {"epoch", "steps", "training_seconds"}
 _DASHES = ("solid", "dash", "dashdot", "dot", "12px,3px", "2px,5px", "10px,3px,2px,3px,2px,3px", "16px,5px", "3px,3px")
 _SYMBOLS = {
     "o": "circle",
@@ -40,29 +40,22 @@ def group_key(record: Record) -> str:
     return f"{record.experiment}/{record.run_id}"
 
 
-def build_payload(experiments: Mapping[str, Sequence[Record]]) -> dict[str, Any]:
-    """All runs as JSON values for the page's script, from the records of each experiment.
+def build_payload(experiments: Mapping[str, list[Group]]) -> dict[str, Any]:
+    """All runs as JSON values for the page's script, from the configurations of each experiment.
 
-    `experiments`, each with its columns; `groups`, the configurations with their looks; `runs`, by their `run_key`; and
-    the labels of the `axes`.
+    `experiments`, each with its columns; `groups`, the configurations with their looks; and `runs`, by their `run_key`.
     """
-    styled = style_groups([label_runs(list(records)) for records in experiments.values()])
+    every = [group for groups in experiments.values() for group in groups]
     return {
-        "axes": {axis: METRICS[axis].label if axis in METRICS else axis for axis in _AXES},
-        "experiments": {name: _experiment(name, groups) for name, groups in zip(experiments, styled, strict=True)},
-        "groups": {group_key(group.runs.records[0]): _group(group) for groups in styled for group in groups},
-        "runs": {
-            run_key(record): _run(record, group.label)
-            for groups in styled
-            for group in groups
-            for record in group.runs.records
-        },
+        "experiments": {name: _experiment(name, groups) for name, groups in experiments.items()},
+        "groups": {group_key(group.runs.records[0]): _group(group) for group in every},
+        "runs": {run_key(record): _run(record, group.label) for group in every for record in group.runs.records},
     }
 
 
 def _experiment(name: str, groups: list[Group]) -> dict[str, Any]:
     measured = {column for group in groups for record in group.runs.records for row in record.curves for column in row}
-    shown = {one for one in measured - {*_AXES} if not re.search(r"\.head_\d+\.|support_to_\d+$", one)}  # too many
+    shown = {one for one in measured - _PROGRESS if not re.search(r"\.head_\d+\.|support_to_\d+$", one)}  # too many
     columns = sorted(shown, key=_order)
     of_test = [column for column in columns if column.startswith("test/")]
     return {
@@ -70,7 +63,6 @@ def _experiment(name: str, groups: list[Group]) -> dict[str, Any]:
         "groups": [group_key(group.runs.records[0]) for group in groups],
         "columns": {column: _label(column) for column in columns},
         "means": [column for column in of_test if metric(column).summarised],
-        "axes": [axis for axis in _AXES if axis in measured],
         "headline": next(iter(of_test or columns), None),
     }
 
@@ -110,6 +102,8 @@ def _group(group: Group) -> dict[str, Any]:
 def _run(record: Record, label: str) -> dict[str, Any]:
     columns = list(dict.fromkeys(column for row in record.curves for column in row))
     return record.model_dump() | {
+        "key": run_key(record),
+        "group": group_key(record),
         "label": label,
         "code": record.code.model_dump(exclude={"files"}),  # the digest is the hash of all files
         "curves": {column: [row.get(column) for row in record.curves] for column in columns},

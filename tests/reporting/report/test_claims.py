@@ -3,18 +3,19 @@
 import pandas as pd
 import pytest
 
-from reporting.report.claims import decided_claims
+from reporting.declaration import load_numbers
+from reporting.report.claims import decided_claims, main_table
 from tests.reporting.synthetic_results import RESULTS, loaded, write_short
 
 
 @pytest.fixture(scope="module")
 def claims(kept):
-    return decided_claims(kept)
+    return decided_claims(kept, load_numbers(kept.settings, kept.declaration))
 
 
 def test_the_verdicts_are_those_of_the_tables(claims):
     kept = pd.read_csv(RESULTS / "tables/verdicts.csv")
-    assert [(one.claim, one.row, one.verdict) for one in claims] == [
+    assert [(one.line["claim"], one.line["row"], one.line["test_verdict"]) for one in claims] == [
         (line.claim, line.row, line.test_verdict) for line in kept.itertuples()
     ]
     for one, line in zip(claims, kept.itertuples(), strict=True):
@@ -23,16 +24,35 @@ def test_the_verdicts_are_those_of_the_tables(claims):
 
 
 def test_a_verdict_names_the_runs_that_it_rests_on(claims, kept):
-    (beats,) = [one for one in claims if one.claim.startswith("SharMiX (1.25, 1.50) is best")]
+    (beats,) = [one for one in claims if one.line["claim"].startswith("SharMiX (1.25, 1.50) is best")]
     learned, sparsemax = (kept.selections["table1"].rows[row].records[0] for row in ("learned_1.25_1.50", "sparsemax"))
     assert beats.runs == ([f"airline/{learned.run_id}"], [f"airline/{sparsemax.run_id}"])
-    assert (beats.column, beats.difference, beats.published) == ("test/accuracy", True, "+0.20 points")
+    assert (beats.line["metric"], beats.difference, beats.published) == ("accuracy", True, "+0.20")
 
 
 def test_a_number_of_another_epoch_never_stands_beside_a_claim(tmp_path):
-    claims = decided_claims(loaded(write_short(tmp_path)))
-    (late,) = [one for one in claims if one.claim == "Softmax ends well"]
+    short = loaded(write_short(tmp_path))
+    claims = decided_claims(short, load_numbers(short.settings, short.declaration))
+    (late,) = [one for one in claims if one.line["claim"] == "Softmax ends well"]
     assert (late.ours, late.outcome, late.numbers["mean"]) == ("not reached", "open", None)
-    (early,) = [one for one in claims if one.claim == "Softmax starts well"]
+    (early,) = [one for one in claims if one.line["claim"] == "Softmax starts well"]
     assert early.epoch == 2
     assert early.numbers["mean"] is not None
+
+
+def test_the_main_table_has_every_number_of_the_papers_first_table_beside_ours(kept):
+    table, rows = main_table(kept, load_numbers(kept.settings, kept.declaration))
+    tidy = pd.read_csv(RESULTS / "tables/table1.csv").set_index(["row", "source", "split", "metric", "kind"])
+    assert table.number == "Table 1"
+    assert len(rows) == 5  # the paper's
+    for row, numbers in rows.items():
+        for metric in ("accuracy", "macro_f1", "sparsity"):
+            one = numbers[table.metrics()[metric]]
+            assert one.numbers["published"] == tidy.loc[(row, "published", "test", metric, "level"), "mean"]
+            assert one.numbers["mean"] == tidy.loc[(row, "ours", "test", metric, "level"), "mean"]
+        if row != "softmax":
+            one = numbers["accuracy − softmax, points"]
+            ours = tidy.loc[(row, "ours", "test", "accuracy", "difference to softmax")]
+            assert [one.numbers[key] for key in ("mean", "low", "high")] == list(ours[["mean", "low", "high"]])
+            theirs = [rows[name]["accuracy"].numbers["published"] for name in (row, "softmax")]
+            assert one.numbers["published"] == pytest.approx(100 * (theirs[0] - theirs[1]))

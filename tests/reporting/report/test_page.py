@@ -2,6 +2,7 @@
 
 import pytest
 
+from experiments.identity import ROOT
 from tests.browser import DESKTOP, PHONE, opened, severe_findings
 
 READY = "html[data-ready]"
@@ -23,13 +24,12 @@ def view(window):
     window.page.evaluate("document.getElementById('dialog').close()")
     window.page.click("#experiments button:text-is('airline')")
     window.page.select_option("#column", "test/accuracy")
-    window.page.select_option("#axis", "epoch")
     return window.page
 
 
 def traces(view, figure):
-    """What Plotly draws in a figure: for each trace its run, its numbers, and whether it is seen."""
-    read = "trace => ({run: trace.meta?.run, x: [...trace.x], y: [...trace.y], keys: trace.customdata})"
+    """What Plotly draws in a figure: for each trace its run and its numbers."""
+    read = "trace => ({run: trace.meta?.run, x: [...trace.x], y: [...trace.y]})"
     return view.evaluate(f"id => document.getElementById(id).data.map({read})", figure)
 
 
@@ -37,12 +37,53 @@ def texts(view, selector):
     return view.locator(selector).all_inner_texts()
 
 
-def test_the_page_is_small_and_asks_for_nothing_and_its_verdicts_come_first(page, window):
+def test_the_page_is_small_and_asks_for_nothing_and_its_answers_come_first(page, window, kept):
     assert page.stat().st_size <= 5_000_000
     assert window.requests == []
-    assert window.page.locator("h1").inner_text() == "What reproduces"
-    claims = len(texts(window.page, "table.claims tbody tr th"))
-    assert window.page.locator(".lead").inner_text().startswith(f"Of {claims} published numbers that we checked, ")
+    given = window.page.locator("h1 ~ *").evaluate_all("all => all.map(one => one.className || one.tagName)")
+    assert [name for name in given if name in ("answers", "main panel scroll", "bar")] == [
+        "answers",
+        "main panel scroll",
+        "bar",
+    ]
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for card, asked in zip(window.page.locator(".answers li").all(), kept.declaration.questions, strict=True):
+        mark, theirs, ours = (card.locator(part).inner_text() for part in (".sign", "dd >> nth=0", "dd >> nth=1"))
+        (line,) = [line for line in readme.splitlines() if asked.text in line]
+        assert [f"{mark} {asked.text}", theirs, ours, asked.reason] == [cell.strip() for cell in line.split("|")[1:-1]]
+        assert asked.reason in card.inner_text()
+
+
+def test_a_question_leads_to_the_claim_that_answers_it(view):
+    view.fill("#claim-search", "nothing has these words")
+    view.click(".answers a >> nth=1")
+    row = view.locator("table.claims tr:target")
+    row.locator("th:text-is('1.5-entmax collapses to an accuracy of 0.600')").wait_for()
+    assert view.locator("#claim-search").input_value() == ""
+    top, bottom = row.evaluate("row => { const { top, bottom } = row.getBoundingClientRect(); return [top, bottom]; }")
+    assert 0 < top < bottom < view.viewport_size["height"]
+
+
+def test_the_main_table_leads_to_runs_and_those_that_they_are_compared_with(view, payload):
+    view.click(".main tbody tr:first-child button >> nth=-1")
+    assert view.locator("#dialog-title").inner_text() == "accuracy − softmax, points: SharMiX learned (1.25, 1.50)"
+    shown = view.locator("#dialog tbody button").evaluate_all("all => all.map(one => one.dataset.run)")
+    assert [payload["runs"][key]["label"] for key in shown[::5]] == ["SharMiX learned (1.25, 1.50)", "softmax"]
+
+
+def test_points_far_from_the_others_stand_at_the_edge_with_their_value(view, payload):
+    claims = [one for one in payload["claims"] if one["difference"] and one["mean"] is not None]
+    low, high = view.evaluate("document.getElementById('differences').layout.xaxis.range")
+    outside = [one["published"] for one in claims if not low <= one["published"] <= high]
+    assert min(one["published"] for one in claims) in outside
+    assert 0 < len(outside) <= len(claims) / 4
+    for drawn in traces(view, "differences"):
+        assert all(low <= value <= high for value in drawn["x"] + drawn["y"])
+    notes = view.evaluate("document.getElementById('differences').layout.annotations.map(one => one.text)")
+    assert notes == [f"theirs −{abs(value):.1f}" for value in outside]
+    assert f"{len(outside)} of 75 points stand at the edge of a chart" in view.locator("#undrawn").inner_text()
+    levels = view.evaluate("document.getElementById('levels').layout")
+    assert (levels["annotations"], levels["xaxis"]["range"][0] < 0 < 0.98 < levels["xaxis"]["range"][1]) == ([], True)
 
 
 def test_claims_are_filtered_by_words_and_by_verdict(view):
@@ -70,15 +111,14 @@ def test_a_heading_sorts_by_number_up_and_down(view):
 
 
 def test_curves_have_every_number_of_the_shown_runs(view, payload):
-    for column, axis in (("test/sparsity", "epoch"), ("q", "training_seconds"), ("train/loss", "steps")):
+    for column in ("test/sparsity", "q", "train/loss"):
         view.select_option("#column", column)
-        view.select_option("#axis", axis)
         drawn = traces(view, "curves")
         assert drawn
         for trace in drawn:
             run = payload["runs"][trace["run"]]
             assert trace["y"] == run["curves"][column]
-            assert trace["x"] == run["curves"][axis]
+            assert trace["x"] == run["curves"]["epoch"]
 
 
 def test_configurations_are_toggled_in_all_figures(view, payload):
@@ -86,9 +126,9 @@ def test_configurations_are_toggled_in_all_figures(view, payload):
     box = view.locator(f"#chips input[value='{softmax}']")
 
     def shown(figure):
-        return sum(softmax in f"{trace['run']} {trace['keys']}" for trace in traces(view, figure))
+        return sum(softmax in f"{trace['run']}" for trace in traces(view, figure))
 
-    assert [shown(figure) for figure in FIGURES] == [5, 1, 5]
+    assert [shown(figure) for figure in FIGURES] == [5, 5, 5]
     box.uncheck()
     assert [shown(figure) for figure in FIGURES] == [0, 0, 0]
     box.check()
@@ -118,10 +158,7 @@ def test_each_figure_is_a_table_too(view, payload):
         view.evaluate("id => document.querySelector(`[data-figure='${id}']`).open = true", figure)
         rows = view.locator(f"[data-figure='{figure}'] tbody tr")
         rows.first.wait_for()
-        runs = [
-            run for trace in traces(view, figure) for run in ([trace["run"]] if trace["run"] else trace["keys"] or [])
-        ]
-        assert rows.count() == sum("seed" in str(run) for run in runs)
+        assert rows.count() == sum(trace["run"] is not None for trace in traces(view, figure))
     first = view.locator("[data-figure='curves'] tbody tr").first
     run = payload["runs"][first.locator("button").get_attribute("data-run")]
     values = first.locator("td").evaluate_all("cells => cells.map(cell => Number(cell.dataset.value))")
@@ -175,7 +212,7 @@ def test_the_keyboard_reaches_a_record_that_anyone_can_read(view):
 def test_anyone_can_read_the_page(view, window, size, scheme):
     view.set_viewport_size({"width": size[0], "height": size[1]})
     view.emulate_media(color_scheme=scheme)
-    view.evaluate("document.querySelectorAll('details.kind:first-of-type').forEach(one => { one.open = true; })")
+    view.evaluate("document.querySelectorAll('details.kind').forEach(one => { one.open = true; })")
     view.evaluate("document.querySelector('[data-figure=plane]').open = true")
     view.wait_for_selector("[data-figure='plane'] tbody tr")
     assert view.evaluate("document.documentElement.scrollWidth") <= size[0]

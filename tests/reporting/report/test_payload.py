@@ -1,15 +1,21 @@
 """The runs that a page carries, and the command that repeats each."""
 
 import json
+import re
 import shlex
+from html import unescape
 
 import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments.identity import ROOT, run_id
 from experiments.resolvers import register_resolvers
+from reporting.declaration import load_declaration
+from reporting.groups import label_runs, style_groups
+from reporting.record_files import finished_records
 from reporting.report.page import report_of_outputs
 from reporting.report.repeat import repeating_command
+from reporting.summary import verdict
 from tests.reporting.synthetic_records import as_read, changed, finish_runs, make_record
 from tests.reporting.synthetic_results import RESULTS
 
@@ -63,6 +69,25 @@ def test_a_folder_of_outputs_inside_of_another_one_has_a_page_of_its_own(tmp_pat
     assert "1 finished run of airline." in report_of_outputs(tmp_path, tmp_path / "report.html").read_text("utf-8")
     demo = report_of_outputs(tmp_path / "demo", tmp_path / "demo.html")
     assert "2 finished runs of digits." in demo.read_text("utf-8")
+
+
+def test_the_page_of_own_runs_opens_on_the_answer_of_each_experiment(tmp_path):
+    for experiment, lead in (("digits", 0.05), ("digits_lt", -0.05)):
+        for seed in (1, 2, 3):
+            softmax, better = 0.8 + seed / 1000, 0.8 + lead + seed / 900
+            finish_runs(tmp_path, [make_record("softmax", seed, experiment, {"accuracy": softmax})])
+            finish_runs(tmp_path, [make_record("sparsemax", seed, experiment, {"accuracy": better})])
+    groups = style_groups([label_runs(finished_records(tmp_path, name)) for name in ("digits", "digits_lt")])
+    said = [
+        verdict(name, of, load_declaration().bootstrap)
+        for name, of in zip(("digits", "digits_lt"), groups, strict=True)
+    ]
+    text = unescape(report_of_outputs(tmp_path, tmp_path / "report.html").read_text("utf-8"))
+    leads = re.findall(r'<p class="lead">(.*?)\.</p>', text)
+    assert leads[:2] == said
+    assert (
+        text.index('id="trade-off"') < text.index('id="curves"') < text.index('id="plane"') < text.index('id="means"')
+    )
 
 
 def test_the_command_of_a_run_of_each_experiment_composes_to_its_settings(payload):
