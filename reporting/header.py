@@ -10,7 +10,7 @@ def page_header(current: str, root: str | None) -> str:
 
     Args:
         current: the page's key in `PAGES`.
-        root: the relative address of the site's root, such as "" or "../"; None for a page outside a site, without links.
+        root: the relative address of the site's root, such as "" or "../"; None outside a site, which has no links.
     """
     links = [] if root is None else PAGES.items()
     here = {current: ' aria-current="page"'}
@@ -19,7 +19,7 @@ def page_header(current: str, root: str | None) -> str:
     nav = f'<nav aria-label="Site">{items}</nav>' if items else ""
     return (
         f'<header class="site-header"><div class="brand">{brand}</div>{nav}'
-        '<button id="theme" type="button" aria-pressed="false">Dark</button></header>'
+        '<button id="theme" type="button" aria-label="Dark theme" aria-pressed="false">◐</button></header>'
     )
 
 

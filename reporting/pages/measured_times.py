@@ -30,13 +30,13 @@ def list_measured_times(root: Path, to_root: str, *names: str) -> str:
     lines = {
         "loss": f"You want a **cheap loss over a large vocabulary**: it takes {number(_ratio(large, SHARMIX), 2)} of "
         f"cross-entropy's time for 512 × 32,000 logits, few of which matter {measured}.",
-        "package": f"**{number(package / entmax, 0)}** times faster than the `entmax` package, which sorts whole rows: "
-        f"1.5-entmax's loss of the same logits {measured}.",
-        "step": f"**{number(step['relative_time'], 2)}** of softmax's time, {interval}: a training step of ResNet-18 on "
-        f"CIFAR-100 with learned orders {table}.",
-        "slow": f"**Slow**: SharMiX's map takes {slow_small} times softmax's time where it is small (64 × 100), {slow_dense} "
-        f"times where all of 256 × 10,000 logits matter, and there at (1.75, 1.25), where the entropy is not concave, "
-        f"{nonconcave} times {measured}.",
+        "package": f"**{number(package / entmax, 0)}** times faster than the `entmax` package, which sorts whole "
+        f"rows: 1.5-entmax's loss of the same logits {measured}.",
+        "step": f"**{number(step['relative_time'], 2)}** of softmax's time, {interval}: a training step of "
+        f"ResNet-18 on CIFAR-100 with learned orders {table}.",
+        "slow": f"**Slow**: SharMiX's map takes {slow_small} times softmax's time where it is small (64 × 100), "
+        f"{slow_dense} times where all of 256 × 10,000 logits matter, and there at (1.75, 1.25), where the entropy is "
+        f"not concave, {nonconcave} times {measured}.",
     }
     return "\n".join(f"- {lines[name]}" for name in names or lines)
 

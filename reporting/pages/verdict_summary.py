@@ -74,17 +74,16 @@ def list_claims(root: Path, to_root: str) -> str:
 
 
 def answer_questions(root: Path, to_root: str) -> str:
-    """A table with a line for each declared question: its mark, theirs, ours and the reason."""
+    """A list of the declared questions: the mark, theirs, ours and the reason of each."""
     declaration = load_declaration(root / "conf" / "reporting")
-    lines = [
-        {"question": f"{one.mark} {one.question}", "theirs": one.theirs, "ours": one.ours, "reason": one.reason}
-        for one in answers(declaration, _read(root).to_dict("records"))
-    ]
-    table = pd.DataFrame(lines).to_markdown(index=False, disable_numparse=True)
+    shown = ""
+    for one in answers(declaration, _read(root).to_dict("records")):
+        numbers = f" Theirs {one.theirs}, ours {one.ours}." if one.verdict else ""
+        shown += f"- {one.mark} **{one.question}**{numbers} {one.reason}\n"
     marks = ", ".join(f"{mark} {meaning}" for mark, meaning in MEANING.items())
     claims = f"[claim by claim]({to_root}docs/findings.md#claim-by-claim)"
     origin = f"[where the published numbers come from]({to_root}docs/studies/forensics.md)"
-    return f"{table}\n\n{marks}: {claims}; {origin}."
+    return f"{shown}\n{marks}: {claims}; {origin}."
 
 
 def _nearer_split(verdicts: pd.DataFrame) -> str:

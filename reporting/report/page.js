@@ -467,12 +467,6 @@ function follow() {
 
 // ---- Start ----------------------------------------------------------------------------------------------------------
 
-function showTheme(name) {
-  root.dataset.theme = name;
-  one("theme").setAttribute("aria-pressed", name === "dark");
-  if (state.column) { drawClaims(); showChips(); redraw(); }
-}
-
 document.querySelectorAll("table.sortable").forEach(sortable);
 document.addEventListener("click", ({ target }) => { if (target.matches("button.number[data-runs]")) openNumbers(target.dataset); });
 document.querySelectorAll(".alternative").forEach((details) => details.addEventListener("toggle", () => fillAlternative(details)));
@@ -480,14 +474,12 @@ one("close").addEventListener("click", () => dialog.close());
 one("back").addEventListener("click", () => before());
 dialog.addEventListener("close", closed);
 dialog.addEventListener("click", ({ target }) => { if (target === dialog) dialog.close(); });
-one("theme").addEventListener("click", () => showTheme(dark() ? "light" : "dark"));
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", ({ matches }) => showTheme(matches ? "dark" : "light"));
+document.addEventListener("themechange", () => { if (state.column) { drawClaims(); showChips(); redraw(); } });
 addEventListener("hashchange", follow);
 if (one("claim-search")) {
   one("claim-search").addEventListener("input", filterClaims);
   one("claim-verdict").addEventListener("change", filterClaims);
 }
-one("theme").setAttribute("aria-pressed", dark());
 one("experiments").append(...Object.keys(data.experiments).map((name) => make("button", { type: "button", onclick: () => choose(name) }, name)));
 one("experiments").hidden = one("experiments").children.length === 1;
 one("column").addEventListener("change", ({ target }) => { state.column = target.value; redraw(); });

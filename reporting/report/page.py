@@ -19,6 +19,7 @@ from experiments.record import Record, RecordError
 from experiments.run_folder import RECORD
 from reporting.declaration import SETTINGS, load_declaration, load_numbers
 from reporting.groups import Group, label_runs, style_groups
+from reporting.header import page_header, theme_script
 from reporting.kept_runs import KeptRuns
 from reporting.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
 from reporting.pages.verdict_summary import MEANING, answers
@@ -112,7 +113,8 @@ def _write(
     text = environment.get_template("page.html").render(
         shown,
         claims=claims,
-        home=(output.parent / "index.html").exists(),
+        header=Markup(page_header("Report", "" if (output.parent / "index.html").exists() else None)),
+        theme=Markup(theme_script()),
         outcomes=[*OUTCOMES],
         plural=IN_PLURAL,
         css=Markup(page_style() + (_FOLDER / "page.css").read_text("utf-8")),
