@@ -5,7 +5,7 @@ const kernel = await Kernel.load(document.getElementById("kernel").textContent.t
     document.getElementById("story").textContent = "This browser is too old for the page: it cannot run WebAssembly with vectors.";
     throw reason;
 });
-for (const add of [addPlane, addBars, addControls, addMaps, addLoss, addJacobian, addTriangle, addJump, addSets, addPresets, addPython]) add();
+for (const add of [addPlane, addBars, addControls, addPaste, addMaps, addLoss, addJacobian, addTriangle, addJump, addSets, addPresets, addPython]) add();
 Object.assign(state, stateFrom(location.hash));
 drawAll();
 watchSight();
