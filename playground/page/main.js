@@ -6,13 +6,13 @@ const kernel = await Kernel.load(document.getElementById("kernel").textContent.t
     throw reason;
 });
 for (const add of [addPlane, addBars, addControls, addPaste, addMaps, addLoss, addJacobian, addTriangle, addJump, addSets, addPresets, addPython]) add();
-Object.assign(state, stateFrom(location.hash));
+Object.assign(state, readAddress());
 drawAll();
 watchSight();
 requestAnimationFrame(() => setTimeout(settle)); // the first view is drawn at once, its fine colours follow
 
 isDark.addEventListener("change", repaint);
-addEventListener("hashchange", () => update(stateFrom(location.hash)));
+addEventListener("hashchange", () => update(readAddress()));
 for (const [event, printing] of [["beforeprint", true], ["afterprint", false]]) {
     addEventListener(event, () => {
         isPrinting = printing;
@@ -32,6 +32,13 @@ function readData() {
         part.logits = Array.from(new Int16Array(bytes.buffer), (integer) => integer * read.digits.unit);
         part.labels = [...part.labels].map(Number);
     }
+    return read;
+}
+
+function readAddress() {
+    if (document.querySelector(":target")) return {}; // the address names a place on the page
+    const { ignored, ...read } = stateFrom(location.hash);
+    say(document.getElementById("ignored"), ignored);
     return read;
 }
 

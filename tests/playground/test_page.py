@@ -147,11 +147,32 @@ def test_address_holds_the_state(visit):
     assert again.state() == state
 
 
-def test_address_that_makes_no_sense_does_no_harm(visit):
-    seen = visit()
-    for fragment in ("#q=7&r=x&logits=1,2,no&class=Z&cover=1000", "#logits=" + ",".join("9" * 30), "#%"):
-        seen.go(fragment)
+@pytest.mark.parametrize(
+    ("fragment", "said"),
+    [
+        ("q=1.5&logits=1,-30,2.5&class=C", ""),
+        ("jump", ""),
+        (
+            "q=7&logits=1,x,3&foo=2",
+            "Ignored in the address: foo; q = 7 became 2 (1 to 2 is allowed); logits: “x” is no number.",
+        ),
+        (
+            "r=x&cover=1000&class=Z",
+            "r: “x” is no number; cover = 1000 became 99 (80 to 99 is allowed); class: “Z” is none",
+        ),
+        ("logits=" + "9," * 1001, "logits: 1,001 numbers are too many."),
+        ("%&toString=1", "Ignored in the address: toString; %."),
+    ],
+)
+def test_what_the_page_ignores_in_an_address_it_says(visit, fragment, said):
+    first, later = visit(fragment), visit()
+    later.go(f"#{fragment}")
+    for seen in (first, later):
+        shown = seen.page.locator("#ignored").text_content()
+        assert said in shown
+        assert bool(said) == bool(shown)
         assert sum(seen.shares()) == pytest.approx(1)
+    assert first.shares() == later.shares()
 
 
 def test_typed_numbers_are_shown_in_their_bounds(visit):
