@@ -83,12 +83,12 @@ EXPORT(map) void map(const double* z, double* p, int32_t rows, int32_t classes, 
 // The number of classes with p > 0, one row of logits at many orders, which are read from two lists.
 EXPORT(survivors)
 void survivors(const double* z, int32_t classes, const double* q, const double* r, double temperature, int32_t count,
-               uint8_t* sizes) {
+               uint16_t* sizes) {
     std::vector<double> rows;
     for (int32_t row = 0; row < count; ++row) rows.insert(rows.end(), z, z + classes);
     Solver<double> solver({{q, 0}, {r, 0}, {nullptr, temperature}}, classes, false);
     const auto on_solved = [&](int64_t row, const RowResult&, const Entries<double>& p) {
-        sizes[row] = uint8_t(p.count - std::count(p.value, p.value + p.count, 0));
+        sizes[row] = uint16_t(p.count - std::count(p.value, p.value + p.count, 0));
     };
     solver.solve(rows.data(), 0, count, [](int64_t) { return true; }, on_solved);
 }
@@ -135,10 +135,12 @@ int32_t maxima(const double* z, int32_t classes, double q, double r, double temp
     const double low = family.equation.low, width = (family.equation.high + MARGIN - low) / CELLS;
     const auto at = [&](double y) { return family.at(y); };
     int32_t count = 0;
+    double before = at(low).residual;
     for (int cell = 0; cell < CELLS && count < most; ++cell) {
-        const double from = low + width * cell, to = from + width;
-        if (!(at(from).residual < 0 && at(to).residual >= 0)) continue;
-        family.put(newton<double>(at, (from + to) / 2, from, to, LEAST_STEP), members + 3 * count++);
+        const double from = low + width * cell, to = from + width, after = at(to).residual;
+        if (before < 0 && after >= 0)
+            family.put(newton<double>(at, (from + to) / 2, from, to, LEAST_STEP), members + 3 * count++);
+        before = after;
     }
     return count;
 }

@@ -11,7 +11,8 @@ const SHADES = {
 
 function shade(alive, classes) {
     const stops = SHADES[isDark() && !isPrinting ? "dark" : "light"].map(channels);
-    const place = ((alive - 1) / (classes - 1)) * (stops.length - 1), low = Math.min(Math.floor(place), stops.length - 2);
+    const share = isMany(classes) ? Math.log(alive) / Math.log(classes) : (alive - 1) / (classes - 1);
+    const place = share * (stops.length - 1), low = Math.min(Math.floor(place), stops.length - 2);
     return stops[low].map((channel, index) => Math.round(channel + (stops[low + 1][index] - channel) * (place - low)));
 }
 
@@ -59,13 +60,37 @@ function shape(tag, attributes, text = "") {
 
 // Children of a parent, as many as there are things to show.
 function fit(parent, count, make) {
+    if (parent.querySelector(".plot")) parent.replaceChildren();
     while (parent.children.length > count) parent.lastElementChild.remove();
     while (parent.children.length < count) parent.append(make(parent.children.length));
     return parent.children;
 }
 
+// Many classes as one line each, as long as its value; a class at exactly zero has a mark of another colour on the axis.
+function drawPlot(parent, values, show) {
+    const kinds = { zeros: (value) => value === 0, rises: (value) => value > 0, falls: (value) => value < 0 };
+    if (!parent.querySelector(".plot")) {
+        const made = shape("svg", { class: "plot", preserveAspectRatio: "none", "aria-hidden": "true" });
+        for (const kind of Object.keys(kinds)) made.append(shape("path", { class: kind, transform: "scale(1 -1)" }));
+        parent.replaceChildren(made, ...(show ? [element("small")] : []));
+    }
+    const [svg, caption] = parent.children, count = values.length;
+    const low = Math.min(0, ...values), high = Math.max(0, ...values) || 1, foot = 0.03 * (high - low);
+    svg.setAttribute("viewBox", `0 ${-high} ${count} ${high - low + foot}`);
+    Object.values(kinds).forEach((isOfKind, place) => {
+        const line = (value, index) => (value === 0 ? `M${index} ${-foot / 2}h1` : `M${index + 0.5} ${-Math.sign(value) * foot}V${value}`);
+        svg.children[place].setAttribute("d", values.map((value, index) => (isOfKind(value) ? line(value, index) : "")).join(""));
+        svg.children[place].setAttribute("stroke-width", place ? Math.max(0.8, count / 350) : foot);
+    });
+    if (!show) return;
+    const others = values.map((_, index) => index).filter((index) => values[index]);
+    const largest = others.sort((a, b) => Math.abs(values[b]) - Math.abs(values[a])).slice(0, 3).map((index) => `class ${index} ${show(values[index])}`);
+    say(caption, `Classes 0 to ${count - 1}. ${largest.length ? `Largest: ${largest.join(", ")}` : "All are zero"}.`);
+}
+
 // Probabilities as a row of small bars.
 function drawMini(parent, p) {
+    if (isMany(p.length)) return drawPlot(parent, p);
     const bars = fit(parent, p.length, () => element("i"));
     p.forEach((share, index) => {
         bars[index].className = share === 0 ? "zero" : "";
@@ -75,6 +100,7 @@ function drawMini(parent, p) {
 
 // One bar a class, up for positive and down for negative numbers.
 function drawSigned(parent, values, chosen, most) {
+    if (isMany(values.length)) return drawPlot(parent, values, (value) => signed(value, 3));
     const columns = fit(parent, values.length, (index) =>
         element("div", {}, element("i", { class: "axis" }), element("b"), element("span", {}, NAMES[index])));
     values.forEach((value, index) => {

@@ -39,20 +39,20 @@ function findJump(view, values, shares) {
 
 function drawAxes(svg, ticks, low, high) {
     svg.append(shape("path", { class: "axis", d: `M${BOX.left} ${BOX.top}V${BOX.bottom}H${BOX.right}` }));
-    for (const tick of ticks) svg.append(shape("text", { x: across(tick, low, high), y: BOX.bottom + 15, "text-anchor": "middle" }, String(tick).replace("-", "−")));
+    return ticks.map((tick) => svg.appendChild(shape("text", { x: across(tick, low, high), y: BOX.bottom + 15, "text-anchor": "middle" }, tick)));
 }
 
 function addCurve(panel, look) {
-    const svg = panel.querySelector(".curve"), [low, high] = BOUNDS.logit;
-    drawAxes(svg, [-4, -2, 0, 2, 4], low, high);
+    const svg = panel.querySelector(".curve"), marks = [-1, -0.5, 0, 0.5, 1], ticks = drawAxes(svg, marks, -1, 1);
     for (const share of [0, 1]) svg.append(shape("text", { x: BOX.left - 6, y: upward(share, 0, 1) + 4, "text-anchor": "end" }, `${100 * share}%`));
     const gap = shape("path", { class: "gap" }), line = shape("path", { class: "line" }), now = shape("circle", { class: "now", r: 5 });
     svg.append(gap, line, now);
-    const values = Array.from({ length: CURVE }, (_, index) => low + ((high - low) * index) / (CURVE - 1));
     panels.push({
         place: panel,
-        inputs: ["logits", "q", "r", "temperature", "chosen"],
+        inputs: ["logits", "q", "r", "temperature", "chosen", "reach"],
         draw: (view) => {
+            const [low, high] = BOUNDS.logit, values = Array.from({ length: CURVE }, (_, index) => low + ((high - low) * index) / (CURVE - 1));
+            ticks.forEach((tick, index) => { say(tick, String(high * marks[index]).replace("-", "−")); });
             const shares = sweep(view, values), jump = findJump(view, values, shares);
             const points = values.map((value, index) => [across(value, low, high), upward(shares[index], 0, 1)]);
             const cut = jump ? values.findIndex((value) => value >= jump.at) : values.length;
@@ -67,7 +67,7 @@ function addCurve(panel, look) {
 }
 
 function sentenceOn({ q, r, chosen }, jump) {
-    const border = (2 - 1 / q).toFixed(2), name = NAMES[chosen];
+    const border = (2 - 1 / q).toFixed(2), name = nameOf(chosen);
     if (isConcave(q, r)) return `No jump here: r is at least 2 − 1/q = ${border}. Move r below ${border} to look for one.`;
     if (!jump) return `r is below 2 − 1/q = ${border}, where jumps can be. Along this logit there is none.`;
     return `As the logit of ${name} passes ${signed(jump.at, 3)}, its probability jumps from ${percent(jump.low)} to ${percent(jump.high)}.`;

@@ -44,9 +44,9 @@ class Kernel {
 
     // The number of classes that keep a probability, at each pair of orders.
     survivors(logits, qs, rs, temperature = 1) {
-        const sizes = this.room("sizes", Math.ceil(qs.length / 8));
+        const sizes = this.room("sizes", Math.ceil(qs.length / 4));
         this.compiled.survivors(this.put("z", logits), logits.length, this.put("q", qs), this.put("r", rs), temperature, qs.length, sizes);
-        return new Uint8Array(this.compiled.memory.buffer, sizes, qs.length).slice();
+        return new Uint16Array(this.compiled.memory.buffer, sizes, qs.length).slice();
     }
 
     // Members of the solution family, from the most peaked to the flattest: [y, largest p, objective] of each.

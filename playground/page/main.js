@@ -5,14 +5,14 @@ const kernel = await Kernel.load(document.getElementById("kernel").textContent.t
     document.getElementById("story").textContent = "This browser is too old for the page: it cannot run WebAssembly with vectors.";
     throw reason;
 });
-for (const add of [addPlane, addBars, addControls, addMaps, addLoss, addJacobian, addTriangle, addJump, addSets, addPresets, addPython]) add();
-Object.assign(state, stateFrom(location.hash));
+for (const add of [addPlane, addBars, addControls, addPaste, addMaps, addLoss, addJacobian, addTriangle, addJump, addSets, addPresets, addPython]) add();
+Object.assign(state, readAddress());
 drawAll();
 watchSight();
 requestAnimationFrame(() => setTimeout(settle)); // the first view is drawn at once, its fine colours follow
 
 document.addEventListener("themechange", repaint);
-addEventListener("hashchange", () => update(stateFrom(location.hash)));
+addEventListener("hashchange", () => update(readAddress()));
 for (const [event, printing] of [["beforeprint", true], ["afterprint", false]]) {
     addEventListener(event, () => {
         isPrinting = printing;
@@ -32,6 +32,13 @@ function readData() {
         part.logits = Array.from(new Int16Array(bytes.buffer), (integer) => integer * read.digits.unit);
         part.labels = [...part.labels].map(Number);
     }
+    return read;
+}
+
+function readAddress() {
+    if (document.querySelector(":target")) return {}; // the address names a place on the page
+    const { ignored, ...read } = stateFrom(location.hash);
+    say(document.getElementById("ignored"), ignored);
     return read;
 }
 

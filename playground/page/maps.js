@@ -28,6 +28,8 @@ function underMap({ name, q, r }, view, threshold) {
 
 function addMaps() {
     const body = document.querySelector("#maps tbody"), threshold = firstThreshold();
+    const short = (number, digits) => number.toFixed(number < 100 ? digits : 0);
+    const title = document.querySelector("#maps th:nth-child(2)");
     const rows = MAPS.map(({ name, look }) => {
         const mini = element("div", { class: "mini" }), cells = [0, 1, 2].map(() => element("td", { class: "number" }));
         const row = element("tr", {}, element("th", { scope: "row" }, name), element("td", {}, mini), ...cells);
@@ -39,11 +41,12 @@ function addMaps() {
         place: document.getElementById("maps"),
         inputs: ["logits", "q", "r", "temperature", "chosen"],
         draw: (view) => MAPS.forEach((map, index) => {
+            say(title, isMany() ? "probabilities, as high as the row’s largest" : "probabilities");
             const { p, loss } = underMap(map, view, threshold), { mini, cells } = rows[index];
             drawMini(mini, p.map((share) => Math.min(1, share)));
-            say(cells[0], p.filter((share) => share > 0).length);
-            say(cells[1], p.reduce((sum, share) => sum + share, 0).toFixed(2));
-            say(cells[2], loss.toFixed(3));
+            say(cells[0], grouped(p.filter((share) => share > 0).length));
+            say(cells[1], short(p.reduce((sum, share) => sum + share, 0), 2));
+            say(cells[2], short(loss, 3));
         }),
     });
 }

@@ -1,7 +1,8 @@
 // The plane of (q, r), coloured by the number of classes that keep a probability.
 
-const COARSE = 41, FINE = 241; // points along a side: while something moves, and at rest
-const SLICE = 6; // rows of the fine plane in one frame
+// Points along a side, while something moves and at rest, and rows of the fine plane in one frame.
+const FEW = { coarse: 41, fine: 241, slice: 6 }, MANY = { coarse: 15, fine: 121, slice: 2 };
+const gridOf = ({ logits }) => (isMany(logits.length) ? MANY : FEW);
 const PINS = [
     { name: "softmax", q: 1, r: 1, look: "softmax" },
     { name: "sparsemax", q: 2, r: 2, look: "sparsemax", side: "left" },
@@ -70,7 +71,7 @@ function nameRegions(parent, sizes, side, classes, boxes) {
     const found = [...middles(sizes, side, boxes)];
     const labels = fit(parent, found.length, () => element("span"));
     found.forEach(([alive, { x, y }], index) => {
-        say(labels[index], alive === classes ? `all ${alive}` : alive);
+        say(labels[index], alive === classes ? `all ${grouped(alive)}` : alive);
         labels[index].style.cssText = `left: ${100 * x}%; top: ${100 * y}%; --over: ${inkOver(shade(alive, classes))}`;
     });
 }
@@ -132,21 +133,21 @@ function addPlane() {
     onArrows(handle, (right, up) => setOrders(state.q + right / 100, state.r + up / 100));
 
     const refine = (view, sizes) => {
-        const own = refinement, row = sizes.length / FINE, stop = isPrinting ? FINE : Math.min(FINE, row + SLICE);
-        for (const size of kernel.survivors(view.logits, ...gridOrders(FINE, row, stop), view.temperature)) sizes.push(size);
-        if (stop < FINE) return requestAnimationFrame(() => own === refinement && refine(view, sizes));
-        paintPlane(canvas, sizes, FINE, view.logits.length);
-        return nameRegions(regions, sizes, FINE, view.logits.length, boxes);
+        const { fine, slice } = gridOf(view), own = refinement, row = sizes.length / fine, stop = Math.min(fine, row + slice);
+        for (const size of kernel.survivors(view.logits, ...gridOrders(fine, row, stop), view.temperature)) sizes.push(size);
+        if (stop < fine && isPrinting) return refine(view, sizes);
+        if (stop < fine) return requestAnimationFrame(() => own === refinement && refine(view, sizes));
+        paintPlane(canvas, sizes, fine, view.logits.length);
+        return nameRegions(regions, sizes, fine, view.logits.length, boxes);
     };
-    const coarseOrders = gridOrders(COARSE, 0, COARSE);
     panels.push({
         place: plane,
         inputs: ["logits", "temperature"],
         draw: (view) => {
             refinement += 1;
-            const sizes = kernel.survivors(view.logits, ...coarseOrders, view.temperature);
-            paintPlane(canvas, sizes, COARSE, view.logits.length);
-            nameRegions(regions, sizes, COARSE, view.logits.length, boxes);
+            const { coarse } = gridOf(view), sizes = kernel.survivors(view.logits, ...gridOrders(coarse, 0, coarse), view.temperature);
+            paintPlane(canvas, sizes, coarse, view.logits.length);
+            nameRegions(regions, sizes, coarse, view.logits.length, boxes);
             plane.dataset.resolution = "coarse";
         },
     }, {

@@ -42,7 +42,7 @@ function drawDigit(canvas, pixels) {
 function showDigit(index) {
     const logits = rowsOf(digits.test.logits)[index], middle = (Math.max(...logits) + Math.min(...logits)) / 2;
     const temperature = isCalibratable(state) ? rounded(within("temperature", calibrated(state)), 3) : state.temperature;
-    update({ logits: logits.map((logit) => rounded(within("logit", logit - middle))), chosen: digits.test.labels[index], temperature });
+    update({ logits: logits.map((logit) => rounded(logit - middle)), chosen: digits.test.labels[index], temperature });
     document.getElementById("bars-title").scrollIntoView({ block: "center" });
 }
 

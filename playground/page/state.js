@@ -1,11 +1,16 @@
 // What the page shows: the orders, the logits and the choices. The address keeps it all, so that a link shows the same.
 
-const NAMES = "ABCDEFGHIJKL";
-const BOUNDS = { q: [1, 2], r: [0.75, 2.25], temperature: [0.05, 4], logit: [-4, 4], cover: [80, 99] };
+const NAMES = "ABCDEFGHIJKL"; // so many classes have bars to drag; of more, the page draws the probabilities alone
+const MOST_CLASSES = 1000, LARGEST_LOGIT = 1000, TRACK = 4; // logits at the ends of a track, unless one is larger
+const BOUNDS = {
+    q: [1, 2], r: [0.75, 2.25], temperature: [0.05, 4], cover: [80, 99],
+    get logit() { return [-state.reach, state.reach]; },
+    get class() { return [0, state.logits.length - 1]; },
+};
 const FIRST = { q: 1.25, r: 1.5, temperature: 1, logits: [2.2, 1.7, 1, 0.4, -0.2, -0.9, -1.6, -2.4], chosen: 1, cover: 90 };
 const SETTLED_AFTER = 180; // milliseconds without a change
 
-const state = structuredClone(FIRST);
+const state = { ...structuredClone(FIRST), reach: TRACK, said: {} }; // `said`: sentences about typed values, by the id of their element
 const panels = []; // each has `inputs`, the names of what it shows, and `draw`; and `place`, the element it is drawn in
 const outOfSight = new Set(); // places that wait until nothing moves
 let frameIsDue = false, settling = 0, isMoving = true;
@@ -23,6 +28,22 @@ function isConcave(q, r) {
     return r >= 2 - 1 / q - 1e-12;
 }
 
+function isMany(count = state.logits.length) {
+    return count > NAMES.length;
+}
+
+function nameOf(index, count = state.logits.length) {
+    return isMany(count) ? String(index) : NAMES[index];
+}
+
+function grouped(count) {
+    return count.toLocaleString("en");
+}
+
+function reachOf(logits) {
+    return Math.ceil(Math.max(TRACK, ...logits.map(Math.abs)));
+}
+
 function setNumberOfClasses(count) {
     const logits = state.logits.slice(0, count);
     while (logits.length < count) logits.push(rounded(within("logit", Math.min(...logits) - 0.5)));
@@ -30,12 +51,13 @@ function setNumberOfClasses(count) {
 }
 
 function setLogit(index, value) {
-    update({ logits: state.logits.map((logit, place) => (place === index ? rounded(within("logit", value)) : logit)) });
+    const logits = state.logits.map((logit, place) => (place === index ? rounded(within("logit", value)) : logit));
+    update({ logits, reach: state.reach }); // the track keeps its length while it is dragged on
 }
 
 // Changes the state; the page follows in the next frame.
 function update(changes) {
-    Object.assign(state, changes);
+    Object.assign(state, { said: {} }, changes.logits && { reach: reachOf(changes.logits) }, changes);
     state.chosen = Math.min(state.chosen, state.logits.length - 1);
     isMoving = true;
     document.documentElement.dataset.state = "moving";
@@ -95,26 +117,50 @@ function record() {
 
 function summary(p) {
     const alive = p.filter((share) => share > 0).length, zeros = p.length - alive;
-    if (!zeros) return `All ${p.length} classes keep a probability.`;
-    return `${alive} of ${p.length} classes ${alive === 1 ? "keeps" : "keep"} a probability; ${zeros} ${zeros === 1 ? "is" : "are"} exactly zero.`;
+    if (!zeros) return `All ${grouped(p.length)} classes keep a probability.`;
+    return `${grouped(alive)} of ${grouped(p.length)} classes ${alive === 1 ? "keeps" : "keep"} a probability; `
+        + `${grouped(zeros)} ${zeros === 1 ? "is" : "are"} exactly zero.`;
 }
 
 function address() {
     const { q, r, temperature, logits, chosen, cover } = state;
-    return `q=${q}&r=${r}&temperature=${temperature}&logits=${logits.join(",")}&class=${NAMES[chosen]}&cover=${cover}`;
+    return `q=${q}&r=${r}&temperature=${temperature}&logits=${logits.join(",")}&class=${nameOf(chosen)}&cover=${cover}`;
 }
 
-// The state that an address tells; what is missing or wrong in it is as in the first view.
+// The state that an address tells, and what in it is ignored or changed; what is missing is as in the first view.
 function stateFrom(hash) {
-    const told = new URLSearchParams(hash.replace(/^#/, "")), read = structuredClone(FIRST);
-    for (const name of ["q", "r", "temperature", "cover"]) {
-        const value = Number.parseFloat(told.get(name));
-        if (Number.isFinite(value)) read[name] = within(name, value);
+    const told = new URLSearchParams(hash.replace(/^#/, "")), read = structuredClone(FIRST), faults = [];
+    for (const [name, text] of told) {
+        const { value, fault } = name === "logits" ? readLogits(text) : ["q", "r", "temperature", "cover"].includes(name) ? readNumber(name, text) : {};
+        if (value !== undefined) read[name] = value;
+        else if (!fault && name !== "class") faults.unshift(shortened(name));
+        if (fault) faults.push(name === "logits" ? `logits: ${fault}` : fault);
     }
-    const logits = (told.get("logits") ?? "").split(",").map(Number.parseFloat);
-    if (logits.length >= 2 && logits.length <= NAMES.length && logits.every(Number.isFinite))
-        read.logits = logits.map((logit) => within("logit", logit));
-    const chosen = NAMES.indexOf(told.get("class") || " ");
-    if (chosen >= 0) read.chosen = Math.min(chosen, read.logits.length - 1);
-    return read;
+    const count = read.logits.length, name = told.get("class");
+    const chosen = read.logits.findIndex((_, index) => nameOf(index, count) === name);
+    if (chosen >= 0) read.chosen = chosen;
+    else if (name !== null) faults.push(`class: “${shortened(name)}” is none of the ${grouped(count)} classes`);
+    return { ...read, reach: reachOf(read.logits), ignored: faults.length ? `Ignored in the address: ${faults.join("; ")}.` : "" };
+}
+
+// A number as near to the written one as its bounds allow, and what is wrong with the written one.
+function readNumber(name, text) {
+    const written = text.trim() ? Number(text) : Number.NaN, [low, high] = BOUNDS[name];
+    if (!Number.isFinite(written)) return { fault: `${name}: ${text && `“${shortened(text)}” is `}no number` };
+    const value = within(name, written);
+    return { value, fault: value !== written && `${name} = ${written} became ${value} (${low} to ${high} is allowed)` };
+}
+
+// The logits in a text such as "1, 2", "[1e-3; -2]" or "tensor([1., 2.], device='cuda:0')", or what is wrong with it.
+function readLogits(text) {
+    const plain = text.replace(/^\s*(\w+\s*=\s*)?[a-z_.]+\(/i, "").replace(/,\s*\w+=[^,)]*/g, "").replaceAll("−", "-");
+    const words = plain.split(/[\s,;[\](){}]+/).filter(Boolean), value = words.map(Number), count = grouped(words.length);
+    const wrong = value.findIndex((logit) => !(Math.abs(logit) <= LARGEST_LOGIT));
+    if (wrong >= 0) return { fault: `“${shortened(words[wrong])}” is ${Number.isFinite(value[wrong]) ? `beyond ±${grouped(LARGEST_LOGIT)}` : "no number"}` };
+    if (words.length < 2) return { fault: `${count} ${count === "1" ? "number is" : "numbers are"} too few` };
+    return words.length > MOST_CLASSES ? { fault: `${count} numbers are too many` } : { value };
+}
+
+function shortened(text) {
+    return text.length > 20 ? `${text.slice(0, 20)}…` : text;
 }

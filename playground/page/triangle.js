@@ -112,7 +112,7 @@ function addTriangle() {
             }
             say(note, logits.length === 3
                 ? `${letters(p).replaceAll(" ", " and ")} ${letters(p).length > 1 ? "survive" : "survives"}: ${p.map((share, index) => `${NAMES[index]} ${percent(share)}`).join(", ")}.`
-                : "Shown for A, B and C alone. Drag the ring, and the page goes on with these three classes.");
+                : "Shown for A, B and C, the first three classes, alone. Drag the ring, and the page goes on with these three classes.");
         },
     });
 }

@@ -40,6 +40,14 @@ def test_map_is_that_of_python(visit, cases):
     assert_same("map", found, expected)
 
 
+def test_numbers_of_survivors_are_those_of_python(visit, cases):
+    rows, orders = cases
+    found = visit().compute("(kernel, z, [q, r, t]) => [...kernel.survivors(z, [q, 1], [r, 1], t)]", rows, orders)
+    for (own, all_of_them), row, order in zip(found, rows, orders, strict=True):
+        assert own == (sharmix.sharmix(torch.tensor(row), *order[:3]) > 0).sum()
+        assert all_of_them == len(row)
+
+
 def test_loss_and_gradient_are_those_of_python(visit, cases):
     rows, orders = cases
     script = """(kernel, z, [q, r, t, y]) => {

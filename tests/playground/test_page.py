@@ -147,11 +147,119 @@ def test_address_holds_the_state(visit):
     assert again.state() == state
 
 
-def test_address_that_makes_no_sense_does_no_harm(visit):
-    seen = visit()
-    for fragment in ("#q=7&r=x&logits=1,2,no&class=Z&cover=1000", "#logits=" + ",".join("9" * 30), "#%"):
-        seen.go(fragment)
+@pytest.mark.parametrize(
+    ("fragment", "said"),
+    [
+        ("q=1.5&logits=1,-30,2.5&class=C", ""),
+        ("jump", ""),
+        (
+            "q=7&logits=1,x,3&foo=2",
+            "Ignored in the address: foo; q = 7 became 2 (1 to 2 is allowed); logits: “x” is no number.",
+        ),
+        (
+            "r=x&cover=1000&class=Z",
+            "r: “x” is no number; cover = 1000 became 99 (80 to 99 is allowed); class: “Z” is none",
+        ),
+        ("logits=" + "9," * 1001, "logits: 1,001 numbers are too many."),
+        ("%&toString=1", "Ignored in the address: toString; %."),
+    ],
+)
+def test_what_the_page_ignores_in_an_address_it_says(visit, fragment, said):
+    first, later = visit(fragment), visit()
+    later.go(f"#{fragment}")
+    for seen in (first, later):
+        shown = seen.page.locator("#ignored").text_content()
+        assert said in shown
+        assert bool(said) == bool(shown)
         assert sum(seen.shares()) == pytest.approx(1)
+    assert first.shares() == later.shares()
+
+
+def test_typed_numbers_are_shown_in_their_bounds(visit):
+    seen = visit()
+    typed = [
+        ("q", "1.3333", 1.3333),
+        ("r", "9", 2.25),
+        ("r", "9", 2.25),
+        ("temperature", "0.001", 0.05),
+        ("q", "", 1.3333),
+    ]
+    for name, text, value in typed:
+        said = seen.type(f"{name}-value", text)
+        assert seen.shows_what_python_computes()[name] == value
+        assert float(seen.page.locator(f"#{name}-value").input_value()) == value
+        low, high = (seen.page.locator(f"#{name}").get_attribute(end) for end in ("min", "max"))
+        clamped = f"{name} = {text} became {value} ({low} to {high} is allowed)."
+        assert said == ("" if text == str(value) else clamped if text else "q: no number.")
+    seen.page.locator("#temperature").press("ArrowRight")
+    seen.state()
+    assert seen.page.locator("#plane-said").text_content() == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1, -30; 2.5",
+        "1\n-3e1\t2.5\n",
+        "[[1.0, -30, 2.5]]",
+        "1. −30. 2.5",
+        "tensor([1.0000e+00, -3.0000e+01, 2.5000], device='cuda:0', dtype=torch.float64, grad_fn=<AddBackward0>)",
+        "z = np.array([  1. , -30. ,   2.5], dtype=float32)",
+    ],
+)
+def test_pasted_logits_become_bars(visit, text):
+    seen = visit("temperature=3")
+    assert seen.type("paste", text) == ""
+    state = seen.shows_what_python_computes()
+    assert (state["logits"], state["class"]) == ([1, -30, 2.5], "C")
+    seen.drag("[aria-label='Logit of class B']", 0.5, 0.1)
+    assert 20 < seen.shows_what_python_computes()["logits"][1] <= 30
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("1, two, 3", "“two” is no number"),
+        ("[0.5, nan]", "“nan” is no number"),
+        ("1 2 ... 3", "“...” is no number"),
+        ("tensor([1., -inf])", "“-inf” is no number"),
+        ("0 1e4", "“1e4” is beyond ±1,000"),
+        ("tensor(3.)", "1 number is too few"),
+        ("0 " * 1001, "1,001 numbers are too many"),
+    ],
+)
+def test_pasted_text_that_cannot_be_read_changes_nothing(visit, text, named):
+    seen = visit()
+    before = seen.shares()
+    assert seen.type("paste", text) == f"{named}; 2 to 1,000 numbers from −1,000 to 1,000 are allowed."
+    assert seen.shares() == before
+
+
+def test_thousand_pasted_logits_are_on_every_panel(visit):
+    logits = (2 * torch.randn(1000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))).tolist()
+    seen = visit("q=1.2&r=1.3")
+    assert seen.type("paste", str(logits)) == ""
+    state = seen.shows_what_python_computes()
+    p = torch.tensor(by_python(state))
+    left = int((p > 0).sum())
+    assert state["logits"] == logits
+    assert 10 < left < 100
+    sentence = f"{left} of 1,000 classes keep a probability; {1000 - left} are exactly zero."
+    assert sentence in seen.page.locator("#survivors").text_content()
+    assert f"Largest: class {p.argmax()} {p.max():.0%}," in seen.page.locator("#bars").text_content()
+    assert state["class"] == str(p.argmax().item())
+
+    assert seen.type("class-value", "5000") == "class = 5000 became 999 (0 to 999 is allowed)."
+    loss = sharmix.fenchel_young_loss(torch.tensor([logits], dtype=torch.float64), torch.tensor([999]), 1.2, 1.3)
+    assert seen.page.locator("#loss output").text_content() == f"{loss.item():.4f}"
+    assert seen.page.locator("#maps td.number").first.text_content() == str(left)
+    seen.drag("#plane", 0.6, 0.9)
+    seen.shows_what_python_computes()
+    again = visit(seen.page.url.partition("#")[2])
+    assert again.shares() == seen.shares()
+    assert again.page.locator("#class-value").input_value() == "999"
+    again.drag(".simplex", 0.86, 0.8)
+    assert len(again.shows_what_python_computes()["logits"]) == 3
 
 
 def test_copied_python_prints_what_is_shown(visit):

@@ -23,10 +23,17 @@ class Visit:
         page.wait_for_function("document.documentElement.dataset.ready")
 
     def shares(self) -> list[float]:
-        """The probabilities that the bars show, to the last digit."""
+        """The probabilities that the bars, or the plot of many classes, show to the last digit."""
         self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        return self.page.eval_on_selector_all(
-            "#bars .column i", "bars => bars.map((bar) => Number(bar.style.getPropertyValue('--share')))"
+        return self.page.locator("#bars").evaluate(
+            r"""bars => {
+                const columns = [...bars.querySelectorAll(".column i")];
+                const shares = columns.map((column) => Number(column.style.getPropertyValue("--share")));
+                for (const path of bars.querySelectorAll(".plot path"))
+                    for (const [, place, share] of path.getAttribute("d").matchAll(/M(\d+)[^hV]*(?:h1|V([^M]+))/g))
+                        shares[place] = Number(share ?? 0);
+                return shares;
+            }"""
         )
 
     def state(self) -> dict[str, float | list[float]]:
@@ -57,6 +64,16 @@ class Visit:
             fragment,
         )
         self.page.wait_for_selector("html[data-state=settled]", state="attached")
+
+    def type(self, field: str, text: str) -> str:
+        """Type into a field and press Enter; returns what the field's panel says of it."""
+        place = self.page.locator(f"#{field}")
+        if not place.is_visible():
+            self.page.get_by_text("Paste logits").click()
+        place.fill(text)
+        place.press("Enter")
+        self.page.wait_for_selector("html[data-state=settled]", state="attached")
+        return self.page.locator(".panel", has=place).locator(".said").text_content()
 
     def data(self) -> dict:
         """The bundled logits of digits."""
