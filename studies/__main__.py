@@ -15,7 +15,7 @@ from studies.tasks import gather, read_records, run_tasks, write_records
 
 RESULTS = Path("results/studies")
 OUTPUTS = Path("outputs/studies")
-FINDINGS = Path("docs/findings.md")
+FINDINGS = Path("docs/studies.md")
 
 
 def main(arguments: list[str] | None = None) -> None:

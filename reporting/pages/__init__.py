@@ -13,14 +13,13 @@ from reporting.marked_text import fill, parts
 from reporting.pages.experiment import describe_runs, describe_settings, list_runs
 from reporting.pages.measured_times import list_measured_times
 from reporting.pages.quoted import quote_table
-from reporting.pages.verdict_summary import answer_questions, list_claims, summarise_verdicts
+from reporting.pages.verdict_summary import answer_questions, summarise_verdicts
 from reporting.yaml_files import TableError
 
 COMMAND = "python -m reporting pages"
 WRITERS: dict[str, Callable[..., str]] = {
     "questions": answer_questions,
     "verdict": summarise_verdicts,
-    "claims": list_claims,
     "times": list_measured_times,
     "table": quote_table,
     "run": describe_runs,

@@ -1,6 +1,5 @@
-"""The verdicts on the SharMiX paper's claims in short: one sentence, and a table with a line for each claim."""
+"""The verdicts on the SharMiX paper's claims in short: one sentence, and the answers to readers' questions."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,9 +7,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from reporting.declaration import VERDICTS, Declaration, load_declaration
-from reporting.number_formats import NOTHING
+from reporting.number_formats import NOTHING, as_printed, number
 from reporting.outcomes import OUTCOMES, in_one_sentence, outcome_of, why_open
-from reporting.pages.wording import span
 from reporting.verdicts import Verdict
 
 SCORES = ("accuracy", "macro_f1")
@@ -42,8 +40,8 @@ def answers(declaration: Declaration, verdicts: Iterable[Mapping[str, Any]]) -> 
         label = declaration.tables[asked.table].labels()[str(asked.row)] if asked.table else None
         line = lines.get((asked.table, asked.claim, label))
         outcome = outcome_of(line["test_verdict"]) if line else "open"
-        shown = _claim(asked.claim, pd.DataFrame([line])) if line else {"theirs": NOTHING, "ours": NOTHING}
-        answered.append(Answer(asked.text, outcome, shown["theirs"], shown["ours"], asked.reason, line))
+        theirs, ours = _numbers(line) if line else (NOTHING, NOTHING)
+        answered.append(Answer(asked.text, outcome, theirs, ours, asked.reason, line))
     return answered
 
 
@@ -56,21 +54,9 @@ def summarise_verdicts(root: Path, to_root: str) -> str:
     explained = ", ".join(f"{text} {count}" for text, count in failed["explained"].value_counts().items())
     return (
         f"**{in_one_sentence(verdicts)}**{f': {reasons}' if reasons else ''} "
-        f"([each number]({to_root}results/tables/verdicts.md)). What explains the {len(failed)}: {explained}."
+        f"([each number]({to_root}results/tables/verdicts.md)). What explains the {len(failed)}: {explained}.\n\n"
+        f"{_nearer_split(lines)}"
     )
-
-
-def list_claims(root: Path, to_root: str) -> str:
-    """A table for each table of the paper: claim, theirs, ours, verdict, seeds; then the split nearer to the paper."""
-    declaration = load_declaration(root / "conf" / "reporting")
-    verdicts = _read(root)
-    texts = []
-    for name, lines in verdicts.groupby("table", sort=False):
-        title = declaration.tables[str(name)].heading()
-        claims = pd.DataFrame([_claim(claim, of) for claim, of in lines.groupby("claim", sort=False)])
-        table = claims.to_markdown(index=False, disable_numparse=True)
-        texts += [f"**[{title}]({to_root}results/tables/{name}.md)**", table]
-    return "\n\n".join([*texts, _nearer_split(verdicts)])
 
 
 def answer_questions(root: Path, to_root: str) -> str:
@@ -81,7 +67,7 @@ def answer_questions(root: Path, to_root: str) -> str:
         numbers = f" Theirs {one.theirs}, ours {one.ours}." if one.verdict else ""
         shown += f"- {one.mark} **{one.question}**{numbers} {one.reason}\n"
     marks = ", ".join(f"{mark} {meaning}" for mark, meaning in MEANING.items())
-    claims = f"[claim by claim]({to_root}docs/findings.md#claim-by-claim)"
+    claims = f"[each number]({to_root}results/tables/verdicts.md)"
     origin = f"[where the published numbers come from]({to_root}docs/studies/forensics.md)"
     return f"{shown}\n{marks}: {claims}; {origin}."
 
@@ -101,24 +87,8 @@ def _read(root: Path) -> pd.DataFrame:
     return pd.read_csv(root / "results" / "tables" / f"{VERDICTS}.csv")
 
 
-def _claim(claim: object, lines: pd.DataFrame) -> dict[str, str]:
-    difference = lines["kind"].eq("difference").all()
-    decimals, sign, unit = (2, "+", " points") if difference else (3, "-", "")
-    theirs, ours = lines["published"], lines["test_mean"].dropna()
-    seeds = lines["test_seeds"].max()
-    return {
-        "claim": str(claim),
-        "theirs": span([*theirs - lines["half_width"], *theirs + lines["half_width"]], decimals, sign) + unit,
-        "ours": span(ours, decimals, sign) + unit if len(ours) else NOTHING,
-        "verdict": _verdict(lines["test_verdict"]),
-        "what explains it": ", ".join(dict.fromkeys(lines["explained"].dropna())) or NOTHING,
-        "seeds": str(seeds) if seeds else NOTHING,
-    }
-
-
-def _verdict(verdicts: Iterable[str]) -> str:
-    """One verdict for all rows of a claim; if verdicts differ, the number of rows with each verdict."""
-    counts = Counter(verdicts)
-    if len(counts) == 1:
-        return next(iter(counts))
-    return "; ".join(f"{one}: {count} of {counts.total()}" for one, count in counts.items())
+def _numbers(line: Mapping[str, Any]) -> tuple[str, str]:
+    """The published number of a verdict and ours, with their unit."""
+    decimals, sign, unit = (2, "+", " points") if line["kind"] == "difference" else (3, "-", "")
+    theirs = as_printed(line["published"], line["half_width"], decimals, sign)
+    return theirs + unit, number(line["test_mean"], decimals, sign) + unit

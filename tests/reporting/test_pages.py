@@ -30,7 +30,7 @@ def repository(tmp_path):
     shutil.copytree(ROOT / "results" / "tables", tmp_path / "results" / "tables")
     shutil.copytree(ROOT / "conf" / "reporting", tmp_path / "conf" / "reporting")
     (tmp_path / "README.md").write_text(page("verdict"))
-    (tmp_path / "docs" / "deep" / "claims.md").write_text(page("claims"))
+    (tmp_path / "docs" / "deep" / "questions.md").write_text(page("questions"))
     (tmp_path / "docs" / "plain.md").write_text("Written by hand.\n")
     return tmp_path
 
@@ -39,11 +39,7 @@ def page(name: str) -> str:
     return "Before.\n\n{}\nold\n{}\n\nAfter.\n".format(*marks(name, COMMAND))
 
 
-def rows_of(text: str) -> list[list[str]]:
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
-
-
-def test_the_sentence_and_the_table_follow_the_verdicts(repository):
+def test_the_sentence_follows_the_verdicts(repository):
     path = repository / "results" / "tables" / "verdicts.csv"
     pd.read_csv(path).head(4).assign(
         test_verdict=["does not reproduce", "direction only", "open: too few seeds", "open: epoch not reached"],
@@ -54,39 +50,32 @@ def test_the_sentence_and_the_table_follow_the_verdicts(repository):
         test_seeds=[5, 5, 1, 0],
         explained=["the clamp", "", "", ""],
     ).to_csv(path, index=False)
-    readme, claims = (written.read_text() for written in write_pages(repository))
+    readme, questions = (written.read_text() for written in write_pages(repository))
     assert readme.startswith("Before.\n\n")
     assert readme.endswith("\n\nAfter.\n")
     assert "Of 4 published numbers" in readme
     assert "1 does not reproduce, 0 do, 1 does in direction only, and 2 are open" in readme
     assert "What explains the 1: the clamp 1." in readme
-    assert rows_of(claims)[0] == ["claim", "theirs", "ours", "verdict", "what explains it", "seeds"]
-    both = "does not reproduce: 1 of 2; direction only: 1 of 2"
-    assert rows_of(claims)[2:] == [
-        ["first", "−1.40 to +1.70 points", "−0.25 to +0.50 points", both, "the clamp", "5"],
-        ["second", "+0.20 points", "+0.12 points", "open: too few seeds", "–", "1"],
-        ["third", "+3.00 points", "–", "open: epoch not reached", "–", "–"],
-    ]
-    assert "(../../results/tables/table1.md)" in claims
-    assert [written.read_text() for written in write_pages(repository)] == [readme, claims]
+    assert "(../../results/tables/verdicts.md)" in questions
+    assert [written.read_text() for written in write_pages(repository)] == [readme, questions]
     assert (repository / "docs" / "plain.md").read_text() == "Written by hand.\n"
 
 
 def test_a_question_has_the_mark_and_the_numbers_of_its_claim(repository):
     (repository / "README.md").write_text(page("questions"))
-    rows = rows_of(write_pages(repository)[0].read_text())
+    lines = [line for line in write_pages(repository)[0].read_text().splitlines() if line.startswith("- ")]
     declared = load_declaration(repository / "conf" / "reporting").questions
-    assert [row[0][2:] for row in rows[2:]] == [question.text for question in declared]
     verdicts = pd.read_csv(repository / "results" / "tables" / "verdicts.csv").set_index("claim")
-    for row, question in zip(rows[2:], declared, strict=True):
+    for line, question in zip(lines, declared, strict=True):
+        start = f"**{question.text}** "
         if question.claim is None:
-            assert row[0][0] == "?"
-            assert row[1:3] == ["–", "–"]
+            assert line == f"- ? {start}{question.reason}"
         else:
             found = verdicts.loc[[question.claim]].iloc[0]
             shown = f"{found['published']:+.2f}" if found["kind"] == "difference" else f"{found['published']:.3f}"
-            assert row[0][0] == {"r": "✓", "d": "✗", "o": "?"}[found["test_verdict"][0]]
-            assert row[1].startswith(shown)
+            mark = {"r": "✓", "d": "✗", "o": "?"}[found["test_verdict"][0]]
+            assert line.startswith(f"- {mark} {start}Theirs {shown}")
+            assert line.endswith(question.reason)
 
 
 @pytest.mark.parametrize(

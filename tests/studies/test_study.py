@@ -123,7 +123,7 @@ def test_tasks_of_different_code_are_no_one_study(coins):
     [
         (["coins", "--jobs", "0"], "it must be at least 1"),
         (["dice"], "there is no study dice; there are coins"),
-        ([], "there is no docs/findings.md; start it in"),
+        ([], "there is no docs/studies.md; start it in"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_measured(coins, capsys, arguments, message):
