@@ -1,4 +1,4 @@
-"""docs/findings.md is short, links each answer to its evidence, and types no measurement: tables and figures have them."""
+"""docs/findings.md is short, links each answer to its evidence, and types no measurement."""
 
 import re
 
