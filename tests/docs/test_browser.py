@@ -35,3 +35,21 @@ def test_the_search_finds_a_function(site, browser):
         found = shown.page.locator("#search-results a", has_text="sparsemax_loss").first
         assert found.get_attribute("href").startswith("docs/api/losses.html")
         assert shown.errors == []
+
+
+def test_the_theme_that_a_reader_chooses_holds_on_every_page(site, browser):
+    def ground(page):
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    with opened(browser, site / "docs" / "index.html") as shown:
+        light = ground(shown.page)
+        shown.page.get_by_role("button", name="Dark theme").click()
+        dark = ground(shown.page)
+        assert dark != light
+        shown.page.goto((site / "docs" / "math.html").as_uri())
+        assert ground(shown.page) == dark
+        ink = shown.page.evaluate("getComputedStyle(document.querySelector('h1')).color")
+        shown.page.goto((site / "docs" / "figures.html").as_uri())
+        assert shown.page.evaluate("getComputedStyle(document.querySelector('.drawing svg')).fill") == ink
+        shown.page.get_by_role("button", name="Dark theme").click()
+        assert ground(shown.page) == light

@@ -6,7 +6,7 @@ from playground import __main__ as command
 from playground import build
 
 
-def test_page_links_home_only_where_there_is_a_page(tmp_path, monkeypatch):
+def test_page_links_to_the_site_only_where_it_is_part_of_it(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "compiled_kernel", lambda: b"")
     alone, beside = tmp_path / "alone/playground.html", tmp_path / "site/playground.html"
     beside.parent.mkdir()
@@ -14,11 +14,11 @@ def test_page_links_home_only_where_there_is_a_page(tmp_path, monkeypatch):
     for output in (alone, beside):
         build.build(output)
     assert "index.html" not in alone.read_text(encoding="utf-8")
-    assert 'href="index.html"' in beside.read_text(encoding="utf-8")
+    assert 'href="docs/index.html"' in beside.read_text(encoding="utf-8")
 
 
 def test_page_asks_for_nothing_from_elsewhere(monkeypatch):
-    text = build.page(b"", home=False)
+    text = build.page(b"", in_site=False)
     assert "{{" not in text
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
 

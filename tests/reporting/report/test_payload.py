@@ -52,15 +52,15 @@ def test_the_columns_of_the_page_come_from_the_list_of_metrics(payload):
     assert few == "accuracy of few-shot classes, test"
 
 
-def test_texts_of_runs_stay_texts_and_the_page_links_home_where_there_is_one(tmp_path):
+def test_texts_of_runs_stay_texts_and_the_page_links_to_the_site_it_is_part_of(tmp_path):
     finish_runs(tmp_path / "<i>", [make_record(experiment="digits")])
     text = report_of_outputs(tmp_path / "<i>", tmp_path / "report.html").read_text("utf-8")
     assert "&lt;i&gt;" in text
     assert "<i>" not in text
     assert "1 finished run of digits." in text
-    assert 'href="index.html"' not in text
+    assert "index.html" not in text
     (tmp_path / "index.html").touch()
-    assert 'href="index.html"' in report_of_outputs(tmp_path / "<i>", tmp_path / "report.html").read_text("utf-8")
+    assert 'href="docs/index.html"' in report_of_outputs(tmp_path / "<i>", tmp_path / "report.html").read_text("utf-8")
 
 
 def test_a_folder_of_outputs_inside_of_another_one_has_a_page_of_its_own(tmp_path):
