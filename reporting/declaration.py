@@ -218,6 +218,7 @@ class Question(_Part):
     table: str | None = None  # None while our runs do not measure what the paper claims
     claim: str | None = None  # the text of the claim
     row: str | None = None
+    number: str = ""  # what the row's number is
     reason: str  # in one line, without numbers
 
 

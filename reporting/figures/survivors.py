@@ -12,7 +12,7 @@ from reporting.kept_runs import KeptRuns
 from reporting.palette import look
 from reporting.themed_svg import DARK_INK, LIGHT_INK
 
-LOGITS = (2.6, 2.2, 1.8, 1.3, 0.7, 0.1, -0.6, -1.4)
+LOGITS = (2.2, 1.9, 1.6, 1.3, 1.0, 0.7, -1.2, -1.8)  # so that each probability can be seen, or is 0
 Q, R = 1.25, 1.5
 SHOWN = {
     "softmax": ("softmax", {}),
@@ -48,11 +48,11 @@ def draw_survivors(_: KeptRuns) -> Figure:
 
 def _draw_bars(axes: Axes, p: np.ndarray, title: str, colour: str) -> None:
     places = np.arange(len(p))
-    axes.bar(places, p, color=colour)
+    axes.bar(places[p > 0], p[p > 0], color=colour, edgecolor=colour, linewidth=1)  # the edge shows the smallest, too
     zeros = places[p == 0]
     axes.plot(zeros, np.full(len(zeros), 0.02), linestyle="none", marker="x", color="0.35", markersize=5)
     axes.set_title(f"{title}: {len(zeros) or 'no'} zero{'' if len(zeros) == 1 else 's'}", loc="center")
-    axes.set(xticks=[], yticks=[0, 0.5], ylim=(0, 0.75))
+    axes.set(xticks=[], yticks=[0, 0.5], ylim=(0, 0.75), xlabel="8 classes, × exactly 0" if len(zeros) else "8 classes")
 
 
 def _draw_plane(axes: Axes, z: torch.Tensor) -> None:

@@ -13,7 +13,7 @@ from reporting.verdicts import Verdict
 
 SCORES = ("accuracy", "macro_f1")
 MARKS = {"reproduces": "✓", "direction only": "✓", "does not reproduce": "✗", "open": "?"}
-MEANING = {"✓": "our runs show it", "✗": "they do not", "?": "open"}
+MEANING = {"✓": "yes", "✗": "no", "?": "open"}
 
 
 class Answer(NamedTuple):
@@ -23,6 +23,7 @@ class Answer(NamedTuple):
     outcome: str  # a key of `reporting.outcomes.OUTCOMES`
     theirs: str
     ours: str
+    number: str  # what theirs and ours are
     reason: str
     verdict: Mapping[str, Any] | None  # the line that decides it; None if our runs do not measure what the paper claims
 
@@ -41,7 +42,7 @@ def answers(declaration: Declaration, verdicts: Iterable[Mapping[str, Any]]) -> 
         line = lines.get((asked.table, asked.claim, label))
         outcome = outcome_of(line["test_verdict"]) if line else "open"
         theirs, ours = _numbers(line) if line else (NOTHING, NOTHING)
-        answered.append(Answer(asked.text, outcome, theirs, ours, asked.reason, line))
+        answered.append(Answer(asked.text, outcome, theirs, ours, asked.number, asked.reason, line))
     return answered
 
 
@@ -60,16 +61,15 @@ def summarise_verdicts(root: Path, to_root: str) -> str:
 
 
 def answer_questions(root: Path, to_root: str) -> str:
-    """A list of the declared questions: the mark, theirs, ours and the reason of each."""
-    declaration = load_declaration(root / "conf" / "reporting")
+    """How many published numbers reproduce; then the declared questions, each with its answer and the reason."""
+    declaration, verdicts = load_declaration(root / "conf" / "reporting"), _read(root)
     shown = ""
-    for one in answers(declaration, _read(root).to_dict("records")):
-        numbers = f" Theirs {one.theirs}, ours {one.ours}." if one.verdict else ""
-        shown += f"- {one.mark} **{one.question}**{numbers} {one.reason}\n"
-    marks = ", ".join(f"{mark} {meaning}" for mark, meaning in MEANING.items())
+    for one in answers(declaration, verdicts.to_dict("records")):
+        numbers = f" ({one.number}: theirs {one.theirs}, ours {one.ours})" if one.verdict else ""
+        shown += f"- {one.mark} **{one.question}** {MEANING[one.mark].capitalize()}{numbers}. {one.reason}\n"
     claims = f"[each number]({to_root}results/tables/verdicts.md)"
     origin = f"[where the published numbers come from]({to_root}docs/studies/forensics.md)"
-    return f"{shown}\n{marks}: {claims}; {origin}."
+    return f"{in_one_sentence(verdicts['test_verdict'])}: {claims}, and {origin}.\n\n{shown.rstrip()}"
 
 
 def _nearer_split(verdicts: pd.DataFrame) -> str:

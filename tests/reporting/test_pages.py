@@ -69,12 +69,12 @@ def test_a_question_has_the_mark_and_the_numbers_of_its_claim(repository):
     for line, question in zip(lines, declared, strict=True):
         start = f"**{question.text}** "
         if question.claim is None:
-            assert line == f"- ? {start}{question.reason}"
+            assert line == f"- ? {start}Open. {question.reason}"
         else:
             found = verdicts.loc[[question.claim]].iloc[0]
             shown = f"{found['published']:+.2f}" if found["kind"] == "difference" else f"{found['published']:.3f}"
-            mark = {"r": "✓", "d": "✗", "o": "?"}[found["test_verdict"][0]]
-            assert line.startswith(f"- {mark} {start}Theirs {shown}")
+            mark, answer = {"r": ("✓", "Yes"), "d": ("✗", "No"), "o": ("?", "Open")}[found["test_verdict"][0]]
+            assert line.startswith(f"- {mark} {start}{answer} ({question.number}: theirs {shown}")
             assert line.endswith(question.reason)
 
 
