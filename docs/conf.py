@@ -23,6 +23,7 @@ version = release = sharmix.__version__
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
@@ -48,6 +49,7 @@ autodoc_default_options = {
     "undoc-members": True,
     "exclude-members": "set_fit_request, set_partial_fit_request, set_score_request, set_transform_request",
 }
+autosummary_generate = False
 python_maximum_signature_line_length = 88
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
