@@ -8,6 +8,7 @@ from pathlib import Path
 from jupyter_client.manager import KernelManager
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
+from sphinx_gallery.sorting import ExplicitOrder
 
 ROOT = Path(__file__).parents[1]
 os.environ["PYTHONPATH"] = str(ROOT)  # notebooks run in their own folder, and use this checkout all the same
@@ -69,8 +70,11 @@ sphinx_gallery_conf = {
     "gallery_dirs": ["docs/gallery"],
     "filename_pattern": r"/draw_",
     "reset_modules": ("matplotlib", "gallery_style.apply"),
-    "thumbnail_size": (480, 200),
-    "within_subsection_order": "ExampleTitleSortKey",
+    "image_scrapers": ("gallery_style.scrape",),
+    "within_subsection_order": ExplicitOrder(
+        [f"draw_{name}.py" for name in ("jump", "temperature", "losses", "attention", "jacobian", "learned_orders")]
+        + ["*"]
+    ),
     "ignore_pattern": r"__init__\.py",
     "abort_on_example_error": True,
     "download_all_examples": False,
