@@ -102,6 +102,7 @@ html_sidebars = {
         "sidebar/scroll-end.html",
     ]
 }
+html_search_scorer = str(ROOT / "docs" / "_extensions" / "search_scorer.js")
 html_copy_source = False
 html_show_search_summary = False  # a page of the file system may not fetch another for a summary
 html_show_sphinx = False
