@@ -1,6 +1,6 @@
-"""The tables of the maps' times, from the CSV and the goals of maps.yaml, and the figures beside them."""
+"""The page of the maps' times, from the CSV and the goals of maps.yaml, and the figures on it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +17,39 @@ from reporting.drawing import rendered
 from reporting.markdown import narrow, paragraph
 
 _CASE = ["kind", "rows", "classes", "regime", "dtype", "threads"]
-_NOT_MET = "Goals that are not met"
-_GROWTH, _THREADS = "Growth with classes and rows", "Two threads against one"
-_LINEAR = "An output layer with its loss"
+_LEARNED, _PEERS, _THREADS = "Learned orders against fixed", "Against the entmax package", "Two threads against one"
+_GROWTH, _LAYER = "Growth with classes and rows", "An output layer with its loss"
+_SUMMARY = (
+    "Time of forward and backward on one thread, as a multiple of softmax's time, or of cross-entropy's for a loss: "
+    "below 1 is faster. Few of the logits matter (*sparse*: randn × {regimes[sparse]:g})."
+)
 _ROUNDS = (
-    "Cells have {rounds} rounds, and the points of the figures {curve_rounds}. The entmax package has {peer_rounds} "
-    "rounds, and is left out above {peers_up_to:,} logits. A contender that takes {slow_seconds:g} s or more is called "
-    "three times, and the fastest call is kept."
+    "Each number is the median of rounds in which every contender takes its turn (lowest–highest). Cells have {rounds} "
+    "rounds, and the points of the figures {curve_rounds}. The entmax package has {peer_rounds} rounds, and is left "
+    "out above {peers_up_to:,} logits. A contender that takes {slow_seconds:g} s or more is called three times, and "
+    "the fastest call is kept. Freed memory is kept, as in a training run. *Dense* logits are randn × "
+    "{regimes[dense]:g}: nothing, or little, is sparse."
+)
+_FLOORS = (
+    "The least that there is to do: `relu` is one node that reads and writes its input once, `sum` one that reads its "
+    "input and writes its gradient; the Python node does the same from Python."
 )
 _CAPTIONS = {
-    _NOT_MET: "Floors, relative to the same baseline: `relu` is one node that reads and writes its input once, `sum` "
-    "one that reads its input and writes its gradient; the Python node does the same from Python.",
-    _THREADS: "Times faster, round by round. The goal is the gain of softmax, or of cross-entropy, in the same rounds; "
-    "the interval is of the median of gain over that gain, and decides.",
+    "Map against softmax": _FLOORS,
+    _THREADS: "Times faster, round by round.",
     _GROWTH: "x of time ∝ classes^x, or of time ∝ rows^x: the slope of a straight line fitted to the logarithms of the "
     "medians, from {growth[lowest][classes]:,} classes, and from {growth[lowest][rows]:,} rows on.",
-    _LINEAR: "Medians of {linear[rounds]} rounds, after a first round that is not counted.",
+    _LAYER: "Medians of {linear[rounds]} rounds, after a first round that is not counted.",
 }
+_GOALS = (
+    "`benchmarks/maps.yaml` sets goals for our times; {met} of {every} are met. These are the others. On two threads "
+    "the goal is the gain of softmax, or of cross-entropy, in the same rounds, and the interval of the median of gain "
+    "over that gain decides. An output layer is compared with each of torch's."
+)
 
 
 def report(path: Path, settings: Mapping[str, Any]) -> None:
-    """Write the tables (Markdown) and the figures (PNG, SVG and PDF) beside the CSV, and print the tables."""
+    """Write the page (Markdown) and the figures (PNG, SVG and PDF) beside the CSV, and print the page."""
     data = pd.read_csv(path)
     for part in settings["curves"]:
         for name, content in rendered(draw(data[data["part"] == part], part), f"{path.stem}_{part}").items():
@@ -45,81 +57,72 @@ def report(path: Path, settings: Mapping[str, Any]) -> None:
     text = page(data, settings, path.stem)
     write_atomically(path.with_suffix(".md"), text)
     Console().print(Markdown(text))
-    Console().print(f"Written: {path}, and its tables and figures beside it")
+    Console().print(f"Written: {path}, and its page and figures beside it")
 
 
 def page(data: pd.DataFrame, settings: Mapping[str, Any], name: str) -> str:
-    """The tables as Markdown, and links to the figures, whose files begin with the name."""
-    measured = (
-        "Medians of rounds in which every contender takes its turn (lowest–highest); freed memory is kept, as in a "
-        f"training run. {origin(data.iloc[0], ('torch', 'entmax'), 'make bench')}"
-    )
-    title = "# Time of forward and backward, relative to softmax and to cross-entropy"
-    heading = [title, paragraph(measured), paragraph(_ROUNDS.format(**settings))]
-    pictures = [f"![Time against {part}]({name}_{part}.png)" for part in settings["curves"]]
-    return "\n\n".join([*heading, *_sections(data, settings), *pictures]) + "\n"
+    """The page as Markdown, with links to the figures, whose files begin with the name."""
+    judged = _judged_tables(data, settings)
+    wide = {title: table if title in (_LEARNED, _PEERS) else _by_case(table) for title, table in judged.items()}
+    linear = data[data["part"] == "linear"]
+    if len(linear):
+        judged[_LAYER], wide[_LAYER] = _linear_goals(linear), _linear(linear)
+    parts = [
+        "# Time of maps and losses",
+        paragraph(_SUMMARY.format(**settings)),
+        _summary(data[data["part"] == "cell"], **settings["summary"]),
+        *(f"![Time against {part}]({name}_{part}.svg)" for part in settings["curves"]),
+        paragraph(f"{_ROUNDS.format(**settings)} {origin(data.iloc[0], ('torch', 'entmax'), 'make bench')}"),
+    ]
+    for title, table in wide.items():
+        caption = [paragraph(_CAPTIONS[title].format(**settings))] if title in _CAPTIONS else []
+        parts += [f"## {title}", *caption, narrow(table.drop(columns=["goal", "verdict"], errors="ignore"))]
+    goals = pd.concat([table[table["goal"] != ""].assign(table=title) for title, table in judged.items()])
+    parts += ["## Our goals", paragraph(_GOALS.format(met=(goals["verdict"] == "met").sum(), every=len(goals)))]
+    return "\n\n".join([*parts, _missed(goals)]) + "\n"
+
+
+def _summary(cells: pd.DataFrame, sizes: Sequence[Sequence[int]], contenders: Sequence[str]) -> str:
+    """A row for each kind and size of sparse logits: the baseline's time, and the contenders' as multiples of it."""
+    usual = cells[(cells["regime"] == "sparse") & (cells["dtype"] == "float32") & (cells["threads"] == 1)]
+    cases = dict([*usual.groupby(["kind", "rows", "classes"])])
+    lines = []
+    for kind in ("map", "loss"):
+        for rows, classes in sizes:
+            case = cases[kind, rows, classes].set_index("contender")
+            time = f"{case['median_microseconds'][BASELINES[kind]]:,.0f} µs"
+            ratios = case["median_ratio"].reindex(contenders).map("{:.2f}".format, na_action="ignore").fillna("–")
+            lines.append({"logits": f"{kind} of {rows} × {classes:,}", "softmax or cross-entropy": time, **ratios})
+    return pd.DataFrame(lines).to_markdown(index=False, disable_numparse=True)
 
 
 def _judged_tables(data: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """Tables with goals, by title. A line has a case, a contender, the number measured, its goal and the verdict."""
+    """Tables by title. A line has a case, a contender, the number measured, and the goal and the verdict, if any."""
     cells = data[data["part"] == "cell"]
     tables = {
-        f"{kind.capitalize()} against {baseline}": _ratios(cells[cells["kind"] == kind])
-        for kind, baseline in BASELINES.items()
-        if kind != "layer"
+        f"{kind.capitalize()} against {BASELINES[kind]}": _ratios(cells[cells["kind"] == kind])
+        for kind in ("map", "loss")
     }
-    tables["Learned orders against fixed"] = _learned(cells, settings["learned_over_fixed"]["goal"])
-    tables["Against the entmax package"] = _speedups(cells, **settings["faster_than"])
+    tables[_LEARNED] = _learned(cells, settings["learned_over_fixed"]["goal"])
+    tables[_PEERS] = _speedups(cells, **settings["faster_than"])
     tables[_THREADS] = _threads(cells)
     tables[_GROWTH] = _growth(data[data["part"].isin(settings["curves"])], **settings["growth"])
     return {title: table for title, table in tables.items() if len(table)}
 
 
-def _sections(data: pd.DataFrame, settings: Mapping[str, Any]) -> Iterator[str]:
-    judged = _judged_tables(data, settings)
-    tables = {_NOT_MET: _not_met(judged)} | judged
-    if _GROWTH in judged:
-        tables[_GROWTH] = _by_case(judged[_GROWTH])
-    linear = data[data["part"] == "linear"]
-    if len(linear):
-        tables[_LINEAR] = _linear(linear)
-    for title, table in tables.items():
-        yield f"## {title}"
-        if title in _CAPTIONS:
-            yield paragraph(_CAPTIONS[title].format(**settings))
-        if table.empty:
-            yield "None."
-        elif title == _NOT_MET:
-            # its cells are lists, which no cut makes narrow
-            yield table.to_markdown(index=False, disable_numparse=True)
-        else:
-            yield narrow(table.drop(columns="floor", errors="ignore"))
-
-
-def _not_met(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def _missed(goals: pd.DataFrame) -> str:
     """A line for each case with goals that are missed or undecided: its contenders with their medians and goals."""
-    every = pd.concat([table.assign(table=title) for title, table in judged.items()])
-    lines = every[every["verdict"].isin(["missed", "undecided"])].fillna("")
+    lines = goals[goals["verdict"] != "met"]
     median = lines["measured"].str.split(" (", regex=False).str[0]
     contenders = lines["contender"] + ": " + median + " (" + lines["goal"] + ")"
-    by_case = lines.assign(contenders=contenders).groupby(["table", "case", "verdict", "floor"], sort=False)
-    return by_case["contenders"].agg("; ".join).reset_index()[["table", "case", "verdict", "contenders", "floor"]]
+    by_case = lines.assign(contenders=contenders).groupby(["table", "case", "verdict"], sort=False)
+    # its cells are lists, which no cut makes narrow
+    return by_case["contenders"].agg("; ".join).reset_index().to_markdown(index=False, disable_numparse=True)
 
 
 def _ratios(cells: pd.DataFrame) -> pd.DataFrame:
-    cases = _case_names(cells)
-    floors = cells["contender"] + " " + cells["median_ratio"].map("{:.2f}".format)
-    floors = floors[cells["source"] == "floor"].groupby(cases).agg(", ".join)
-    return pd.DataFrame(
-        {
-            "case": cases,
-            "contender": cells["contender"],
-            "µs": cells["median_microseconds"].map("{:,.0f}".format),
-            "measured": _with_spread(cells, "ratio"),
-            **_judged(cells["median_ratio"], cells["goal"]),
-            "floor": cases.map(floors),
-        }
-    )
+    measured, goals = _with_spread(cells, "ratio"), _judged(cells["median_ratio"], cells["goal"])
+    return cells[["contender"]].assign(case=_case_names(cells), measured=measured, **goals)
 
 
 def _judged(values: pd.Series, goals: pd.Series | float, at_least_it: bool = False) -> dict[str, pd.Series]:
@@ -152,20 +155,14 @@ def _speedups(cells: pd.DataFrame, from_classes: int, goals: Mapping[str, float]
 
 def _threads(cells: pd.DataFrame) -> pd.DataFrame:
     several = cells[cells["threads"] > 1]
-    if several.empty:
-        return several
     ours = several["source"] == "sharmix"
     baselines = several[several["contender"].isin(BASELINES.values())].set_index("kind")["median_gain"]
     ends = several[["relative_gain_low", "relative_gain_high"]].to_numpy()
-    return pd.DataFrame(
-        {
-            "case": several["kind"] + " of " + _case_names(several),
-            "contender": several["contender"],
-            "measured": _with_spread(several, "gain"),
-            "goal": several["kind"].map(baselines.map("≥ {:.2f}".format)).where(ours, ""),
-            "over the goal": pd.Series([f"{low:.3f}–{high:.3f}" for low, high in ends], several.index).where(ours, ""),
-            "verdict": [at_least(1, *both) if our else "" for our, both in zip(ours, ends, strict=True)],
-        }
+    return several[["contender"]].assign(
+        case=several["kind"] + " of " + _case_names(several),
+        measured=_with_spread(several, "gain"),
+        goal=several["kind"].map(baselines.map("≥ {:.2f}".format)).where(ours, ""),
+        verdict=[at_least(1, *both) if our else "" for our, both in zip(ours, ends, strict=True)],
     )
 
 
@@ -184,13 +181,10 @@ def _growth(curves: pd.DataFrame, goal: float, lowest: Mapping[str, int]) -> pd.
     return table[["case", "contender"]].assign(measured=measured, **_judged(table["power"], table["wanted"]))
 
 
-def _by_case(growth: pd.DataFrame) -> pd.DataFrame:
-    """A line for each contender with a column for each case; the baselines of maps and of losses share a line."""
-    shared = ("softmax", "cross-entropy"), ("relu", "sum")
-    lines = growth["contender"].replace({name: " or ".join(names) for names in shared for name in names})
-    wide = growth.assign(contender=lines).pivot(index="contender", columns="case", values="measured").fillna("–")
-    wide = wide.loc[lines.unique(), growth["case"].unique()]
-    return wide.assign(goal=growth.groupby("contender")["goal"].first()).fillna("").reset_index()
+def _by_case(table: pd.DataFrame) -> pd.DataFrame:
+    """A line for each contender with a column for each case."""
+    wide = table.pivot(index="contender", columns="case", values="measured").fillna("–")
+    return wide.loc[table["contender"].unique(), table["case"].unique()].reset_index()
 
 
 def _linear(linear: pd.DataFrame) -> pd.DataFrame:
@@ -201,10 +195,19 @@ def _linear(linear: pd.DataFrame) -> pd.DataFrame:
             "relative": _with_spread(linear, "ratio"),
             "to linear_cross_entropy": linear["median_ratio_to_fused"].map("{:.2f}".format),
             "to its chunked form": linear["median_ratio_to_chunked"].map("{:.2f}".format),
-            "goal": linear["goal"].map("≤ {:g}".format).where(linear["goal"].notna(), ""),
             "MiB": linear["memory_mib"].map("{:.0f}".format),
-            "goal, MiB": linear["memory_goal_mib"].map("≤ {:g}".format).where(linear["memory_goal_mib"].notna(), ""),
         }
+    )
+
+
+def _linear_goals(linear: pd.DataFrame) -> pd.DataFrame:
+    slowest = linear[["median_ratio", "median_ratio_to_fused", "median_ratio_to_chunked"]].max(axis="columns")
+    return pd.concat(
+        linear[["contender"]].assign(case=case, measured=values.map(digits.format), **_judged(values, goals))
+        for case, digits, values, goals in (
+            ("time", "{:.2f}", slowest, linear["goal"]),
+            ("MiB", "{:.0f}", linear["memory_mib"], linear["memory_goal_mib"]),
+        )
     )
 
 

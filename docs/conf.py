@@ -11,6 +11,7 @@ from docutils import nodes
 from jupyter_client.manager import KernelManager
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
+from sphinx_gallery.sorting import ExplicitOrder
 
 ROOT = Path(__file__).parents[1]
 os.environ["PYTHONPATH"] = str(ROOT)  # notebooks run in their own folder, and use this checkout all the same
@@ -27,6 +28,7 @@ version = release = sharmix.__version__
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
@@ -53,6 +55,7 @@ autodoc_default_options = {
     "undoc-members": True,
     "exclude-members": "set_fit_request, set_partial_fit_request, set_score_request, set_transform_request",
 }
+autosummary_generate = False
 python_maximum_signature_line_length = 88
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
@@ -72,8 +75,11 @@ sphinx_gallery_conf = {
     "gallery_dirs": ["docs/gallery"],
     "filename_pattern": r"/draw_",
     "reset_modules": ("matplotlib", "gallery_style.apply"),
-    "thumbnail_size": (480, 200),
-    "within_subsection_order": "ExampleTitleSortKey",
+    "image_scrapers": ("gallery_style.scrape",),
+    "within_subsection_order": ExplicitOrder(
+        [f"draw_{name}.py" for name in ("jump", "temperature", "losses", "attention", "jacobian", "learned_orders")]
+        + ["*"]
+    ),
     "ignore_pattern": r"__init__\.py",
     "abort_on_example_error": True,
     "download_all_examples": False,
@@ -100,6 +106,7 @@ html_sidebars = {
         "sidebar/scroll-end.html",
     ]
 }
+html_search_scorer = str(ROOT / "docs" / "_extensions" / "search_scorer.js")
 html_copy_source = False
 html_show_search_summary = False  # a page of the file system may not fetch another for a summary
 html_show_sphinx = False

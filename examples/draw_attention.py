@@ -1,9 +1,9 @@
 """
-Attention with orders of its own for each head
-==============================================
+Attention heads from dense to sparse
+====================================
 
-The weights of four heads over the same scores. Each head has its own orders: the first is softmax, the last sparsemax.
-White is exactly 0: that key is not read.
+The weights of three heads over the same scores. Each head has its own orders (q, r): the first is softmax, the last
+sparsemax. White is exactly 0: that key is not read.
 """
 
 import matplotlib.pyplot as plt
@@ -11,18 +11,19 @@ import torch
 
 import sharmix
 
-ORDERS = torch.tensor([[1.0, 1.0], [1.25, 1.5], [1.5, 1.5], [2.0, 2.0]])
+ORDERS = torch.tensor([[1.0, 1.0], [1.25, 1.5], [2.0, 2.0]])
 
 position = torch.arange(24.0)
 noise = torch.randn(24, 24, generator=torch.Generator().manual_seed(0))
 scores = (noise - (position[:, None] - position).abs() / 3).masked_fill(position[:, None] < position, -torch.inf)
 
 heads = sharmix.SharMiX(q=ORDERS[:, :1, None], r=ORDERS[:, 1:, None])
-weights = heads(scores.expand(4, 24, 24))
+weights = heads(scores.expand(3, 24, 24))
 
-figure, panels = plt.subplots(1, 4, figsize=(10, 2.9), sharey=True)
+cmap = plt.get_cmap("cividis").with_extremes(bad="white")
+figure, panels = plt.subplots(1, 3, sharey=True)
 for axes, weight, (q, r) in zip(panels, weights, ORDERS.tolist(), strict=True):
-    shown = axes.imshow(weight.masked_fill(weight == 0, torch.nan), cmap="cividis", vmin=0, vmax=1)
+    shown = axes.imshow(weight.masked_fill(weight == 0, torch.nan), cmap=cmap, vmin=0, vmax=1)
     axes.set(title=f"q = {q:g}, r = {r:g}", xlabel="key", xticks=[], yticks=[])
 panels[0].set_ylabel("query")
 figure.colorbar(shown, ax=panels, label="weight")

@@ -1,6 +1,6 @@
 """
-The entropies behind the maps
-=============================
+Entropies that give exact zeros
+===============================
 
 The entropy that each map adds to p·z, for two classes. Where its slope at p₁ = 0 and p₁ = 1 is finite, a large enough
 difference of the logits outweighs it, and the map gives exactly 0. Softmax's slope is infinite there.
@@ -11,7 +11,6 @@ import torch
 
 import sharmix
 
-plt.figure(figsize=(8, 3.6))
 p = torch.linspace(0, 1, 501, dtype=torch.float64)
 for q, r, name in [
     (1, 1, "softmax (Shannon)"),

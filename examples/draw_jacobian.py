@@ -1,8 +1,8 @@
 """
-How an output changes with each logit
-=====================================
+Jacobians with exact zeros
+==========================
 
-The Jacobian ∂pᵢ/∂zⱼ of the same eight logits under four maps. Rows and columns of classes outside the support are
+The Jacobian ∂pᵢ/∂zⱼ of the same eight logits under three maps. Rows and columns of classes outside the support are
 exactly 0: their logits get no gradient, and change nothing.
 """
 
@@ -15,11 +15,10 @@ logits = torch.tensor([1.8, 1.4, 1.0, 0.5, 0.0, -0.6, -1.1, -1.9], dtype=torch.f
 maps = {
     "softmax": sharmix.Softmax(),
     "SharMiX (1.25, 1.5)": sharmix.SharMiX(q=1.25, r=1.5),
-    "1.5-entmax": sharmix.Entmax(alpha=1.5),
     "sparsemax": sharmix.Sparsemax(),
 }
 
-figure, panels = plt.subplots(1, len(maps), figsize=(10, 2.8), sharey=True)
+figure, panels = plt.subplots(1, len(maps), sharey=True)
 for axes, (name, activation) in zip(panels, maps.items(), strict=True):
     jacobian = torch.func.jacrev(activation)(logits)
     zero = jacobian == 0

@@ -1,6 +1,6 @@
 """
-What moves learned orders
-=========================
+Paths of learned orders in training
+===================================
 
 Paths of learned (q, r) while a small network trains on scikit-learn's digits, from three starts. Under the
 Fenchel–Young loss of class labels both orders rise, whatever the data. Under the Brier score the data decide:

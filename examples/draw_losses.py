@@ -18,15 +18,14 @@ corners = torch.tensor([[0.0, 1.0], [-(3**0.5) / 2, -0.5], [3**0.5 / 2, -0.5]], 
 logits = torch.stack([across, up], dim=-1) @ corners.T
 right_class = torch.zeros(logits.shape[:-1], dtype=torch.long)
 
-figure, panels = plt.subplots(1, 3, figsize=(9, 3.2), sharey=True)
+cmap = plt.get_cmap("cividis").with_extremes(bad="white")
+figure, panels = plt.subplots(1, 3, sharey=True)
 maps = [(1, 1, "softmax: cross-entropy"), (1.5, 1.75, "SharMiX (1.5, 1.75)"), (2, 2, "sparsemax")]
 for axes, (q, r, name) in zip(panels, maps, strict=True):
     loss = sharmix.fenchel_young_loss(logits, right_class, q=q, r=r, reduction="none")
-    shown = axes.pcolormesh(
-        x, x, loss.masked_fill(loss == 0, torch.nan), cmap="cividis", vmin=0, vmax=5, rasterized=True
-    )
+    shown = axes.pcolormesh(x, x, loss.masked_fill(loss == 0, torch.nan), cmap=cmap, vmin=0, vmax=5, rasterized=True)
     axes.set(title=name, aspect="equal", xticks=[], yticks=[])
     for corner, label in zip(corners * 2.5, ("right", "wrong", "wrong"), strict=True):
-        axes.text(*corner, label, ha="center", color="black" if label == "right" and q > 1 else "white")
+        axes.text(*corner, label, ha="center", color="0.2" if label == "right" and q > 1 else "white")
 figure.colorbar(shown, ax=panels, label="loss")
 plt.show()

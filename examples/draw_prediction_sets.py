@@ -1,5 +1,5 @@
 """
-From a support to a prediction set
+Prediction sets: coverage and size
 ==================================
 
 The map's temperature decides how many classes it keeps. ``SupportPredictor`` fits one temperature on held-out examples,
@@ -31,7 +31,7 @@ for coverage in asked:
     found.append(sets[range(len(sets)), rest_labels[test]].double().mean())
     sizes.append(sets.sum(-1).double().mean())
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
+figure, (left, right) = plt.subplots(1, 2)
 left.plot(asked, asked, color="0.7")
 left.plot(asked, found, "o")
 left.set(xlabel="coverage asked for", ylabel="share of sets with the right digit")

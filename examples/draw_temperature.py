@@ -1,6 +1,6 @@
 """
-Classes enter one by one
-========================
+Temperature: classes enter one by one
+=====================================
 
 Probabilities of six classes as the temperature rises. Under softmax every class has a share at every temperature. Under
 a sparse map each class has a temperature at which it enters; ``sharmix.conformal.support_scores`` computes it, and the
@@ -15,7 +15,7 @@ import sharmix
 logits = torch.tensor([2.0, 1.7, 1.1, 0.6, -0.2, -1.0], dtype=torch.float64)
 temperature = torch.logspace(-1, 1, 401, dtype=torch.float64)
 
-figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
+figure, panels = plt.subplots(1, 2, sharey=True)
 for axes, (q, r, name) in zip(panels, [(1, 1, "softmax"), (1.5, 1.75, "SharMiX (1.5, 1.75)")], strict=True):
     p = sharmix.sharmix(logits.expand(len(temperature), -1), q=q, r=r, temperature=temperature[:, None])
     axes.stackplot(temperature, p.T, colors=plt.get_cmap("cividis")(torch.linspace(0.1, 0.95, len(logits))))

@@ -31,7 +31,9 @@ def attention(
     length_scale: LengthScale | None = None,
     masked_rows: MaskedRows = "zeros",
 ) -> Tensor:
-    """Scaled dot product attention with an activation in place of softmax: activation(scale · Q Kᵀ + mask) V.
+    """Scaled dot product attention with an activation in place of softmax.
+
+        activation(scale · Q Kᵀ + mask) V
 
     It has the arguments of `torch.nn.functional.scaled_dot_product_attention`, and with `softmax` the same results.
 
@@ -198,7 +200,9 @@ def _number_of_keys(allowed: Tensor | None, key: Tensor, dtype: torch.dtype) -> 
 
 
 class LogLengthScale(nn.Module):
-    """A factor of the scores that grows with the number n of keys that a query may see: δ + β (log(1 + n))^γ.
+    """A factor of the scores that grows with the number n of keys that a query may see.
+
+        δ + β (log(1 + n))^γ
 
     At a fixed temperature, attention over more keys is flatter. The factor makes it sharper: it is an inverse
     temperature that each head learns.

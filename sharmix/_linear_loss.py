@@ -37,7 +37,9 @@ def linear_fenchel_young_loss(
     nonconcave: Nonconcave = "global",
     **options: Unpack[UnweightedLossOptions],
 ) -> Tensor:
-    """The Fenchel–Young loss of the logits hidden · weightᵀ + bias, computed a few rows at a time.
+    """The Fenchel–Young loss of a linear output layer, computed a few rows at a time.
+
+        L(z, y),      z = hidden · weightᵀ + bias
 
     The value and gradients are the same as for `fenchel_young_loss(linear(hidden, weight, bias), targets, ...)`, but it
     never holds all logits in memory. The error p − y is mostly 0, so the gradients use only its nonzero entries. They

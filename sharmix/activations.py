@@ -24,7 +24,9 @@ Objective = Literal["fenchel_young", "brier", "log"]
 
 @register("softmax")
 class Softmax(Activation):
-    """Softmax, pᵢ = exp(zᵢ) / Σⱼ exp(zⱼ), with the Shannon entropy H. Its loss is cross-entropy minus H(y).
+    """Softmax, with the Shannon entropy H. Its loss is cross-entropy minus H(y).
+
+        pᵢ = exp(zᵢ) / Σⱼ exp(zⱼ)
 
     Args:
         dim, masked_rows: as for `sharmix.sharmix`. The loss of a row of −inf alone is NaN, whatever `masked_rows` is.
@@ -202,7 +204,9 @@ def _described(order: Order) -> str:
 
 @register("sparsemax")
 class Sparsemax(SharmaMittal):
-    """Sparsemax, the point of the simplex nearest to the logits, argmin ‖p − z‖². It is SharMiX at q = r = 2.
+    """Sparsemax, the point of the simplex that is nearest to the logits. It is SharMiX at q = r = 2.
+
+        p* = argmin over the simplex of  ‖p − z‖²
 
     Args:
         dim, masked_rows: as for `sharmix.sharmix`.
@@ -225,7 +229,9 @@ class Sparsemax(SharmaMittal):
 @register("entmax")
 @register("entmax_learned", learned=True)
 class Entmax(SharmaMittal):
-    """α-entmax, argmax over the simplex of p·z + (1 − Σ pᵢ^α)/(α(α − 1)). It is SharMiX at q = r = α.
+    """α-entmax, with a fixed or a learned order α. It is SharMiX at q = r = α.
+
+        p* = argmax over the simplex of  p·z + (1 − Σ pᵢ^α)/(α(α − 1))
 
     With class indices as targets, a learned α rises under the Fenchel–Young loss, whatever the data.
 
@@ -266,7 +272,9 @@ class Entmax(SharmaMittal):
 
 @register("normmax")
 class Normmax(Entmax):
-    """α-normmax, argmax over the simplex of p·z + 1 − ‖p‖_α. It is SharMiX at q = α, r = 2 − 1/α, T₀ = α − 1.
+    """α-normmax, with a fixed or a learned order α. It is SharMiX at q = α, r = 2 − 1/α, T₀ = α − 1.
+
+        p* = argmax over the simplex of  p·z + 1 − ‖p‖_α
 
     With class indices as targets, a learned α falls under the Fenchel–Young loss, whatever the data.
 
@@ -303,7 +311,9 @@ class Normmax(Entmax):
 @register("sharmix_fixed")
 @register("sharmix_learned", learned=True)
 class SharMiX(SharmaMittal):
-    """The Sharma–Mittal map, argmax over the simplex of p·z + (T₀/q) H_{q,r}(p), with fixed or learned orders.
+    """The Sharma–Mittal map, with fixed or learned orders q and r.
+
+        p* = argmax over the simplex of  p·z + (T₀/q) H_{q,r}(p)
 
     With class indices as targets, learned q and r rise under the Fenchel–Young loss, whatever the data, and a learned
     temperature falls. Each of these moves makes the loss smaller (`math` section 5).
@@ -349,7 +359,9 @@ class SharMiX(SharmaMittal):
 
 @register("alpha_relu")
 class AlphaReLU(Activation):
-    """α-ReLU, pᵢ = [(α − 1) zᵢ − τ]₊^{1/(α−1)}, with a constant threshold τ. Its outputs need not sum to 1.
+    """α-ReLU, with a constant threshold τ. Its outputs need not sum to 1.
+
+        pᵢ = [(α − 1) zᵢ − τ]₊^{1/(α−1)}
 
     Args:
         alpha, dim: α > 1, and the dimension that holds the classes.

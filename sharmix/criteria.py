@@ -91,7 +91,9 @@ class FenchelYoungLoss(nn.Module):
 
 
 class SharMiXLoss(FenchelYoungLoss):
-    """The loss of SharMiX, p*·z + (T₀/q) H_{q,r}(p*) − z·y − (T₀/q) H_{q,r}(y).
+    """The loss of SharMiX, with fixed or learned orders q and r.
+
+        L(z, y) = p*·z + (T₀/q) H_{q,r}(p*) − z·y − (T₀/q) H_{q,r}(y)
 
     With class indices as targets, learned q and r rise under this loss, whatever the data.
 
@@ -124,7 +126,9 @@ class SharMiXLoss(FenchelYoungLoss):
 
 
 class EntmaxLoss(FenchelYoungLoss):
-    """The loss of α-entmax, p*·z + H_α(p*) − z·y − H_α(y) with H_α(p) = (1 − Σ pᵢ^α)/(α(α − 1)).
+    """The loss of α-entmax, with a fixed or a learned order α.
+
+        L(z, y) = p*·z + H_α(p*) − z·y − H_α(y),      H_α(p) = (1 − Σ pᵢ^α)/(α(α − 1))
 
     With class indices as targets, a learned α rises under this loss, whatever the data.
 
@@ -152,7 +156,9 @@ class EntmaxLoss(FenchelYoungLoss):
 
 
 class NormmaxLoss(FenchelYoungLoss):
-    """The loss of α-normmax, p*·z − ‖p*‖_α − z·y + ‖y‖_α.
+    """The loss of α-normmax, with a fixed or a learned order α.
+
+        L(z, y) = p*·z − ‖p*‖_α − z·y + ‖y‖_α
 
     With class indices as targets, a learned α falls under this loss, whatever the data.
 
@@ -180,7 +186,9 @@ class NormmaxLoss(FenchelYoungLoss):
 
 
 class SparsemaxLoss(FenchelYoungLoss):
-    """The loss of sparsemax, ½‖y − z‖² − ½‖p* − z‖².
+    """The loss of sparsemax.
+
+        L(z, y) = ½‖y − z‖² − ½‖p* − z‖²
 
     Args:
         **options: as for `SharMiXLoss`.
@@ -198,7 +206,9 @@ class SparsemaxLoss(FenchelYoungLoss):
 
 
 class AlphaReLULoss(FenchelYoungLoss):
-    """The loss of α-ReLU, Σ uⱼ^{α/(α−1)}/α − z·y + τ Σ yⱼ/(α−1) + Σ yⱼ^α/(α(α−1)), u = [(α−1) z − τ]₊.
+    """The loss of α-ReLU.
+
+        ℓ(z, y) = Σ uⱼ^{α/(α−1)}/α − z·y + τ Σ yⱼ/(α−1) + Σ yⱼ^α/(α(α−1)),      u = [(α−1) z − τ]₊
 
     Args:
         alpha, tau: as for `AlphaReLU`.

@@ -92,7 +92,9 @@ def sharmix(
 
 
 def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
-    """α-entmax: argmax over the simplex of p·z + (1 − Σ pᵢ^α)/(α(α − 1)), softmax at α = 1.
+    """α-entmax, which leads from softmax (α = 1) over 1.5-entmax to sparsemax (α = 2) and further.
+
+        p* = argmax over the simplex of  p·z + (1 − Σ pᵢ^α)/(α(α − 1))
 
     The order α, 1 ≤ α ≤ 1000, is a number or a tensor as q of `sharmix`. All else is as for `sharmix`.
 
@@ -107,7 +109,9 @@ def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: Ma
 
 
 def sparsemax(logits: Tensor, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
-    """Sparsemax: the point of the simplex nearest to the logits, argmin of ‖p − z‖².
+    """Sparsemax, the point of the simplex that is nearest to the logits.
+
+        p* = argmin over the simplex of  ‖p − z‖²
 
     Arguments, returns and raises are as for `sharmix`.
 
@@ -121,7 +125,9 @@ def sparsemax(logits: Tensor, dim: int = -1, *, masked_rows: MaskedRows = "nan")
 
 
 def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: MaskedRows = "nan") -> Tensor:
-    """α-normmax: argmax over the simplex of p·z + 1 − ‖p‖_α.
+    """α-normmax, the map whose entropy is 1 minus a norm of the probabilities.
+
+        p* = argmax over the simplex of  p·z + 1 − ‖p‖_α
 
     The order α, 1 < α ≤ 1000, is a number or a tensor as q of `sharmix`. All else is as for `sharmix`.
 
@@ -155,7 +161,9 @@ def support_size(probabilities: Tensor, dim: int = -1) -> Tensor:
 
 
 def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:
-    """The α-ReLU map, elementwise: pᵢ = [(α − 1) zᵢ − τ]₊^{1/(α−1)}.
+    """The α-ReLU map, elementwise: α-entmax with a constant threshold τ.
+
+        pᵢ = [(α − 1) zᵢ − τ]₊^{1/(α−1)}
 
     Args:
         logits: z, floating point, of any shape. Half precision is computed in float32.
@@ -301,7 +309,9 @@ def fenchel_young_loss(
 
 
 def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: Unpack[LossOptions]) -> Tensor:
-    """The Fenchel–Young loss of α-entmax, p*·z + H_α(p*) − z·y − H_α(y) with H_α(p) = (1 − Σ pᵢ^α)/(α(α − 1)).
+    """The Fenchel–Young loss of α-entmax.
+
+        L(z, y) = p*·z + H_α(p*) − z·y − H_α(y),      H_α(p) = (1 − Σ pᵢ^α)/(α(α − 1))
 
     The order α is as for `entmax`, all else as for `fenchel_young_loss`.
 
@@ -316,7 +326,9 @@ def entmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 1.5, **options: 
 
 
 def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
-    """The Fenchel–Young loss of sparsemax, ½‖y − z‖² − ½‖p* − z‖².
+    """The Fenchel–Young loss of sparsemax.
+
+        L(z, y) = ½‖y − z‖² − ½‖p* − z‖²
 
     Arguments, returns and raises are as for `fenchel_young_loss`.
 
@@ -330,7 +342,9 @@ def sparsemax_loss(logits: Tensor, targets: Tensor, **options: Unpack[LossOption
 
 
 def normmax_loss(logits: Tensor, targets: Tensor, alpha: Order = 2.0, **options: Unpack[LossOptions]) -> Tensor:
-    """The Fenchel–Young loss of α-normmax, p*·z − ‖p*‖_α − z·y + ‖y‖_α.
+    """The Fenchel–Young loss of α-normmax.
+
+        L(z, y) = p*·z − ‖p*‖_α − z·y + ‖y‖_α
 
     The order α is as for `normmax`, all else as for `fenchel_young_loss`.
 

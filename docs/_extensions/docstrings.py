@@ -1,8 +1,9 @@
-"""The library's docstrings on the site: names and cited sections become links, formulas stay as they are typed.
+"""The library's docstrings on the site: names and cited sections become links, and typed formulas real ones.
 
 Our docstrings are plain text that `help()` prints: `name` in single backquotes, formulas in indented lines, and
 "`math` section 2" for a section of docs/math.md. This module rewrites them as reStructuredText before napoleon reads
-their sections. A public name without a docstring is a warning, which fails the build.
+their sections. A public name without a docstring is a warning, which fails the build. The pages of docs/api give the
+formulas in LaTeX, below the names; they take the places of the typed ones.
 """
 
 import importlib
@@ -12,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from docutils import nodes
+from sphinx.addnodes import desc_content
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
@@ -33,6 +35,7 @@ _logger = logging.getLogger(__name__)
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", _process, priority=400)  # napoleon has 500
     app.connect("doctree-read", _label_sections)
+    app.connect("doctree-read", _typeset_formulas)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -92,3 +95,13 @@ def _label_sections(app: Sphinx, doctree: nodes.document) -> None:
         if found := _NUMBERED.match(title):
             labels = app.env.domains.standard_domain.anonlabels  # those of links with a text of their own
             labels[f"math-section-{found[1]}"] = MATHEMATICS, section["ids"][0]
+
+
+def _typeset_formulas(app: Sphinx, doctree: nodes.document) -> None:
+    """Put each formula that a page gives with a name in the place of the one that the docstring types."""
+    for content in doctree.findall(desc_content):
+        typed = [child for child in content if "formula" in child["classes"]]
+        given = [child for child in content if isinstance(child, nodes.math_block)]
+        for text, formula in zip(typed, given, strict=False):
+            content.remove(formula)
+            content.replace(text, formula)

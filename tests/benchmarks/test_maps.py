@@ -83,6 +83,15 @@ def test_the_recorded_tables_are_rebuilt_to_the_letter(settings):
     assert page(pd.read_csv(RESULTS / "maps.csv"), settings, "maps") == (RESULTS / "maps.md").read_text()
 
 
+def test_the_page_begins_with_six_rows_and_ends_with_our_goals():
+    begin, _, goals = (RESULTS / "maps.md").read_text().partition("## Our goals")
+    rows = [line.split("|")[1].strip() for line in begin.partition("![")[0].splitlines() if line.startswith("|")]
+    sizes = ["64 × 100", "64 × 1,000", "512 × 32,000"]
+    assert rows[2:] == [f"{kind} of {size}" for kind in ("map", "loss") for size in sizes]
+    assert "goal" not in begin
+    assert "| missed " in goals
+
+
 @pytest.mark.slow
 def test_the_figures_are_drawn_beside_the_tables(settings, tmp_path):
     shutil.copy(RESULTS / "maps.csv", tmp_path)

@@ -11,9 +11,29 @@ PAGES = {
     "the API": "docs/api/losses.html",
     "wide tables": "results/tables/verdicts.html",
     "formulas": "docs/math.html",
+    "the index of the API": "docs/api/index.html",
+    "times": "results/benchmarks/maps.html",
     "a tutorial": "docs/tutorials/swap_cross_entropy.html",
     "the gallery": "docs/gallery/index.html",
     "README": "README.html",
+}
+
+WANTED = {  # what people search for, and a page that they want
+    "resume": "docs/suite",
+    "label smoothing": "docs/api/criteria",
+    "GPU": "docs/install",
+    "sweep": "docs/how_to/on_a_cluster",
+    "export": "docs/export",
+    "early stopping": "docs/suite",
+    "checkpoint": "docs/suite",
+    "multi-GPU": "docs/how_to/on_a_cluster",
+    "install": "docs/install",
+    "ONNX": "docs/export",
+    "temperature": "docs/api/maps",
+    "attention head": "docs/tutorials/sparse_attention",
+    "own data": "docs/how_to/own_data_set",
+    "cite": "README",
+    "table 1": "results/tables/table1",
 }
 
 
@@ -53,3 +73,13 @@ def test_the_theme_that_a_reader_chooses_holds_on_every_page(site, browser):
         assert shown.page.evaluate("getComputedStyle(document.querySelector('.drawing svg')).fill") == ink
         shown.page.get_by_role("button", name="Dark theme").click()
         assert ground(shown.page) == light
+
+
+@pytest.mark.parametrize("words", WANTED)
+def test_plain_words_find_the_wanted_page_among_the_first_three(site, browser, words):
+    with opened(browser, site / "docs" / "index.html") as shown:
+        shown.page.get_by_placeholder("Search").fill(words)
+        shown.page.keyboard.press("Enter")
+        shown.page.get_by_text("Search finished").wait_for()
+        found = shown.page.locator("#search-results li a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
+    assert WANTED[words] in [link.partition(".html")[0] for link in found[:3]]

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import re
 import sys
 
 import pytest
@@ -31,6 +32,18 @@ def test_a_public_name_and_its_public_methods_have_docstrings(name):
 def test_every_public_name_stands_on_one_page_of_the_site():
     pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
     assert sorted(PUBLIC_NAME.findall(pages)) == PUBLIC
+
+
+def test_the_index_of_the_api_has_every_public_name_once():
+    index = (ROOT / "docs" / "api" / "index.md").read_text()
+    assert sorted(f"sharmix.{name}" for name in re.findall(r"^    ~?([\w.]+)$", index, re.MULTILINE)) == PUBLIC
+
+
+def test_a_page_gives_each_formula_of_a_docstring_in_latex():
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    typed = [name for name in PUBLIC if ":class: formula" in docstrings.rewritten(inspect.getdoc(found(name)))]
+    assert {"sharmix.entmax", "sharmix.EntmaxLoss"} <= {*typed}
+    assert [name for name in typed if f"{name}\n\n    .. math::" not in pages] == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from bs4 import BeautifulSoup
 
-from tests.docs.pages import MADE_LATER, ROOT
+from tests.docs.pages import DOCS, MADE_LATER, PUBLIC_NAME, ROOT
 
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "object": "data"}
 
@@ -68,6 +68,15 @@ def test_nothing_is_loaded_from_a_network(site):
         assert not re.search(r"url\(\s*['\"]?(https?:)?//|@import\s+(url\()?['\"]?(https?:)?//", sheet.read_text()), (
             sheet
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["maps", "losses", "modules", "criteria"])
+def test_a_real_formula_is_in_the_place_of_the_typed_one(site, page):
+    shown = parsed(site / "docs" / "api" / f"{page}.html")
+    names = PUBLIC_NAME.findall((DOCS / "api" / f"{page}.md").read_text())
+    assert [formula.find_previous("dt", id=True)["id"] for formula in shown.select("div.mathematics")] == names
+    assert shown.select(".formula") == []
 
 
 def test_every_figure_is_on_its_page():
