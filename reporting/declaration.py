@@ -68,14 +68,6 @@ Activation = Annotated[dict[str, Any], AfterValidator(_labelled)]
 Seeds = Annotated[list[int], Field(min_length=1)]
 
 
-class Bootstrap(_Part):
-    """The settings of a bootstrap interval."""
-
-    confidence: float = Field(gt=0, lt=1)  # share of the bootstrap distribution inside the interval
-    resamples: int
-    seed: int
-
-
 class Columns(_Part):
     """Columns of a table that belong together: one for each metric and epoch.
 
@@ -226,7 +218,7 @@ class Declaration(_Part):
 
     published: str  # file under published/ with the paper's numbers
     published_decimals: int  # that the paper prints
-    bootstrap: Bootstrap
+    confidence: float = Field(gt=0, lt=1)  # of the intervals
     tables: dict[str, Table]
     figures: Figures
     questions: list[Question] = []

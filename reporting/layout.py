@@ -128,7 +128,7 @@ def _compared(declaration: Declaration, table: Table, numbers: _Numbers) -> Bloc
     assert table.baseline is not None
     baseline = label(table.baseline)
     theirs, ours = (numbers.lines(source, kind=f"difference to {baseline}") for source in ("published", "ours"))
-    interval = f" [{declaration.bootstrap.confidence:.0%}]" if ours["low"].notna().any() else ""
+    interval = f" [{declaration.confidence:.0%}]" if ours["low"].notna().any() else ""
     columns = [
         differences("theirs", theirs.assign(of=pd.NA), declaration.published_decimals - 2),  # a point is 0.01
         differences(f"ours{interval}", ours, 2),

@@ -58,11 +58,9 @@ def _statistics(declaration: Declaration, table: Table) -> str:
     mean = f"Our numbers are means ± standard deviations over the seeds {_listed(table.seeds)}.{_fewer_seeds(table)}"
     if table.compared is None:
         return mean
-    bootstrap = declaration.bootstrap
     return (
-        f"{mean} The difference to {label(table.baseline or {})} is paired by seed; its interval is a percentile "
-        f"bootstrap interval ({bootstrap.confidence:.0%}, {bootstrap.resamples:,} resamples). With few seeds such an "
-        "interval is too narrow."
+        f"{mean} The difference to {label(table.baseline or {})} is paired by seed; its {declaration.confidence:.0%} "
+        "interval is Student's t."
     )
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from experiments.metric_catalogue import METRICS, SHOTS, metric
 from experiments.record import Record
 from reporting import declaration
-from reporting.declaration import Bootstrap, Cell, Declaration, Level, Numbers, load_declaration, load_numbers
+from reporting.declaration import Cell, Declaration, Level, Numbers, load_declaration, load_numbers
 from reporting.drawing import add_legend, draw_curves, draw_trade_off, rendered, say_range, style
 from reporting.groups import Group, label_runs, style_groups
 from reporting.number_formats import NOT_REACHED, NOTHING, over_seeds, with_deviation
@@ -138,10 +138,10 @@ def draw(experiments: dict[str, list[Group]]) -> Figure:
     return figure
 
 
-def verdict(experiment: str, groups: list[Group], bootstrap: Bootstrap) -> str | None:
+def verdict(experiment: str, groups: list[Group], confidence: float) -> str | None:
     """One sentence: whether the best activation of an experiment beats softmax on test.
 
-    None without runs of softmax and of another activation. `bootstrap` has the settings of the interval of the
+    None without runs of softmax and of another activation. `confidence` is that of the interval of the
     difference, paired by seed.
     """
     name, unit = ("bleu", "BLEU") if "test/bleu" in groups[0].runs.measured else ("accuracy", "points of accuracy")
@@ -152,12 +152,10 @@ def verdict(experiment: str, groups: list[Group], bootstrap: Bootstrap) -> str |
         return None
     best = max(others, key=lambda group: values[group.label].mean())
     scale = 1 if metric(name).largest == 100 else POINTS
-    ours = estimate(scale * paired_difference(values[best.label], values[baselines[0].label]), bootstrap)
+    ours = estimate(scale * paired_difference(values[best.label], values[baselines[0].label]), confidence)
     if ours.seeds < 2:
         return f"{experiment}: {best.label} is {ours.mean:+.2f} {unit} from softmax; one seed decides nothing"
-    interval = (
-        f"{ours.mean:+.2f} {unit} from softmax, {bootstrap.confidence:.0%} interval [{ours.low:+.2f}, {ours.high:+.2f}]"
-    )
+    interval = f"{ours.mean:+.2f} {unit} from softmax, {confidence:.0%} interval [{ours.low:+.2f}, {ours.high:+.2f}]"
     if ours.seeds < (most := max(len(group.runs) for group in (best, *baselines))):
         interval += f" over the {ours.seeds} of {most} seeds that both have"
     if ours.low > 0:
@@ -190,7 +188,7 @@ def summarise(experiments: Sequence[str], outputs: Path, results: Path, settings
                 style="yellow",
                 markup=False,
             )
-    verdicts = [verdict(experiment, own, declared.bootstrap) for experiment, own in groups.items()]
+    verdicts = [verdict(experiment, own, declared.confidence) for experiment, own in groups.items()]
     if said := [sentence for sentence in verdicts if sentence]:
         console.print(f"Verdict: {'; '.join(said)}.", style="bold", markup=False, soft_wrap=True)
     files = rendered(draw(groups), "-".join(groups))

@@ -68,7 +68,7 @@ def _tidy(declaration: Declaration, table: Table, numbers: Numbers, selection: S
             if not columns.measured:
                 continue
             epoch = (cell.epoch or last) if runs else None
-            ours = estimate(runs.values(cell.split, cell.metric, epoch), declaration.bootstrap)
+            ours = estimate(runs.values(cell.split, cell.metric, epoch), declaration.confidence)
             lines.append(start | {"source": "ours", "split": cell.split, "epoch": epoch} | asdict(ours))
         if table.compared is not None:
             lines += [{"row": text} | line for line in _differences(declaration, table, row, numbers, selection, last)]
@@ -96,7 +96,7 @@ def _differences(
     values, baseline = (
         runs.values("test", table.compared, epoch) for runs in (selection.rows[row], selection.baseline)
     )
-    ours = estimate(POINTS * paired_difference(values, baseline), declaration.bootstrap)
+    ours = estimate(POINTS * paired_difference(values, baseline), declaration.confidence)
     yield start | {"source": "ours", "epoch": epoch} | asdict(ours)
 
 

@@ -91,7 +91,7 @@ def _decide_row(
     reached = epoch is None or _have_reached([selection.rows[name] for name in (row, *claim.against)], epoch)
     distances = {}
     for split in ("test", "train"):
-        ours = estimate(_values_by_seed(claim, row, split, epoch, selection), declaration.bootstrap)
+        ours = estimate(_values_by_seed(claim, row, split, epoch, selection), declaration.confidence)
         verdict = decide(published, ours, rounding, bool(claim.against)) if reached else Verdict.NOT_REACHED
         line |= {
             f"{split}_mean": ours.mean,

@@ -18,7 +18,7 @@ WOBBLE = dict(zip(SEEDS, (-0.004, -0.002, 0.0, 0.002, 0.004), strict=True))
 SMALL = """
 published: paper
 published_decimals: 3
-bootstrap: {confidence: 0.95, resamples: 999, seed: 0}
+confidence: 0.95
 tables:
   small:
     title: A small table
@@ -49,7 +49,7 @@ table_of_paper:
 SHORT = """
 published: paper
 published_decimals: 3
-bootstrap: {confidence: 0.95, resamples: 999, seed: 0}
+confidence: 0.95
 tables:
   final:
     title: At the end
