@@ -75,15 +75,15 @@ def test_the_sentence_and_the_table_follow_the_verdicts(repository):
 def test_a_question_has_the_mark_and_the_numbers_of_its_claim(repository):
     (repository / "README.md").write_text(page("questions"))
     rows = rows_of(write_pages(repository)[0].read_text())
-    declared = load_declaration(repository / "conf" / "reporting").questions
-    assert [row[0][2:] for row in rows[2:]] == [question.text for question in declared]
-    verdicts = pd.read_csv(repository / "results" / "tables" / "verdicts.csv").set_index("claim")
-    for row, question in zip(rows[2:], declared, strict=True):
+    declaration = load_declaration(repository / "conf" / "reporting")
+    assert [row[0][2:] for row in rows[2:]] == [question.text for question in declaration.questions]
+    verdicts = pd.read_csv(repository / "results" / "tables" / "verdicts.csv").set_index(["claim", "row"])
+    for row, question in zip(rows[2:], declaration.questions, strict=True):
         if question.claim is None:
             assert row[0][0] == "?"
             assert row[1:3] == ["–", "–"]
         else:
-            found = verdicts.loc[[question.claim]].iloc[0]
+            found = verdicts.loc[question.claim, declaration.tables[question.table].labels()[question.row]]
             shown = f"{found['published']:+.2f}" if found["kind"] == "difference" else f"{found['published']:.3f}"
             assert row[0][0] == {"r": "✓", "d": "✗", "o": "?"}[found["test_verdict"][0]]
             assert row[1].startswith(shown)
