@@ -84,7 +84,7 @@ def comparison(table: declaration.Table, numbers: Numbers, recorded: list[Record
         text = table.labels()[row]
         recorded_runs = records_of_row(table, row, recorded, table.seeds_of(row))
         for first, (title, cell, decimals) in enumerate(_compared_cells(table)):
-            theirs = numbers[row].cells.get(cell, Level(nan)) if row in numbers else Level(nan)
+            theirs = numbers.get(row, {}).get(cell, Level(nan))
             ours = (_ours(table, cell, of, row, decimals) for of in (recorded_runs, your_runs))
             shown.add_row(
                 escape(text) if not first else "", title, with_deviation(theirs.mean, theirs.std, decimals), *ours

@@ -72,10 +72,10 @@ def _decide_row(
     selection: Selection,
 ) -> dict[str, Any]:
     printed = Cell("test", claim.metric, claim.epoch)
-    published, _, half_width = numbers[row].cells[printed]
+    published, _, half_width = numbers[row][printed]
     rounding = 0.5 * 10**-declaration.published_decimals + half_width
     if claim.against:
-        others = [numbers[other].cells[printed].mean for other in claim.against]
+        others = [numbers[other][printed].mean for other in claim.against]
         published = POINTS * (published - sum(others) / len(others))
         rounding = 2 * POINTS * rounding  # the error of both numbers
     line: dict[str, Any] = {

@@ -78,7 +78,7 @@ def test_a_row_without_any_run_stays_open_when_allowed(small):
     verdicts = verdicts_of(small)
     assert set(verdicts[verdicts["row"] == LEARNED]["test_verdict"]) == {"open: too few seeds"}
     learned = cells_of(small, "small")[LEARNED]
+    on_test = "On test; accuracy − softmax in percentage points"
     assert {title for title, text in learned.items() if text != "–"} == {
-        "Accuracy | theirs, test",
-        "Sparsity | theirs, test",
+        f"{on_test} | {metric}, theirs" for metric in ("accuracy", "sparsity", "− softmax")
     }
