@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import yaml
 from tqdm import tqdm
@@ -18,9 +17,9 @@ from benchmarks.contenders import BASELINES, Contender, cpu_contenders, inputs
 from benchmarks.harness import Row, provenance, ratios, spread, step_times, training_step, write_csv
 from benchmarks.linear_layer import measure_linear
 from benchmarks.maps_report import report
+from benchmarks.median_interval import median_interval
 from experiments.machine import keep_freed_memory
-from reporting.declaration import Bootstrap, load_declaration
-from reporting.statistics import bootstrap_interval
+from reporting.declaration import load_declaration
 
 SETTINGS = Path(__file__).with_suffix(".yaml")
 
@@ -59,7 +58,7 @@ def cases(settings: dict[str, Any]) -> list[Case]:
     ]
 
 
-def measure(case: Case, settings: dict[str, Any], bootstrap: Bootstrap) -> Iterator[Row]:
+def measure(case: Case, settings: dict[str, Any], confidence: float) -> Iterator[Row]:
     """A row for each contender: the medians over rounds of its time and of its ratio to the baseline's, and spreads."""
     scale, dtype = settings["regimes"][case.regime], getattr(torch, case.dtype)
     logits, targets, grad = inputs(case.rows, case.classes, scale, dtype, settings["seed"])
@@ -75,7 +74,7 @@ def measure(case: Case, settings: dict[str, Any], bootstrap: Bootstrap) -> Itera
                 row = summary(case, one, threads, times[one.name, threads], times[baseline, threads])
                 if threads > 1:
                     gains, baselines = (ratios(times[name, 1], times[name, threads]) for name in (one.name, baseline))
-                    row |= gain(gains, baselines, bootstrap)
+                    row |= gain(gains, baselines, confidence)
                 yield row
 
 
@@ -96,9 +95,9 @@ def summary(case: Case, contender: Contender, threads: int, times: list[float], 
     }
 
 
-def gain(own: list[float], baseline: list[float], bootstrap: Bootstrap) -> Row:
+def gain(own: list[float], baseline: list[float], confidence: float) -> Row:
     """The gain of more threads over one, and the interval of the median of this gain over the baseline's."""
-    low, high = bootstrap_interval(ratios(own, baseline), np.median, bootstrap)
+    low, high = median_interval(ratios(own, baseline), confidence)
     return {**spread(own, "gain"), "relative_gain_low": low, "relative_gain_high": high}
 
 
@@ -110,11 +109,11 @@ def main() -> None:
     options = parser.parse_args()
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
     settings |= settings["quick"] if options.quick else {}
-    bootstrap = load_declaration().bootstrap
+    confidence = load_declaration().confidence
     keep_freed_memory()  # as a training run does; the system's zeroing of new pages would be most of a large case
     source, rows = provenance(), []
     for case in tqdm(cases(settings), "maps and losses"):
-        rows += measure(case, settings, bootstrap)
+        rows += measure(case, settings, confidence)
     if not options.quick:
         rows += measure_linear(settings)
     path = options.folder / "maps.csv"

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import yaml
 from rich.console import Console
@@ -18,15 +17,15 @@ from rich.markdown import Markdown
 from tqdm import tqdm
 
 from benchmarks.harness import Row, at_most, in_fresh_process, in_turn, origin, provenance, ratios, write_csv
+from benchmarks.median_interval import median_interval
 from benchmarks.settings import on_random_data, settings_of
 from benchmarks.training_step import our_loop, our_translations, seconds_per_step
 from experiments.files import write_atomically
 from experiments.machine import forget_peak_memory, keep_freed_memory, peak_memory_mib
 from experiments.run import Run
 from experiments.settings import RunSettings
-from reporting.declaration import Bootstrap, load_declaration
+from reporting.declaration import load_declaration
 from reporting.markdown import narrow, paragraph
-from reporting.statistics import bootstrap_interval
 
 SETTINGS = Path(__file__).with_suffix(".yaml")
 BESIDES = {
@@ -90,7 +89,7 @@ def memory(size: dict[str, Any], activation: str) -> float:
     return peak_memory_mib()
 
 
-def measure(name: str, size: dict[str, Any], names: list[str], processes: int, bootstrap: Bootstrap) -> list[Row]:
+def measure(name: str, size: dict[str, Any], names: list[str], processes: int, confidence: float) -> list[Row]:
     """A row for each activation."""
     title = size["title"]
     found = [in_fresh_process(medians, size, names, seed) for seed in tqdm(range(processes), title)]
@@ -102,7 +101,7 @@ def measure(name: str, size: dict[str, Any], names: list[str], processes: int, b
             "experiment": name,
             "title": size["title"],
             "activation": activation,
-            **relative_time(relative, None if activation in without_goal else size["goal"], bootstrap),
+            **relative_time(relative, None if activation in without_goal else size["goal"], confidence),
             "milliseconds": 1e3 * statistics.median(seconds),
             "memory_mib": peaks[activation],
             "relative_memory": peaks[activation] / peaks["softmax"],
@@ -111,9 +110,9 @@ def measure(name: str, size: dict[str, Any], names: list[str], processes: int, b
     ]
 
 
-def relative_time(relative: Sequence[float], goal: float | None, bootstrap: Bootstrap) -> dict[str, Any]:
+def relative_time(relative: Sequence[float], goal: float | None, confidence: float) -> dict[str, Any]:
     """The median over processes of their medians, its interval, and whether the interval is below the goal."""
-    low, high = bootstrap_interval(relative, np.median, bootstrap)
+    low, high = median_interval(relative, confidence)
     return {
         "relative_time": statistics.median(relative),
         "low": low,
@@ -124,7 +123,7 @@ def relative_time(relative: Sequence[float], goal: float | None, bootstrap: Boot
     }
 
 
-def table(data: pd.DataFrame, settings: dict[str, Any], bootstrap: Bootstrap) -> str:
+def table(data: pd.DataFrame, settings: dict[str, Any], confidence: float) -> str:
     """Table 6: our numbers beside the paper's numbers, which are of training, but of no experiment in particular."""
     printed = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))[settings["published"]]
     translating = {name for name, size in settings["blocks"].items() if size.get("translates")}
@@ -146,7 +145,7 @@ def table(data: pd.DataFrame, settings: dict[str, Any], bootstrap: Bootstrap) ->
         "A step of training, or a batch translated, with random inputs of each experiment's shapes; threads: "
         f"{settings['threads']}. In each of {settings['processes']} fresh processes the activations take turns; a "
         "process gives the median of the ratios to softmax's block of the same round. The table has the median over "
-        f"processes, with its percentile bootstrap interval ({bootstrap.confidence:.0%}), which decides: the goal is "
+        f"processes, with its percentile bootstrap interval ({confidence:.0%}), which decides: the goal is "
         "met or missed where the whole interval is on one side of it, else undecided. Memory is the peak of a process "
         f"of its own. {origin(data.iloc[0], ('torch',), 'make overhead')}"
     )
@@ -163,14 +162,14 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
     options = parser.parse_args()
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
-    bootstrap = load_declaration().bootstrap
+    confidence = load_declaration().confidence
     source, rows = provenance(), []
     for name, size in settings["blocks"].items():
         names = [*settings["activations"], *size.get("besides", [])]
         size["overrides"].append(f"threads={settings['threads']}")
-        rows += [{**row, **source} for row in measure(name, size, names, settings["processes"], bootstrap)]
+        rows += [{**row, **source} for row in measure(name, size, names, settings["processes"], confidence)]
     write_csv(rows, options.folder / "table6.csv")
-    text = table(pd.DataFrame(rows), settings, bootstrap)
+    text = table(pd.DataFrame(rows), settings, confidence)
     write_atomically(options.folder / "table6.md", text)
     Console().print(Markdown(text))
 

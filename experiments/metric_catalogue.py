@@ -1,9 +1,9 @@
-"""All numbers that runs measure, in one list: name, label, range, and which way is better."""
+"""All numbers that runs measure, in one list: name, label and range."""
 
 import functools
 import re
 from math import inf
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 SHOTS = ("many", "medium", "few")  # groups of long-tailed classes, by their training examples; "few_accuracy"
 
@@ -14,25 +14,24 @@ class Metric(NamedTuple):
     label: str  # its name for readers
     least: float = -inf
     largest: float = inf
-    better: Literal["more", "less"] | None = None
     summarised: bool = False  # whether the summary and the report show its mean over seeds
 
 
 # In the order in which readers see them; the first that a run measured is its headline.
 METRICS = {
-    "accuracy": Metric("accuracy", 0, 1, "more", summarised=True),
-    "bleu": Metric("BLEU", 0, 100, "more", summarised=True),
-    "chrf": Metric("chrF", 0, 100, "more", summarised=True),
-    "exact_match": Metric("exact match", 0, 1, "more", summarised=True),
-    "macro_f1": Metric("macro-F1", 0, 1, "more", summarised=True),
+    "accuracy": Metric("accuracy", 0, 1, summarised=True),
+    "bleu": Metric("BLEU", 0, 100, summarised=True),
+    "chrf": Metric("chrF", 0, 100, summarised=True),
+    "exact_match": Metric("exact match", 0, 1, summarised=True),
+    "macro_f1": Metric("macro-F1", 0, 1, summarised=True),
     "sparsity": Metric("sparsity", 0, 1, summarised=True),
     "sparsity_in_use": Metric("sparsity of the words in use", 0, 1),
     "support": Metric("support", 0, summarised=True),
-    "coverage": Metric("coverage", 0, 1, "more", summarised=True),
+    "coverage": Metric("coverage", 0, 1, summarised=True),
     "zero_true": Metric("true class at exactly 0", 0, 1),
-    "brier": Metric("Brier score", 0, better="less", summarised=True),
-    "loss": Metric("loss", better="less"),  # an activation of the user's own may have a negative one
-    "empty_preferred": Metric("empty translation preferred", 0, 1, "less"),
+    "brier": Metric("Brier score", 0, summarised=True),
+    "loss": Metric("loss"),  # an activation of the user's own may have a negative one
+    "empty_preferred": Metric("empty translation preferred", 0, 1),
     "empty_possible": Metric("empty translation possible", 0, 1),
     "unfinished": Metric("no translation ended", 0, 1),
     "alpha": Metric("α"),

@@ -36,17 +36,7 @@ class Level(NamedTuple):
     half_width: float = 0.0  # 0 for a single number
 
 
-class Printed(NamedTuple):
-    """The paper's numbers in a row, by cell, and the difference to the baseline.
-
-    The difference is in percentage points. NaN if the paper prints no number.
-    """
-
-    cells: dict[Cell, Level]
-    difference: float
-
-
-Numbers = dict[str, Printed]  # by row
+Numbers = dict[str, dict[Cell, Level]]  # the paper's, by row
 
 
 class _Part(BaseModel):
@@ -68,16 +58,8 @@ Activation = Annotated[dict[str, Any], AfterValidator(_labelled)]
 Seeds = Annotated[list[int], Field(min_length=1)]
 
 
-class Bootstrap(_Part):
-    """The settings of a bootstrap interval."""
-
-    confidence: float = Field(gt=0, lt=1)  # share of the bootstrap distribution inside the interval
-    resamples: int
-    seed: int
-
-
 class Columns(_Part):
-    """Columns of a table that belong together: one for each metric and epoch.
+    """Columns of a table that belong together: one for each metric and epoch, in a block of their own.
 
     `split` is "train", "dev", "test", or "orders" for numbers of no split, such as learned (q, r) and times; or the
     name of a data set of the paper that our runs do not measure.
@@ -91,6 +73,7 @@ class Columns(_Part):
     unit: str = "fraction"
     decimals: int = 3
     data: str | None = None  # the split's name for readers; None for the name in `split`
+    beside: bool = False  # whether they stand in the block of the columns before them
 
     def titles(self) -> dict[Cell, str]:
         """Title of every column, by its cell."""
@@ -168,6 +151,16 @@ class Table(_Part):
         """Label of every row, by its name."""
         return {name: row.label or label(row.select) for name, row in self.rows.items()}
 
+    def blocks(self) -> list[list[Columns]]:
+        """The columns of every block."""
+        blocks: list[list[Columns]] = []
+        for columns in self.columns:
+            if columns.beside and blocks:
+                blocks[-1].append(columns)
+            else:
+                blocks.append([columns])
+        return blocks
+
     def seeds_of(self, row: str) -> list[int]:
         """The seeds that a row must have."""
         return self.rows[row].seeds or self.seeds
@@ -227,7 +220,7 @@ class Declaration(_Part):
 
     published: str  # file under published/ with the paper's numbers
     published_decimals: int  # that the paper prints
-    bootstrap: Bootstrap
+    confidence: float = Field(gt=0, lt=1)  # of the intervals
     tables: dict[str, Table]
     figures: Figures
     questions: list[Question] = []
@@ -279,9 +272,7 @@ def load_numbers(settings: Path, declaration: Declaration) -> dict[str, Numbers]
             if spec.published is not None:
                 place = f"{path}, asked for row {row!r} of {name}"
                 numbers = _named(rows, spec.published, "row", place)
-                cells = {cell: _level(numbers, cell, place) for cell in table.printed()}
-                difference = _number(numbers["difference"], f"{place}, difference") if "difference" in numbers else nan
-                tables[name][row] = Printed(cells, difference)
+                tables[name][row] = {cell: _level(numbers, cell, place) for cell in table.printed()}
     return tables
 
 
@@ -338,7 +329,9 @@ def _check_table(table: Table, name: str, path: Path) -> None:
     if table.compared is not None:
         if table.baseline is None:
             raise TableError(f"{path}: {name} compares {table.compared!r} with no baseline; give one")
-        _check_names([table.compared], table.metrics(), "metric", f"{path}: {name}, compared")
+        cells = [cell for columns in table.columns for cell in columns.titles() if columns.split == "test"]
+        known = [cell.metric for cell in cells if cell.epoch is None]
+        _check_names([table.compared], known, "metric", f"{path}: {name}, compared")
     for claim in table.claims:
         place = f"{path}: claim {claim.text!r} of {name}"
         _check_names(claim.rows + claim.against, table.rows, "row", place)

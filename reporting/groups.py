@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from experiments.record import Record
-from reporting.palette import DEFAULTS, FILL_STYLES, LINE_STYLES, OBJECTIVES, PARAMETERS, label, look, look_of, rank
+from reporting.palette import DEFAULTS, FILL_STYLES, LINE_STYLES, OBJECTIVES, PARAMETERS, label, look, look_of, order
 from reporting.runs import Runs
 
 _Configuration = tuple[str, int]  # settings as text, and a number among rows with the same
@@ -25,7 +25,7 @@ def label_runs(records: list[Record]) -> dict[str, Runs]:
 
     Where two configurations have the same label, their run_id is added to it.
     """
-    ordered = sorted(records, key=lambda record: (*_order(_label(record), record), record.run_id))
+    ordered = sorted(records, key=lambda record: (_order(_label(record), record), record.run_id))
     groups = [Runs(tuple(group)) for _, group in groupby(ordered, key=lambda record: record.run_id)]
     labels = [_label(runs.records[0]) for runs in groups]
     return {
@@ -91,8 +91,8 @@ def _shown_settings(config: Mapping[str, Any]) -> list[Any]:
     return shown
 
 
-def _order(text: str, record: Record) -> tuple[int, str]:
-    return rank(record.config["activation"]["name"]), text
+def _order(text: str, record: Record) -> tuple[tuple[float, ...], str]:
+    return order(record.config["activation"]), text
 
 
 def _label(record: Record) -> str:

@@ -15,6 +15,7 @@ _CHARACTERS = {
 }  # fmt: skip
 _NUMBER = re.compile(r"(?P<sign>[+−]?)(?P<whole>\d+)(\.(?P<part>\d+))?( ± (?P<deviation>[\d.]+))?")
 _HEADER = 12  # characters of a column's title in one line
+_WIDTH = 95  # characters of a line of a table
 _LINES = 46  # lines of tables on a page
 
 
@@ -24,21 +25,22 @@ def document(name: str, title: str, blocks: Sequence[Block], notes: Sequence[str
     The notes are printed below the last block, the comments are not printed. `\input` reads the text in a document
     with `\usepackage{booktabs, siunitx}`.
     """
-    pages = list(_pages(blocks))
+    pages = list(_pages([part for block in blocks for part in _stacked(block)]))
     lines = [f"% {comment}" for comment in (r"Needs \usepackage{booktabs, siunitx}.", *comments)]
     for number, own in enumerate(pages):
         first, last = number == 0, number == len(pages) - 1
         lines += [
             r"\begin{table}",
             r"\centering\footnotesize",
-            r"\setlength{\tabcolsep}{3pt}",
+            r"\setlength{\tabcolsep}{2.5pt}",
             r"\sisetup{detect-weight, retain-explicit-plus}",
             *([] if first else [r"\addtocounter{table}{-1}"]),
             rf"\caption{{{escaped(title)}}}" if first else rf"\caption[]{{{escaped(title)} (continued)}}",
             *([rf"\label{{tab:{name}}}"] if first else []),
         ]
         for block in own:
-            lines += [rf"\par\medskip\textit{{{escaped(block.heading)}}}\par\smallskip"] if len(blocks) > 1 else []
+            heading = rf"\textit{{{escaped(block.heading)}}}\par\smallskip" if block.heading else ""
+            lines.append(rf"\par\medskip{heading}")
             lines += _tabular(block)
         lines += _notes(notes) if last else []
         lines.append(r"\end{table}")
@@ -48,6 +50,28 @@ def document(name: str, title: str, blocks: Sequence[Block], notes: Sequence[str
 def escaped(text: str) -> str:
     """The text as LaTeX."""
     return "".join(_CHARACTERS.get(character, character) for character in text)
+
+
+def _stacked(block: Block) -> Iterator[Block]:
+    """The block, or parts of it that fit a line; our column stays beside that of the published numbers."""
+    pairs: list[list[Column]] = []
+    for column in block.columns:
+        if pairs and column.title.startswith("ours"):
+            pairs[-1].append(column)
+        else:
+            pairs.append([column])
+    part: list[Column] = []
+    for pair in pairs:
+        if part and sum(map(_width, [Column("", block.rows), *part, *pair])) > _WIDTH:
+            yield block._replace(columns=part)
+            block, part = block._replace(heading=""), []
+        part += pair
+    yield block._replace(columns=part)
+
+
+def _width(column: Column) -> int:
+    """Characters of a column, and a gap."""
+    return max(map(len, (*column.cells, *wrap(column.title, _HEADER)))) + 2
 
 
 def _pages(blocks: Sequence[Block]) -> Iterator[list[Block]]:
@@ -95,11 +119,11 @@ def _has_deviations(column: Column) -> bool:
 
 def _cells(column: Column) -> list[str]:
     deviations = _has_deviations(column)
-    return [_cell(text, row in column.best, deviations) for row, text in enumerate(column.cells)]
+    return [_cell(text, row in column.bold, deviations) for row, text in enumerate(column.cells)]
 
 
-def _cell(text: str, best: bool, deviations: bool) -> str:
-    bold = r"\bfseries " if best else ""
+def _cell(text: str, is_bold: bool, deviations: bool) -> str:
+    bold = r"\bfseries " if is_bold else ""
     mean, _, deviation = text.partition(" ± ")
     shown = bold + mean.replace("−", "-") if _NUMBER.fullmatch(text) else f"{{{bold}{escaped(text)}}}"
     if not deviations:
@@ -109,7 +133,7 @@ def _cell(text: str, best: bool, deviations: bool) -> str:
 
 def _header(column: Column) -> str:
     lines = map(escaped, wrap(column.title, _HEADER, break_long_words=False))
-    title = r"\shortstack{" + r"\\".join(lines) + "}"
+    title = r"\shortstack{" + r"\\{}".join(lines) + "}"  # after \\ alone, [95%] would be an option of it
     return rf"\multicolumn{{2}}{{c}}{{{title}}}" if _has_deviations(column) else f"{{{title}}}"
 
 

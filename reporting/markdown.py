@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from textwrap import fill
 
 import pandas as pd
-import tabulate
 
 from reporting.columns import Block
 
@@ -15,20 +14,26 @@ def page(title: str, blocks: Sequence[Block], notes: Sequence[str]) -> str:
     """A page with the blocks of a table, each below its heading, and the notes under them."""
     parts = [f"# {title}"]
     for block in blocks:
-        parts += [f"## {block.heading}"] if block.heading and len(blocks) > 1 else []
+        parts += [f"## {block.heading}"] if block.heading else []
         parts.append(pipe_table(block))
     return "\n\n".join([*parts, *map(paragraph, notes)]) + "\n"
 
 
 def pipe_table(block: Block, corner: str = "activation") -> str:
-    """The block as a table, with the best text of each column in bold; `corner` is the title of the rows' labels."""
-    cells = [
-        [f"**{text}**" if row in column.best else text for row, text in enumerate(column.cells)]
-        for column in block.columns
-    ]
-    columns = {corner: block.rows} | {column.title: text for column, text in zip(block.columns, cells, strict=True)}
-    align = ["left", *("right" for _ in cells)]
-    return tabulate.tabulate(columns, headers="keys", tablefmt="pipe", disable_numparse=True, colalign=align)
+    """The block as a table, with the bold texts of its columns; `corner` is the title of the rows' labels."""
+    columns = [_padded([corner, *block.rows], "<")]
+    for column in block.columns:
+        texts = (f"**{text}**" if row in column.bold else text for row, text in enumerate(column.cells))
+        columns.append(_padded([column.title, *texts], ">"))
+    return "\n".join("|".join(["", *line, ""]) for line in zip(*columns, strict=True))
+
+
+def _padded(texts: Sequence[str], side: str) -> list[str]:
+    """The texts in one width, and below the first a rule with a colon at the `side`, "<" or ">"."""
+    width = max(map(len, texts))
+    rule = "-" * (width + 1)
+    title, *cells = (f" {text:{side}{width}} " for text in texts)
+    return [title, f":{rule}" if side == "<" else f"{rule}:", *cells]
 
 
 def narrow(frame: pd.DataFrame) -> str:

@@ -1,11 +1,10 @@
 """The notes below a table: what the numbers mean, where they come from, and how to repeat them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from experiments.metric_catalogue import SHOTS
 from experiments.record import Record
-from reporting.columns import Block
 from reporting.declaration import Declaration, Table
 from reporting.palette import label
 from reporting.same_code import describe_code
@@ -18,25 +17,12 @@ def table_notes(declaration: Declaration, table: Table, selection: Selection) ->
     return [
         *([table.about] if table.about else []),
         *([f"Missing runs: {'; '.join(selection.missing)}."] if selection.missing else []),
+        *(_theirs(table) if table.printed() else []),
         _statistics(declaration, table),
         *_epochs(table, selection, records),
         *_data(table, records),
         *_scoring(table, records),
     ]
-
-
-def reading_notes(blocks: Sequence[Block]) -> list[str]:
-    """Notes on the columns of a table."""
-    columns = [column for block in blocks for column in block.columns]
-    titles = {column.title.partition(",")[0] for column in columns}
-    meanings = {
-        "theirs": "Theirs: the published number.",
-        "ours": "Ours: measured by us.",
-        "difference": "Difference: our number minus the published number.",
-    }
-    said = [text for title, text in meanings.items() if title in titles and "theirs" in titles]
-    said += ["Bold: the best of a column."] if any(column.best for column in columns) else []
-    return [" ".join(said)] if said else []
 
 
 def provenance_notes(table: Table, selection: Selection) -> list[str]:
@@ -52,17 +38,20 @@ def provenance_notes(table: Table, selection: Selection) -> list[str]:
     ]
 
 
+def _theirs(table: Table) -> list[str]:
+    number = "number, or the difference of two" if table.compared else "number"
+    return [f"Theirs: the published {number}. Ours: measured by us."]
+
+
 def _statistics(declaration: Declaration, table: Table) -> str:
     if len(table.seeds) == 1:
         return f"One seed ({table.seeds[0]}): there is no deviation and no interval, so no claim is decided."
     mean = f"Our numbers are means ± standard deviations over the seeds {_listed(table.seeds)}.{_fewer_seeds(table)}"
     if table.compared is None:
         return mean
-    bootstrap = declaration.bootstrap
     return (
-        f"{mean} The difference to {label(table.baseline or {})} is paired by seed; its interval is a percentile "
-        f"bootstrap interval ({bootstrap.confidence:.0%}, {bootstrap.resamples:,} resamples). With few seeds such an "
-        "interval is too narrow."
+        f"{mean} The difference to {label(table.baseline or {})} is paired by seed; its {declaration.confidence:.0%} "
+        "interval is Student's t, and a difference whose interval excludes 0 is bold."
     )
 
 
@@ -73,7 +62,7 @@ def _fewer_seeds(table: Table) -> str:
         for row, text in table.labels().items()
         if len(table.seeds_of(row)) < len(table.seeds)
     ]
-    return f" These rows have fewer, and no bold: {', '.join(rows)}." if rows else ""
+    return f" These rows have fewer: {', '.join(rows)}." if rows else ""
 
 
 def _listed(seeds: Iterable[int]) -> str:

@@ -94,9 +94,19 @@ def page_style() -> str:
     return f":root {{ {' '.join(colours)} }}\n{Path(__file__).with_name('look.css').read_text('utf-8')}"
 
 
-def rank(name: str) -> int:
-    """Place of the activation `name` in a list of activations: third parties' come last."""
-    return list(LOOKS).index(name) if name in LOOKS else len(LOOKS)
+def order(activation: Mapping[str, Any]) -> tuple[float, ...]:
+    """Sorts configured activations as every list shows them: as `LOOKS`, by q, by r, and by the orders' objective.
+
+    Third parties' activations come last.
+    """
+    names, objectives = list(LOOKS), list(OBJECTIVES)
+    name, objective = activation["name"], activation.get("objective") or objectives[0]
+    return (
+        names.index(name) if name in names else len(names),
+        activation.get("q") or 0.0,
+        activation.get("r") or 0.0,
+        objectives.index(objective) if objective in objectives else len(objectives),
+    )
 
 
 def label(activation: Mapping[str, Any], data: Mapping[str, Any] | None = None) -> str:

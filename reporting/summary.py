@@ -14,10 +14,10 @@ from rich.table import Table
 from experiments.metric_catalogue import METRICS, SHOTS, metric
 from experiments.record import Record
 from reporting import declaration
-from reporting.declaration import Bootstrap, Cell, Declaration, Level, Numbers, load_declaration, load_numbers
+from reporting.declaration import Cell, Declaration, Level, Numbers, load_declaration, load_numbers
 from reporting.drawing import add_legend, draw_curves, draw_trade_off, label_share, rendered, style
 from reporting.groups import Group, label_runs, style_groups
-from reporting.number_formats import NOT_REACHED, NOTHING, over_seeds, with_deviation
+from reporting.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation
 from reporting.output_files import replace_files
 from reporting.record_files import finished_records, missing_records, read_records
 from reporting.runs import Runs
@@ -83,7 +83,7 @@ def comparison(table: declaration.Table, numbers: Numbers, recorded: list[Record
         text = table.labels()[row]
         recorded_runs = records_of_row(table, row, recorded, table.seeds_of(row))
         for first, (title, cell, decimals) in enumerate(_compared_cells(table)):
-            theirs = numbers[row].cells.get(cell, Level(nan)) if row in numbers else Level(nan)
+            theirs = numbers.get(row, {}).get(cell, Level(nan))
             ours = (_ours(table, cell, of, row, decimals) for of in (recorded_runs, your_runs))
             shown.add_row(
                 escape(text) if not first else "", title, with_deviation(theirs.mean, theirs.std, decimals), *ours
@@ -134,11 +134,11 @@ def draw(experiments: dict[str, list[Group]]) -> Figure:
     return figure
 
 
-def verdict(experiment: str, groups: list[Group], bootstrap: Bootstrap) -> str | None:
-    """One sentence: whether the best activation of an experiment beats softmax on test.
+def verdict(experiment: str, groups: list[Group], confidence: float) -> str | None:
+    """One sentence: how far the best activation of an experiment is from softmax on test, and what this rests on.
 
-    None without runs of softmax and of another activation. `bootstrap` has the settings of the interval of the
-    difference, paired by seed.
+    None without runs of softmax and of another activation. `confidence` is that of the interval of the difference,
+    paired by seed.
     """
     name, unit = ("bleu", "BLEU") if "test/bleu" in groups[0].runs.measured else ("accuracy", "points of accuracy")
     values = {group.label: group.runs.values("test", name) for group in groups}
@@ -148,19 +148,24 @@ def verdict(experiment: str, groups: list[Group], bootstrap: Bootstrap) -> str |
         return None
     best = max(others, key=lambda group: values[group.label].mean())
     scale = 1 if metric(name).largest == 100 else POINTS
-    ours = estimate(scale * paired_difference(values[best.label], values[baselines[0].label]), bootstrap)
+    ours = estimate(scale * paired_difference(values[best.label], values[baselines[0].label]), confidence)
+    chosen = f"{best.label}, the best of {len(others)}," if len(others) > 1 else best.label
     if ours.seeds < 2:
-        return f"{experiment}: {best.label} is {ours.mean:+.2f} {unit} from softmax; one seed decides nothing"
-    interval = (
-        f"{ours.mean:+.2f} {unit} from softmax, {bootstrap.confidence:.0%} interval [{ours.low:+.2f}, {ours.high:+.2f}]"
-    )
-    if ours.seeds < (most := max(len(group.runs) for group in (best, *baselines))):
-        interval += f" over the {ours.seeds} of {most} seeds that both have"
-    if ours.low > 0:
-        return f"{experiment}: {best.label} beats softmax ({interval})"
-    if ours.high < 0:
-        return f"{experiment}: softmax beats all others (the best, {best.label}: {interval})"
-    return f"{experiment}: no activation clearly beats softmax (the best, {best.label}: {interval})"
+        return f"{experiment}: {chosen} is {number(ours.mean, 2, '+')} {unit} from softmax; one seed decides nothing."
+    if ours.low <= 0 <= ours.high:
+        mean, low, high = (number(value, 2, "+") for value in (ours.mean, ours.low, ours.high))
+        found = f"is not shown to differ from softmax: {mean} {unit} [{low}, {high}]"
+    else:
+        low, high = sorted(map(abs, (ours.low, ours.high)))
+        side = "ahead of" if ours.mean > 0 else "behind"
+        found = f"is {side} softmax by {abs(ours.mean):.2f} {unit} [{low:.2f}, {high:.2f}]"
+    of = max(len(group.runs) for group in (best, *baselines))
+    basis = f"{confidence:.0%} interval by Student's t, {ours.seeds} seeds"
+    basis += f" of {of}, those that both have" if ours.seeds < of else ""
+    optimizers = [record.config["optimizer"] for group in groups for record in group.runs.records]
+    basis += ", one learning rate for all" if len({one.get("learning_rate") for one in optimizers}) == 1 else ""
+    basis += "; the best of several looks better than it is" if len(others) > 1 else ""
+    return f"{experiment}: {chosen} {found} ({basis})."
 
 
 def summarise(experiments: Sequence[str], outputs: Path, results: Path, settings: Path, console: Console) -> Path:
@@ -186,9 +191,9 @@ def summarise(experiments: Sequence[str], outputs: Path, results: Path, settings
                 style="yellow",
                 markup=False,
             )
-    verdicts = [verdict(experiment, own, declared.bootstrap) for experiment, own in groups.items()]
-    if said := [sentence for sentence in verdicts if sentence]:
-        console.print(f"Verdict: {'; '.join(said)}.", style="bold", markup=False, soft_wrap=True)
+    for experiment, own in groups.items():
+        if said := verdict(experiment, own, declared.confidence):
+            console.print(said, style="bold", markup=False)
     files = rendered(draw(groups), "-".join(groups))
     replace_files(outputs / "summary", files)
     return outputs / "summary" / next(iter(files))

@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from math import isnan
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from reporting import latex, markdown
-from reporting.declaration import VERDICTS, Cell, Columns, Declaration, Numbers, Table, load_numbers
+from reporting.declaration import VERDICTS, Cell, Declaration, Numbers, Table, load_numbers
 from reporting.kept_runs import KeptRuns
-from reporting.layout import lay_out
-from reporting.notes import provenance_notes, reading_notes, table_notes
+from reporting.layout import DIFFERENCE, Line, lay_out
+from reporting.notes import provenance_notes, table_notes
 from reporting.output_files import replace_files
 from reporting.palette import label
 from reporting.selection import Selection, final_epoch
@@ -33,11 +32,10 @@ def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     verdicts: list[dict[str, Any]] = []
     for name, selection in kept.selections.items():
         table = declaration.tables[name]
-        tidy = _tidy(declaration, table, numbers[name], selection)
-        blocks = lay_out(declaration, table, tidy)
-        notes = table_notes(declaration, table, selection) + reading_notes(blocks)
-        provenance = provenance_notes(table, selection)
-        texts[f"{name}.csv"] = _csv(tidy.drop(columns="column"))
+        lines = list(_numbers(declaration, table, numbers[name], selection))
+        blocks = lay_out(table, lines, declaration.confidence)
+        notes, provenance = table_notes(declaration, table, selection), provenance_notes(table, selection)
+        texts[f"{name}.csv"] = _csv(_tidy(lines))
         texts[f"{name}.md"] = markdown.page(table.heading(), blocks, notes + provenance)
         texts[f"{name}.tex"] = latex.document(name, table.title, blocks, notes, provenance)
         verdicts += decide_claims(declaration, name, numbers[name], selection)
@@ -52,57 +50,54 @@ def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     return [folder / file for file in texts], _left_out(kept) + removed
 
 
-def _tidy(declaration: Declaration, table: Table, numbers: Numbers, selection: Selection) -> pd.DataFrame:
-    """One line for each number of each row, in full precision; `column` is the title of its column."""
-    lines: list[dict[str, Any]] = []
+def _numbers(declaration: Declaration, table: Table, printed: Numbers, selection: Selection) -> Iterator[Line]:
+    """Every number of each row, in full precision: the published ones, ours, and the differences to the baseline."""
     for row, text in table.labels().items():
         runs = selection.rows[row]
         last = final_epoch(table, selection) if runs else None
-        for columns, cell, title in _cells_by_metric(table):
-            start = {"row": text, "column": title, "kind": "level", "metric": cell.metric, "unit": columns.unit}
-            if columns.printed and row in numbers:
-                mean, std, half_width = numbers[row].cells[cell]
-                place = {"source": "published", "split": cell.split, "epoch": cell.epoch or table.epoch}
-                ends = {"low": mean - half_width, "high": mean + half_width} if half_width else {}
-                lines.append(start | place | {"mean": mean, "std": std} | ends)
-            if not columns.measured:
-                continue
-            epoch = (cell.epoch or last) if runs else None
-            ours = estimate(runs.values(cell.split, cell.metric, epoch), declaration.bootstrap)
-            lines.append(start | {"source": "ours", "split": cell.split, "epoch": epoch} | asdict(ours))
-        if table.compared is not None:
-            lines += [{"row": text} | line for line in _differences(declaration, table, row, numbers, selection, last)]
-    tidy = pd.DataFrame(lines).astype({"seeds": "Int64", "epoch": "Int64"})
-    return tidy.drop(columns="epoch") if tidy["epoch"].isna().all() else tidy
-
-
-def _cells_by_metric(table: Table) -> Iterator[tuple[Columns, Cell, str]]:
-    for metric in table.metrics():
         for columns in table.columns:
-            for cell, title in columns.titles().items():
-                if cell.metric == metric:
-                    yield columns, cell, title
+            for cell in columns.titles():
+                place = {"row": text, "kind": "level", "metric": cell.metric, "unit": columns.unit, "split": cell.split}
+                place |= {"_cell": cell, "_decimals": columns.decimals}
+                if columns.printed and row in printed:
+                    mean, std, half_width = printed[row][cell]
+                    ends = {"low": mean - half_width, "high": mean + half_width} if half_width else {}
+                    epoch = cell.epoch or table.epoch
+                    yield place | {"source": "published", "epoch": epoch, "mean": mean, "std": std} | ends
+                if columns.measured:
+                    epoch = (cell.epoch or last) if runs else None
+                    ours = estimate(runs.values(cell.split, cell.metric, epoch), declaration.confidence)
+                    yield place | {"source": "ours", "epoch": epoch, "_of": len(runs)} | asdict(ours)
+        if table.compared is not None and table.rows[row].select != table.baseline:
+            yield from _differences(declaration, table, row, printed, selection, last)
 
 
 def _differences(
-    declaration: Declaration, table: Table, row: str, numbers: Numbers, selection: Selection, epoch: int | None
-) -> Iterator[dict[str, Any]]:
+    declaration: Declaration, table: Table, row: str, printed: Numbers, selection: Selection, epoch: int | None
+) -> Iterator[Line]:
+    """The differences of a row to the baseline: of the published means, and of ours, paired by seed."""
     assert table.compared is not None
-    column = f"{table.metrics()[table.compared]} − {_baseline(table)}"
-    start = {"column": column, "kind": f"difference to {_baseline(table)}", "metric": table.compared}
-    start |= {"unit": "percentage points", "split": "test"}
-    if row in numbers and not isnan(numbers[row].difference):
-        yield start | {"source": "published", "epoch": table.epoch, "mean": numbers[row].difference}
-    values, baseline = (
-        runs.values("test", table.compared, epoch) for runs in (selection.rows[row], selection.baseline)
-    )
-    ours = estimate(POINTS * paired_difference(values, baseline), declaration.bootstrap)
-    yield start | {"source": "ours", "epoch": epoch} | asdict(ours)
-
-
-def _baseline(table: Table) -> str:
     assert table.baseline is not None
-    return label(table.baseline)
+    place = {"row": table.labels()[row], "kind": f"difference to {label(table.baseline)}", "metric": table.compared}
+    place |= {"unit": "percentage points", "split": "test", "_cell": DIFFERENCE}
+    baseline = next((name for name, other in table.rows.items() if other.select == table.baseline), None)
+    means = [printed[name].get(Cell("test", table.compared)) for name in (row, baseline) if name in printed]
+    if len(means) == 2 and None not in means:
+        decimals = declaration.published_decimals - 2  # a percentage point is 0.01
+        mean = round(POINTS * (means[0].mean - means[1].mean), decimals)
+        yield place | {"source": "published", "epoch": table.epoch, "mean": mean, "_decimals": decimals}
+    values, others = (runs.values("test", table.compared, epoch) for runs in (selection.rows[row], selection.baseline))
+    ours = estimate(POINTS * paired_difference(values, others), declaration.confidence)
+    of = len(selection.rows[row])
+    yield place | {"source": "ours", "epoch": epoch, "_of": of, "_decimals": 2} | asdict(ours)
+
+
+def _tidy(lines: list[Line]) -> pd.DataFrame:
+    """The numbers as a table; without the epoch if no number has one."""
+    frame = pd.DataFrame(lines).astype({"seeds": "Int64", "epoch": "Int64"})
+    frame = frame.drop(columns=[key for key in frame if key.startswith("_")])
+    frame.insert(4, "source", frame.pop("source"))
+    return frame.drop(columns="epoch") if frame["epoch"].isna().all() else frame
 
 
 def _csv(frame: pd.DataFrame) -> str:

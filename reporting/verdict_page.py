@@ -16,7 +16,9 @@ def verdict_page(declaration: Declaration, verdicts: pd.DataFrame) -> str:
         return page("Verdicts on the papers' claims", [], ["No claims are declared."])
     parts = ["# Verdicts on the papers' claims", _headline(verdicts["test_verdict"]), _counts(declaration, verdicts)]
     parts += [paragraph(RULE), paragraph(NOT_REACHED_RULE)]
-    parts.append("*Ours* is the mean over seeds, with its 95 % interval in brackets.")
+    parts.append(
+        f"*Ours* is the mean over seeds, with its Student's t interval ({declaration.confidence:.0%}) in brackets."
+    )
     for verdict in Verdict:
         lines = verdicts[verdicts["test_verdict"] == verdict]
         if len(lines):

@@ -72,10 +72,10 @@ def _decide_row(
     selection: Selection,
 ) -> dict[str, Any]:
     printed = Cell("test", claim.metric, claim.epoch)
-    published, _, half_width = numbers[row].cells[printed]
+    published, _, half_width = numbers[row][printed]
     rounding = 0.5 * 10**-declaration.published_decimals + half_width
     if claim.against:
-        others = [numbers[other].cells[printed].mean for other in claim.against]
+        others = [numbers[other][printed].mean for other in claim.against]
         published = POINTS * (published - sum(others) / len(others))
         rounding = 2 * POINTS * rounding  # the error of both numbers
     line: dict[str, Any] = {
@@ -91,7 +91,7 @@ def _decide_row(
     reached = epoch is None or _have_reached([selection.rows[name] for name in (row, *claim.against)], epoch)
     distances = {}
     for split in ("test", "train"):
-        ours = estimate(_values_by_seed(claim, row, split, epoch, selection), declaration.bootstrap)
+        ours = estimate(_values_by_seed(claim, row, split, epoch, selection), declaration.confidence)
         verdict = decide(published, ours, rounding, bool(claim.against)) if reached else Verdict.NOT_REACHED
         line |= {
             f"{split}_mean": ours.mean,

@@ -33,7 +33,7 @@ def draw_figure2(kept: KeptRuns) -> Figure:
 def published_sparsity(kept: KeptRuns, sets: TrainingSets) -> dict[str, tuple[int, Level]]:
     """For each training set of which the paper prints a sparsity: the first epoch that it is of, and the sparsity."""
     numbers = load_numbers(kept.settings, kept.declaration)
-    printed = {name: numbers[one.table][one.row].cells for name, one in sets.published.items()}
+    printed = {name: numbers[one.table][one.row] for name, one in sets.published.items()}
     return {
         name: min((cell.epoch or 1, level) for cell, level in cells.items() if cell.metric == "sparsity")
         for name, cells in printed.items()

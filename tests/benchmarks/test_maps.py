@@ -12,9 +12,7 @@ from benchmarks.contenders import FIXED, LEARNED, cpu_contenders
 from benchmarks.harness import at_least, at_most, step_times
 from benchmarks.maps_report import page, report
 from experiments.identity import ROOT
-from reporting.declaration import Bootstrap
 
-BOOTSTRAP = Bootstrap(confidence=0.95, resamples=999, seed=0)
 RESULTS = ROOT / "results" / "benchmarks"
 CONTENDERS = [*cpu_contenders("map"), *cpu_contenders("loss")]
 
@@ -54,7 +52,7 @@ def test_every_contender_of_ours_has_one_goal_in_a_cell_with_goals(settings):
 
 def test_more_threads_are_judged_by_the_baselines_gain_in_the_same_rounds():
     base = [1.9, 1.2, 1.6, 1.8, 1.4, 1.7, 1.5]
-    found = maps.gain([0.9 * one for one in base], base, BOOTSTRAP)
+    found = maps.gain([0.9 * one for one in base], base, 0.95)
     assert (found["relative_gain_low"], found["relative_gain_high"]) == pytest.approx((0.9, 0.9))  # rounds are paired
     assert found["median_gain"] == pytest.approx(0.9 * 1.6)
 
@@ -105,7 +103,7 @@ def test_the_figures_are_drawn_beside_the_tables(settings, tmp_path):
 def test_a_cell_is_measured_in_every_kind_and_number_of_threads(settings):
     case = maps.Case(2, 3, "sparse", threads=(1, 2), goals={"map": 1.0}, peers=False)
     pace = settings | {"rounds": 2, "block_seconds": 1e-4}
-    found = pd.DataFrame(maps.measure(case, pace, BOOTSTRAP))
+    found = pd.DataFrame(maps.measure(case, pace, 0.95))
     assert len(found) == 2 * sum(one.source != "entmax" for one in CONTENDERS)
     assert (found["median_microseconds"] > 0).all()
     assert found["median_gain"].notna().equals(found["threads"] == 2)

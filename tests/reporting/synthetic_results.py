@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ WOBBLE = dict(zip(SEEDS, (-0.004, -0.002, 0.0, 0.002, 0.004), strict=True))
 SMALL = """
 published: paper
 published_decimals: 3
-bootstrap: {confidence: 0.95, resamples: 999, seed: 0}
+confidence: 0.95
 tables:
   small:
     title: A small table
@@ -49,7 +50,7 @@ table_of_paper:
 SHORT = """
 published: paper
 published_decimals: 3
-bootstrap: {confidence: 0.95, resamples: 999, seed: 0}
+confidence: 0.95
 tables:
   final:
     title: At the end
@@ -173,7 +174,10 @@ def line(frame: pd.DataFrame, **values: Any) -> pd.Series:
 
 
 def cells_of(results: Path, name: str) -> dict[str, dict[str, str]]:
-    """Cells of a Markdown table by row, then by the heading of its block and the title of its column."""
+    """Cells of a Markdown table by row, then by the heading of its block and the title of its column.
+
+    The title of our column beside a published one has the published one's start: "accuracy, ours".
+    """
     page = (results / f"tables/{name}.md").read_text("utf-8")
     title, *blocks = re.split(r"^## ", page, flags=re.MULTILINE)
     cells: dict[str, dict[str, str]] = {}
@@ -181,6 +185,9 @@ def cells_of(results: Path, name: str) -> dict[str, dict[str, str]]:
         heading = f"{block.splitlines()[0]} | " if blocks else ""
         lines = [row.split("|")[1:-1] for row in block.splitlines() if row.startswith("|")]
         (_, *titles), _, *rows = [[cell.strip() for cell in line] for line in lines]
+        for left, right in pairwise(range(len(titles))):
+            if titles[left].endswith("theirs") and titles[right].startswith("ours"):
+                titles[right] = titles[left].removesuffix("theirs") + titles[right]
         for row, *texts in rows:
             named = zip((f"{heading}{column}" for column in titles), texts, strict=True)
             cells.setdefault(row, {}).update(named)

@@ -64,14 +64,14 @@ def test_the_sentence_follows_the_verdicts(repository):
 def test_a_question_has_the_mark_and_the_numbers_of_its_claim(repository):
     (repository / "README.md").write_text(page("questions"))
     lines = [line for line in write_pages(repository)[0].read_text().splitlines() if line.startswith("- ")]
-    declared = load_declaration(repository / "conf" / "reporting").questions
-    verdicts = pd.read_csv(repository / "results" / "tables" / "verdicts.csv").set_index("claim")
-    for line, question in zip(lines, declared, strict=True):
+    declaration = load_declaration(repository / "conf" / "reporting")
+    verdicts = pd.read_csv(repository / "results" / "tables" / "verdicts.csv").set_index(["claim", "row"])
+    for line, question in zip(lines, declaration.questions, strict=True):
         start = f"**{question.text}** "
         if question.claim is None:
             assert line == f"- ? {start}Open. {question.reason}"
         else:
-            found = verdicts.loc[[question.claim]].iloc[0]
+            found = verdicts.loc[question.claim, declaration.tables[question.table].labels()[question.row]]
             shown = f"{found['published']:+.2f}" if found["kind"] == "difference" else f"{found['published']:.3f}"
             mark, answer = {"r": ("✓", "Yes"), "d": ("✗", "No"), "o": ("?", "Open")}[found["test_verdict"][0]]
             assert line.startswith(f"- {mark} {start}{answer} ({question.number}: theirs {shown}")

@@ -4,7 +4,7 @@ from matplotlib import rc_params_from_file
 
 import sharmix
 from experiments.identity import ROOT
-from reporting.palette import LOOKS, label, look, look_of
+from reporting.palette import LOOKS, label, look, look_of, order
 
 
 def test_every_registered_activation_has_a_look():
@@ -40,3 +40,15 @@ def test_learned_variants_differ_in_colour_and_in_marker():
     assert looks[0] == look("sharmix_learned")
     assert len({own.colour for own in looks}) == len({own.marker for own in looks}) == len(looks)
     assert look_of({"name": "entmax_learned", "objective": "brier"}) == look("entmax_learned")
+
+
+def test_lists_have_one_order_by_activation_then_orders_then_objective():
+    learned = [
+        {"name": "sharmix_learned", "q": q, "r": r, "objective": objective}
+        for q, r in ((1.25, 1.5), (1.25, 1.75), (1.5, 1.25))
+        for objective in ("fenchel_young", "brier", "log")
+    ]
+    shown = [{"name": name} for name in LOOKS if name != "entmax_package"][:-1] + learned
+    shown += [{"name": "entmax_package"}, {"name": "theirs.Own"}]
+    backwards = shown[::-1]
+    assert sorted(backwards, key=order) == shown

@@ -56,7 +56,7 @@ def test_a_row_may_have_some_of_the_tables_seeds_alone_but_the_baseline_needs_th
     assert [record.seed for record in runs["extra"].records] == [2, 4]
     assert [record.seed for record in runs["learned"].records] == [1, 2, 3, 4, 5]
     notes = notes_of(small)
-    assert "over the seeds 1, 2, 3, 4, 5. These rows have fewer, and no bold: entmax (α = 1.5) (4, 2)." in notes
+    assert "over the seeds 1, 2, 3, 4, 5. These rows have fewer: entmax (α = 1.5) (4, 2)." in notes
     keep_records(small, without("entmax", 4))
     assert "small: entmax (α = 1.5), seed 4;" in refusal(small)
     declare_fewer_seeds(small, "{select: {name: softmax}")

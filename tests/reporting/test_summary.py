@@ -9,13 +9,12 @@ from rich.console import Console
 
 from reporting import summary
 from reporting.__main__ import main
-from reporting.declaration import SETTINGS, Bootstrap
+from reporting.declaration import SETTINGS
 from reporting.groups import label_runs, style_groups
 from reporting.summary import draw, summarise, tables, verdict
-from tests.reporting.synthetic_records import as_read, finish_runs, keep_records, make_record, of_other_code
+from tests.reporting.synthetic_records import as_read, changed, finish_runs, keep_records, make_record, of_other_code
 from tests.reporting.synthetic_results import small_records
 
-BOOTSTRAP = Bootstrap(confidence=0.95, resamples=999, seed=0)
 SHOTS = {"shot_rule": "many > 100, few < 20 training examples"}
 
 
@@ -144,18 +143,56 @@ def test_the_projects_records_are_found_from_any_folder(tmp_path, capsys, monkey
     )
 
 
-def test_the_verdict_says_whether_the_best_activation_beats_softmax():
-    cases = [
-        ([0.01, 0.02, 0.03], 3, "digits: entmax (α = 1.5) beats softmax (+2.00 points of accuracy from"),
-        ([-0.01, -0.02, -0.03], 3, "digits: softmax beats all others (the best, entmax (α = 1.5): -2.00"),
-        ([0.01, -0.01, 0.0], 3, "digits: no activation clearly beats softmax"),
-        ([0.01], 1, "one seed decides nothing"),
-        ([0.1, 0.1, 0.1], 2, "[+10.00, +10.00] over the 2 of 3 seeds that both have)"),
+def against_softmax(gains, rates=(0.01, 0.01), seeds=3, **others):
+    """Softmax at the first rate; 1.5-entmax, ahead of it by the gain of each seed, and the others at the second."""
+    softmax = [make_record("softmax", seed, "digits") for seed in range(seeds)]
+    others = {"entmax": {"alpha": 1.5}} | others
+    rest = [
+        make_record(name, seed, "digits", {"accuracy": 0.8 + gain - 0.005 * place}, **parameters)
+        for place, (name, parameters) in enumerate(others.items())
+        for seed, gain in enumerate(gains)
     ]
-    for gains, seeds, said in cases:
-        made = [make_record("softmax", seed, "digits") for seed in range(seeds)]
-        made += [
-            make_record("entmax", n, "digits", {"accuracy": 0.8 + gain}, alpha=1.5) for n, gain in enumerate(gains)
+    return grouped(
+        [
+            changed(run, optimizer={"learning_rate": rate})
+            for rate, runs in zip(rates, (softmax, rest), strict=True)
+            for run in runs
         ]
-        assert said in verdict("digits", grouped(made), BOOTSTRAP)
-    assert verdict("digits", grouped([make_record("softmax", 1, "digits")]), BOOTSTRAP) is None
+    )
+
+
+def test_the_verdict_says_where_the_best_activation_is_beside_softmax():
+    basis = "(95% interval by Student's t, 3 seeds, one learning rate for all)"
+    cases = [
+        ([0.019, 0.02, 0.021], "is ahead of softmax by 2.00 points of accuracy [1.75, 2.25]"),
+        ([-0.019, -0.02, -0.021], "is behind softmax by 2.00 points of accuracy [1.75, 2.25]"),
+        ([0.01, -0.01, 0.0], "is not shown to differ from softmax: +0.00 points of accuracy [−2.48, +2.48]"),
+    ]
+    for gains, said in cases:
+        assert verdict("digits", against_softmax(gains), 0.95) == f"digits: entmax (α = 1.5) {said} {basis}."
+    assert "one seed decides nothing" in verdict("digits", against_softmax([0.01], seeds=1), 0.95)
+    assert verdict("digits", grouped([make_record("softmax", 1, "digits")]), 0.95) is None
+
+
+def test_the_verdict_names_what_weakens_it():
+    gains = [0.019, 0.02, 0.021]
+    several = verdict("digits", against_softmax(gains, sparsemax={}), 0.95)
+    assert "entmax (α = 1.5), the best of 2, is ahead" in several
+    assert several.endswith("; the best of several looks better than it is).")
+    assert "learning rate" not in verdict("digits", against_softmax(gains, rates=(0.01, 0.1)), 0.95)
+    assert "3 seeds of 4, those that both have" in verdict("digits", against_softmax(gains, seeds=4), 0.95)
+
+
+@pytest.mark.parametrize("columns", ["120", None])
+def test_every_line_fits_a_terminal_and_a_pipe(small, capsys, monkeypatch, columns):
+    monkeypatch.setattr(summary, "rendered", lambda figure, name: {f"{name}.png": b""})
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    yours = [*small_records(), of_other_code(make_record("sparsemax", 1)), make_record("sharmix_fixed", q=1.25, r=1.5)]
+    finish_runs(small / "outputs", yours)
+    main(["summary", "airline", "--outputs", str(small / "outputs"), "--results", str(small), "--settings", str(small)])
+    *lines, figure = capsys.readouterr().out.splitlines()
+    assert figure.startswith("Figure: ")
+    assert "is ahead of softmax" in " ".join(line.strip() for line in lines)
+    assert max(map(len, lines)) <= 120

@@ -19,6 +19,32 @@ from tests.reporting.synthetic_results import (
 LEARNED = "SharMiX learned (1.25, 1.50)"
 
 
+def test_one_block_has_theirs_and_ours_and_only_a_difference_that_excludes_0_is_bold(small):
+    rebuild(small)
+    test, train = "On test; accuracy − softmax in percentage points", "On train, ours"
+    learned, entmax = (cells_of(small, "small")[row] for row in (LEARNED, "entmax (α = 1.5)"))
+    assert learned == {
+        f"{test} | accuracy, theirs": "0.910 ± 0.006",
+        f"{test} | accuracy, ours": "0.805 ± 0.003",
+        f"{test} | sparsity, theirs": "0.000",
+        f"{test} | sparsity, ours": "0.200 ± 0.000",
+        f"{test} | − softmax, theirs": "+1.7",
+        f"{test} | − softmax, ours [95%]": "**+0.50 [+0.50, +0.50]**",
+        f"{train} | accuracy": "0.910 ± 0.003",
+        f"{train} | sparsity": "0.210 ± 0.000",
+    }
+    assert entmax[f"{test} | − softmax, theirs"] == "–"
+    assert entmax[f"{test} | − softmax, ours [95%]"] == "+0.00 [+0.00, +0.00]"
+
+
+def test_a_column_without_numbers_is_left_out(small):
+    without_claims = SMALL.partition("    claims:")[0] + "figures: {panels: []}"
+    (small / "tables.yaml").write_text(without_claims.replace(", published: softmax", ""), "utf-8")
+    titles = cells_of(rebuild(small).parent, "small")[LEARNED]
+    assert "On test; accuracy − softmax in percentage points | − softmax, ours [95%]" in titles
+    assert not any("− softmax, theirs" in title for title in titles)
+
+
 # Runs that are shorter than the paper's
 
 
@@ -30,12 +56,12 @@ def test_short_runs_are_shown_with_their_own_epoch_beside_the_papers(built_short
     assert (ours["epoch"], ours["mean"]) == (4, pytest.approx(0.503))
 
     row = cells_of(built_short, "final")["sparsemax"]
-    epochs = "theirs of epoch 6, ours of epoch 4"
+    heading = "Accuracy on test: theirs of epoch 6, ours of epoch 4; accuracy − softmax in percentage points"
     assert row == {
-        f"Accuracy on test: {epochs} | theirs": "0.430",
-        f"Accuracy on test: {epochs} | ours": "0.450 ± 0.000",  # and no difference between two epochs
-        f"Accuracy − softmax on test, percentage points: {epochs} | theirs": "−7.0",
-        f"Accuracy − softmax on test, percentage points: {epochs} | ours [95%]": "−5.30 [−5.40, −5.20]",
+        f"{heading} | theirs": "0.430",
+        f"{heading} | ours": "0.450 ± 0.000",
+        f"{heading} | − softmax, theirs": "−7.0",
+        f"{heading} | − softmax, ours [95%]": "**−5.30 [−6.57, −4.03]**",
     }
     text = " ".join((built_short / "tables" / "final.md").read_text("utf-8").split())
     assert "numbers are of epoch 6. Ours are of epoch 4, the last that all runs have reached" in text
@@ -53,11 +79,10 @@ def test_rows_are_compared_at_one_epoch_however_long_their_runs_are(short):
 def test_an_epoch_that_no_run_has_reached_is_never_filled_from_another(built_short):
     row = cells_of(built_short, "dynamics")["softmax"]
     assert row == {
-        "Accuracy on test, epoch 2 | theirs": "0.300",
-        "Accuracy on test, epoch 2 | ours": "0.478 ± 0.001",
-        "Accuracy on test, epoch 2 | difference": "+0.178",
-        "Accuracy on test, epoch 6 | theirs": "0.500",
-        "Accuracy on test, epoch 6 | ours": "not reached",
+        "Accuracy on test by epoch | epoch 2, theirs": "0.300",
+        "Accuracy on test by epoch | epoch 2, ours": "0.478 ± 0.001",
+        "Accuracy on test by epoch | epoch 6, theirs": "0.500",
+        "Accuracy on test by epoch | epoch 6, ours": "not reached",
         "Accuracy on train, epoch 6 | theirs": "0.900",
         "Accuracy on train, epoch 6 | ours": "not reached",
     }
@@ -86,8 +111,8 @@ def test_a_mean_over_fewer_seeds_than_its_row_says_so(short):
     keep_records(short, records, "images")
     rebuild(short)
     row = cells_of(short, "dynamics")["softmax"]
-    assert row["Accuracy on test, epoch 6 | ours"] == "0.500 (1 of 2 seeds)"
-    assert row["Accuracy on test, epoch 2 | ours"] == "0.471 ± 0.006"
+    assert row["Accuracy on test by epoch | epoch 6, ours"] == "0.500 (1 of 2 seeds)"
+    assert row["Accuracy on test by epoch | epoch 2, ours"] == "0.471 ± 0.006"
     verdicts = pd.read_csv(short / "tables" / "verdicts.csv").set_index("claim")["test_verdict"]
     assert verdicts["Softmax ends well"] == "open: epoch not reached"
 
@@ -100,8 +125,8 @@ def test_a_row_with_fewer_seeds_is_compared_by_its_own(small):
     keep_records(small, [*others, make_record("entmax", 2, test={"accuracy": 0.808}, alpha=1.5)])
     rebuild(small)
     cells = cells_of(small, "small")["entmax (α = 1.5)"]
-    assert cells["Accuracy | ours, test"] == "0.808"  # the best mean, but of fewer seeds
-    assert cells["Accuracy − softmax on test, percentage points | ours [95%]"] == "+1.00"
+    assert cells["On test; accuracy − softmax in percentage points | accuracy, ours"] == "0.808"
+    assert cells["On test; accuracy − softmax in percentage points | − softmax, ours [95%]"] == "+1.00"
 
 
 def test_a_difference_over_fewer_seeds_than_its_row_says_so(small):
@@ -110,9 +135,9 @@ def test_a_difference_over_fewer_seeds_than_its_row_says_so(small):
     rebuild(small, allow_missing_seeds=True)
     learned, softmax = (cells_of(small, "small")[row] for row in (LEARNED, "softmax"))
     assert "Missing runs: softmax, seed 4, 5." in (small / "tables" / "small.md").read_text("utf-8")
-    column = "Accuracy − softmax on test, percentage points | ours [95%]"
-    assert learned[column] == "+0.50 [+0.50, +0.50] (3 of 5 seeds)"
-    assert softmax[column] == "+0.00 [+0.00, +0.00]"
+    column = "On test; accuracy − softmax in percentage points | − softmax, ours [95%]"
+    assert learned[column] == "**+0.50 [+0.50, +0.50] (3 of 5 seeds)**"
+    assert softmax[column] == "–"
     verdicts = (small / "tables" / "verdicts.md").read_text("utf-8")
     assert "+0.50 points" not in verdicts
     assert "+0.50 [+0.50, +0.50] (3 of 5 seeds)" in verdicts

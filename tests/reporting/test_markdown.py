@@ -1,33 +1,11 @@
-"""How tables are laid out, how they read in Markdown, and how numbers are written."""
+"""How tables read in Markdown, and how numbers are written."""
 
 from math import nan
 
 import pandas as pd
-import pytest
 
-from reporting.columns import levels
 from reporting.markdown import narrow
 from reporting.number_formats import NOTHING, number
-
-
-def lines(*means):
-    none = {"std": nan, "seeds": 1, "of": 1, "epoch": 3}
-    return pd.DataFrame([{"mean": mean, **none} for mean in means])
-
-
-@pytest.mark.parametrize(
-    ("metric", "means", "best"),
-    [
-        ("accuracy", (0.1, 0.3, 0.2), {1}),
-        ("few_accuracy", (0.30001, 0.3, 0.2), {0, 1}),  # as shown
-        ("empty_preferred", (0.1, 0.3, 0.0), {2}),
-        ("sparsity", (0.1, 0.3, 0.2), set()),
-        ("accuracy", (0.3, 0.3, 0.3), set()),
-        ("bleu", (nan, 1.0, 2.0), {2}),
-    ],
-)
-def test_the_best_of_a_column_is_what_readers_see(metric, means, best):
-    assert levels("ours", lines(*means), metric, 3).best == best
 
 
 def test_a_wide_table_is_cut_into_tables_whose_rows_are_named_alike():
