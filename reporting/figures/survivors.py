@@ -7,6 +7,7 @@ from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 
 import sharmix
+from reporting.drawing import WIDTH
 from reporting.figures import figure
 from reporting.kept_runs import KeptRuns
 from reporting.palette import look
@@ -36,7 +37,7 @@ COUNTED = 166  # the row of the plane, r = 1.83, in which each region shows its 
 @figure("survivors")
 def draw_survivors(_: KeptRuns) -> Figure:
     """Bars of the probabilities on the left, the plane of (q, r) on the right; computed without records."""
-    result = Figure(figsize=(8.4, 3.4), layout="constrained")
+    result = Figure(figsize=(WIDTH, 3.1), layout="constrained")
     grid = result.add_gridspec(2, 3, width_ratios=(1, 1, 1.75))
     z = torch.tensor(LOGITS, dtype=torch.float64)
     for place, (title, (name, parameters)) in enumerate(SHOWN.items()):

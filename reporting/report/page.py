@@ -49,7 +49,7 @@ def report_of_results(kept: KeptRuns, output: Path) -> Path:
         "lines": lines,
         "meaning": MEANING,
         "main": main_table(kept, numbers),
-        "confidence": kept.declaration.bootstrap.confidence,
+        "confidence": kept.declaration.confidence,
         "counted": f"{in_one_sentence(verdicts)}.",
         "verdicts": verdicts,
         "reasons": why_open(verdicts),
@@ -72,8 +72,8 @@ def report_of_outputs(outputs: Path, output: Path, settings: Path = SETTINGS) ->
     records = {name: finished_records(outputs, name) for name in names}
     groups = _groups(records)
     count = sum(map(len, records.values()))
-    bootstrap = load_declaration(settings).bootstrap
-    verdicts = [verdict(name, own, bootstrap) for name, own in groups.items()]
+    confidence = load_declaration(settings).confidence
+    verdicts = [verdict(name, own, confidence) for name, own in groups.items()]
     shown = {
         "title": f"Runs in {outputs}",
         "sentences": [f"{one.rstrip('.')}." for one in verdicts if one],

@@ -66,7 +66,7 @@ def test_a_question_leads_to_the_claim_that_answers_it(view):
 
 
 def test_the_main_table_leads_to_runs_and_those_that_they_are_compared_with(view, payload):
-    view.click(".main tbody tr:first-child button >> nth=-1")
+    view.click(".main tr:has(th:text-is('SharMiX learned (1.25, 1.50)')) button >> nth=-1")
     assert view.locator("#dialog-title").inner_text() == "accuracy − softmax, points: SharMiX learned (1.25, 1.50)"
     shown = view.locator("#dialog tbody button").evaluate_all("all => all.map(one => one.dataset.run)")
     assert [payload["runs"][key]["label"] for key in shown[::5]] == ["SharMiX learned (1.25, 1.50)", "softmax"]
