@@ -76,7 +76,7 @@ def report_of_outputs(outputs: Path, output: Path, settings: Path = SETTINGS) ->
     verdicts = [verdict(name, own, confidence) for name, own in groups.items()]
     shown = {
         "title": f"Runs in {outputs}",
-        "sentences": [f"{one.rstrip('.')}." for one in verdicts if one],
+        "sentences": [one for one in verdicts if one],
         "counted": f"{count} finished run{'' if count == 1 else 's'} of {', '.join(names)}.",
         "repeat": _command("--outputs", outputs, "--output", output),
     }
