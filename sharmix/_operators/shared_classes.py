@@ -1,0 +1,337 @@
+"""The loss of rows whose classes are split over the processes of a group, and its gradient, as operators.
+
+Each process sends its K largest logits of each row, the candidates, to all others in one all-gather, and every process
+solves the row of all candidates. If the K-th largest logit of a process is outside the support, so are all that the
+process left out. If this holds for every process, the row is certified: its solution is that of the whole row, because
+the equation has one root for r ≥ 2 − 1/q (`math` section 3). The other rows are solved together by Newton's method with
+the candidates' solution as the start; each step is one all-reduce of four sums over the classes (`math` section 2).
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.functional import pad
+
+from sharmix._arguments import define_operator, widened
+from sharmix._mathematics.entropy import sharma_mittal_of_renyi
+from sharmix._mathematics.equation import newton
+from sharmix._mathematics.sensitivity import ConjugateSensitivity
+from sharmix._mathematics.series import expm1_ratio_slope
+from sharmix._operators.backend import select_implementation
+from sharmix._operators.orders import checked_orders
+from sharmix._private_torch import process_group
+
+_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}  # for the last step; the error after it is about its square
+_LEAST_DELTA = 1e-30  # stands for q = 1, as in `Equation`
+
+
+def _solve(
+    logits: Tensor, targets: Tensor, own: Tensor, others: Tensor | None, background: Tensor | None, *settings: Any
+) -> tuple[Tensor, ...]:
+    """Ω*(z) − z·y, [rows], for y = own · one-hot(target) + others · background, and what the backward pass needs.
+
+    Logits are [rows, classes of this process]; targets [rows] are −1 for a row to leave out; `own` and `others` are
+    [rows], and `background` is [all classes].
+
+    After the loss come the probabilities of this process's candidates and their columns, [rows, K]; which rows need the
+    probabilities of all classes instead, [rows]; their largest logit, log s and log W, [rows, 3]; the slopes by q, r
+    and T₀, [rows, 3], or [0] if they are not wanted; and on the CPU three numbers that are the same for all processes:
+    of classes in the largest support of a process among the candidates, of rows not certified, and of rows of NaN.
+    """
+    q, r, temperature, sizes, group_name, candidates, wants_slopes, wants_q_slope = settings
+    orders: Any = checked_orders(logits.new_empty(0, sum(sizes)), q, r, temperature, "error")
+    group, counted = process_group(group_name), targets >= 0
+    values, columns = logits.topk(min(candidates, logits.shape[-1]), -1)
+    received = _Received.of(logits, values, targets, background, sizes, candidates, group)
+    tops = torch.where(counted[:, None, None], received.tops, 0)
+    p, conjugate = select_implementation(tops, orders).solve(tops.flatten(1), orders, True)
+    each = p.view(tops.shape)
+
+    lost, all_sent = conjugate.isnan(), received.sizes <= candidates
+    certified = ((each[..., -1] == 0) | all_sent).all(-1) | ~counted
+    remaining = ~(certified | lost)
+    support = pad((each > 0).sum(-1).flatten(), (0, 1)).amax()
+    wrong = (received.sizes != received.sizes.new_tensor(sizes)).sum()
+    found = torch.stack([support, remaining.sum(), lost.sum(), wrong]).cpu()  # the CPU waits for a GPU once
+    if found[3]:
+        held = [int(size) for size in received.sizes]
+        raise ValueError(f"sizes={list(sizes)} is wrong, for the processes hold {held} classes; give these as sizes")
+
+    largest, slopes, solution = tops.amax((1, 2)), p.new_empty(0), p.new_full((len(p), 3), torch.nan)
+    if wants_slopes or found[1]:
+        at = ConjugateSensitivity(p, *orders)
+        slopes = at.conjugate_slopes() * counted.unsqueeze(-1) if wants_slopes else slopes
+    if found[1]:
+        some, (q, r, temperature) = remaining.nonzero().squeeze(-1), orders
+        rows = _SharedRows(_shifted(logits[some], largest[some], temperature), orders, group)
+        rows.solve((q - r) * at.renyi[some, 0] + (q - 1) * p[some].amax(-1).log(), sum(sizes))
+        solution[some] = torch.stack([largest[some], rows.y, rows.log_total], -1)
+        conjugate[some] = rows.conjugate()
+        if wants_slopes:
+            slopes[some] = rows.conjugate_slopes(wants_q_slope)
+    loss = torch.where(counted, conjugate - received.agreement(largest, own, others, background), 0)
+    mine = torch.where(counted.unsqueeze(-1), each[:, dist.get_rank(group), : columns.shape[-1]], 0)
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    return loss.to(wide), mine.to(wide).contiguous(), columns, remaining | lost, solution, slopes, found[:3].clone()
+
+
+def _fake_solve(logits: Tensor, *others: Any) -> tuple[Tensor, ...]:
+    rows, wide, double = len(logits), torch.promote_types(logits.dtype, torch.float32), torch.float64
+    candidates, wants_slopes, _ = others[-3:]
+    few = rows, min(candidates, logits.shape[-1])
+    return (
+        logits.new_empty(rows, dtype=wide),
+        logits.new_empty(few, dtype=wide),
+        logits.new_empty(few, dtype=torch.int64),
+        logits.new_empty(rows, dtype=torch.bool),
+        logits.new_empty(rows, 3, dtype=double),
+        logits.new_empty((rows, 3) if wants_slopes else 0, dtype=double),
+        torch.empty(3, dtype=torch.int64, device="cpu"),
+    )
+
+
+class _Received(NamedTuple):
+    """What every process sent: its number of classes, [processes], and numbers for each row, in float64.
+
+    `tops` are the candidates [rows, processes, K]; `of_target` is the target's logit [rows]; `sums` are the sums of
+    background · (logit − largest logit of the process), [rows, processes], or None.
+    """
+
+    sizes: Tensor
+    tops: Tensor
+    of_target: Tensor
+    sums: Tensor | None
+
+    @classmethod
+    def of(
+        cls,
+        logits: Tensor,
+        values: Tensor,
+        targets: Tensor,
+        background: Tensor | None,
+        sizes: Sequence[int],
+        candidates: int,
+        group: dist.ProcessGroup,
+    ) -> "_Received":
+        """Send the largest logits `values` and the rest, and receive them of all processes, in one all-gather."""
+        wide, rank = torch.promote_types(logits.dtype, torch.float32), dist.get_rank(group)
+        tops = pad(values.to(wide), (0, candidates - values.shape[-1]), value=-torch.inf)
+        columns, held = own_columns(targets, sizes, rank, logits)
+        of_target = logits.gather(-1, columns) if logits.shape[-1] else tops[:, :1]
+        parts = [tops, torch.where(held, of_target, -torch.inf).to(wide)]
+        if background is not None:
+            share = torch.split(background, list(sizes))[rank].to(
+                wide
+            )  # of a class of weight 0, a logit of −∞ is allowed
+            parts.append((torch.where(share > 0, logits - _finite(tops[:, :1]), 0) * share).sum(-1, keepdim=True))
+        size = tops.new_full((1,), logits.shape[-1])
+        message = torch.cat([size, torch.cat(parts, -1).flatten()])
+        received = message.new_empty(len(sizes) * len(message))
+        dist.all_gather_into_tensor(received, message, group=group)
+        received = received.view(len(sizes), -1)
+        rows = received[:, 1:].double().view(len(sizes), len(logits), candidates + len(parts) - 1)
+        of_target = rows[..., candidates].amax(0)
+        return cls(
+            received[:, 0],
+            rows[..., :candidates].movedim(0, 1),
+            of_target,
+            None if background is None else rows[..., candidates + 1].T,
+        )
+
+    def agreement(self, largest: Tensor, own: Tensor, others: Tensor | None, background: Tensor | None) -> Tensor:
+        """y·(z − largest), [rows]."""
+        agreement = torch.where(own > 0, own * (self.of_target - largest), 0)
+        if self.sums is None or others is None or background is None:
+            return agreement
+        totals = torch.stack([part.sum() for part in torch.split(background, self.sizes.int().tolist())])
+        return agreement + others * (self.sums + totals * (_finite(self.tops[..., 0]) - largest.unsqueeze(-1))).sum(-1)
+
+
+def own_columns(targets: Tensor, sizes: Sequence[int], rank: int, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The column of each row's target in the logits of a process, [rows, 1], and whether the process holds it."""
+    columns = targets.unsqueeze(-1) - sum(sizes[:rank])
+    held = (columns >= 0) & (columns < logits.shape[-1])
+    return torch.where(held, columns, 0), held
+
+
+def _finite(shift: Tensor) -> Tensor:
+    return torch.where(shift.isfinite(), shift, 0)
+
+
+def _shifted(logits: Tensor, largest: Tensor, temperature: float) -> Tensor:
+    """The logits minus the largest of their row, in units of T₀."""
+    x = widened(logits)
+    return (x - largest.unsqueeze(-1).to(x.dtype)) / temperature
+
+
+def _weights(x: Tensor, y: Tensor, delta: float) -> tuple[Tensor, Tensor]:
+    """wᵢ − 1, and log wᵢ^{1/(q−1)}, at the scales s = eʸ, y [rows]; see `Equation.at`."""
+    shrinkage = (x * (delta * (-y).exp()).unsqueeze(-1).to(x.dtype)).clamp_min(-1)
+    return shrinkage, shrinkage.log1p() / delta
+
+
+class _Moments(NamedTuple):
+    """Of each row's distribution at y: log W and its slope, E_p[δx/s], and R_q and its slope, [rows]."""
+
+    y: Tensor
+    log_total: Tensor
+    total_slope: Tensor
+    mean: Tensor
+    renyi: Tensor
+    renyi_slope: Tensor
+
+
+class _SharedRows:
+    """Rows x [rows, classes of this process] of logits minus the largest of all processes, in units of T₀."""
+
+    def __init__(self, x: Tensor, orders: tuple[float, float, float], group: dist.ProcessGroup) -> None:
+        self.x, self.group = x, group
+        self.q, self.r, self.temperature = orders
+        self.delta = max(self.q - 1, _LEAST_DELTA)
+
+    def solve(self, start: Tensor, classes: int) -> None:
+        """Find y = log s and log W of each row, [rows], from a first guess of y."""
+        least = -max(self.r - 1, 0) * math.log(classes)  # as `Equation.bracket` for r ≥ 2 − 1/q, with its margin
+        low, high = (torch.full_like(start, bound) for bound in (least - 1e-3, 1e-3))
+        self.y = newton(self._terms, start, low, high, _TOLERANCE[self.x.dtype])
+        # The sums were taken before the last, short step, so log W and R_q move along their slopes.
+        last, step = self.last, self.y - self.last.y
+        self.log_total = last.log_total + step * last.total_slope
+        self.renyi = last.renyi + step * last.renyi_slope
+
+    def _terms(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """g and its slope at y [rows], as in `Solution`."""
+        delta = self.delta
+        total, weighted, spread, curved = self._sums(y)
+        log_total, mean = total.log(), weighted / total
+        renyi = log_total - mean.log1p() / delta
+        total_slope = -spread / total  # times δ, as in `Solution.slope`
+        mean_slope = -curved / total - mean * (total_slope + delta)
+        renyi_slope = (total_slope - mean_slope / (delta * (mean + 1))) / delta
+        self.last = _Moments(y, log_total, total_slope / delta, mean, renyi, renyi_slope)
+        gap = self.r - self.q
+        return y + delta * log_total + gap * renyi, 1 + total_slope + gap * renyi_slope
+
+    def _sums(self, y: Tensor) -> Tensor:
+        """Σ w^b, Σ w^b u, Σ w^{b−1} u and Σ w^{b−1} u² over all classes, b = 1/(q−1) and u = w − 1, [4, rows]."""
+        u, power = _weights(self.x, y, self.delta)
+        power = power.exp_()
+        spread = (u + 1).clamp_min_(torch.finfo(u.dtype).tiny).reciprocal_().mul_(power).mul_(u)
+        return self._total([power, power * u, spread, spread * u])
+
+    def _total(self, terms: Sequence[Tensor]) -> Tensor:
+        sums = torch.stack([term.sum(-1, dtype=torch.float64) for term in terms])
+        dist.all_reduce(sums, group=self.group)
+        return sums
+
+    def conjugate(self) -> Tensor:
+        """Ω* of each row. It is stationary at the root, so it may be taken before the last step."""
+        renyi, at = self.last.renyi, self.last
+        entropy = sharma_mittal_of_renyi(renyi, torch.full_like(renyi, self.r))
+        return (at.mean / self.delta * at.y.exp() + entropy / self.q) * self.temperature
+
+    def conjugate_slopes(self, by_q: bool) -> Tensor:
+        """∂Ω*/∂θ of each row for θ = q, r and T₀, [rows, 3]; the first needs one more all-reduce."""
+        log_p = _weights(self.x, self.y, self.delta)[1] - self.log_total.unsqueeze(-1).to(self.x.dtype)
+        slope = torch.zeros_like(self.renyi)
+        if by_q:
+            ratio = torch.where(log_p > -torch.inf, log_p + self.renyi.unsqueeze(-1).to(log_p.dtype), 0)
+            terms = log_p.exp() * ratio.square() * expm1_ratio_slope(self.delta * ratio)
+            slope = -self._total([terms])[0]
+        return _SharedSensitivity(self.renyi, slope, self.q, self.r, self.temperature).conjugate_slopes()
+
+
+class _SharedSensitivity(ConjugateSensitivity):
+    """The derivatives of the conjugate from R_q and ∂R_q/∂q of each row, [rows]."""
+
+    def __init__(self, renyi: Tensor, slope: Tensor, *orders: float) -> None:
+        self.p = self.renyi = renyi.unsqueeze(-1)  # whose shape alone matters
+        self.q, self.r, self.temperature = (renyi.new_tensor(order) for order in orders)
+        self._slope = slope.unsqueeze(-1)
+
+    def renyi_slope(self) -> Tensor:
+        return self._slope
+
+
+def _gradient(
+    grad: Tensor,
+    logits: Tensor,
+    targets: Tensor,
+    own: Tensor,
+    others: Tensor | None,
+    background: Tensor | None,
+    p: Tensor,
+    columns: Tensor,
+    dense: Tensor,
+    solution: Tensor,
+    found: Tensor,
+    q: Tensor,
+    temperature: Tensor,
+    sizes: Sequence[int],
+    group_name: str,
+) -> Tensor:
+    """grad (p − y) of this process's logits, for one grad for each row; no process waits for another."""
+    rank = dist.get_rank(process_group(group_name))
+    grad = torch.where(targets >= 0, grad, 0).unsqueeze(-1)
+    error = torch.zeros_like(logits, dtype=grad.dtype, memory_format=torch.contiguous_format)
+    error.scatter_(-1, columns, grad * p)
+    if found[1:].any():
+        some = dense.nonzero().squeeze(-1)
+        largest, y, log_total = solution[some].unbind(-1)
+        x = _shifted(logits[some], largest, float(temperature))
+        log_powers = _weights(x, y, max(float(q) - 1, _LEAST_DELTA))[1]
+        error[some] = grad[some] * (log_powers - log_total.unsqueeze(-1).to(x.dtype)).exp()
+    if background is not None and others is not None:
+        share = torch.split(background, list(sizes))[rank].to(error.dtype)
+        error.addcmul_((grad * others.unsqueeze(-1)).to(error.dtype), share, value=-1)
+    at, held = own_columns(targets, sizes, rank, logits)
+    if logits.shape[-1]:
+        error.scatter_add_(-1, at, torch.where(held, -grad * own.unsqueeze(-1), 0).to(error.dtype))
+    return error.to(logits.dtype)
+
+
+solve = define_operator(
+    "solve_shared",
+    "(Tensor logits, Tensor targets, Tensor own, Tensor? others, Tensor? background, Tensor q, Tensor r, "
+    "Tensor temperature, int[] sizes, str group, int candidates, bool wants_slopes, bool wants_q_slope) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _solve,
+    _fake_solve,
+)
+_gradient_operator = define_operator(
+    "solve_shared_backward",
+    "(Tensor grad, Tensor logits, Tensor targets, Tensor own, Tensor? others, Tensor? background, Tensor p, "
+    "Tensor columns, Tensor dense, Tensor solution, Tensor found, Tensor q, Tensor temperature, int[] sizes, str group) -> Tensor",
+    _gradient,
+    lambda grad, logits, *_: torch.empty_like(logits, memory_format=torch.contiguous_format),
+)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    logits, targets, own, others, background, q, r, temperature, ctx.sizes, ctx.group, *_ = inputs
+    _, p, columns, dense, solution, slopes, found = output
+    ctx.save_for_backward(
+        logits, targets, own, others, background, p, columns, dense, solution, found, q, r, temperature, slopes
+    )
+    ctx.mark_non_differentiable(*output[1:])
+
+
+def _backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    if torch.is_grad_enabled():
+        raise RuntimeError("the gradient of a loss over shared classes cannot be differentiated again")
+    *saved, q, r, temperature, slopes = ctx.saved_tensors
+    by_logits = None
+    if ctx.needs_input_grad[0]:
+        by_logits = _gradient_operator(grad, *saved, q, temperature, ctx.sizes, ctx.group)
+    by_orders = [
+        (grad * slopes[:, i]).sum().to(order.dtype).reshape(order.shape) if ctx.needs_input_grad[5 + i] else None
+        for i, order in enumerate((q, r, temperature))
+    ]
+    return by_logits, *[None] * 4, *by_orders, *[None] * 5
+
+
+torch.library.register_autograd("sharmix::solve_shared", _backward, setup_context=_keep)
