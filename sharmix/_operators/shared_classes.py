@@ -54,7 +54,7 @@ def _solve(
     lost, all_sent = conjugate.isnan(), received.sizes <= candidates
     certified = ((each[..., -1] == 0) | all_sent).all(-1) | ~counted
     remaining = ~(certified | lost)
-    support = pad((each > 0).sum(-1).flatten(), (0, 1)).amax()
+    support = pad(((each > 0).sum(-1) * counted.unsqueeze(-1)).flatten(), (0, 1)).amax()
     wrong = (received.sizes != received.sizes.new_tensor(sizes)).sum()
     found = torch.stack([support, remaining.sum(), lost.sum(), wrong]).cpu()  # the CPU waits for a GPU once
     if found[3]:
@@ -305,7 +305,8 @@ solve = define_operator(
 _gradient_operator = define_operator(
     "solve_shared_backward",
     "(Tensor grad, Tensor logits, Tensor targets, Tensor own, Tensor? others, Tensor? background, Tensor p, "
-    "Tensor columns, Tensor dense, Tensor solution, Tensor found, Tensor q, Tensor temperature, int[] sizes, str group) -> Tensor",
+    "Tensor columns, Tensor dense, Tensor solution, Tensor found, Tensor q, Tensor temperature, int[] sizes, "
+    "str group) -> Tensor",
     _gradient,
     lambda grad, logits, *_: torch.empty_like(logits, memory_format=torch.contiguous_format),
 )
