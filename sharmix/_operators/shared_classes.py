@@ -26,6 +26,8 @@ from sharmix._operators.orders import checked_orders
 from sharmix._private_torch import process_group
 
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}  # for the last step; the error after it is about its square
+_SHORTEST_BLOCK = 8  # of logits among whose maxima the largest are searched first
+_MARGIN = 1e-3  # of a bracket, which is exact up to rounding
 _LEAST_DELTA = 1e-30  # stands for q = 1, as in `Equation`
 
 
@@ -45,7 +47,7 @@ def _solve(
     q, r, temperature, sizes, group_name, candidates, wants_slopes, wants_q_slope = settings
     orders: Any = checked_orders(logits.new_empty(0, sum(sizes)), q, r, temperature, "error")
     group, counted = process_group(group_name), targets >= 0
-    values, columns = logits.topk(min(candidates, logits.shape[-1]), -1)
+    values, columns = _largest(logits, min(candidates, logits.shape[-1]))
     received = _Received.of(logits, values, targets, background, sizes, candidates, group)
     tops = torch.where(counted[:, None, None], received.tops, 0)
     p, conjugate = select_implementation(tops, orders).solve(tops.flatten(1), orders, True)
@@ -66,9 +68,9 @@ def _solve(
         at = ConjugateSensitivity(p, *orders)
         slopes = at.conjugate_slopes() * counted.unsqueeze(-1) if wants_slopes else slopes
     if found[1]:
-        some, (q, r, temperature) = remaining.nonzero().squeeze(-1), orders
-        rows = _SharedRows(_shifted(logits[some], largest[some], temperature), orders, group)
-        rows.solve((q - r) * at.renyi[some, 0] + (q - 1) * p[some].amax(-1).log(), sum(sizes))
+        some = remaining.nonzero().squeeze(-1)
+        rows = _SharedRows(_shifted(logits[some], largest[some], orders[2]), orders, group)
+        rows.solve(p[some], at.renyi[some, 0], each[some, :, -1].amax(-1), sum(sizes))
         solution[some] = torch.stack([largest[some], rows.y, rows.log_total], -1)
         conjugate[some] = rows.conjugate()
         if wants_slopes:
@@ -158,6 +160,26 @@ def own_columns(targets: Tensor, sizes: Sequence[int], rank: int, logits: Tensor
     return torch.where(held, columns, 0), held
 
 
+def _largest(logits: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """The largest logits of each row, and their columns, both [rows, number].
+
+    Each of them is in a block of columns, the same modulo `blocks`, whose maximum is among the largest. `topk` of the
+    few columns in these blocks is faster.
+    """
+    length = math.isqrt(logits.shape[-1] // max(1, number))
+    if length < _SHORTEST_BLOCK:
+        return logits.topk(number, -1)
+    blocks = logits.shape[-1] // length
+    whole = blocks * length
+    maxima = logits[:, :whole].reshape(len(logits), length, blocks).amax(1)
+    within = torch.arange(0, whole, blocks, device=logits.device)
+    columns = (maxima.topk(number, -1).indices.unsqueeze(-1) + within).flatten(1)
+    rest = torch.arange(whole, logits.shape[-1], device=logits.device).expand(len(logits), -1)
+    columns = torch.cat([columns, rest], -1)
+    values, places = logits.gather(-1, columns).topk(number, -1)
+    return values, columns.gather(-1, places)
+
+
 def _finite(shift: Tensor) -> Tensor:
     return torch.where(shift.isfinite(), shift, 0)
 
@@ -193,15 +215,37 @@ class _SharedRows:
         self.q, self.r, self.temperature = orders
         self.delta = max(self.q - 1, _LEAST_DELTA)
 
-    def solve(self, start: Tensor, classes: int) -> None:
-        """Find y = log s and log W of each row, [rows], from a first guess of y."""
-        least = -max(self.r - 1, 0) * math.log(classes)  # as `Equation.bracket` for r ≥ 2 − 1/q, with its margin
-        low, high = (torch.full_like(start, bound) for bound in (least - 1e-3, 1e-3))
+    def solve(self, p: Tensor, renyi: Tensor, least: Tensor, classes: int) -> None:
+        """Find y = log s, log W and R_q of each row, [rows], from the solution p of the candidates, [rows, candidates].
+
+        R_q of p is [rows], and so is `least`, the largest probability of the K-th candidates of the processes.
+
+        With V = Σ w^{b+1} and κ = (q−r)/(q−1), g is y + (r−1−κ) log W + κ log V, and r−1−κ ≥ 0. A further class of
+        weight w therefore raises g if κ ≥ 0 or w ≤ V/W, and then y is at most that of the candidates. Only classes
+        with x > −s/(q−1) can be in the support.
+        """
+        start = (self.q - self.r) * renyi + self.delta * p.amax(-1).log()
+        mean_weight = ((p.amax(-1).log() + renyi) * -self.delta).exp()
+        last_weight = (least / p.amax(-1)) ** self.delta
+        is_bound = (last_weight <= mean_weight) | (self.r <= self.q)
+        high = torch.where(is_bound, start, 0) + _MARGIN
+        low = torch.full_like(start, -max(self.r - 1, 0) * math.log(classes) - _MARGIN)  # as `Equation.bracket`
+        self._leave_out(high)
         self.y = newton(self._terms, start, low, high, _TOLERANCE[self.x.dtype])
         # The sums were taken before the last, short step, so log W and R_q move along their slopes.
         last, step = self.last, self.y - self.last.y
         self.log_total = last.log_total + step * last.total_slope
         self.renyi = last.renyi + step * last.renyi_slope
+
+    def _leave_out(self, high: Tensor) -> None:
+        """Leave out the classes outside the support for every y ≤ high, if they are the most; −∞ fills up the rows."""
+        inside = self.x > -high.exp().unsqueeze(-1) / self.delta
+        counts = inside.sum(-1, keepdim=True)
+        most = int(counts.amax())
+        if 2 * most <= self.x.shape[-1]:
+            few = self.x.new_full((len(self.x), most), -torch.inf)
+            places = torch.arange(most, device=few.device) < counts
+            self.x = few.masked_scatter_(places, self.x.masked_select(inside))
 
     def _terms(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """g and its slope at y [rows], as in `Solution`."""
@@ -224,7 +268,7 @@ class _SharedRows:
         return self._total([power, power * u, spread, spread * u])
 
     def _total(self, terms: Sequence[Tensor]) -> Tensor:
-        sums = torch.stack([term.sum(-1, dtype=torch.float64) for term in terms])
+        sums = torch.stack([term.sum(-1) for term in terms]).double()
         dist.all_reduce(sums, group=self.group)
         return sums
 
