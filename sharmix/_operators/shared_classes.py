@@ -60,7 +60,7 @@ def _solve(
     wrong = (received.sizes != received.sizes.new_tensor(sizes)).sum()
     found = torch.stack([support, remaining.sum(), lost.sum(), wrong]).cpu()  # the CPU waits for a GPU once
     if found[3]:
-        held = [int(size) for size in received.sizes]
+        held = received.sizes.tolist()
         raise ValueError(f"sizes={list(sizes)} is wrong, for the processes hold {held} classes; give these as sizes")
 
     largest, slopes, solution = tops.amax((1, 2)), p.new_empty(0), p.new_full((len(p), 3), torch.nan)
@@ -120,28 +120,27 @@ class _Received(NamedTuple):
         group: dist.ProcessGroup,
     ) -> "_Received":
         """Send the largest logits `values` and the rest, and receive them of all processes, in one all-gather."""
-        wide, rank = torch.promote_types(logits.dtype, torch.float32), dist.get_rank(group)
-        tops = pad(values.to(wide), (0, candidates - values.shape[-1]), value=-torch.inf)
+        rank, wide = dist.get_rank(group), torch.promote_types(logits.dtype, torch.float32)
+        tops = pad(values, (0, candidates - values.shape[-1]), value=-torch.inf)
         columns, held = own_columns(targets, sizes, rank, logits)
         of_target = logits.gather(-1, columns) if logits.shape[-1] else tops[:, :1]
-        parts = [tops, torch.where(held, of_target, -torch.inf).to(wide)]
+        parts = [tops, torch.where(held, of_target, -torch.inf)]
         if background is not None:
-            share = torch.split(background, list(sizes))[rank].to(
-                wide
-            )  # of a class of weight 0, a logit of −∞ is allowed
-            parts.append((torch.where(share > 0, logits - _finite(tops[:, :1]), 0) * share).sum(-1, keepdim=True))
-        size = tops.new_full((1,), logits.shape[-1])
-        message = torch.cat([size, torch.cat(parts, -1).flatten()])
+            share = torch.split(background, list(sizes))[rank].to(wide)
+            distance = torch.where(share > 0, logits - _finite(tops[:, :1]), 0)  # −∞ is allowed for a class of weight 0
+            parts.append((distance * share).sum(-1, keepdim=True))
+        rows = torch.cat(parts, -1)
+        size = torch.full((1,), logits.shape[-1], dtype=torch.int64, device=logits.device).view(rows.dtype)
+        message = torch.cat([size, rows.flatten()])
         received = message.new_empty(len(sizes) * len(message))
         dist.all_gather_into_tensor(received, message, group=group)
         received = received.view(len(sizes), -1)
-        rows = received[:, 1:].double().view(len(sizes), len(logits), candidates + len(parts) - 1)
-        of_target = rows[..., candidates].amax(0)
+        all_rows = received[:, len(size) :].double().view(len(sizes), *rows.shape)
         return cls(
-            received[:, 0],
-            rows[..., :candidates].movedim(0, 1),
-            of_target,
-            None if background is None else rows[..., candidates + 1].T,
+            received[:, : len(size)].reshape(-1).view(torch.int64),
+            all_rows[..., :candidates].movedim(0, 1),
+            all_rows[..., candidates].amax(0),
+            None if background is None else all_rows[..., candidates + 1].T,
         )
 
     def agreement(self, largest: Tensor, own: Tensor, others: Tensor | None, background: Tensor | None) -> Tensor:
@@ -149,7 +148,7 @@ class _Received(NamedTuple):
         agreement = torch.where(own > 0, own * (self.of_target - largest), 0)
         if self.sums is None or others is None or background is None:
             return agreement
-        totals = torch.stack([part.sum() for part in torch.split(background, self.sizes.int().tolist())])
+        totals = torch.stack([part.sum() for part in torch.split(background, self.sizes.tolist())])
         return agreement + others * (self.sums + totals * (_finite(self.tops[..., 0]) - largest.unsqueeze(-1))).sum(-1)
 
 

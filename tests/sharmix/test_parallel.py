@@ -145,10 +145,21 @@ def check_messages():
                 forward = len(seen)
                 loss.backward()
             with case(q=q, r=r, most=most):
-                assert seen[0] == ("all_gather_into_tensor", 4 * (1 + rows * 33))
+                assert seen[0] == ("all_gather_into_tensor", 8 + 4 * rows * 33)
                 assert {name for name, _ in seen[1:]} <= {"all_reduce"}
                 assert len(seen) == forward <= most
                 assert sum(size for _, size in seen[1:]) <= rows * 32 * 6
+
+
+def check_half_precision():
+    rank, sizes = dist.get_rank(), SIZES[2]
+    z, y = batch("peaked", sum(sizes), torch.bfloat16)
+    part = z.split(sizes, -1)[rank].requires_grad_()
+    with messages() as seen:
+        loss = parallel.vocab_parallel_loss(part, y, sizes=sizes)
+    assert seen == [("all_gather_into_tensor", 8 + 2 * len(z) * 33)]
+    torch.testing.assert_close(loss, sharmix.fenchel_young_loss(z.float(), y))
+    assert torch.autograd.grad(loss, part)[0].dtype == torch.bfloat16
 
 
 def check_gradient():
@@ -236,6 +247,7 @@ def check_refusals():
 def check_two_processes():
     check_all_cases()
     check_messages()
+    check_half_precision()
     check_gradient()
     check_criterion()
     check_layer()
@@ -271,13 +283,6 @@ def check_four_processes():
 @pytest.mark.slow
 def test_three_and_four_processes(tmp_path):
     in_processes(4, check_four_processes, tmp_path)
-
-
-def test_half_precision(alone):
-    z, y = batch("peaked", 75, torch.bfloat16)
-    loss = parallel.vocab_parallel_loss(z.requires_grad_(), y)
-    torch.testing.assert_close(loss, sharmix.fenchel_young_loss(z.float(), y))
-    assert torch.autograd.grad(loss, z)[0].dtype == torch.bfloat16
 
 
 def test_what_is_not_allowed(alone):
