@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sharmix import _linear_loss
 from sharmix._activation import Activation
-from sharmix._arguments import Order, as_tensor, checked_classes, classes_last, number, one_value
+from sharmix._arguments import Order, as_tensor, classes_last, number, one_value
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import (
     LossOptions,
@@ -126,15 +126,12 @@ def _loss(
     learns = torch.is_grad_enabled() and any(order.requires_grad for order in (q, r, temperature))
     rows, *_, found = shared_classes.solve(
         logits.reshape(len(indices), logits.shape[-1]),
-        torch.where(counted, indices, -1),
-        *(smoothed.own, smoothed.others, smoothed.background),
+        *(indices, ignore_index),
+        *(smoothed.own, smoothed.others, smoothed.weights if label_smoothing else None),
         *(q, r, temperature),
         *(sizes, group.group_name, candidates),
-        learns,
-        learns and q.requires_grad,
+        *(learns, learns and q.requires_grad),
     )
-    # Not before the all-gather: processes that do not agree on the number of classes must not wait for one another.
-    checked_classes(targets, sum(sizes), ignore_index)
     if label_smoothing:
         rows = rows - (temperature / q * smoothed.entropy(q, r)).to(rows.dtype)
     rows = rows - rows.detach().clamp_max(0)  # rounding can leave −1e-17 at p = y
@@ -144,30 +141,25 @@ def _loss(
 
 
 class _SmoothedTargets:
-    """For each row a distribution y, own · one-hot(target) + others · background, and its share s of the loss.
+    """For each row a distribution y, own · one-hot(target) + others · weights, and its share s of the loss.
 
-    y is w∘((1 − ε) one-hot(target) + ε/classes)/s with the class weights w and the label smoothing ε, and s makes its
-    sum 1. All are float64: `of_target`, w of the target, `share`, `own` and `others` are [rows], and `background`, the
-    weights, [classes]. Without smoothing `others` and `background` are None.
+    y is w∘((1 − ε) one-hot(target) + ε/classes)/s with class weights w and label smoothing ε, and s makes its sum 1.
+    All are float64: `weights`, w, are [classes]; `of_target`, w of the target, `share`, s, `own` and `others`, [rows].
     """
 
     def __init__(self, indices: Tensor, classes: int, weight: Tensor | None, smoothing: float) -> None:
-        weights = indices.new_ones(classes, dtype=torch.float64) if weight is None else weight.detach().double()
-        self.share = self.of_target = weights[indices.clamp(0, classes - 1)]
-        self.own, self.others = torch.ones_like(self.share), None
-        self.background = weights if smoothing else None
-        if smoothing:
-            most, least = 1 - smoothing, smoothing / classes
-            self.share = most * self.of_target + least * weights.sum()
-            divisor = torch.where(self.share > 0, self.share, torch.inf)
-            self.own, self.others = most * self.of_target / divisor, least / divisor
+        ones = indices.new_ones(classes, dtype=torch.float64)
+        self.weights = ones if weight is None else weight.detach().double()
+        self.of_target = self.weights[indices.clamp(0, classes - 1)]
+        most, least = 1 - smoothing, smoothing / classes
+        self.share = most * self.of_target + least * self.weights.sum() if smoothing else self.of_target
+        divisor = torch.where(self.share > 0, self.share, torch.inf)
+        self.own, self.others = most * self.of_target / divisor, least / divisor
 
     def entropy(self, q: Tensor, r: Tensor) -> Tensor:
         """H_{q,r}(y), [rows]."""
-        assert self.others is not None
-        assert self.background is not None
         same, alone = self.others * self.of_target, self.own + self.others * self.of_target
-        power_sum = self.others**q * (self.background**q).sum() - same**q + alone**q
+        power_sum = self.others**q * (self.weights**q).sum() - same**q + alone**q
         renyi = power_sum.clamp_min(torch.finfo(power_sum.dtype).tiny).log() / (1 - q)
         return sharma_mittal_of_renyi(renyi, r)
 

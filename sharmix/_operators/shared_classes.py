@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import pad
 
-from sharmix._arguments import define_operator, widened
+from sharmix._arguments import define_operator, label_error, widened
 from sharmix._mathematics.entropy import sharma_mittal_of_renyi
 from sharmix._mathematics.equation import newton
 from sharmix._mathematics.sensitivity import ConjugateSensitivity
@@ -32,12 +32,18 @@ _LEAST_DELTA = 1e-30  # stands for q = 1, as in `Equation`
 
 
 def _solve(
-    logits: Tensor, targets: Tensor, own: Tensor, others: Tensor | None, background: Tensor | None, *settings: Any
+    logits: Tensor,
+    targets: Tensor,
+    ignore_index: int,
+    own: Tensor,
+    others: Tensor,
+    background: Tensor | None,
+    *settings: Any,
 ) -> tuple[Tensor, ...]:
     """Ω*(z) − z·y, [rows], for y = own · one-hot(target) + others · background, and what the backward pass needs.
 
-    Logits are [rows, classes of this process]; targets [rows] are −1 for a row to leave out; `own` and `others` are
-    [rows], and `background` is [all classes].
+    Logits are [rows, classes of this process]; targets, `own` and `others` are [rows]; `background` is [all classes],
+    or None for 0.
 
     After the loss come the probabilities of this process's candidates and their columns, [rows, K]; which rows need the
     probabilities of all classes instead, [rows]; their largest logit, log s and log W, [rows, 3]; the slopes by q, r
@@ -46,11 +52,12 @@ def _solve(
     """
     q, r, temperature, sizes, group_name, candidates, wants_slopes, wants_q_slope = settings
     orders: Any = checked_orders(logits.new_empty(0, sum(sizes)), q, r, temperature, "error")
-    group, counted = process_group(group_name), targets >= 0
+    group, counted = process_group(group_name), targets != ignore_index
     values, columns = _largest(logits, min(candidates, logits.shape[-1]))
     received = _Received.of(logits, values, targets, background, sizes, candidates, group)
     tops = torch.where(counted[:, None, None], received.tops, 0)
-    p, conjugate = select_implementation(tops, orders).solve(tops.flatten(1), orders, True)
+    row = tops.flatten(1)
+    p, conjugate = select_implementation(row, orders).solve(row, orders, True)
     each = p.view(tops.shape)
 
     lost, all_sent = conjugate.isnan(), received.sizes <= candidates
@@ -58,12 +65,16 @@ def _solve(
     remaining = ~(certified | lost)
     support = pad(((each > 0).sum(-1) * counted.unsqueeze(-1)).flatten(), (0, 1)).amax()
     wrong = (received.sizes != received.sizes.new_tensor(sizes)).sum()
-    found = torch.stack([support, remaining.sum(), lost.sum(), wrong]).cpu()  # the CPU waits for a GPU once
+    outside = counted & ((targets < 0) | (targets >= sum(sizes)))
+    found = torch.stack([support, remaining.sum(), lost.sum(), wrong, outside.sum()]).cpu()  # waits for a GPU once
+    # Nothing is refused before the all-gather, so that no process waits for one that refuses.
     if found[3]:
         held = received.sizes.tolist()
         raise ValueError(f"sizes={list(sizes)} is wrong, for the processes hold {held} classes; give these as sizes")
+    if found[4]:
+        raise label_error(int(targets[outside][0]), sum(sizes), ignore_index)
 
-    largest, slopes, solution = tops.amax((1, 2)), p.new_empty(0), p.new_full((len(p), 3), torch.nan)
+    largest, slopes, solution = row.amax(-1), p.new_empty(0), p.new_full((len(p), 3), torch.nan)
     if wants_slopes or found[1]:
         at = ConjugateSensitivity(p, *orders)
         slopes = at.conjugate_slopes() * counted.unsqueeze(-1) if wants_slopes else slopes
@@ -143,10 +154,10 @@ class _Received(NamedTuple):
             None if background is None else all_rows[..., candidates + 1].T,
         )
 
-    def agreement(self, largest: Tensor, own: Tensor, others: Tensor | None, background: Tensor | None) -> Tensor:
+    def agreement(self, largest: Tensor, own: Tensor, others: Tensor, background: Tensor | None) -> Tensor:
         """y·(z − largest), [rows]."""
         agreement = torch.where(own > 0, own * (self.of_target - largest), 0)
-        if self.sums is None or others is None or background is None:
+        if self.sums is None or background is None:
             return agreement
         totals = torch.stack([part.sum() for part in torch.split(background, self.sizes.tolist())])
         return agreement + others * (self.sums + totals * (_finite(self.tops[..., 0]) - largest.unsqueeze(-1))).sum(-1)
@@ -304,8 +315,9 @@ def _gradient(
     grad: Tensor,
     logits: Tensor,
     targets: Tensor,
+    ignore_index: int,
     own: Tensor,
-    others: Tensor | None,
+    others: Tensor,
     background: Tensor | None,
     p: Tensor,
     columns: Tensor,
@@ -319,7 +331,7 @@ def _gradient(
 ) -> Tensor:
     """grad (p − y) of this process's logits, for one grad for each row; no process waits for another."""
     rank = dist.get_rank(process_group(group_name))
-    grad = torch.where(targets >= 0, grad, 0).unsqueeze(-1)
+    grad = torch.where(targets != ignore_index, grad, 0).unsqueeze(-1)
     error = torch.zeros_like(logits, dtype=grad.dtype, memory_format=torch.contiguous_format)
     error.scatter_(-1, columns, grad * p)
     if found[1:].any():
@@ -328,7 +340,7 @@ def _gradient(
         x = _shifted(logits[some], largest, float(temperature))
         log_powers = _weights(x, y, max(float(q) - 1, _LEAST_DELTA))[1]
         error[some] = grad[some] * (log_powers - log_total.unsqueeze(-1).to(x.dtype)).exp()
-    if background is not None and others is not None:
+    if background is not None:
         share = torch.split(background, list(sizes))[rank].to(error.dtype)
         error.addcmul_((grad * others.unsqueeze(-1)).to(error.dtype), share, value=-1)
     at, held = own_columns(targets, sizes, rank, logits)
@@ -339,16 +351,16 @@ def _gradient(
 
 solve = define_operator(
     "solve_shared",
-    "(Tensor logits, Tensor targets, Tensor own, Tensor? others, Tensor? background, Tensor q, Tensor r, "
-    "Tensor temperature, int[] sizes, str group, int candidates, bool wants_slopes, bool wants_q_slope) "
+    "(Tensor logits, Tensor targets, int ignore_index, Tensor own, Tensor others, Tensor? background, Tensor q, "
+    "Tensor r, Tensor temperature, int[] sizes, str group, int candidates, bool wants_slopes, bool wants_q_slope) "
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     _solve,
     _fake_solve,
 )
 _gradient_operator = define_operator(
     "solve_shared_backward",
-    "(Tensor grad, Tensor logits, Tensor targets, Tensor own, Tensor? others, Tensor? background, Tensor p, "
-    "Tensor columns, Tensor dense, Tensor solution, Tensor found, Tensor q, Tensor temperature, int[] sizes, "
+    "(Tensor grad, Tensor logits, Tensor targets, int ignore_index, Tensor own, Tensor others, Tensor? background, "
+    "Tensor p, Tensor columns, Tensor dense, Tensor solution, Tensor found, Tensor q, Tensor temperature, int[] sizes, "
     "str group) -> Tensor",
     _gradient,
     lambda grad, logits, *_: torch.empty_like(logits, memory_format=torch.contiguous_format),
@@ -356,26 +368,24 @@ _gradient_operator = define_operator(
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    logits, targets, own, others, background, q, r, temperature, ctx.sizes, ctx.group, *_ = inputs
-    _, p, columns, dense, solution, slopes, found = output
-    ctx.save_for_backward(
-        logits, targets, own, others, background, p, columns, dense, solution, found, q, r, temperature, slopes
-    )
+    logits, targets, ctx.ignore_index, own, others, background, *orders, ctx.sizes, ctx.group, _, _, _ = inputs
+    ctx.save_for_backward(logits, targets, own, others, background, *output[1:], *orders)
     ctx.mark_non_differentiable(*output[1:])
 
 
 def _backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
     if torch.is_grad_enabled():
         raise RuntimeError("the gradient of a loss over shared classes cannot be differentiated again")
-    *saved, q, r, temperature, slopes = ctx.saved_tensors
-    by_logits = None
-    if ctx.needs_input_grad[0]:
-        by_logits = _gradient_operator(grad, *saved, q, temperature, ctx.sizes, ctx.group)
+    logits, targets, own, others, background, p, columns, dense, solution, slopes, found, *orders = ctx.saved_tensors
+    by_logits, wanted = None, ctx.needs_input_grad
+    if wanted[0]:
+        inputs = grad, logits, targets, ctx.ignore_index, own, others, background, p, columns, dense, solution, found
+        by_logits = _gradient_operator(*inputs, orders[0], orders[2], ctx.sizes, ctx.group)
     by_orders = [
-        (grad * slopes[:, i]).sum().to(order.dtype).reshape(order.shape) if ctx.needs_input_grad[5 + i] else None
-        for i, order in enumerate((q, r, temperature))
+        (grad * slopes[:, i]).sum().to(order).reshape(order.shape) if wanted[6 + i] else None
+        for i, order in enumerate(orders)
     ]
-    return by_logits, *[None] * 4, *by_orders, *[None] * 5
+    return by_logits, *[None] * 5, *by_orders, *[None] * 5
 
 
 torch.library.register_autograd("sharmix::solve_shared", _backward, setup_context=_keep)
