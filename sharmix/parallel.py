@@ -59,8 +59,8 @@ def vocab_parallel_loss(
     Each process sends its K largest logits of each row, and the target's logit, to all others in one all-gather. If
     the K-th of every process has probability 0, in every row, this is the only communication: all processes know the
     whole support, and each computes the gradient p − y of its own logits. The other rows are solved together by
-    Newton's method. Each step is one all-reduce of four numbers a row. One to six steps are usual, and a learned q
-    needs one all-reduce more.
+    Newton's method. Each step is one all-reduce of four numbers a row and reads the logits of these rows. One to six
+    steps are usual for q ≤ 2, more for a larger q, and a learned q needs one all-reduce more.
 
     Args:
         local_logits: this process's part of z, [..., classes of this process], floating point. For half precision the

@@ -80,7 +80,7 @@ def _solve(
         slopes = at.conjugate_slopes() * counted.unsqueeze(-1) if wants_slopes else slopes
     if found[1]:
         some = remaining.nonzero().squeeze(-1)
-        rows = _SharedRows(_shifted(logits[some], largest[some], orders[2]), orders, group)
+        rows = _SharedRows(_shifted(logits[some], largest[some], orders[0], orders[2]), orders, group)
         rows.solve(p[some], at.renyi[some, 0], each[some, :, -1].amax(-1), sum(sizes))
         solution[some] = torch.stack([largest[some], rows.y, rows.log_total], -1)
         conjugate[some] = rows.conjugate()
@@ -194,9 +194,9 @@ def _finite(shift: Tensor) -> Tensor:
     return torch.where(shift.isfinite(), shift, 0)
 
 
-def _shifted(logits: Tensor, largest: Tensor, temperature: float) -> Tensor:
-    """The logits minus the largest of their row, in units of T₀."""
-    x = widened(logits)
+def _shifted(logits: Tensor, largest: Tensor, q: float, temperature: float) -> Tensor:
+    """The logits minus the largest of their row, in units of T₀; float64 for q > 2, where p is steep in the logits."""
+    x = logits.double() if q > 2 else widened(logits)
     return (x - largest.unsqueeze(-1).to(x.dtype)) / temperature
 
 
@@ -337,9 +337,9 @@ def _gradient(
     if found[1:].any():
         some = dense.nonzero().squeeze(-1)
         largest, y, log_total = solution[some].unbind(-1)
-        x = _shifted(logits[some], largest, float(temperature))
+        x = _shifted(logits[some], largest, float(q), float(temperature))
         log_powers = _weights(x, y, max(float(q) - 1, _LEAST_DELTA))[1]
-        error[some] = grad[some] * (log_powers - log_total.unsqueeze(-1).to(x.dtype)).exp()
+        error[some] = (grad[some] * (log_powers - log_total.unsqueeze(-1).to(x.dtype)).exp()).to(error.dtype)
     if background is not None:
         share = torch.split(background, list(sizes))[rank].to(error.dtype)
         error.addcmul_((grad * others.unsqueeze(-1)).to(error.dtype), share, value=-1)
