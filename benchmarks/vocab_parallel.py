@@ -153,8 +153,8 @@ def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
         ],
     )
     about = (
-        f"Forward and backward of {data['rows'][0]:,} rows of float32; the classes are split evenly over processes of one "
-        f"thread. Messages are collectives; bytes are those that one process gives to them. Time is relative to "
+        f"Forward and backward of {data['rows'][0]:,} rows of float32; the classes are split evenly over processes of "
+        f"one thread. Messages are collectives; bytes are those that one process gives to them. Time is relative to "
         f"{settings['baseline']}, the median of {settings['rounds']} rounds (lowest–highest). Where there are more "
         f"processes than cores, they wait for one another. "
         f"{origin(data.iloc[0], ('torch',), 'python -m benchmarks.vocab_parallel')}"

@@ -137,8 +137,9 @@ class _Received(NamedTuple):
         of_target = logits.gather(-1, columns) if logits.shape[-1] else tops[:, :1]
         parts = [tops, torch.where(held, of_target, -torch.inf)]
         if background is not None:
-            share = torch.split(background, list(sizes))[rank].to(wide)
-            distance = torch.where(share > 0, logits - _finite(tops[:, :1]), 0)  # −∞ is allowed for a class of weight 0
+            share = background[sum(sizes[:rank]) :][: logits.shape[-1]].to(wide)
+            share = pad(share, (0, logits.shape[-1] - len(share)))  # where `sizes` is wrong, which all learn below
+            distance = torch.where(share > 0, widened(logits) - _finite(tops[:, :1]), 0)  # for weight 0, −∞ is allowed
             parts.append((distance * share).sum(-1, keepdim=True))
         rows = torch.cat(parts, -1)
         size = torch.full((1,), logits.shape[-1], dtype=torch.int64, device=logits.device).view(rows.dtype)

@@ -159,6 +159,8 @@ def check_half_precision():
         loss = parallel.vocab_parallel_loss(part, y, sizes=sizes)
     assert seen == [("all_gather_into_tensor", 8 + 2 * len(z) * 33)]
     torch.testing.assert_close(loss, sharmix.fenchel_young_loss(z.float(), y))
+    smoothed = parallel.vocab_parallel_loss(part, y, sizes=sizes, label_smoothing=0.1)
+    torch.testing.assert_close(smoothed, sharmix.fenchel_young_loss(z.float(), y, label_smoothing=0.1))
     assert torch.autograd.grad(loss, part)[0].dtype == torch.bfloat16
 
 
@@ -239,7 +241,7 @@ def check_refusals():
     """Processes that do not agree are told so; none of them waits for ever."""
     z, y = torch.zeros(2, [5, 70][dist.get_rank()]), torch.tensor([0, 74])
     with pytest.raises(ValueError, match=r"the processes hold \[5, 70\] classes"):
-        parallel.vocab_parallel_loss(z, y)
+        parallel.vocab_parallel_loss(z, y, label_smoothing=0.1)
     with pytest.raises(ValueError, match="label 75 is out of range for 75 classes"):
         parallel.vocab_parallel_loss(z, y + 1, sizes=[5, 70])
 
