@@ -68,7 +68,8 @@ def vocab_parallel_loss(
         targets: indices among all classes, [...], of an integer type. Every process gives the same.
         q, r, temperature: numbers, or tensors of one element, the same on every process; q > 1 and r ≥ 2 − 1/q. Learned
             orders get their full gradient on every process.
-        group: the process group; the default one if None. Its backend may be gloo or NCCL.
+        group: the process group; the default one if None. Its backend may be gloo or NCCL. `sharmix.backend` must be
+            the same on every process.
         sizes: the number of classes on each process, the same list on every process. None means equal numbers.
         candidates: K, the same on every process. The support of a row should have fewer classes on each process.
         **options: as for `fenchel_young_loss`. `weight` holds the weights of all classes.
