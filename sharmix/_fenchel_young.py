@@ -64,7 +64,7 @@ def fenchel_young_loss(
         raise ValueError(f"logits of shape {tuple(logits.shape)} have no classes; a loss needs at least 1")
     check_targets(logits, targets)
     if weight is not None:
-        _check_weight(logits, weight)
+        check_weight(logits, weight)
     if targets.is_floating_point():
         if ignore_index >= 0:
             raise ValueError(f"ignore_index={ignore_index} is not allowed beside probabilities as targets")
@@ -190,7 +190,7 @@ def check_shape(logits: Tensor, targets: Tensor, dim: int, name: str = "logits")
         )
 
 
-def _check_weight(logits: Tensor, weight: Tensor) -> None:
+def check_weight(logits: Tensor, weight: Tensor) -> None:
     if not isinstance(weight, Tensor):
         raise TypeError(f"weight must be a tensor of one number for each class, got {type(weight).__name__}")
     if weight.shape != logits.shape[-1:] or not weight.is_floating_point() or weight.device != logits.device:

@@ -80,11 +80,13 @@ def linear_loss(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: Reduction = "mean",
+    most_classes: int = 0,
 ) -> Tensor:
     """`linear_fenchel_young_loss` for any loss of logits [rows, classes], class indices [rows] and options.
 
     `parameters` are the tensors that the loss depends on besides its arguments. `is_softmax` is True for the loss of
-    softmax.
+    softmax. `most_classes` is the largest number of classes of a process, where processes share them and must divide
+    the rows alike.
     """
     check_options(ignore_index, label_smoothing, reduction)
     loss = partial(loss, ignore_index=ignore_index, label_smoothing=label_smoothing)
@@ -106,7 +108,8 @@ def linear_loss(
     else:
         loss_of_block = partial(_loss_by_autograd, partial(loss, reduction="sum"), layer_learns)
     with torch.autocast(hidden.device.type, enabled=False):
-        return _LinearLoss.apply(loss_of_block, rows, weight, bias, classes, count, layer_learns, *learned)
+        settings = classes, count, layer_learns, most_classes
+        return _LinearLoss.apply(loss_of_block, rows, weight, bias, *settings, *learned)
 
 
 def as_autocast(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -119,12 +122,14 @@ def as_autocast(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Te
 
 
 @torch.no_grad()
-def logits_in_parts(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
+def logits_in_parts(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, most_classes: int = 0
+) -> Iterator[tuple[slice, Tensor]]:
     """For a few rows of hidden [rows, features] at a time: the slice of rows, and their logits, float32 or wider.
 
     Each part overwrites the one before. If each were allocated anew, the parts would fragment the C library's heap.
     """
-    parts = math.ceil(len(hidden) * len(weight) * max(4, hidden.element_size()) / _CHUNK_BYTES)
+    parts = math.ceil(len(hidden) * max(len(weight), most_classes) * max(4, hidden.element_size()) / _CHUNK_BYTES)
     length = max(1, math.ceil(len(hidden) / max(1, parts)))  # about equal: a product of a few last rows is slow
     memory = hidden.new_empty(min(length, len(hidden)), len(weight))
     for start in range(0, len(hidden), length):
@@ -194,12 +199,13 @@ class _LinearLoss(torch.autograd.Function):
         targets: Tensor,
         count: Tensor,
         layer_learns: bool,
+        most_classes: int,
         *parameters: Tensor,
     ) -> Tensor:
         gradients = _LayerGradients(hidden, weight, bias) if layer_learns else None
         value = torch.zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
         by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
-        for some, logits in logits_in_parts(hidden, weight, bias):
+        for some, logits in logits_in_parts(hidden, weight, bias, most_classes):
             few = math.ceil(len(logits) / (1 if logits.is_cuda else _BLOCKS))
             for block, classes in zip(torch.split(logits, few), torch.split(targets[some], few), strict=True):
                 part, slopes = loss(block, classes, parameters)
@@ -223,7 +229,7 @@ class _LinearLoss(torch.autograd.Function):
             for part, dtype, want in zip(gradients[:3], ctx.dtypes, ctx.needs_input_grad[1:4], strict=True)
         ]
         by_parameters = [(part * grad).to(part.dtype) for part in gradients[3:]]
-        return None, *by_layer, None, None, None, *by_parameters
+        return None, *by_layer, *[None] * 4, *by_parameters
 
 
 def _times(gradient: Tensor, factor: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ where each other name is tested.
 """
 
 import ctypes
+import functools
 import pkgutil
 import sys
 from typing import Any
@@ -78,6 +79,16 @@ def traced_tensor(fake: Tensor) -> Tensor | None:
     except AttributeError:  # no fake tensor, or of another torch
         return None
     return next((tensor for tensor, number in traced if memo.get(number) is fake), None)
+
+
+@functools.cache
+def _resolved_group() -> Any:
+    return _private("torch.distributed.distributed_c10d._resolve_process_group")  # not in every build of torch
+
+
+def process_group(name: str) -> Any:
+    """The process group of a name, `group.group_name`: operators take numbers, names and tensors alone."""
+    return _resolved_group()(name)
 
 
 def is_traced() -> bool:

@@ -114,7 +114,13 @@ class Solution:
         return (self.linear() + self.scaled_entropy()).clamp_min(0)
 
 
-def newton(terms: Callable[[Tensor], tuple[Tensor, Tensor]], guess: Tensor, low: Tensor, high: Tensor) -> Tensor:
+def newton(
+    terms: Callable[[Tensor], tuple[Tensor, Tensor]],
+    guess: Tensor,
+    low: Tensor,
+    high: Tensor,
+    tolerance: float = _TOLERANCE,
+) -> Tensor:
     """The root of g between `low` (g < 0) and `high` (g > 0), by Newton's method kept inside the bracket.
 
     Bisection replaces a step that leaves the bracket, or is longer than half the step before. So each step halves the
@@ -128,12 +134,12 @@ def newton(terms: Callable[[Tensor], tuple[Tensor, Tensor]], guess: Tensor, low:
         low = torch.where(residual < 0, root, low)
         high = torch.where(residual > 0, root, high)
         step = root - residual / slope
-        shortened = (step - root).abs() <= (previous / 2).clamp_min(_TOLERANCE)
+        shortened = (step - root).abs() <= (previous / 2).clamp_min(tolerance)
         trusted = (step >= low) & (step <= high) & shortened
         following = torch.where(trusted, step, (low + high) / 2)
         previous = (following - root).abs()
         root = following
         # Where g is steep, near a knot, the residual must be small, too. A row of NaN counts as settled.
-        if not (torch.maximum(previous, residual.abs()) > _TOLERANCE).any():
+        if not (torch.maximum(previous, residual.abs()) > tolerance).any():
             break
     return root

@@ -6,6 +6,7 @@ must change nothing for later ones. Left out are what torch itself imports its c
 and `torch.export`.
 """
 
+import importlib
 import json
 import os
 import subprocess
@@ -49,6 +50,7 @@ def calls():
     yield "support scores", lambda: sharmix.conformal.support_scores(z, q=1.3, r=1.5)
     yield "prediction sets", lambda: sharmix.conformal.SupportPredictor().calibrate(z, y % 5, 0.5).sets(z)
     yield "attention", lambda: sharmix.attention(z, z, z, "entmax", is_causal=True)
+    yield "import sharmix.parallel", lambda: importlib.import_module("sharmix.parallel")
     yield "plain torch", in_plain_torch
 
 

@@ -1,0 +1,344 @@
+"""Sparse losses of logits whose classes are split over the processes of a group, as in tensor parallelism.
+
+Cross-entropy needs three all-reduces for such logits, one after the other. A sparse loss needs one all-gather of a few
+numbers a row where the support is small, and its gradient needs no communication.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from sharmix import _linear_loss
+from sharmix._activation import Activation
+from sharmix._arguments import Order, as_tensor, classes_last, number, one_value
+from sharmix._caller import current_caller
+from sharmix._fenchel_young import (
+    LossOptions,
+    Reduction,
+    UnweightedLossOptions,
+    check_options,
+    check_targets,
+    check_weight,
+    reduced,
+)
+from sharmix._mathematics.entropy import sharma_mittal_of_renyi
+from sharmix._operators import shared_classes
+from sharmix.activations import SharmaMittal
+from sharmix.criteria import FenchelYoungLoss
+
+__all__ = ["VocabParallelLoss", "vocab_parallel_linear_loss", "vocab_parallel_loss"]
+
+_SOFTMAX = "For softmax use cross_entropy under torch.distributed.tensor.parallel.loss_parallel."
+_FEWEST, _MOST = 8, 64  # candidates that a criterion chooses from
+
+Orders = tuple[Order, Order, Order]
+
+
+def vocab_parallel_loss(
+    local_logits: Tensor,
+    targets: Tensor,
+    q: Order = 1.25,
+    r: Order = 1.5,
+    temperature: Order = 1.0,
+    *,
+    group: dist.ProcessGroup | None = None,
+    sizes: Sequence[int] | None = None,
+    candidates: int = 32,
+    **options: Unpack[LossOptions],
+) -> Tensor:
+    """The Fenchel–Young loss of the Sharma–Mittal map, of logits whose classes are split over a process group.
+
+    The value and the gradients are the same as for `fenchel_young_loss` of the whole logits, which no process holds.
+    With q = r = α it is the loss of α-entmax, with q = r = 2 of sparsemax, and with r = 2 − 1/α and T₀ = α − 1 of
+    α-normmax.
+
+    Each process sends its K largest logits of each row, and the target's logit, to all others in one all-gather. If
+    the K-th of every process has probability 0, in every row, this is the only communication: all processes know the
+    whole support, and each computes the gradient p − y of its own logits. The other rows are solved together by
+    Newton's method. Each step is one all-reduce of four numbers a row and reads the logits of these rows. One to six
+    steps are usual for q ≤ 2, more for a larger q, and a learned q needs one all-reduce more.
+
+    Args:
+        local_logits: this process's part of z, [..., classes of this process], floating point. For half precision the
+            loss is computed and returned in float32.
+        targets: indices among all classes, [...], of an integer type. Every process gives the same.
+        q, r, temperature: numbers, or tensors of one element, the same on every process; q > 1 and r ≥ 2 − 1/q. Learned
+            orders get their full gradient on every process.
+        group: the process group; the default one if None. Its backend may be gloo or NCCL. `sharmix.backend` must be
+            the same on every process.
+        sizes: the number of classes on each process, the same list on every process. None means equal numbers.
+        candidates: K, the same on every process. The support of a row should have fewer classes on each process.
+        **options: as for `fenchel_young_loss`. `weight` holds the weights of all classes.
+
+    Returns:
+        The loss, a scalar, or [...] with `reduction="none"`, the same on every process. It cannot be differentiated
+        twice.
+
+    Raises:
+        TypeError: the logits or targets are of the wrong type.
+        ValueError: a value, a label or a shape is not allowed, or r < 2 − 1/q, or q is 1: softmax gives every class a
+            probability, and `torch.distributed.tensor.parallel.loss_parallel` computes its loss.
+        RuntimeError: there is no process group, or another process of it has ended.
+
+    Source: `math` sections 2, 3 and 5.
+
+    Example:
+        >>> import torch.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> z, y = torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0])
+        >>> sharmix.parallel.vocab_parallel_loss(z, y, q=1.5, r=2.0)
+        tensor(0.0455)
+        >>> dist.destroy_process_group()
+    """
+    return _loss(local_logits, targets, (q, r, temperature), group, sizes, candidates, **options)[0]
+
+
+def _loss(
+    local_logits: Tensor,
+    targets: Tensor,
+    orders: Orders,
+    group: dist.ProcessGroup | None,
+    sizes: Sequence[int] | None,
+    candidates: int,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: Reduction = "mean",
+) -> tuple[Tensor, Tensor]:
+    """The loss, and the last output of `shared_classes.solve`, [3]."""
+    logits = classes_last(local_logits, "local_logits", -1)
+    check_options(ignore_index, label_smoothing, reduction)
+    if isinstance(targets, Tensor) and targets.is_floating_point():
+        raise TypeError(f"targets must be class indices of an integer type, got {targets.dtype}")
+    check_targets(logits, targets, "local_logits")
+    group, sizes = _group_and_sizes(group, sizes, logits)
+    if type(candidates) is not int or candidates < 1:
+        raise ValueError(f"candidates={candidates!r} is not allowed; it must be an integer, 1 or more")
+    if weight is not None:
+        check_weight(logits.new_empty(0, sum(sizes)), weight)
+    q, r, temperature = _as_tensors(orders)
+
+    indices, counted = targets.flatten().long(), (targets != ignore_index).flatten()
+    smoothed = _SmoothedTargets(indices, sum(sizes), weight, label_smoothing)
+    learns = torch.is_grad_enabled() and any(order.requires_grad for order in (q, r, temperature))
+    rows, *_, found = shared_classes.solve(
+        logits.reshape(len(indices), logits.shape[-1]),
+        *(indices, ignore_index),
+        *(smoothed.own, smoothed.others, smoothed.weights if label_smoothing else None),
+        *(q, r, temperature),
+        *(sizes, group.group_name, candidates),
+        *(learns, learns and q.requires_grad),
+    )
+    if label_smoothing:
+        rows = rows - (temperature / q * smoothed.entropy(q, r)).to(rows.dtype)
+    rows = rows - rows.detach().clamp_max(0)  # rounding can leave −1e-17 at p = y
+    rows = torch.where(counted & (smoothed.share > 0), rows, 0) * smoothed.share.to(rows.dtype)
+    shares = (counted * smoothed.of_target).to(rows.dtype)
+    return reduced(rows.reshape(targets.shape), shares, reduction), found
+
+
+class _SmoothedTargets:
+    """For each row a distribution y, own · one-hot(target) + others · weights, and its share s of the loss.
+
+    y is w∘((1 − ε) one-hot(target) + ε/classes)/s with class weights w and label smoothing ε, and s makes its sum 1.
+    All are float64: `weights`, w, are [classes]; `of_target`, w of the target, `share`, s, `own` and `others`, [rows].
+    """
+
+    def __init__(self, indices: Tensor, classes: int, weight: Tensor | None, smoothing: float) -> None:
+        ones = indices.new_ones(classes, dtype=torch.float64)
+        self.weights = ones if weight is None else weight.detach().double()
+        self.of_target = self.weights[indices.clamp(0, classes - 1)]
+        most, least = 1 - smoothing, smoothing / classes
+        self.share = most * self.of_target + least * self.weights.sum() if smoothing else self.of_target
+        divisor = torch.where(self.share > 0, self.share, torch.inf)
+        self.own, self.others = most * self.of_target / divisor, least / divisor
+
+    def entropy(self, q: Tensor, r: Tensor) -> Tensor:
+        """H_{q,r}(y), [rows]."""
+        same, alone = self.others * self.of_target, self.own + self.others * self.of_target
+        power_sum = self.others**q * (self.weights**q).sum() - same**q + alone**q
+        renyi = power_sum.clamp_min(torch.finfo(power_sum.dtype).tiny).log() / (1 - q)
+        return sharma_mittal_of_renyi(renyi, r)
+
+
+def _group_and_sizes(
+    group: dist.ProcessGroup | None, sizes: Sequence[int] | None, logits: Tensor
+) -> tuple[dist.ProcessGroup, list[int]]:
+    group = dist.group.WORLD if group is None else group
+    if group is None:
+        raise RuntimeError("there is no process group; call torch.distributed.init_process_group first")
+    sizes = [logits.shape[-1]] * group.size() if sizes is None else list(sizes)
+    if len(sizes) != group.size() or min(sizes) < 0 or not sum(sizes):
+        raise ValueError(f"sizes={sizes} is not allowed; it must be {group.size()} numbers of classes, and not all 0")
+    return group, sizes
+
+
+def _as_tensors(orders: Orders) -> list[Tensor]:
+    """The orders as tensors of no dimension; ValueError if q is the number 1."""
+    caller, tensors = current_caller(), []
+    for order, name in zip(orders, ("q", "r", "temperature"), strict=True):
+        value = one_value(order, name) if isinstance(order, Tensor) else number(order, name)
+        if name == "q" and not isinstance(value, Tensor) and value == 1:
+            raise ValueError(f"q=1 is not allowed: no class has probability 0 there. {_SOFTMAX}")
+        tensors.append(as_tensor(value, caller))
+    return tensors
+
+
+def vocab_parallel_linear_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    q: Order = 1.25,
+    r: Order = 1.5,
+    temperature: Order = 1.0,
+    *,
+    group: dist.ProcessGroup | None = None,
+    sizes: Sequence[int] | None = None,
+    candidates: int = 32,
+    **options: Unpack[UnweightedLossOptions],
+) -> Tensor:
+    """The loss of the logits hidden · weightᵀ + bias, where each process holds the weights of its own classes.
+
+    The value and gradients are the same as for `linear_fenchel_young_loss` of the whole layer. A process computes the
+    logits of its classes a few rows at a time, with the communication of `vocab_parallel_loss` for each part of the
+    rows, and never holds all of them. The gradient of `hidden` is summed over the processes by one all-reduce.
+
+    Args:
+        hidden: the input of the output layer, [..., features], floating point, the same on every process.
+        weight, bias: this process's rows of the weights, [classes of this process, features], and its part of the bias,
+            [classes of this process] or None.
+        targets: indices among all classes, [...], of an integer type, the same on every process.
+        q, r, temperature, group, sizes, candidates: as for `vocab_parallel_loss`.
+        **options: as for `linear_fenchel_young_loss`.
+
+    Returns, Raises: as `vocab_parallel_loss`; the loss is a scalar.
+
+    Source: `math` section 5.
+
+    Example:
+        >>> import torch.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> hidden, weight = torch.ones(4, 2), torch.zeros(1000, 2)
+        >>> sharmix.parallel.vocab_parallel_linear_loss(hidden, weight, None, torch.zeros(4).long(), q=2.0, r=2.0)
+        tensor(0.4995)
+        >>> dist.destroy_process_group()
+    """
+    classes_last(hidden, "hidden", -1)
+    group, sizes = _group_and_sizes(group, sizes, weight.T)
+    learned = [order for order in (q, r, temperature) if isinstance(order, Tensor)]
+
+    def loss(logits: Tensor, classes: Tensor, **given: Any) -> Tensor:
+        return vocab_parallel_loss(
+            logits, classes, q, r, temperature, group=group, sizes=sizes, candidates=candidates, **given
+        )
+
+    hidden = _SummedGradient.apply(hidden, group)
+    return _linear_loss.linear_loss(
+        loss, learned, hidden, weight, bias, targets, False, most_classes=max(sizes), **options
+    )
+
+
+class _SummedGradient(torch.autograd.Function):
+    """The same tensor on every process; its gradient is the sum over the processes."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, group: dist.ProcessGroup) -> Tensor:
+        ctx.group = group
+        return hidden.view_as(hidden)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        total = grad.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, group=ctx.group)
+        return total, None
+
+
+class VocabParallelLoss(FenchelYoungLoss):
+    """The Fenchel–Young loss of an activation, of logits whose classes are split over a process group.
+
+        L(z, y) = Ω*(z) − z·y + Ω(y),      with class weights w:  s L(z, w∘y/s),  s = Σ wᵢyᵢ
+
+    All is as for `vocab_parallel_loss`. The module chooses the number of candidates itself, the same on every process:
+    twice the largest support of the last batches, between 8 and 64. It keeps the number while it is compiled.
+
+    Args:
+        activation: `SharMiX`, `Entmax`, `Sparsemax` or `Normmax`, with fixed or learned orders, or such a name as
+            `build_activation` accepts. Every process must give learned orders the same starts.
+        weight, ignore_index, reduction, label_smoothing: as for `FenchelYoungLoss`; the weights are of all classes.
+        group, sizes: as for `vocab_parallel_loss`; a DTensor brings its own.
+
+    Shape:
+        logits (*, C) with C classes of this process, a plain tensor, or a DTensor of all classes, split over its last
+        dimension alone, as of a layer under `ColwiseParallel(use_local_output=False)`; targets: indices (*) among all
+        classes. The loss is a scalar, or has the shape of the targets.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as for `vocab_parallel_loss`; ValueError also for a DTensor of another
+            placement, and for an activation or objective that is not allowed.
+
+    Example:
+        >>> import torch.distributed as dist
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> criterion = sharmix.parallel.VocabParallelLoss("sparsemax")
+        >>> criterion(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
+        tensor(0.0625)
+        >>> dist.destroy_process_group()
+    """
+
+    activation: SharmaMittal
+
+    def __init__(
+        self,
+        activation: Activation | str,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+        *,
+        group: dist.ProcessGroup | None = None,
+        sizes: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__(activation, weight, ignore_index, reduction, label_smoothing)
+        if not isinstance(self.activation, SharmaMittal):
+            raise ValueError(f"{self.activation} is not allowed: it is not of the Sharma–Mittal family. {_SOFTMAX}")
+        if self.activation.objective != "fenchel_young":
+            raise ValueError(f"objective={self.activation.objective!r} of the activation is not allowed here")
+        self.group, self.sizes, self.candidates = group, sizes, _MOST
+
+    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The loss of logits against targets, after `reduction`."""
+        group, sizes = self.group, self.sizes
+        if _is_dtensor(logits):
+            logits, group, sizes = _local_part(logits)
+        options: dict[str, Any] = {name: getattr(self, name) for name in LossOptions.__annotations__}
+        loss, found = _loss(logits, targets, self.activation.orders(), group, sizes, self.candidates, **options)
+        if not torch.compiler.is_compiling():
+            support, uncertified, _ = found.tolist()
+            wanted = 2 * (self.candidates if uncertified else max(support, self.candidates // 4))
+            self.candidates = min(_MOST, max(_FEWEST, 1 << (wanted - 1).bit_length()))
+        return loss
+
+
+def _is_dtensor(values: object) -> bool:
+    # Its module takes most of a second to import, and has been imported where there is one.
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(values, module.DTensor)
+
+
+def _local_part(logits: Any) -> tuple[Tensor, dist.ProcessGroup, list[int]]:
+    """This process's part of a DTensor, its process group, and the number of classes on each process."""
+    placements, mesh = logits.placements, logits.device_mesh
+    if len(placements) != 1 or not placements[0].is_shard(logits.dim() - 1):
+        raise ValueError(
+            f"logits with placements {tuple(placements)} are not allowed; they must be split over their last dimension "
+            "alone, (Shard(-1),), on a mesh of one dimension"
+        )
+    classes, processes = logits.shape[-1], mesh.size()
+    most = -(-classes // processes)
+    sizes = [max(0, min(most, classes - i * most)) for i in range(processes)]
+    return logits.to_local(), mesh.get_group(), sizes
