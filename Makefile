@@ -10,6 +10,7 @@ SWEEP := $(BIN)/python run.py -m hydra/launcher=joblib seed=$(SEEDS)
 COLLECT := $(BIN)/python -m reporting collect --results $(RESULTS)
 TINY = $(BIN)/python run.py -m hydra/launcher=joblib $(FROM)
 GPUS := 1
+WORKERS := 8
 comma := ,
 FROM := $(if $(DATA),paths.data=$(DATA))
 GRID := activation.q=1.25,1.5,1.75 activation.r=1.25,1.5,1.75
@@ -94,7 +95,7 @@ cifar100_augmented: setup  ## softmax on CIFAR-100 with random crops and mirror 
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax
 	$(COLLECT) $@
 
-tiny_imagenet: setup  ## the runs of Figure 2 on Tiny ImageNet, seed 21, and two more seeds; two cores take ten hours
+tiny_imagenet: setup  ## the runs of Figure 2 on Tiny ImageNet, seed 21, and two more seeds; two cores take most of a day
 	$(TINY) experiment=tiny_imagenet_lt,tiny_imagenet_subset activation=softmax,sharmix_fixed seed=21
 	$(TINY) experiment=tiny_imagenet_lt,tiny_imagenet_subset activation=sharmix_learned activation.objective=log seed=21
 	$(TINY) experiment=tiny_imagenet_lt,tiny_imagenet_subset activation=sharmix_learned seed=21,42,63
@@ -102,10 +103,10 @@ tiny_imagenet: setup  ## the runs of Figure 2 on Tiny ImageNet, seed 21, and two
 	$(TINY) experiment=tiny_imagenet_balanced activation=sharmix_learned seed=21
 	for name in tiny_imagenet_lt tiny_imagenet_subset tiny_imagenet_balanced; do $(COLLECT) --add $$name || exit 1; done
 
-imagenet: setup  ## the two runs of Figure 2, on ImageNet-1k and ImageNet-LT: make imagenet GPUS=8 SEEDS=21 DATA=FOLDER
+imagenet: setup  ## Figure 2's runs on ImageNet-1k and ImageNet-LT: make imagenet GPUS=8 WORKERS=4 SEEDS=21,42,63 DATA=FOLDER
 	for name in imagenet_lt imagenet_balanced; do for seed in $(subst $(comma), ,$(SEEDS)); do \
 		$(BIN)/torchrun --nproc-per-node $(GPUS) run.py experiment=$$name activation=sharmix_learned seed=$$seed \
-			trainer.accelerator=gpu trainer.devices=$(GPUS) trainer.sync_batchnorm=true $(FROM) || exit 1; \
+			trainer.accelerator=gpu trainer.devices=$(GPUS) trainer.sync_batchnorm=true data.num_workers=$(WORKERS) $(FROM) || exit 1; \
 	done; $(COLLECT) --add $$name || exit 1; done
 
 copy: setup  ## train every registered activation to copy sentences, each in less than a minute

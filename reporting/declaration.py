@@ -293,12 +293,17 @@ def _level(numbers: Mapping[str, Any], cell: Cell, place: str) -> Level:
     if isinstance(printed, dict):
         _check_names(["low", "high"], printed, "end of a range", place)
         low, high = (_number(printed[end], place) for end in ("low", "high"))
+        if low > high:
+            raise TableError(
+                f"{place}: the range from {low} to {high} is not allowed; its low end must be the lower one"
+            )
         level = Level((low + high) / 2, half_width=(high - low) / 2)
     else:
         mean, std = printed if isinstance(printed, list) and len(printed) == 2 else (printed, None)
         level = Level(_number(mean, place), nan if std is None else _number(std, place))
-    if problem := out_of_range({f"{cell.split}/{cell.metric}": level.mean}):
-        raise TableError(f"{place}: {problem}")
+    for end in (level.mean - level.half_width, level.mean + level.half_width):
+        if problem := out_of_range({f"{cell.split}/{cell.metric}": end}):
+            raise TableError(f"{place}: {problem}")
     return level
 
 

@@ -98,15 +98,15 @@ def draw_curves(axes: Axes, groups: list[Group], column: str, baseline: Runs | N
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 
-def draw_against(axes: Axes, groups: list[Group], x: str, y: str, scale: float = 1.0) -> None:
-    """Columns `y` of the curves against `scale` times columns `x`: a line for each run, a point for each epoch."""
+def draw_against(axes: Axes, groups: list[Group], x: str, y: str) -> None:
+    """Columns `y` of the curves against columns `x`: a line for each run, a point for each epoch."""
     for group in groups:
         xs, ys = (group.runs.by_epoch(column) for column in (x, y))
         if xs.empty:
             continue
         for place, seed in enumerate(ys):
             label = group.label if place == 0 else None
-            axes.plot(scale * xs[seed], ys[seed], label=label, **_outlined(group.style) | {"markersize": 4})
+            axes.plot(xs[seed], ys[seed], label=label, **_outlined(group.style) | {"markersize": 4})
 
 
 def draw_means(axes: Axes, values: SeriesGroupBy, label: str, colour: str, **line: Any) -> None:

@@ -15,7 +15,7 @@ OUTCOMES = {
 IN_PLURAL = {"reproduces": "reproduce", "does not reproduce": "do not reproduce"}
 _WHY_OPEN = {
     Verdict.NOT_REACHED: ("belongs", "belong", "to an epoch that our runs have not reached"),
-    Verdict.TOO_FEW_SEEDS: ("has", "have", "fewer than two seeds"),
+    Verdict.TOO_FEW_SEEDS: ("has", "have", "fewer than three seeds"),
 }
 
 
@@ -49,7 +49,7 @@ def in_one_sentence(verdicts: Iterable[str]) -> str:
 
 
 def why_open(verdicts: Iterable[str]) -> str:
-    """The reasons: "19 belong to an epoch that our runs have not reached, and 9 have fewer than two seeds"."""
+    """The reasons: "19 belong to an epoch that our runs have not reached, and 9 have fewer than three seeds"."""
     counts = Counter(verdicts)
     return ", and ".join(
         f"{counts[verdict]} {_of(counts[verdict], singular, plural)} {rest}"

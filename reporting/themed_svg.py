@@ -20,7 +20,9 @@ def themed(svg: str) -> str:
     Black and greys become the page's ink, as opaque as they are dark. A colour that cannot be seen on a dark page gets
     the one of `palette.ON_DARK`; programs that do not know CSS's `light-dark` keep the first.
     """
-    svg = svg.replace(_EVERYWHERE, _ALONE)
+    before, style, after = svg.partition(_EVERYWHERE)
+    assert style, "Matplotlib writes another style than before"
+    svg = before + _ALONE + after
     svg = svg.replace("<svg ", '<svg fill="currentColor" stroke-linejoin="round" stroke-linecap="butt" ', 1)
     svg = _GROUND_OF_HATCH.sub(lambda found: f'fill="currentColor" fill-opacity="{_opacity(found[1])}"', svg)
     return _COLOUR.sub(_following, svg)

@@ -15,8 +15,9 @@ RULE = """\
 A published number **reproduces** when our interval contains a value that rounds to the printed number (for a \
 difference: a value that two printed numbers can have; for a range: a value in it). A published difference that is \
 missed reproduces in **direction only** when ours has the same sign and our interval excludes 0. Every other number \
-**does not reproduce**. Fewer than two seeds leave a number **open**. The verdict is for the test split, because the \
+**does not reproduce**. Fewer than three seeds leave a number **open**. The verdict is for the test split, because the \
 paper says that its numbers are. The same rule on the training split stands beside it."""
+FEWEST_SEEDS = 3  # Student's t interval of two seeds is so wide that nearly every number reproduces
 NOT_REACHED_RULE = """\
 A published number is **open**, too, where some run has not trained as many epochs yet. It is never compared with a \
 number of ours at another epoch."""
@@ -37,7 +38,7 @@ def decide(published: float, ours: Estimate, rounding: float, difference: bool) 
 
     `rounding` is the largest error of the paper's rounding, in the unit of both; the sign matters for a `difference`.
     """
-    if isnan(ours.low):
+    if ours.seeds < FEWEST_SEEDS:
         return Verdict.TOO_FEW_SEEDS
     if ours.low - rounding <= published <= ours.high + rounding:
         return Verdict.REPRODUCES

@@ -15,7 +15,7 @@ from studies.tasks import gather, read_records, run_tasks, write_records
 
 RESULTS = Path("results/studies")
 OUTPUTS = Path("outputs/studies")
-FINDINGS = Path("docs/studies.md")
+PAGE = Path("docs/studies.md")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -35,8 +35,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.jobs < 1:
         parser.error(f"--jobs is {options.jobs}; it must be at least 1")
-    if not FINDINGS.is_file():
-        parser.error(f"there is no {FINDINGS}; start it in the project's folder")
+    if not PAGE.is_file():
+        parser.error(f"there is no {PAGE}; start it in the project's folder")
     if unknown := {*options.names} - {*available_studies()}:
         parser.error(f"there is no study {', '.join(sorted(unknown))}; there are {', '.join(available_studies())}")
     try:
@@ -44,9 +44,9 @@ def main(arguments: list[str] | None = None) -> None:
             study = load_study(name)
             run_tasks(study, options.data, OUTPUTS, options.jobs, options.allow_mixed_code)
             write_records(RESULTS, name, *gather(study, options.data, OUTPUTS, options.allow_mixed_code))
-        rebuild_pages(RESULTS, FINDINGS, RESULTS)
+        rebuild_pages(RESULTS, PAGE, RESULTS)
         for name in options.names:
-            print(f"{name}: tables in {RESULTS / name}.md, findings in {FINDINGS}", file=sys.stderr)
+            print(f"{name}: tables in {RESULTS / name}.md, all verdicts in {PAGE}", file=sys.stderr)
     except UserError as error:
         raise SystemExit(f"error: {error}") from error
 

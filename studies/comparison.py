@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isnan, nan
+from math import isnan
 from typing import Literal
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+
+from reporting.statistics import estimate
 
 POINTS = 100  # per cent in 1
 
@@ -86,7 +87,5 @@ def compare(
 
 def mean_interval(values: pd.Series, confidence: float) -> tuple[float, float]:
     """Both ends of Student's t interval of the mean of independent values; NaN for fewer than two values."""
-    if len(values) < 2:
-        return nan, nan
-    half = float(stats.t.ppf((1 + confidence) / 2, len(values) - 1) * values.sem())
-    return float(values.mean()) - half, float(values.mean()) + half
+    found = estimate(values, confidence)
+    return found.low, found.high

@@ -1,6 +1,7 @@
 """Figures become part of their page, so that their ink follows the page's theme: as pictures they could not."""
 
 import re
+from html import escape
 from pathlib import Path
 
 from docutils import nodes
@@ -34,5 +35,4 @@ def _included(file: Path, label: str) -> str:
     text = file.read_text("utf-8")
     start, rest = text[text.index("<svg ") :].split(">", 1)
     rest = _NAME.sub("", _ALONE.sub("", rest))
-    described = nodes.Element("", **{"aria-label": label}).starttag().removeprefix("<Element ").removesuffix(">")
-    return f'{_SIZE.sub("", start)} role="img" {described}>{rest}'
+    return f'{_SIZE.sub("", start)} role="img" aria-label="{escape(label)}">{rest}'

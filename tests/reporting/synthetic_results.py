@@ -55,7 +55,7 @@ tables:
   final:
     title: At the end
     experiment: images
-    seeds: [1, 2]
+    seeds: [1, 2, 3]
     epoch: 6
     where: {data: {augmentation: none}}
     repeat: make images
@@ -72,7 +72,7 @@ tables:
   dynamics:
     title: By epoch
     experiment: images
-    seeds: [1, 2]
+    seeds: [1, 2, 3]
     where: {data: {augmentation: none}}
     repeat: make images
     baseline: {name: softmax}
@@ -128,8 +128,8 @@ def short_record(name: str, seed: int, epochs: int, accuracy: float, augmentatio
 
 def short_records(epochs: int = 4) -> Iterator[dict[str, Any]]:
     """Softmax reaches `epochs`, sparsemax four; the paper's table is of epoch six."""
-    for seed in (1, 2):
-        yield short_record("softmax", seed, epochs, 0.5 + 0.002 * seed)
+    for seed in (1, 2, 3):
+        yield short_record("softmax", seed, epochs, 0.499 + 0.002 * seed)
         yield short_record("softmax", seed, epochs, 0.6, augmentation="standard")
         yield short_record("sparsemax", seed, 4, 0.45)
 

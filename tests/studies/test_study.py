@@ -65,7 +65,7 @@ def coins(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     begin, end = marks("studies", COMMAND)
-    command.FINDINGS.write_text(f"Before.\n\n{begin}\nold\n{end}\n\nAfter.\n")
+    command.PAGE.write_text(f"Before.\n\n{begin}\nold\n{end}\n\nAfter.\n")
     return tmp_path
 
 
@@ -87,7 +87,7 @@ def test_a_study_leaves_records_their_origin_tables_and_a_finding(coins):
     table = Path("results/studies/coins.md").read_text()
     assert table.startswith("# Coins\n\n## Means\n\n")
     assert "A note." in table
-    page = command.FINDINGS.read_text()
+    page = command.PAGE.read_text()
     assert page.startswith("Before.")
     assert page.endswith("After.\n")
     assert "−0.2917 [−0.7660, +0.1827]" in page
@@ -128,7 +128,7 @@ def test_tasks_of_different_code_are_no_one_study(coins):
 )
 def test_what_is_wrong_is_said_before_anything_is_measured(coins, capsys, arguments, message):
     if not arguments:
-        command.FINDINGS.unlink()
+        command.PAGE.unlink()
     with pytest.raises(SystemExit):
         command.main(arguments)
     assert message in capsys.readouterr().err
@@ -137,9 +137,9 @@ def test_what_is_wrong_is_said_before_anything_is_measured(coins, capsys, argume
 @pytest.mark.medium
 def test_the_committed_pages_are_those_of_the_committed_records(tmp_path):
     shutil.copytree(ROOT / "results" / "studies", tmp_path / "studies", dirs_exist_ok=True)
-    shutil.copy(ROOT / command.FINDINGS, page := tmp_path / "findings.md")
+    shutil.copy(ROOT / command.PAGE, page := tmp_path / "findings.md")
     command.rebuild_pages(tmp_path / "studies", page, command.RESULTS)
-    assert page.read_text() == (ROOT / command.FINDINGS).read_text()
+    assert page.read_text() == (ROOT / command.PAGE).read_text()
     pages = sorted((ROOT / "results" / "studies").glob("*.md"))
     assert [path.stem for path in pages] == sorted(available_studies())
     for path in pages:

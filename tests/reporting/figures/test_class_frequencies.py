@@ -33,13 +33,14 @@ def test_each_objective_has_sparsity_fit_q_and_r_by_step_on_each_set(kept):
         assert_lines(kept, axes, [*OBJECTIVES][place // 4], "steps", columns[axes.get_ylabel()])
 
 
-def test_sparsity_stands_over_accuracy_on_train_for_each_network(kept):
+def test_sparsity_stands_over_accuracy_and_over_macro_f1_on_train_for_each_network(kept):
     panels = draw_sparsity_by_fit(kept).axes
-    titles = [axes.get_title(loc="left").partition(",")[0] for axes in panels]
+    titles = [axes.get_title(loc="left").partition(",")[0] for axes in panels[::2]]
     assert titles == [sets.title for sets in kept.declaration.figures.figure2 if kept.on_training_sets(sets)]
-    [cifar] = [axes for axes, title in zip(panels, titles, strict=True) if title == "CIFAR-100"]
-    lines = {line.get_label(): line for line in cifar.lines if line.get_label()[0] != "_"}
-    assert [*lines] == [*TABLES]
-    for name, line in lines.items():
-        points = [[row["train/accuracy"], row["test/sparsity"]] for row in curves_of(kept, name, "fenchel_young")]
-        assert line.get_xydata() == pytest.approx(np.array(points))
+    place = 2 * titles.index("CIFAR-100")
+    for axes, column in zip(panels[place : place + 2], ("train/accuracy", "train/macro_f1"), strict=True):
+        lines = {line.get_label(): line for line in axes.lines if line.get_label()[0] != "_"}
+        assert [*lines] == [*TABLES]
+        for name, line in lines.items():
+            points = [[row[column], row["test/sparsity"]] for row in curves_of(kept, name, "fenchel_young")]
+            assert line.get_xydata() == pytest.approx(np.array(points))

@@ -78,11 +78,11 @@ def test_records_of_imagenet_give_a_row_of_figure_2_tables_and_verdicts(tmp_path
             make_record(
                 "sharmix_learned", seed, experiment, {"sparsity": sparsity + seed / 10_000}, epochs=15, **LEARNED
             )
-            for seed in (21, 42)
+            for seed in (21, 42, 63)
         ]
         keep_records(tmp_path, runs, experiment)
     kept = KeptRuns.load(tmp_path)
-    assert title(draw_figure2(kept).axes[0]) == "ImageNet-1k and ImageNet-LT, 2 seeds"
+    assert title(draw_figure2(kept).axes[0]) == "ImageNet-1k and ImageNet-LT, 3 seeds"
     rebuild_tables(kept)
     verdicts = pd.read_csv(tmp_path / "tables" / "verdicts.csv").set_index("claim")["test_verdict"]
     assert verdicts.to_dict() == {

@@ -82,16 +82,19 @@ def test_points_far_from_the_others_stand_at_the_edge_with_their_value(view, pay
         assert all(low <= value <= high for value in drawn["x"] + drawn["y"])
     notes = view.evaluate("document.getElementById('differences').layout.annotations.map(one => one.text)")
     assert notes == [f"theirs −{abs(value):.1f}" for value in outside]
-    assert f"{len(outside)} of 75 points stand at the edge of a chart" in view.locator("#undrawn").inner_text()
+    assert (
+        f"{len(outside)} of {len(payload['claims'])} points stand at the edge of a chart"
+        in view.locator("#undrawn").inner_text()
+    )
     levels = view.evaluate("document.getElementById('levels').layout")
     assert (levels["annotations"], levels["xaxis"]["range"][0] < 0 < 0.98 < levels["xaxis"]["range"][1]) == ([], True)
 
 
-def test_claims_are_filtered_by_words_and_by_verdict(view):
+def test_claims_are_filtered_by_words_and_by_verdict(view, payload):
     view.select_option("#claim-verdict", "reproduces")
     seen = view.locator("table.claims tbody tr:visible")
     assert seen.count() == view.locator("table.claims tbody tr[data-outcome='reproduces']").count() > 0
-    assert view.locator("#claim-count").inner_text() == f"{seen.count()} of 75 numbers"
+    assert view.locator("#claim-count").inner_text() == f"{seen.count()} of {len(payload['claims'])} numbers"
     view.fill("#claim-search", "sparsemax 0.2")
     assert texts(view, "table.claims tbody tr:visible th") == [
         "SharMiX (1.25, 1.50) is best, ahead of sparsemax by 0.2 points"
