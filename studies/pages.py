@@ -13,6 +13,7 @@ from studies.study import Finding, Report
 
 ORDER = (
     "forensics",
+    "training_recipes",
     "mixed_precision",
     "prediction_sets",
     "boosting",

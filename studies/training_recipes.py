@@ -1,0 +1,61 @@
+"""Training recipes: CIFAR-100 under the recipes that the paper leaves open, for ten epochs.
+
+Each task trains one row of Table 4 under one recipe, and keeps its accuracy after every epoch.
+"""
+
+import io
+from contextlib import redirect_stdout
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pandas as pd
+
+from benchmarks.settings import settings_of
+from experiments.run import Run
+from reporting.yaml_files import read_yaml
+from studies.forensics import PUBLISHED
+from studies.study import Report, Row, Settings, Task
+
+SPLITS = ("test", "train")
+
+
+def tasks(settings: Settings, data: Path | None) -> list[Task]:
+    return [{"recipe": recipe, "contender": row} for recipe in settings["recipes"] for row in settings["rows"]]
+
+
+def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
+    run = settings_of(
+        settings["experiment"],
+        *settings["rows"][task["contender"]],
+        *settings["recipes"][task["recipe"]],
+        f"trainer.max_epochs={settings['epochs']}",
+        f"seed={settings['seed']}",
+        f"paths.data={data or 'null'}",
+        "keep_weights=false",
+        "progress=none",
+    )
+    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):  # a line a run would hide the study's progress
+        curves = Run(run, Path(folder)).train().curves
+    return [
+        {"epoch": row["epoch"], "metric": f"{split} accuracy", "value": row[f"{split}/accuracy"]}
+        for row in curves
+        for split in SPLITS
+    ]
+
+
+def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
+    """Theirs beside ours after the last epoch, for each recipe."""
+    published, last = read_yaml(PUBLISHED)[settings["published"]], settings["epochs"]
+    rows = records[records["epoch"] == last].pivot_table("value", ["contender", "recipe"], "metric", sort=False)
+    table = [
+        {
+            "activation": contender,
+            "recipe": recipe,
+            f"test accuracy, epoch {last}": f"{ours['test accuracy']:.3f}",
+            "theirs": f"{published[contender]['accuracy'][last]:.3f}",
+            f"train accuracy, epoch {last}": f"{ours['train accuracy']:.3f}",
+            "theirs, epoch 50": f"{published[contender]['train_accuracy'][50]:.3f}",
+        }
+        for (contender, recipe), ours in rows.iterrows()
+    ]
+    return Report({f"Accuracy after {last} epochs, by recipe": pd.DataFrame(table)}, [], shown["notes"])
