@@ -4,14 +4,18 @@ Each task trains one row of Table 4 under one recipe, and keeps its accuracy aft
 """
 
 import io
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pandas as pd
 
 from benchmarks.settings import settings_of
+from experiments.identity import ROOT
 from experiments.run import Run
+from reporting.record_files import read_records
 from reporting.yaml_files import read_yaml
 from studies.forensics import PUBLISHED
 from studies.study import Report, Row, Settings, Task
@@ -35,27 +39,41 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
         "progress=none",
     )
     with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):  # a line a run would hide the study's progress
-        curves = Run(run, Path(folder)).train().curves
-    return [
-        {"epoch": row["epoch"], "metric": f"{split} accuracy", "value": row[f"{split}/accuracy"]}
-        for row in curves
-        for split in SPLITS
-    ]
+        return _accuracies(Run(run, Path(folder)).train().curves)
 
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
-    """Theirs beside ours after the last epoch, for each recipe."""
+    """Theirs beside ours after the last epoch, for each recipe; first the recorded runs of the suite's experiment."""
     published, last = read_yaml(PUBLISHED)[settings["published"]], settings["epochs"]
+    records = pd.concat([pd.DataFrame(_recorded(settings)), records])
     rows = records[records["epoch"] == last].pivot_table("value", ["contender", "recipe"], "metric", sort=False)
     table = [
         {
             "activation": contender,
             "recipe": recipe,
-            f"test accuracy, epoch {last}": f"{ours['test accuracy']:.3f}",
+            f"test, epoch {last}": f"{ours['test accuracy']:.3f}",
             "theirs": f"{published[contender]['accuracy'][last]:.3f}",
-            f"train accuracy, epoch {last}": f"{ours['train accuracy']:.3f}",
+            f"train, epoch {last}": f"{ours['train accuracy']:.3f}",
             "theirs, epoch 50": f"{published[contender]['train_accuracy'][50]:.3f}",
         }
-        for (contender, recipe), ours in rows.iterrows()
+        for contender in settings["rows"]
+        for recipe, ours in rows.loc[contender].iterrows()
     ]
     return Report({f"Accuracy after {last} epochs, by recipe": pd.DataFrame(table)}, [], shown["notes"])
+
+
+def _recorded(settings: Settings) -> Iterator[Row]:
+    """The rows of the suite's experiment, from results/records/."""
+    for record in read_records(ROOT / "results", settings["experiment"]):
+        row = record.config["activation"]["name"]
+        if row in settings["rows"] and record.seed == settings["seed"]:
+            keys = {"contender": row, "recipe": "our experiment"}
+            yield from (keys | one for one in _accuracies(record.curves))
+
+
+def _accuracies(curves: list[dict[str, Any]]) -> list[Row]:
+    return [
+        {"epoch": row["epoch"], "metric": f"{split} accuracy", "value": row[f"{split}/accuracy"]}
+        for row in curves
+        for split in SPLITS
+    ]

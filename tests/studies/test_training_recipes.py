@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import pandas as pd
 
+from experiments.identity import ROOT
+from reporting.record_files import read_records
 from studies import training_recipes
 from studies.study import load_study
 
@@ -30,11 +32,16 @@ def test_a_recipe_differs_from_the_suites_experiment_where_its_name_says_so(monk
     assert [run.optimizer["schedule"] for run in runs] == ["constant"] * 4 + ["cosine"]
 
 
-def test_the_table_shows_the_last_epoch_beside_the_papers() -> None:
+def test_the_table_shows_the_last_epoch_of_our_experiment_and_of_each_recipe_beside_the_papers() -> None:
     rows = [
-        {"recipe": "batches of 256", "contender": "softmax", "epoch": epoch, "metric": metric, "value": epoch / 20}
+        {"recipe": "batches of 256", "contender": row, "epoch": epoch, "metric": metric, "value": epoch / 20}
+        for row in STUDY.settings["rows"]
         for epoch in (9, 10)
         for metric in ("test accuracy", "train accuracy")
     ]
     [table] = training_recipes.report(pd.DataFrame(rows), STUDY.settings, STUDY.shown).tables.values()
-    assert table.iloc[0].to_list() == ["softmax", "batches of 256", "0.500", "0.287", "0.500", "0.876"]
+    assert table["recipe"].to_list() == 2 * ["our experiment", "batches of 256"]
+    assert table.iloc[1].to_list() == ["softmax", "batches of 256", "0.500", "0.287", "0.500", "0.876"]
+    recorded = [one for one in read_records(ROOT / "results", "cifar100") if one.seed == STUDY.settings["seed"]]
+    [softmax] = [one for one in recorded if one.config["activation"]["name"] == "softmax"]
+    assert table.iloc[0, 2] == f"{softmax.curves[9]['test/accuracy']:.3f}"
