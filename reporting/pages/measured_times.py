@@ -28,8 +28,9 @@ def list_measured_times(root: Path, to_root: str, *names: str) -> str:
     slow_small, slow_dense = (number(_ratio(cell, SHARMIX), 1) for cell in (small, dense))
     nonconcave = number(_ratio(dense, "SharMiX (1.75, 1.25)"), 0)
     lines = {
-        "loss": f"A **cheap loss over a large vocabulary**: on one core it takes {number(_ratio(large, SHARMIX), 2)} "
-        f"of cross-entropy's time for 512 × 32,000 logits of which few are near the largest {measured}.",
+        "loss": "A **cheap loss over a large vocabulary**: where few logits are near the largest, loss and gradient "
+        f"take {number(_ratio(large, SHARMIX), 2)} of cross-entropy's time on one core, for 512 × 32,000 logits "
+        f"{measured}.",
         "package": f"**{number(package / entmax, 0)}** times faster than the `entmax` package, which sorts whole "
         f"rows: 1.5-entmax's loss of the same logits {measured}.",
         "step": f"**{number(step['relative_time'], 2)}** of softmax's time, {interval}: a training step of "

@@ -55,7 +55,8 @@ def summarise_verdicts(root: Path, to_root: str) -> str:
     explained = ", ".join(f"{text} {count}" for text, count in failed["explained"].value_counts().items())
     return (
         f"**{in_one_sentence(verdicts)}**{f': {reasons}' if reasons else ''} "
-        f"([each number]({to_root}results/tables/verdicts.md)). What explains the {len(failed)}: {explained}.\n\n"
+        f"([each number]({to_root}results/tables/verdicts.md)). What explains the {len(failed)}: {explained} "
+        f"([the terms]({to_root}docs/studies/forensics.md)).\n\n"
         f"{_nearer_split(lines)}"
     )
 

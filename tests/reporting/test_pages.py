@@ -55,7 +55,7 @@ def test_the_sentence_follows_the_verdicts(repository):
     assert readme.endswith("\n\nAfter.\n")
     assert "Of 4 published numbers" in readme
     assert "1 does not reproduce, 0 do, 1 does in direction only, and 2 are open" in readme
-    assert "What explains the 1: the clamp 1." in readme
+    assert "What explains the 1: the clamp 1 (" in readme
     assert "(../../results/tables/verdicts.md)" in questions
     assert [written.read_text() for written in write_pages(repository)] == [readme, questions]
     assert (repository / "docs" / "plain.md").read_text() == "Written by hand.\n"
