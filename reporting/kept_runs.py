@@ -134,6 +134,13 @@ class KeptRuns:
             for panel, shown, learned in zip(declared, runs, paths, strict=True)
         ]
 
+    def figure2(self) -> list[tuple[TrainingSets, list[Group]]]:
+        """The declared rows of Figure 2 that have records, each with its runs. Raises LeftOut if there are none."""
+        rows = [(sets, self.on_training_sets(sets)) for sets in self.declaration.figures.figure2]
+        if not any(runs for _, runs in rows):
+            raise LeftOut("no training set of Figure 2 has records")
+        return [(sets, runs) for sets, runs in rows if runs]
+
     def on_training_sets(self, sets: TrainingSets) -> list[Group]:
         """The runs of a row of panels in Figure 2 that have records, with the looks of their training sets."""
         return [

@@ -6,25 +6,22 @@ from matplotlib.figure import Figure
 from reporting.declaration import Level, TrainingSets, load_numbers
 from reporting.drawing import WIDTH, add_legend, draw_curves
 from reporting.figures import figure
-from reporting.kept_runs import KeptRuns, LeftOut, count_seeds
+from reporting.kept_runs import KeptRuns, count_seeds
 from reporting.palette import TRAINING_SETS
 
 
 @figure("figure2")
 def draw_figure2(kept: KeptRuns) -> Figure:
     """A row of two panels for each network and its training sets; the paper's levels are pale."""
-    rows = {sets.title: (sets, kept.on_training_sets(sets)) for sets in kept.declaration.figures.figure2}
-    rows = {title: row for title, row in rows.items() if row[1]}
-    if not rows:
-        raise LeftOut("no training set of Figure 2 has records")
+    rows = kept.figure2()
     result = Figure(figsize=(WIDTH, 2.5 * len(rows) + 0.4), layout="constrained")
     panels = result.subplots(len(rows), 2, squeeze=False)
-    for (title, (sets, runs)), (sparsity, order) in zip(rows.items(), panels, strict=True):
+    for (sets, runs), (sparsity, order) in zip(rows, panels, strict=True):
         draw_curves(sparsity, runs, "test/sparsity")
         draw_curves(order, runs, "r")
         for name, level in published_sparsity(kept, sets).items():
             _draw_published(sparsity, name, *level)
-        sparsity.set(title=f"{title}, {count_seeds(runs)}", ylim=(-0.04, 1.04), ylabel="sparsity on test")
+        sparsity.set(title=f"{sets.title}, {count_seeds(runs)}", ylim=(-0.04, 1.04), ylabel="sparsity on test")
         order.set(ylim=(1, 2.05), ylabel="r")
     add_legend(result, panels.flat, 3)
     return result
