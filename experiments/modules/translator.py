@@ -15,6 +15,7 @@ from experiments.data.translation import TranslationData
 from experiments.modules.base import OutputModule
 from experiments.modules.beam_search import BeamSettings, Hypothesis, beam_search
 from experiments.modules.optimizer import AdamSettings
+from experiments.modules.shared_vocabulary import check_shared, shared_loss
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics, signatures
 from experiments.networks.attention import KeysValues
 from experiments.networks.transformer import Memory, Transformer
@@ -46,9 +47,13 @@ class Translator(OutputModule):
         beam: BeamSettings,
         label_smoothing: Share = 0.0,
         average_decay: OpenShare | None = None,
+        vocab_parallel: YesNo = False,
         compile: YesNo = False,
     ) -> None:
         super().__init__(network, activation, optimizer, label_smoothing, compile)
+        if vocab_parallel:
+            check_shared(activation)
+        self.vocab_parallel = vocab_parallel
         self.beam, self.measured_by = beam, signatures()
         self.text, self.references = data.text, {"dev": data.dev.references, "test": data.test.references}
         # Two sums, because torchmetrics has no weighted mean that passes NaN on.
@@ -74,15 +79,22 @@ class Translator(OutputModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         given, wanted = batch.targets[:, :-1], batch.targets[:, 1:]
         real = wanted != PADDING
-        hidden = self.network(batch.inputs, given)[real]
-        weight, bias = self.network.embedding.weight, self.network.output_bias
-        options = {"label_smoothing": self.label_smoothing, "reduction": "sum"}  # the mean over no token is NaN
-        total, count = self.activation.linear_loss(hidden, weight, bias, wanted[real], **options), real.sum()
-        loss = total / count.clamp_min(1)
+        hidden, targets = self.network(batch.inputs, given)[real], wanted[real]
+        total, count = self._total_loss(hidden, targets)
         self._measured["training"].add("train")
-        self.loss_sum.update(loss.detach() * count)
+        self.loss_sum.update(total.detach())
         self.token_count.update(count)
+        # By this process's own tokens, because `weight` is its share of a step's tokens, times the number of shares.
+        loss = total / max(1, len(targets))
         return loss if batch.weight == 1 else loss * batch.weight
+
+    def _total_loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | int]:
+        """The sum of the losses of tokens, and their number; of all processes' tokens if they share the vocabulary."""
+        layer = self.network.embedding.weight, self.network.output_bias
+        if self.vocab_parallel and self.trainer.world_size > 1:
+            return shared_loss(self.activation, hidden, *layer, targets, self.label_smoothing)
+        options = {"label_smoothing": self.label_smoothing, "reduction": "sum"}  # the mean over no token is NaN
+        return self.activation.linear_loss(hidden, *layer, targets, **options), len(targets)
 
     def after_step(self) -> None:
         super().after_step()
@@ -141,7 +153,7 @@ class Translator(OutputModule):
 
     def _logits(self, hidden: Tensor) -> Tensor:
         with self.full_precision(hidden.device):
-            return self.evaluated.logits(hidden.float())
+            return self.evaluated.logits(hidden.to(self.evaluated.output_bias.dtype))
 
 
 def next_probabilities(activation: Activation, logits: Tensor, scores: str) -> Tensor:

@@ -5,8 +5,10 @@ import math
 
 import pytest
 import torch
+import torch.distributed as dist
 
 import sharmix
+import sharmix.parallel
 from tests.sharmix.cases import every_case
 
 pytestmark = pytest.mark.usefixtures("each_build")
@@ -28,16 +30,42 @@ VARIANTS = [
     ("sharmix_learned", {"q": 1.25, "r": 1.5, "objective": "log"}),
     ("entmax_learned", {"alpha": 1.5, "objective": "brier"}),
 ]
+SHARED = [  # their losses are computed as those of shared classes, too; test_parallel.py has more than one process
+    *(("sharmix_fixed", {"q": q, "r": r}) for q, r in ((1.25, 1.5), (1.5, 1.4), (3.0, 2.0))),
+    *(("sharmix_learned", {"q": 1.25, "r": 1.5}), ("entmax", {"alpha": 1.5}), ("sparsemax", {}), ("normmax", {})),
+]
 # Multiples of 1/16: adding 1e6 is exact in both dtypes.
 Z = [[1.5, 0.25, -0.5, 0.0], [0.125, 0.25, 0.375, -4.0], [-1.0, 2.0, 2.5, 0.5]]
 Y = torch.tensor([1, 3, 2])
 INF, NAN = math.inf, math.nan
 
 
-@pytest.fixture(params=VARIANTS, ids=lambda v: "-".join([v[0], *map(str, v[1].values())]))
+@pytest.fixture(
+    params=[*((*one, False) for one in VARIANTS), *((*one, True) for one in SHARED)],
+    ids=lambda v: "-".join([v[0], *map(str, v[1].values()), *["shared"] * v[2]]),
+)
 def act(request):
-    name, parameters = request.param
-    return sharmix.build_activation(name, **parameters).double()
+    name, parameters, is_shared = request.param
+    act = sharmix.build_activation(name, **parameters).double()
+    if not is_shared:
+        yield act
+        return
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    act.loss = shared_loss(act)
+    yield act
+    dist.destroy_process_group()
+
+
+def shared_loss(act):
+    """With so few candidates that some rows are certified and others are not."""
+    whole_loss = act.loss
+
+    def loss(z, y, **options):
+        if y.is_floating_point():  # a distribution is no index
+            return whole_loss(z, y, **options)
+        return sharmix.parallel.vocab_parallel_loss(z, y, *act.orders(), candidates=2, **options)
+
+    return loss
 
 
 def logits(values=Z, dtype=torch.float64):

@@ -217,6 +217,43 @@ def test_two_processes_keep_the_same_orders_in_range(tmp_path):
     torch.multiprocessing.spawn(train_in_parallel, (tmp_path / "meeting", 2), nprocs=2)
 
 
+def train_beside_shards(rank, meeting, processes):
+    """FSDP2 refuses scalar orders, and leaves them and their gradients whole if it is told to."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=processes)
+    mesh, network, alone = init_device_mesh("cpu", (processes,)), Network(), Network()
+    with pytest.raises(ValueError, match="doesn't support scalar parameters"):
+        fully_shard(Network(), mesh=mesh)
+    orders = {*network.act.parameters()}
+    fully_shard(network, mesh=mesh, ignored_params=orders)
+    for name in ("inputs", "targets"):  # other examples in each process
+        setattr(network, name, getattr(network, name).chunk(processes)[rank])
+
+    optimizers = [
+        torch.optim.SGD([{"params": one.layer.parameters()}, {"params": one.act.parameters()}], 0.1)
+        for one in (network, alone)
+    ]
+    for _ in range(5):
+        for one in (network, alone):
+            one.zero_grad()
+            one().backward()
+        for order in orders:
+            torch.distributed.all_reduce(order.grad)
+            order.grad /= processes
+        for optimizer in optimizers:
+            optimizer.step()
+    torch.testing.assert_close(network.seen, alone.seen)
+    assert network.seen[0] != network.seen[-1]
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_fsdp2_trains_scalar_orders_that_it_ignores(tmp_path):
+    torch.multiprocessing.spawn(train_beside_shards, (tmp_path / "meeting", 2), nprocs=2)
+
+
 def test_accelerate_keeps_orders_in_range():
     accelerator = pytest.importorskip("accelerate").Accelerator(cpu=True, gradient_accumulation_steps=2)
     network = Network()
