@@ -235,6 +235,23 @@ def test_two_processes_and_two_passes_train_as_one(started_by: str, tmp_path: Pa
         assert row == pytest.approx(expected, rel=1e-3, abs=3e-3)  # of 359 images one may fall to the other side
 
 
+@pytest.mark.slow
+def test_two_processes_that_share_a_vocabulary_translate_as_one(tmp_path: Path) -> None:
+    # 200 steps in double precision, because the training multiplies a difference in rounding by a thousand.
+    one = ("experiment=copy", "activation=sharmix_learned", "trainer.max_epochs=4", "trainer.limit_train_batches=50")
+    one += ("data.evaluation_size=40", "trainer.precision=64-true")
+    status, printed = command_line(tmp_path / "one", *one)
+    assert status == 0, printed
+    two = (*one, "trainer.devices=2", "module.vocab_parallel=true")
+    for rank in [Started(tmp_path / "two", *two, **variables) for variables in torchrun(processes=2)]:
+        status, printed = rank.end()
+        assert status == 0, printed
+    curves = [untimed(only_record(tmp_path / name)["curves"]) for name in ("one", "two")]
+    assert curves[0][-1]["steps"] == 200
+    for expected, row in zip(*curves, strict=True):
+        assert row == pytest.approx(expected, rel=1e-5)
+
+
 @pytest.mark.parametrize("launcher", ["basic", pytest.param("cores", marks=pytest.mark.slow)])
 def test_a_failing_run_of_a_sweep_leaves_the_others_and_is_named_and_no_run_is_repeated(
     launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
