@@ -25,7 +25,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check studied_networks airline cifar100 cifar100_lt cifar100_lt_seeds cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_seeds multi30k_early tiny_imagenet imagenet speed bench gpu overhead instructions tables figures report playground accuracy site stress lint format clean
+.PHONY: help setup demo test test-slow check studied_networks airline cifar100 cifar100_lt cifar100_lt_seeds cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_seeds multi30k_early tiny_imagenet imagenet speed bench gpu overhead vocab_parallel instructions tables figures report playground accuracy site stress lint format clean
 
 help:  ## list these commands
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
@@ -174,6 +174,9 @@ gpu: setup  ## tests of the compiled CUDA kernels, and their times beside adaspl
 
 overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation, in 23 minutes
 	$(BIN)/python -m benchmarks.overhead
+
+vocab_parallel: setup  ## messages and time of losses whose classes are split over processes; RUN=FOLDER adds a translation's logits
+	$(BIN)/python -m benchmarks.vocab_parallel $(if $(RUN),--run $(RUN)) $(if $(DATA),--data $(DATA))
 
 # Status 77: nothing could be compared. The command prints the reason, and make continues.
 instructions: setup  ## compare the C++ kernel's instructions with the recorded counts, by valgrind; RECORD=1 records new counts

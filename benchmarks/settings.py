@@ -1,10 +1,6 @@
-"""The settings that a benchmark measures: an experiment's settings, as run.py composes them, on random data."""
+"""The settings that a benchmark measures: an experiment's settings on random data."""
 
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
-
-from experiments.identity import ROOT
-from experiments.settings import RunSettings, checked_settings
+from experiments.settings import RunSettings
 
 EXAMPLES = {"_target_": "benchmarks.synthetic.RandomExamples"}
 COPIES = {"_target_": "experiments.data.copying.CopyDataModule", "train_size": 300, "evaluation_size": 300}
@@ -15,13 +11,6 @@ DATA = {  # random data with the shapes of an experiment's inputs
     "multi30k": {**COPIES, "words": 7996, "shortest": 14, "longest": 14},
 }
 BATCHES = ("seed", "batch_size", "evaluation_batch_size", "num_workers", "sampler", "train_metrics")
-
-
-def settings_of(experiment: str, *overrides: str) -> RunSettings:
-    """The settings of an experiment with the overrides of a command line."""
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        config = compose("config", overrides=[f"experiment={experiment}", "logger=csv", *overrides])
-    return checked_settings(OmegaConf.to_container(config, resolve=True))
 
 
 def on_random_data(settings: RunSettings, experiment: str, steps: int) -> RunSettings:

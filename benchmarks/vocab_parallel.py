@@ -1,10 +1,11 @@
 """Messages and time of losses whose classes are split over processes, beside `loss_parallel` and gathered logits.
 
-python -m benchmarks.vocab_parallel
+python -m benchmarks.vocab_parallel --run outputs/multi30k/entmax-…/seed-21 --data FOLDER
 """
 
 import argparse
 import json
+import math
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,11 +25,14 @@ from torch.profiler import profile
 
 import sharmix
 from benchmarks.harness import Row, Step, in_turn, origin, provenance, ratios, spread, write_csv
+from experiments.data.special_tokens import PADDING
 from experiments.files import write_atomically
+from experiments.run import load_run
 from reporting.markdown import narrow, paragraph
 
 SETTINGS = Path(__file__).with_suffix(".yaml")
 WIDTHS = {"float": 4, "double": 8}
+TRANSLATION = "Multi30k"
 
 
 class Gathered(torch.autograd.Function):
@@ -86,37 +90,69 @@ def messages(step: Step) -> dict[str, int]:
     return found
 
 
-def cells(settings: Mapping[str, Any], processes: int) -> Iterator[Row]:
-    """A row for each number of classes, kind of logits and contender; every process measures the same in turn."""
+def translation(run: Path, data: Path | None, settings: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    """Logits of a finished translation run for words of its dev split, and the words that follow.
+
+    A few last words of the vocabulary are left out, so that all processes have equally many.
+    """
+    module, examples = load_run(run, data)
+    classes = module.network.output_bias.numel()
+    classes -= classes % math.lcm(*settings["processes"])
+    batch = next(iter(examples.val_dataloader()[0]))
+    words = batch.targets[:, 1:]
+    wanted = (words != PADDING) & (words < classes)
+    with torch.no_grad():
+        logits = module.network.logits(module.network(batch.inputs, batch.targets[:, :-1])[wanted])
+    return logits[: settings["rows"], :classes].clone(), words[wanted][: settings["rows"]]
+
+
+def cases(settings: Mapping[str, Any], trained: Path) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Each kind of logits [rows, classes], with targets."""
     for classes in settings["classes"]:
         for kind, description in settings["logits"].items():
             generator = torch.Generator().manual_seed(settings["seed"])
-            whole = logits_of(description, settings["rows"], classes, generator)
-            targets = torch.randint(classes, (settings["rows"],), generator=generator)
-            logits = whole.chunk(processes, -1)[dist.get_rank()].clone().requires_grad_()
-            steps = contenders(logits, targets)
-
-            def seconds(name: str, steps: Mapping[str, Step] = steps, logits: Tensor = logits) -> float:
-                logits.grad = None
-                dist.barrier()
-                return timeit(steps[name], number=1)
-
-            in_turn(seconds, dict.fromkeys(steps, settings["warm_up"]))
-            sent = {name: messages(step) for name, step in steps.items()}
-            times = in_turn(seconds, dict.fromkeys(steps, settings["rounds"]))
-            case = {"processes": processes, "classes": classes, "rows": settings["rows"], "logits": kind}
-            for name, own in times.items():
-                ratio = spread(ratios(own, times[settings["baseline"]]), "ratio")
-                yield {**case, "contender": name, **sent[name], **spread(own, "milliseconds", 1e3), **ratio}
+            logits = logits_of(description, settings["rows"], classes, generator)
+            yield kind, logits, torch.randint(classes, (settings["rows"],), generator=generator)
+    if trained.exists():
+        yield TRANSLATION, *torch.load(trained, weights_only=True)
 
 
-def measure(rank: int, processes: int, settings: Mapping[str, Any], folder: str) -> None:
+def cells(settings: Mapping[str, Any], processes: int, trained: Path) -> Iterator[Row]:
+    """A row for each case and contender; every process measures the same in turn."""
+    for kind, whole, targets in cases(settings, trained):
+        logits = whole.chunk(processes, -1)[dist.get_rank()].clone().requires_grad_()
+        steps = contenders(logits, targets)
+
+        def seconds(name: str, steps: Mapping[str, Step] = steps, logits: Tensor = logits) -> float:
+            logits.grad = None
+            dist.barrier()
+            return timeit(steps[name], number=1)
+
+        in_turn(seconds, dict.fromkeys(steps, settings["warm_up"]))
+        sent = {name: messages(step) for name, step in steps.items()}
+        times = in_turn(seconds, dict.fromkeys(steps, settings["rounds"]))
+        case = {"processes": processes, "classes": whole.shape[-1], "rows": len(whole), "logits": kind}
+        for name, own in times.items():
+            ratio = spread(ratios(own, times[settings["baseline"]]), "ratio")
+            yield {**case, "contender": name, **sent[name], **spread(own, "milliseconds", 1e3), **ratio}
+
+
+def measure(rank: int, processes: int, settings: Mapping[str, Any], folder: str, trained: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=processes)
-    rows = list(cells(settings, processes))
+    rows = list(cells(settings, processes, trained))
     if rank == 0:
         Path(folder, "rows.json").write_text(json.dumps(rows), encoding="utf-8")
     dist.destroy_process_group()
+
+
+def kinds_of(settings: Mapping[str, Any]) -> str:
+    """The kinds of drawn logits in words."""
+    return "; ".join(
+        f"{kind}, standard deviation {one['scale']}"
+        + (f", and {one['raised']} classes of a row higher by {one['by']}" if one["raised"] else "")
+        for kind, one in settings["logits"].items()
+    )
 
 
 def computed(data: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
@@ -156,7 +192,8 @@ def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
         f"Forward and backward of {data['rows'][0]:,} rows of float32; the classes are split evenly over processes of "
         f"one thread. Messages are collectives; bytes are those that one process gives to them. Time is relative to "
         f"{settings['baseline']}, the median of {settings['rounds']} rounds (lowest–highest). Where there are more "
-        f"processes than cores, they wait for one another. "
+        f"processes than cores, they wait for one another. Logits are normal: {kinds_of(settings)}. "
+        f"{TRANSLATION}: of a network that was trained to translate by 1.5-entmax's loss. "
         f"{origin(data.iloc[0], ('torch',), 'python -m benchmarks.vocab_parallel')}"
     )
     size = settings["computed"]
@@ -183,6 +220,8 @@ def main() -> None:
     """Command line: measure, and write the CSV and the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.vocab_parallel", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
+    parser.add_argument("--run", type=Path, help="folder of a finished translation, whose logits are measured, too")
+    parser.add_argument("--data", type=Path, help="folder of the data sets, for --run")
     parser.add_argument("--quick", action="store_true", help="one small cell")
     options = parser.parse_args()
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
@@ -190,7 +229,10 @@ def main() -> None:
     source, rows = provenance(), []
     for processes in settings["processes"]:
         with tempfile.TemporaryDirectory() as folder:
-            mp.spawn(measure, (processes, settings, folder), processes)
+            trained = Path(folder, "trained.pt")
+            if options.run:
+                torch.save(translation(options.run, options.data, settings), trained)
+            mp.spawn(measure, (processes, settings, folder, trained), processes)
             rows += [{**row, **source} for row in json.loads(Path(folder, "rows.json").read_text(encoding="utf-8"))]
     write_csv(rows, options.folder / "vocab_parallel.csv")
     text = page(pd.DataFrame(rows), settings)

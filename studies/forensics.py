@@ -19,7 +19,7 @@ from sklearn.metrics import f1_score
 from torch import Tensor
 
 import sharmix
-from benchmarks.settings import settings_of
+from experiments.composition import settings_of
 from experiments.data.examples import Examples
 from experiments.modules.base import OutputModule
 from experiments.run import Run, load_run

@@ -3,18 +3,14 @@
 Each task is one training of the suite. It measures the validation part and the test split after its last epoch.
 """
 
-import io
-from contextlib import redirect_stdout
 from itertools import product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pandas as pd
 
-from benchmarks.settings import settings_of
-from experiments.run import Run
 from studies.comparison import Comparison, compare, mean_interval
 from studies.study import Finding, Report, Row, Settings, Task
+from studies.training import trained
 
 OPPONENT = "softmax"
 MEASURED = {"validation": ("accuracy", "macro_f1"), "test": ("accuracy", "macro_f1", "sparsity")}
@@ -30,20 +26,16 @@ def tasks(settings: Settings, data: Path | None) -> list[Task]:
 
 
 def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
-    run = settings_of(
+    record = trained(
         task["data_set"],
         *settings["contenders"][task["contender"]],
         *(f"{name}={task['seed']}" for name in settings["data_sets"][task["data_set"]]["varied"]),
         f"optimizer.learning_rate={task['learning_rate']}",
         f"data.validation_fraction={settings['validation_fraction']}",
-        f"paths.data={data or 'null'}",
-        "keep_weights=false",
-        "progress=none",
+        data=data,
     )
-    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):  # a line a run would hide the study's progress
-        metrics = Run(run, Path(folder)).train().metrics
     return [
-        {"contender": task["contender"], "metric": f"{split} {name}", "value": metrics[split][name]}
+        {"contender": task["contender"], "metric": f"{split} {name}", "value": record.metrics[split][name]}
         for split, names in MEASURED.items()
         for name in names
     ]

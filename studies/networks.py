@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.settings import settings_of
+from experiments.composition import settings_of
 from experiments.errors import ConfigurationError
 from experiments.identity import run_id
 from experiments.run_folder import RECORD

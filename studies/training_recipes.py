@@ -3,22 +3,18 @@
 Each task trains one row of Table 4 under one recipe, and keeps its accuracy after every epoch.
 """
 
-import io
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
 
-from benchmarks.settings import settings_of
 from experiments.identity import ROOT
-from experiments.run import Run
 from reporting.record_files import read_records
 from reporting.yaml_files import read_yaml
 from studies.forensics import PUBLISHED
 from studies.study import Report, Row, Settings, Task
+from studies.training import trained
 
 SPLITS = ("test", "train")
 
@@ -28,18 +24,15 @@ def tasks(settings: Settings, data: Path | None) -> list[Task]:
 
 
 def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
-    run = settings_of(
+    record = trained(
         settings["experiment"],
         *settings["rows"][task["contender"]],
         *settings["recipes"][task["recipe"]],
         f"trainer.max_epochs={settings['epochs']}",
         f"seed={settings['seed']}",
-        f"paths.data={data or 'null'}",
-        "keep_weights=false",
-        "progress=none",
+        data=data,
     )
-    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):  # a line a run would hide the study's progress
-        return _accuracies(Run(run, Path(folder)).train().curves)
+    return _accuracies(record.curves)
 
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:

@@ -4,8 +4,10 @@ import sys
 
 import pandas as pd
 import pytest
+import yaml
 
 from benchmarks import vocab_parallel
+from experiments.identity import ROOT
 
 
 @pytest.mark.slow
@@ -14,7 +16,7 @@ def test_the_quick_run_counts_the_messages_of_each_loss(tmp_path, monkeypatch):
     vocab_parallel.main()
     data = pd.read_csv(tmp_path / "vocab_parallel.csv").set_index(["logits", "contender"])
     messages = data["all_gathers"] + data["all_reduces"]
-    for kind in ("flat", "normal", "trained"):
+    for kind in ("flat", "normal", "peaked"):
         assert messages[kind, "cross-entropy, loss_parallel"] == 3
         assert messages[kind, "1.5-entmax, gathered logits"] == 1
         assert (
@@ -23,6 +25,15 @@ def test_the_quick_run_counts_the_messages_of_each_loss(tmp_path, monkeypatch):
             else 2 <= messages[kind, "1.5-entmax, shared"] <= 7
         )
     assert "8 devices" in (tmp_path / "vocab_parallel.md").read_text()
+
+
+def test_the_recorded_tables_are_rebuilt_to_the_letter():
+    results = ROOT / "results" / "benchmarks"
+    settings = yaml.safe_load(vocab_parallel.SETTINGS.read_text())
+    assert (
+        vocab_parallel.page(pd.read_csv(results / "vocab_parallel.csv"), settings)
+        == (results / "vocab_parallel.md").read_text()
+    )
 
 
 def test_a_link_takes_its_latency_for_each_hop_and_its_bandwidth_for_the_bytes():

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from studies import learning_rates
+from studies import learning_rates, training
 from studies.study import load_study
 
 STUDY = load_study("learning_rates")
@@ -18,7 +18,7 @@ def test_each_seed_has_its_own_split_validation_part_and_tail(monkeypatch) -> No
         metrics = {split: dict.fromkeys(of, 0.5) for split, of in learning_rates.MEASURED.items()}
         return SimpleNamespace(train=lambda: SimpleNamespace(metrics=metrics))
 
-    monkeypatch.setattr(learning_rates, "Run", untrained)
+    monkeypatch.setattr(training, "Run", untrained)
     for data_set in STUDY.settings["data_sets"]:
         task = {"data_set": data_set, "contender": "softmax", "learning_rate": 0.03, "seed": 7}
         learning_rates.measure(task, STUDY.settings, None)

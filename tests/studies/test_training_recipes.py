@@ -6,7 +6,7 @@ import pandas as pd
 
 from experiments.identity import ROOT
 from reporting.record_files import read_records
-from studies import training_recipes
+from studies import training_recipes, training
 from studies.study import load_study
 
 STUDY = load_study("training_recipes")
@@ -20,7 +20,7 @@ def test_a_recipe_differs_from_the_suites_experiment_where_its_name_says_so(monk
         curves = [{"epoch": 1, "test/accuracy": 0.25, "train/accuracy": 0.5}]
         return SimpleNamespace(train=lambda: SimpleNamespace(curves=curves))
 
-    monkeypatch.setattr(training_recipes, "Run", untrained)
+    monkeypatch.setattr(training, "Run", untrained)
     tasks = [task for task in training_recipes.tasks(STUDY.settings, None) if task["contender"] == "softmax"]
     rows = [training_recipes.measure(task, STUDY.settings, None) for task in tasks]
     assert [(row["metric"], row["value"]) for row in rows[0]] == [("test accuracy", 0.25), ("train accuracy", 0.5)]
