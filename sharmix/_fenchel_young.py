@@ -176,6 +176,13 @@ def check_targets(logits: Tensor, targets: Tensor, name: str = "logits") -> None
     check_shape(logits, targets, -1, name)
 
 
+def check_indices(logits: Tensor, targets: Tensor, name: str) -> None:
+    """`check_targets` where probabilities are not allowed."""
+    if isinstance(targets, Tensor) and targets.is_floating_point():
+        raise TypeError(f"targets must be class indices of an integer type, got {targets.dtype}")
+    check_targets(logits, targets, name)
+
+
 def check_shape(logits: Tensor, targets: Tensor, dim: int, name: str = "logits") -> None:
     """Raise ValueError if the shape of the targets does not fit logits whose classes are along `dim`."""
     soft, shape = targets.is_floating_point(), logits.shape

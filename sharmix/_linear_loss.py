@@ -12,7 +12,7 @@ from torch.nn.functional import embedding_bag, linear
 
 from sharmix._arguments import Order, checked_classes, classes_last, one_value, widened
 from sharmix._caller import current_caller
-from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_options, check_targets
+from sharmix._fenchel_young import Reduction, UnweightedLossOptions, check_indices, check_options
 from sharmix._private_torch import keeps_graph
 from sharmix.functional import Nonconcave, fenchel_young_loss, orders_of
 
@@ -93,7 +93,7 @@ def linear_loss(
     if reduction == "none":
         raise ValueError("reduction='none' is not allowed here: gradients are summed at once; use 'mean' or 'sum'")
     classes_last(hidden, "hidden", -1)
-    check_layer(hidden, weight, bias, targets)
+    check_layer(hidden, weight, bias, targets, fewest_classes=0 if most_classes else 1)
     if hidden.is_meta or not current_caller().is_plain:
         return loss(linear(hidden, weight, bias), targets, reduction=reduction)
     hidden, weight, bias = as_autocast(hidden, weight, bias)
@@ -142,16 +142,14 @@ def logits_in_parts(
         yield some, widened(logits)
 
 
-def check_layer(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> None:
+def check_layer(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, fewest_classes: int = 1) -> None:
     """Raise TypeError or ValueError if the shapes or types of an output layer and its targets do not fit together."""
-    if weight.dim() != 2 or weight.shape[1] != hidden.shape[-1] or not len(weight):
+    if weight.dim() != 2 or weight.shape[1] != hidden.shape[-1] or len(weight) < fewest_classes:
         shapes = f"weight of shape {tuple(weight.shape)} does not go with hidden of shape {tuple(hidden.shape)}"
-        raise ValueError(f"{shapes}; it must be [classes, {hidden.shape[-1]}] with at least 1 class")
+        raise ValueError(f"{shapes}; it must be [classes, {hidden.shape[-1]}] with at least {fewest_classes} class")
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"bias of shape {tuple(bias.shape)} must be of shape {tuple(weight.shape[:1])}")
-    if isinstance(targets, Tensor) and targets.is_floating_point():
-        raise TypeError(f"targets must be class indices of an integer type, got {targets.dtype}")
-    check_targets(hidden, targets, "hidden")
+    check_indices(hidden, targets, "hidden")
 
 
 def _loss_by_autograd(

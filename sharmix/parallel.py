@@ -20,19 +20,19 @@ from sharmix._fenchel_young import (
     LossOptions,
     Reduction,
     UnweightedLossOptions,
+    check_indices,
     check_options,
-    check_targets,
     check_weight,
     reduced,
 )
 from sharmix._mathematics.entropy import sharma_mittal_of_renyi
 from sharmix._operators import shared_classes
+from sharmix._private_torch import process_group
 from sharmix.activations import SharmaMittal
 from sharmix.criteria import FenchelYoungLoss
 
 __all__ = ["VocabParallelLoss", "vocab_parallel_linear_loss", "vocab_parallel_loss"]
 
-_SOFTMAX = "For softmax use cross_entropy under torch.distributed.tensor.parallel.loss_parallel."
 _FEWEST, _MOST = 8, 64  # candidates that a criterion chooses from
 
 Orders = tuple[Order, Order, Order]
@@ -59,15 +59,19 @@ def vocab_parallel_loss(
     Each process sends its K largest logits of each row, and the target's logit, to all others in one all-gather. If
     the K-th of every process has probability 0, in every row, this is the only communication: all processes know the
     whole support, and each computes the gradient p − y of its own logits. The other rows are solved together by
-    Newton's method. Each step is one all-reduce of four numbers a row and reads the logits of these rows. One to six
-    steps are usual for q ≤ 2, more for a larger q, and a learned q needs one all-reduce more.
+    Newton's method. Each step is one all-reduce of four numbers a row, and reads the logits of these rows. At most 7
+    steps are usual for q ≤ 2, some more for a larger q, and a learned q needs one all-reduce more.
+
+    The gradient by the logits is that of this process's logits. So the gradient by the input of the output layer,
+    which all processes share, is a part on each process, and their sum is the whole: `ColwiseParallel` and
+    `vocab_parallel_linear_loss` add them up, and a layer of your own must do so by an all-reduce.
 
     Args:
         local_logits: this process's part of z, [..., classes of this process], floating point. For half precision the
             loss is computed and returned in float32.
-        targets: indices among all classes, [...], of an integer type. Every process gives the same.
-        q, r, temperature: numbers, or tensors of one element, the same on every process; q > 1 and r ≥ 2 − 1/q. Learned
-            orders get their full gradient on every process.
+        targets: indices among all classes, [...], of an integer type, the same on every process.
+        q, r, temperature: numbers, or tensors of one element, the same on every process, learned on all or on none;
+            1 < q ≤ 3 and r ≥ 2 − 1/q. Learned orders get their full gradient on every process.
         group: the process group; the default one if None. Its backend may be gloo or NCCL. `sharmix.backend` must be
             the same on every process.
         sizes: the number of classes on each process, the same list on every process. None means equal numbers.
@@ -80,14 +84,14 @@ def vocab_parallel_loss(
 
     Raises:
         TypeError: the logits or targets are of the wrong type.
-        ValueError: a value, a label or a shape is not allowed, or r < 2 − 1/q, or q is 1: softmax gives every class a
-            probability, and `torch.distributed.tensor.parallel.loss_parallel` computes its loss.
+        ValueError: a value, a label or a shape is not allowed; or the processes give different targets or orders. For
+            q = 1, softmax, use `torch.distributed.tensor.parallel.loss_parallel`.
         RuntimeError: there is no process group, or another process of it has ended.
 
     Source: `math` sections 2, 3 and 5.
 
     Example:
-        >>> import torch.distributed as dist
+        >>> import sharmix.parallel, torch.distributed as dist
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         >>> z, y = torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0])
         >>> sharmix.parallel.vocab_parallel_loss(z, y, q=1.5, r=2.0)
@@ -112,17 +116,17 @@ def _loss(
     """The loss, and the last output of `shared_classes.solve`, [3]."""
     logits = classes_last(local_logits, "local_logits", -1)
     check_options(ignore_index, label_smoothing, reduction)
-    if isinstance(targets, Tensor) and targets.is_floating_point():
-        raise TypeError(f"targets must be class indices of an integer type, got {targets.dtype}")
-    check_targets(logits, targets, "local_logits")
-    group, sizes = _group_and_sizes(group, sizes, logits)
+    check_indices(logits, targets, "local_logits")
+    group = _existing(group)
+    sizes = _checked_sizes(sizes, group, logits.shape[-1])
     if type(candidates) is not int or candidates < 1:
         raise ValueError(f"candidates={candidates!r} is not allowed; it must be an integer, 1 or more")
     if weight is not None:
         check_weight(logits.new_empty(0, sum(sizes)), weight)
     q, r, temperature = _as_tensors(orders)
 
-    indices, counted = targets.flatten().long(), (targets != ignore_index).flatten()
+    indices = targets.flatten().long()
+    counted = indices != ignore_index
     smoothed = _SmoothedTargets(indices, sum(sizes), weight, label_smoothing)
     learns = torch.is_grad_enabled() and any(order.requires_grad for order in (q, r, temperature))
     rows, *_, found = shared_classes.solve(
@@ -165,27 +169,28 @@ class _SmoothedTargets:
         return sharma_mittal_of_renyi(renyi, r)
 
 
-def _group_and_sizes(
-    group: dist.ProcessGroup | None, sizes: Sequence[int] | None, logits: Tensor
-) -> tuple[dist.ProcessGroup, list[int]]:
+def _existing(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
+    """The group, or the default one."""
     group = dist.group.WORLD if group is None else group
     if group is None:
         raise RuntimeError("there is no process group; call torch.distributed.init_process_group first")
-    sizes = [logits.shape[-1]] * group.size() if sizes is None else list(sizes)
+    return group
+
+
+def _checked_sizes(sizes: Sequence[int] | None, group: dist.ProcessGroup, classes: int) -> list[int]:
+    """The number of classes on each process, for so many of this process."""
+    sizes = [classes] * group.size() if sizes is None else list(sizes)
     if len(sizes) != group.size() or min(sizes) < 0 or not sum(sizes):
         raise ValueError(f"sizes={sizes} is not allowed; it must be {group.size()} numbers of classes, and not all 0")
-    return group, sizes
+    return sizes
 
 
 def _as_tensors(orders: Orders) -> list[Tensor]:
-    """The orders as tensors of no dimension; ValueError if q is the number 1."""
-    caller, tensors = current_caller(), []
-    for order, name in zip(orders, ("q", "r", "temperature"), strict=True):
-        value = one_value(order, name) if isinstance(order, Tensor) else number(order, name)
-        if name == "q" and not isinstance(value, Tensor) and value == 1:
-            raise ValueError(f"q=1 is not allowed: no class has probability 0 there. {_SOFTMAX}")
-        tensors.append(as_tensor(value, caller))
-    return tensors
+    """The orders as tensors of no dimension."""
+    caller = current_caller()
+    named = zip(orders, ("q", "r", "temperature"), strict=True)
+    values = (one_value(order, name) if isinstance(order, Tensor) else number(order, name) for order, name in named)
+    return [as_tensor(value, caller) for value in values]
 
 
 def vocab_parallel_linear_loss(
@@ -211,9 +216,11 @@ def vocab_parallel_linear_loss(
     Args:
         hidden: the input of the output layer, [..., features], floating point, the same on every process.
         weight, bias: this process's rows of the weights, [classes of this process, features], and its part of the bias,
-            [classes of this process] or None.
+            [classes of this process] or None; plain tensors, such as `to_local()` of a DTensor.
         targets: indices among all classes, [...], of an integer type, the same on every process.
-        q, r, temperature, group, sizes, candidates: as for `vocab_parallel_loss`.
+        q, r, temperature, group, candidates: as for `vocab_parallel_loss`.
+        sizes: the number of classes on each process. None asks them, by one message more; under `torch.compile` it
+            means equal numbers.
         **options: as for `linear_fenchel_young_loss`.
 
     Returns, Raises: as `vocab_parallel_loss`; the loss is a scalar.
@@ -221,7 +228,7 @@ def vocab_parallel_linear_loss(
     Source: `math` section 5.
 
     Example:
-        >>> import torch.distributed as dist
+        >>> import sharmix.parallel, torch.distributed as dist
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         >>> hidden, weight = torch.ones(4, 2), torch.zeros(1000, 2)
         >>> sharmix.parallel.vocab_parallel_linear_loss(hidden, weight, None, torch.zeros(4).long(), q=2.0, r=2.0)
@@ -229,7 +236,10 @@ def vocab_parallel_linear_loss(
         >>> dist.destroy_process_group()
     """
     classes_last(hidden, "hidden", -1)
-    group, sizes = _group_and_sizes(group, sizes, weight.T)
+    group = _existing(group)
+    if sizes is None and current_caller().is_plain:
+        sizes = _sizes_of_all(weight, group)
+    sizes = _checked_sizes(sizes, group, len(weight))
     learned = [order for order in (q, r, temperature) if isinstance(order, Tensor)]
 
     def loss(logits: Tensor, classes: Tensor, **given: Any) -> Tensor:
@@ -241,6 +251,14 @@ def vocab_parallel_linear_loss(
     return _linear_loss.linear_loss(
         loss, learned, hidden, weight, bias, targets, False, most_classes=max(sizes), **options
     )
+
+
+def _sizes_of_all(weight: Tensor, group: dist.ProcessGroup) -> list[int]:
+    """The number of classes on each process."""
+    own = torch.tensor([len(weight)], device=weight.device)
+    sizes = own.new_empty(group.size())
+    dist.all_gather_into_tensor(sizes, own, group=group)
+    return sizes.tolist()
 
 
 class _SummedGradient(torch.autograd.Function):
@@ -273,16 +291,16 @@ class VocabParallelLoss(FenchelYoungLoss):
         group, sizes: as for `vocab_parallel_loss`; a DTensor brings its own.
 
     Shape:
-        logits (*, C) with C classes of this process, a plain tensor, or a DTensor of all classes, split over its last
-        dimension alone, as of a layer under `ColwiseParallel(use_local_output=False)`; targets: indices (*) among all
-        classes. The loss is a scalar, or has the shape of the targets.
+        logits (*, C) with the C classes of this process, a plain tensor, or a DTensor of all classes, split over its
+        last dimension alone, as of a layer under `ColwiseParallel(use_local_output=False)`; targets: indices (*) among
+        all classes. The loss is a scalar, or has the shape of the targets.
 
     Raises:
         TypeError, ValueError, RuntimeError: as for `vocab_parallel_loss`; ValueError also for a DTensor of another
             placement, and for an activation or objective that is not allowed.
 
     Example:
-        >>> import torch.distributed as dist
+        >>> import sharmix.parallel, torch.distributed as dist
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         >>> criterion = sharmix.parallel.VocabParallelLoss("sparsemax")
         >>> criterion(torch.tensor([[1.0, 0.5, -1.0]]), torch.tensor([0]))
@@ -305,14 +323,17 @@ class VocabParallelLoss(FenchelYoungLoss):
     ) -> None:
         super().__init__(activation, weight, ignore_index, reduction, label_smoothing)
         if not isinstance(self.activation, SharmaMittal):
-            raise ValueError(f"{self.activation} is not allowed: it is not of the Sharma–Mittal family. {_SOFTMAX}")
+            raise ValueError(f"{self.activation} is not of the Sharma–Mittal family; {shared_classes.FOR_SOFTMAX}")
         if self.activation.objective != "fenchel_young":
             raise ValueError(f"objective={self.activation.objective!r} of the activation is not allowed here")
-        self.group, self.sizes, self.candidates = group, sizes, _MOST
+        shared_classes.allowed_orders(*self.activation.orders(), classes=2)
+        self.group_name = group and group.group_name  # a group itself cannot be copied
+        self.sizes, self.candidates = sizes, _MOST
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The loss of logits against targets, after `reduction`."""
-        group, sizes = self.group, self.sizes
+        group = process_group(self.group_name) if self.group_name else None
+        sizes = self.sizes
         if _is_dtensor(logits):
             logits, group, sizes = _local_part(logits)
         options: dict[str, Any] = {name: getattr(self, name) for name in LossOptions.__annotations__}

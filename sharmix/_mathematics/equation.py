@@ -123,12 +123,12 @@ def newton(
 ) -> Tensor:
     """The root of g between `low` (g < 0) and `high` (g > 0), by Newton's method kept inside the bracket.
 
-    Bisection replaces a step that leaves the bracket, or is longer than half the step before. So each step halves the
-    bracket or the length of the step. A step within the tolerance is rounding, and is never replaced. `terms` computes
-    g and its slope.
+    Bisection replaces a step that leaves the bracket, or is longer than half the step before; the first one may be as
+    long as the bracket. So each step halves the bracket or the length of the step. A step within the tolerance is
+    rounding, and is never replaced. `terms` computes g and its slope.
     """
     root = torch.maximum(low, torch.minimum(high, guess))
-    previous = high - low
+    previous = 2 * (high - low)
     for _ in range(_MAXIMUM_STEPS):
         residual, slope = terms(root)
         low = torch.where(residual < 0, root, low)

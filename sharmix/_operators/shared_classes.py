@@ -6,7 +6,6 @@ process left out. If this holds for every process, the row is certified: its sol
 the equation has one root for r ≥ 2 − 1/q (`math` section 3). The other rows are solved by `shared_rows`, together.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,14 +14,26 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import pad
 
-from sharmix._arguments import define_operator, label_error, widened
+from sharmix._arguments import Order, define_operator, label_error, widened
 from sharmix._mathematics.sensitivity import ConjugateSensitivity
 from sharmix._operators.backend import select_implementation
 from sharmix._operators.orders import checked_orders
-from sharmix._operators.shared_rows import LEAST_DELTA, SharedRows, shifted, weights
+from sharmix._operators.shared_rows import SharedRows, shifted, shrinkage_and_log_powers
 from sharmix._private_torch import process_group
 
-_SHORTEST_BLOCK = 8  # of logits among whose maxima the largest are searched first
+FOR_SOFTMAX = "for softmax use cross_entropy under torch.distributed.tensor.parallel.loss_parallel"
+_LARGEST_Q = 3  # above it p is so steep in the logits that sums over all classes lose its last digits
+
+
+def allowed_orders(q: Order, r: Order, temperature: Order, classes: int) -> Any:
+    """The orders as numbers; ValueError if the loss of shared classes does not allow them."""
+    orders: Any = checked_orders(torch.empty(0, classes, device="meta"), q, r, temperature, "error")
+    if not 1 < orders[0] <= _LARGEST_Q:
+        raise ValueError(
+            f"q={orders[0]:g} is not allowed where processes share the classes; it must be above 1 and at most "
+            f"{_LARGEST_Q}; {FOR_SOFTMAX}"
+        )
+    return orders
 
 
 def _solve(
@@ -45,10 +56,11 @@ def _solve(
     of classes in the largest support of a process among the candidates, of rows not certified, and of rows of NaN.
     """
     q, r, temperature, sizes, group_name, candidates, wants_slopes, wants_q_slope = settings
-    orders: Any = checked_orders(logits.new_empty(0, sum(sizes)), q, r, temperature, "error")
+    orders = allowed_orders(q, r, temperature, sum(sizes))
     group, counted = process_group(group_name), targets != ignore_index
-    values, columns = _largest(logits, min(candidates, logits.shape[-1]))
-    received = _Received.of(logits, values, targets, background, sizes, candidates, group)
+    values, columns = logits.topk(min(candidates, logits.shape[-1]), -1)
+    agreed = hash((*orders, wants_slopes, wants_q_slope))
+    received = _Received.of(logits, values, targets, background, sizes, candidates, group, agreed)
     tops = torch.where(counted[:, None, None], received.tops, 0)
     row = tops.flatten(1)
     p, conjugate = select_implementation(row, orders).solve(row, orders, True)
@@ -59,12 +71,19 @@ def _solve(
     remaining = ~(certified | lost)
     support = pad(((each > 0).sum(-1) * counted.unsqueeze(-1)).flatten(), (0, 1)).amax()
     wrong = (received.sizes != received.sizes.new_tensor(sizes)).sum()
+    different = (received.digests != received.digests[0]).sum()
     outside = counted & ((targets < 0) | (targets >= sum(sizes)))
-    found = torch.stack([support, remaining.sum(), lost.sum(), wrong, outside.sum()]).cpu()  # waits for a GPU once
-    # Nothing is refused before the all-gather, so that no process waits for one that refuses.
+    found = torch.stack(
+        [support, remaining.sum(), lost.sum(), wrong, outside.sum(), different]
+    ).cpu()  # waits for a GPU once
+    # These are refused after the all-gather, so that no process waits for one that refuses.
     if found[3]:
         held = received.sizes.tolist()
         raise ValueError(f"sizes={list(sizes)} is wrong, for the processes hold {held} classes; give these as sizes")
+    if found[5]:
+        raise ValueError(
+            "the processes give different targets or orders, or only some learn the orders; all must give the same"
+        )
     if found[4]:
         raise label_error(int(targets[outside][0]), sum(sizes), ignore_index)
 
@@ -102,13 +121,15 @@ def _fake_solve(logits: Tensor, *others: Any) -> tuple[Tensor, ...]:
 
 
 class _Received(NamedTuple):
-    """What every process sent: its number of classes, [processes], and numbers for each row, in float64.
+    """What every process sent: its number of classes and a digest of what all must give alike, both [processes], and
+    numbers for each row, in float64.
 
     `tops` are the candidates [rows, processes, K]; `of_target` is the target's logit [rows]; `sums` are the sums of
     background · (logit − largest logit of the process), [rows, processes], or None.
     """
 
     sizes: Tensor
+    digests: Tensor
     tops: Tensor
     of_target: Tensor
     sums: Tensor | None
@@ -123,6 +144,7 @@ class _Received(NamedTuple):
         sizes: Sequence[int],
         candidates: int,
         group: dist.ProcessGroup,
+        agreed: int,
     ) -> "_Received":
         """Send the largest logits `values` and the rest, and receive them of all processes, in one all-gather."""
         rank, wide = dist.get_rank(group), torch.promote_types(logits.dtype, torch.float32)
@@ -136,14 +158,17 @@ class _Received(NamedTuple):
             distance = torch.where(share > 0, widened(logits) - _finite(tops[:, :1]), 0)  # for weight 0, −∞ is allowed
             parts.append((distance * share).sum(-1, keepdim=True))
         rows = torch.cat(parts, -1)
-        size = torch.full((1,), logits.shape[-1], dtype=torch.int64, device=logits.device).view(rows.dtype)
-        message = torch.cat([size, rows.flatten()])
+        digest = (targets * torch.arange(1, len(targets) + 1, device=targets.device)).sum() + agreed
+        head = torch.stack([torch.full_like(digest, logits.shape[-1]), digest]).view(rows.dtype)
+        message = torch.cat([head, rows.flatten()])
         received = message.new_empty(len(sizes) * len(message))
         dist.all_gather_into_tensor(received, message, group=group)
         received = received.view(len(sizes), -1)
-        all_rows = received[:, len(size) :].double().view(len(sizes), *rows.shape)
+        all_rows = received[:, len(head) :].double().view(len(sizes), *rows.shape)
+        held, digests = received[:, : len(head)].reshape(-1).view(torch.int64).view(-1, 2).unbind(-1)
         return cls(
-            received[:, : len(size)].reshape(-1).view(torch.int64),
+            held,
+            digests,
             all_rows[..., :candidates].movedim(0, 1),
             all_rows[..., candidates].amax(0),
             None if background is None else all_rows[..., candidates + 1].T,
@@ -163,26 +188,6 @@ def _own_columns(targets: Tensor, sizes: Sequence[int], rank: int, logits: Tenso
     columns = targets.unsqueeze(-1) - sum(sizes[:rank])
     held = (columns >= 0) & (columns < logits.shape[-1])
     return torch.where(held, columns, 0), held
-
-
-def _largest(logits: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """The largest logits of each row, and their columns, both [rows, number].
-
-    Each of them is in a block of columns, the same modulo `blocks`, whose maximum is among the largest. `topk` of the
-    few columns in these blocks is faster.
-    """
-    length = math.isqrt(logits.shape[-1] // max(1, number))
-    if length < _SHORTEST_BLOCK:
-        return logits.topk(number, -1)
-    blocks = logits.shape[-1] // length
-    whole = blocks * length
-    maxima = logits[:, :whole].reshape(len(logits), length, blocks).amax(1)
-    within = torch.arange(0, whole, blocks, device=logits.device)
-    columns = (maxima.topk(number, -1).indices.unsqueeze(-1) + within).flatten(1)
-    rest = torch.arange(whole, logits.shape[-1], device=logits.device).expand(len(logits), -1)
-    columns = torch.cat([columns, rest], -1)
-    values, places = logits.gather(-1, columns).topk(number, -1)
-    return values, columns.gather(-1, places)
 
 
 def _finite(shift: Tensor) -> Tensor:
@@ -216,7 +221,7 @@ def _gradient(
         some = dense.nonzero().squeeze(-1)
         largest, y, log_total = solution[some].unbind(-1)
         x = shifted(logits[some], largest, float(q), float(temperature))
-        log_powers = weights(x, y, max(float(q) - 1, LEAST_DELTA))[1]
+        log_powers = shrinkage_and_log_powers(x, y, float(q) - 1)[1]
         error[some] = (grad[some] * (log_powers - log_total.unsqueeze(-1).to(x.dtype)).exp()).to(error.dtype)
     if background is not None:
         share = torch.split(background, list(sizes))[rank].to(error.dtype)

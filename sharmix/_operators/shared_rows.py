@@ -17,8 +17,7 @@ from sharmix._mathematics.equation import newton
 from sharmix._mathematics.sensitivity import ConjugateSensitivity
 from sharmix._mathematics.series import expm1_ratio_slope
 
-LEAST_DELTA = 1e-30  # stands for q = 1, as in `Equation`
-_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}  # for the last step; the error after it is about its square
+_TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-4}  # for the last step; the error after it is about its square
 _MARGIN = 1e-3  # of a bracket, which is exact up to rounding
 
 
@@ -28,9 +27,10 @@ def shifted(logits: Tensor, largest: Tensor, q: float, temperature: float) -> Te
     return (x - largest.unsqueeze(-1).to(x.dtype)) / temperature
 
 
-def weights(x: Tensor, y: Tensor, delta: float) -> tuple[Tensor, Tensor]:
+def shrinkage_and_log_powers(x: Tensor, y: Tensor, delta: float) -> tuple[Tensor, Tensor]:
     """wᵢ − 1, and log wᵢ^{1/(q−1)}, at the scales s = eʸ, y [rows]; see `Equation.at`."""
-    shrinkage = (x * (delta * (-y).exp()).unsqueeze(-1).to(x.dtype)).clamp_min(-1)
+    inverse = (delta * (-y).exp()).clamp_max(torch.finfo(x.dtype).max)  # times x = 0, infinity would be NaN
+    shrinkage = (x * inverse.unsqueeze(-1).to(x.dtype)).clamp_min(-1)
     return shrinkage, shrinkage.log1p() / delta
 
 
@@ -51,7 +51,7 @@ class SharedRows:
     def __init__(self, x: Tensor, orders: tuple[float, float, float], group: dist.ProcessGroup) -> None:
         self.x, self.group = x, group
         self.q, self.r, self.temperature = orders
-        self.delta = max(self.q - 1, LEAST_DELTA)
+        self.delta = self.q - 1
 
     def solve(self, p: Tensor, renyi: Tensor, least: Tensor, classes: int) -> None:
         """Find y = log s, log W and R_q of each row, [rows], from the solution p of the candidates, [rows, candidates].
@@ -100,7 +100,7 @@ class SharedRows:
 
     def _sums(self, y: Tensor) -> Tensor:
         """Σ w^b, Σ w^b u, Σ w^{b−1} u and Σ w^{b−1} u² over all classes, b = 1/(q−1) and u = w − 1, [4, rows]."""
-        u, power = weights(self.x, y, self.delta)
+        u, power = shrinkage_and_log_powers(self.x, y, self.delta)
         power = power.exp_()
         spread = (u + 1).clamp_min_(torch.finfo(u.dtype).tiny).reciprocal_().mul_(power).mul_(u)
         return self._total([power, power * u, spread, spread * u])
@@ -118,7 +118,7 @@ class SharedRows:
 
     def conjugate_slopes(self, by_q: bool) -> Tensor:
         """∂Ω*/∂θ of each row for θ = q, r and T₀, [rows, 3]; the first needs one more all-reduce."""
-        log_p = weights(self.x, self.y, self.delta)[1] - self.log_total.unsqueeze(-1).to(self.x.dtype)
+        log_p = shrinkage_and_log_powers(self.x, self.y, self.delta)[1] - self.log_total.unsqueeze(-1).to(self.x.dtype)
         slope = torch.zeros_like(self.renyi)
         if by_q:
             ratio = torch.where(log_p > -torch.inf, log_p + self.renyi.unsqueeze(-1).to(log_p.dtype), 0)

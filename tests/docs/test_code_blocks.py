@@ -20,6 +20,7 @@ TESTED_BY = {
     "docs/attention.md": "tests/sharmix/test_transformers.py",
     "docs/export.md": "tests/sharmix/test_export.py",
     "docs/from_entmax.md": "tests/sharmix/test_from_entmax.py",
+    "docs/how_to/large_vocabulary_on_several_gpus.md": "tests/docs/test_large_vocabulary.py",
 }
 PYTHON = [page for page in PAGES if any(block.language == "python" for block in blocks(page))]
 RUN_HERE = [page for page in PYTHON if name(page) not in TESTED_BY and TUTORIALS not in page.parents]

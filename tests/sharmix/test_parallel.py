@@ -1,5 +1,6 @@
 """The loss of classes split over processes is the loss of the whole logits, and takes few messages."""
 
+import copy
 import doctest
 import itertools
 import math
@@ -14,7 +15,7 @@ import torch.multiprocessing as mp
 from torch.nn.functional import linear
 
 import sharmix
-from sharmix import parallel
+from sharmix import _linear_loss, parallel
 from tests.sharmix.cases import every_case
 
 SIZES = {1: [75], 2: [5, 70], 3: [40, 0, 35], 4: [1, 30, 24, 20]}
@@ -110,6 +111,25 @@ def test_one_process_has_the_loss_of_the_whole_logits(alone):
     check_all_cases()
 
 
+def test_tied_rows_at_a_large_r_are_exact(alone):
+    z, y = torch.zeros(2, 301), torch.tensor([0, 7])
+    loss = parallel.vocab_parallel_loss(z, y, 1.5, 20.0, candidates=4, reduction="none")
+    torch.testing.assert_close(loss, sharmix.fenchel_young_loss(z, y, 1.5, 20.0, reduction="none"))
+
+
+def test_targets_of_every_integer_type(alone):
+    z = torch.randn(2, 200, generator=torch.Generator().manual_seed(0))
+    for dtype in (torch.uint8, torch.int16, torch.int32, torch.int64):
+        y = torch.tensor([156 if dtype == torch.uint8 else -100, 0]).to(dtype)  # as int8, 156 is -100
+        torch.testing.assert_close(parallel.vocab_parallel_loss(z, y), sharmix.fenchel_young_loss(z, y.long()))
+
+
+def test_a_criterion_with_a_group_is_copied(alone):
+    criterion = parallel.VocabParallelLoss(sharmix.SharMiX(learned=True), group=dist.group.WORLD)
+    z, y = torch.randn(2, 9, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 7])
+    assert torch.equal(copy.deepcopy(criterion)(z, y), criterion(z, y))
+
+
 @contextmanager
 def messages():
     """The names of the collectives called within it, and their bytes."""
@@ -135,20 +155,19 @@ def check_messages():
     generator = torch.Generator().manual_seed(dist.get_rank())
     noise, y = torch.randn(rows, classes, generator=generator), torch.tensor([0, 30_000, 5, -100])
     peaked = noise + 12 * (noise > 3.5)
+    batches = [(peaked, 1), *((noise / scale, 7) for scale in (1, 10, 100)), (noise / 1e4, 8), (noise * 0, 3)]
     with every_case() as case:
-        for (q, r), (z, most) in itertools.product(
-            [(1.25, 1.5), (1.5, 1.5), (2.0, 2.0)], [(peaked, 1), (noise, 7), (noise / 10, 7), (noise / 100, 7)]
-        ):
+        for (q, r), (z, most) in itertools.product([(1.25, 1.5), (1.5, 1.5), (2.0, 2.0)], batches):
             z = z.clone().requires_grad_()
             with messages() as seen:
                 loss = parallel.vocab_parallel_loss(z, y, q, r)
                 forward = len(seen)
                 loss.backward()
             with case(q=q, r=r, most=most):
-                assert seen[0] == ("all_gather_into_tensor", 8 + 4 * rows * 33)
+                assert seen[0] == ("all_gather_into_tensor", 16 + 4 * rows * 33)
                 assert {name for name, _ in seen[1:]} <= {"all_reduce"}
                 assert len(seen) == forward <= most
-                assert sum(size for _, size in seen[1:]) <= rows * 32 * 6
+                assert sum(size for _, size in seen[1:]) <= rows * 32 * (most - 1)
 
 
 def check_half_precision():
@@ -157,7 +176,7 @@ def check_half_precision():
     part = z.split(sizes, -1)[rank].requires_grad_()
     with messages() as seen:
         loss = parallel.vocab_parallel_loss(part, y, sizes=sizes)
-    assert seen == [("all_gather_into_tensor", 8 + 2 * len(z) * 33)]
+    assert seen == [("all_gather_into_tensor", 16 + 2 * len(z) * 33)]
     torch.testing.assert_close(loss, sharmix.fenchel_young_loss(z.float(), y))
     smoothed = parallel.vocab_parallel_loss(part, y, sizes=sizes, label_smoothing=0.1)
     torch.testing.assert_close(smoothed, sharmix.fenchel_young_loss(z.float(), y, label_smoothing=0.1))
@@ -237,6 +256,24 @@ def check_layer():
         torch.testing.assert_close([loss, *mine], [expected, *theirs], rtol=2e-6, atol=1e-6)
 
 
+def check_layer_in_parts():
+    """A few rows at a time, where the processes have other numbers of classes, which the loss asks for."""
+    rank, generator = dist.get_rank(), torch.Generator().manual_seed(0)
+    hidden, weight = torch.randn(40, 6, generator=generator), torch.randn(75, 6, generator=generator)
+    y = torch.randint(75, (40,), generator=generator)
+    for sizes in ([5, 70], [75, 0]):
+        inputs = [one.clone().requires_grad_() for one in (hidden, weight.split(sizes)[rank])]
+        with pytest.MonkeyPatch.context() as patch, messages() as seen:
+            patch.setattr(_linear_loss, "_CHUNK_BYTES", 4 * 75 * 16)
+            loss = parallel.vocab_parallel_linear_loss(*inputs, None, y, label_smoothing=0.1, candidates=75)
+        assert [name for name, _ in seen].count("all_gather_into_tensor") > 3
+        whole = [one.clone().requires_grad_() for one in (hidden, weight)]
+        expected = sharmix.linear_fenchel_young_loss(*whole, None, y, label_smoothing=0.1)
+        mine, theirs = (torch.autograd.grad(one, given) for one, given in ((loss, inputs), (expected, whole)))
+        theirs = theirs[0], theirs[1].split(sizes)[rank]
+        torch.testing.assert_close([loss, *mine], [expected, *theirs], rtol=2e-6, atol=1e-6)
+
+
 def check_refusals():
     """Processes that do not agree are told so; none of them waits for ever."""
     z, y = torch.zeros(2, [5, 70][dist.get_rank()]), torch.tensor([0, 74])
@@ -244,6 +281,10 @@ def check_refusals():
         parallel.vocab_parallel_loss(z, y, label_smoothing=0.1)
     with pytest.raises(ValueError, match="label 75 is out of range for 75 classes"):
         parallel.vocab_parallel_loss(z, y + 1, sizes=[5, 70])
+    other, q = dist.get_rank(), torch.tensor(1.25, requires_grad=dist.get_rank() == 1)
+    for targets, *orders in ((y.roll(other),), (y, 1.25 + 0.05 * other), (y, q)):
+        with pytest.raises(ValueError, match="the processes give different targets or orders"):
+            parallel.vocab_parallel_loss(z, targets, *orders, sizes=[5, 70])
 
 
 def check_two_processes():
@@ -253,6 +294,7 @@ def check_two_processes():
     check_gradient()
     check_criterion()
     check_layer()
+    check_layer_in_parts()
     check_refusals()
     if dist.get_rank() == 1:
         os._exit(0)  # as a process that was killed
@@ -270,6 +312,9 @@ def check_four_processes():
         group = dist.new_group(range(number))
         if dist.get_rank() < number:
             check_all_cases(group)
+    some = dist.new_group([1, 3])  # numbers in the group are others than in all
+    if dist.get_rank() in (1, 3):
+        check_all_cases(some)
 
     def loss(z):
         return parallel.vocab_parallel_loss(z, y, sizes=SIZES[4], candidates=4)
@@ -292,6 +337,8 @@ def test_what_is_not_allowed(alone):
     with every_case() as case:
         for change, error, message in (
             ({"q": 1.0, "r": 1.0}, ValueError, "loss_parallel"),
+            ({"q": torch.tensor(1.0)}, ValueError, "loss_parallel"),
+            ({"q": 3.5, "r": 2.0}, ValueError, "q=3.5 is not allowed.* at most 3"),
             ({"q": 1.75, "r": 1.25}, ValueError, "outside the concave region"),
             ({"q": torch.ones(2, 1)}, ValueError, "q of shape"),
             ({"targets": torch.zeros(2, 5)}, TypeError, "class indices of an integer type"),
@@ -309,6 +356,9 @@ def test_what_is_not_allowed(alone):
     for activation in ("softmax", "alpha_relu"):
         with pytest.raises(ValueError, match="loss_parallel"):
             parallel.VocabParallelLoss(activation)
+    for orders, message in (((1.0, 1.5), "q=1 is not allowed"), ((1.75, 1.25), "outside the concave region")):
+        with pytest.raises(ValueError, match=message):
+            parallel.VocabParallelLoss(sharmix.SharMiX(*orders))
     with pytest.raises(ValueError, match="objective='brier'"):
         parallel.VocabParallelLoss(sharmix.SharMiX(learned=True, objective="brier"))
     with pytest.raises(RuntimeError, match="cannot be differentiated again"):

@@ -6,7 +6,7 @@ import pandas as pd
 
 from experiments.identity import ROOT
 from reporting.record_files import read_records
-from studies import training_recipes, training
+from studies import training, training_recipes
 from studies.study import load_study
 
 STUDY = load_study("training_recipes")
