@@ -27,12 +27,13 @@ import sharmix
 from benchmarks.harness import Row, Step, in_turn, origin, provenance, ratios, spread, write_csv
 from experiments.data.special_tokens import PADDING
 from experiments.files import write_atomically
+from experiments.record import load_record
 from experiments.run import load_run
+from experiments.run_folder import RECORD
 from reporting.markdown import narrow, paragraph
 
 SETTINGS = Path(__file__).with_suffix(".yaml")
 WIDTHS = {"float": 4, "double": 8}
-TRANSLATION = "Multi30k"
 
 
 class Gathered(torch.autograd.Function):
@@ -90,11 +91,13 @@ def messages(step: Step) -> dict[str, int]:
     return found
 
 
-def translation(run: Path, data: Path | None, settings: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """Logits of a finished translation run for words of its dev split, and the words that follow.
+def translation(run: Path, data: Path | None, settings: Mapping[str, Any]) -> tuple[str, Tensor, Tensor]:
+    """The name of a finished translation run, its logits for words of its dev split, and the words that follow.
 
     A few last words of the vocabulary are left out, so that all processes have equally many.
     """
+    record = load_record(run / RECORD)
+    name = f"{record.experiment}, {record.config['activation']['name']}, epoch {record.epoch}"
     module, examples = load_run(run, data)
     classes = module.network.output_bias.numel()
     classes -= classes % math.lcm(*settings["processes"])
@@ -103,7 +106,7 @@ def translation(run: Path, data: Path | None, settings: Mapping[str, Any]) -> tu
     wanted = (words != PADDING) & (words < classes)
     with torch.no_grad():
         logits = module.network.logits(module.network(batch.inputs, batch.targets[:, :-1])[wanted])
-    return logits[: settings["rows"], :classes].clone(), words[wanted][: settings["rows"]]
+    return name, logits[: settings["rows"], :classes].clone(), words[wanted][: settings["rows"]]
 
 
 def cases(settings: Mapping[str, Any], trained: Path) -> Iterator[tuple[str, Tensor, Tensor]]:
@@ -114,7 +117,7 @@ def cases(settings: Mapping[str, Any], trained: Path) -> Iterator[tuple[str, Ten
             logits = logits_of(description, settings["rows"], classes, generator)
             yield kind, logits, torch.randint(classes, (settings["rows"],), generator=generator)
     if trained.exists():
-        yield TRANSLATION, *torch.load(trained, weights_only=True)
+        yield torch.load(trained, weights_only=True)
 
 
 def cells(settings: Mapping[str, Any], processes: int, trained: Path) -> Iterator[Row]:
@@ -193,7 +196,7 @@ def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
         f"one thread. Messages are collectives; bytes are those that one process gives to them. Time is relative to "
         f"{settings['baseline']}, the median of {settings['rounds']} rounds (lowest–highest). Where there are more "
         f"processes than cores, they wait for one another. Logits are normal: {kinds_of(settings)}. "
-        f"{TRANSLATION}: of a network that was trained to translate by 1.5-entmax's loss. "
+        "The others are of a network of the suite, named with its activation and its epoch. "
         f"{origin(data.iloc[0], ('torch',), 'python -m benchmarks.vocab_parallel')}"
     )
     size = settings["computed"]
