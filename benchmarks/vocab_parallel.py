@@ -8,6 +8,7 @@ import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from timeit import timeit
 from typing import Any
@@ -165,58 +166,75 @@ def computed(data: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
     measured = data[data["classes"] == data["classes"].max()]
     measured = measured[measured["processes"] == measured["processes"].max()]
     lines = []
-    for one in measured.to_dict("records"):
-        line = {"logits": one["logits"], "loss": one["contender"]}
-        for rows in table["rows"]:
-            scale = rows / one["rows"]
-            if "gathered" in one["contender"]:  # a process gives all its logits, of which it has fewer
-                scale *= table["classes"] / one["classes"] * one["processes"] / size
-            traffic = scale * others * (one["all_gather_bytes"] + one["all_reduce_bytes"] * 2 / size)
-            hops = others * (one["all_gathers"] + 2 * one["all_reduces"])
-            for link, speed in table["links"].items():
-                time = hops * speed["microseconds"] + traffic / speed["gigabytes_a_second"] / 1e3
-                line[f"{link}, {rows:,} rows"] = f"{time:,.0f}"
-        lines.append(line)
+    for rows, one in product(table["rows"], measured.to_dict("records")):
+        scale = rows / one["rows"]
+        if "gathered" in one["contender"]:  # a process gives all its logits, of which it has fewer
+            scale *= table["classes"] / one["classes"] * one["processes"] / size
+        traffic = scale * others * (one["all_gather_bytes"] + one["all_reduce_bytes"] * 2 / size)
+        hops = others * (one["all_gathers"] + 2 * one["all_reduces"])
+        times = {
+            link: f"{hops * speed['microseconds'] + traffic / speed['gigabytes_a_second'] / 1e3:,.0f}"
+            for link, speed in table["links"].items()
+        }
+        lines.append({"rows": f"{rows:,}", "logits": one["logits"], "loss": one["contender"], **times})
     return pd.DataFrame(lines)
 
 
 def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     """The tables as Markdown."""
-    shown = data[["processes", "classes", "logits"]].assign(
-        loss=data["contender"],
-        messages=data["all_gathers"] + data["all_reduces"],
-        bytes_a_row=((data["all_gather_bytes"] + data["all_reduce_bytes"]) / data["rows"]).map("{:,.0f}".format),
-        ms=data["median_milliseconds"].map("{:.1f}".format),
-        relative=[
-            f"{row.median_ratio:.2f} ({row.lowest_ratio:.2f}–{row.highest_ratio:.2f})" for row in data.itertuples()
+    baseline, network = settings["baseline"], data["logits"].iloc[-1]
+    cells = data.assign(
+        time=[
+            f"{row.median_milliseconds:.1f} ms"
+            if row.contender == baseline
+            else f"{row.median_ratio:.2f} ({row.lowest_ratio:.2f}–{row.highest_ratio:.2f})"
+            for row in data.itertuples()
         ],
-    )
-    about = (
-        f"Forward and backward of {data['rows'][0]:,} rows of float32; the classes are split evenly over processes of "
-        f"one thread. Messages are collectives; bytes are those that one process gives to them. Time is relative to "
-        f"{settings['baseline']}, the median of {settings['rounds']} rounds (lowest–highest). Where there are more "
-        f"processes than cores, they wait for one another. Logits are normal: {kinds_of(settings)}. "
-        "The others are of a network of the suite, named with its activation and its epoch. "
-        f"{origin(data.iloc[0], ('torch',), 'python -m benchmarks.vocab_parallel')}"
+        sent=[
+            f"{row.all_gathers + row.all_reduces}, {(row.all_gather_bytes + row.all_reduce_bytes) / row.rows:,.0f}"
+            for row in data.itertuples()
+        ],
+        logits=data["logits"].str.partition(",")[0],
+        loss=data["contender"].replace(settings["short"]),
     )
     size = settings["computed"]
-    assumed = (
-        f"Computed, not measured: microseconds of the messages alone for {size['processes']} devices and "
-        f"{size['classes']:,} classes, with as many messages and bytes as above, in a ring. "
-        + "; ".join(
-            f"{link}: {speed['microseconds']} µs a hop, {speed['gigabytes_a_second']} GB/s"
-            for link, speed in size["links"].items()
-        )
-        + "."
+    links = "; ".join(
+        f"{link}: {speed['microseconds']} µs a hop, {speed['gigabytes_a_second']} GB/s"
+        for link, speed in size["links"].items()
     )
-    title = "# Losses of logits whose classes are split over processes"
-    tables = [narrow(shown.rename(columns={"bytes_a_row": "bytes a row"})), narrow(computed(data, settings))]
-    return (
-        "\n\n".join(
-            [title, paragraph(about), tables[0], f"## {size['processes']} devices", paragraph(assumed), tables[1]]
-        )
-        + "\n"
-    )
+    parts = [
+        "# Losses of logits whose classes are split over processes",
+        paragraph(
+            f"Forward and backward of {data['rows'][0]:,} rows of float32 logits, whose classes are split evenly over "
+            f"processes of one thread. Cross-entropy is torch's, under `loss_parallel`. Logits are normal: "
+            f"{kinds_of(settings)}. The last are of a trained network of the suite ({network})."
+        ),
+        "## Time",
+        paragraph(
+            "Cross-entropy's milliseconds, and the other losses' time relative to it: the median of "
+            f"{settings['rounds']} rounds (lowest–highest). More processes than cores wait for one another. "
+            f"{origin(data.iloc[0], ('torch',), 'make vocab_parallel')}"
+        ),
+        *_by_loss(cells, "time"),
+        "## Messages, bytes",
+        paragraph("The collectives of a step, and the bytes a row that one process gives to them."),
+        *_by_loss(cells, "sent"),
+        f"## {size['processes']} devices",
+        paragraph(
+            f"Computed, not measured: microseconds of the messages alone for {size['processes']} devices and "
+            f"{size['classes']:,} classes, with as many messages and bytes as above, in a ring. {links}."
+        ),
+        narrow(computed(data, settings)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _by_loss(cells: pd.DataFrame, column: str) -> Iterator[str]:
+    """For each number of processes a table with a row for each case and a column for each loss."""
+    for processes, some in cells.groupby("processes"):
+        table = some.pivot_table(column, ["classes", "logits"], "loss", "first", sort=False)
+        yield f"### {processes} processes"
+        yield narrow(table.reset_index())
 
 
 def main() -> None:

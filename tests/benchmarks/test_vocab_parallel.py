@@ -42,4 +42,9 @@ def test_a_link_takes_its_latency_for_each_hop_and_its_bandwidth_for_the_bytes()
     links = {"one": {"microseconds": 1, "gigabytes_a_second": 0.001}}
     settings = {"computed": {"processes": 4, "classes": 20, "rows": [10], "links": links}}
     (line,) = vocab_parallel.computed(pd.DataFrame([row]), settings).to_dict("records")
-    assert line == {"logits": "b", "loss": "a", "one, 10 rows": f"{3 * 1 + 6 * 1 + 3 * 2000 + 2 * 3 / 4 * 800:,.0f}"}
+    assert line == {
+        "rows": "10",
+        "logits": "b",
+        "loss": "a",
+        "one": f"{3 * 1 + 6 * 1 + 3 * 2000 + 2 * 3 / 4 * 800:,.0f}",
+    }
