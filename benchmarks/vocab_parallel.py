@@ -195,6 +195,7 @@ def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
             for row in data.itertuples()
         ],
         logits=data["logits"].str.partition(",")[0],
+        classes=data["classes"].map("{:,}".format),
         loss=data["contender"].replace(settings["short"]),
     )
     size = settings["computed"]
