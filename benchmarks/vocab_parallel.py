@@ -182,7 +182,8 @@ def computed(data: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
 
 def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     """The tables as Markdown."""
-    baseline, network = settings["baseline"], data["logits"].iloc[-1]
+    baseline, networks = settings["baseline"], [one for one in data["logits"].unique() if one not in settings["logits"]]
+    of_networks = f" The last are of a trained network of the suite ({networks[0]})." if networks else ""
     cells = data.assign(
         time=[
             f"{row.median_milliseconds:.1f} ms"
@@ -207,14 +208,14 @@ def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
         "# Losses of logits whose classes are split over processes",
         paragraph(
             f"Forward and backward of {data['rows'][0]:,} rows of float32 logits, whose classes are split evenly over "
-            f"processes of one thread. Cross-entropy is torch's, under `loss_parallel`. Logits are normal: "
-            f"{kinds_of(settings)}. The last are of a trained network of the suite ({network})."
+            f"processes of one thread. Cross-entropy is torch's, under `loss_parallel`. Logits are drawn from normal "
+            f"distributions: {kinds_of(settings)}.{of_networks}"
         ),
         "## Time",
         paragraph(
             "Cross-entropy's milliseconds, and the other losses' time relative to it: the median of "
             f"{settings['rounds']} rounds (lowest–highest). More processes than cores wait for one another. "
-            f"{origin(data.iloc[0], ('torch',), 'make vocab_parallel')}"
+            f"{origin(data.iloc[0], ('torch',), 'make vocab_parallel RUN=FOLDER DATA=FOLDER')}"
         ),
         *_by_loss(cells, "time"),
         "## Messages, bytes",

@@ -146,7 +146,8 @@ def check_layer(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Te
     """Raise TypeError or ValueError if the shapes or types of an output layer and its targets do not fit together."""
     if weight.dim() != 2 or weight.shape[1] != hidden.shape[-1] or len(weight) < fewest_classes:
         shapes = f"weight of shape {tuple(weight.shape)} does not go with hidden of shape {tuple(hidden.shape)}"
-        raise ValueError(f"{shapes}; it must be [classes, {hidden.shape[-1]}] with at least {fewest_classes} class")
+        at_least = " with at least 1 class" if fewest_classes else ""
+        raise ValueError(f"{shapes}; it must be [classes, {hidden.shape[-1]}]{at_least}")
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"bias of shape {tuple(bias.shape)} must be of shape {tuple(weight.shape[:1])}")
     check_indices(hidden, targets, "hidden")

@@ -72,8 +72,8 @@ def vocab_parallel_loss(
         targets: indices among all classes, [...], of an integer type, the same on every process.
         q, r, temperature: numbers, or tensors of one element, the same on every process, learned on all or on none;
             1 < q ≤ 3 and r ≥ 2 − 1/q. Learned orders get their full gradient on every process.
-        group: the process group; the default one if None. Its backend may be gloo or NCCL. `sharmix.backend` must be
-            the same on every process.
+        group: the process group; the default one if None. Its backend may be gloo or NCCL. Its machines must be of one
+            kind, because all processes decide alike from the same numbers.
         sizes: the number of classes on each process, the same list on every process. None means equal numbers.
         candidates: K, the same on every process. The support of a row should have fewer classes on each process.
         **options: as for `fenchel_young_loss`. `weight` holds the weights of all classes.
@@ -84,8 +84,9 @@ def vocab_parallel_loss(
 
     Raises:
         TypeError: the logits or targets are of the wrong type.
-        ValueError: a value, a label or a shape is not allowed; or the processes give different targets or orders. For
-            q = 1, softmax, use `torch.distributed.tensor.parallel.loss_parallel`.
+        ValueError: a value, a label or a shape is not allowed, which learned orders can also reach in training; or the
+            processes give different targets, for equally many rows, or different orders. For q = 1, softmax, use
+            `torch.distributed.tensor.parallel.loss_parallel`.
         RuntimeError: there is no process group, or another process of it has ended.
 
     Source: `math` sections 2, 3 and 5.
@@ -219,8 +220,8 @@ def vocab_parallel_linear_loss(
             [classes of this process] or None; plain tensors, such as `to_local()` of a DTensor.
         targets: indices among all classes, [...], of an integer type, the same on every process.
         q, r, temperature, group, candidates: as for `vocab_parallel_loss`.
-        sizes: the number of classes on each process. None asks them, by one message more; under `torch.compile` it
-            means equal numbers.
+        sizes: the number of classes on each process. None: each process tells its number, by one message more; under
+            `torch.compile`, equal numbers.
         **options: as for `linear_fenchel_young_loss`.
 
     Returns, Raises: as `vocab_parallel_loss`; the loss is a scalar.
@@ -326,7 +327,9 @@ class VocabParallelLoss(FenchelYoungLoss):
             raise ValueError(f"{self.activation} is not of the Sharma–Mittal family; {shared_classes.FOR_SOFTMAX}")
         if self.activation.objective != "fenchel_young":
             raise ValueError(f"objective={self.activation.objective!r} of the activation is not allowed here")
-        shared_classes.allowed_orders(*self.activation.orders(), classes=2)
+        orders = self.activation.orders()
+        if not any(isinstance(order, Tensor) and order.is_meta for order in orders):
+            shared_classes.allowed_orders(*orders, classes=2)
         self.group_name = group and group.group_name  # a group itself cannot be copied
         self.sizes, self.candidates = sizes, _MOST
 

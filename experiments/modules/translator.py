@@ -15,8 +15,8 @@ from experiments.data.translation import TranslationData
 from experiments.modules.base import OutputModule
 from experiments.modules.beam_search import BeamSettings, Hypothesis, beam_search
 from experiments.modules.optimizer import AdamSettings
-from experiments.modules.shared_vocabulary import check_shared, shared_loss
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics, signatures
+from experiments.modules.vocab_parallel import TokenLosses, check_vocab_parallel, losses_of_all_tokens
 from experiments.networks.attention import KeysValues
 from experiments.networks.transformer import Memory, Transformer
 from experiments.settings import OpenShare, Share, YesNo, validated
@@ -52,7 +52,7 @@ class Translator(OutputModule):
     ) -> None:
         super().__init__(network, activation, optimizer, label_smoothing, compile)
         if vocab_parallel:
-            check_shared(activation)
+            check_vocab_parallel(activation)
         self.vocab_parallel = vocab_parallel
         self.beam, self.measured_by = beam, signatures()
         self.text, self.references = data.text, {"dev": data.dev.references, "test": data.test.references}
@@ -79,22 +79,20 @@ class Translator(OutputModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         given, wanted = batch.targets[:, :-1], batch.targets[:, 1:]
         real = wanted != PADDING
-        hidden, targets = self.network(batch.inputs, given)[real], wanted[real]
-        total, count = self._total_loss(hidden, targets)
+        losses = self._losses(self.network(batch.inputs, given)[real], wanted[real], batch.weight)
         self._measured["training"].add("train")
-        self.loss_sum.update(total.detach())
-        self.token_count.update(count)
-        # By this process's own tokens, because `weight` is its share of a step's tokens, times the number of shares.
-        loss = total / max(1, len(targets))
-        return loss if batch.weight == 1 else loss * batch.weight
+        self.loss_sum.update(losses.total.detach())
+        self.token_count.update(losses.count)
+        loss = losses.total / max(1, losses.count)
+        return loss if losses.weight == 1 else loss * losses.weight
 
-    def _total_loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor | int]:
-        """The sum of the losses of tokens, and their number; of all processes' tokens if they share the vocabulary."""
+    def _losses(self, hidden: Tensor, targets: Tensor, weight: float) -> TokenLosses:
+        """The losses of tokens, under `vocab_parallel` those of all processes' tokens."""
         layer = self.network.embedding.weight, self.network.output_bias
         if self.vocab_parallel and self.trainer.world_size > 1:
-            return shared_loss(self.activation, hidden, *layer, targets, self.label_smoothing)
+            return losses_of_all_tokens(self.activation, hidden, *layer, targets, weight, self.label_smoothing)
         options = {"label_smoothing": self.label_smoothing, "reduction": "sum"}  # the mean over no token is NaN
-        return self.activation.linear_loss(hidden, *layer, targets, **options), len(targets)
+        return TokenLosses(self.activation.linear_loss(hidden, *layer, targets, **options), len(targets), weight)
 
     def after_step(self) -> None:
         super().after_step()
