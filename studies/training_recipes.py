@@ -44,9 +44,9 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
         {
             "activation": contender,
             "recipe": recipe,
-            f"test, epoch {last}": f"{ours['test accuracy']:.3f}",
+            "test": f"{ours['test accuracy']:.3f}",
             "theirs": f"{published[contender]['accuracy'][last]:.3f}",
-            f"train, epoch {last}": f"{ours['train accuracy']:.3f}",
+            "train": f"{ours['train accuracy']:.3f}",
             "theirs, epoch 50": f"{published[contender]['train_accuracy'][50]:.3f}",
         }
         for contender in settings["rows"]
