@@ -62,7 +62,7 @@ def summarise_verdicts(root: Path, to_root: str) -> str:
 
 
 def answer_questions(root: Path, to_root: str) -> str:
-    """How many published numbers reproduce; then the declared questions, each with its answer and the reason."""
+    """The declared questions, each with its answer and the reason; then how many published numbers reproduce."""
     declaration, verdicts = load_declaration(root / "conf" / "reporting"), _read(root)
     shown = ""
     for one in answers(declaration, verdicts.to_dict("records")):
@@ -70,7 +70,7 @@ def answer_questions(root: Path, to_root: str) -> str:
         shown += f"- {one.mark} **{one.question}** {MEANING[one.mark].capitalize()}{numbers}. {one.reason}\n"
     claims = f"[each number]({to_root}results/tables/verdicts.md)"
     origin = f"[where the published numbers come from]({to_root}docs/studies/forensics.md)"
-    return f"{in_one_sentence(verdicts['test_verdict'])}: {claims}, and {origin}.\n\n{shown.rstrip()}"
+    return f"{shown}\n{in_one_sentence(verdicts['test_verdict'])}: {claims}, and {origin}."
 
 
 def _nearer_split(verdicts: pd.DataFrame) -> str:
