@@ -224,8 +224,8 @@ def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
         f"## {size['processes']} devices",
         paragraph(
             f"Computed, not measured: microseconds of the messages alone for {size['processes']} devices and "
-            f"{size['classes']:,} classes, with as many messages and bytes as above, in a ring. {links}. The bandwidths are published, the latencies "
-            "are assumed."
+            f"{size['classes']:,} classes, with as many messages and bytes as above, in a ring. {links}. "
+            "The bandwidths are published, the latencies are assumed."
         ),
         narrow(computed(data, settings)),
     ]
