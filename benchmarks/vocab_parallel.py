@@ -251,13 +251,14 @@ def main() -> None:
     settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
     settings |= settings["quick"] if options.quick else {}
     source, rows = provenance(), []
-    for processes in settings["processes"]:
-        with tempfile.TemporaryDirectory() as folder:
-            trained = Path(folder, "trained.pt")
-            if options.run:
-                torch.save(translation(options.run, options.data, settings), trained)
-            mp.spawn(measure, (processes, settings, folder, trained), processes)
-            rows += [{**row, **source} for row in json.loads(Path(folder, "rows.json").read_text(encoding="utf-8"))]
+    with tempfile.TemporaryDirectory() as shared:
+        trained = Path(shared, "trained.pt")
+        if options.run:
+            torch.save(translation(options.run, options.data, settings), trained)
+        for processes in settings["processes"]:
+            with tempfile.TemporaryDirectory() as folder:
+                mp.spawn(measure, (processes, settings, folder, trained), processes)
+                rows += [{**row, **source} for row in json.loads(Path(folder, "rows.json").read_text(encoding="utf-8"))]
     write_csv(rows, options.folder / "vocab_parallel.csv")
     text = page(pd.DataFrame(rows), settings)
     write_atomically(options.folder / "vocab_parallel.md", text)

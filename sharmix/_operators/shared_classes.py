@@ -73,9 +73,8 @@ def _solve(
     wrong = (received.sizes != received.sizes.new_tensor(sizes)).sum()
     different = (received.digests != received.digests[0]).sum()
     outside = counted & ((targets < 0) | (targets >= sum(sizes)))
-    found = torch.stack(
-        [support, remaining.sum(), lost.sum(), wrong, outside.sum(), different]
-    ).cpu()  # waits for a GPU once
+    counts = support, remaining.sum(), lost.sum(), wrong, outside.sum(), different
+    found = torch.stack(counts).cpu()  # waits for a GPU once
     # These are refused after the all-gather, so that no process waits for one that refuses.
     if found[3]:
         held = received.sizes.tolist()
