@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from experiments.record import Record
@@ -25,12 +26,12 @@ def label_runs(records: list[Record]) -> dict[str, Runs]:
 
     Where two configurations have the same label, their run_id is added to it.
     """
-    ordered = sorted(records, key=lambda record: (_order(_label(record), record), record.run_id))
-    groups = [Runs(tuple(group)) for _, group in groupby(ordered, key=lambda record: record.run_id)]
-    labels = [_label(runs.records[0]) for runs in groups]
+    by_run_id = groupby(sorted(records, key=attrgetter("run_id")), key=attrgetter("run_id"))
+    configurations = [Runs(tuple(records)) for _, records in by_run_id]
+    groups = sorted((Group(_label(runs.records[0]), runs, {}) for runs in configurations), key=_order)
+    labels = [group.label for group in groups]
     return {
-        text if labels.count(text) == 1 else f"{text} [{runs.records[0].run_id[:8]}]": runs
-        for text, runs in zip(labels, groups, strict=True)
+        text if labels.count(text) == 1 else f"{text} [{runs.records[0].run_id[:8]}]": runs for text, runs, _ in groups
     }
 
 
@@ -40,45 +41,39 @@ def style_groups(panels: Sequence[Mapping[str, Runs]]) -> list[list[Group]]:
     Returns the groups of each panel in the order of the palette. Configurations of one activation share its colour and
     marker, unless another objective learned their orders; line style and marker filling distinguish them.
     """
-    labels = [_labels_by_configuration(panel) for panel in panels]
-    examples: dict[_Configuration, tuple[str, Record]] = {}
-    for panel, named in zip(panels, labels, strict=True):
-        for configuration, text in named.items():
-            examples.setdefault(configuration, (text, panel[text].records[0]))
+    configured = [_by_configuration(panel) for panel in panels]
+    examples: dict[_Configuration, Group] = {}
+    for panel in configured:
+        examples = panel | examples
     styles: dict[_Configuration, dict[str, Any]] = {}
     used: Counter[str] = Counter()
-    for configuration in sorted(examples, key=lambda one: _order(*examples[one])):
-        activation = examples[configuration][1].config["activation"]
-        own = look_of(activation)
+    for configuration, group in sorted(examples.items(), key=lambda item: _order(item[1])):
+        own, objective = look_of(group.runs.activation), group.runs.activation.get("objective")
         place = line = used[own.colour]  # third parties' activations share a colour
         used[own.colour] += 1
-        if activation.get("objective") in OBJECTIVES:
-            line += list(OBJECTIVES).index(activation["objective"])
+        if objective in OBJECTIVES:
+            line += list(OBJECTIVES).index(objective)
         styles[configuration] = {
             "color": own.colour,
             "marker": own.marker,
             "linestyle": LINE_STYLES[line % len(LINE_STYLES)],
             "fillstyle": FILL_STYLES[place % len(FILL_STYLES)],
         }
-    return [
-        [Group(named[one], panel[named[one]], style) for one, style in styles.items() if one in named]
-        for panel, named in zip(panels, labels, strict=True)
-    ]
+    return [[panel[one]._replace(style=style) for one, style in styles.items() if one in panel] for panel in configured]
 
 
-def _labels_by_configuration(panel: Mapping[str, Runs]) -> dict[_Configuration, str]:
-    """The labels of a panel by what the rows' settings say of maps and augmentation.
+def _by_configuration(panel: Mapping[str, Runs]) -> dict[_Configuration, Group]:
+    """The groups of a panel by what their settings say of maps and augmentation.
 
-    Rows that differ in another setting, such as a learning rate, are numbered.
+    Groups that differ in another setting, such as a learning rate, are numbered.
     """
-    labels: dict[_Configuration, str] = {}
+    found: dict[_Configuration, Group] = {}
     seen: Counter[str] = Counter()
-    first = {text: runs.records[0] for text, runs in panel.items() if runs}
-    for text in sorted(first, key=lambda text: _order(text, first[text])):
-        settings = repr(_shown_settings(first[text].config))
-        labels[settings, seen[settings]] = text
+    for group in sorted((Group(text, runs, {}) for text, runs in panel.items() if runs), key=_order):
+        settings = repr(_shown_settings(group.runs.records[0].config))
+        found[settings, seen[settings]] = group
         seen[settings] += 1
-    return labels
+    return found
 
 
 def _shown_settings(config: Mapping[str, Any]) -> list[Any]:
@@ -91,8 +86,8 @@ def _shown_settings(config: Mapping[str, Any]) -> list[Any]:
     return shown
 
 
-def _order(text: str, record: Record) -> tuple[tuple[float, ...], str]:
-    return order(record.config["activation"]), text
+def _order(group: Group) -> tuple[tuple[float, ...], str]:
+    return order(group.runs.activation), group.label
 
 
 def _label(record: Record) -> str:

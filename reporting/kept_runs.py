@@ -6,16 +6,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Self
 
-import pandas as pd
-
 from experiments.record import RecordError
-from reporting.declaration import SETTINGS, Declaration, TrainingSets, load_declaration
+from reporting.declaration import SETTINGS, Declaration, Numbers, load_declaration, load_numbers
 from reporting.groups import Group, style_groups
-from reporting.palette import TRAINING_SETS
 from reporting.record_files import missing_records, read_records, records_path
 from reporting.runs import Runs
 from reporting.selection import Selection, final_epoch, refuse_missing_seeds, refuse_mixed_code, select_runs
-from reporting.yaml_files import read_yaml
 
 
 class LeftOut(Exception):
@@ -103,18 +99,10 @@ class KeptRuns:
         (groups,) = style_groups([self._labelled(table)])
         return groups
 
-    def of_study(self, study: str) -> pd.DataFrame:
-        """The records of a study, a row for each number; `attrs["contenders"]` are the settings of each contender.
-
-        Raises:
-            LeftOut: if results/studies/ has no file of the study.
-        """
-        path = self.results / "studies" / f"{study}.csv"
-        if not path.exists():
-            raise LeftOut(f"there are no records {path.name}")
-        records = pd.read_csv(path)
-        records.attrs["contenders"] = read_yaml(path.with_suffix(".yaml"))["settings"]["contenders"]
-        return records
+    @cached_property
+    def numbers(self) -> dict[str, Numbers]:
+        """The papers' numbers, by table."""
+        return load_numbers(self.settings, self.declaration)
 
     @cached_property
     def panels(self) -> list[ShownPanel]:
@@ -132,21 +120,6 @@ class KeptRuns:
                 final_epoch(self.declaration.tables[panel.runs], self.selections[panel.runs]),
             )
             for panel, shown, learned in zip(declared, runs, paths, strict=True)
-        ]
-
-    def figure2(self) -> list[tuple[TrainingSets, list[Group]]]:
-        """The declared rows of Figure 2 that have records, each with its runs. Raises LeftOut if there are none."""
-        rows = [(sets, self.on_training_sets(sets)) for sets in self.declaration.figures.figure2]
-        if not any(runs for _, runs in rows):
-            raise LeftOut("no training set of Figure 2 has records")
-        return [(sets, runs) for sets, runs in rows if runs]
-
-    def on_training_sets(self, sets: TrainingSets) -> list[Group]:
-        """The runs of a row of panels in Figure 2 that have records, with the looks of their training sets."""
-        return [
-            Group(name, runs, TRAINING_SETS[name])
-            for name, one in sets.sets.items()
-            if one.table in self.selections and (runs := self.selections[one.table].rows[one.row])
         ]
 
     def missing_panels(self) -> dict[str, str]:

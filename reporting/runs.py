@@ -66,14 +66,17 @@ class Runs:
         return self.measured[column].unstack("seed").dropna(how="all")
 
     def paths(self) -> list[pd.DataFrame]:
-        """The path of learned (q, r) of each seed, one line for each epoch from 0 on.
+        """The path of (q, r) of each seed: a line for each epoch from 0 on, or one line if the orders are fixed.
 
-        A learned α means q = r = α; under normmax it means q = α and r = 2 − 1/α.
+        An α means q = r = α; under normmax it means q = α and r = 2 − 1/α. A map of another family has no path.
         """
-        names = ["alpha", "alpha"] if self.activation.get("alpha") is not None else ["q", "r"]
-        q, r = (self.by_epoch(name) for name in names)
-        if q.empty or r.empty:
+        name = self.activation["name"]
+        orders = ["alpha", "alpha"] if self.activation.get("alpha") is not None else ["q", "r"]
+        start = [{"softmax": 1.0, "sparsemax": 2.0}.get(name, self.activation.get(order)) for order in orders]
+        if name == "alpha_relu" or None in start:
             return []
-        start = pd.DataFrame({"q": [self.activation[names[0]]], "r": [self.activation[names[1]]]}, index=[0])
-        paths = [pd.concat([start, pd.DataFrame({"q": q[seed], "r": r[seed]}).dropna()]) for seed in q]
-        return [path.assign(r=2 - 1 / path["q"]) for path in paths] if self.activation["name"] == "normmax" else paths
+        paths = []
+        for record in self.records:
+            learned = {row["epoch"]: [row[order] for order in orders] for row in record.curves if {*orders} <= {*row}}
+            paths.append(pd.DataFrame.from_dict({0: start} | learned, orient="index", columns=["q", "r"]))
+        return [path.assign(r=2 - 1 / path["q"]) for path in paths] if name == "normmax" else paths

@@ -1,14 +1,16 @@
-"""SharMiX as a map of two classes under six pairs (q, r), its derivative, and a jump; computed without records."""
+"""SharMiX as a map of two and of three classes under six pairs (q, r), and a jump; computed without records."""
 
 from typing import Any
 
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.tri import Triangulation
 from torch import Tensor
 
 import sharmix
-from reporting.drawing import label_lines, stack_of_panels
+from reporting.drawing import WIDTH, label_lines, stack_of_panels
 from reporting.figures import figure
 from reporting.kept_runs import KeptRuns
 from reporting.palette import look
@@ -24,6 +26,9 @@ ORDERS: dict[tuple[float, float], tuple[str, dict[str, Any]]] = {
 }
 JUMP = (1.75, 1.25)  # below r = 2 − 1/q, where the objective has two maxima
 CLASSES = 10  # settings of the jump
+SIDE = 4.0  # the largest difference of two logits, in the corners
+POINTS = 240  # along an edge
+CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 3**0.5 / 2]])  # of the three classes
 
 
 @figure("maps")
@@ -42,6 +47,32 @@ def draw_maps(_: KeptRuns) -> Figure:
     _draw_jump(jump, objective)
     label_lines(result, [line])
     label_lines(result, [slope], at_start=True)
+    return result
+
+
+@figure("ternary")
+def draw_ternary(_: KeptRuns) -> Figure:
+    """A triangle for each pair: p₁ by colour, with the borders where a class has probability 0."""
+    result = Figure(figsize=(WIDTH, 5.4), layout="constrained")
+    axes = result.subplots(2, 3)
+    shares = _grid()
+    triangles = Triangulation(*(shares @ CORNERS).T)
+    for one, ((q, r), (name, _style)) in zip(axes.flat, ORDERS.items(), strict=True):
+        p = sharmix.sharmix(SIDE * torch.from_numpy(shares), q=q, r=r).numpy()
+        filled = one.tricontourf(triangles, p[:, 0].clip(0, 1 - 1e-9), levels=np.linspace(0, 1, 11), cmap="cividis")
+        filled.set_rasterized(True)  # thousands of points otherwise
+        support = (p > 0).sum(-1)
+        if support.min() < support.max():
+            borders = {"colors": "white", "linewidths": 1, "linestyles": ["-", "--"]}
+            one.tricontour(triangles, support, levels=[1.5, 2.5], **borders)
+        _name_corners(one)
+        one.set_title(name, loc="center")
+    result.colorbar(filled, ax=axes, label="p₁", shrink=0.6)
+    result.suptitle(
+        f"Three classes, computed. In a corner, one logit is {SIDE:g} above the others.\n"
+        "White lines: one class is left beyond the solid one, all three within the dashed one.",
+        x=0.01, ha="left", fontsize="medium",
+    )  # fmt: skip
     return result
 
 
@@ -84,3 +115,18 @@ def _draw_jump(axes: Axes, objective: Axes) -> None:
         top = value[(one - maximum).abs().argmin()]
         objective.plot(maximum, top, color=colour, marker="o", fillstyle="none")
     objective.set(title=f"At t = {at:.3f} what it maximises has two maxima", xlabel="p₁", ylabel="t p₁ + H(p)")
+
+
+def _grid() -> np.ndarray:
+    """Points of the triangle as shares of its corners, [n, 3]."""
+    first, second = np.meshgrid(np.arange(POINTS + 1), np.arange(POINTS + 1), indexing="ij")
+    inside = first + second <= POINTS
+    return np.stack([first[inside], second[inside], POINTS - first[inside] - second[inside]], -1) / POINTS
+
+
+def _name_corners(axes: Axes) -> None:
+    axes.fill(*CORNERS.T, facecolor="none", edgecolor="black", linewidth=0.8)
+    for number, ((x, y), place) in enumerate(zip(CORNERS, ("top", "top", "bottom"), strict=True), 1):
+        axes.text(x, y + (0.03 if place == "bottom" else -0.03), f"z{'₁₂₃'[number - 1]}", ha="center", va=place)
+    axes.set(aspect="equal", xlim=(-0.05, 1.05), ylim=(-0.13, 1.0))
+    axes.set_axis_off()

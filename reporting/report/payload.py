@@ -4,12 +4,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
+
 from experiments.identity import ROOT
 from experiments.metric_catalogue import METRICS, metric
 from experiments.record import Record
 from reporting.groups import Group
 from reporting.palette import LINE_STYLES, on_dark
 from reporting.report.repeat import repeating_command
+from reporting.runs import Runs
 
 _SPLITS = ("test", "validation", "dev", "train")
 _PROGRESS = {"epoch", "steps", "training_seconds"}
@@ -114,14 +117,5 @@ def _run(record: Record, label: str) -> dict[str, Any]:
 
 def _path(record: Record) -> dict[str, list[float]]:
     """The orders q and r by epoch, from 0 on; one point if they are fixed, none for maps of another family."""
-    activation = record.config["activation"]
-    if activation["name"] == "alpha_relu":
-        return {"epochs": [], "q": [], "r": []}
-    orders = ["alpha", "alpha"] if activation.get("alpha") is not None else ["q", "r"]
-    places = {"softmax": (0, 1.0, 1.0), "sparsemax": (0, 2.0, 2.0)}
-    points = [places.get(activation["name"], (0, *(activation.get(name) for name in orders)))]
-    points += [(row["epoch"], *(row[name] for name in orders)) for row in record.curves if {*orders} <= row.keys()]
-    points = [point for point in points if None not in point]
-    if activation["name"] == "normmax":
-        points = [(epoch, alpha, 2 - 1 / alpha) for epoch, alpha, _ in points]
-    return {key: [point[place] for point in points] for place, key in enumerate(("epochs", "q", "r"))}
+    (path,) = Runs((record,)).paths() or [pd.DataFrame(columns=["q", "r"])]
+    return {"epochs": path.index.tolist(), **path.to_dict("list")}

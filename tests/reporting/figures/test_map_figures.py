@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from reporting.figures.losses import draw_losses, losses
-from reporting.figures.maps import JUMP, ORDERS, draw_maps, jump_place
-from reporting.figures.ternary import draw_ternary
+from reporting.figures.maps import JUMP, ORDERS, draw_maps, draw_ternary, jump_place
 
 
 def test_of_two_classes_the_loss_of_sparsemax_is_a_quarter_of_hubers():

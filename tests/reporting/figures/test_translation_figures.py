@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from reporting.figures.attention import draw_attention
-from reporting.figures.thresholds import draw_thresholds
-from reporting.figures.translation_dynamics import draw_translation_dynamics
-from reporting.figures.translation_support import draw_translation_support
+from reporting.figures.speeding_up_entmax import (
+    draw_thresholds,
+    draw_translation_dynamics,
+    draw_translation_support,
+)
 
 OUTPUTS = {"softmax", "sparsemax", "entmax (α = 1.5)", "α-ReLU (α = 1.5)"}
 OUTPUTS |= {f"SharMiX {kind} (1.25, 1.50)" for kind in ("fixed", "learned")}

@@ -1,12 +1,22 @@
-"""Test accuracy against sparsity: how much accuracy a sparse activation costs or gains."""
+"""The activations beside softmax with the same seed: accuracy against sparsity, and accuracy by epoch."""
 
 from matplotlib.figure import Figure
 
-from reporting.drawing import add_legend, draw_trade_off, grid_of_panels
+from reporting.drawing import (
+    add_legend,
+    draw_curves,
+    draw_trade_off,
+    grid_of_panels,
+    label_difference,
+    label_lines,
+    stack_of_panels,
+)
 from reporting.figures import figure
 from reporting.groups import Group
 from reporting.kept_runs import KeptRuns, LeftOut, ShownPanel
 from reporting.runs import Runs
+
+LOWEST = -6  # percentage points: differences of the first epochs are larger, and would flatten the rest
 
 
 @figure("accuracy_sparsity")
@@ -19,6 +29,20 @@ def draw_accuracy_sparsity(kept: KeptRuns) -> Figure:
         title = panel.title_with_seeds()
         one.set_title(title if panel.epoch is None else f"{title}, epoch {panel.epoch}")
     add_legend(result, axes, 2, place)
+    return result
+
+
+@figure("learning_curves")
+def draw_learning_curves(kept: KeptRuns) -> Figure:
+    """One panel for each experiment with softmax."""
+    panels = beside_softmax(kept)
+    result, axes = stack_of_panels(len(panels), 2.6)
+    for (panel, softmax, others), one in zip(panels, axes, strict=True):
+        draw_curves(one, others, "test/accuracy", softmax)
+        label_difference(one)
+        one.set_title(f"{panel.title_with_seeds()}: test accuracy minus softmax's")
+        one.set_ylim(max(one.get_ylim()[0], LOWEST), None)
+    label_lines(result, axes)
     return result
 
 

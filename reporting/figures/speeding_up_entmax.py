@@ -1,4 +1,4 @@
-"""Speeding Up Entmax, Figure 3: early training of α-ReLU under thresholds τ, given or calibrated."""
+"""Figures 1, 3 and 4 of Speeding Up Entmax: training of translation, thresholds of α-ReLU, and tokens above 0."""
 
 import numpy as np
 from matplotlib import colormaps
@@ -9,6 +9,20 @@ from reporting.drawing import draw_against, label_lines, label_share, stack_of_p
 from reporting.figures import figure
 from reporting.groups import Group
 from reporting.kept_runs import KeptRuns, count_seeds
+
+SUPPORT = "dev/support_to_"
+
+
+@figure("translation_dynamics")
+def draw_translation_dynamics(kept: KeptRuns) -> Figure:
+    """One line for each run."""
+    groups = kept.of_table("translation_bleu")
+    result, [axes] = stack_of_panels(1, 3)
+    draw_against(axes, groups, "steps", "dev/bleu")
+    title = f"Multi30k De-En, {count_seeds(groups)}: softmax learns first"
+    axes.set(title=title, xlabel="training steps", ylabel="BLEU on dev", ylim=(0, None))
+    label_lines(result, [axes])
+    return result
 
 
 @figure("thresholds")
@@ -23,6 +37,27 @@ def draw_thresholds(kept: KeptRuns) -> Figure:
     bleu.set(xlabel="training steps", ylabel="BLEU on dev")
     label_share(accuracy, "next-token accuracy on dev")
     label_lines(result, [accuracy, bleu])
+    return result
+
+
+@figure("translation_support")
+def draw_translation_support(kept: KeptRuns) -> Figure:
+    """The share of positions with at most n tokens: a line for each configuration, the mean over seeds."""
+    result, (axes,) = stack_of_panels(1, 3.4)
+    groups = kept.of_table("translation_bleu")
+    for group in groups:
+        shares = group.runs.at().filter(regex=rf"^{SUPPORT}\d+$").mean(skipna=False)
+        shares = shares.rename(lambda name: int(name.removeprefix(SUPPORT))).sort_index()
+        axes.plot(shares.index, shares, label=group.label, **group.style)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set(
+        title=f"Multi30k De-En, {count_seeds(groups)}",
+        xlabel="tokens with probability above 0: at most n",
+        ylabel="share of positions on dev",
+        ylim=(-0.02, 1.02),
+    )
+    label_lines(result, [axes], at_start=True)  # all lines end at 1
     return result
 
 
