@@ -1,8 +1,11 @@
 """The outcomes of published numbers, in the words of README, the findings, the page of verdicts and the report."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from math import isnan
+from typing import Any
 
+from reporting.number_formats import as_printed, number, over_seeds, with_interval
 from reporting.verdicts import Verdict
 
 # A reader's first question about a number: does it reproduce, does it not, or is it open? A direction is no number.
@@ -56,6 +59,28 @@ def why_open(verdicts: Iterable[str]) -> str:
         for verdict, (singular, plural, rest) in _WHY_OPEN.items()
         if counts[verdict]
     )
+
+
+def theirs(line: Mapping[str, Any]) -> str:
+    """The published number in a line of `reporting.verdicts.decide_claim`."""
+    return as_printed(line["published"], line["half_width"], *_format(line))
+
+
+def ours(line: Mapping[str, Any], split: str, of: int) -> str:
+    """Our mean on a split with its interval, and the number of seeds if it is less than `of`."""
+    mean, low, high = (line[f"{split}_{key}"] for key in ("mean", "low", "high"))
+    seeds = "" if isnan(mean) else over_seeds(line[f"{split}_seeds"], of)
+    return with_interval(mean, low, high, *_format(line)) + seeds
+
+
+def our_mean(line: Mapping[str, Any]) -> str:
+    """Our mean on the test split alone."""
+    return number(line["test_mean"], *_format(line))
+
+
+def _format(line: Mapping[str, Any]) -> tuple[int, str]:
+    """Decimals and sign: differences are percentage points, levels are fractions."""
+    return (2, "+") if line["kind"] == "difference" else (3, "-")
 
 
 def _of(count: int, singular: str, plural: str) -> str:

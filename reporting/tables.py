@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from reporting import latex, markdown
-from reporting.declaration import VERDICTS, Cell, Declaration, Numbers, Table, load_numbers
+from reporting.declaration import VERDICTS, Cell, Declaration, Numbers, Table
 from reporting.kept_runs import KeptRuns
 from reporting.layout import DIFFERENCE, Line, lay_out
 from reporting.notes import provenance_notes, table_notes
@@ -17,7 +17,7 @@ from reporting.palette import label
 from reporting.selection import Selection, final_epoch
 from reporting.statistics import POINTS, estimate, paired_difference
 from reporting.verdict_page import verdict_page
-from reporting.verdicts import decide_claims
+from reporting.verdicts import decide_claim
 
 
 def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
@@ -27,18 +27,21 @@ def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     for each file that was removed.
     """
     declaration = kept.declaration
-    numbers = load_numbers(kept.settings, declaration)
     texts: dict[str, str] = {}
     verdicts: list[dict[str, Any]] = []
     for name, selection in kept.selections.items():
         table = declaration.tables[name]
-        lines = list(_numbers(declaration, table, numbers[name], selection))
+        lines = list(_numbers(declaration, table, kept.numbers[name], selection))
         blocks = lay_out(table, lines, declaration.confidence)
         notes, provenance = table_notes(declaration, table, selection), provenance_notes(table, selection)
         texts[f"{name}.csv"] = _csv(_tidy(lines))
         texts[f"{name}.md"] = markdown.page(table.heading(), blocks, notes + provenance)
         texts[f"{name}.tex"] = latex.document(name, table.title, blocks, notes, provenance)
-        verdicts += decide_claims(declaration, name, numbers[name], selection)
+        verdicts += [
+            decide_claim(declaration, name, claim, row, kept.numbers[name], selection)
+            for claim in table.claims
+            for row in claim.rows
+        ]
     texts[f"{VERDICTS}.csv"] = _csv(pd.DataFrame(verdicts))
     texts[f"{VERDICTS}.md"] = verdict_page(declaration, pd.DataFrame(verdicts))
 

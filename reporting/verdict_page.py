@@ -1,12 +1,14 @@
 """The page of verdicts: how many claims reproduce, then every claim, sorted by its verdict."""
 
+from typing import Any
+
 import pandas as pd
 
 from reporting.columns import Block, Column
 from reporting.declaration import Declaration
 from reporting.markdown import page, paragraph, pipe_table
-from reporting.number_formats import NOTHING, as_printed, over_seeds, with_interval
-from reporting.outcomes import in_one_sentence, why_open
+from reporting.number_formats import NOTHING
+from reporting.outcomes import in_one_sentence, ours, theirs, why_open
 from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict
 
 
@@ -26,7 +28,7 @@ def verdict_page(declaration: Declaration, verdicts: pd.DataFrame) -> str:
         for (name, claim), own in lines.groupby(["table", "claim"], sort=False):
             unit = ", in percentage points" if own["kind"].iloc[0] == "difference" else ""
             parts.append(f"**{claim}** ({_link(declaration, str(name))}{unit})")
-            parts.append(pipe_table(_claim(own, len(declaration.tables[str(name)].seeds))))
+            parts.append(pipe_table(_claim(own.to_dict("records"), len(declaration.tables[str(name)].seeds))))
     return "\n\n".join(parts) + "\n"
 
 
@@ -51,19 +53,13 @@ def _link(declaration: Declaration, name: str) -> str:
     return f"[{table.number or table.title}]({name}.md)"
 
 
-def _claim(lines: pd.DataFrame, of: int) -> Block:
-    difference = lines["kind"].iloc[0] == "difference"
-    decimals, sign = (2, "+") if difference else (3, "-")
-    published = zip(lines["published"], lines["half_width"], strict=True)
-    columns = [Column("theirs", [as_printed(middle, half, decimals, sign) for middle, half in published])]
-    for split in ("test", "train"):
-        cells = [
-            with_interval(*(line[f"{split}_{key}"] for key in ("mean", "low", "high")), decimals, sign)
-            + (over_seeds(line[f"{split}_seeds"], of) if pd.notna(line[f"{split}_mean"]) else "")
-            for _, line in lines.iterrows()
-        ]
-        columns.append(Column(f"ours, {split}", cells))
-    columns.append(Column("verdict on train", list(lines["train_verdict"])))
-    if lines["explained"].any():
-        columns.append(Column("what explains it", [explained or NOTHING for explained in lines["explained"]]))
-    return Block("", list(lines["row"]), columns)
+def _claim(lines: list[dict[str, Any]], of: int) -> Block:
+    columns = [
+        Column("theirs", [theirs(line) for line in lines]),
+        Column("ours, test", [ours(line, "test", of) for line in lines]),
+        Column("ours, train", [ours(line, "train", of) for line in lines]),
+        Column("verdict on train", [line["train_verdict"] for line in lines]),
+    ]
+    if any(line["explained"] for line in lines):
+        columns.append(Column("what explains it", [line["explained"] or NOTHING for line in lines]))
+    return Block("", [line["row"] for line in lines], columns)

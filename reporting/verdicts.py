@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from reporting.declaration import Cell, Claim, Declaration, Numbers, Table
+from reporting.declaration import Cell, Claim, Declaration, Numbers
 from reporting.runs import Runs
 from reporting.selection import Selection
 from reporting.statistics import POINTS, Estimate, estimate, paired_difference
@@ -48,30 +48,17 @@ def decide(published: float, ours: Estimate, rounding: float, difference: bool) 
     return Verdict.FAILS
 
 
-def decide_claims(declaration: Declaration, name: str, numbers: Numbers, selection: Selection) -> list[dict[str, Any]]:
-    """Decide every claim about a table.
+def decide_claim(
+    declaration: Declaration, name: str, claim: Claim, row: str, numbers: Numbers, selection: Selection
+) -> dict[str, Any]:
+    """Decide a claim about a row of the table `name`.
 
     Returns:
-        A line for each row of each claim: the published number, our estimate and verdict on test and on train, the
-        split whose mean is nearer to the published number, and what explains a number that does not reproduce. Levels
-        are fractions, differences percentage points.
+        A line: the published number, our estimate and verdict on test and on train, the split whose mean is nearer to
+        the published number, and what explains a number that does not reproduce. Levels are fractions, differences
+        percentage points.
     """
     table = declaration.tables[name]
-    return [
-        {"table": name, **_decide_row(declaration, table, claim, row, numbers, selection)}
-        for claim in table.claims
-        for row in claim.rows
-    ]
-
-
-def _decide_row(
-    declaration: Declaration,
-    table: Table,
-    claim: Claim,
-    row: str,
-    numbers: Numbers,
-    selection: Selection,
-) -> dict[str, Any]:
     printed = Cell("test", claim.metric, claim.epoch)
     published, _, half_width = numbers[row][printed]
     rounding = 0.5 * 10**-declaration.published_decimals + half_width
@@ -80,6 +67,7 @@ def _decide_row(
         published = POINTS * (published - sum(others) / len(others))
         rounding = 2 * POINTS * rounding  # the error of both numbers
     line: dict[str, Any] = {
+        "table": name,
         "claim": claim.text,
         "row": table.labels()[row],
         "kind": "difference" if claim.against else "level",

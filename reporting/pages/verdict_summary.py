@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from reporting.declaration import VERDICTS, Declaration, load_declaration
-from reporting.number_formats import NOTHING, as_printed, number
-from reporting.outcomes import OUTCOMES, in_one_sentence, outcome_of, why_open
+from reporting.number_formats import NOTHING
+from reporting.outcomes import OUTCOMES, in_one_sentence, our_mean, outcome_of, theirs, why_open
 from reporting.verdicts import Verdict
 
 SCORES = ("accuracy", "macro_f1")
@@ -34,15 +34,16 @@ class Answer(NamedTuple):
 
 
 def answers(declaration: Declaration, verdicts: Iterable[Mapping[str, Any]]) -> list[Answer]:
-    """Answer the declared questions by the lines of `reporting.verdicts.decide_claims` of all tables."""
+    """Answer the declared questions by the lines of `reporting.verdicts.decide_claim` of all tables."""
     lines: dict[Any, Mapping[str, Any]] = {(line["table"], line["claim"], line["row"]): line for line in verdicts}
     answered = []
     for asked in declaration.questions:
         label = declaration.tables[asked.table].labels()[str(asked.row)] if asked.table else None
         line = lines.get((asked.table, asked.claim, label))
         outcome = outcome_of(line["test_verdict"]) if line else "open"
-        theirs, ours = _numbers(line) if line else (NOTHING, NOTHING)
-        answered.append(Answer(asked.text, outcome, theirs, ours, asked.number, asked.reason, line))
+        unit = " points" if line and line["kind"] == "difference" else ""
+        numbers = [show(line) + unit if line else NOTHING for show in (theirs, our_mean)]
+        answered.append(Answer(asked.text, outcome, *numbers, asked.number, asked.reason, line))
     return answered
 
 
@@ -86,10 +87,3 @@ def _nearer_split(verdicts: pd.DataFrame) -> str:
 
 def _read(root: Path) -> pd.DataFrame:
     return pd.read_csv(root / "results" / "tables" / f"{VERDICTS}.csv")
-
-
-def _numbers(line: Mapping[str, Any]) -> tuple[str, str]:
-    """The published number of a verdict and ours, with their unit."""
-    decimals, sign, unit = (2, "+", " points") if line["kind"] == "difference" else (3, "-", "")
-    theirs = as_printed(line["published"], line["half_width"], decimals, sign)
-    return theirs + unit, number(line["test_mean"], decimals, sign) + unit

@@ -1,32 +1,24 @@
-"""The published numbers beside ours, with verdicts: those of all claims, and those of the paper's main table.
+"""The published numbers beside ours, with a verdict on each: those of all claims, and of the paper's main table."""
 
-A claim concerns one or several published numbers. Each number has its own verdict.
-"""
-
-from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiments.metric_catalogue import metric
-from reporting.declaration import Claim, Declaration, Numbers, Table
+from reporting.declaration import Claim, Table
 from reporting.kept_runs import KeptRuns
-from reporting.number_formats import NOT_REACHED, as_printed, over_seeds, with_interval
-from reporting.outcomes import outcome_of
+from reporting.number_formats import NOT_REACHED
+from reporting.outcomes import ours, outcome_of, theirs
 from reporting.palette import label
 from reporting.report.payload import group_key
-from reporting.selection import Selection
-from reporting.verdicts import Verdict, decide_claims
+from reporting.verdicts import Verdict, decide_claim
 
 
-@dataclass(frozen=True)
-class Decided:
+class Decided(NamedTuple):
     """A published number, and what the page shows beside it."""
 
-    line: dict[str, Any]  # of `reporting.verdicts.decide_claims`
+    line: dict[str, Any]  # of `reporting.verdicts.decide_claim`
     table: str  # the paper's name of the claim's table, or our title of it
     kind: str  # of number, such as "Accuracy" or "Accuracy, beside another activation"
-    difference: bool  # whether the number is a difference between activations
     published: str  # the paper's number as text
     ours: str  # our mean and its interval on test as text
     train: str  # our mean and its interval on train, with the verdict there
@@ -36,32 +28,29 @@ class Decided:
     epoch: int | None  # None for the epoch that runs report
 
 
-def decided_claims(kept: KeptRuns, numbers: Mapping[str, Numbers]) -> list[Decided]:
-    """Every claim of the declared tables for each of its rows, in the order of results/tables/verdicts.csv.
-
-    `numbers` are the papers', by table.
-    """
-    declaration = kept.declaration
+def decided_claims(kept: KeptRuns) -> list[Decided]:
+    """Every claim of the declared tables for each of its rows, in the order of results/tables/verdicts.csv."""
     return [
-        one
-        for name, selection in kept.selections.items()
-        for one in _of_table(declaration, name, numbers[name], selection)
+        _decided(kept, name, claim, row)
+        for name in kept.selections
+        for claim in kept.declaration.tables[name].claims
+        for row in claim.rows
     ]
 
 
-def main_table(kept: KeptRuns, numbers: Mapping[str, Numbers]) -> tuple[Table, dict[str, dict[str, Decided]]] | None:
+def main_table(kept: KeptRuns) -> tuple[Table, dict[str, dict[str, Decided]]] | None:
     """The first declared table with differences between published rows, and its numbers by row and title.
 
     They are the test metrics that the paper prints, then the differences to the baseline. None without such a table.
     """
-    for name, selection in kept.selections.items():
-        if claims := _all_numbers(kept.declaration.tables[name], [*numbers[name]]):
-            table = kept.declaration.tables[name].model_copy(update={"claims": claims})
-            declaration = kept.declaration.model_copy(update={"tables": {name: table}})
+    for name in kept.selections:
+        table = kept.declaration.tables[name]
+        if claims := _all_numbers(table, [*kept.numbers[name]]):
             rows: dict[str, dict[str, Decided]] = {}
-            for one in _of_table(declaration, name, numbers[name], selection):
-                rows.setdefault(one.line["row"], {})[one.line["claim"]] = one
-            return table, rows
+            for claim in claims:
+                for row in claim.rows:
+                    rows.setdefault(table.labels()[row], {})[claim.text] = _decided(kept, name, claim, row)
+            return table.model_copy(update={"claims": claims}), rows
     return None
 
 
@@ -78,34 +67,23 @@ def _all_numbers(table: Table, rows: list[str]) -> list[Claim]:
     return [*levels, Claim(text=title, metric=table.compared, rows=others, against=baseline)]
 
 
-def _of_table(declaration: Declaration, name: str, numbers: Numbers, selection: Selection) -> list[Decided]:
-    lines = decide_claims(declaration, name, numbers, selection)
-    table = declaration.tables[name]
-    rows = [(claim, row) for claim in table.claims for row in claim.rows]
-    return [_decided(table, selection, line, *of) for line, of in zip(lines, rows, strict=True)]
-
-
-def _decided(table: Table, selection: Selection, line: dict[str, Any], claim: Claim, row: str) -> Decided:
-    difference = line["kind"] == "difference"
-    decimals, sign = (2, "+") if difference else (3, "-")
-
-    def ours(split: str) -> str:
-        mean, low, high = (line[f"{split}_{key}"] for key in ("mean", "low", "high"))
-        return with_interval(mean, low, high, decimals, sign) + over_seeds(line[f"{split}_seeds"], len(table.seeds))
+def _decided(kept: KeptRuns, name: str, claim: Claim, row: str) -> Decided:
+    table, selection = kept.declaration.tables[name], kept.selections[name]
+    line = decide_claim(kept.declaration, name, claim, row, kept.numbers[name], selection)
+    reached = line["test_verdict"] != Verdict.NOT_REACHED  # otherwise the epochs of both differ
+    means = {key: _or_none(line[f"test_{key}"]) if reached else None for key in ("mean", "low", "high")}
+    test, train = (ours(line, split, len(table.seeds)) for split in ("test", "train"))
 
     def keys(rows: list[str]) -> list[str]:
         return [group_key(selection.rows[name].records[0]) for name in rows if selection.rows[name]]
 
-    reached = line["test_verdict"] != Verdict.NOT_REACHED  # otherwise the epochs of both differ
-    means = {key: _or_none(line[f"test_{key}"]) if reached else None for key in ("mean", "low", "high")}
     return Decided(
         line,
         table=table.number or table.title,
         kind=_kind(claim),
-        difference=difference,
-        published=as_printed(line["published"], line["half_width"], decimals, sign),
-        ours=ours("test") if reached else NOT_REACHED,
-        train=f"{ours('train')}: {line['train_verdict']}" if reached else line["test_verdict"],
+        published=theirs(line),
+        ours=test if reached else NOT_REACHED,
+        train=f"{train}: {line['train_verdict']}" if reached else line["test_verdict"],
         outcome=outcome_of(line["test_verdict"]),
         numbers={"published": line["published"], **means},
         runs=(keys([row]), keys(claim.against)),

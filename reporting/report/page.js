@@ -233,7 +233,7 @@ function drawClaims() {
   if (!one("levels")) return;
   const drawn = data.claims.map((claim, place) => ({ ...claim, place })).filter((claim) => claim.mean !== null);
   const missing = data.claims.length - drawn.length;
-  const edges = Object.keys(CHARTS).map((id) => drawChart(id, drawn.filter((claim) => claim.difference === (id === "differences"))));
+  const edges = Object.keys(CHARTS).map((id) => drawChart(id, drawn.filter((claim) => `${claim.kind}s` === id)));
   const outside = edges[0] + edges[1];
   one("undrawn").textContent = (missing ? `${missing} numbers are not drawn: no run has reached their epoch. ` : "")
     + (outside ? `${outside} of ${drawn.length} points ${outside === 1 ? "stands" : "stand"} at the edge of a chart, with the value that lies outside of it.` : "");

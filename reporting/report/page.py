@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from experiments.files import write_atomically
 from experiments.record import Record, RecordError
 from experiments.run_folder import RECORD
-from reporting.declaration import SETTINGS, load_declaration, load_numbers
+from reporting.declaration import SETTINGS, load_declaration
 from reporting.groups import Group, label_runs, style_groups
 from reporting.header import page_header, theme_script
 from reporting.kept_runs import KeptRuns
@@ -36,8 +36,7 @@ _FOLDER = Path(__file__).parent
 def report_of_results(kept: KeptRuns, output: Path) -> Path:
     """Write the page of the kept records, with the verdicts and all runs, to the file `output`."""
     experiments = dict.fromkeys(kept.declaration.tables[name].experiment for name in kept.selections)
-    numbers = load_numbers(kept.settings, kept.declaration)
-    claims = decided_claims(kept, numbers)
+    claims = decided_claims(kept)
     lines = [claim.line for claim in claims]
     verdicts = [line["test_verdict"] for line in lines]
     shown = {
@@ -48,7 +47,7 @@ def report_of_results(kept: KeptRuns, output: Path) -> Path:
         "answers": answers(kept.declaration, lines),
         "lines": lines,
         "meaning": MEANING,
-        "main": main_table(kept, numbers),
+        "main": main_table(kept),
         "confidence": kept.declaration.confidence,
         "counted": f"{in_one_sentence(verdicts)}.",
         "verdicts": verdicts,
@@ -96,9 +95,9 @@ def _write(
 ) -> Path:
     payload = build_payload(groups)
     payload["claims"] = [
-        {"claim": f"{one.line['claim']}: {one.line['row']}", "difference": one.difference, "outcome": one.outcome}
-        | one.numbers
+        {"claim": f"{line['claim']}: {line['row']}", "kind": line["kind"], "outcome": one.outcome, **one.numbers}
         for one in claims
+        for line in [one.line]
     ]
     data = json.dumps(payload, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     environment = Environment(

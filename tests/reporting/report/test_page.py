@@ -73,7 +73,7 @@ def test_the_main_table_leads_to_runs_and_those_that_they_are_compared_with(view
 
 
 def test_points_far_from_the_others_stand_at_the_edge_with_their_value(view, payload):
-    claims = [one for one in payload["claims"] if one["difference"] and one["mean"] is not None]
+    claims = [one for one in payload["claims"] if one["kind"] == "difference" and one["mean"] is not None]
     low, high = view.evaluate("document.getElementById('differences').layout.xaxis.range")
     outside = [one["published"] for one in claims if not low <= one["published"] <= high]
     assert min(one["published"] for one in claims) in outside
