@@ -4,7 +4,7 @@ import reprlib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cache
-from math import inf, nan
+from math import nan
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -45,12 +45,10 @@ class _Part(BaseModel):
 
 def _labelled(activation: dict[str, Any]) -> dict[str, Any]:
     """Values of `config.activation` that are valid for a label."""
-    if not isinstance(activation.get("name"), str):
-        raise ValueError("Input should have the name of an activation")
     try:
         label(activation)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"Input should have parameters that a label can show ({error})") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"Input should have a name and parameters that a label can show ({error})") from error
     return activation
 
 
@@ -230,12 +228,11 @@ def load_declaration(settings: Path = SETTINGS) -> Declaration:
     """Read and check <settings>/tables.yaml.
 
     Raises:
-        TableError: for a missing file, an unknown or missing key, a value of the wrong type, two rows with one label,
+        RecordError: for a file that is missing.
+        TableError: for an unknown or missing key, a value of the wrong type, two rows with one label,
             or a claim about a row, a metric or an epoch that is not declared.
     """
     path = settings / "tables.yaml"
-    if not path.exists():
-        raise TableError(f"{path}: no such file; name the folder that holds it")
     try:
         declaration = Declaration.model_validate(read_yaml(path))
     except ValidationError as error:
@@ -258,16 +255,17 @@ def load_numbers(settings: Path, declaration: Declaration) -> dict[str, Numbers]
     """Read the papers' numbers, by table, row and cell, from <settings>/published/.
 
     Raises:
-        TableError: for a missing file, or for a table, row, metric or epoch that the file does not have.
+        RecordError: for a file that is missing.
+        TableError: for a table, row, metric or epoch that the file does not have.
     """
-    read = cache(lambda name: _published(settings, name))  # once for all tables
+    read = cache(read_yaml)  # once for all tables
     tables: dict[str, Numbers] = {}
     for name, table in declaration.tables.items():
         tables[name] = {}
         if table.published is None:
             continue
-        path, printed = read(table.paper or declaration.published)
-        rows = _named(printed, table.published, "table", f"{path}, asked for {name}")
+        path = settings / "published" / f"{table.paper or declaration.published}.yaml"
+        rows = _named(read(path), table.published, "table", f"{path}, asked for {name}")
         for row, spec in table.rows.items():
             if spec.published is not None:
                 place = f"{path}, asked for row {row!r} of {name}"
@@ -276,55 +274,34 @@ def load_numbers(settings: Path, declaration: Declaration) -> dict[str, Numbers]
     return tables
 
 
-def _published(settings: Path, name: str) -> tuple[Path, Any]:
-    path = settings / "published" / f"{name}.yaml"
-    if not path.exists():
-        raise TableError(f"{path}: no such file; tables.yaml asks for it as `published`")
-    return path, read_yaml(path)
-
-
 def _level(numbers: Mapping[str, Any], cell: Cell, place: str) -> Level:
     name = cell.metric if cell.split == "test" else f"{cell.split}_{cell.metric}"
-    _check_names([name], numbers, "metric", place)
-    printed, place = numbers[name], f"{place}, {name}"
+    printed, place = _named(numbers, name, "metric", place), f"{place}, {name}"
     if cell.epoch is not None:
-        _check_names([cell.epoch], _mapping(printed, "epoch", place), "epoch", place)
-        printed = printed[cell.epoch]
-    if isinstance(printed, dict):
-        _check_names(["low", "high"], printed, "end of a range", place)
-        low, high = (_number(printed[end], place) for end in ("low", "high"))
-        if low > high:
+        printed = _named(printed, cell.epoch, "epoch", place)
+    match printed:
+        case {"low": int() | float() as low, "high": int() | float() as high}:
+            level = Level((low + high) / 2, half_width=(high - low) / 2)
+        case [int() | float() as mean, int() | float() as std]:
+            level = Level(mean, std)
+        case (int() | float() as mean) | [int() | float() as mean, None]:
+            level = Level(mean)
+        case _:
             raise TableError(
-                f"{place}: the range from {low} to {high} is not allowed; its low end must be the lower one"
+                f"{place}: {reprlib.repr(printed)} is not allowed; it must be a number, or [mean, deviation]"
             )
-        level = Level((low + high) / 2, half_width=(high - low) / 2)
-    else:
-        mean, std = printed if isinstance(printed, list) and len(printed) == 2 else (printed, None)
-        level = Level(_number(mean, place), nan if std is None else _number(std, place))
     for end in (level.mean - level.half_width, level.mean + level.half_width):
         if problem := out_of_range({f"{cell.split}/{cell.metric}": end}):
             raise TableError(f"{place}: {problem}")
     return level
 
 
-def _number(value: Any, place: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < inf:
-        raise TableError(f"{place}: {reprlib.repr(value)} is not allowed; it must be a number, or [mean, deviation]")
-    return value
-
-
-def _named(known: Any, name: str, kind: str, place: str) -> dict[str, Any]:
-    """The mapping with this name."""
-    _check_names([name], _mapping(known, kind, place), kind, place)
-    return _mapping(known[name], "metric", f"{place}, {name}")
-
-
-def _mapping(value: Any, kind: str, place: str) -> dict[Any, Any]:
-    if not isinstance(value, dict):
-        raise TableError(
-            f"{place}: {reprlib.repr(value)} is not allowed; it must be a mapping, by the name of the {kind}"
-        )
-    return value
+def _named(known: Any, name: str | int, kind: str, place: str) -> Any:
+    """What stands in a mapping under this name."""
+    if not isinstance(known, dict):
+        raise TableError(f"{place}: {reprlib.repr(known)} is not allowed; it must have the name of the {kind}")
+    _check_names([name], known, kind, place)
+    return known[name]
 
 
 def _check_table(table: Table, name: str, path: Path) -> None:

@@ -1,11 +1,11 @@
-"""Reads YAML files that people write. Any fault in a file raises a `TableError` that names the file."""
+"""Reads YAML files that people write. Any fault in a file raises an error that names the file."""
 
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from experiments.record import RecordError, read_text
+from experiments.record import read_text
 
 _REMEDY = "restore it, or mend it by hand"
 
@@ -27,10 +27,14 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of a YAML file; raises a TableError that names the file and, if possible, the line."""
+    """The content of a YAML file.
+
+    Raises:
+        RecordError: for a file that cannot be read.
+        TableError: for a file that is not YAML; names the file and, if possible, the line.
+    """
+    text = read_text(path, _REMEDY)
     try:
-        return yaml.load(read_text(path, _REMEDY), _Loader)  # a SafeLoader
-    except RecordError as error:
-        raise TableError(str(error)) from error
+        return yaml.load(text, _Loader)  # a SafeLoader
     except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date or number
         raise TableError(f"{path}: {error}; {_REMEDY}") from error
