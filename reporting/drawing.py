@@ -22,7 +22,12 @@ from reporting.themed_svg import themed
 MARKERS = 10  # markers on a curve, for any number of epochs
 WIDTH = 7.0  # width of a figure, in inches: in a column of 345 pt, text of 9 points is still 6 points high
 LABEL_HEIGHT = 11  # points from one label to the next
-ENDS = ("png", "svg", "pdf")
+_FORMATS: dict[str, dict[str, Any]] = {
+    "png": {},
+    "svg": {"transparent": True, "metadata": {"Date": None}},
+    "pdf": {"metadata": {"CreationDate": None}},
+}
+ENDS = tuple(_FORMATS)
 _STYLE = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -75,7 +80,7 @@ def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None, ba
     if baseline is None:
         label_share(axes, "test accuracy")
     else:
-        label_difference(axes)
+        _label_difference(axes)
 
 
 def draw_curves(axes: Axes, groups: list[Group], column: str, baseline: Runs | None = None) -> None:
@@ -94,6 +99,8 @@ def draw_curves(axes: Axes, groups: list[Group], column: str, baseline: Runs | N
         axes.plot(curves.index, mean, label=group.label, markevery=every, **_outlined(group.style))
         lowest, highest = curves.min(axis="columns"), curves.max(axis="columns")
         axes.fill_between(curves.index, lowest, highest, color=group.style["color"], alpha=0.15, linewidth=0)
+    if baseline is not None:
+        _label_difference(axes)
     axes.set_xlabel("epoch")
     axes.xaxis.get_major_locator().set_params(integer=True)
 
@@ -116,7 +123,7 @@ def draw_means(axes: Axes, values: SeriesGroupBy, label: str, colour: str, **lin
     axes.fill_between(mean.index, lowest, highest, color=colour, alpha=0.12, linewidth=0)
 
 
-def label_difference(axes: Axes) -> None:
+def _label_difference(axes: Axes) -> None:
     """Name the vertical axis of a difference to softmax, and draw the line of softmax."""
     axes.axhline(0, color="black", linewidth=1.4, zorder=1)
     axes.set_ylabel("accuracy minus softmax's,\npercentage points")
@@ -215,18 +222,14 @@ def rendered(figure: Figure, name: str) -> dict[str, bytes]:
 
     Text stays text in the SVG, which follows the theme of its page. The same figure gives the same bytes.
     """
-    with style():
-        png = _written(figure, format="png")
-        svg = _written(figure, format="svg", transparent=True, metadata={"Date": None})
-        pdf = _written(figure, format="pdf", metadata={"CreationDate": None})
-    contents = (png, themed(svg.decode()).encode(), pdf)
-    return {f"{name}.{end}": content for end, content in zip(ENDS, contents, strict=True)}
-
-
-def _written(figure: Figure, **options: Any) -> bytes:
-    file = BytesIO()
-    figure.savefig(file, dpi=200, **options)
-    return file.getvalue()
+    files = {}
+    for end, options in _FORMATS.items():
+        file = BytesIO()
+        with style():
+            figure.savefig(file, format=end, dpi=200, **options)
+        content = file.getvalue()
+        files[f"{name}.{end}"] = themed(content.decode()).encode() if end == "svg" else content
+    return files
 
 
 def _outlined(style: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from reporting.declaration import SETTINGS, Declaration, Numbers, load_declarati
 from reporting.groups import Group, style_groups
 from reporting.record_files import missing_records, read_records, records_path
 from reporting.runs import Runs
-from reporting.selection import Selection, final_epoch, refuse_missing_seeds, refuse_mixed_code, select_runs
+from reporting.selection import Selection, refuse_missing_seeds, refuse_mixed_code, select_runs
 
 
 class LeftOut(Exception):
@@ -82,8 +82,8 @@ class KeptRuns:
             refuse_missing_seeds(selections)
         if not allow_mixed_code:
             for experiment in kept:
-                names = [name for name in selections if declaration.tables[name].experiment == experiment]
-                refuse_mixed_code([record for name in names for record in selections[name].records()])
+                own = [one for one in selections.values() if one.table.experiment == experiment]
+                refuse_mixed_code([record for selection in own for record in selection.records()])
         return cls(results, settings, declaration, selections, missing)
 
     def of_table(self, table: str) -> list[Group]:
@@ -113,12 +113,7 @@ class KeptRuns:
         runs = style_groups([self._labelled(panel.runs) for panel in declared])
         paths = style_groups([self._labelled(panel.paths) for panel in declared])
         return [
-            ShownPanel(
-                panel.title,
-                shown,
-                learned,
-                final_epoch(self.declaration.tables[panel.runs], self.selections[panel.runs]),
-            )
+            ShownPanel(panel.title, shown, learned, self.selections[panel.runs].final_epoch())
             for panel, shown, learned in zip(declared, runs, paths, strict=True)
         ]
 
@@ -132,5 +127,6 @@ class KeptRuns:
         }
 
     def _labelled(self, table: str) -> dict[str, Runs]:
-        labels = self.declaration.tables[table].labels()
-        return {labels[row]: runs for row, runs in self.selections[table].rows.items() if runs}
+        selection = self.selections[table]
+        labels = selection.table.labels()
+        return {labels[row]: runs for row, runs in selection.rows.items() if runs}

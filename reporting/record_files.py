@@ -1,7 +1,6 @@
 """The records of an experiment: collected from its finished runs, and kept as one line for each run."""
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -20,12 +19,11 @@ def records_path(results: Path, experiment: str) -> Path:
 def missing_records(results: Path, experiment: str) -> str | None:
     """How to make the records of an experiment that has no kept records; None if it has some."""
     path = records_path(results, experiment)
-    if path.exists():
-        return None
-    return (
+    how = (
         f"{path}: there are no records of {experiment!r}; run the experiment, then "
         f"`python -m reporting collect {experiment} --results {results}`"
     )
+    return None if path.exists() else how
 
 
 def read_records(results: Path, experiment: str) -> list[Record]:
@@ -79,32 +77,26 @@ def collect(
     Raises:
         RecordError: as `finished_records`; or there are such records and `other_records` is "refuse".
     """
-    finished = {experiment: finished_records(outputs, experiment) for experiment in experiments}
-    for record in chain.from_iterable(finished.values()):
-        record.config.pop("paths", None)
-        record.config["data"].pop("folder", None)
-    texts = {
-        records_path(results, experiment): _text(records, experiment, outputs, results, other_records)
-        for experiment, records in finished.items()
-    }
+    texts = {}
+    for experiment in experiments:
+        records = finished_records(outputs, experiment)
+        for record in records:
+            record.config.pop("paths", None)
+            record.config["data"].pop("folder", None)
+        path = records_path(results, experiment)
+        if path.exists() and other_records != "drop":
+            kept, found = read_records(results, experiment), {_run(record) for record in records}
+            absent = [record for record in kept if _run(record) not in found]
+            if absent and other_records == "refuse":
+                raise RecordError(
+                    f"{path}: {len(absent)} of {len(kept)} kept runs are not in {outputs / experiment}; finish these "
+                    "runs, or give --add to keep their records, or --replace to drop them"
+                )
+            records += absent
+        texts[path] = "".join(f"{record.to_json()}\n" for record in sorted(records, key=_order))
     for path, text in texts.items():
         write_atomically(path, text)
     return [*texts]
-
-
-def _text(records: list[Record], experiment: str, outputs: Path, results: Path, other_records: OtherRecords) -> str:
-    """The text to keep for the records of finished runs and for the other kept records."""
-    if other_records == "drop" or missing_records(results, experiment):
-        return "".join(f"{record.to_json()}\n" for record in records)
-    kept = read_records(results, experiment)
-    found = {_run(record) for record in records}
-    absent = [record for record in kept if _run(record) not in found]
-    if absent and other_records == "refuse":
-        raise RecordError(
-            f"{records_path(results, experiment)}: {len(absent)} of {len(kept)} kept runs are not in "
-            f"{outputs / experiment}; finish these runs, or give --add to keep their records, or --replace to drop them"
-        )
-    return "".join(f"{record.to_json()}\n" for record in sorted([*records, *absent], key=_order))
 
 
 def _run(record: Record) -> tuple[str, int]:

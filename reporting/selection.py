@@ -8,32 +8,30 @@ from experiments.record import Record
 from reporting.declaration import Table, TableError
 from reporting.palette import label
 from reporting.runs import Runs
-from reporting.same_code import list_runs_by_code, of_one_code
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The runs of a table."""
+    """A table with its runs."""
 
+    table: Table
     rows: dict[str, Runs]
     baseline: Runs  # from which the other runs' differences are computed
     missing: list[str]  # the declared runs that have no record, in words
-    optional: bool  # whether runs may be missing
 
     def records(self) -> Iterator[Record]:
         """All records of the table."""
         for runs in (self.baseline, *self.rows.values()):
             yield from runs.records
 
+    def final_epoch(self) -> int | None:
+        """The epoch of the table's last numbers. Until all runs have reached it, the last epoch that all have reached.
 
-def final_epoch(table: Table, selection: Selection) -> int | None:
-    """The epoch of a table's last numbers. Until all runs have reached it, the last epoch that all have reached.
-
-    None if the table names no epoch; then each run's reported epoch counts.
-    """
-    if table.epoch is None:
-        return None
-    return min((table.epoch, *(record.last_epoch for record in selection.records())))
+        None if the table names no epoch; then each run's reported epoch counts.
+        """
+        if self.table.epoch is None:
+            return None
+        return min((self.table.epoch, *(record.last_epoch for record in self.records())))
 
 
 def select_runs(table: Table, records: Iterable[Record], place: str) -> Selection:
@@ -55,9 +53,12 @@ def select_runs(table: Table, records: Iterable[Record], place: str) -> Selectio
         chosen = [record for record in pool if _has(record.config["activation"], table.baseline)]
         baseline = _of_one_configuration(chosen, place, table.baseline)
         wanted.insert(0, (label(table.baseline), table.seeds, baseline))
-    selection = Selection(
-        rows, baseline, [*dict.fromkeys(text for one in wanted for text in _missing(*one))], table.optional
-    )
+    missing: dict[str, None] = {}  # a set in order: the baseline may be a row, too
+    for text, seeds, runs in wanted:
+        there = {record.seed for record in runs.records}
+        if absent := [str(seed) for seed in seeds if seed not in there]:
+            missing[f"{text}, seed {', '.join(absent)}"] = None
+    selection = Selection(table, rows, baseline, [*missing])
     data = {record.data["content_hash"] for record in selection.records()}
     if len(data) > 1:
         raise TableError(
@@ -69,8 +70,12 @@ def select_runs(table: Table, records: Iterable[Record], place: str) -> Selectio
 
 def refuse_missing_seeds(selections: Mapping[str, Selection]) -> None:
     """Raise a TableError if declared runs have no record; the message names these runs."""
-    wanted = {name: selection for name, selection in selections.items() if not selection.optional}
-    missing = [f"{name}: {runs}" for name in wanted for runs in wanted[name].missing]
+    missing = [
+        f"{name}: {runs}"
+        for name, selection in selections.items()
+        for runs in selection.missing
+        if not selection.table.optional
+    ]
     if missing:
         raise TableError(
             f"these runs have no record: {'; '.join(missing)}; run them and collect them with "
@@ -86,6 +91,31 @@ def refuse_mixed_code(records: list[Record]) -> None:
             "--allow-mixed-code (make tables ALLOW=--allow-mixed-code), and the notes below a table name each code, or "
             f"repeat runs with force=true from one clean commit: {list_runs_by_code(records)}"
         )
+
+
+def of_one_code(records: Iterable[Record]) -> bool:
+    """Whether runs were computed by the same code: no file that two of them import differs between them."""
+    versions = {version for record in records for version in record.code.files.items()}
+    return len(versions) == len({path for path, _ in versions})
+
+
+def describe_code(record: Record) -> str:
+    """The code of a run in words: its digest, its commit, and whether all of it was committed."""
+    code = record.code
+    # A tree with unknown state (null) cannot be trusted more than a dirty tree.
+    state = "clean" if code.dirty is False else "dirty" if code.dirty else "state unknown"
+    return f"digest {code.digest[:12]}, commit {str(code.commit)[:12]}, {state}"
+
+
+def list_runs_by_code(records: Iterable[Record]) -> str:
+    """The code of most runs in words, then each other code with the runs that it computed."""
+    runs_of: dict[str, set[str]] = {}
+    for record in records:
+        run = f"{label(record.config['activation'], record.config['data'])} seed {record.seed}"
+        runs_of.setdefault(describe_code(record), set()).add(run)
+    most, *others = sorted(runs_of, key=lambda code: (-len(runs_of[code]), code))
+    named = [f"{code}: {', '.join(sorted(runs_of[code]))}" for code in others]
+    return "; ".join([f"{most}: {len(runs_of[most])} runs", *named])
 
 
 def records_of_row(
@@ -118,9 +148,3 @@ def _has(config: Any, wanted: Any) -> bool:
     if isinstance(wanted, Mapping):
         return isinstance(config, Mapping) and all(_has(config.get(key), wanted[key]) for key in wanted)
     return bool(config == wanted)
-
-
-def _missing(label: str, seeds: list[int], runs: Runs) -> list[str]:
-    there = {record.seed for record in runs.records}
-    absent = [str(seed) for seed in seeds if seed not in there]
-    return [f"{label}, seed {', '.join(absent)}"] if absent else []

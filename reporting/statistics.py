@@ -1,6 +1,6 @@
 """Means over seeds and their intervals."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 from scipy import stats
@@ -8,22 +8,13 @@ from scipy import stats
 POINTS = 100  # percentage points in a fraction of 1
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A quantity over seeds; NaN for numbers that need more seeds.
-
-    Attributes:
-        mean: mean over the seeds.
-        std: standard deviation over the seeds, with n − 1 in the denominator.
-        seeds: number of seeds.
-        low: lower end of the interval of the mean.
-        high: upper end of it.
-    """
+class Estimate(NamedTuple):
+    """A quantity over seeds; NaN for numbers that need more seeds."""
 
     mean: float
-    std: float
+    std: float  # with n − 1 in the denominator
     seeds: int
-    low: float
+    low: float  # the ends of the interval of the mean
     high: float
 
 

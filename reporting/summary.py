@@ -21,8 +21,7 @@ from reporting.number_formats import NOT_REACHED, NOTHING, number, over_seeds, w
 from reporting.output_files import replace_files
 from reporting.record_files import finished_records, missing_records, read_records
 from reporting.runs import Runs
-from reporting.same_code import list_runs_by_code, of_one_code
-from reporting.selection import records_of_row
+from reporting.selection import list_runs_by_code, of_one_code, records_of_row
 from reporting.statistics import POINTS, estimate, paired_difference
 
 WIDE = 120  # in a narrower terminal deviations are below the means, not beside them

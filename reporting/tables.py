@@ -1,20 +1,19 @@
 """The paper's tables beside our numbers, and a verdict on each claim, made only from the committed records."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from reporting import latex, markdown
-from reporting.declaration import VERDICTS, Cell, Declaration, Numbers, Table
+from reporting.declaration import VERDICTS, Cell, Declaration, Numbers
 from reporting.kept_runs import KeptRuns
 from reporting.layout import DIFFERENCE, Line, lay_out
 from reporting.notes import provenance_notes, table_notes
 from reporting.output_files import replace_files
 from reporting.palette import label
-from reporting.selection import Selection, final_epoch
+from reporting.selection import Selection
 from reporting.statistics import POINTS, estimate, paired_difference
 from reporting.verdict_page import verdict_page
 from reporting.verdicts import decide_claim
@@ -30,18 +29,14 @@ def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     texts: dict[str, str] = {}
     verdicts: list[dict[str, Any]] = []
     for name, selection in kept.selections.items():
-        table = declaration.tables[name]
-        lines = list(_numbers(declaration, table, kept.numbers[name], selection))
+        table = selection.table
+        lines = list(_numbers(declaration, kept.numbers[name], selection))
         blocks = lay_out(table, lines, declaration.confidence)
-        notes, provenance = table_notes(declaration, table, selection), provenance_notes(table, selection)
+        notes, provenance = list(table_notes(selection, declaration.confidence)), provenance_notes(selection)
         texts[f"{name}.csv"] = _csv(_tidy(lines))
         texts[f"{name}.md"] = markdown.page(table.heading(), blocks, notes + provenance)
         texts[f"{name}.tex"] = latex.document(name, table.title, blocks, notes, provenance)
-        verdicts += [
-            decide_claim(declaration, name, claim, row, kept.numbers[name], selection)
-            for claim in table.claims
-            for row in claim.rows
-        ]
+        verdicts += [decide_claim(kept, name, claim, row) for claim in table.claims for row in claim.rows]
     texts[f"{VERDICTS}.csv"] = _csv(pd.DataFrame(verdicts))
     texts[f"{VERDICTS}.md"] = verdict_page(declaration, pd.DataFrame(verdicts))
 
@@ -53,11 +48,12 @@ def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     return [folder / file for file in texts], _left_out(kept) + removed
 
 
-def _numbers(declaration: Declaration, table: Table, printed: Numbers, selection: Selection) -> Iterator[Line]:
+def _numbers(declaration: Declaration, printed: Numbers, selection: Selection) -> Iterator[Line]:
     """Every number of each row, in full precision: the published ones, ours, and the differences to the baseline."""
+    table = selection.table
     for row, text in table.labels().items():
         runs = selection.rows[row]
-        last = final_epoch(table, selection) if runs else None
+        last = selection.final_epoch() if runs else None
         for columns in table.columns:
             for cell in columns.titles():
                 place = {"row": text, "kind": "level", "metric": cell.metric, "unit": columns.unit, "split": cell.split}
@@ -70,15 +66,16 @@ def _numbers(declaration: Declaration, table: Table, printed: Numbers, selection
                 if columns.measured:
                     epoch = (cell.epoch or last) if runs else None
                     ours = estimate(runs.values(cell.split, cell.metric, epoch), declaration.confidence)
-                    yield place | {"source": "ours", "epoch": epoch, "_of": len(runs)} | asdict(ours)
+                    yield place | {"source": "ours", "epoch": epoch, "_of": len(runs)} | ours._asdict()
         if table.compared is not None and table.rows[row].select != table.baseline:
-            yield from _differences(declaration, table, row, printed, selection, last)
+            yield from _differences(declaration, row, printed, selection, last)
 
 
 def _differences(
-    declaration: Declaration, table: Table, row: str, printed: Numbers, selection: Selection, epoch: int | None
+    declaration: Declaration, row: str, printed: Numbers, selection: Selection, epoch: int | None
 ) -> Iterator[Line]:
     """The differences of a row to the baseline: of the published means, and of ours, paired by seed."""
+    table = selection.table
     assert table.compared is not None
     assert table.baseline is not None
     place = {"row": table.labels()[row], "kind": f"difference to {label(table.baseline)}", "metric": table.compared}
@@ -92,7 +89,7 @@ def _differences(
     values, others = (runs.values("test", table.compared, epoch) for runs in (selection.rows[row], selection.baseline))
     ours = estimate(POINTS * paired_difference(values, others), declaration.confidence)
     of = len(selection.rows[row])
-    yield place | {"source": "ours", "epoch": epoch, "_of": of, "_decimals": 2} | asdict(ours)
+    yield place | {"source": "ours", "epoch": epoch, "_of": of, "_decimals": 2} | ours._asdict()
 
 
 def _tidy(lines: list[Line]) -> pd.DataFrame:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from reporting.declaration import Cell, Claim, Declaration, Numbers
+from reporting.declaration import Cell, Claim
+from reporting.kept_runs import KeptRuns
 from reporting.runs import Runs
 from reporting.selection import Selection
 from reporting.statistics import POINTS, Estimate, estimate, paired_difference
@@ -48,9 +49,7 @@ def decide(published: float, ours: Estimate, rounding: float, difference: bool) 
     return Verdict.FAILS
 
 
-def decide_claim(
-    declaration: Declaration, name: str, claim: Claim, row: str, numbers: Numbers, selection: Selection
-) -> dict[str, Any]:
+def decide_claim(kept: KeptRuns, name: str, claim: Claim, row: str) -> dict[str, Any]:
     """Decide a claim about a row of the table `name`.
 
     Returns:
@@ -58,7 +57,8 @@ def decide_claim(
         the published number, and what explains a number that does not reproduce. Levels are fractions, differences
         percentage points.
     """
-    table = declaration.tables[name]
+    declaration, numbers, selection = kept.declaration, kept.numbers[name], kept.selections[name]
+    table = selection.table
     printed = Cell("test", claim.metric, claim.epoch)
     published, _, half_width = numbers[row][printed]
     rounding = 0.5 * 10**-declaration.published_decimals + half_width

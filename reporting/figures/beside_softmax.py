@@ -2,15 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from reporting.drawing import (
-    add_legend,
-    draw_curves,
-    draw_trade_off,
-    grid_of_panels,
-    label_difference,
-    label_lines,
-    stack_of_panels,
-)
+from reporting.drawing import add_legend, draw_curves, draw_trade_off, grid_of_panels, label_lines, stack_of_panels
 from reporting.figures import figure
 from reporting.groups import Group
 from reporting.kept_runs import KeptRuns, LeftOut, ShownPanel
@@ -39,7 +31,6 @@ def draw_learning_curves(kept: KeptRuns) -> Figure:
     result, axes = stack_of_panels(len(panels), 2.6)
     for (panel, softmax, others), one in zip(panels, axes, strict=True):
         draw_curves(one, others, "test/accuracy", softmax)
-        label_difference(one)
         one.set_title(f"{panel.title_with_seeds()}: test accuracy minus softmax's")
         one.set_ylim(max(one.get_ylim()[0], LOWEST), None)
     label_lines(result, axes)

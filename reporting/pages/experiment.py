@@ -1,6 +1,7 @@
 """Facts about experiments from their settings and records: the commands, the time, the machine, the seeds."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
@@ -9,12 +10,12 @@ from reporting.columns import Block, Column
 from reporting.declaration import load_declaration
 from reporting.markdown import pipe_table
 from reporting.number_formats import number
-from reporting.pages.wording import duration, span
 from reporting.record_files import read_records
 from reporting.yaml_files import TableError
 
 HEADER = re.compile(r"^# (\w+): +(.*(?:\n#  +.*)*)", re.MULTILINE)  # `key: text`, with its indented continuation lines
 KEYS = ("command", "time", "hardware", "expect")  # of a header
+MINUTE, HOUR = 60, 3600  # seconds
 
 
 def describe_settings(root: Path, to_root: str, name: str) -> str:
@@ -71,6 +72,20 @@ def list_runs(root: Path, to_root: str) -> str:
         Column("time in all", [_time_in_all(records) for records in (*recorded.values(), everything)]),
     ]
     return pipe_table(Block("", [*(f"`{name}`" for name in recorded), "all"], columns), "experiment")
+
+
+def span(values: Iterable[float], decimals: int, sign: str = "-") -> str:
+    """The smallest and the largest of some numbers, such as "0.893 to 0.910", or the value that all share."""
+    values = list(values)
+    low, high = (number(end, decimals, sign) for end in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def duration(seconds: float) -> str:
+    """A duration as people say it: "7 s", "35 min", "3.8 h"."""
+    if seconds < 2 * MINUTE:
+        return f"{seconds:.0f} s"
+    return f"{seconds / MINUTE:.0f} min" if seconds < 2 * HOUR else f"{seconds / HOUR:.1f} h"
 
 
 def _seeds(records: list[Record]) -> str:

@@ -32,8 +32,8 @@ def decided_claims(kept: KeptRuns) -> list[Decided]:
     """Every claim of the declared tables for each of its rows, in the order of results/tables/verdicts.csv."""
     return [
         _decided(kept, name, claim, row)
-        for name in kept.selections
-        for claim in kept.declaration.tables[name].claims
+        for name, selection in kept.selections.items()
+        for claim in selection.table.claims
         for row in claim.rows
     ]
 
@@ -43,8 +43,8 @@ def main_table(kept: KeptRuns) -> tuple[Table, dict[str, dict[str, Decided]]] | 
 
     They are the test metrics that the paper prints, then the differences to the baseline. None without such a table.
     """
-    for name in kept.selections:
-        table = kept.declaration.tables[name]
+    for name, selection in kept.selections.items():
+        table = selection.table
         if claims := _all_numbers(table, [*kept.numbers[name]]):
             rows: dict[str, dict[str, Decided]] = {}
             for claim in claims:
@@ -68,8 +68,8 @@ def _all_numbers(table: Table, rows: list[str]) -> list[Claim]:
 
 
 def _decided(kept: KeptRuns, name: str, claim: Claim, row: str) -> Decided:
-    table, selection = kept.declaration.tables[name], kept.selections[name]
-    line = decide_claim(kept.declaration, name, claim, row, kept.numbers[name], selection)
+    selection, line = kept.selections[name], decide_claim(kept, name, claim, row)
+    table = selection.table
     reached = line["test_verdict"] != Verdict.NOT_REACHED  # otherwise the epochs of both differ
     means = {key: _or_none(line[f"test_{key}"]) if reached else None for key in ("mean", "low", "high")}
     test, train = (ours(line, split, len(table.seeds)) for split in ("test", "train"))

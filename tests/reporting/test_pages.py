@@ -10,8 +10,8 @@ from experiments.identity import ROOT
 from reporting.declaration import load_declaration
 from reporting.marked_text import fill, marks
 from reporting.pages import COMMAND, rewritten_pages, write_pages
+from reporting.pages.experiment import duration, span
 from reporting.pages.measured_times import list_measured_times
-from reporting.pages.wording import duration, span
 from reporting.yaml_files import TableError
 
 

@@ -31,8 +31,8 @@ def refusal(results):
 
 def notes_of(results, **allowed):
     kept = loaded(results, **allowed)
-    table, selection = kept.declaration.tables["small"], kept.selections["small"]
-    return "\n".join([*table_notes(kept.declaration, table, selection), *provenance_notes(table, selection)])
+    selection = kept.selections["small"]
+    return "\n".join([*table_notes(selection, kept.declaration.confidence), *provenance_notes(selection)])
 
 
 def without(name, *seeds):
