@@ -1,6 +1,6 @@
 """A summary of finished runs: tables in the terminal and one figure, for one experiment or several side by side."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import nan
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from rich.table import Table
 from experiments.metric_catalogue import METRICS, SHOTS, metric
 from experiments.record import Record
 from reporting import declaration
-from reporting.declaration import Cell, Declaration, Level, Numbers, load_declaration, load_numbers
+from reporting.declaration import Cell, Level, Numbers, load_declaration, load_numbers
 from reporting.drawing import add_legend, draw_curves, draw_trade_off, label_share, rendered, style
 from reporting.groups import Group, label_runs, style_groups
 from reporting.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation
@@ -27,14 +27,27 @@ from reporting.statistics import POINTS, estimate, paired_difference
 WIDE = 120  # in a narrower terminal deviations are below the means, not beside them
 
 
-def metrics_table(title: str, groups: list[Group], columns: dict[str, str], width: int) -> Table:
-    """Means ± standard deviations over seeds on test; `columns` are titles by names of metrics in the records."""
-    table = _table(title, ["activation"], [*columns.values(), "seeds"])
+def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
+    """The tables of an experiment's runs: the metrics that all measured; for long-tailed data, accuracy by class size.
+
+    `width` is the terminal's, in characters.
+    """
+    records = [record for group in groups for record in group.runs.records]
+    columns = {name: own.label for name, own in METRICS.items() if own.summarised}
+    titles = {f"{experiment}, test split: mean ± standard deviation over seeds": columns}
+    if rule := records[0].data.get("shot_rule"):
+        by_size = {"accuracy": "All", **{f"{shots}_accuracy": shots.capitalize() for shots in SHOTS}}
+        titles[f"{experiment}, test accuracy by the classes' examples: {rule}"] = by_size
     between = " " if width >= WIDE else "\n"
-    for group in groups:
-        cells = [_mean_and_std(group.runs.values("test", name), between) for name in columns]
-        table.add_row(escape(group.label), *cells, str(len(group.runs)))
-    return table
+    shown = []
+    for title, columns in titles.items():
+        measured = [name for name in columns if all(name in record.metrics.get("test", {}) for record in records)]
+        table = _table(title, ["activation"], [*(columns[name] for name in measured), "seeds"])
+        for group in groups:
+            cells = [_mean_and_std(group.runs.values("test", name), between) for name in measured]
+            table.add_row(escape(group.label), *cells, str(len(group.runs)))
+        shown.append(table)
+    return shown
 
 
 def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
@@ -51,54 +64,30 @@ def _mean_and_std(values: pd.Series, between: str) -> str:
     return mean if len(values) == 1 else f"{mean}{between}±{values.std():.3f}"
 
 
-def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
-    """The tables of an experiment's runs: the metrics that all measured; for long-tailed data, accuracy by class size.
-
-    `width` is the terminal's, in characters.
-    """
-    title = f"{experiment}, test split: mean ± standard deviation over seeds"
-    records = [record for group in groups for record in group.runs.records]
-    measured = set.intersection(*(set(record.metrics.get("test", {})) for record in records))
-    columns = {name: own.label for name, own in METRICS.items() if own.summarised and name in measured}
-    shown = [metrics_table(title, groups, columns, width)]
-    if "shot_rule" in records[0].data:
-        by_size = {"accuracy": "All", **{f"{shots}_accuracy": shots.capitalize() for shots in SHOTS}}
-        columns = {name: column for name, column in by_size.items() if name in measured}
-        rule = f"{experiment}, test accuracy by the classes' examples: {records[0].data['shot_rule']}"
-        shown.append(metrics_table(rule, groups, columns, width))
-    return shown
-
-
 def comparison(table: declaration.Table, numbers: Numbers, recorded: list[Record], yours: list[Record]) -> Table:
     """The numbers of a declared table: theirs, the published ones; the recorded ones; and those of your runs.
 
-    It has the rows of which you have runs, however many; a dash stands for a missing number.
+    It has the rows of which you have runs, however many, and the split that is measured first, test where it is
+    measured; a dash stands for a missing number.
     """
+    measured = [columns for columns in table.columns if columns.measured]
+    split = min((columns.split for columns in measured), key=lambda split: split != "test")
     shown = _table(f"{table.heading()}: theirs, recorded, yours", ["row", "number"], ["theirs", "recorded", "yours"])
     rows = {row: runs for row in table.rows if (runs := records_of_row(table, row, yours))}
     if without := len(table.rows) - len(rows):
         shown.caption = f"Left out: {without} of {len(table.rows)} rows, of which you have no runs."
     for row, your_runs in rows.items():
-        text = table.labels()[row]
+        text = escape(table.labels()[row])
         recorded_runs = records_of_row(table, row, recorded, table.seeds_of(row))
-        for first, (title, cell, decimals) in enumerate(_compared_cells(table)):
-            theirs = numbers.get(row, {}).get(cell, Level(nan))
-            ours = (_ours(table, cell, of, row, decimals) for of in (recorded_runs, your_runs))
-            shown.add_row(
-                escape(text) if not first else "", title, with_deviation(theirs.mean, theirs.std, decimals), *ours
-            )
+        for columns in (columns for columns in measured if columns.split == split):
+            for cell, title in columns.titles().items():
+                theirs = numbers.get(row, {}).get(cell, Level(nan))
+                ours = (_ours(table, cell, runs, row, columns.decimals) for runs in (recorded_runs, your_runs))
+                printed = with_deviation(theirs.mean, theirs.std, columns.decimals)
+                shown.add_row(text, f"{title}, {split}", printed, *ours)
+                text = ""
         shown.add_section()
     return shown
-
-
-def _compared_cells(table: declaration.Table) -> Iterator[tuple[str, Cell, int]]:
-    """The measured numbers on the first split of a table that is measured, test where there is one."""
-    measured = [columns for columns in table.columns if columns.measured]
-    split = "test" if any(columns.split == "test" for columns in measured) else measured[0].split
-    for columns in measured:
-        if columns.split == split:
-            for cell, title in columns.titles().items():
-                yield f"{title}, {split}", cell, columns.decimals
 
 
 def _ours(table: declaration.Table, cell: Cell, records: list[Record], row: str, decimals: int) -> str:
@@ -173,19 +162,24 @@ def summarise(experiments: Sequence[str], outputs: Path, results: Path, settings
     Warns where runs are of different code. Returns the path of the figure's PNG in <outputs>/summary/.
     """
     declared = load_declaration(settings)
+    numbers = load_numbers(settings, declared)
     records = {experiment: finished_records(outputs, experiment) for experiment in experiments}
     styled = style_groups([label_runs(of_experiment) for of_experiment in records.values()])
     groups = dict(zip(records, styled, strict=True))
-    for experiment, own in groups.items():
-        for table in (
-            *tables(experiment, own, console.width),
-            *_comparisons(declared, settings, results, experiment, records[experiment]),
-        ):
-            console.print(table)
-            console.print()
-        if not of_one_code(records[experiment]):
+    for experiment, yours in records.items():
+        recorded = [] if missing_records(results, experiment) else read_records(results, experiment)
+        compared = [
+            comparison(table, numbers[name], recorded, yours)
+            for name, table in declared.tables.items()
+            if table.experiment == experiment
+        ]
+        for table in (*tables(experiment, groups[experiment], console.width), *compared):
+            if table.row_count:
+                console.print(table)
+                console.print()
+        if not of_one_code(yours):
             console.print(
-                f"warning: {experiment}: these runs are of different code: {list_runs_by_code(records[experiment])}; "
+                f"warning: {experiment}: these runs are of different code: {list_runs_by_code(yours)}; "
                 "repeat them with force=true",
                 style="yellow",
                 markup=False,
@@ -196,15 +190,3 @@ def summarise(experiments: Sequence[str], outputs: Path, results: Path, settings
     files = rendered(draw(groups), "-".join(groups))
     replace_files(outputs / "summary", files)
     return outputs / "summary" / next(iter(files))
-
-
-def _comparisons(
-    declared: Declaration, settings: Path, results: Path, experiment: str, yours: list[Record]
-) -> Iterator[Table]:
-    recorded = [] if missing_records(results, experiment) else read_records(results, experiment)
-    numbers = load_numbers(settings, declared)
-    for name, table in declared.tables.items():
-        if table.experiment == experiment:
-            shown = comparison(table, numbers[name], recorded, yours)
-            if shown.row_count:
-                yield shown

@@ -81,10 +81,10 @@ def _differences(
     place = {"row": table.labels()[row], "kind": f"difference to {label(table.baseline)}", "metric": table.compared}
     place |= {"unit": "percentage points", "split": "test", "_cell": DIFFERENCE}
     baseline = next((name for name, other in table.rows.items() if other.select == table.baseline), None)
-    means = [printed[name].get(Cell("test", table.compared)) for name in (row, baseline) if name in printed]
-    if len(means) == 2 and None not in means:
+    theirs, reference = (printed.get(name, {}).get(Cell("test", table.compared)) for name in (row, str(baseline)))
+    if theirs and reference:
         decimals = declaration.published_decimals - 2  # a percentage point is 0.01
-        mean = round(POINTS * (means[0].mean - means[1].mean), decimals)
+        mean = round(POINTS * (theirs.mean - reference.mean), decimals)
         yield place | {"source": "published", "epoch": table.epoch, "mean": mean, "_decimals": decimals}
     values, others = (runs.values("test", table.compared, epoch) for runs in (selection.rows[row], selection.baseline))
     ours = estimate(POINTS * paired_difference(values, others), declaration.confidence)
@@ -105,9 +105,6 @@ def _csv(frame: pd.DataFrame) -> str:
 
 
 def _left_out(kept: KeptRuns) -> list[str]:
-    lines = []
-    for experiment, message in kept.missing.items():
-        tables = {name: table for name, table in kept.declaration.tables.items() if table.experiment == experiment}
-        if names := [name for name, table in tables.items() if not table.optional]:
-            lines.append(f"left out: {', '.join(names)}: {message}")
-    return lines
+    required = {name: table.experiment for name, table in kept.declaration.tables.items() if not table.optional}
+    names = {message: [name for name in required if required[name] == one] for one, message in kept.missing.items()}
+    return [f"left out: {', '.join(tables)}: {message}" for message, tables in names.items() if tables]
