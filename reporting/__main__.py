@@ -1,8 +1,6 @@
 """Collect the records of finished runs, and rebuild tables and figures from them."""
 
 import os
-import signal
-import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,54 +26,44 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(f"error: {' '.join(str(error).split())}") from error
     except OSError as error:
         raise SystemExit(f"error: {error.filename}: {error.strerror}; see that it can be read and written") from error
-    except KeyboardInterrupt:
-        print("interrupted; repeat the command", file=sys.stderr)
-        raise SystemExit(128 + signal.SIGINT) from None
 
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m reporting", description=__doc__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    experiments, outputs, results, others, settings, allowances = (ArgumentParser(add_help=False) for _ in range(6))
-    experiments.add_argument("experiments", metavar="EXPERIMENT", nargs="+", type=_name, help="name of an experiment")
-    outputs.add_argument("--outputs", type=Path, default=Path("outputs"), help="the runs' folder (default: outputs)")
+    runs, results, settings, allowances = (ArgumentParser(add_help=False) for _ in range(4))
+    runs.add_argument("experiments", metavar="EXPERIMENT", nargs="+", type=_name, help="name of an experiment")
+    runs.add_argument("--outputs", type=Path, default=Path("outputs"), help="the runs' folder (default: outputs)")
     results.add_argument(
         "--results",
         type=Path,
         default=Path(os.path.relpath(ROOT / "results")),
         help="folder of records, tables and figures (default: the project's, from any working folder)",
     )
-    choice = others.add_mutually_exclusive_group()
-    for option, value in (("--add", "keep"), ("--replace", "drop")):
-        text = f"{value} the records of runs that are not in outputs"
-        choice.add_argument(
-            option, dest="other_records", action="store_const", const=value, default="refuse", help=text
-        )
     settings.add_argument(
         "--settings", type=Path, default=SETTINGS, help="folder of tables.yaml and published/ (default: the project's)"
     )
     allowances.add_argument("--allow-missing-seeds", action="store_true", help="use the seeds that have records")
     allowances.add_argument("--allow-mixed-code", action="store_true", help="accept different or uncommitted code")
-
+    kept = [results, settings, allowances]
+    summary = "print finished runs beside the recorded runs and the papers' numbers, and draw their figure"
     for run, text, parents in (
-        (_collect, "keep the records of finished runs under results/records/", [experiments, outputs, results, others]),
-        (_tables, "rebuild the tables and the verdicts from the kept records", [results, settings, allowances]),
-        (_figures, "rebuild the figures from the kept records", [results, settings, allowances]),
+        (_collect, "keep the records of finished runs under results/records/", [runs, results]),
+        (_tables, "rebuild the tables and the verdicts from the kept records", kept),
+        (_figures, "rebuild the figures from the kept records", kept),
         (_pages, "write the generated parts of README.md and docs/ anew", []),
-        (
-            _summary,
-            "print finished runs beside the recorded runs and the papers' numbers, and draw their figure",
-            [experiments, outputs, results, settings],
-        ),
-        (
-            _report,
-            "write an interactive page of the kept records, or of the finished runs in --outputs",
-            [results, settings, allowances],
-        ),
+        (_summary, summary, [runs, results, settings]),
+        (_report, "write an interactive page of the kept records, or of the finished runs in --outputs", kept),
     ):
         command = commands.add_parser(run.__name__.strip("_"), help=text, description=text, parents=parents)
         command.set_defaults(run=run)
+    others = commands.choices["collect"].add_mutually_exclusive_group()
+    for option, value in (("--add", "keep"), ("--replace", "drop")):
+        text = f"{value} the records of runs that are not in outputs"
+        others.add_argument(
+            option, dest="other_records", action="store_const", const=value, default="refuse", help=text
+        )
     report = commands.choices["report"]
     report.add_argument("--outputs", type=Path, help="show the finished runs in this folder, in place of results")
     report.add_argument(

@@ -1,10 +1,10 @@
 """Tables in LaTeX: they fit a line of 345 pt, the text width of an article, and need booktabs and siunitx."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from textwrap import wrap
 
-from reporting.columns import Block, Column
+from reporting.columns import Block, Column, packed
 
 # Characters that pdflatex cannot typeset, or that have a special meaning in LaTeX.
 _CHARACTERS = {
@@ -25,7 +25,8 @@ def document(name: str, title: str, blocks: Sequence[Block], notes: Sequence[str
     The notes are printed below the last block, the comments are not printed. `\input` reads the text in a document
     with `\usepackage{booktabs, siunitx}`.
     """
-    pages = list(_pages([part for block in blocks for part in _stacked(block)]))
+    parts = [part for block in blocks for part in _stacked(block)]
+    pages = packed(parts, lambda block: len(block.rows) + 4, _LINES)
     lines = [f"% {comment}" for comment in (r"Needs \usepackage{booktabs, siunitx}.", *comments)]
     for number, own in enumerate(pages):
         first, last = number == 0, number == len(pages) - 1
@@ -42,7 +43,10 @@ def document(name: str, title: str, blocks: Sequence[Block], notes: Sequence[str
             heading = rf"\textit{{{escaped(block.heading)}}}\par\smallskip" if block.heading else ""
             lines.append(rf"\par\medskip{heading}")
             lines += _tabular(block)
-        lines += _notes(notes) if last else []
+        if last:
+            lines.append(r"\par\medskip\begin{minipage}{\linewidth}\scriptsize\raggedright")
+            lines += [rf"{escaped(note)}\par" for note in notes]
+            lines.append(r"\end{minipage}")
         lines.append(r"\end{table}")
     return "\n".join(lines) + "\n"
 
@@ -52,7 +56,7 @@ def escaped(text: str) -> str:
     return "".join(_CHARACTERS.get(character, character) for character in text)
 
 
-def _stacked(block: Block) -> Iterator[Block]:
+def _stacked(block: Block) -> list[Block]:
     """The block, or parts of it that fit a line; our column stays beside that of the published numbers."""
     pairs: list[list[Column]] = []
     for column in block.columns:
@@ -60,13 +64,9 @@ def _stacked(block: Block) -> Iterator[Block]:
             pairs[-1].append(column)
         else:
             pairs.append([column])
-    part: list[Column] = []
-    for pair in pairs:
-        if part and sum(map(_width, [Column("", block.rows), *part, *pair])) > _WIDTH:
-            yield block._replace(columns=part)
-            block, part = block._replace(heading=""), []
-        part += pair
-    yield block._replace(columns=part)
+    lines = packed(pairs, lambda pair: sum(map(_width, pair)), _WIDTH - _width(Column("", block.rows)))
+    first, *others = (block._replace(columns=[column for pair in line for column in pair]) for line in lines)
+    return [first, *(other._replace(heading="") for other in others)]
 
 
 def _width(column: Column) -> int:
@@ -74,25 +74,18 @@ def _width(column: Column) -> int:
     return max(map(len, (*column.cells, *wrap(column.title, _HEADER)))) + 2
 
 
-def _pages(blocks: Sequence[Block]) -> Iterator[list[Block]]:
-    page: list[Block] = []
-    for block in blocks:
-        if page and sum(len(one.rows) + 4 for one in [*page, block]) > _LINES:
-            yield page
-            page = []
-        page.append(block)
-    yield page
-
-
 def _tabular(block: Block) -> list[str]:
     formats = " ".join(_column_format(column) for column in block.columns)
-    rows = zip(block.rows, *(_cells(column) for column in block.columns), strict=True)
+    cells = [
+        [_cell(text, row in column.bold, _has_deviations(column)) for row, text in enumerate(column.cells)]
+        for column in block.columns
+    ]
     return [
         rf"\begin{{tabular}}{{@{{}}l {formats}@{{}}}}",
         r"\toprule",
         " & ".join(["", *(_header(column) for column in block.columns)]) + r" \\",
         r"\midrule",
-        *(" & ".join([escaped(label), *cells]) + r" \\" for label, *cells in rows),
+        *(" & ".join([escaped(label), *cells]) + r" \\" for label, *cells in zip(block.rows, *cells, strict=True)),
         r"\bottomrule",
         r"\end{tabular}",
     ]
@@ -117,11 +110,6 @@ def _has_deviations(column: Column) -> bool:
     return any(match["deviation"] for match in _numbers(column))
 
 
-def _cells(column: Column) -> list[str]:
-    deviations = _has_deviations(column)
-    return [_cell(text, row in column.bold, deviations) for row, text in enumerate(column.cells)]
-
-
 def _cell(text: str, is_bold: bool, deviations: bool) -> str:
     bold = r"\bfseries " if is_bold else ""
     mean, _, deviation = text.partition(" ± ")
@@ -135,13 +123,3 @@ def _header(column: Column) -> str:
     lines = map(escaped, wrap(column.title, _HEADER, break_long_words=False))
     title = r"\shortstack{" + r"\\{}".join(lines) + "}"  # after \\ alone, [95%] would be an option of it
     return rf"\multicolumn{{2}}{{c}}{{{title}}}" if _has_deviations(column) else f"{{{title}}}"
-
-
-def _notes(notes: Sequence[str]) -> list[str]:
-    if not notes:
-        return []
-    return [
-        r"\par\medskip\begin{minipage}{\linewidth}\scriptsize\raggedright",
-        *(rf"{escaped(note)}\par" for note in notes),
-        r"\end{minipage}",
-    ]

@@ -5,7 +5,7 @@ from textwrap import fill
 
 import pandas as pd
 
-from reporting.columns import Block
+from reporting.columns import Block, packed
 
 WIDTH = 110  # characters of a line
 
@@ -44,15 +44,9 @@ def narrow(frame: pd.DataFrame) -> str:
     texts = frame.astype(str)
     names = (list(texts)[: number + 1] for number in range(texts.shape[1]))
     keys = next((columns for columns in names if not texts.duplicated(columns).any()), list(texts)[:1])
-    tables, room = [list(keys)], WIDTH - sum(map(_width, (texts[key] for key in keys)))
-    left = room
-    for column in list(texts)[len(keys) :]:
-        left -= _width(texts[column])
-        if left < 0 and len(tables[-1]) > len(keys):
-            tables.append(list(keys))
-            left = room - _width(texts[column])
-        tables[-1].append(column)
-    return "\n\n".join(texts[columns].to_markdown(index=False, disable_numparse=True) for columns in tables)
+    room = WIDTH - sum(_width(texts[key]) for key in keys)
+    tables = [[*keys, *columns] for columns in packed(list(texts)[len(keys) :], lambda name: _width(texts[name]), room)]
+    return "\n\n".join(texts[columns].to_markdown(index=False, disable_numparse=True) for columns in tables or [keys])
 
 
 def _width(column: pd.Series) -> int:

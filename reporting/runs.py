@@ -1,6 +1,6 @@
 """The runs of one configuration over seeds, and all their measured numbers as one table."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,6 @@ class Runs:
     """The runs of one configuration, with a record for each seed."""
 
     records: tuple[Record, ...] = ()
-    _at: dict[int | None, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -34,11 +33,8 @@ class Runs:
 
     def at(self, epoch: int | None = None) -> pd.DataFrame:
         """The numbers after one epoch, None for each run's reported epoch: a line for each run that has reached it."""
-        if epoch not in self._at:
-            wanted = {record.seed: record.epoch if epoch is None else epoch for record in self.records}
-            lines = [wanted[seed] == found for seed, found in self.measured.index]
-            self._at[epoch] = self.measured[lines].droplevel("epoch")
-        return self._at[epoch]
+        reached = [(record.seed, record.epoch if epoch is None else epoch) for record in self.records]
+        return self.measured[self.measured.index.isin(reached)].droplevel("epoch")
 
     def values(self, split: str, metric: str, epoch: int | None = None) -> pd.Series:
         """The values of a metric after one epoch, None for each run's reported epoch, one for each seed.

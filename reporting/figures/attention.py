@@ -32,15 +32,7 @@ def draw_attention(kept: KeptRuns) -> Figure:
         for kind, own in heads.groupby("kind", sort=False):
             xs = [places.index((kind, layer)) for layer in own["layer"]]
             style = ATTENTION[str(kind)]
-            axes.plot(
-                xs,
-                own["value"],
-                linestyle="none",
-                color=style.colour,
-                marker=style.marker,
-                alpha=0.6,
-                label=style.label,
-            )
+            axes.plot(xs, own["value"], style.marker, color=style.colour, alpha=0.6, label=style.label)
         start = group.runs.records[0].config["model"]["attention"][order]
         axes.axhline(start, color="black", linestyle="--", label="where all heads start")
         axes.set_xticks(range(len(places)), [layer for _, layer in places])

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -118,17 +117,11 @@ def _write(
         plural=IN_PLURAL,
         css=Markup(page_style() + (_FOLDER / "page.css").read_text("utf-8")),
         script=Markup((_FOLDER / "page.js").read_text("utf-8")),
-        plotly=_plotly(),
+        plotly=_packed((files("plotly") / "package_data" / "plotly.min.js").read_bytes()),
         payload=_packed(data.encode()),
     )
     write_atomically(output, text)
     return output
-
-
-@cache
-def _plotly() -> str:
-    """The script of Plotly from its Python package."""
-    return _packed((files("plotly") / "package_data" / "plotly.min.js").read_bytes())
 
 
 def _packed(content: bytes) -> str:
