@@ -135,7 +135,7 @@ class Table(_Part):
     published: str | None = None  # the paper's name of the table; None where the paper has none
     claims: list[Claim] = []
     where: dict[str, Any] = {}  # values of `config` that pick the table's records
-    epoch: int | None = None  # of the paper's numbers, if runs may be shorter; None if all runs reach it
+    epoch: int | None = None  # of the numbers; None for the epoch that each run reports
     paper: str | None = None  # file under published/ with the paper's numbers; None for the declaration's
     number: str | None = None  # the paper's, such as "Table 1"; None for a table of our own
     about: str | None = None  # facts that do not fit into the title; the first note

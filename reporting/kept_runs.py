@@ -113,7 +113,7 @@ class KeptRuns:
         runs = style_groups([self._labelled(panel.runs) for panel in declared])
         paths = style_groups([self._labelled(panel.paths) for panel in declared])
         return [
-            ShownPanel(panel.title, shown, learned, self.selections[panel.runs].final_epoch())
+            ShownPanel(panel.title, shown, learned, self.selections[panel.runs].table.epoch)
             for panel, shown, learned in zip(declared, runs, paths, strict=True)
         ]
 

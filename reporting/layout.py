@@ -1,7 +1,7 @@
 """How a table is laid out in blocks: published numbers beside ours, and the differences to the baseline."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import isnan, nan
 from typing import Any
 
@@ -22,7 +22,7 @@ def lay_out(table: Table, lines: Sequence[Line], confidence: float) -> list[Bloc
 
 def _block(table: Table, declared: list[Columns], lines: Sequence[Line], confidence: float) -> Block:
     """The heading says what all columns share, and the title of each column what they do not share."""
-    words = {cell: _words(columns, cell) for columns in declared for cell in columns.titles()}
+    words = {cell: _words(table, columns, cell) for columns in declared for cell in columns.titles()}
     kinds = [{*kind} - {None} for kind in zip(*words.values(), strict=True)]
     shared = [kind.pop() if len(kind) == 1 else "" for kind in kinds]
     compared = Cell("test", table.compared or "")
@@ -37,9 +37,9 @@ def _block(table: Table, declared: list[Columns], lines: Sequence[Line], confide
     name, part, place, epoch = shared
     heading = ", ".join(filter(None, (name, part))) + (f" on {place}" if place else "")
     heading += ", ours" if table.printed() and not theirs else ""
-    if epoch or not any(own[-1] for own in words.values()):
-        heading += _epochs(found.values())
-    elif heading:
+    if epoch:
+        heading += f", {epoch}"
+    elif heading and any(own[-1] for own in words.values()):
         heading += " by epoch"
     if DIFFERENCE in titles:
         heading += f"; {words[compared][0]} {titles[DIFFERENCE]} in percentage points"
@@ -52,11 +52,12 @@ def _block(table: Table, declared: list[Columns], lines: Sequence[Line], confide
     return Block(_capitalised(heading.strip(", ")), rows, columns)
 
 
-def _words(columns: Columns, cell: Cell) -> tuple[str | None, ...]:
+def _words(table: Table, columns: Columns, cell: Cell) -> tuple[str | None, ...]:
     """What a title can say of a cell: the metric and its part, as in "accuracy, many", the place, and the epoch."""
     name, _, part = columns.metrics[cell.metric].partition(", ")
     place = None if columns.split == ORDERS else columns.data or columns.split
-    return name, part, place, "" if cell.epoch is None else f"epoch {cell.epoch}"
+    epoch = cell.epoch or table.epoch
+    return name, part, place, f"epoch {epoch}" if epoch else ""
 
 
 def _columns(
@@ -87,20 +88,6 @@ def _text(line: Line | None) -> str:
     if line["source"] == "published" and not isnan(high):
         return as_printed(mean, high - mean, decimals)
     return with_deviation(mean, line["std"], decimals) + seeds
-
-
-def _epochs(lines: Iterable[Line]) -> str:
-    theirs, ours = (
-        sorted({line["epoch"] for line in lines if line["source"] == source and line["epoch"] is not None})
-        for source in ("published", "ours")
-    )
-    if theirs and ours and theirs != ours:
-        return f": theirs of epoch {_listed(theirs)}, ours of epoch {_listed(ours)}"
-    return f", epoch {_listed(theirs or ours)}" if theirs or ours else ""
-
-
-def _listed(epochs: list[int]) -> str:
-    return " and ".join(map(str, epochs))
 
 
 def _capitalised(text: str) -> str:

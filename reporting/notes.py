@@ -67,9 +67,6 @@ def _statistics(selection: Selection, confidence: float) -> str:
 
 def _epochs(selection: Selection, records: list[Record]) -> Iterator[str]:
     table = selection.table
-    if (shown := selection.final_epoch()) != table.epoch:
-        whole = "published numbers are of" if table.published else "experiment ends with"
-        yield f"The {whole} epoch {table.epoch}. Ours are of epoch {shown}, the last that all runs have reached."
     if table.epoch is not None or any(columns.epochs for columns in table.columns):
         yield f"Epochs trained: {_distinct(str(record.last_epoch) for record in records)}."
     selected_by = _distinct(record.selected_by for record in records if record.selected_by)

@@ -24,15 +24,6 @@ class Selection:
         for runs in (self.baseline, *self.rows.values()):
             yield from runs.records
 
-    def final_epoch(self) -> int | None:
-        """The epoch of the table's last numbers. Until all runs have reached it, the last epoch that all have reached.
-
-        None if the table names no epoch; then each run's reported epoch counts.
-        """
-        if self.table.epoch is None:
-            return None
-        return min((self.table.epoch, *(record.last_epoch for record in self.records())))
-
 
 def select_runs(table: Table, records: Iterable[Record], place: str) -> Selection:
     """Pick the runs of a table from all records of its experiment, which are kept in `place`.

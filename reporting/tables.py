@@ -53,27 +53,24 @@ def _numbers(declaration: Declaration, printed: Numbers, selection: Selection) -
     table = selection.table
     for row, text in table.labels().items():
         runs = selection.rows[row]
-        last = selection.final_epoch() if runs else None
         for columns in table.columns:
             for cell in columns.titles():
                 place = {"row": text, "kind": "level", "metric": cell.metric, "unit": columns.unit, "split": cell.split}
                 place |= {"_cell": cell, "_decimals": columns.decimals}
+                epoch = cell.epoch or table.epoch
                 if columns.printed and row in printed:
                     mean, std, half_width = printed[row][cell]
                     ends = {"low": mean - half_width, "high": mean + half_width} if half_width else {}
-                    epoch = cell.epoch or table.epoch
                     yield place | {"source": "published", "epoch": epoch, "mean": mean, "std": std} | ends
                 if columns.measured:
-                    epoch = (cell.epoch or last) if runs else None
                     ours = estimate(runs.values(cell.split, cell.metric, epoch), declaration.confidence)
-                    yield place | {"source": "ours", "epoch": epoch, "_of": len(runs)} | ours._asdict()
+                    place |= {"source": "ours", "epoch": epoch if runs else None, "_of": len(runs)}
+                    yield place | ours._asdict()
         if table.compared is not None and table.rows[row].select != table.baseline:
-            yield from _differences(declaration, row, printed, selection, last)
+            yield from _differences(declaration, row, printed, selection)
 
 
-def _differences(
-    declaration: Declaration, row: str, printed: Numbers, selection: Selection, epoch: int | None
-) -> Iterator[Line]:
+def _differences(declaration: Declaration, row: str, printed: Numbers, selection: Selection) -> Iterator[Line]:
     """The differences of a row to the baseline: of the published means, and of ours, paired by seed."""
     table = selection.table
     assert table.compared is not None
@@ -86,10 +83,11 @@ def _differences(
         decimals = declaration.published_decimals - 2  # a percentage point is 0.01
         mean = round(POINTS * (theirs.mean - reference.mean), decimals)
         yield place | {"source": "published", "epoch": table.epoch, "mean": mean, "_decimals": decimals}
-    values, others = (runs.values("test", table.compared, epoch) for runs in (selection.rows[row], selection.baseline))
+    runs = selection.rows[row]
+    values, others = (one.values("test", table.compared, table.epoch) for one in (runs, selection.baseline))
     ours = estimate(POINTS * paired_difference(values, others), declaration.confidence)
-    of = len(selection.rows[row])
-    yield place | {"source": "ours", "epoch": epoch, "_of": of, "_decimals": 2} | ours._asdict()
+    epoch = table.epoch if runs else None
+    yield place | {"source": "ours", "epoch": epoch, "_of": len(runs), "_decimals": 2} | ours._asdict()
 
 
 def _tidy(lines: list[Line]) -> pd.DataFrame:
