@@ -1,7 +1,7 @@
 """Parts of a page that a command writes. Each part stands between two marks; the rest is written by hand."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from reporting.yaml_files import TableError
 
@@ -11,11 +11,9 @@ def marks(name: str, command: str) -> tuple[str, str]:
     return f"<!-- {name}: begin, written by {command} -->", f"<!-- {name}: end -->"
 
 
-def parts(text: str, command: str) -> Iterator[str]:
+def parts(text: str, command: str) -> list[str]:
     """Names of the parts that `command` writes into a page."""
-    for found in re.finditer(r"<!-- (.+?): begin, written by (.+?) -->", text):
-        if found[2] == command:
-            yield found[1]
+    return re.findall(rf"<!-- (.+?): begin, written by {re.escape(command)} -->", text)
 
 
 def fill(text: str, command: str, write: Callable[[str], str]) -> str:
@@ -24,7 +22,7 @@ def fill(text: str, command: str, write: Callable[[str], str]) -> str:
     Raises:
         TableError: for a part that does not end, or stands in the page twice.
     """
-    for name in list(parts(text, command)):
+    for name in parts(text, command):
         begin, end = marks(name, command)
         if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
             raise TableError(f"the part {name!r} should stand once between `{begin}` and `{end}`")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from math import isnan
 from typing import Any
 
-from reporting.number_formats import as_printed, number, over_seeds, with_interval
+from reporting.number_formats import NOT_REACHED, as_printed, number, over_seeds, with_interval
 from reporting.verdicts import Verdict
 
 # A reader's first question about a number: does it reproduce, does it not, or is it open? A direction is no number.
@@ -51,6 +51,12 @@ def in_one_sentence(verdicts: Iterable[str]) -> str:
     )
 
 
+def headline(verdicts: Iterable[str]) -> str:
+    """The counts in bold, and the reasons why numbers are open."""
+    reasons = why_open(verdicts)
+    return f"**{in_one_sentence(verdicts)}**{f': {reasons}' if reasons else ''}"
+
+
 def why_open(verdicts: Iterable[str]) -> str:
     """The reasons: "19 belong to an epoch that our runs have not reached, and 9 have fewer than three seeds"."""
     counts = Counter(verdicts)
@@ -68,6 +74,8 @@ def theirs(line: Mapping[str, Any]) -> str:
 
 def ours(line: Mapping[str, Any], split: str, of: int) -> str:
     """Our mean on a split with its interval, and the number of seeds if it is less than `of`."""
+    if line["test_verdict"] == Verdict.NOT_REACHED:
+        return NOT_REACHED
     mean, low, high = (line[f"{split}_{key}"] for key in ("mean", "low", "high"))
     seeds = "" if isnan(mean) else over_seeds(line[f"{split}_seeds"], of)
     return with_interval(mean, low, high, *_format(line)) + seeds

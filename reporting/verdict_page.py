@@ -8,7 +8,7 @@ from reporting.columns import Block, Column
 from reporting.declaration import Declaration
 from reporting.markdown import page, paragraph, pipe_table
 from reporting.number_formats import NOTHING
-from reporting.outcomes import in_one_sentence, ours, theirs, why_open
+from reporting.outcomes import headline, ours, theirs
 from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict
 
 
@@ -16,11 +16,14 @@ def verdict_page(declaration: Declaration, verdicts: pd.DataFrame) -> str:
     """The page in Markdown."""
     if verdicts.empty:
         return page("Verdicts on the papers' claims", [], ["No claims are declared."])
-    parts = ["# Verdicts on the papers' claims", _headline(verdicts["test_verdict"]), _counts(declaration, verdicts)]
-    parts += [paragraph(RULE), paragraph(NOT_REACHED_RULE)]
-    parts.append(
-        f"*Ours* is the mean over seeds, with its Student's t interval ({declaration.confidence:.0%}) in brackets."
-    )
+    parts = [
+        "# Verdicts on the papers' claims",
+        paragraph(f"{headline(verdicts['test_verdict'])}."),
+        _counts(declaration, verdicts),
+        paragraph(RULE),
+        paragraph(NOT_REACHED_RULE),
+        f"*Ours* is the mean over seeds, with its Student's t interval ({declaration.confidence:.0%}) in brackets.",
+    ]
     for verdict in Verdict:
         lines = verdicts[verdicts["test_verdict"] == verdict]
         if len(lines):
@@ -30,11 +33,6 @@ def verdict_page(declaration: Declaration, verdicts: pd.DataFrame) -> str:
             parts.append(f"**{claim}** ({_link(declaration, str(name))}{unit})")
             parts.append(pipe_table(_claim(own.to_dict("records"), len(declaration.tables[str(name)].seeds))))
     return "\n\n".join(parts) + "\n"
-
-
-def _headline(verdicts: pd.Series) -> str:
-    reasons = why_open(verdicts)
-    return paragraph(f"**{in_one_sentence(verdicts)}**{f': {reasons}' if reasons else ''}.")
 
 
 def _counts(declaration: Declaration, verdicts: pd.DataFrame) -> str:

@@ -8,7 +8,6 @@ import pandas as pd
 
 from reporting.declaration import Cell, Claim
 from reporting.kept_runs import KeptRuns
-from reporting.runs import Runs
 from reporting.selection import Selection
 from reporting.statistics import POINTS, Estimate, estimate, paired_difference
 
@@ -77,10 +76,12 @@ def decide_claim(kept: KeptRuns, name: str, claim: Claim, row: str) -> dict[str,
         "half_width": half_width,
     }
     epoch = claim.epoch or table.epoch
-    reached = epoch is None or _have_reached([selection.rows[name] for name in (row, *claim.against)], epoch)
+    records = [record for name in (row, *claim.against) for record in selection.rows[name].records]
+    reached = epoch is None or all(record.last_epoch >= epoch for record in records)
     distances = {}
     for split in ("test", "train"):
-        ours = estimate(_values_by_seed(claim, row, split, epoch, selection), declaration.confidence)
+        values = _values_by_seed(claim, row, split, epoch, selection) if reached else pd.Series(dtype=float)
+        ours = estimate(values, declaration.confidence)
         verdict = decide(published, ours, rounding, bool(claim.against)) if reached else Verdict.NOT_REACHED
         line |= {
             f"{split}_mean": ours.mean,
@@ -90,13 +91,11 @@ def decide_claim(kept: KeptRuns, name: str, claim: Claim, row: str) -> dict[str,
             f"{split}_verdict": verdict.value,
         }
         distances[split] = abs(ours.mean - published)
-    line["nearer_split"] = _nearer(**distances)
+    test, train = distances.values()
+    nearer = "test" if test < train else "train"
+    line["nearer_split"] = "neither" if isnan(test) or isnan(train) or isclose(test, train) else nearer
     line["explained"] = "" if line["test_verdict"] == Verdict.REPRODUCES else claim.explanation(row)
     return line
-
-
-def _have_reached(rows: list[Runs], epoch: int) -> bool:
-    return all(record.last_epoch >= epoch for runs in rows for record in runs.records)
 
 
 def _values_by_seed(claim: Claim, row: str, split: str, epoch: int | None, selection: Selection) -> pd.Series:
@@ -106,9 +105,3 @@ def _values_by_seed(claim: Claim, row: str, split: str, epoch: int | None, selec
     others = {other: selection.rows[other].values(split, claim.metric, epoch) for other in claim.against}
     mean_of_others = pd.DataFrame(others).mean(axis="columns", skipna=False)
     return POINTS * paired_difference(values, mean_of_others)
-
-
-def _nearer(test: float, train: float) -> str:
-    if isnan(test) or isnan(train) or isclose(test, train):
-        return "neither"
-    return "test" if test < train else "train"

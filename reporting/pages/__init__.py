@@ -5,14 +5,14 @@ function that writes it; the other words are arguments: `run airline` describes 
 """
 
 from collections.abc import Callable
+from functools import partial
 from inspect import signature
 from pathlib import Path
 
 from experiments.files import write_atomically
 from reporting.marked_text import fill, parts
-from reporting.pages.experiment import describe_runs, describe_settings, list_runs
+from reporting.pages.experiment import describe_runs, describe_settings, list_runs, quote_table
 from reporting.pages.measured_times import list_measured_times
-from reporting.pages.quoted import quote_table
 from reporting.pages.verdict_summary import answer_questions, summarise_verdicts
 from reporting.yaml_files import TableError
 
@@ -35,10 +35,16 @@ def rewritten_pages(root: Path) -> dict[Path, str]:
         TableError: for a part that nothing writes, or marks that do not match; names the page.
         RecordError: for records that cannot be read.
     """
-    pages = {
-        page: page.read_text(encoding="utf-8") for page in [root / "README.md", *sorted(root.glob("docs/**/*.md"))]
-    }
-    return {page: _rewritten(root, page, text) for page, text in pages.items() if any(parts(text, COMMAND))}
+    pages = {}
+    for page in [root / "README.md", *sorted(root.glob("docs/**/*.md"))]:
+        text = page.read_text(encoding="utf-8")
+        to_root = "../" * len(page.parent.relative_to(root).parts)  # links are relative to the page
+        try:
+            if parts(text, COMMAND):
+                pages[page] = fill(text, COMMAND, partial(_written, root, to_root))
+        except TableError as error:
+            raise TableError(f"{page}: {error}") from error
+    return pages
 
 
 def write_pages(root: Path) -> list[Path]:
@@ -47,14 +53,6 @@ def write_pages(root: Path) -> list[Path]:
     for page, text in pages.items():
         write_atomically(page, text)
     return list(pages)
-
-
-def _rewritten(root: Path, page: Path, text: str) -> str:
-    to_root = "../" * len(page.parent.relative_to(root).parts)  # links are relative to the page
-    try:
-        return fill(text, COMMAND, lambda name: _written(root, to_root, name))
-    except TableError as error:
-        raise TableError(f"{page}: {error}") from error
 
 
 def _written(root: Path, to_root: str, name: str) -> str:

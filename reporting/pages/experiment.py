@@ -1,7 +1,6 @@
-"""Facts about experiments from their settings and records: the commands, the time, the machine, the seeds."""
+"""An experiment in its settings, records and tables: the commands, the time, the machine, the seeds, a table."""
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
@@ -32,19 +31,14 @@ def describe_settings(root: Path, to_root: str, name: str) -> str:
 
 def describe_runs(root: Path, to_root: str, name: str) -> str:
     """A list of facts from an experiment's records: the command for all runs, their number, time and machine."""
-    results = root / "results"
-    records = read_records(results, name)
-    tables = [
-        table for table in load_declaration(root / "conf" / "reporting").tables.values() if table.experiment == name
-    ]
-    if not tables:
-        raise TableError(f"no table of tables.yaml shows the experiment {name!r}")
+    records = read_records(root / "results", name)
+    tables = load_declaration(root / "conf" / "reporting").tables.values()
+    commands = next(table.repeat for table in tables if table.experiment == name).replace(" && ", "`, then `")
     seconds = [record.wall_time_seconds for record in records]
     memory = max(record.peak_memory_mib or 0 for record in records)
     hardware = [record.environment.hardware for record in records]
     machines = sorted({f"{one['processor']}, {_count(one['cores'], 'core')}" for one in hardware})
     seeds = _seeds(records)
-    commands = tables[0].repeat.replace(" && ", "`, then `")
     each = f"{duration(median(seconds))} a run ({duration(min(seconds))} to {duration(max(seconds))})"
     lines = [
         f"All runs: `{commands}`",
@@ -74,11 +68,21 @@ def list_runs(root: Path, to_root: str) -> str:
     return pipe_table(Block("", [*(f"`{name}`" for name in recorded), "all"], columns), "experiment")
 
 
-def span(values: Iterable[float], decimals: int, sign: str = "-") -> str:
-    """The smallest and the largest of some numbers, such as "0.893 to 0.910", or the value that all share."""
-    values = list(values)
-    low, high = (number(end, decimals, sign) for end in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
+def quote_table(root: Path, to_root: str, name: str, *words: str) -> str:
+    """A table of the page results/tables/NAME.md below a link to the page: the one below a heading, or the only one."""
+    tables = load_declaration(root / "conf" / "reporting").tables
+    if name not in tables:
+        raise TableError(f"there is no table {name!r} in tables.yaml; it has {', '.join(tables)}")
+    table = tables[name]
+    page = (root / "results" / "tables" / f"{name}.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^(?:## (.+)\n\n)?((?:\|.*\n)+)", page, re.MULTILINE))
+    wanted = " ".join(words).lower()
+    exact = [heading for heading in sections if heading.lower() == wanted]
+    meant = exact or [heading for heading in sections if heading.lower().startswith(wanted)]
+    if len(meant) != 1:
+        raise TableError(f"results/tables/{name}.md: which heading is {wanted!r}? It has {', '.join(sections)}")
+    source = f"[{table.number or table.title}]({to_root}results/tables/{name}.md)"
+    return f"{meant[0]}{', from' if meant[0] else 'From'} {source}:\n\n{sections[meant[0]].rstrip()}"
 
 
 def duration(seconds: float) -> str:
@@ -97,7 +101,8 @@ def _settings(records: list[Record]) -> int:
 
 
 def _epochs(records: list[Record]) -> str:
-    return span([record.last_epoch for record in records], 0)
+    ends = min(record.last_epoch for record in records), max(record.last_epoch for record in records)
+    return " to ".join(dict.fromkeys(map(str, ends)))
 
 
 def _time_in_all(records: list[Record]) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from reporting.declaration import VERDICTS, Declaration, load_declaration
 from reporting.number_formats import NOTHING
-from reporting.outcomes import OUTCOMES, in_one_sentence, our_mean, outcome_of, theirs, why_open
+from reporting.outcomes import OUTCOMES, headline, in_one_sentence, our_mean, outcome_of, theirs
 from reporting.verdicts import Verdict
 
 SCORES = ("accuracy", "macro_f1")
@@ -48,17 +48,21 @@ def answers(declaration: Declaration, verdicts: Iterable[Mapping[str, Any]]) -> 
 
 
 def summarise_verdicts(root: Path, to_root: str) -> str:
-    """How many published numbers were checked, with the count of each outcome and of each explanation."""
+    """How many published numbers were checked, with the count of each outcome, each explanation and the nearer split.
+
+    The nearer split is that of published test scores: our training split, or our test split.
+    """
     lines = _read(root)
-    verdicts = lines["test_verdict"]
-    reasons = why_open(verdicts)
-    failed = lines[verdicts == Verdict.FAILS]
+    failed = lines[lines["test_verdict"] == Verdict.FAILS]
     explained = ", ".join(f"{text} {count}" for text, count in failed["explained"].value_counts().items())
+    scores = lines[lines["metric"].isin(SCORES) & (lines["kind"] == "level")]
+    decided = scores[~scores["test_verdict"].isin(OUTCOMES["open"])]
     return (
-        f"**{in_one_sentence(verdicts)}**{f': {reasons}' if reasons else ''} "
-        f"([each number]({to_root}results/tables/verdicts.md)). What explains the {len(failed)}: {explained} "
-        f"([the terms]({to_root}docs/studies/forensics.md)).\n\n"
-        f"{_nearer_split(lines)}"
+        f"{headline(lines['test_verdict'])} ([each number]({to_root}results/tables/verdicts.md)). What explains the "
+        f"{len(failed)}: {explained} ([the terms]({to_root}docs/studies/forensics.md)).\n\n"
+        f"Of the {len(decided)} published accuracies and macro-F1 scores that are decided, "
+        f"{(decided['nearer_split'] == 'train').sum()} are nearer to our training split than to our test split, though "
+        "the paper says that they are of test."
     )
 
 
@@ -72,17 +76,6 @@ def answer_questions(root: Path, to_root: str) -> str:
     claims = f"[each number]({to_root}results/tables/verdicts.md)"
     origin = f"[where the published numbers come from]({to_root}docs/studies/forensics.md)"
     return f"{shown}\n{in_one_sentence(verdicts['test_verdict'])}: {claims}, and {origin}."
-
-
-def _nearer_split(verdicts: pd.DataFrame) -> str:
-    """The number of published test scores that are nearer to our scores on the training split."""
-    scores = verdicts[verdicts["metric"].isin(SCORES) & (verdicts["kind"] == "level")]
-    decided = scores[~scores["test_verdict"].isin(OUTCOMES["open"])]
-    nearer = int((decided["nearer_split"] == "train").sum())
-    return (
-        f"Of the {len(decided)} published accuracies and macro-F1 scores that are decided, {nearer} are nearer to our "
-        "training split than to our test split, though the paper says that they are of test."
-    )
 
 
 def _read(root: Path) -> pd.DataFrame:

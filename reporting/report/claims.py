@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 from experiments.metric_catalogue import metric
 from reporting.declaration import Claim, Table
 from reporting.kept_runs import KeptRuns
-from reporting.number_formats import NOT_REACHED
 from reporting.outcomes import ours, outcome_of, theirs
 from reporting.palette import label
 from reporting.report.payload import group_key
-from reporting.verdicts import Verdict, decide_claim
+from reporting.verdicts import decide_claim
 
 
 class Decided(NamedTuple):
@@ -69,10 +68,8 @@ def _all_numbers(table: Table, rows: list[str]) -> list[Claim]:
 
 def _decided(kept: KeptRuns, name: str, claim: Claim, row: str) -> Decided:
     selection, line = kept.selections[name], decide_claim(kept, name, claim, row)
-    table = selection.table
-    reached = line["test_verdict"] != Verdict.NOT_REACHED  # otherwise the epochs of both differ
-    means = {key: _or_none(line[f"test_{key}"]) if reached else None for key in ("mean", "low", "high")}
-    test, train = (ours(line, split, len(table.seeds)) for split in ("test", "train"))
+    table, of = selection.table, metric(claim.metric).label
+    means = {key: line[f"test_{key}"] for key in ("mean", "low", "high")}
 
     def keys(rows: list[str]) -> list[str]:
         return [group_key(selection.rows[name].records[0]) for name in rows if selection.rows[name]]
@@ -80,21 +77,12 @@ def _decided(kept: KeptRuns, name: str, claim: Claim, row: str) -> Decided:
     return Decided(
         line,
         table=table.number or table.title,
-        kind=_kind(claim),
+        kind=f"{of[0].upper()}{of[1:]}{', beside another activation' if claim.against else ''}",
         published=theirs(line),
-        ours=test if reached else NOT_REACHED,
-        train=f"{train}: {line['train_verdict']}" if reached else line["test_verdict"],
+        ours=ours(line, "test", len(table.seeds)),
+        train=f"{ours(line, 'train', len(table.seeds))}: {line['train_verdict']}",
         outcome=outcome_of(line["test_verdict"]),
-        numbers={"published": line["published"], **means},
+        numbers={"published": line["published"]} | {key: None if isnan(one) else one for key, one in means.items()},
         runs=(keys([row]), keys(claim.against)),
         epoch=claim.epoch or table.epoch,
     )
-
-
-def _or_none(value: float) -> float | None:
-    return None if isnan(value) else value
-
-
-def _kind(claim: Claim) -> str:
-    name = metric(claim.metric).label
-    return f"{name[0].upper()}{name[1:]}{', beside another activation' if claim.against else ''}"

@@ -10,7 +10,7 @@ from experiments.identity import ROOT
 from reporting.declaration import load_declaration
 from reporting.marked_text import fill, marks
 from reporting.pages import COMMAND, rewritten_pages, write_pages
-from reporting.pages.experiment import duration, span
+from reporting.pages.experiment import duration
 from reporting.pages.measured_times import list_measured_times
 from reporting.yaml_files import TableError
 
@@ -109,9 +109,6 @@ def test_marks_that_do_not_match_are_refused(spoil):
         fill(spoil(page("a")), COMMAND, str.upper)
 
 
-def test_durations_and_spans_are_said_as_people_say_them():
+def test_durations_are_said_as_people_say_them():
     times = {3.4: "3 s", 119: "119 s", 120: "2 min", 3540: "59 min", 9000: "2.5 h"}
     assert [duration(seconds) for seconds in times] == list(times.values())
-    assert span([0.91, 0.893], 3) == "0.893 to 0.910"
-    assert span([0.5, 0.5001], 3) == "0.500"
-    assert span([-0.1, 0.2], 3) == "−0.100 to 0.200"
