@@ -75,39 +75,34 @@ def _width(column: Column) -> int:
 
 
 def _tabular(block: Block) -> list[str]:
-    formats = " ".join(_column_format(column) for column in block.columns)
-    cells = [
-        [_cell(text, row in column.bold, _has_deviations(column)) for row, text in enumerate(column.cells)]
-        for column in block.columns
-    ]
+    formats, headers, cells = zip(*map(_typeset, block.columns), strict=True)
     return [
-        rf"\begin{{tabular}}{{@{{}}l {formats}@{{}}}}",
+        rf"\begin{{tabular}}{{@{{}}l {' '.join(formats)}@{{}}}}",
         r"\toprule",
-        " & ".join(["", *(_header(column) for column in block.columns)]) + r" \\",
+        " & ".join(["", *headers]) + r" \\",
         r"\midrule",
-        *(" & ".join([escaped(label), *cells]) + r" \\" for label, *cells in zip(block.rows, *cells, strict=True)),
+        *(" & ".join([escaped(label), *row]) + r" \\" for label, *row in zip(block.rows, *cells, strict=True)),
         r"\bottomrule",
         r"\end{tabular}",
     ]
 
 
-def _column_format(column: Column) -> str:
-    """A siunitx column as wide as its widest number, and a small one for deviations; plain if all cells are text."""
-    found = _numbers(column)
-    if not found:
-        return "r"
+def _typeset(column: Column) -> tuple[str, str, list[str]]:
+    """The format of a column, its header and its cells.
+
+    Numbers stand in a siunitx column as wide as the widest of them, deviations in a small one beside it.
+    """
+    found = [match for text in column.cells if (match := _NUMBER.fullmatch(text))]
+    deviations = any(match["deviation"] for match in found)
     sign = "+" if any(match["sign"] for match in found) else ""
-    whole = max(len(match["whole"]) for match in found)
-    part = max(len(match["part"] or "") for match in found)
-    return f"S[table-format={sign}{whole}.{part}]" + (r"@{\,}>{\scriptsize}l" if _has_deviations(column) else "")
-
-
-def _numbers(column: Column) -> list[re.Match[str]]:
-    return [match for text in column.cells if (match := _NUMBER.fullmatch(text))]
-
-
-def _has_deviations(column: Column) -> bool:
-    return any(match["deviation"] for match in _numbers(column))
+    whole, part = (max((len(match[side] or "") for match in found), default=0) for side in ("whole", "part"))
+    form = f"S[table-format={sign}{whole}.{part}]" if found else "r"
+    lines = map(escaped, wrap(column.title, _HEADER, break_long_words=False))
+    title = r"\shortstack{" + r"\\{}".join(lines) + "}"  # after \\ alone, [95%] would be an option of it
+    cells = [_cell(text, row in column.bold, deviations) for row, text in enumerate(column.cells)]
+    if deviations:
+        return form + r"@{\,}>{\scriptsize}l", rf"\multicolumn{{2}}{{c}}{{{title}}}", cells
+    return form, f"{{{title}}}", cells
 
 
 def _cell(text: str, is_bold: bool, deviations: bool) -> str:
@@ -117,9 +112,3 @@ def _cell(text: str, is_bold: bool, deviations: bool) -> str:
     if not deviations:
         return shown
     return f"{shown} & {escaped('± ')}{deviation}" if deviation else f"{shown} &"
-
-
-def _header(column: Column) -> str:
-    lines = map(escaped, wrap(column.title, _HEADER, break_long_words=False))
-    title = r"\shortstack{" + r"\\{}".join(lines) + "}"  # after \\ alone, [95%] would be an option of it
-    return rf"\multicolumn{{2}}{{c}}{{{title}}}" if _has_deviations(column) else f"{{{title}}}"

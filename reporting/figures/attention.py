@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from reporting.drawing import add_legend, grid_of_panels
 from reporting.figures import figure
-from reporting.kept_runs import KeptRuns, LeftOut, count_seeds
+from reporting.kept_runs import KeptRuns, count_seeds
 from reporting.palette import ATTENTION
 from reporting.runs import Runs
 
@@ -21,36 +21,26 @@ HEAD = re.compile(
 def draw_attention(kept: KeptRuns) -> Figure:
     """One panel for each learned order: a point for each head, by kind and layer, and a line at the heads' start."""
     groups = kept.of_table("attention")
-    learned = [
-        (group, order, heads) for group in groups for order in TITLES if len(heads := _learned(group.runs, order))
-    ]
-    if not learned:
-        raise LeftOut("no attention head learns an order")
+    learned = [(group, order, heads) for group in groups for order, heads in _heads(group.runs).groupby("order")]
     result, panels, place = grid_of_panels(len(learned), 2.8)
     for axes, (group, order, heads) in zip(panels, learned, strict=True):
         places = list(dict.fromkeys(zip(heads["kind"], heads["layer"], strict=True)))
-        for kind, own in heads.groupby("kind", sort=False):
+        for kind, own in heads.groupby("kind", sort=False, observed=True):
             xs = [places.index((kind, layer)) for layer in own["layer"]]
             style = ATTENTION[str(kind)]
             axes.plot(xs, own["value"], style.marker, color=style.colour, alpha=0.6, label=style.label)
         start = group.runs.records[0].config["model"]["attention"][order]
         axes.axhline(start, color="black", linestyle="--", label="where all heads start")
-        axes.set_xticks(range(len(places)), [layer for _, layer in places])
+        axes.set_xticks(range(len(places)), [layer + 1 for _, layer in places])
         axes.set(title=f"{group.label}: {TITLES[order]}", xlabel="layer", ylabel=f"{TITLES[order]} of a head")
     add_legend(result, panels, 2, place)
     result.suptitle(f"Multi30k De-En, {count_seeds(groups)}", x=0.01, ha="left", fontsize="medium")
     return result
 
 
-def _learned(runs: Runs, order: str) -> pd.DataFrame:
-    """Kind, layer and order of every head, after the epoch that each run reports."""
-    found = [
-        (f"{match['stack']} {match['kind']}", int(match["layer"]) + 1, value)
-        for _, line in runs.at().iterrows()
-        for name, value in line.items()
-        if (match := HEAD.fullmatch(str(name))) and match["order"] == order
-    ]
-    heads = pd.DataFrame(found, columns=["kind", "layer", "value"])
-    return heads.sort_values(
-        ["kind", "layer"], key=lambda column: column.map(list(ATTENTION).index) if column.name == "kind" else column
-    )
+def _heads(runs: Runs) -> pd.DataFrame:
+    """Kind, layer, order and value of every order that a head learned, after the epoch that each run reports."""
+    values = runs.at().stack(future_stack=True).rename_axis(["seed", "column"]).reset_index(name="value")
+    heads = values.join(values["column"].str.extract(HEAD)).dropna().astype({"layer": int})
+    heads["kind"] = pd.Categorical(heads["stack"] + " " + heads["kind"], list(ATTENTION))
+    return heads.sort_values(["kind", "layer"])
