@@ -1,7 +1,7 @@
 """Collect the records of finished runs, and rebuild tables and figures from them."""
 
 import os
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ def _parser() -> ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     runs, results, settings, allowances = (ArgumentParser(add_help=False) for _ in range(4))
-    runs.add_argument("experiments", metavar="EXPERIMENT", nargs="+", type=_name, help="name of an experiment")
+    runs.add_argument("experiments", metavar="EXPERIMENT", nargs="+", help="name of an experiment")
     runs.add_argument("--outputs", type=Path, default=Path("outputs"), help="the runs' folder (default: outputs)")
     results.add_argument(
         "--results",
@@ -70,12 +70,6 @@ def _parser() -> ArgumentParser:
         "--output", type=Path, default=Path("outputs/report.html"), help="the page (default: outputs/report.html)"
     )
     return parser
-
-
-def _name(text: str) -> str:
-    if not text or Path(text).name != text:
-        raise ArgumentTypeError(f"{text!r} is not the name of an experiment")
-    return text
 
 
 # Each command has its own imports, because pandas, matplotlib and torch take seconds.

@@ -117,15 +117,6 @@ class KeptRuns:
             for panel, shown, learned in zip(declared, runs, paths, strict=True)
         ]
 
-    def missing_panels(self) -> dict[str, str]:
-        """For each declared panel without records, by its title: how to make its records."""
-        return {
-            panel.title: self.missing[experiment]
-            for panel in self.declaration.figures.panels
-            for table in (panel.runs, panel.paths)
-            if (experiment := self.declaration.tables[table].experiment) in self.missing
-        }
-
     def _labelled(self, table: str) -> dict[str, Runs]:
         selection = self.selections[table]
         labels = selection.table.labels()

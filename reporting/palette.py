@@ -54,17 +54,7 @@ ON_DARK = {
     "#AA3377": "#DD6FAE",
 }
 # Configurations of one activation share its colour and marker; lines and the filling of markers tell them apart.
-LINE_STYLES = (
-    "-",
-    "--",
-    "-.",
-    ":",
-    (0, (5, 1)),
-    (0, (1, 3)),
-    (0, (3, 1, 1, 1)),
-    (0, (8, 3)),
-    (0, (8, 2, 1, 2, 1, 2)),
-)
+LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 3)), (0, (3, 1, 1, 1)), (0, (8, 3)), (0, (8, 2, 1, 2, 1, 2)))
 FILL_STYLES = ("full", "left", "right", "bottom", "top")
 PARAMETERS = {"alpha": "α = {:g}", "tau": "τ = {:g}", "temperature": "T = {:g}", "objective": "{}"}
 DEFAULTS = {"temperature": 1.0, "objective": "fenchel_young"}  # the paper's values; labels omit them

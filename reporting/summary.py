@@ -188,5 +188,4 @@ def summarise(experiments: Sequence[str], outputs: Path, results: Path, settings
         if said := verdict(experiment, own, declared.confidence):
             console.print(said, style="bold", markup=False)
     files = rendered(draw(groups), "-".join(groups))
-    replace_files(outputs / "summary", files)
-    return outputs / "summary" / next(iter(files))
+    return replace_files(outputs / "summary", files)[0]

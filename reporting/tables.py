@@ -22,8 +22,7 @@ from reporting.verdicts import decide_claim
 def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     """Rebuild the tables whose records are kept, and the verdicts; replace the files under <results>/tables/.
 
-    Returns the files written, and a line for each table that is left out, with the command that makes its records, and
-    for each file that was removed.
+    Returns the files written, and a line for each table that is left out, with the command that makes its records.
     """
     declaration = kept.declaration
     texts: dict[str, str] = {}
@@ -37,15 +36,12 @@ def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
         texts[f"{name}.md"] = markdown.page(table.heading(), blocks, notes + provenance)
         texts[f"{name}.tex"] = latex.document(name, table.title, blocks, notes, provenance)
         verdicts += [decide_claim(kept, name, claim, row) for claim in table.claims for row in claim.rows]
-    texts[f"{VERDICTS}.csv"] = _csv(pd.DataFrame(verdicts))
-    texts[f"{VERDICTS}.md"] = verdict_page(declaration, pd.DataFrame(verdicts))
+    if verdicts:
+        texts[f"{VERDICTS}.csv"] = _csv(pd.DataFrame(verdicts))
+        texts[f"{VERDICTS}.md"] = verdict_page(declaration, pd.DataFrame(verdicts))
 
-    folder = kept.results / "tables"
     files = {file: text.encode() for file, text in texts.items()}
-    own = {f"{name}.{end}" for name in [*declaration.tables, VERDICTS] for end in ("csv", "md", "tex")}
-    gone = replace_files(folder, files, own)
-    removed = [f"removed: {path}, which has no records" for path in gone]
-    return [folder / file for file in texts], _left_out(kept) + removed
+    return replace_files(kept.results / "tables", files), _left_out(kept)
 
 
 def _numbers(declaration: Declaration, printed: Numbers, selection: Selection) -> Iterator[Line]:

@@ -6,7 +6,7 @@ import pandas as pd
 
 from reporting.columns import Block, Column
 from reporting.declaration import Declaration
-from reporting.markdown import page, paragraph, pipe_table
+from reporting.markdown import paragraph, pipe_table
 from reporting.number_formats import NOTHING
 from reporting.outcomes import headline, ours, theirs
 from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict
@@ -14,8 +14,6 @@ from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict
 
 def verdict_page(declaration: Declaration, verdicts: pd.DataFrame) -> str:
     """The page in Markdown."""
-    if verdicts.empty:
-        return page("Verdicts on the papers' claims", [], ["No claims are declared."])
     parts = [
         "# Verdicts on the papers' claims",
         paragraph(f"{headline(verdicts['test_verdict'])}."),

@@ -10,7 +10,7 @@ from pkgutil import iter_modules
 
 from matplotlib.figure import Figure
 
-from reporting.drawing import ENDS, rendered, style
+from reporting.drawing import rendered, style
 from reporting.kept_runs import KeptRuns, LeftOut
 from reporting.output_files import replace_files
 
@@ -44,19 +44,14 @@ def all_figures() -> dict[str, DrawFigure]:
 def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     """Draw every figure whose records are kept; replace the files under <results>/figures/.
 
-    Returns the files written, and a line for each panel, figure and file that is left out or removed.
+    Returns the files written, and a line for the figures that are left out for one reason.
     """
-    drawn: dict[str, Figure] = {}
+    files: dict[str, bytes] = {}
     without: dict[str, list[str]] = {}
     for name, draw in all_figures().items():
         try:
-            drawn[name] = draw(kept)
+            files |= rendered(draw(kept), name)
         except LeftOut as reason:
             without.setdefault(str(reason), []).append(name)
-    folder = kept.results / "figures"
-    files = {file: content for name, one in drawn.items() for file, content in rendered(one, name).items()}
-    own = {f"{name}.{end}" for name in all_figures() for end in ENDS}
-    gone = replace_files(folder, files, own)
-    notices = [f"left out: {title}: {reason}" for title, reason in kept.missing_panels().items()]
-    notices += [f"left out: {', '.join(names)}: {reason}" for reason, names in without.items()]
-    return [folder / file for file in files], notices + [f"removed: {path}, which is left out" for path in gone]
+    notices = [f"left out: {', '.join(names)}: {reason}" for reason, names in without.items()]
+    return replace_files(kept.results / "figures", files), notices

@@ -82,7 +82,6 @@ def test_a_question_has_the_mark_and_the_numbers_of_its_claim(repository):
     ("part", "message"),
     [
         ("weather", "nothing writes the part 'weather'; there are questions, verdict"),
-        ("table", "the part 'table' names too little or too much: missing a required argument: 'name'"),
         ("table weather accuracy", "there is no table 'weather' in tables.yaml; it has table1, "),
         ("table table4 accuracy on", "table4.md: which heading is 'accuracy on'"),
         ("settings untold", "its header has no line `# time: …`"),

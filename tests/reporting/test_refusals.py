@@ -86,9 +86,3 @@ def test_a_damaged_run_is_named_and_nothing_is_collected(tmp_path: Path):
     for command in (["collect", "digits", "airline", "--results", tmp_path / "results"], ["summary", "airline"]):
         assert said(*command, "--outputs", tmp_path).startswith(f"error: {file}: not a JSON object")
     assert not (tmp_path / "results").exists()
-
-
-def test_the_name_of_an_experiment_is_no_path():
-    with pytest.raises(SystemExit) as end:
-        main(["collect", "../airline"])
-    assert end.value.code == 2
