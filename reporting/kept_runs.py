@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from experiments.record import RecordError
+from experiments.record import Record, RecordError
 from reporting.declaration import SETTINGS, Declaration, Numbers, load_declaration, load_numbers
 from reporting.groups import Group, style_groups
 from reporting.record_files import missing_records, read_records, records_path
@@ -45,6 +45,7 @@ class KeptRuns:
     results: Path  # folder that holds records/ and studies/
     settings: Path  # folder that holds tables.yaml and published/
     declaration: Declaration
+    records: dict[str, list[Record]]  # by experiment
     selections: dict[str, Selection]  # the runs of each table whose experiment has records
     missing: dict[str, str]  # for each experiment without records, how to make them
 
@@ -84,7 +85,7 @@ class KeptRuns:
             for experiment in kept:
                 own = [one for one in selections.values() if one.table.experiment == experiment]
                 refuse_mixed_code([record for selection in own for record in selection.records()])
-        return cls(results, settings, declaration, selections, missing)
+        return cls(results, settings, declaration, kept, selections, missing)
 
     def of_table(self, table: str) -> list[Group]:
         """The rows of a table that have runs, in the order of the palette.

@@ -17,7 +17,7 @@ from reporting import declaration
 from reporting.declaration import Cell, Level, Numbers, load_declaration, load_numbers
 from reporting.drawing import add_legend, draw_curves, draw_trade_off, label_share, rendered, style
 from reporting.groups import Group, label_runs, style_groups
-from reporting.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation
+from reporting.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation, with_interval
 from reporting.output_files import replace_files
 from reporting.record_files import finished_records, missing_records, read_records
 from reporting.runs import Runs
@@ -140,13 +140,8 @@ def verdict(experiment: str, groups: list[Group], confidence: float) -> str | No
     chosen = f"{best.label}, the best of {len(others)}," if len(others) > 1 else best.label
     if ours.seeds < 2:
         return f"{experiment}: {chosen} is {number(ours.mean, 2, '+')} {unit} from softmax; one seed decides nothing."
-    if ours.low <= 0 <= ours.high:
-        mean, low, high = (number(value, 2, "+") for value in (ours.mean, ours.low, ours.high))
-        found = f"is not shown to differ from softmax: {mean} {unit} [{low}, {high}]"
-    else:
-        low, high = sorted(map(abs, (ours.low, ours.high)))
-        side = "ahead of" if ours.mean > 0 else "behind"
-        found = f"is {side} softmax by {abs(ours.mean):.2f} {unit} [{low:.2f}, {high:.2f}]"
+    side = "ahead of" if ours.low > 0 else "behind" if ours.high < 0 else "not shown to differ from"
+    found = f"is {side} softmax: {with_interval(ours.mean, ours.low, ours.high, 2, '+')} {unit}"
     of = max(len(group.runs) for group in (best, *baselines))
     basis = f"{confidence:.0%} interval by Student's t, {ours.seeds} seeds"
     basis += f" of {of}, those that both have" if ours.seeds < of else ""

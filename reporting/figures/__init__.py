@@ -1,4 +1,4 @@
-"""The figures, drawn only from the committed records. Each figure has one file; `rebuild_figures` finds and draws all.
+"""The figures, drawn only from the committed records. `rebuild_figures` finds the files of this folder and draws all.
 
 To add a figure, add a file to this folder with a function under `@figure("name")` that draws it from `KeptRuns`.
 """

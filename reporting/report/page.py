@@ -23,7 +23,7 @@ from reporting.kept_runs import KeptRuns
 from reporting.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
 from reporting.pages.verdict_summary import MEANING, answers
 from reporting.palette import page_style
-from reporting.record_files import finished_records, read_records
+from reporting.record_files import finished_records
 from reporting.report.claims import Decided, decided_claims, main_table
 from reporting.report.payload import build_payload
 from reporting.summary import verdict
@@ -34,7 +34,6 @@ _FOLDER = Path(__file__).parent
 
 def report_of_results(kept: KeptRuns, output: Path) -> Path:
     """Write the page of the kept records, with the verdicts and all runs, to the file `output`."""
-    experiments = dict.fromkeys(kept.declaration.tables[name].experiment for name in kept.selections)
     claims = decided_claims(kept)
     lines = [claim.line for claim in claims]
     verdicts = [line["test_verdict"] for line in lines]
@@ -54,7 +53,7 @@ def report_of_results(kept: KeptRuns, output: Path) -> Path:
         "rules": [_bold(RULE), _bold(NOT_REACHED_RULE)],
         "repeat": _command("--results", kept.results),
     }
-    return _write(output, shown, _groups({name: read_records(kept.results, name) for name in experiments}), claims)
+    return _write(output, shown, _groups(kept.records), claims)
 
 
 def report_of_outputs(outputs: Path, output: Path, settings: Path = SETTINGS) -> Path:
@@ -107,7 +106,6 @@ def _write(
         lstrip_blocks=True,
     )
     environment.filters["counted"] = count_outcomes
-    environment.filters["slug"] = lambda text: re.sub(r"\W+", "-", text).strip("-")
     text = environment.get_template("page.html").render(
         shown,
         claims=claims,

@@ -164,9 +164,9 @@ def against_softmax(gains, rates=(0.01, 0.01), seeds=3, **others):
 def test_the_verdict_says_where_the_best_activation_is_beside_softmax():
     basis = "(95% interval by Student's t, 3 seeds, one learning rate for all)"
     cases = [
-        ([0.019, 0.02, 0.021], "is ahead of softmax by 2.00 points of accuracy [1.75, 2.25]"),
-        ([-0.019, -0.02, -0.021], "is behind softmax by 2.00 points of accuracy [1.75, 2.25]"),
-        ([0.01, -0.01, 0.0], "is not shown to differ from softmax: +0.00 points of accuracy [−2.48, +2.48]"),
+        ([0.019, 0.02, 0.021], "is ahead of softmax: +2.00 [+1.75, +2.25] points of accuracy"),
+        ([-0.019, -0.02, -0.021], "is behind softmax: −2.00 [−2.25, −1.75] points of accuracy"),
+        ([0.01, -0.01, 0.0], "is not shown to differ from softmax: +0.00 [−2.48, +2.48] points of accuracy"),
     ]
     for gains, said in cases:
         assert verdict("digits", against_softmax(gains), 0.95) == f"digits: entmax (α = 1.5) {said} {basis}."
