@@ -74,11 +74,6 @@ function sort(body, place, direction) {
   body.append(...[...body.rows].sort((a, b) => compared(key(a), key(b))));
 }
 
-const holds = (row, words) => {
-  const text = row.textContent.toLowerCase();
-  return words.toLowerCase().split(/\s+/).every((word) => text.includes(word));
-};
-
 function command(text) {
   const button = make("button", { type: "button", class: "copy", onclick: async () => {
     await navigator.clipboard.writeText(text);
@@ -436,13 +431,15 @@ function choose(name) {
 // ---- Claims ---------------------------------------------------------------------------------------------------------
 
 function filterClaims() {
-  const [words, verdict] = [one("claim-search").value, one("claim-verdict").value];
-  const active = Boolean(words.trim() || verdict);
+  const words = one("claim-search").value.trim().toLowerCase();
+  const verdict = one("claim-verdict").value;
+  const active = Boolean(words || verdict);
   let count = 0;
   for (const kind of document.querySelectorAll("details.kind")) {
     let own = 0;
     for (const row of kind.querySelectorAll("tbody tr")) {
-      row.hidden = !(holds(row, words) && (!verdict || row.dataset.outcome === verdict));
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.split(/\s+/).every((word) => text.includes(word)) || Boolean(verdict && row.dataset.outcome !== verdict);
       own += !row.hidden;
     }
     kind.hidden = active && !own;
