@@ -439,7 +439,8 @@ function filterClaims() {
     let own = 0;
     for (const row of kind.querySelectorAll("tbody tr")) {
       const text = row.textContent.toLowerCase();
-      row.hidden = !words.split(/\s+/).every((word) => text.includes(word)) || Boolean(verdict && row.dataset.outcome !== verdict);
+      const found = words.split(/\s+/).every((word) => text.includes(word));
+      row.hidden = !(found && (!verdict || row.dataset.outcome === verdict));
       own += !row.hidden;
     }
     kind.hidden = active && !own;
