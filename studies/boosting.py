@@ -162,8 +162,8 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
         )
         if [contender, opponent] in shown["found"]:
             one, other = (name.replace(CALIBRATED, " with a temperature") for name in (contender, opponent))
-            numbers = found.units, settings["splits"], found.verdict("lower")
-            findings.append(Finding("probabilities of boosted trees", one, f"Brier score {found}", other, *numbers))
+            use, verdict, difference = "probabilities of boosted trees", found.verdict("lower"), f"Brier score {found}"
+            findings.append(Finding(use, one, other, verdict, difference, found.units, settings["splits"]))
     tables = {
         "Changes, with their intervals over data sets": pd.DataFrame(lines),
         "Means over data sets, chosen by the Brier score": _means(by["brier"]),

@@ -120,11 +120,11 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
             Finding(
                 "calibration",
                 f"{contender} scaling",
-                f"{SCORES[metric]} {found}",
                 f"{opponent} scaling",
+                found.verdict("lower"),
+                f"{SCORES[metric]} {found}",
                 found.units,
                 settings["splits"],
-                found.verdict("lower"),
             )
         )
     return Report(tables, findings, shown["notes"])

@@ -87,7 +87,7 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
         for one, shown_as in shown["found"].items():
             found = compare(own, "f1", one, first, "part", confidence)
             use, by, verdict = f"sets of classes seen by {name}", f"F1 {found}", found.verdict("higher")
-            findings.append(Finding(use, f"support of {shown_as}", by, f"softmax, {first}", 1, parts, verdict))
+            findings.append(Finding(use, f"support of {shown_as}", f"softmax, {first}", verdict, by, 1, parts))
         numbers = means.select_dtypes("number").map(lambda value: "" if np.isnan(value) else f"{value:.4f}")
         tables[f"Classes seen by {name}"] = means.assign(**numbers).fillna("").reset_index()
     return Report(tables, findings, shown["notes"])

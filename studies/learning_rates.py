@@ -117,7 +117,7 @@ def _findings(data_set: str, common: pd.DataFrame, own: pd.DataFrame, shown: Set
         "each at its own learning rate": own,
     }
     return [
-        Finding(f"accuracy on {data_set}, {rate}", contender, f"accuracy {found}", OPPONENT, 1, found.units, verdict)
+        Finding(f"accuracy on {data_set}, {rate}", contender, OPPONENT, verdict, f"accuracy {found}", 1, found.units)
         for rate, records in rates.items()
         for contender in shown["found"]
         for found in [_compared(records, contender, shown)]

@@ -152,7 +152,7 @@ def _findings(records: pd.DataFrame, settings: Settings, shown: Settings) -> lis
     ):
         compared = compare(rows, "accuracy", contender, opponent, "seed", shown["confidence"])
         use = f"attention trained on up to {trained} tokens, {problem}: accuracy at {longest}"
-        found.append(Finding(use, contender, str(compared), opponent, 1, compared.units, compared.verdict("higher")))
+        found.append(Finding(use, contender, opponent, compared.verdict("higher"), str(compared), 1, compared.units))
     return found
 
 

@@ -130,7 +130,7 @@ def _answer(contender: str, opponent: str, metric: str, records: pd.DataFrame, c
 
 def _finding(use: str, answer: dict[str, str], splits: int) -> Finding:
     by = f"{answer['metric']} {answer['difference']}"
-    return Finding(use, answer["contender"], by, answer["against"], int(answer["data sets"]), splits, answer["verdict"])
+    return Finding(use, answer["contender"], answer["against"], answer["verdict"], by, int(answer["data sets"]), splits)
 
 
 def _relative_sizes(records: pd.DataFrame) -> pd.DataFrame:

@@ -131,6 +131,6 @@ def _findings(
     use, of_zeros = f"label distributions, {model} model", f"zeros of label distributions, {model} model"
     support, f1, verdict_of_zeros = f"support of {shown_as}", f"F1 {zeros}", zeros.verdict("higher")
     return [
-        Finding(use, shown_as, f"{primary} {whole}", "softmax", whole.units, folds, verdict),
-        Finding(of_zeros, support, f1, THRESHOLD, zeros.units, folds, verdict_of_zeros),
+        Finding(use, shown_as, "softmax", verdict, f"{primary} {whole}", whole.units, folds),
+        Finding(of_zeros, support, THRESHOLD, verdict_of_zeros, f1, zeros.units, folds),
     ]

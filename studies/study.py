@@ -32,25 +32,25 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the table in docs/findings.md.
+    """A line of the table of all findings. Each field is a column.
 
     Attributes:
         use: the use of a sparse output that the study tests.
-        helps: the contender.
-        by: the metric, and the difference between contender and opponent with its interval.
-        against: the strongest plain opponent.
-        data_sets: number of data sets.
-        seeds: number of seeds or random splits of each.
+        contender: the sparse output.
+        opponent: the strongest plain output.
         verdict: `gain`, `no gain`, `loss` or `undecided`.
+        difference: the metric, and the contender's value minus the opponent's with its interval.
+        data_sets: number of data sets.
+        seeds_or_splits: number of seeds or of random splits of each data set.
     """
 
     use: str
-    helps: str
-    by: str
-    against: str
-    data_sets: int
-    seeds: int
+    contender: str
+    opponent: str
     verdict: str
+    difference: str
+    data_sets: int
+    seeds_or_splits: int
 
 
 @dataclass(frozen=True)
