@@ -21,11 +21,13 @@ from sklearn.preprocessing import StandardScaler
 
 from sharmix.integrations.sklearn import FenchelYoungClassifier
 from studies.class_sets import best_threshold, mean_f1
-from studies.comparison import Comparison, compare
-from studies.distribution_distances import Distributions, distribution_distances
+from studies.comparison import compare, table_of_changes, table_of_means
 from studies.public_files import read_public_file
 from studies.study import Finding, Report, Row, Settings, Task
 
+Distributions = NDArray[np.float64]
+
+EPSILON = np.finfo(np.float64).eps
 HIGHER_IS_BETTER = ("cosine", "intersection", "support_f1")
 THRESHOLD = "softmax, threshold"  # the support alone: classes whose probability reaches a threshold
 
@@ -90,47 +92,48 @@ def _predicted(classifier: FenchelYoungClassifier, x: NDArray[np.float32]) -> Di
     return p / p.sum(-1, keepdims=True)
 
 
+def distribution_distances(true: Distributions, predicted: Distributions) -> dict[str, float]:
+    """The means over the examples of the usual metrics of distributions [n, classes], and the F1 of the supports.
+
+    Source: Geng (2016), Label Distribution Learning. Zeros are treated as in PyLDL: where a metric divides or takes
+    logarithms, probabilities are at least the machine epsilon.
+    """
+    difference = np.abs(true - predicted)
+    y, p = (np.clip(one, EPSILON, 1) for one in (true, predicted))
+    ratio = np.abs(y - p) / (y + p)
+    lengths = np.linalg.norm(true, axis=-1) * np.linalg.norm(predicted, axis=-1)
+    values = {
+        "chebyshev": difference.max(-1),
+        "clark": np.sqrt((ratio**2).sum(-1)),
+        "canberra": ratio.sum(-1),
+        "kl": (y * np.log(y / p)).sum(-1),
+        "cosine": (true * predicted).sum(-1) / lengths,
+        "intersection": np.minimum(true, predicted).sum(-1),
+    }
+    means = {name: float(value.mean()) for name, value in values.items()}
+    return means | {"support_f1": mean_f1(predicted > 0, true > 0)}
+
+
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
-    confidence = shown["confidence"]
-    primary, pairs = settings["primary"], shown["compared"]
+    primary, pairs, of_zeros = settings["primary"], shown["compared"], shown["with_zeros"]
+    [(contender, shown_as)] = shown["found"].items()
     tables, findings = {}, []
     for model, own in records.groupby("model", sort=False):
-        tables[f"{model}: change of each metric, with its interval over data sets"] = pd.DataFrame(
-            {"change": f"{one} against {other}"}
-            | {metric: str(compare(own, metric, one, other, "data_set", confidence)) for metric in shown["metrics"]}
-            for one, other in pairs
-        )
+        changes = table_of_changes(own, pairs, shown["metrics"], "data_set")
+        tables[f"{model}: change of each metric, with its interval over data sets"] = changes
         for data_set, of_set in own.groupby("data_set", sort=False):
-            means = of_set.groupby(["contender", "metric"], sort=False)["value"].mean().unstack("metric")
-            changes = {
-                f"{one} against {other}": str(compare(of_set, primary, one, other, "fold", confidence))
-                for one, other in pairs
-            }
-            written = means.map(lambda value: "" if np.isnan(value) else f"{value:.4f}").reset_index()
-            tables[f"{model}, {data_set}"] = written
-            tables[f"{model}, {data_set}: change of {primary}, with its interval over folds"] = pd.DataFrame([changes])
-        zeros = own[own["data_set"].isin(shown["with_zeros"])]
-        supports = {
-            one: compare(zeros, "support_f1", one, THRESHOLD, "data_set", confidence) for one in shown["supports"]
-        }
-        title = f"{model}: F1 of supports less that of {THRESHOLD}, over {', '.join(shown['with_zeros'])}"
+            tables[f"{model}, {data_set}"] = table_of_means(of_set).reset_index()
+            changes = table_of_changes(of_set, pairs, [primary], "fold").set_index("change").T
+            tables[f"{model}, {data_set}: change of {primary}, with its interval over folds"] = changes
+        zeros = own[own["data_set"].isin(of_zeros)]
+        supports = {one: compare(zeros, "support_f1", one, THRESHOLD, "data_set") for one in shown["supports"]}
+        title = f"{model}: F1 of supports less that of {THRESHOLD}, over {', '.join(of_zeros)}"
         tables[title] = pd.DataFrame([{one: str(found) for one, found in supports.items()}])
-        findings += _findings(model, own, supports, settings, shown)
+
+        whole, f1 = compare(own, primary, contender, "softmax", "data_set"), supports[contender]
+        verdict = whole.verdict("higher" if primary in HIGHER_IS_BETTER else "lower")
+        seen = f"label distributions, {model} model", shown_as, "softmax"
+        findings.append(Finding(*seen, verdict, f"{primary} {whole}", whole.units, settings["folds"]))
+        seen = f"zeros of {seen[0]}", f"support of {shown_as}", THRESHOLD
+        findings.append(Finding(*seen, f1.verdict("higher"), f"F1 {f1}", f1.units, settings["folds"]))
     return Report(tables, findings, shown["notes"])
-
-
-def _findings(
-    model: str, records: pd.DataFrame, supports: dict[str, Comparison], settings: Settings, shown: Settings
-) -> list[Finding]:
-    """Compares a contender's distributions, and their zeros, with softmax's."""
-    [(one, shown_as)] = shown["found"].items()
-    primary, folds = settings["primary"], settings["folds"]
-    whole = compare(records, primary, one, "softmax", "data_set", shown["confidence"])
-    zeros = supports[one]
-    verdict = whole.verdict("higher" if primary in HIGHER_IS_BETTER else "lower")
-    use, of_zeros = f"label distributions, {model} model", f"zeros of label distributions, {model} model"
-    support, f1, verdict_of_zeros = f"support of {shown_as}", f"F1 {zeros}", zeros.verdict("higher")
-    return [
-        Finding(use, shown_as, "softmax", verdict, f"{primary} {whole}", whole.units, folds),
-        Finding(of_zeros, support, THRESHOLD, verdict_of_zeros, f1, zeros.units, folds),
-    ]

@@ -42,7 +42,7 @@ def measure(task, settings, data):
 
 
 def report(records, settings, shown):
-    found = compare(records, "loss", "ours", "theirs", "data_set", shown["confidence"])
+    found = compare(records, "loss", "ours", "theirs", "data_set")
     finding = Finding("toss", "ours", "theirs", found.verdict("lower"), str(found), found.units, 1)
     return Report({"Means": records.groupby("contender")["value"].mean().reset_index()}, [finding], ["A note."])
 '''
@@ -50,7 +50,6 @@ SETTINGS = {
     "values": {"a": [0.25, 0.5], "b": [0.5, 1.0], "c": [0.125, 0.25]},
     "fails_at": "b",
 }
-SHOWN = {"confidence": 0.95}
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ def coins(tmp_path, monkeypatch):
     package = tmp_path / "package"
     package.mkdir()
     (package / "coins.py").write_text(MODULE)
-    (package / "coins.yaml").write_text(yaml.safe_dump(SETTINGS | {"report": SHOWN}))
+    (package / "coins.yaml").write_text(yaml.safe_dump(SETTINGS | {"report": {}}))
     monkeypatch.setattr(studies, "__path__", [str(package)])
     monkeypatch.delitem(__import__("sys").modules, "studies.coins", raising=False)
     monkeypatch.chdir(tmp_path)
