@@ -20,7 +20,7 @@ import sharmix
 from sharmix.integrations.boosting import LightGBMMetric, Objective
 from studies.comparison import compare
 from studies.packaged_tables import chosen_tables, read_table
-from studies.study import Finding, Report, Row, Settings, Task
+from studies.study import Finding, Report, Row, Settings, Task, rows_of
 
 CALIBRATED = " + T"
 METRICS = {"brier": ("brier", "accuracy", "support", "outside", "temperature"), "log_loss": ("log_loss", "outside")}
@@ -69,8 +69,8 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
         _, temperature, model = min(tried, key=lambda one: one[0])
         values = scores(model.activation(model.test / temperature), of_test, settings["clip"])
         values["temperature"] = temperature
-        same = {"contender": name + CALIBRATED * calibrated, "chosen_by": chosen_by}
-        measured += [{**same, "metric": metric, "value": float(values[metric])} for metric in METRICS[chosen_by]]
+        reported = {metric: values[metric] for metric in METRICS[chosen_by]}
+        measured += rows_of(reported, contender=name + CALIBRATED * calibrated, chosen_by=chosen_by)
     return measured
 
 

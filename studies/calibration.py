@@ -20,8 +20,8 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 
 from sharmix.integrations.sklearn import SharMiXScaling
 from studies.comparison import compare, table_of_changes, table_of_means
-from studies.logits import PUBLIC, finite, logits_of, sources
-from studies.study import Finding, Report, Row, Settings, Task
+from studies.logits import finite, logits_of, seeds_of, sources
+from studies.study import Finding, Report, Row, Settings, Task, rows_of
 
 BELOW_ONE = 1 - torch.finfo(torch.float32).eps / 2  # the largest float32 below 1
 LOSSES = {"brier": "Brier score", "log": "log loss"}  # the names of the losses that a fit minimises
@@ -38,34 +38,25 @@ def tasks(settings: Settings, data: Path | None) -> list[Task]:
 
 
 def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
-    logits, labels, activation = logits_of(task, _seed(task, settings), settings, data)
+    share, split, seeds = settings["calibration_share"], task["split"], seeds_of(task, settings)
+    logits, labels, activation = logits_of(task, seeds[split % len(seeds)], settings, data)
     logits = finite(logits)
-    share, split = settings["calibration_share"], task["split"]
     calibration, test = train_test_split(np.arange(len(labels)), train_size=share, random_state=split)
     z, y = logits[calibration], labels[calibration]
 
-    def rows(contender: str, loss: str, probabilities: Tensor, fitted: dict[str, float]) -> list[Row]:
+    def rows(contender: str, loss: str, probabilities: Tensor, **fitted: float) -> list[Row]:
         values = calibration_scores(probabilities, labels[test], settings["bins"]) | fitted
-        same = {"contender": contender, "fitted_by": loss}
-        return [{**same, "metric": name, "value": value} for name, value in values.items()]
+        return rows_of(values, contender=contender, fitted_by=loss)
 
     found = []
     for loss in settings["losses"]:
-        found += rows("none", loss, activation(logits[test]), {})
+        found += rows("none", loss, activation(logits[test]))
         for name, held in settings["scalings"].items():
             scaling = SharMiXScaling(**held, loss=loss).fit(z.numpy(), y.numpy())
             fitted = {key: getattr(scaling, f"{key}_") for key in ("temperature", "q", "r")}
-            found += rows(name, loss, torch.from_numpy(scaling.transform(logits[test].numpy())), fitted)
-        found += rows("vector", loss, vector_scaling(z, y, loss)(logits[test]), {})
+            found += rows(name, loss, torch.from_numpy(scaling.transform(logits[test].numpy())), **fitted)
+        found += rows("vector", loss, vector_scaling(z, y, loss)(logits[test]))
     return found
-
-
-def _seed(task: Task, settings: Settings) -> int:
-    """The seed of the network that a split takes."""
-    if task["network"] == PUBLIC:
-        return 0
-    seeds = settings["networks"][task["data_set"]][task["network"]]["seeds"]
-    return seeds[task["split"] % len(seeds)]
 
 
 def vector_scaling(logits: Tensor, labels: Tensor, loss: str) -> Callable[[Tensor], Tensor]:

@@ -26,7 +26,7 @@ from experiments.run import Run, load_run
 from reporting.yaml_files import read_yaml
 from studies.altered_tweets import over_examples
 from studies.printed_map import softmax_of_logarithm
-from studies.study import Report, Row, Settings, Task
+from studies.study import Report, Row, Settings, Task, rows_of
 
 PUBLISHED = Path("conf/reporting/published/sharmix.yaml")
 METRICS = ["accuracy", "macro_f1", "sparsity"]
@@ -103,8 +103,7 @@ def _measured(row: str, split: str, module: OutputModule, examples: Examples, se
             "macro_f1": f1_score(targets, predicted, average="macro"),
             "sparsity": (p == 0).double().mean().item(),
         }
-        same = {"contender": row, "split": split, "reading": reading}
-        yield from ({**same, "metric": metric, "value": value} for metric, value in values.items())
+        yield from rows_of(values, contender=row, split=split, reading=reading)
 
 
 def _readings(module: OutputModule, logits: Tensor, settings: Settings) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from studies.class_sets import Scores, Sets, best_threshold, mean_f1
 from studies.comparison import compare, table_of_means
 from studies.logits import finite, public_logits
 from studies.public_files import read_public_file
-from studies.study import Finding, Report, Row, Settings, Task
+from studies.study import Finding, Report, Row, Settings, Task, rows_of
 
 Choices = list[tuple[dict[str, float], Scores]]  # the values of the parameters with the scores that they give
 
@@ -39,8 +39,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
             threshold, _, choice, scores = max(tried, key=lambda one: one[1])
             sets = scores[tested_on] >= threshold
             values = {"f1": mean_f1(sets, true[tested_on]), "size": sets.sum(-1).mean(), "threshold": threshold}
-            same = {"people": people, "contender": contender}
-            rows += [{**same, "metric": key, "value": float(value)} for key, value in (values | choice).items()]
+            rows += rows_of(values | choice, people=people, contender=contender)
     return rows
 
 

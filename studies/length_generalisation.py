@@ -59,7 +59,7 @@ def train(decoder: Decoder, batches: Iterable[Sequences], training: Settings) ->
     schedule = OneCycleLR(optimizer, rate, training["steps"], pct_start=training["warm_up"], cycle_momentum=False)
     for tokens, targets in batches:
         asked = targets != UNASKED
-        loss = cross_entropy(decoder.logits(decoder(tokens)[asked]), targets[asked])
+        loss = cross_entropy(decoder.output(decoder(tokens)[asked]), targets[asked])
         optimizer.zero_grad()
         loss.backward()
         clip_grad_norm_(decoder.parameters(), training["clip"])
@@ -72,7 +72,7 @@ def accuracies(decoder: Decoder, batches: Iterable[Sequences]) -> dict[str, floa
     """The share of the tokens asked for that are right, and the share of sequences without a wrong one."""
     right, asked = [], []
     for tokens, targets in batches:
-        right.append(decoder.logits(decoder(tokens)).argmax(-1) == targets)
+        right.append(decoder.output(decoder(tokens)).argmax(-1) == targets)
         asked.append(targets != UNASKED)
     right, asked = torch.cat(right), torch.cat(asked)
     shares = right[asked], (right | ~asked).all(1)

@@ -48,6 +48,11 @@ def sources(settings: Settings) -> list[Task]:
     return public + [{"data_set": data_set, "network": network} for data_set, own in networks for network in own]
 
 
+def seeds_of(source: Task, settings: Settings) -> list[int]:
+    """The seeds of a source's runs; public probabilities have one."""
+    return [0] if source["network"] == PUBLIC else settings["networks"][source["data_set"]][source["network"]]["seeds"]
+
+
 def logits_of(source: Task, seed: int, settings: Settings, data: Path | None) -> LabelledLogits:
     """The logits of a source, where it is a network of its run with this seed; raises as the functions below."""
     if source["network"] == PUBLIC:

@@ -12,7 +12,7 @@ from torch import Tensor
 import sharmix
 from studies.logits import network_logits
 from studies.printed_map import softmax_of_logarithm
-from studies.study import Report, Row, Settings, Task
+from studies.study import Report, Row, Settings, Task, rows_of
 
 OWN = "our map"
 
@@ -27,9 +27,8 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
     rows = []
     for q in settings["orders"]:
         for reading, p in readings(logits.float(), q, settings).items():
-            values = {"sparsity": p == 0, "accuracy": p.argmax(-1) == targets}
-            same = {"contender": reading, "q": q}
-            rows += [{**same, "metric": name, "value": of.double().mean().item()} for name, of in values.items()]
+            values = {"sparsity": (p == 0).double().mean(), "accuracy": (p.argmax(-1) == targets).double().mean()}
+            rows += rows_of(values, contender=reading, q=q)
     return rows
 
 

@@ -13,8 +13,8 @@ import torch
 
 from studies.comparison import compare
 from studies.conformal_scores import LAC, LAC_OWN, LAC_T, NAMES, OWN, ConformalSplits, candidates, fitted_temperature
-from studies.logits import PUBLIC, logits_of, sources
-from studies.study import Finding, Report, Row, Settings, Task
+from studies.logits import logits_of, seeds_of, sources
+from studies.study import Finding, Report, Row, Settings, Task, rows_of
 
 PLACE = ["data_set", "network", "level"]  # the columns that name the lines of tables
 CASE = [*PLACE, "seed"]  # the columns that tell prediction sets apart
@@ -23,12 +23,7 @@ SOFTMAX = "softmax"
 
 def tasks(settings: Settings, data: Path | None) -> list[Task]:
     """The public probabilities, and every network with every seed."""
-    networks = settings["networks"] | {name: {PUBLIC: {"seeds": [0]}} for name in settings["probability_sets"]}
-    return [
-        source | {"seed": seed}
-        for source in sources(settings)
-        for seed in networks[source["data_set"]][source["network"]]["seeds"]
-    ]
+    return [source | {"seed": seed} for source in sources(settings) for seed in seeds_of(source, settings)]
 
 
 def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
@@ -68,9 +63,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
             plain = found if plain is None else plain
             low, high = np.quantile(found.size / plain.size - 1, settings["quantiles"])
             values = found.means(settings) | chosen | {"size over LAC, low": low, "size over LAC, high": high}
-            rows += [
-                {"contender": name, "level": level, "metric": key, "value": value} for key, value in values.items()
-            ]
+            rows += rows_of(values, contender=name, level=level)
     return rows
 
 

@@ -8,8 +8,6 @@ from torch import Tensor
 import sharmix
 from sharmix import Activation
 
-Threshold = Literal["solved", "entmax"]
-
 
 class PrintedSharMiX(Activation):
     """Softmax over F = log max(u, ε) / (q − 1) with u = (q − 1)(z − τ), under the log loss −log p_y.
@@ -30,7 +28,7 @@ class PrintedSharMiX(Activation):
         q: float,
         r: float,
         clamp: float = 1e-8,
-        threshold: Threshold = "solved",
+        threshold: Literal["solved", "entmax"] = "solved",
         jacobian: Literal["true", "printed"] = "true",
     ) -> None:
         super().__init__()

@@ -23,9 +23,10 @@ from sharmix.integrations.sklearn import FenchelYoungClassifier
 from studies.class_sets import best_threshold, mean_f1
 from studies.comparison import compare, table_of_changes, table_of_means
 from studies.public_files import read_public_file
-from studies.study import Finding, Report, Row, Settings, Task
+from studies.study import Finding, Report, Row, Settings, Task, rows_of
 
 Distributions = NDArray[np.float64]
+Rows = NDArray[np.int64]
 
 EPSILON = np.finfo(np.float64).eps
 HIGHER_IS_BETTER = ("cosine", "intersection", "support_f1")
@@ -53,43 +54,37 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
 
     model = settings["models"][task["model"]]
 
-    def fitted(candidate: Settings, penalty: float, rows: NDArray[np.int64]) -> FenchelYoungClassifier:
+    def predicted(candidate: Settings, penalty: float, fitted_on: Rows, at: Rows) -> Distributions:
         classifier = FenchelYoungClassifier(
             activation=candidate["activation"],
             activation_params=candidate.get("parameters"),
             hidden_layer_sizes=model["hidden_layer_sizes"],
-            alpha=penalty * len(rows),
+            alpha=penalty * len(fitted_on),
             random_state=settings["seed"],
             **settings["solver"],
         )
         with warnings.catch_warnings():  # all contenders have the same number of iterations
             warnings.simplefilter("ignore", ConvergenceWarning)
-            return classifier.fit(x[rows], targets[rows])
+            classifier.fit(x[fitted_on], targets[fitted_on])
+        p = classifier.predict_proba(x[at]).astype(np.float64)  # where rounding does not matter
+        return p / p.sum(-1, keepdims=True)
 
     rows = []
     for contender, candidates in settings["contenders"].items():
         tried = []
         for candidate, penalty in product(candidates, model["penalties"]):
-            predicted = _predicted(fitted(candidate, penalty, fitted_on), x[chosen_on])
-            score = distribution_distances(targets[chosen_on], predicted)[settings["primary"]]
-            tried.append((score if settings["primary"] in HIGHER_IS_BETTER else -score, candidate, penalty, predicted))
+            p = predicted(candidate, penalty, fitted_on, chosen_on)
+            score = distribution_distances(targets[chosen_on], p)[settings["primary"]]
+            tried.append((score if settings["primary"] in HIGHER_IS_BETTER else -score, candidate, penalty, p))
         _, candidate, penalty, validated = max(tried, key=lambda one: one[0])
-        predicted = _predicted(fitted(candidate, penalty, train), x[test])
-        values = distribution_distances(targets[test], predicted)
-        values |= {"zeros": float((predicted == 0).mean()), "penalty": penalty}
+        p = predicted(candidate, penalty, train, test)
+        values = distribution_distances(targets[test], p) | {"zeros": (p == 0).mean(), "penalty": penalty}
         values |= candidate.get("parameters", {})
-        rows += [{"contender": contender, "metric": name, "value": value} for name, value in values.items()]
+        rows += rows_of(values, contender=contender)
         if contender == "softmax":
             threshold, _ = best_threshold(validated, targets[chosen_on] > 0)
-            f1 = mean_f1(predicted >= threshold, targets[test] > 0)
-            rows.append({"contender": THRESHOLD, "metric": "support_f1", "value": f1})
+            rows += rows_of({"support_f1": mean_f1(p >= threshold, targets[test] > 0)}, contender=THRESHOLD)
     return rows
-
-
-def _predicted(classifier: FenchelYoungClassifier, x: NDArray[np.float32]) -> Distributions:
-    """The distributions in float64, where rounding does not matter."""
-    p = classifier.predict_proba(x).astype(np.float64)
-    return p / p.sum(-1, keepdims=True)
 
 
 def distribution_distances(true: Distributions, predicted: Distributions) -> dict[str, float]:

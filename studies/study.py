@@ -13,7 +13,6 @@ is the folder of the data sets, or None. A task is a dictionary of texts and num
 """
 
 import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +27,11 @@ from studies.networks import studied_networks
 Task = dict[str, Any]
 Row = dict[str, Any]
 Settings = dict[str, Any]
+
+
+def rows_of(values: dict[str, float], **keys: Any) -> list[Row]:
+    """A row for each metric with its value, and with the keys."""
+    return [{**keys, "metric": metric, "value": float(value)} for metric, value in values.items()]
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class Study:
 def available_studies() -> list[str]:
     """The names of all studies, which are the modules of this package with a YAML file."""
     [folder] = studies.__path__
-    return [module.name for module in pkgutil.iter_modules([folder]) if Path(folder, f"{module.name}.yaml").exists()]
+    return sorted(path.stem for path in Path(folder).glob("*.yaml") if path.with_suffix(".py").exists())
 
 
 def load_study(name: str) -> Study:
