@@ -134,7 +134,7 @@ outputs/packages: studies/boosting_data.txt | setup
 	mv $@.new $@
 
 studied_networks: setup  ## train the networks that studies use: minutes each, hours for the ResNets on CIFAR-100; finished runs are not repeated
-	$(BIN)/python -m studies.train_networks $(FROM)
+	$(BIN)/python -m studies.networks $(FROM)
 
 study-calibration study-prediction_sets: studied_networks  # made as every study-%
 

@@ -61,9 +61,6 @@ class EntmaxOverExamples(sharmix.Entmax):
         losses = -(self.probabilities(logits).gather(-1, targets.unsqueeze(-1)).squeeze(-1) + 1e-8).log()
         return losses if options.get("reduction") == "none" else losses.mean()
 
-    def forward(self, logits: Tensor) -> Tensor:
-        return self.probabilities(logits)
-
 
 def over_examples(logits: Tensor, batch: int = 64) -> Tensor:
     """1.5-entmax over the examples of each batch, [n, classes]."""

@@ -4,7 +4,6 @@ For each split of a table, every contender trains at every learning rate. The va
 test part gives the scores.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -20,11 +19,13 @@ from torch import Tensor
 import sharmix
 from sharmix.integrations.boosting import LightGBMMetric, Objective
 from studies.comparison import compare
-from studies.packaged_tables import Table, chosen_tables, read_table
-from studies.study import Finding, Report, Row, Settings, Task
+from studies.packaged_tables import chosen_tables, read_table
+from studies.study import Finding, Report, Row, Settings, Task, rows_of
 
 CALIBRATED = " + T"
 METRICS = {"brier": ("brier", "accuracy", "support", "outside", "temperature"), "log_loss": ("log_loss", "outside")}
+
+Parts = dict[str, np.ndarray]
 
 
 def tasks(settings: Settings, data: Path | None) -> list[Task]:
@@ -33,28 +34,6 @@ def tasks(settings: Settings, data: Path | None) -> list[Task]:
         for name, table in chosen_tables(settings["data_sets"]).items()
         for split in range(settings["splits"])
     ]
-
-
-@dataclass(frozen=True)
-class Examples:
-    """A table, and the numbers of the rows in each part of a split."""
-
-    table: Table
-    train: np.ndarray
-    validation: np.ndarray
-    test: np.ndarray
-
-    @classmethod
-    def of(cls, table: Table, split: int, settings: Settings) -> "Examples":
-        def divided(rows: np.ndarray, size: int) -> Sequence[np.ndarray]:
-            return train_test_split(rows, test_size=size, stratify=table.labels[rows], random_state=split)
-
-        rows = np.arange(len(table.labels))
-        if len(rows) > settings["most_rows"]:
-            _, rows = divided(rows, settings["most_rows"])
-        rest, test = divided(rows, round(settings["test_share"] * len(rows)))
-        train, validation = divided(rest, round(settings["validation_share"] * len(rows)))
-        return cls(table, train, validation, test)
 
 
 @dataclass(frozen=True)
@@ -67,19 +46,19 @@ class Trained:
 
 
 def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
-    examples = Examples.of(read_table(task["data_set"], settings["data_sets"]), task["split"], settings)
+    table = read_table(task["data_set"], settings["data_sets"])
+    rows = rows_of_parts(table.labels, task["split"], settings)
+    x, y = ({part: of_table[own] for part, own in rows.items()} for of_table in (table.features, table.labels))
     trained = {
-        name: [train(objective, rate, examples, settings) for rate in settings["learning_rates"]]
+        name: [train(objective, rate, x, y, settings) for rate in settings["learning_rates"]]
         for name, objective in settings["contenders"].items()
     }
     trained |= {name: [one for part in parts for one in trained[part]] for name, parts in settings["chosen"].items()}
     grid = settings["temperatures"]
     fitted = torch.from_numpy(np.geomspace(grid["least"], grid["largest"], grid["number"]))
-    of_validation, of_test = (
-        torch.from_numpy(examples.table.labels[rows]) for rows in (examples.validation, examples.test)
-    )
+    of_validation, of_test = (torch.from_numpy(y[part]) for part in ("validation", "test"))
 
-    rows = []
+    measured = []
     for (name, models), chosen_by, calibrated in product(trained.items(), METRICS, (False, True)):
         temperatures = fitted if calibrated else torch.ones(1, dtype=torch.float64)
         tried = []
@@ -90,15 +69,28 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
         _, temperature, model = min(tried, key=lambda one: one[0])
         values = scores(model.activation(model.test / temperature), of_test, settings["clip"])
         values["temperature"] = temperature
-        same = {"contender": name + CALIBRATED * calibrated, "chosen_by": chosen_by}
-        rows += [{**same, "metric": metric, "value": float(values[metric])} for metric in METRICS[chosen_by]]
-    return rows
+        reported = {metric: values[metric] for metric in METRICS[chosen_by]}
+        measured += rows_of(reported, contender=name + CALIBRATED * calibrated, chosen_by=chosen_by)
+    return measured
 
 
-def train(objective: Any, rate: float, examples: Examples, settings: Settings) -> Trained:
+def rows_of_parts(labels: np.ndarray, split: int, settings: Settings) -> Parts:
+    """The numbers of the rows in each part of a split; each part has the classes' shares."""
+
+    def divided(rows: np.ndarray, size: int) -> list[np.ndarray]:
+        return train_test_split(rows, test_size=size, stratify=labels[rows], random_state=split)
+
+    rows = np.arange(len(labels))
+    if len(rows) > settings["most_rows"]:
+        _, rows = divided(rows, settings["most_rows"])
+    rest, test = divided(rows, round(settings["test_share"] * len(rows)))
+    train, validation = divided(rest, round(settings["validation_share"] * len(rows)))
+    return {"train": train, "validation": validation, "test": test}
+
+
+def train(objective: Any, rate: float, x: Parts, y: Parts, settings: Settings) -> Trained:
     """Train a model with an objective of the settings. The Brier score on the validation part stops the training."""
-    x, y = examples.table.features, examples.table.labels
-    classes = len(np.unique(y))
+    classes = len(np.unique(y["train"]))
     parameters = settings["lightgbm"] | {"num_class": classes, "metric": "none", "learning_rate": rate}
     if isinstance(objective, str):
         activation, own, metric = sharmix.Softmax(), objective, brier_of_probabilities
@@ -106,16 +98,16 @@ def train(objective: Any, rate: float, examples: Examples, settings: Settings) -
         own = Objective(**objective)
         activation, metric = own.activation, LightGBMMetric(own, "brier")
         parameters["learning_rate"] *= (classes - 1) / classes  # LightGBM's own Hessian has the inverse as a factor
-    data = lightgbm.Dataset(x[examples.train], y[examples.train])
+    data = lightgbm.Dataset(x["train"], y["train"])
     model = lightgbm.train(
         parameters | {"objective": own},
         data,
         settings["rounds"],
-        [data.create_valid(x[examples.validation], y[examples.validation])],
+        [data.create_valid(x["validation"], y["validation"])],
         feval=metric,
         callbacks=[lightgbm.early_stopping(settings["patience"], verbose=False)],
     )
-    raw = [torch.from_numpy(model.predict(x[rows], raw_score=True)) for rows in (examples.validation, examples.test)]
+    raw = [torch.from_numpy(model.predict(x[part], raw_score=True)) for part in ("validation", "test")]
     return Trained(activation, *raw)
 
 
@@ -126,13 +118,7 @@ def brier_of_probabilities(probabilities: np.ndarray, data: lightgbm.Dataset) ->
 
 
 def scores(p: Tensor, labels: Tensor, clip: float) -> dict[str, Tensor]:
-    """The mean scores [...] of probabilities [..., rows, classes].
-
-    Args:
-        p: probabilities.
-        labels: class indices [rows].
-        clip: the least probability in the log loss.
-    """
+    """The mean scores [...] of probabilities p [..., rows, classes]. In the log loss, p is at least `clip`."""
     of_label = p.gather(-1, labels.expand(p.shape[:-1]).unsqueeze(-1)).squeeze(-1)
     return {
         "brier": (p.square().sum(-1) - 2 * of_label + 1).mean(-1),
@@ -144,44 +130,42 @@ def scores(p: Tensor, labels: Tensor, clip: float) -> dict[str, Tensor]:
 
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
-    confidence = shown["confidence"]
-    by = dict(iter(records.groupby("chosen_by")))
-    lines, findings = [], []
-    for contender, opponent in shown["compared"]:
-        pair = contender, opponent, "data_set", confidence
-        found = compare(by["brier"], "brier", *pair, relative=True)
-        lines.append(
-            {
-                "change": f"{contender} against {opponent}",
-                "Brier, relative": str(found),
-                "Brier": str(compare(by["brier"], "brier", *pair)),
-                "data sets better": f"{_better(by['brier'], contender, opponent)} of {found.units}",
-                "accuracy": str(compare(by["brier"], "accuracy", *pair)),
-                "clipped log loss": str(compare(by["log_loss"], "log_loss", *pair)),
-            }
-        )
-        if [contender, opponent] in shown["found"]:
-            one, other = (name.replace(CALIBRATED, " with a temperature") for name in (contender, opponent))
-            numbers = found.units, settings["splits"], found.verdict("lower")
-            findings.append(Finding("probabilities of boosted trees", one, f"Brier score {found}", other, *numbers))
+    brier, log_loss = (records[records["chosen_by"] == score] for score in METRICS)
     tables = {
-        "Changes, with their intervals over data sets": pd.DataFrame(lines),
-        "Means over data sets, chosen by the Brier score": _means(by["brier"]),
-        "Means over data sets, chosen by the clipped log loss": _means(by["log_loss"]),
-        "Brier score on each data set": _by_data_set(by["brier"], shown["on_each_data_set"]),
+        "Changes, with their intervals over data sets": pd.DataFrame(
+            _change(brier, log_loss, *pair) for pair in shown["compared"]
+        ),
+        "Means over data sets, chosen by the Brier score": _means(brier),
+        "Means over data sets, chosen by the clipped log loss": _means(log_loss),
+        "Brier score on each data set": _by_data_set(brier, shown["on_each_data_set"]),
     }
-    return Report(tables, findings, shown["notes"])
+    return Report(tables, [_finding(brier, settings["splits"], *pair) for pair in shown["found"]], shown["notes"])
+
+
+def _change(brier: pd.DataFrame, log_loss: pd.DataFrame, *pair: str) -> dict[str, str]:
+    """The line of a contender and its opponent; both arguments have the records that were chosen by this score."""
+    found = compare(brier, "brier", *pair, "data_set", relative=True)
+    ours, theirs = (_of_data_sets(brier)["brier"].xs(name, level="contender") for name in pair)
+    return {
+        "change": " against ".join(pair),
+        "Brier, relative": str(found),
+        "Brier": str(compare(brier, "brier", *pair, "data_set")),
+        "data sets better": f"{(ours < theirs).sum()} of {found.units}",
+        "accuracy": str(compare(brier, "accuracy", *pair, "data_set")),
+        "clipped log loss": str(compare(log_loss, "log_loss", *pair, "data_set")),
+    }
+
+
+def _finding(brier: pd.DataFrame, splits: int, *pair: str) -> Finding:
+    found = compare(brier, "brier", *pair, "data_set", relative=True)
+    contender, opponent = (name.replace(CALIBRATED, " with a temperature") for name in pair)
+    use, difference = "probabilities of boosted trees", f"Brier score {found}"
+    return Finding(use, contender, opponent, found.verdict("lower"), difference, found.units, splits)
 
 
 def _of_data_sets(records: pd.DataFrame) -> pd.DataFrame:
     """The mean over splits for each data set and contender, with a column for each metric."""
-    means = records.groupby(["data_set", "contender", "metric"], sort=False)["value"].mean()
-    return means.unstack("metric")[list(dict.fromkeys(records["metric"]))]
-
-
-def _better(records: pd.DataFrame, contender: str, opponent: str) -> int:
-    brier = _of_data_sets(records)["brier"].unstack("contender")
-    return int((brier[contender] < brier[opponent]).sum())
+    return records.pivot_table("value", ["data_set", "contender"], "metric", sort=False)
 
 
 def _means(records: pd.DataFrame) -> pd.DataFrame:

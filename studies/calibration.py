@@ -12,16 +12,18 @@ import numpy as np
 import pandas as pd
 import torch
 from scipy.optimize import minimize
+from sklearn.metrics import brier_score_loss, log_loss
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
+from torchmetrics.functional.classification import multiclass_calibration_error
 
 from sharmix.integrations.sklearn import SharMiXScaling
-from studies.calibration_scores import calibration_scores
-from studies.comparison import compare
-from studies.logits import PUBLIC, LabelledLogits, network_logits, probability_set
-from studies.study import Finding, Report, Row, Settings, Task
+from studies.comparison import compare, table_of_changes, table_of_means
+from studies.logits import finite, logits_of, seeds_of, sources
+from studies.study import Finding, Report, Row, Settings, Task, rows_of
 
+BELOW_ONE = 1 - torch.finfo(torch.float32).eps / 2  # the largest float32 below 1
 LOSSES = {"brier": "Brier score", "log": "log loss"}  # the names of the losses that a fit minimises
 SCORES = {  # the names of the scores that are compared; for each of them less is better
     "brier": "Brier score",
@@ -32,43 +34,29 @@ SCORES = {  # the names of the scores that are compared; for each of them less i
 
 
 def tasks(settings: Settings, data: Path | None) -> list[Task]:
-    sources = [(name, PUBLIC) for name in settings["probability_sets"]]
-    sources += [(data_set, network) for data_set, networks in settings["networks"].items() for network in networks]
-    return [
-        {"data_set": data_set, "network": network, "split": split}
-        for data_set, network in sources
-        for split in range(settings["splits"])
-    ]
+    return [source | {"split": split} for source in sources(settings) for split in range(settings["splits"])]
 
 
 def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
-    logits, labels, activation = _examples(task, settings, data)
-    share, split = settings["calibration_share"], task["split"]
+    share, split, seeds = settings["calibration_share"], task["split"], seeds_of(task, settings)
+    logits, labels, activation = logits_of(task, seeds[split % len(seeds)], settings, data)
+    logits = finite(logits)
     calibration, test = train_test_split(np.arange(len(labels)), train_size=share, random_state=split)
     z, y = logits[calibration], labels[calibration]
 
-    def rows(contender: str, loss: str, probabilities: Tensor, fitted: dict[str, float]) -> list[Row]:
+    def rows(contender: str, loss: str, probabilities: Tensor, **fitted: float) -> list[Row]:
         values = calibration_scores(probabilities, labels[test], settings["bins"]) | fitted
-        same = {"contender": contender, "fitted_by": loss}
-        return [{**same, "metric": name, "value": value} for name, value in values.items()]
+        return rows_of(values, contender=contender, fitted_by=loss)
 
     found = []
     for loss in settings["losses"]:
-        found += rows("none", loss, activation(logits[test]), {})
+        found += rows("none", loss, activation(logits[test]))
         for name, held in settings["scalings"].items():
             scaling = SharMiXScaling(**held, loss=loss).fit(z.numpy(), y.numpy())
             fitted = {key: getattr(scaling, f"{key}_") for key in ("temperature", "q", "r")}
-            found += rows(name, loss, torch.from_numpy(scaling.transform(logits[test].numpy())), fitted)
-        found += rows("vector", loss, vector_scaling(z, y, loss)(logits[test]), {})
+            found += rows(name, loss, torch.from_numpy(scaling.transform(logits[test].numpy())), **fitted)
+        found += rows("vector", loss, vector_scaling(z, y, loss)(logits[test]))
     return found
-
-
-def _examples(task: Task, settings: Settings, data: Path | None) -> LabelledLogits:
-    if task["network"] == PUBLIC:
-        return probability_set(task["data_set"], data)
-    network = settings["networks"][task["data_set"]][task["network"]]
-    seed = network["seeds"][task["split"] % len(network["seeds"])]
-    return network_logits(network["overrides"], seed, data)
 
 
 def vector_scaling(logits: Tensor, labels: Tensor, loss: str) -> Callable[[Tensor], Tensor]:
@@ -98,61 +86,79 @@ def vector_scaling(logits: Tensor, labels: Tensor, loss: str) -> Callable[[Tenso
     return lambda z: (weight * z + bias).softmax(-1)
 
 
+def calibration_scores(probabilities: Tensor, labels: Tensor, bins: int) -> dict[str, float]:
+    """Scores of probabilities [n, classes] against class indices [n], each a mean over the examples.
+
+    `brier` is the mean of Σ (pᵢ − yᵢ)², and `nll` that of −log p_y with p_y at least the machine epsilon of float64, as
+    scikit-learn has it. `zero_labels` is the share of examples with p_y = 0, `ece` the expected calibration error of
+    the largest probability in `bins` of equal width, `aurc` the area under the risk–coverage curve, and `support` the
+    number of classes with p > 0.
+    """
+    probabilities = probabilities.clamp(0, 1)  # rounding can leave 1 + 2e-16, which scikit-learn refuses
+    p, y, classes = probabilities.numpy(), labels.numpy(), range(probabilities.shape[-1])
+    confidence, predicted = probabilities.max(-1)
+    wrong = predicted != labels
+    below_one = probabilities.float().clamp_max(BELOW_ONE)  # torchmetrics has a bin of its own for exactly 1
+    return {
+        "brier": float(brier_score_loss(y, p, labels=classes, scale_by_half=False)),
+        "nll": float(log_loss(y, p, labels=classes)),
+        "zero_labels": float((p[np.arange(len(y)), y] == 0).mean()),
+        "ece": multiclass_calibration_error(below_one, labels, len(classes), bins).item(),
+        "aurc": risk_coverage_area(confidence.numpy(), wrong.numpy()),
+        "accuracy": 1 - wrong.double().mean().item(),
+        "support": (probabilities > 0).sum(-1).double().mean().item(),
+    }
+
+
+def risk_coverage_area(confidence: np.ndarray, wrong: np.ndarray) -> float:
+    """The mean error rate of the k most confident predictions, over k = 1, …, n.
+
+    Predictions with equal confidence have no order. The result is the expectation over all their orders.
+
+    Args:
+        confidence: of each prediction, [n].
+        wrong: whether it is wrong, [n].
+
+    Source: Geifman, Uziel and El-Yaniv (2019), Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers.
+    """
+    _, group, sizes = np.unique(-confidence, return_inverse=True, return_counts=True)
+    rates = np.bincount(group, weights=wrong) / sizes  # of the predictions with equal confidence
+    errors = np.repeat(rates, sizes).cumsum()
+    return float((errors / np.arange(1, len(wrong) + 1)).mean())
+
+
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
-    confidence = shown["confidence"]
-    pairs = shown["compared"]
-    tables, findings = {}, []
+    pairs, tables = shown["compared"], {}
     for loss in settings["losses"]:
         own, fit = records[records["fitted_by"] == loss], f"Fitted by the {LOSSES[loss]}"
-        tables[f"{fit}: means over {own['data_set'].nunique()} data sets"] = _means(own)
-        changes = _changes(own, pairs, shown["scores"], confidence)
-        tables[f"{fit}: change of each score, with its interval over data sets"] = changes
+        of_sets = own.groupby(["contender", "metric", "data_set"], sort=False)["value"].mean().reset_index()
+        means = table_of_means(of_sets).rename(columns=SCORES).reset_index()
+        tables[f"{fit}: means over {own['data_set'].nunique()} data sets"] = means
+        changes = table_of_changes(own, pairs, shown["scores"], "data_set", relative=True)
+        tables[f"{fit}: change of each score, with its interval over data sets"] = changes.rename(columns=SCORES)
         for metric in shown["scores_of_networks"][loss]:
-            by_network = _by_network(own, metric, pairs, confidence)
-            tables[f"{fit}: {SCORES[metric]} of each network, and its change with the interval over splits"] = (
-                by_network
-            )
-    wanted = shown["found"]
-    fitted = records[records["fitted_by"] == wanted["loss"]]
-    for metric, (contender, opponent) in product(wanted["scores"], wanted["pairs"]):
-        found = compare(fitted, metric, contender, opponent, "data_set", confidence, relative=True)
-        findings.append(
-            Finding(
-                "calibration",
-                f"{contender} scaling",
-                f"{SCORES[metric]} {found}",
-                f"{opponent} scaling",
-                found.units,
-                settings["splits"],
-                found.verdict("lower"),
-            )
-        )
-    return Report(tables, findings, shown["notes"])
+            title = f"{fit}: {SCORES[metric]} of each network, and its change with the interval over splits"
+            tables[title] = _by_network(own[own["metric"] == metric], metric, pairs)
+    return Report(tables, _findings(records, settings, **shown["found"]), shown["notes"])
 
 
-def _means(records: pd.DataFrame) -> pd.DataFrame:
-    """The mean of each metric over data sets, after the mean over the networks and splits of each."""
-    of_sets = records.groupby(["contender", "metric", "data_set"], sort=False)["value"].mean()
-    table = of_sets.groupby(["contender", "metric"], sort=False).mean().unstack("metric")
-    return table.map(lambda value: "" if np.isnan(value) else f"{value:.4f}").rename(columns=SCORES).reset_index()
+def _by_network(records: pd.DataFrame, metric: str, pairs: list[list[str]]) -> pd.DataFrame:
+    place = ["data_set", "network"]
+    table = records.pivot_table("value", place, "contender", sort=False).map("{:.4f}".format)
+    networks = [own for _, own in records.groupby(place, sort=False)]
+    for one, other in pairs:
+        table[f"{one} − {other}"] = [str(compare(own, metric, one, other, "split")) for own in networks]
+    return table.reset_index(names=["data set", "network"])
 
 
-def _changes(records: pd.DataFrame, pairs: list[list[str]], metrics: list[str], confidence: float) -> pd.DataFrame:
-    def change(pair: list[str], metric: str) -> str:
-        return str(compare(records, metric, *pair, "data_set", confidence, relative=True))
-
-    return pd.DataFrame(
-        {"change": " against ".join(pair)} | {SCORES.get(metric, metric): change(pair, metric) for metric in metrics}
-        for pair in pairs
-    )
-
-
-def _by_network(records: pd.DataFrame, metric: str, pairs: list[list[str]], confidence: float) -> pd.DataFrame:
-    def line(place: tuple[str, str], own: pd.DataFrame) -> Row:
-        means = own[own["metric"] == metric].groupby("contender", sort=False)["value"].mean()
-        changes = {
-            f"{one} − {other}": str(compare(own, metric, one, other, "split", confidence)) for one, other in pairs
-        }
-        return {"data set": place[0], "network": place[1], **{k: f"{v:.4f}" for k, v in means.items()}, **changes}
-
-    return pd.DataFrame(line(place, own) for place, own in records.groupby(["data_set", "network"], sort=False))
+def _findings(
+    records: pd.DataFrame, settings: Settings, loss: str, scores: list[str], pairs: list[list[str]]
+) -> list[Finding]:
+    findings = []
+    for metric, pair in product(scores, pairs):
+        found = compare(records[records["fitted_by"] == loss], metric, *pair, "data_set", relative=True)
+        contender, opponent = (f"{name} scaling" for name in pair)
+        difference, verdict = f"{SCORES[metric]} {found}", found.verdict("lower")
+        numbers = found.units, settings["splits"]
+        findings.append(Finding("calibration", contender, opponent, verdict, difference, *numbers))
+    return findings

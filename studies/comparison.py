@@ -10,6 +10,7 @@ import pandas as pd
 
 from reporting.statistics import estimate
 
+CONFIDENCE = 0.95  # of the intervals of all studies
 POINTS = 100  # per cent in 1
 
 
@@ -19,8 +20,7 @@ class Comparison:
 
     Attributes:
         difference: the mean over units of contender − opponent. A relative one is divided by the opponent's value.
-        low: the lower end of its interval over units, by Student's t; NaN with fewer than two units.
-        high: the upper end of this interval.
+        low, high: the ends of its interval over units, by Student's t; NaN with fewer than two units.
         units: the number of units, such as data sets.
         relative: whether differences are shares of the opponent's value.
     """
@@ -48,44 +48,45 @@ class Comparison:
 
 
 def compare(
-    records: pd.DataFrame,
-    metric: str,
-    contender: str,
-    opponent: str,
-    unit: str | Sequence[str],
-    confidence: float,
-    relative: bool = False,
+    records: pd.DataFrame, metric: str, contender: str, opponent: str, unit: str, relative: bool = False
 ) -> Comparison:
-    """Compare two contenders by a metric. The rows of each unit are averaged before units are paired.
+    """Compare a contender with an opponent by a metric. The rows of each unit are averaged before units are paired.
 
     Args:
-        records: rows with `contender`, `metric`, `value` and the columns of the unit.
-        metric: the metric compared.
-        contender: the one that may be better.
-        opponent: the one that it is compared with.
-        unit: the column or columns of the units over which the interval is taken, such as `data_set`.
-        confidence: the confidence of the interval, such as 0.95.
+        records: rows with `contender`, `metric`, `value` and the column of the unit.
+        unit: the column of the units over which the interval is taken, such as `data_set`.
         relative: whether to divide each difference by the opponent's value.
 
     Raises:
         ValueError: the two share no unit, or a value or a difference is not finite.
     """
     rows = records[(records["metric"] == metric) & records["contender"].isin([contender, opponent])]
-    columns = [unit] if isinstance(unit, str) else [*unit]
-    means = rows.groupby([*columns, "contender"])["value"].mean().unstack("contender")
+    means = rows.groupby([unit, "contender"])["value"].mean().unstack("contender")
     pairs = means.reindex(columns=[contender, opponent]).dropna()
     differences = pairs[contender] - pairs[opponent]
     if relative:
         differences = differences / pairs[opponent]
     if pairs.empty or not np.isfinite([*rows["value"], *differences]).all():
         raise ValueError(
-            f"{contender} and {opponent} have no {metric} for the same {', '.join(columns)}, or a value or difference "
-            f"is not finite:\n{means}"
+            f"{contender} and {opponent} have no {metric} for the same {unit}, or a value or difference is not finite:"
+            f"\n{means}"
         )
-    return Comparison(float(differences.mean()), *mean_interval(differences, confidence), len(differences), relative)
+    found = estimate(differences, CONFIDENCE)
+    return Comparison(found.mean, found.low, found.high, found.seeds, relative)
 
 
-def mean_interval(values: pd.Series, confidence: float) -> tuple[float, float]:
-    """Both ends of Student's t interval of the mean of independent values; NaN for fewer than two values."""
-    found = estimate(values, confidence)
-    return found.low, found.high
+def table_of_changes(
+    records: pd.DataFrame, pairs: Sequence[tuple[str, str]], metrics: Sequence[str], unit: str, relative: bool = False
+) -> pd.DataFrame:
+    """The comparison of each pair of a contender and an opponent, by each metric."""
+    return pd.DataFrame(
+        {"change": f"{one} against {other}"}
+        | {metric: str(compare(records, metric, one, other, unit, relative)) for metric in metrics}
+        for one, other in pairs
+    )
+
+
+def table_of_means(records: pd.DataFrame) -> pd.DataFrame:
+    """The mean of each metric for each contender, as text; empty where a contender does not have the metric."""
+    means = records.groupby(["contender", "metric"], sort=False)["value"].mean().unstack("metric")
+    return means.map(lambda value: "" if np.isnan(value) else f"{value:.4f}")

@@ -11,14 +11,20 @@ import sharmix
 class SelfAttention(nn.Module):
     """Causal attention. The first half of the heads knows distances, the second half knows the content alone.
 
-    Head h of the first half subtracts distance/h from its scores (ALiBi); the others have no positions (NoPE).
+    Head h of the first half subtracts distance/h from its scores (ALiBi); the others have no positions (NoPE). Only the
+    others have scores that grow with the number of keys, as in Scalable-Softmax, β log(1 + n) with a learned β for each
+    head: heads with distances see about as many keys at any length.
 
     Source: NAPE of Vasylenko et al., Long-Context Generalization with Sparse Attention, 2025, section 5.
     """
 
-    def __init__(self, dimension: int, heads: int, activation: sharmix.Activation, scale: nn.Module | None) -> None:
+    def __init__(self, dimension: int, heads: int, activation: sharmix.Activation, same_scale_at: int | None) -> None:
         super().__init__()
-        self.activation, self.scale, self.local = activation, scale, heads // 2
+        self.activation, self.local = activation, heads // 2
+        self.scale = None
+        if same_scale_at is not None:
+            beta = 1 / math.log1p(same_scale_at)
+            self.scale = sharmix.LogLengthScale(heads - self.local, delta=0.0, beta=beta, gamma=1.0, learned=("beta",))
         self.inputs, self.output = nn.Linear(dimension, 3 * dimension), nn.Linear(dimension, dimension)
         slopes = [1 / head for head in range(1, self.local + 1)] + [0.0] * (heads - self.local)
         self.register_buffer("slopes", torch.tensor(slopes)[:, None, None], persistent=False)
@@ -36,7 +42,6 @@ class SelfAttention(nn.Module):
         return self.output(gathered.transpose(1, 2).flatten(2))
 
     def _scaled_content(self, keys: Tensor) -> Tensor:
-        """Scales the heads without positions. Heads with distances see about as many keys at any length."""
         return torch.cat([torch.ones_like(keys[: self.local]), self.scale(keys[self.local :])])
 
 
@@ -57,7 +62,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Hidden states of tokens, and the logits of the token that each position asks for.
+    """Hidden states of tokens, of which `output` makes the logits of the token that each position asks for.
 
     Args:
         vocabulary_size: number of tokens.
@@ -84,27 +89,10 @@ class Decoder(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(vocabulary_size, dimension)
         nn.init.normal_(self.embedding.weight, std=dimension**-0.5)
-        self.layers = nn.Sequential(
-            *(
-                Layer(dimension, feedforward, SelfAttention(dimension, heads, activation, _scale(heads, same_scale_at)))
-                for _ in range(layers)
-            )
-        )
+        attentions = (SelfAttention(dimension, heads, activation, same_scale_at) for _ in range(layers))
+        self.layers = nn.Sequential(*(Layer(dimension, feedforward, attention) for attention in attentions))
         self.norm, self.output = nn.LayerNorm(dimension), nn.Linear(dimension, vocabulary_size)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Hidden states [n, length, dimension] of tokens [n, length]."""
         return self.norm(self.layers(self.embedding(tokens)))
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Logits [..., vocabulary] of hidden states [..., dimension]."""
-        return self.output(hidden)
-
-
-def _scale(heads: int, same_scale_at: int | None) -> sharmix.LogLengthScale | None:
-    """Scalable-Softmax, β log(1 + n), with a learned β for each head without positions."""
-    if same_scale_at is None:
-        return None
-    return sharmix.LogLengthScale(
-        heads - heads // 2, delta=0.0, beta=1 / math.log1p(same_scale_at), gamma=1.0, learned=("beta",)
-    )

@@ -26,12 +26,11 @@ from experiments.run import Run, load_run
 from reporting.yaml_files import read_yaml
 from studies.altered_tweets import over_examples
 from studies.printed_map import softmax_of_logarithm
-from studies.study import Report, Row, Settings, Task
+from studies.study import Report, Row, Settings, Task, rows_of
 
 PUBLISHED = Path("conf/reporting/published/sharmix.yaml")
 METRICS = ["accuracy", "macro_f1", "sparsity"]
 OWN = "own map"
-PARTS = ("mean", "deviation")
 
 
 def tasks(settings: Settings, data: Path | None) -> list[Task]:
@@ -99,13 +98,12 @@ def _measured(row: str, split: str, module: OutputModule, examples: Examples, se
     inputs, targets = examples.read(torch.arange(len(examples.targets)), torch.zeros(len(examples.targets)))
     for reading, p in _readings(module, module.network(inputs), settings).items():
         predicted = p.argmax(-1)
-        values = (
-            (predicted == targets).double().mean().item(),
-            f1_score(targets, predicted, average="macro"),
-            (p == 0).double().mean().item(),
-        )
-        for metric, value in zip(METRICS, values, strict=True):
-            yield {"contender": row, "split": split, "reading": reading, "metric": metric, "value": value}
+        values = {
+            "accuracy": (predicted == targets).double().mean().item(),
+            "macro_f1": f1_score(targets, predicted, average="macro"),
+            "sparsity": (p == 0).double().mean().item(),
+        }
+        yield from rows_of(values, contender=row, split=split, reading=reading)
 
 
 def _readings(module: OutputModule, logits: Tensor, settings: Settings) -> dict[str, Tensor]:
@@ -125,24 +123,26 @@ def _readings(module: OutputModule, logits: Tensor, settings: Settings) -> dict[
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
     """Theirs beside ours under the nearest hypothesis of each row, and the distance of every row under all of them."""
-    published, means = _published(settings), _means(records, settings)
+    (theirs, deviations), means = published(settings), mean_metrics(records, settings)
     rows = means.index.get_level_values("contender")
-    theirs, deviations = (published.xs(part, axis="columns", level=1).loc[rows].values for part in PARTS)
-    distances = ((means - theirs).abs() / deviations).max(axis="columns")
+    distances = ((means - theirs.loc[rows].values).abs() / deviations.loc[rows].values).max(axis="columns")
     by_row = distances.unstack("contender", sort=False).reindex(columns=[*settings["rows"]])
     apart = by_row[shown["apart"]].unstack("reading", sort=False).dropna(how="all").dropna(how="all", axis="columns")
-    by_row = _of_all_rows(by_row)
+    # Rows that a reading does not change have the distance of the map's own output.
+    own = by_row.xs(OWN, level="reading").reindex(by_row.index.droplevel("reading")).set_axis(by_row.index)
+    by_row = by_row.fillna(own)
     tried = len(by_row)
     by_row = by_row[by_row.index.isin(shown["readings"], level="reading")]
-    given = (by_row <= shown["given_within"]).sum(axis="columns").rename("rows given").reset_index(drop=True)
-    numbers = pd.Series(range(1, len(by_row) + 1), name="number").astype(str)
-    combinations = by_row.index.to_frame(index=False)
-    table = by_row.map(_text).rename(columns=lambda row: row.removeprefix("SharMiX ")).reset_index(drop=True)
+    numbers = [str(number) for number in range(1, len(by_row) + 1)]
+    combinations, table = by_row.index.to_frame(index=False), by_row.map(_text).reset_index(drop=True)
+    combinations.insert(0, "number", numbers)
+    table.insert(0, "number", numbers)
+    table.insert(1, "rows given", (by_row <= shown["given_within"]).sum(axis="columns").to_numpy())
     return Report(
         {
-            "The nearest hypothesis of each row": _nearest(distances, means, published),
-            "Combinations": pd.concat([numbers, combinations], axis="columns"),
-            "Distance of each row by combination": pd.concat([numbers, given, table], axis="columns"),
+            "The nearest hypothesis of each row": _nearest(distances, means, theirs),
+            "Combinations": combinations,
+            "Distance of each row by combination": table.rename(columns=lambda row: row.removeprefix("SharMiX ")),
             f"Distance of {shown['apart']}, by the way its output is read": apart.map(_text).reset_index(),
         },
         [],
@@ -150,7 +150,16 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
     )
 
 
-def _means(records: pd.DataFrame, settings: Settings) -> pd.DataFrame:
+def published(settings: Settings) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Mean and deviation of each metric, by row. Sparsity was published without a deviation."""
+    tables, rows = read_yaml(PUBLISHED), settings["rows"]
+    entries = {name: tables[table][key] for name, row in rows.items() for table, key in [row["published"]]}
+    cells = pd.DataFrame.from_dict(entries, orient="index")[METRICS]
+    pairs = cells.map(lambda cell: cell if isinstance(cell, list) else [cell, settings["sparsity_deviation"]])
+    return pairs.map(lambda pair: pair[0]), pairs.map(lambda pair: pair[1])
+
+
+def mean_metrics(records: pd.DataFrame, settings: Settings) -> pd.DataFrame:
     """The mean of each metric over seeds, by hypothesis in the order of the settings, split, reading and row."""
     places = ["hypothesis", "split", "reading", "contender"]
     listed = {name: number for number, name in enumerate(settings["hypotheses"])}
@@ -162,36 +171,16 @@ def _text(distance: float) -> str:
     return "–" if np.isnan(distance) else f"{distance:.1f}"
 
 
-def _published(settings: Settings) -> pd.DataFrame:
-    """Mean and deviation of each metric, by row. Sparsity was published without a deviation."""
-    tables, rows = read_yaml(PUBLISHED), {}
-    for name, row in settings["rows"].items():
-        table, key = row["published"]
-        entry = tables[table][key]
-        pairs = {metric: entry[metric] for metric in ("accuracy", "macro_f1")}
-        pairs["sparsity"] = [entry["sparsity"], settings["sparsity_deviation"]]
-        rows[name] = {(metric, part): pairs[metric][n] for metric in METRICS for n, part in enumerate(PARTS)}
-    return pd.DataFrame.from_dict(rows, orient="index")
-
-
-def _of_all_rows(furthest: pd.DataFrame) -> pd.DataFrame:
-    """Rows that a reading does not change have the distance of the map's own output."""
-    own = furthest.xs(OWN, level="reading").reindex(furthest.index.droplevel("reading")).set_axis(furthest.index)
-    return furthest.fillna(own)
-
-
-def _nearest(distances: pd.Series, means: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+def _nearest(distances: pd.Series, means: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
     """For each row, theirs and ours under the nearest hypothesis."""
     lines = []
-    for row in published.index:
+    for row in theirs.index:
         of_row = distances.xs(row, level="contender").round(1)  # of equally near ones, the first is shown
-        place = (*of_row.idxmin(), row)
-        hypothesis, split, reading, _ = place
-        numbers = {f"{name}, theirs": f"{published.loc[row, (name, 'mean')]:.3f}" for name in METRICS}
-        numbers |= {f"{name}, ours": f"{means.loc[place, name]:.3f}" for name in METRICS}
+        hypothesis, split, reading = nearest = of_row.idxmin()
+        both = {"theirs": theirs.loc[row], "ours": means.loc[(*nearest, row)]}
         lines.append(
             {"row": row}
-            | {key: numbers[key] for name in METRICS for key in (f"{name}, theirs", f"{name}, ours")}
+            | {f"{name}, {whose}": f"{values[name]:.3f}" for name in METRICS for whose, values in both.items()}
             | {"deviations": _text(of_row.min()), "trained": hypothesis, "measured on": split, "read": reading}
         )
     return pd.DataFrame(lines)

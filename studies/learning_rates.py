@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from studies.comparison import Comparison, compare, mean_interval
+from reporting.statistics import estimate
+from studies.comparison import CONFIDENCE, Comparison, compare
 from studies.study import Finding, Report, Row, Settings, Task
 from studies.training import trained
 
@@ -47,21 +48,25 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
     for data_set, of_set in records.groupby("data_set", sort=False):
         chosen = own_rates(of_set, shown["chosen_by"])
         common = of_set[of_set["learning_rate"] == shown["common_rate"]]
-        own = _at(of_set, chosen)
+        own = of_set.merge(chosen.rename("learning_rate").reset_index())
         tables[f"{data_set}: {TEST_ACCURACY} at one rate, and at each activation's own"] = pd.DataFrame(
             {
                 "activation": contender,
-                f"at {shown['common_rate']:g}": _mean(common, contender, shown),
-                f"minus {OPPONENT}": _change(common, contender, shown),
+                f"at {shown['common_rate']:g}": _mean(common, contender),
+                f"minus {OPPONENT}": _change(common, contender),
                 "own rates": _range(chosen[contender]),
-                "at its own": _mean(own, contender, shown),
-                f"minus {OPPONENT} at its own": _change(own, contender, shown),
+                "at its own": _mean(own, contender),
+                f"minus {OPPONENT} at its own": _change(own, contender),
             }
             for contender in settings["contenders"]
         )
         for metric in (f"validation {shown['chosen_by']}", TEST_ACCURACY, "test sparsity"):
             tables[f"{data_set}: {metric} by rate"] = _by_rate(of_set, metric)
-        findings += _findings(data_set, common, own, shown)
+        rates = {f"one learning rate for all ({shown['common_rate']:g})": common, "each at its own learning rate": own}
+        for (rate, rows), contender in product(rates.items(), shown["found"]):
+            found = _compared(rows, contender)
+            use, difference = f"accuracy on {data_set}, {rate}", f"accuracy {found}"
+            findings.append(Finding(use, contender, OPPONENT, found.verdict("higher"), difference, 1, found.units))
     return Report(tables, findings, shown["notes"])
 
 
@@ -69,57 +74,31 @@ def own_rates(records: pd.DataFrame, metric: str) -> pd.Series:
     """For each contender and seed, the rate with the largest metric on the validation part of this seed.
 
     Each seed has its own split: the validation part of another seed contains test images of this seed.
-
-    Raises:
-        ValueError: a contender lacks a rate of a seed.
     """
     rows = records[records["metric"] == f"validation {metric}"]
     values = rows.pivot(index=["contender", "seed"], columns="learning_rate", values="value")
-    if (lacking := values.isna().any(axis="columns")).any():
-        raise ValueError(f"not every rate was measured for {', '.join(map(str, values.index[lacking]))}")
     return values.idxmax(axis="columns")  # the first, smallest of equal ones
-
-
-def _at(records: pd.DataFrame, rates: pd.Series) -> pd.DataFrame:
-    """The records of each contender and seed at its own rate."""
-    own = rates.rename("own").reset_index()
-    return records.merge(own, on=["contender", "seed"]).query("learning_rate == own").drop(columns="own")
 
 
 def _range(rates: pd.Series) -> str:
     return f"{rates.min():g} to {rates.max():g}, median {rates.median():g}"
 
 
-def _mean(records: pd.DataFrame, contender: str, shown: Settings) -> str:
-    values = records[(records["metric"] == TEST_ACCURACY) & (records["contender"] == contender)]["value"]
-    low, high = mean_interval(values, shown["confidence"])
-    return f"{values.mean():.3f} [{low:.3f}, {high:.3f}]"
+def _mean(records: pd.DataFrame, contender: str) -> str:
+    rows = records[(records["metric"] == TEST_ACCURACY) & (records["contender"] == contender)]
+    found = estimate(rows["value"], CONFIDENCE)
+    return f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
-def _change(records: pd.DataFrame, contender: str, shown: Settings) -> str:
-    return "–" if contender == OPPONENT else str(_compared(records, contender, shown))
+def _change(records: pd.DataFrame, contender: str) -> str:
+    return "–" if contender == OPPONENT else str(_compared(records, contender))
 
 
-def _compared(records: pd.DataFrame, contender: str, shown: Settings) -> Comparison:
-    return compare(records, TEST_ACCURACY, contender, OPPONENT, "seed", shown["confidence"])
+def _compared(records: pd.DataFrame, contender: str) -> Comparison:
+    return compare(records, TEST_ACCURACY, contender, OPPONENT, "seed")
 
 
 def _by_rate(records: pd.DataFrame, metric: str) -> pd.DataFrame:
     rows = records[records["metric"] == metric]
     means = rows.pivot_table("value", "contender", "learning_rate", sort=False)
     return means.map("{:.3f}".format).rename(columns="{:g}".format).rename_axis(index="activation").reset_index()
-
-
-def _findings(data_set: str, common: pd.DataFrame, own: pd.DataFrame, shown: Settings) -> list[Finding]:
-    """Compares contenders with softmax: first all at the common rate, then each at its own rate."""
-    rates = {
-        f"one learning rate for all ({shown['common_rate']:g})": common,
-        "each at its own learning rate": own,
-    }
-    return [
-        Finding(f"accuracy on {data_set}, {rate}", contender, f"accuracy {found}", OPPONENT, 1, found.units, verdict)
-        for rate, records in rates.items()
-        for contender in shown["found"]
-        for found in [_compared(records, contender, shown)]
-        for verdict in [found.verdict("higher")]
-    ]

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 import experiments
@@ -18,8 +17,9 @@ from experiments.record import load_record
 from experiments.run_folder import RECORD
 from experiments.settings import build_activation
 from reporting.yaml_files import read_yaml
-from studies.networks import OUTPUTS, finished_folder, run_of
+from studies.networks import OUTPUTS, finished_folder, run_settings
 from studies.public_files import read_public_file
+from studies.study import Settings, Task
 
 PROBABILITIES = Path(__file__).with_name("probabilities.yaml")
 PUBLIC = "public"  # stands for a network of which only the probabilities are known
@@ -30,9 +30,10 @@ class LabelledLogits(NamedTuple):
     """Logits with their labels.
 
     Attributes:
-        logits: finite, float64 [n, classes].
+        logits: float64 [n, classes].
         labels: class indices, int64 [n].
-        activation: the map with which the network was trained; softmax where only probabilities are public.
+        activation: the map with which the network was trained, with the orders of its settings; softmax where only
+            probabilities are public.
     """
 
     logits: Tensor
@@ -40,10 +41,31 @@ class LabelledLogits(NamedTuple):
     activation: sharmix.Activation
 
 
-def probability_set(name: str, data: Path | None) -> LabelledLogits:
-    """The logits log p of public probabilities p. They differ from the true logits by a constant in each row.
+def sources(settings: Settings) -> list[Task]:
+    """The data set and the network of each source of logits in the settings: public probabilities, then networks."""
+    public = [{"data_set": name, "network": PUBLIC} for name in settings["probability_sets"]]
+    networks = settings["networks"].items()
+    return public + [{"data_set": data_set, "network": network} for data_set, own in networks for network in own]
 
-    A probability of exactly 0 counts as the smallest positive one of the set, so that all logits are finite.
+
+def seeds_of(source: Task, settings: Settings) -> list[int]:
+    """The seeds of a source's runs; public probabilities have one."""
+    return [0] if source["network"] == PUBLIC else settings["networks"][source["data_set"]][source["network"]]["seeds"]
+
+
+def logits_of(source: Task, seed: int, settings: Settings, data: Path | None) -> LabelledLogits:
+    """The logits of a source, where it is a network of its run with this seed; raises as the functions below."""
+    if source["network"] == PUBLIC:
+        return public_logits(source["data_set"], data)
+    overrides = settings["networks"][source["data_set"]][source["network"]]["overrides"]
+    found = network_logits(overrides, seed, data)
+    if found.activation.entropy_parameters():
+        raise ConfigurationError(f"{' '.join(overrides)}: the map has learned orders; name one with fixed orders")
+    return found
+
+
+def public_logits(name: str, data: Path | None) -> LabelledLogits:
+    """The logits log p of public probabilities p. They differ from the true logits by a constant in each row.
 
     Args:
         name: a key of `probabilities.yaml`.
@@ -52,15 +74,15 @@ def probability_set(name: str, data: Path | None) -> LabelledLogits:
     Raises:
         DataError: a file is not there, or has another content.
     """
-    p, labels = public_probabilities(name, data)
-    return LabelledLogits(p.clamp_min(p[p > 0].min()).log(), labels, sharmix.Softmax())
-
-
-def public_probabilities(name: str, data: Path | None) -> tuple[Tensor, Tensor]:
-    """Public probabilities, float64 [n, classes], and their labels, int64 [n]. Arguments as for `probability_set`."""
     files = read_yaml(PROBABILITIES)[name]
-    probabilities, labels = (_array(read_public_file(data, files[part])) for part in ("probabilities", "labels"))
-    return torch.from_numpy(probabilities.astype(np.float64)), torch.from_numpy(labels.astype(np.int64))
+    p, labels = (np.load(BytesIO(read_public_file(data, files[part]))) for part in ("probabilities", "labels"))
+    logits = torch.from_numpy(p.astype(np.float64)).log()
+    return LabelledLogits(logits, torch.from_numpy(labels.astype(np.int64)), sharmix.Softmax())
+
+
+def finite(logits: Tensor) -> Tensor:
+    """The logits with the smallest finite one of them all in place of −∞, which is the logit of a probability of 0."""
+    return logits.clamp_min(logits[logits.isfinite()].min())
 
 
 def network_logits(overrides: Sequence[str], seed: int, data: Path | None) -> LabelledLogits:
@@ -72,19 +94,15 @@ def network_logits(overrides: Sequence[str], seed: int, data: Path | None) -> La
         data: folder of the data sets.
 
     Raises:
-        ConfigurationError: there is no finished run, or its map has learned orders, which are not kept.
+        ConfigurationError: there is no finished run.
         DataError: the data set cannot be loaded, or is not the data set of the run.
     """
-    run = run_of(overrides)
-    folder = finished_folder(overrides, seed)
-    activation = build_activation(run.settings.activation)
-    if activation.entropy_parameters():
-        raise ConfigurationError(f"{folder}: its map has learned orders; give a run of an activation with fixed ones")
-    file = KEPT / run.name / f"seed-{seed}-{str(load_record(folder / RECORD).weights_digest)[:16]}.npz"
-    content = kept(file, lambda: _computed(folder, data if "folder" in run.settings.data else None))
+    settings, folder = run_settings(overrides), finished_folder(overrides, seed)
+    file = KEPT / f"{load_record(folder / RECORD).weights_digest}.npz"
+    content = kept(file, lambda: _computed(folder, data if "folder" in settings.data else None))
     with np.load(BytesIO(content)) as arrays:
-        logits, labels = (torch.from_numpy(arrays[part]) for part in LabelledLogits._fields[:2])
-    return LabelledLogits(logits, labels, activation)
+        logits, labels = (torch.from_numpy(arrays[part]) for part in ("logits", "labels"))
+    return LabelledLogits(logits, labels, build_activation(settings.activation))
 
 
 def _computed(folder: Path, data: Path | None) -> bytes:
@@ -96,7 +114,3 @@ def _computed(folder: Path, data: Path | None) -> bytes:
     content = BytesIO()
     np.savez(content, logits=logits.astype(np.float64), labels=labels)
     return content.getvalue()
-
-
-def _array(content: bytes) -> NDArray[Any]:
-    return np.load(BytesIO(content), allow_pickle=False)

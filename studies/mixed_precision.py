@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 import sharmix
-from experiments.run import load_run
-from studies.networks import finished_folder
+from studies.logits import network_logits
 from studies.printed_map import softmax_of_logarithm
-from studies.study import Report, Row, Settings, Task
+from studies.study import Report, Row, Settings, Task, rows_of
 
 OWN = "our map"
 
@@ -22,22 +21,18 @@ def tasks(settings: Settings, data: Path | None) -> list[Task]:
     return [{"data_set": name} for name in settings["runs"]]
 
 
-@torch.inference_mode()
 def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
     run = settings["runs"][task["data_set"]]
-    module, splits = load_run(finished_folder(run["overrides"], run["seed"]), data)
-    batches = [(module(batch.inputs), batch.targets) for batch in splits.test_dataloader()]
-    logits, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    logits, targets, _ = network_logits(run["overrides"], run["seed"], data)
     rows = []
     for q in settings["orders"]:
-        for reading, p in _readings(logits.float(), q, settings).items():
-            accuracy = (p.argmax(-1) == targets).double().mean().item()
-            for metric, value in (("sparsity", (p == 0).double().mean().item()), ("accuracy", accuracy)):
-                rows.append({"contender": reading, "q": q, "metric": metric, "value": value})
+        for reading, p in readings(logits.float(), q, settings).items():
+            values = {"sparsity": (p == 0).double().mean(), "accuracy": (p.argmax(-1) == targets).double().mean()}
+            rows += rows_of(values, contender=reading, q=q)
     return rows
 
 
-def _readings(logits: Tensor, q: float, settings: Settings) -> dict[str, Tensor]:
+def readings(logits: Tensor, q: float, settings: Settings) -> dict[str, Tensor]:
     """The probabilities [n, classes] of our map, and of the printed formula in each precision."""
     own = sharmix.sharmix(logits, q, settings["r"])
     u = own ** (q - 1)  # up to a factor of each row, which the softmax takes out again
@@ -48,13 +43,8 @@ def _readings(logits: Tensor, q: float, settings: Settings) -> dict[str, Tensor]
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
     """Sparsity and accuracy by data set, q and precision."""
-    tables = {
-        f"{metric.capitalize()} on test, by precision": of_metric.pivot_table(
-            "value", ["data_set", "q"], "contender", sort=False
-        )
-        .map("{:.3f}".format)
-        .reset_index()
-        .rename(columns={"data_set": "data set"})
-        for metric, of_metric in records.groupby("metric", sort=False)
-    }
+    tables = {}
+    for metric, rows in records.rename(columns={"data_set": "data set"}).groupby("metric", sort=False):
+        means = rows.pivot_table("value", ["data set", "q"], "contender", sort=False)
+        tables[f"{metric.capitalize()} on test, by precision"] = means.map("{:.3f}".format).reset_index()
     return Report(tables, [], shown["notes"])

@@ -1,13 +1,18 @@
-"""The list of studied networks, and the run that trains each of them."""
+"""The networks whose outputs studies read, and the runs that train them.
 
+python -m studies.networks [KEY=VALUE of run.py, such as paths.data=FOLDER ...]
+
+The command trains all networks by run.py, without the runs that are finished.
+"""
+
+import subprocess
+import sys
 from collections.abc import Iterable, Sequence
-from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from experiments.composition import settings_of
 from experiments.errors import ConfigurationError
-from experiments.identity import run_id
+from experiments.identity import ROOT, run_id
 from experiments.run_folder import RECORD
 from experiments.settings import RunSettings
 from reporting.yaml_files import read_yaml
@@ -15,58 +20,29 @@ from reporting.yaml_files import read_yaml
 NETWORKS = Path(__file__).with_name("studied_networks.yaml")
 OUTPUTS = Path("outputs")  # of run.py
 
-Networks = dict[str, dict[str, dict[str, list]]]
 
-
-class Run(NamedTuple):
-    """The run of run.py that trains a network.
-
-    Attributes:
-        name: the path of its folder below the outputs, without the seed.
-        settings: the settings of the run, without the seed.
-    """
-
-    name: Path
-    settings: RunSettings
-
-    def folder(self, seed: int) -> Path:
-        return OUTPUTS / self.name / f"seed-{seed}"
-
-    def is_finished(self, seed: int) -> bool:
-        return (self.folder(seed) / RECORD).is_file()
-
-
-def studied_networks(data_sets: Iterable[str]) -> Networks:
-    """The overrides of run.py and the seeds of each network, by data set and activation.
-
-    Raises:
-        ConfigurationError: the list has no such data set.
-    """
+def studied_networks(data_sets: Iterable[str]) -> dict[str, dict[str, dict[str, list]]]:
+    """The overrides of run.py and the seeds of each network, by data set and activation."""
     listed = read_yaml(NETWORKS)
-    if unknown := {*data_sets} - {*listed["data_sets"]}:
-        raise ConfigurationError(
-            f"{NETWORKS}: there is no data set {', '.join(sorted(unknown))}; there are {', '.join(listed['data_sets'])}"
-        )
     return {
         name: {
             activation: {"overrides": entry["overrides"] + overrides, "seeds": entry["seeds"]}
             for activation, overrides in listed["activations"].items()
         }
-        for name, entry in listed["data_sets"].items()
-        if name in data_sets
+        for name in data_sets
+        for entry in [listed["data_sets"][name]]
     }
 
 
-def run_of(overrides: Sequence[str]) -> Run:
-    """The run of a network from its overrides of run.py. The first override names the experiment."""
-    return _run_of(tuple(overrides))
+def run_settings(overrides: Sequence[str]) -> RunSettings:
+    """The settings of a run from its overrides of run.py, of which the first names the experiment."""
+    experiment, *others = overrides
+    return settings_of(experiment.removeprefix("experiment="), *others)
 
 
-@cache  # composing takes a tenth of a second
-def _run_of(overrides: tuple[str, ...]) -> Run:
-    first, *others = overrides
-    settings = settings_of(first.removeprefix("experiment="), *others)
-    return Run(Path(settings.name, f"{settings.activation.name}-{run_id(settings.model_dump())}"), settings)
+def run_folder(settings: RunSettings, seed: int) -> Path:
+    """The folder in which run.py trains a run with a seed."""
+    return OUTPUTS / settings.name / f"{settings.activation.name}-{run_id(settings.model_dump())}" / f"seed-{seed}"
 
 
 def finished_folder(overrides: Sequence[str], seed: int) -> Path:
@@ -75,10 +51,28 @@ def finished_folder(overrides: Sequence[str], seed: int) -> Path:
     Raises:
         ConfigurationError: there is no finished run; says how to train it.
     """
-    run = run_of(overrides)
-    if not run.is_finished(seed):
+    folder = run_folder(run_settings(overrides), seed)
+    if not (folder / RECORD).is_file():
         command = " ".join(["python run.py", *overrides, f"seed={seed} paths.data=FOLDER"])
         raise ConfigurationError(
-            f"{run.folder(seed)}: there is no finished run; train it by `make studied_networks` or `{command}`"
+            f"{folder}: there is no finished run; train it by `make studied_networks` or `{command}`"
         )
-    return run.folder(seed)
+    return folder
+
+
+def training_commands(overrides: list[str]) -> list[list[str]]:
+    """A command for each network with a seed that has no finished run. The overrides come last in the command."""
+    commands = []
+    for networks in studied_networks(read_yaml(NETWORKS)["data_sets"]).values():
+        for network in networks.values():
+            settings = run_settings(network["overrides"])
+            if missing := [seed for seed in network["seeds"] if not (run_folder(settings, seed) / RECORD).is_file()]:
+                sweep = ["-m", "hydra/launcher=joblib", f"seed={','.join(map(str, missing))}", "progress=none"]
+                commands.append([sys.executable, str(ROOT / "run.py"), *sweep, *network["overrides"], *overrides])
+    return commands
+
+
+if __name__ == "__main__":
+    for command in training_commands(sys.argv[1:]):
+        if status := subprocess.run(command, check=False).returncode:
+            raise SystemExit(status)

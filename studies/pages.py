@@ -1,47 +1,48 @@
-"""Writes the pages of the studies: the tables of each study, and one table of all findings."""
+"""Writes the pages of the studies from their records: the tables of each study, and one table of all findings."""
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from experiments.files import write_atomically
 from reporting.markdown import narrow, paragraph
 from reporting.marked_text import fill, parts
-from studies.study import Finding, Report
+from studies.study import Finding, Report, load_study
 
-ORDER = (
-    "forensics",
-    "training_recipes",
-    "mixed_precision",
-    "prediction_sets",
-    "boosting",
-    "length_generalisation",
-    "calibration",
-    "soft_labels",
-    "human_labels",
-    "learning_rates",
-)
-COLUMNS = {  # of a study's findings
-    "use": "use",
-    "contender": "helps",
-    "opponent": "against",
-    "verdict": "verdict",
-    "difference": "by",
-    "data sets": "data_sets",
-    "seeds or splits": "seeds",
-}
 COMMAND = "python -m studies"
 
 
-def write_tables(path: Path, report: Report, source: dict[str, Any]) -> None:
-    """Write the tables of a study, the notes on them, and the origin of the records."""
-    parts = [f"# {source['title']}"]
+def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
+    """Rebuild the tables of every study with records in a folder, and the findings of all studies on a page.
+
+    Args:
+        folder: of the records; the tables are written beside them.
+        page: its table of studies decides the order of the findings.
+        linked: the folder of the tables, as the page links to it.
+    """
+    text = page.read_text(encoding="utf-8")
+    assert "studies" in parts(text, COMMAND), f"{page}: the marks of the findings are gone"
+    findings = []
+    for path in sorted(folder.glob("*.csv"), key=lambda path: text.find(f"(studies/{path.stem}.md)")):
+        study, source = load_study(path.stem), yaml.safe_load(path.with_suffix(".yaml").read_text(encoding="utf-8"))
+        report = study.report(pd.read_csv(path), source["settings"], study.shown)
+        write_atomically(path.with_suffix(".md"), _tables(study.name, report, source))
+        if report.findings:
+            title = source["title"].partition(":")[0]
+            findings.append(f"**[{title}](studies/{study.name}.md)** ([tables](../{linked}/{study.name}.md))")
+            findings.append(_table_of_findings(report.findings))
+    write_atomically(page, fill(text, COMMAND, lambda _: "\n\n".join(findings)))
+
+
+def _tables(name: str, report: Report, source: dict[str, Any]) -> str:
+    """The page of a study: its tables, the notes on them, and the origin of the records."""
+    written = [f"# {source['title']}"]
     for title, table in report.tables.items():
-        parts += [f"## {title}", narrow(table)]
-    parts += map(paragraph, [*report.notes, _origin(path.stem, source)])
-    write_atomically(path, "\n\n".join(parts) + "\n")
+        written += [f"## {title}", narrow(table)]
+    written += map(paragraph, [*report.notes, _origin(name, source)])
+    return "\n\n".join(written) + "\n"
 
 
 def _origin(name: str, source: dict[str, Any]) -> str:
@@ -55,30 +56,7 @@ def _origin(name: str, source: dict[str, Any]) -> str:
     )
 
 
-def write_findings(path: Path, findings: Mapping[str, tuple[str, list[Finding]]], tables: Path) -> None:
-    """Write the findings of all studies between the page's marks: a table for each study, below its name.
-
-    Args:
-        path: the page.
-        findings: title and findings of each study, by name.
-        tables: the folder of the studies' tables, as the page links to it.
-    """
-    parts_of_page = []
-    for name, (title, found) in sorted(findings.items(), key=_place):
-        links = f"**[{title.partition(':')[0]}](studies/{name}.md)** ([tables](../{tables}/{name}.md))"
-        parts_of_page += [links, pd.DataFrame(list(_lines(found))).to_markdown(index=False, disable_numparse=True)]
-    text = path.read_text(encoding="utf-8")
-    assert "studies" in parts(text, COMMAND), f"{path}: the marks of the table are gone"
-    write_atomically(path, fill(text, COMMAND, lambda _: "\n\n".join(parts_of_page)))
-
-
-def _lines(found: list[Finding]) -> Iterator[dict[str, str]]:
-    """A line for each finding. Findings with the same use show it in the first line only."""
-    for number, finding in enumerate(found):
-        cells = {column: str(getattr(finding, field)) for column, field in COLUMNS.items()}
-        yield cells | ({"use": ""} if number > 0 and finding.use == found[number - 1].use else {})
-
-
-def _place(study: tuple[str, Any]) -> tuple[int, str]:
-    name, _ = study
-    return ORDER.index(name) if name in ORDER else len(ORDER), name
+def _table_of_findings(findings: list[Finding]) -> str:
+    table = pd.DataFrame(findings).astype(str).rename(columns=lambda name: name.replace("_", " "))
+    table["use"] = table["use"].mask(table["use"] == table["use"].shift(), "")  # said once for lines with the same use
+    return table.to_markdown(index=False, disable_numparse=True)

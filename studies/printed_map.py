@@ -1,15 +1,12 @@
 """The map and the Jacobian as the SharMiX paper prints them, to compare with its numbers. It is not our SharMiX."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
 import sharmix
 from sharmix import Activation
-
-Threshold = Literal["solved", "entmax"]
 
 
 class PrintedSharMiX(Activation):
@@ -21,7 +18,7 @@ class PrintedSharMiX(Activation):
         q, r: the orders, fixed. With `threshold="entmax"` the map does not depend on r.
         clamp: ε.
         threshold: `solved`: τ is that of our SharMiX; `entmax`: the τ of (q − 1) z that the entmax package finds.
-        jacobian: `true`, or `printed`: that of Eq. 21, which holds for r = q only.
+        jacobian: `true`, or `printed`: sᵢ (δᵢⱼ − sⱼ / Σ s) with s = p^(2−q), Eq. 21, which holds for r = q only.
 
     Source: Learning When to Be Sparse, appendix C, Eq. 10 to 12 and 21.
     """
@@ -31,16 +28,22 @@ class PrintedSharMiX(Activation):
         q: float,
         r: float,
         clamp: float = 1e-8,
-        threshold: Threshold = "solved",
+        threshold: Literal["solved", "entmax"] = "solved",
         jacobian: Literal["true", "printed"] = "true",
     ) -> None:
         super().__init__()
         self.q, self.r, self.clamp, self.threshold, self.jacobian = q, r, clamp, threshold, jacobian
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        if self.jacobian == "printed":
-            return _PrintedJacobian.apply(logits, self)  # type: ignore[no-any-return]
-        return self.printed(logits)
+        p = self.printed(logits)
+        if self.jacobian == "true" or not logits.requires_grad:
+            return p
+        s = p.detach() ** (2 - self.q)
+        p = p.detach() + (logits - logits.detach())  # has the values of p, and the gradients that the hook computes
+        p.register_hook(
+            lambda gradient: s * (gradient - (s * gradient).sum(-1, keepdim=True) / s.sum(-1, keepdim=True))
+        )
+        return p
 
     def printed(self, logits: Tensor) -> Tensor:
         if self.threshold == "solved":
@@ -64,19 +67,3 @@ class PrintedSharMiX(Activation):
 def softmax_of_logarithm(u: Tensor, q: float, clamp: float) -> Tensor:
     """softmax over log max(u, clamp) / (q − 1)."""
     return (u.clamp_min(clamp).log() / (q - 1)).softmax(-1)
-
-
-class _PrintedJacobian(torch.autograd.Function):
-    """∂pᵢ/∂zⱼ = sᵢ (δᵢⱼ − sⱼ / Σ s) with s = p^(2−q), whatever r."""
-
-    @staticmethod
-    def forward(context: FunctionCtx, logits: Tensor, printed: PrintedSharMiX) -> Tensor:
-        p = printed.printed(logits)
-        context.s = p ** (2 - printed.q)
-        return p
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        s = context.s
-        mean = (s * gradient).sum(-1, keepdim=True) / s.sum(-1, keepdim=True)
-        return s * (gradient - mean), None

@@ -17,11 +17,10 @@ def read_public_file(data: Path | None, entry: Mapping[str, str]) -> bytes:
     Raises:
         DataError: the file is missing, or has another content.
     """
-    file = Path("FOLDER" if data is None else data, entry["file"])
-    remedy = f"download {entry['url']} and keep it as {file}"
+    remedy = f"download {entry['url']} and keep it as {Path(data or 'FOLDER', entry['file'])}"
     if data is None:
-        given = "--data FOLDER, or DATA=FOLDER to make"
-        raise DataError(f"{entry['file']}: no folder of data sets is given; {remedy}, then give {given}")
+        raise DataError(f"no folder of data sets is given; {remedy}, then give --data FOLDER, or DATA=FOLDER to make")
+    file = data / entry["file"]
     try:
         content = file.read_bytes()
     except OSError as error:

@@ -21,11 +21,14 @@ from sklearn.preprocessing import StandardScaler
 
 from sharmix.integrations.sklearn import FenchelYoungClassifier
 from studies.class_sets import best_threshold, mean_f1
-from studies.comparison import Comparison, compare
-from studies.distribution_distances import Distributions, distribution_distances
+from studies.comparison import compare, table_of_changes, table_of_means
 from studies.public_files import read_public_file
-from studies.study import Finding, Report, Row, Settings, Task
+from studies.study import Finding, Report, Row, Settings, Task, rows_of
 
+Distributions = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+EPSILON = np.finfo(np.float64).eps
 HIGHER_IS_BETTER = ("cosine", "intersection", "support_f1")
 THRESHOLD = "softmax, threshold"  # the support alone: classes whose probability reaches a threshold
 
@@ -51,86 +54,81 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
 
     model = settings["models"][task["model"]]
 
-    def fitted(candidate: Settings, penalty: float, rows: NDArray[np.int64]) -> FenchelYoungClassifier:
+    def predicted(candidate: Settings, penalty: float, fitted_on: Rows, at: Rows) -> Distributions:
         classifier = FenchelYoungClassifier(
             activation=candidate["activation"],
             activation_params=candidate.get("parameters"),
             hidden_layer_sizes=model["hidden_layer_sizes"],
-            alpha=penalty * len(rows),
+            alpha=penalty * len(fitted_on),
             random_state=settings["seed"],
             **settings["solver"],
         )
         with warnings.catch_warnings():  # all contenders have the same number of iterations
             warnings.simplefilter("ignore", ConvergenceWarning)
-            return classifier.fit(x[rows], targets[rows])
+            classifier.fit(x[fitted_on], targets[fitted_on])
+        p = classifier.predict_proba(x[at]).astype(np.float64)  # where rounding does not matter
+        return p / p.sum(-1, keepdims=True)
 
     rows = []
     for contender, candidates in settings["contenders"].items():
         tried = []
         for candidate, penalty in product(candidates, model["penalties"]):
-            predicted = _predicted(fitted(candidate, penalty, fitted_on), x[chosen_on])
-            score = distribution_distances(targets[chosen_on], predicted)[settings["primary"]]
-            tried.append((score if settings["primary"] in HIGHER_IS_BETTER else -score, candidate, penalty, predicted))
+            p = predicted(candidate, penalty, fitted_on, chosen_on)
+            score = distribution_distances(targets[chosen_on], p)[settings["primary"]]
+            tried.append((score if settings["primary"] in HIGHER_IS_BETTER else -score, candidate, penalty, p))
         _, candidate, penalty, validated = max(tried, key=lambda one: one[0])
-        predicted = _predicted(fitted(candidate, penalty, train), x[test])
-        values = distribution_distances(targets[test], predicted)
-        values |= {"zeros": float((predicted == 0).mean()), "penalty": penalty}
+        p = predicted(candidate, penalty, train, test)
+        values = distribution_distances(targets[test], p) | {"zeros": (p == 0).mean(), "penalty": penalty}
         values |= candidate.get("parameters", {})
-        rows += [{"contender": contender, "metric": name, "value": value} for name, value in values.items()]
+        rows += rows_of(values, contender=contender)
         if contender == "softmax":
             threshold, _ = best_threshold(validated, targets[chosen_on] > 0)
-            f1 = mean_f1(predicted >= threshold, targets[test] > 0)
-            rows.append({"contender": THRESHOLD, "metric": "support_f1", "value": f1})
+            rows += rows_of({"support_f1": mean_f1(p >= threshold, targets[test] > 0)}, contender=THRESHOLD)
     return rows
 
 
-def _predicted(classifier: FenchelYoungClassifier, x: NDArray[np.float32]) -> Distributions:
-    """The distributions in float64, where rounding does not matter."""
-    p = classifier.predict_proba(x).astype(np.float64)
-    return p / p.sum(-1, keepdims=True)
+def distribution_distances(true: Distributions, predicted: Distributions) -> dict[str, float]:
+    """The means over the examples of the usual metrics of distributions [n, classes], and the F1 of the supports.
+
+    Source: Geng (2016), Label Distribution Learning. Zeros are treated as in PyLDL: where a metric divides or takes
+    logarithms, probabilities are at least the machine epsilon.
+    """
+    difference = np.abs(true - predicted)
+    y, p = (np.clip(one, EPSILON, 1) for one in (true, predicted))
+    ratio = np.abs(y - p) / (y + p)
+    lengths = np.linalg.norm(true, axis=-1) * np.linalg.norm(predicted, axis=-1)
+    values = {
+        "chebyshev": difference.max(-1),
+        "clark": np.sqrt((ratio**2).sum(-1)),
+        "canberra": ratio.sum(-1),
+        "kl": (y * np.log(y / p)).sum(-1),
+        "cosine": (true * predicted).sum(-1) / lengths,
+        "intersection": np.minimum(true, predicted).sum(-1),
+    }
+    means = {name: float(value.mean()) for name, value in values.items()}
+    return means | {"support_f1": mean_f1(predicted > 0, true > 0)}
 
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
-    confidence = shown["confidence"]
-    primary, pairs = settings["primary"], shown["compared"]
+    primary, pairs, of_zeros = settings["primary"], shown["compared"], shown["with_zeros"]
+    [(contender, shown_as)] = shown["found"].items()
     tables, findings = {}, []
     for model, own in records.groupby("model", sort=False):
-        tables[f"{model}: change of each metric, with its interval over data sets"] = pd.DataFrame(
-            {"change": f"{one} against {other}"}
-            | {metric: str(compare(own, metric, one, other, "data_set", confidence)) for metric in shown["metrics"]}
-            for one, other in pairs
-        )
+        changes = table_of_changes(own, pairs, shown["metrics"], "data_set")
+        tables[f"{model}: change of each metric, with its interval over data sets"] = changes
         for data_set, of_set in own.groupby("data_set", sort=False):
-            means = of_set.groupby(["contender", "metric"], sort=False)["value"].mean().unstack("metric")
-            changes = {
-                f"{one} against {other}": str(compare(of_set, primary, one, other, "fold", confidence))
-                for one, other in pairs
-            }
-            written = means.map(lambda value: "" if np.isnan(value) else f"{value:.4f}").reset_index()
-            tables[f"{model}, {data_set}"] = written
-            tables[f"{model}, {data_set}: change of {primary}, with its interval over folds"] = pd.DataFrame([changes])
-        zeros = own[own["data_set"].isin(shown["with_zeros"])]
-        supports = {
-            one: compare(zeros, "support_f1", one, THRESHOLD, "data_set", confidence) for one in shown["supports"]
-        }
-        title = f"{model}: F1 of supports less that of {THRESHOLD}, over {', '.join(shown['with_zeros'])}"
+            tables[f"{model}, {data_set}"] = table_of_means(of_set).reset_index()
+            changes = table_of_changes(of_set, pairs, [primary], "fold").set_index("change").T
+            tables[f"{model}, {data_set}: change of {primary}, with its interval over folds"] = changes
+        zeros = own[own["data_set"].isin(of_zeros)]
+        supports = {one: compare(zeros, "support_f1", one, THRESHOLD, "data_set") for one in shown["supports"]}
+        title = f"{model}: F1 of supports less that of {THRESHOLD}, over {', '.join(of_zeros)}"
         tables[title] = pd.DataFrame([{one: str(found) for one, found in supports.items()}])
-        findings += _findings(model, own, supports, settings, shown)
+
+        whole, f1 = compare(own, primary, contender, "softmax", "data_set"), supports[contender]
+        verdict = whole.verdict("higher" if primary in HIGHER_IS_BETTER else "lower")
+        seen = f"label distributions, {model} model", shown_as, "softmax"
+        findings.append(Finding(*seen, verdict, f"{primary} {whole}", whole.units, settings["folds"]))
+        seen = f"zeros of {seen[0]}", f"support of {shown_as}", THRESHOLD
+        findings.append(Finding(*seen, f1.verdict("higher"), f"F1 {f1}", f1.units, settings["folds"]))
     return Report(tables, findings, shown["notes"])
-
-
-def _findings(
-    model: str, records: pd.DataFrame, supports: dict[str, Comparison], settings: Settings, shown: Settings
-) -> list[Finding]:
-    """Compares a contender's distributions, and their zeros, with softmax's."""
-    [(one, shown_as)] = shown["found"].items()
-    primary, folds = settings["primary"], settings["folds"]
-    whole = compare(records, primary, one, "softmax", "data_set", shown["confidence"])
-    zeros = supports[one]
-    verdict = whole.verdict("higher" if primary in HIGHER_IS_BETTER else "lower")
-    use, of_zeros = f"label distributions, {model} model", f"zeros of label distributions, {model} model"
-    support, f1, verdict_of_zeros = f"support of {shown_as}", f"F1 {zeros}", zeros.verdict("higher")
-    return [
-        Finding(use, shown_as, f"{primary} {whole}", "softmax", whole.units, folds, verdict),
-        Finding(of_zeros, support, f1, THRESHOLD, zeros.units, folds, verdict_of_zeros),
-    ]

@@ -13,7 +13,6 @@ is the folder of the data sets, or None. A task is a dictionary of texts and num
 """
 
 import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,27 +29,32 @@ Row = dict[str, Any]
 Settings = dict[str, Any]
 
 
+def rows_of(values: dict[str, float], **keys: Any) -> list[Row]:
+    """A row for each metric with its value, and with the keys."""
+    return [{**keys, "metric": metric, "value": float(value)} for metric, value in values.items()]
+
+
 @dataclass(frozen=True)
 class Finding:
-    """One line of the table in docs/findings.md.
+    """A line of the table of all findings. Each field is a column.
 
     Attributes:
         use: the use of a sparse output that the study tests.
-        helps: the contender.
-        by: the metric, and the difference between contender and opponent with its interval.
-        against: the strongest plain opponent.
-        data_sets: number of data sets.
-        seeds: number of seeds or random splits of each.
+        contender: the sparse output.
+        opponent: the strongest plain output.
         verdict: `gain`, `no gain`, `loss` or `undecided`.
+        difference: the metric, and the contender's value minus the opponent's with its interval.
+        data_sets: number of data sets.
+        seeds_or_splits: number of seeds or of random splits of each data set.
     """
 
     use: str
-    helps: str
-    by: str
-    against: str
-    data_sets: int
-    seeds: int
+    contender: str
+    opponent: str
     verdict: str
+    difference: str
+    data_sets: int
+    seeds_or_splits: int
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class Study:
 def available_studies() -> list[str]:
     """The names of all studies, which are the modules of this package with a YAML file."""
     [folder] = studies.__path__
-    return [module.name for module in pkgutil.iter_modules([folder]) if Path(folder, f"{module.name}.yaml").exists()]
+    return sorted(path.stem for path in Path(folder).glob("*.yaml") if path.with_suffix(".py").exists())
 
 
 def load_study(name: str) -> Study:

@@ -47,15 +47,14 @@ def test_tables_are_those_of_the_allowed_sizes_with_categories_numbered(settings
 
 
 def test_the_parts_of_a_split_are_disjoint_and_hold_every_class(settings):
-    table = chosen_tables(settings["data_sets"])["digits"]
-    splits = [boosting.Examples.of(table, split, settings) for split in (0, 0, 1)]
-    for examples in splits:
-        parts = [examples.train, examples.validation, examples.test]
-        assert [len(part) for part in parts] == [300, 100, 100]
-        assert len(np.unique(np.concatenate(parts))) == 500
-        assert all(len(np.unique(load_digits().target[part])) == 10 for part in parts)
-    np.testing.assert_array_equal(splits[0].test, splits[1].test)
-    assert set(splits[0].test) != set(splits[2].test)
+    labels = load_digits().target
+    splits = [boosting.rows_of_parts(labels, split, settings) for split in (0, 0, 1)]
+    for parts in splits:
+        assert {name: len(part) for name, part in parts.items()} == {"train": 300, "validation": 100, "test": 100}
+        assert len(np.unique(np.concatenate([*parts.values()]))) == 500
+        assert all(len(np.unique(labels[part])) == 10 for part in parts.values())
+    np.testing.assert_array_equal(splits[0]["test"], splits[1]["test"])
+    assert set(splits[0]["test"]) != set(splits[2]["test"])
 
 
 def test_scores_are_those_of_scikit_learn():
@@ -94,12 +93,12 @@ def test_nothing_is_chosen_on_the_test_part(settings, monkeypatch):
         rows = boosting.measure(task, settings, None)
         return [row["value"] for row in rows if row["metric"] == "temperature"]
 
-    before, whole = temperatures(), boosting.Examples.of
+    before, whole = temperatures(), boosting.rows_of_parts
 
-    def without_test_labels(table, split, settings):
-        examples = whole(table, split, settings)
-        examples.table.labels[examples.test] = 0
-        return examples
+    def without_test_labels(labels, split, settings):
+        rows = whole(labels, split, settings)
+        labels[rows["test"]] = 0
+        return rows
 
-    monkeypatch.setattr(boosting.Examples, "of", without_test_labels)
+    monkeypatch.setattr(boosting, "rows_of_parts", without_test_labels)
     assert temperatures() == before

@@ -29,7 +29,7 @@ def examples(factor=1.0):
 
 
 def measured(found, monkeypatch, task):
-    monkeypatch.setattr(calibration, "probability_set", lambda name, data: found)
+    monkeypatch.setattr(calibration, "logits_of", lambda source, seed, settings, data: found)
     return pd.DataFrame(calibration.measure(task, SETTINGS, None))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from studies.calibration_scores import calibration_scores, risk_coverage_area
+from studies.calibration import calibration_scores, risk_coverage_area
 
 PROBABILITIES = torch.tensor(
     [[0.9, 0.1, 0.0], [0.5, 0.25, 0.25], [0.0, 1.0, 0.0], [0.2, 0.2, 0.6]], dtype=torch.float64

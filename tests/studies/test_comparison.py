@@ -5,9 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from studies.comparison import compare
-
-CONFIDENCE = 0.95
+from studies.comparison import CONFIDENCE, compare
 
 
 def records(**values):
@@ -22,8 +20,8 @@ def records(**values):
 
 def test_an_interval_is_that_of_the_t_test():
     values = np.random.default_rng(0).exponential(size=(7, 1))
-    found = compare(records(ours=values, theirs=0 * values), "brier", "ours", "theirs", "data_set", 0.9)
-    expected = stats.ttest_1samp(values[:, 0], 0).confidence_interval(0.9)
+    found = compare(records(ours=values, theirs=0 * values), "brier", "ours", "theirs", "data_set")
+    expected = stats.ttest_1samp(values[:, 0], 0).confidence_interval(CONFIDENCE)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-12)
 
 
@@ -38,7 +36,7 @@ def test_an_interval_is_that_of_the_t_test():
 )
 def test_a_verdict_needs_the_whole_interval_on_one_side(ours, lower_is_better, higher_is_better):
     theirs = [[5]] * len(ours)
-    found = compare(records(ours=ours, theirs=theirs), "brier", "ours", "theirs", "data_set", CONFIDENCE)
+    found = compare(records(ours=ours, theirs=theirs), "brier", "ours", "theirs", "data_set")
     assert found.verdict("lower") == lower_is_better
     assert found.verdict("higher") == higher_is_better
 
@@ -48,4 +46,4 @@ def test_records_that_are_missing_or_not_finite_are_refused_and_not_left_out(val
     one_each = pd.concat([records(ours=[[1]]), records(theirs=[[1]]).assign(data_set=7)])
     for given in (records(ours=[[1]]), one_each, records(ours=[[1], [3, value]], theirs=[[2], [3]])):
         with pytest.raises(ValueError, match="ours and theirs have no brier for the same data_set, or a value"):
-            compare(given, "brier", "ours", "theirs", "data_set", CONFIDENCE)
+            compare(given, "brier", "ours", "theirs", "data_set")

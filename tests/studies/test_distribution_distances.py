@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from studies.distribution_distances import distribution_distances
+from studies.soft_labels import distribution_distances
 
 EPSILON = np.finfo(np.float64).eps
 

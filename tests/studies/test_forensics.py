@@ -51,12 +51,12 @@ def test_the_thresholds_of_the_package_give_another_map_for_unequal_orders_and_f
 def test_a_row_is_explained_within_two_deviations_of_all_three_metrics() -> None:
     rows = {name: STUDY.settings["rows"][name] for name in ("softmax", "1.5-entmax")}
     settings = STUDY.settings | {"rows": rows, "hypotheses": ["far", "near"]}
-    published = forensics._published(settings)
+    means, deviations = forensics.published(settings)
     shift = {"near": 1.5, "far": 2.5}
     records = pd.DataFrame(
         {"hypothesis": hypothesis, "split": "test", "reading": forensics.OWN, "contender": row, "metric": metric}
-        | {"value": published.loc[row, (metric, "mean")] + deviations * published.loc[row, (metric, "deviation")]}
-        for hypothesis, deviations in shift.items()
+        | {"value": means.loc[row, metric] + distance * deviations.loc[row, metric]}
+        for hypothesis, distance in shift.items()
         for row in rows
         for metric in forensics.METRICS
     )
@@ -75,13 +75,13 @@ EVIDENCE = {  # of an explanation: training and split
 
 
 def test_what_explains_a_verdict_stands_in_the_records() -> None:
-    published = forensics._published(STUDY.settings)
-    means = forensics._means(pd.read_csv(ROOT / "results" / "studies" / "forensics.csv"), STUDY.settings)
+    theirs, deviations = forensics.published(STUDY.settings)
+    means = forensics.mean_metrics(pd.read_csv(ROOT / "results" / "studies" / "forensics.csv"), STUDY.settings)
     places = {tuple(row["published"]): name for name, row in STUDY.settings["rows"].items()}
     places |= {("table1_airline_test", f"sharmix_{q}_1.50"): f"SharMiX ({float(q):g}, 1.5)" for q in ("1.25", "1.50")}
     tables = load_declaration().tables
     checked = [
-        (explanation, abs(means.loc[(*place, reading, row), claim.metric] - mean) / deviation)
+        (explanation, abs(means.loc[(*place, reading, row), claim.metric] - mean) / deviations.loc[row, claim.metric])
         for table in (tables["table1"], tables["table3"])
         for claim in table.claims
         if not claim.against
@@ -90,7 +90,7 @@ def test_what_explains_a_verdict_stands_in_the_records() -> None:
         if (row := places[table.published, table.rows[of_table].published]) != "softmax" or explanation != "the clamp"
         for place in [EVIDENCE[Explanation(explanation)]]
         for reading in ["clamped, float32" if row.startswith("SharMiX") else forensics.OWN]
-        for mean, deviation in [published.loc[row, claim.metric]]
+        for mean in [theirs.loc[row, claim.metric]]
     ]
     assert {explanation for explanation, _ in checked} == {*EVIDENCE}
     assert max(distance for _, distance in checked) <= STUDY.shown["given_within"]

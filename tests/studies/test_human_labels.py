@@ -27,7 +27,7 @@ def people(tmp_path, monkeypatch):
     """A function that writes the shares of people, and gives what the study measures of part 1."""
     logits = 2 * torch.randn(80, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     found = LabelledLogits(logits, logits.argmax(-1), sharmix.Softmax())
-    monkeypatch.setattr(human_labels, "probability_set", lambda name, data: found)
+    monkeypatch.setattr(human_labels, "public_logits", lambda name, data: found)
 
     def measured(shares):
         np.save(tmp_path / "people.npy", shares)

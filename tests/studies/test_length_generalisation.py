@@ -1,5 +1,6 @@
 """The study of lengths: its problems against what they promise, its decoder against a slow one, and a short run."""
 
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -9,12 +10,12 @@ import torch
 import sharmix
 from studies.decoder import Decoder, SelfAttention
 from studies.length_generalisation import METRICS, PROBLEMS
-from studies.sequences import FILLER, UNASKED, Batches, copying, recall
+from studies.sequences import FILLER, UNASKED, copying, drawn_batches, recall
 from studies.study import load_study
 
 
 def test_copying_asks_for_the_string_again() -> None:
-    tokens, targets = copying(5)(50, 20, torch.Generator().manual_seed(0))
+    tokens, targets = copying(50, 20, torch.Generator().manual_seed(0), letters=5)
     for sequence, asked in zip(tokens.tolist(), targets.tolist(), strict=True):
         string, copied = sequence[:10], [token for token in asked if token != UNASKED]
         assert copied == string
@@ -24,7 +25,7 @@ def test_copying_asks_for_the_string_again() -> None:
 
 
 def test_recall_asks_for_the_value_of_each_key_once() -> None:
-    tokens, targets = recall(9, 4)(50, 32, torch.Generator().manual_seed(0))
+    tokens, targets = recall(50, 32, torch.Generator().manual_seed(0), keys=9, values=4)
     for sequence, asked in zip(tokens.tolist(), targets.tolist(), strict=True):
         values = dict(zip(sequence[0:16:2], sequence[1:16:2], strict=True))
         assert len(values) == 8  # all keys differ
@@ -38,10 +39,12 @@ def test_recall_asks_for_the_value_of_each_key_once() -> None:
 
 
 def test_a_batch_depends_on_seed_and_number_alone() -> None:
-    first, again, other = (Batches(recall(9, 4), [16, 32], 3, 20, seed) for seed in (0, 0, 1))
-    assert all(torch.equal(first[number][0], again[number][0]) for number in reversed(range(20)))
-    assert {first[number][0].shape for number in range(20)} == {(3, 16), (3, 32)}
-    assert not all(torch.equal(first[number][0], other[number][0]) for number in range(20))
+    draw = partial(recall, keys=9, values=4)
+    numbers_and_seeds = (20, 0), (10, 0), (20, 1)
+    first, again, other = ([*drawn_batches(draw, [16, 32], 3, number, seed)] for number, seed in numbers_and_seeds)
+    assert all(torch.equal(ours, theirs) for (ours, _), (theirs, _) in zip(first[:10], again, strict=True))
+    assert {tokens.shape for tokens, _ in first} == {(3, 16), (3, 32)}
+    assert not all(torch.equal(ours, theirs) for (ours, _), (theirs, _) in zip(first, other, strict=True))
 
 
 @pytest.mark.parametrize("same_scale_at", [None, 7])

@@ -9,11 +9,10 @@ import torch
 import yaml
 
 import experiments
+import sharmix
 from experiments.errors import ConfigurationError
-from experiments.run_folder import RECORD
 from studies import logits as module
-from studies import networks
-from studies.logits import network_logits, probability_set, public_probabilities
+from studies.logits import LabelledLogits, finite, logits_of, network_logits, public_logits
 from tests.end_to_end.runner import command_line
 
 QUICK = ["experiment=digits", "activation=sparsemax", "trainer.max_epochs=1"]
@@ -29,22 +28,21 @@ def test_the_logits_of_probabilities_give_them_back(tmp_path, monkeypatch):
         files[part] = {"file": f"{part}.npy", "url": "https://example.org", "sha256": digest}
     (tmp_path / "sets.yaml").write_text(yaml.safe_dump({"own": files}))
     monkeypatch.setattr(module, "PROBABILITIES", tmp_path / "sets.yaml")
-    found = probability_set("own", tmp_path)
+    found = public_logits("own", tmp_path)
     assert found.labels.tolist() == [0, 2]
-    smallest = 0.25  # of the positive ones, in place of 0
-    assert found.logits.exp().numpy() == pytest.approx(np.where(p > 0, p, smallest))
+    assert found.logits.exp().numpy() == pytest.approx(p)
     assert found.activation(found.logits)[1].tolist() == pytest.approx(p[1])
-    assert public_probabilities("own", tmp_path)[0].equal(torch.from_numpy(p))
+    smallest = 0.25  # of the positive ones, in place of 0
+    assert finite(found.logits).exp().numpy() == pytest.approx(np.where(p > 0, p, smallest))
 
 
-def test_a_run_with_learned_orders_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(networks, "OUTPUTS", tmp_path)
-    overrides = ["experiment=digits", "activation=sharmix_learned"]
-    folder = networks.run_of(overrides).folder(21)
-    folder.mkdir(parents=True)
-    (folder / RECORD).touch()
-    with pytest.raises(ConfigurationError, match=r"seed-21: its map has learned orders; give a run .* fixed ones"):
-        network_logits(overrides, 21, None)
+def test_a_network_with_learned_orders_is_refused(monkeypatch):
+    learned = LabelledLogits(torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64), sharmix.SharMiX(learned=True))
+    monkeypatch.setattr(module, "network_logits", lambda overrides, seed, data: learned)
+    source = {"data_set": "digits", "network": "SharMiX"}
+    settings = {"networks": {"digits": {"SharMiX": {"overrides": ["experiment=digits", "activation=sharmix_learned"]}}}}
+    with pytest.raises(ConfigurationError, match=r"activation=sharmix_learned: the map has learned orders; name one"):
+        logits_of(source, 21, settings, None)
 
 
 @pytest.mark.medium

@@ -11,7 +11,7 @@ STUDY = load_study("mixed_precision")
 def test_the_precision_alone_decides_whether_the_printed_formula_has_zeros() -> None:
     logits = 4 * torch.randn(50, 20, generator=torch.Generator().manual_seed(0))
     for q in STUDY.settings["orders"]:
-        readings = mixed_precision._readings(logits, q, STUDY.settings)
+        readings = mixed_precision.readings(logits, q, STUDY.settings)
         zeros = {name: int((p == 0).sum()) for name, p in readings.items()}
         assert zeros["float32"] == zeros["bfloat16"] == 0
         assert zeros["float16"] >= zeros[mixed_precision.OWN] > 100

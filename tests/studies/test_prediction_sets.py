@@ -7,7 +7,7 @@ import torch
 
 import sharmix
 from studies import prediction_sets as study
-from studies.conformal_scores import LAC, LAC_OWN, OWN, ConformalSplits, Contenders
+from studies.conformal_scores import LAC, LAC_OWN, OWN, ConformalSplits, candidates, fitted_temperature, raps_scores
 from studies.logits import LabelledLogits
 from studies.study import load_study
 
@@ -26,13 +26,9 @@ def examples(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     p = (2 * torch.randn(500, 6, generator=generator, dtype=torch.float64)).softmax(-1)
     labels = torch.multinomial(p, 1, generator=generator).squeeze(-1)
-    monkeypatch.setattr(study, "public_probabilities", lambda name, data: (p, labels))
-    return LabelledLogits(p.log(), labels, sharmix.Entmax(1.5))
-
-
-@pytest.fixture
-def contenders(examples, settings):
-    return Contenders(examples, np.arange(100), settings, np.random.default_rng(0))
+    found = LabelledLogits(p.log(), labels, sharmix.Entmax(1.5))
+    monkeypatch.setattr(study, "logits_of", lambda source, seed, settings, data: found)
+    return found
 
 
 @pytest.mark.parametrize("decimals", [15, 1], ids=["all differ", "many ties"])
@@ -40,7 +36,9 @@ def test_splits_are_what_a_loop_finds(examples, settings, decimals):
     logits, labels = examples.logits.round(decimals=decimals), examples.labels
     random = np.random.default_rng(0)
     halves = np.stack([random.permutation(500) for _ in range(5)])
-    found = ConformalSplits(-logits, labels, 0.9, halves, settings)
+    found = ConformalSplits(-logits, labels, 0.9, halves)
+    violations = found.violations(settings["strata"], settings["least_stratum"])
+    singletons = []
     for split, half in enumerate(halves):
         scores = sorted(-logits[i, labels[i]].item() for i in half[:250])
         threshold = scores[226 - 1]  # ⌈251 · 0.9⌉
@@ -49,41 +47,42 @@ def test_splits_are_what_a_loop_finds(examples, settings, decimals):
         strata = [(0, 1), (2, 3), (4, 10)]
         parts = [[covered[i] for i, one in sets.items() if low <= len(one) <= high] for low, high in strata]
         violation = max(abs(np.mean(part) - 0.9) for part in parts if len(part) >= 10)
-        assert found.covered[split] == sum(covered.values())
-        assert found.size[split] == pytest.approx(np.mean([len(one) for one in sets.values()]))
-        assert found.singletons[split] == pytest.approx(np.mean([len(one) == 1 for one in sets.values()]))
-        assert found.violation[split] == pytest.approx(violation)
+        assert found.covered[split].tolist() == [*covered.values()]
+        assert found.sizes[split].tolist() == [len(one) for one in sets.values()]
+        assert violations[split] == pytest.approx(violation)
+        singletons.append(np.mean([len(one) == 1 for one in sets.values()]))
+    assert found.means(settings)["singletons"] == pytest.approx(np.mean(singletons))
 
 
-def test_sets_hold_all_classes_where_too_few_examples_calibrate(examples, settings):
-    found = ConformalSplits(-examples.logits, examples.labels, 0.999, np.arange(500)[None], settings)
-    assert (found.size, found.covered) == (6, 250)
+def test_sets_hold_all_classes_where_too_few_examples_calibrate(examples):
+    found = ConformalSplits(-examples.logits, examples.labels, 0.999, np.arange(500)[None])
+    assert (found.sizes == 6).all()
+    assert found.covered.all()
 
 
-def test_raps_is_its_formula(examples, contenders):
-    scores = contenders._cumulative(slice(None), 0.1, 2)
-    p = (examples.logits / contenders.temperature).softmax(-1)
+def test_raps_is_its_formula(examples):
+    p, dither = examples.logits.softmax(-1), torch.rand(500, 1, dtype=torch.float64)
+    scores = raps_scores(p, dither, penalty=0.1, rank=2)
     for row, k in ((0, 0), (1, 3), (2, 5)):
         rank = 1 + (p[row] > p[row, k]).sum()
         above = p[row][p[row] > p[row, k]].sum()
-        expected = above + contenders.dither[row] * p[row, k] + 0.1 * max(rank - 2, 0)
+        expected = above + dither[row] * p[row, k] + 0.1 * max(rank - 2, 0)
         assert scores[row, k].item() == pytest.approx(expected.item()), (row, k)
 
 
-def test_a_network_is_scored_by_its_own_map(examples, contenders):
-    scores = {name: found for name, found, _ in contenders.all(0.9)}
-    assert scores[LAC_OWN].equal(-sharmix.entmax(examples.logits, 1.5))
+def test_a_network_is_scored_by_its_own_map(examples, settings):
+    contenders, rows = candidates(examples, 1.0, torch.zeros(500, 1), settings), np.arange(100, 200)
+    [(_, lac)], [(_, support)] = contenders[LAC_OWN], contenders[OWN]
+    assert lac(rows).equal(-sharmix.entmax(examples.logits[rows], 1.5))
     for temperature in (0.5, 1.0, 2.0):
-        support = sharmix.entmax(examples.logits / temperature, 1.5) > 0
-        assert (scores[OWN] < temperature).equal(support)
+        expected = sharmix.entmax(examples.logits[rows] / temperature, 1.5) > 0
+        assert (support(rows) < temperature).equal(expected)
 
 
-def test_the_fitted_temperature_has_the_least_log_loss(examples, contenders):
-    logits, labels, _ = examples
-    losses = [
-        torch.nn.functional.cross_entropy(logits[:100] / (contenders.temperature * scale), labels[:100])
-        for scale in (0.97, 1.0, 1.03)
-    ]
+def test_the_fitted_temperature_has_the_least_log_loss(examples):
+    logits, labels = 3 * examples.logits, examples.labels
+    found = fitted_temperature(logits, labels)
+    losses = [torch.nn.functional.cross_entropy(logits / (found * scale), labels) for scale in (0.97, 1.0, 1.03)]
     assert losses[1] < min(losses[0], losses[2])
 
 
