@@ -39,7 +39,7 @@ class Cifar100DataModule(SmallImageDataModule):
         )
         file = self.folder / FOLDER / f"{split}.parquet" if in_folder else None
         rows, _, place = load_images(file, HUB_NAME, split, "img", "fine_label", remedy)
-        return *self.decode(rows, f"{place}, {split}"), place
+        return *self.decode(rows), place
 
     def _of_torchvision(self, split: str) -> tuple[Images, Indices, str]:
         from torchvision.datasets import CIFAR100

@@ -5,7 +5,7 @@ from typing import Any
 
 from experiments.errors import DataError
 
-EncodedImage = tuple[bytes, int]  # and the number of its class
+EncodedImage = tuple[bytes, int, str]  # its content, the number of its class, and its place, for messages
 
 
 def load_from_hub(name: str, split: str, remedy: str, **options: Any) -> Any:
@@ -37,10 +37,11 @@ def load_images(
         table = load_from_hub(name, split, remedy)
     else:
         try:
-            table = Dataset(parquet.read_table(file))
+            table = Dataset(parquet.read_table(file)).select_columns([image, label])
         except Exception as error:  # errors of several libraries share no base class
             raise DataError(f"{file}: cannot be read ({error}); {remedy}") from error
     encoded = table.cast_column(image, Image(decode=False))[image][:]
-    rows = [(one["bytes"], number) for one, number in zip(encoded, table[label], strict=True)]
     place = f"{name} on the Hugging Face hub" if file is None else str(file)
-    return rows, getattr(table.features[label], "names", []), place
+    rows = zip(encoded, table[label], strict=True)
+    images = [(one["bytes"], own, f"{place}, {split}, row {number}") for number, (one, own) in enumerate(rows)]
+    return images, getattr(table.features[label], "names", []), place

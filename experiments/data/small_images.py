@@ -72,16 +72,21 @@ class SmallImageDataModule(ClassificationDataModule):
             encode=self._encode,
         )
 
-    def decode(self, rows: Sequence[EncodedImage], place: str) -> tuple[Images, Indices]:
-        """The pixels and the classes of encoded images; a DataError names the place and the row of a damaged one."""
+    def decode(self, rows: Sequence[EncodedImage]) -> tuple[Images, Indices]:
+        """The pixels and the classes of encoded images; a DataError names the place of a wrong one."""
         images = np.empty((len(rows), self.side, self.side, 3), dtype=np.uint8)
         labels = np.empty(len(rows), dtype=np.int64)
-        for number, (encoded, label) in enumerate(tqdm(rows, f"decoding {place}", **SHOWN_AFTER)):
+        for number, (encoded, label, place) in enumerate(tqdm(rows, "decoding images", **SHOWN_AFTER)):
             try:
-                images[number] = np.asarray(Image.open(io.BytesIO(encoded)).convert("RGB"))
-                labels[number] = label
+                image = Image.open(io.BytesIO(encoded)).convert("RGB")
+                if image.size != (self.side, self.side) or label not in range(self.classes):
+                    raise ValueError(
+                        f"{image.width} × {image.height} pixels of class {label}; {self.side} × {self.side} pixels of "
+                        f"a class from 0 to {self.classes - 1} are expected"
+                    )
+                images[number], labels[number] = np.asarray(image), label
             except Exception as error:  # Pillow's decoders raise errors that share no base class
-                raise DataError(f"{place}, row {number}: cannot be decoded ({error}); {self.fetch_again}") from error
+                raise DataError(f"{place}: cannot be used ({error}); {self.fetch_again}") from error
         return images, labels
 
     def _kept(self, labels: Indices) -> Indices:

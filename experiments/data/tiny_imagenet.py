@@ -39,44 +39,47 @@ class TinyImagenetDataModule(SmallImageDataModule):
 
     def read(self, split: str) -> tuple[Images, Indices, str]:
         if self.folder and (self.folder / ARCHIVE).is_dir():
-            place, rows = str(self.folder / ARCHIVE), self._of_archive(self.folder / ARCHIVE, split)
+            images, names, place = self._of_archive(self.folder / ARCHIVE, split)
         else:
             hub_split = HUB_SPLITS[split]
             file = self.folder / FOLDER / f"{hub_split}.parquet" if self.folder else None
-            remedy = f"{self.fetch_again}, for a folder paths.data=FOLDER, or paths.data=null to load it from the hub"
+            remedy = (
+                f"{self.fetch_again}; paths.data=FOLDER names the folder that holds {FOLDER}/{hub_split}.parquet or "
+                f"{ARCHIVE}, and paths.data=null loads from the hub"
+            )
             images, names, place = load_images(file, HUB_NAME, hub_split, "image", "label", remedy)
-            self._set_wnids(names, place)
-            rows = [(encoded, self.wnids.index(names[label])) for encoded, label in images]
-        if split == "train" and self.images_per_class is not None:
+        self._set_wnids(names, f"{place}, {split}")
+        # A label that has no name stays as it is, and `decode` refuses it.
+        classes = {number: self.wnids.index(name) for number, name in enumerate(names)}
+        rows = [(encoded, classes.get(label, label), where) for encoded, label, where in images]
+        if split == "train":
             by_class = groupby(sorted(rows, key=itemgetter(1)), itemgetter(1))  # within a class in their order
             rows = [row for _, own in by_class for row in islice(own, self.images_per_class)]
-        return *self.decode(rows, f"{place}, {split}"), place
+        return *self.decode(rows), place
 
-    def _of_archive(self, archive: Path, split: str) -> list[EncodedImage]:
-        """The images of the official archive, in the order of the numbers in their names."""
+    def _of_archive(self, archive: Path, split: str) -> tuple[list[EncodedImage], list[str], str]:
+        """As `load_images`, from the official archive, in the order of the numbers in the images' names."""
         try:
-            self._set_wnids([folder.name for folder in (archive / "train").iterdir() if folder.is_dir()], str(archive))
             if split == "train":
-                folders = [(wnid, archive / "train" / wnid / "images") for wnid in self.wnids]
-                found = [(file, wnid) for wnid, folder in folders for file in sorted(folder.iterdir(), key=_number)]
+                found = [(file, file.parts[-3]) for file in (archive / "train").glob("*/images/*.JPEG")]
             else:
                 lines = (archive / "val" / "val_annotations.txt").read_text().splitlines()
                 named = [line.split("\t")[:2] for line in lines]
                 found = [(archive / "val" / "images" / name, wnid) for name, wnid in named]
-                found.sort(key=lambda one: _number(one[0]))
-            return [(file.read_bytes(), self.wnids.index(wnid)) for file, wnid in found]
+            found.sort(key=lambda one: int(one[0].stem.rpartition("_")[2]))  # 7 of n01443537_7.JPEG and of val_7.JPEG
+            names = sorted({wnid for _, wnid in found})
+            return [(file.read_bytes(), names.index(wnid), str(file)) for file, wnid in found], names, str(archive)
         except (OSError, ValueError) as error:
             raise DataError(f"{archive}, {split}: cannot be read ({error}); {self.fetch_again}") from error
 
     def _set_wnids(self, names: Sequence[str], place: str) -> None:
-        if len({*names}) != self.classes or not all(re.fullmatch(r"n\d{8}", name) for name in names):
+        found = tuple(sorted({*names}))
+        allowed = self.wnids or found  # the training images are read first
+        wrong = [name for name in found if name not in allowed or not re.fullmatch(r"n\d{8}", name)]
+        if wrong or len(found) != self.classes:
+            one = f", {wrong[0]} among them" if wrong else ""
             raise DataError(
-                f"{place}: has {len({*names})} classes; {self.classes} are expected, each named by its WordNet id as "
-                f"n01443537; {self.fetch_again}"
+                f"{place}: has {len(found)} classes{one}; {self.classes} are expected, each named by its WordNet id "
+                f"as n01443537, the same for training and test images; {self.fetch_again}"
             )
-        self.wnids = tuple(sorted(names))
-
-
-def _number(file: Path) -> int:
-    """The number of an image: 7 of n01443537_7.JPEG and of val_7.JPEG."""
-    return int(file.stem.rpartition("_")[2])
+        self.wnids = found

@@ -110,14 +110,13 @@ def tiny_table(rows: list[dict], names: list[str]) -> Dataset:
     return Dataset.from_list(rows, features=Features(image=ImageFeature(), label=ClassLabel(names=names)))
 
 
-def write_tiny(folder: Path, side: str, rows: list[dict]) -> Path:
+def write_tiny(folder: Path, side: str, rows: list[dict], names: list[str] = TINY_WNIDS) -> None:
     file = folder / "tiny_imagenet" / f"{side}.parquet"
     file.parent.mkdir(exist_ok=True)
-    parquet.write_table(tiny_table(rows, TINY_WNIDS).data.table, file)
-    return file
+    parquet.write_table(tiny_table(rows, names).data.table, file)
 
 
-def write_tiny_archive(folder: Path) -> None:
+def write_tiny_archive(folder: Path) -> Path:
     archive = folder / "tiny-imagenet-200"
     for number, row in enumerate(tiny_rows("train")):
         wnid = TINY_WNIDS[row["label"]]
@@ -130,6 +129,7 @@ def write_tiny_archive(folder: Path) -> None:
         (archive / "val" / "images" / f"val_{number}.JPEG").write_bytes(row["image"]["bytes"])
         lines.append(f"val_{number}.JPEG\t{TINY_WNIDS[row['label']]}\t0\t0\t63\t63\n")
     (archive / "val" / "val_annotations.txt").write_text("".join(reversed(lines)))
+    return archive
 
 
 # ImageNet, with a few classes of an image or a few

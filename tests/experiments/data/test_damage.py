@@ -12,13 +12,17 @@ from tests.experiments.data.conftest import Write
 from tests.experiments.data.generated import (
     ENGLISH,
     GERMAN,
+    TINY_WNIDS,
     WNIDS,
     cifar_rows,
     encoded,
     lines,
     slope,
+    tiny_rows,
     write_cifar,
     write_pairs,
+    write_tiny,
+    write_tiny_archive,
 )
 from tests.experiments.data.support import loaded, module, refusal, small
 
@@ -70,6 +74,15 @@ def cifar_with(**changes: Any) -> Spoil:
     return lambda folder: write_cifar(folder, "test", [*rows[:-1], rows[-1] | changes])
 
 
+def tiny_with(names: list[str] = TINY_WNIDS, **changes: Any) -> Spoil:
+    rows = tiny_rows("valid")
+    return lambda folder: write_tiny(folder, "valid", [*rows[:-1], rows[-1] | changes], names)
+
+
+def archive_with(spoil: Spoil) -> Spoil:
+    return lambda folder: spoil(write_tiny_archive(folder))
+
+
 def pairs_with(split: str, german: bytes, english: bytes = lines(ENGLISH)) -> Spoil:
     return lambda folder: write_pairs(folder, split, german, english)
 
@@ -78,7 +91,35 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     ("airline", tweets_with(b"airline_sentiment", b"label"), ["record 1: has no airline_sentiment"]),
     ("airline", tweets_with(b"100,negative", b"100,Negative"), ["record 1: airline_sentiment must be one of negative"]),
     ("airline", tweets_with(b"the late", b"the l\xe9te"), ["cannot be read as a table in UTF-8", "0xe9"]),
-    ("cifar100", cifar_with(img={"bytes": b"no image"}), ["test.parquet, test, row 199: cannot be decoded"]),
+    ("cifar100", cifar_with(img={"bytes": b"no image"}), ["test.parquet, test, row 199: cannot be used"]),
+    (
+        "cifar100",
+        cifar_with(img={"bytes": encoded(slope())}),
+        ["row 199: cannot be used (24 × 16 pixels of class 99; 32"],
+    ),
+    ("cifar100", lambda home: write_cifar(home, "test", [{"fine_label": 0}]), ["test.parquet: cannot be read", "img"]),
+    ("tiny_imagenet", tiny_with(label=-1), ["row 199: cannot be used (64 × 64 pixels of class -1; 64", "0 to 199"]),
+    ("tiny_imagenet", tiny_with([*TINY_WNIDS[1:], "n99999999"]), ["has 200 classes, n99999999 among them; 200"]),
+    (
+        "tiny_imagenet",
+        archive_with(lambda home: shutil.rmtree(home / "train" / TINY_WNIDS[5])),
+        ["train: has 199 classes; 200"],
+    ),
+    (
+        "tiny_imagenet",
+        archive_with(lambda home: (home / "train" / TINY_WNIDS[5]).rename(home / "train/goldfish")),
+        ["has 200 classes, goldfish among them; 200"],
+    ),
+    (
+        "tiny_imagenet",
+        archive_with(lambda home: (home / "val/val_annotations.txt").write_text("val_0.JPEG\tgoldfish")),
+        ["test: has 1 classes, goldfish among them; 200"],
+    ),
+    (
+        "tiny_imagenet",
+        archive_with(lambda home: (home / "val/images/val_3.JPEG").write_bytes(b"no image")),
+        ["tiny-imagenet-200/val/images/val_3.JPEG: cannot be used"],
+    ),
     ("pairs", pairs_with("test", lines(GERMAN[:-1])), ["test.de has 19 lines, but", "test.en has 20"]),
     ("pairs", pairs_with("test", b"\n" * 20), ["pairs, test: data.max_length=30 leaves no pair"]),
     ("imagenet", lambda home: shutil.rmtree(home / "photos/val"), ["photos: cannot be read", "data.test_folder"]),

@@ -1,6 +1,7 @@
 """Long-tailed training sets."""
 
 import numpy as np
+import pytest
 from omegaconf import OmegaConf
 
 from experiments.data.long_tail import ShotRule, exponential_counts, keep_counts
@@ -17,11 +18,10 @@ def test_the_profile_of_cifar100_is_the_one_in_use() -> None:
         assert (counts[0], counts[-1]) == (500, 500 // imbalance), imbalance
 
 
-def test_the_balanced_subset_has_as_many_images_as_the_long_tail() -> None:
-    tailed, subset = (
-        OmegaConf.load(ROOT / f"conf/experiment/{name}.yaml") for name in ("cifar100_lt", "cifar100_subset")
-    )
-    assert subset.data.train_size == sum(exponential_counts(500, 100, tailed.data.imbalance))
+@pytest.mark.parametrize(("name", "largest", "classes"), [("cifar100", 500, 100), ("tiny_imagenet", 250, 200)])
+def test_the_balanced_subset_has_as_many_images_as_the_long_tail(name: str, largest: int, classes: int) -> None:
+    tailed, subset = (OmegaConf.load(ROOT / f"conf/experiment/{name}_{part}.yaml") for part in ("lt", "subset"))
+    assert subset.data.train_size == sum(exponential_counts(largest, classes, tailed.data.imbalance))
 
 
 def test_every_class_keeps_an_example() -> None:
