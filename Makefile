@@ -51,7 +51,7 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard sharmix/cs
 demo: setup  ## four activations, five seeds, balanced and long-tailed digits: tables, a figure and an interactive page in about two minutes
 	$(SWEEP) experiment=digits,digits_lt optimizer.learning_rate=0.01 paths.outputs=outputs/demo progress=none activation=softmax,sparsemax,entmax,sharmix_learned
 	$(BIN)/python -m reporting summary digits digits_lt --outputs outputs/demo
-	@echo "All had one learning rate. Each with its own best one, over many more runs: docs/studies/learning_rates.md"
+	@echo "All had one learning rate. Each with its own best one: docs/studies/learning_rates.md"
 	$(BIN)/python -m reporting report --outputs outputs/demo --output outputs/demo.html
 	@echo "Next: make airline runs the paper's tweets; docs/how_to adds your own data; python run.py --help lists all."
 
