@@ -1,7 +1,6 @@
 """A translation data set and its batches."""
 
-import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,13 +67,3 @@ class TranslationDataModule(SplitDataModule):
 
     def evaluation_order(self, split: str) -> Tensor:
         return getattr(self.data, split).sources.lengths.argsort(stable=True)  # the shortest first: less padding
-
-
-def text_hash(splits: Iterable[Iterable[Pair]]) -> str:
-    """The SHA-256 of all sentences, split by split."""
-    digest = hashlib.sha256()
-    for pairs in splits:
-        for source, target in pairs:
-            digest.update(f"{source}\t{target}\n".encode())
-        digest.update(b"\0")
-    return digest.hexdigest()
