@@ -22,8 +22,6 @@ from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint, f
 from experiments.callbacks.curves import Curves, log_row
 from experiments.callbacks.loggers import open_loggers
 from experiments.callbacks.progress import Progress, described
-from experiments.callbacks.reproducibility import ReseedEachEpoch
-from experiments.callbacks.termination import Termination
 from experiments.command_line import Interrupted
 from experiments.data.base import SplitDataModule
 from experiments.durations import duration
@@ -35,7 +33,7 @@ from experiments.modules.base import OutputModule
 from experiments.record import Record, by_split, load_record
 from experiments.run_folder import CHECKPOINTS, CURVES, RECORD, WEIGHTS
 from experiments.settings import RunSettings, build, checked_settings, get_class_or_function
-from experiments.trainer import build_trainer
+from experiments.trainer import ReseedEachEpoch, Termination, build_trainer
 
 HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.3f}", "sparsity": "sparsity {:.3f}"}
 SIZES = ("train_size", "validation_size", "dev_size", "test_size")

@@ -39,7 +39,6 @@ WRONG = [  # option, value, words of the message
     ("enable_checkpointing", False, ["trainer.enable_checkpointing=False is not allowed", "True or None"]),
     ("accelerator", "abacus", ["trainer.accelerator=abacus", "Available names are: auto"]),
     ("accelerator", "gpu", ["trainer.accelerator=gpu", "trainer.devices=1"]),
-    ("sync_batchnorm", True, ["trainer.sync_batchnorm=true is not allowed on cpu"]),
     ("devices", 0, ["trainer.accelerator=cpu, trainer.devices=0"]),
     ("num_nodes", 2, ["trainer.num_nodes=2 is not allowed here: start the run on each machine"]),
 ]
