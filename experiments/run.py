@@ -188,8 +188,6 @@ class Run:
         self.say(self.title, start, *sizes, devices, style="bold")
         if not self.line_prefix:
             self.say(short(self.folder))
-        if device == "cpu" and torch.cuda.device_count():
-            self.say("a GPU is idle: trainer.accelerator=gpu trains on it", style="yellow")
 
     @contextmanager
     def _explained(self, module: OutputModule, curves: Curves, last: Path) -> Iterator[None]:

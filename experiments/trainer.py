@@ -27,9 +27,8 @@ logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on
 
 # Lightning's warnings that do not apply here: examples lie in memory, metrics are summed over processes already, the
 # folder of a run holds its own files, a machine of a cluster may also run other commands, and nothing is logged
-# within an epoch. The run itself says that a GPU is idle.
+# within an epoch.
 _HIDDEN_WARNINGS = (
-    ".*GPU available but not used",
     *(".*does not have many workers", ".*exists and is not empty", ".*recommended to use `self.log", ".*treespec"),
     *(".*`srun` command is available", ".*smaller than the logging interval"),
 )

@@ -1,6 +1,5 @@
 """The base of every LightningModule of the suite: a network and an output activation, trained by its loss."""
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -54,12 +53,6 @@ class OutputModule(L.LightningModule, ABC):
         self._measured: dict[str, set[str]] = {"training": set(), "evaluation": set()}
         if compile:
             network.compile()
-
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        super().__init_subclass__(**arguments)
-        # Lightning reads the signature in every step; a stored signature takes a quarter of the time.
-        if "training_step" in vars(cls):
-            cls.training_step.__signature__ = inspect.signature(cls.training_step)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "_current_fx_name":  # Lightning sets it forty times a step, and torch checks every attribute

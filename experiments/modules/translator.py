@@ -12,15 +12,17 @@ from torchmetrics import SumMetric
 from experiments.data.examples import Batch
 from experiments.data.special_tokens import BEGIN, END, PADDING
 from experiments.data.translation import TranslationData
+from experiments.errors import ConfigurationError
 from experiments.modules.base import OutputModule
 from experiments.modules.beam_search import BeamSettings, Hypothesis, beam_search
 from experiments.modules.optimizer import AdamSettings
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics, signatures
-from experiments.modules.vocab_parallel import TokenLosses, check_vocab_parallel, losses_of_all_tokens
+from experiments.modules.vocab_parallel import TokenLosses, losses_of_all_tokens
 from experiments.networks.attention import KeysValues
 from experiments.networks.transformer import Memory, Transformer
 from experiments.settings import OpenShare, Share, YesNo, validated
 from sharmix import Activation
+from sharmix.parallel import VocabParallelLoss
 
 ROWS = 512  # of logits at a time when measuring
 DECODING_SECONDS = "decoding_seconds"  # of the translations of an epoch
@@ -51,8 +53,11 @@ class Translator(OutputModule):
         compile: YesNo = False,
     ) -> None:
         super().__init__(network, activation, optimizer, label_smoothing, compile)
-        if vocab_parallel:
-            check_vocab_parallel(activation)
+        try:
+            if vocab_parallel:
+                VocabParallelLoss(activation)
+        except ValueError as error:
+            raise ConfigurationError(f"module.vocab_parallel=true: {error}") from error
         self.vocab_parallel = vocab_parallel
         self.beam, self.measured_by = beam, signatures()
         self.text, self.references = data.text, {"dev": data.dev.references, "test": data.test.references}

@@ -321,16 +321,6 @@ def test_lines_of_a_long_sweep_fit_120_columns_and_keep_the_result(
     assert " seed 9998 · finished before" in lines[-1]
 
 
-def test_an_idle_gpu_is_named_in_the_first_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    complete(tmp_path / "without", "trainer.max_epochs=1")
-    assert "GPU" not in capsys.readouterr().out
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    complete(tmp_path / "with", "trainer.max_epochs=1")
-    assert "a GPU is idle: trainer.accelerator=gpu trains on it" in capsys.readouterr().out
-
-
 def test_a_run_started_twice_is_trained_once_and_names_the_process_that_it_waits_for(
     before: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
