@@ -64,7 +64,7 @@ def code_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(settings: Any) -> Iterator[str]:
-    """The modules of the classes that settings name, by their paths or by an activation that a package registers."""
+    """The modules of the classes that settings name, and of the activations that packages register."""
     if isinstance(settings, Mapping):
         for key, value in settings.items():
             if key not in ("_target_", "name") or not isinstance(value, str):

@@ -58,13 +58,10 @@ class Run:
         self.title = f"{settings.name} {described(settings.activation)} seed {settings.seed}"
 
     def complete(self) -> Record | None:
-        """Skip a finished run; otherwise train it from its last checkpoint, and record it.
+        """The record of a finished run; otherwise of a training from the last checkpoint.
 
         If another process works in the folder, this process waits. With `force`, a finished run is trained again, and
-        the new record replaces the old one.
-
-        Returns:
-            The record; None in all but the first of several processes, and if nothing is recorded.
+        the new record replaces the old one. All but the first of several processes get None.
 
         Raises:
             ConfigurationError: the settings do not fit together, or the folder has the record of another run.
@@ -98,10 +95,7 @@ class Run:
         return build_module(self.settings, data), data
 
     def train(self) -> Record | None:
-        """Train from the last checkpoint, or from the start, to the last epoch; then write the record.
-
-        Returns and raises as `complete`.
-        """
+        """Train from the last checkpoint, or from the start, to the last epoch, and write the record, as `complete`."""
         forget_peak_memory()
         settings, code = self.settings, code_of(self.config)
         # Wrong options, loggers and callbacks raise their errors before the data are read.

@@ -191,10 +191,8 @@ class ClassificationDataModule(SplitDataModule):
     ) -> tuple[Indices, Indices]:
         """Which training examples remain, and which are held out for validation. `load` learns only from the former.
 
-        Each class keeps its share. Examples with the same number in `groups` stay together.
-
-        Raises:
-            ConfigurationError: a class would have no training example, or there would be no validation example.
+        Each class keeps its share. Examples with the same number in `groups` stay together. A ConfigurationError says
+        that a class would have no training example, or that there would be no validation example.
         """
         groups, fraction = range(len(targets)) if groups is None else groups, self.validation_fraction
         if not fraction:

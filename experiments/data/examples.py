@@ -116,10 +116,7 @@ class ClassificationData:
         """Split inputs [n, ...] with their class indices [n] so that each class keeps its share on both sides.
 
         A share of `test_fraction` is held out for testing; `split_seed` is apart from the training seed; `more` are
-        further attributes, such as `augment` or `encode`.
-
-        Raises:
-            DataError: the numbers of inputs and targets differ, or a class is too small to be split.
+        further attributes, such as `augment` or `encode`. A DataError says that a class is too small to be split.
         """
         try:
             sides = stratified_group_split(targets.numpy(), range(len(inputs)), test_fraction, split_seed)

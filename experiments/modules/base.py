@@ -23,12 +23,8 @@ class OutputModule(L.LightningModule, ABC):
     learn like the output activation. After each step of the optimizer, entropy parameters are projected into their
     range. Metrics are logged at the end of an epoch, as `split/metric`, and learned entropy parameters by their names.
 
-    Args:
-        network: the network below the output activation.
-        activation: the output activation, which maps logits to probabilities and defines the loss.
-        optimizer: learning rates, moments and schedule.
-        label_smoothing: ε; the training loss is against (1 − ε) y + ε/classes.
-        compile: whether torch.compile compiles the network.
+    With `label_smoothing` ε, the training loss is against (1 − ε) y + ε/classes. With `compile`, torch.compile compiles
+    the network.
     """
 
     selected_by: str | None = None  # the `split/metric` whose largest value selects the reported epoch; None: the last

@@ -36,12 +36,10 @@ def losses_of_all_tokens(
     weight, bias and learned orders are a part of the whole: the sum over the processes is the gradient of the total.
 
     Args:
-        activation: for which `sharmix.parallel.VocabParallelLoss` raises no error.
         hidden: the states of this process's tokens, [tokens, features]; a process may have more tokens than another.
         weight, bias: the whole output layer, [words, features] and [words], the same on every process.
         targets: the words of this process's tokens, [tokens].
         batch_weight: the weight of this process's tokens in the gradient of a step.
-        label_smoothing: ε; the loss is against (1 − ε) y + ε/words.
     """
     rank, processes = dist.get_rank(), dist.get_world_size()
     counts, batch_weights = _of_all(hidden.new_tensor([[len(hidden), batch_weight]], dtype=torch.float64)).T.tolist()
