@@ -11,9 +11,8 @@ from pathlib import Path
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from experiments.data.hub import load_from_hub
-from experiments.data.sentence_pairs import SentencePairs
 from experiments.data.special_tokens import BEGIN, END, PADDING, UNKNOWN
-from experiments.data.translation import Pair, TranslationData, TranslationDataModule
+from experiments.data.translation import Pair, SentencePairs, TranslationData, TranslationDataModule
 from experiments.errors import ConfigurationError, DataError
 from experiments.files import LOCAL_DATA, kept
 from experiments.settings import AtLeastOne, validated_class
