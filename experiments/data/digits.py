@@ -13,7 +13,7 @@ from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.long_tail import ShotRule, exponential_tail
 from experiments.data.splits import stratified_group_split
-from experiments.errors import ConfigurationError, DataError
+from experiments.errors import ConfigurationError
 from experiments.settings import OpenShare, Ratio, Seed, validated_class
 
 SIDE = 8
@@ -37,12 +37,9 @@ class DigitsDataModule(ClassificationDataModule):
 
     def load(self) -> ClassificationData:
         # Only the file is read: importing scikit-learn takes longer than a run.
-        place, remedy = Path(find_spec("sklearn").submodule_search_locations[0], FILE), "install scikit-learn again"
-        try:
-            table = np.loadtxt(place, delimiter=",", ndmin=2)
-        except Exception as error:  # of three libraries: of the file, its compression and its numbers
-            raise DataError(f"{place}: cannot be read ({error}); {remedy}") from error
-        self.check_count("all", len(table), str(place), remedy)
+        place = Path(find_spec("sklearn").submodule_search_locations[0], FILE)
+        table = np.loadtxt(place, delimiter=",")
+        self.check_count("all", len(table), str(place), "install scikit-learn again")
         labels = table[:, -1].astype(np.int64)
         try:
             train, test = stratified_group_split(labels, range(len(labels)), self.test_fraction, self.split_seed)
