@@ -14,7 +14,7 @@ from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.hub import load_from_hub
 from experiments.data.splits import Indices, groups_of_repeats, oversampled, stratified_group_split
 from experiments.data.text import Tokenize, Vocabulary, lines_of, tweet_tokens
-from experiments.errors import DataError
+from experiments.errors import DataError, reading
 from experiments.settings import AtLeastOne, OpenShare, Seed, validated_class
 
 CLASS_NAMES = ("negative", "neutral", "positive")
@@ -119,11 +119,6 @@ class AirlineDataModule(ClassificationDataModule):
 
 
 def _of_file(path: Path) -> list[Record]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return [*csv.DictReader(file, strict=True)]
-    except (OSError, csv.Error, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path}: cannot be read as a table in UTF-8 ({error}); {FETCH_AGAIN}, as {FILE_NAME} in the folder "
-            "paths.data, or give paths.data=null to load it from the hub"
-        ) from error
+    remedy = f"{FETCH_AGAIN}, as {FILE_NAME} in the folder paths.data, or give paths.data=null to load it from the hub"
+    with reading(path, remedy), path.open(encoding="utf-8-sig", newline="") as file:
+        return [*csv.DictReader(file, strict=True)]

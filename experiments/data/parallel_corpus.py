@@ -13,7 +13,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from experiments.data.hub import load_from_hub
 from experiments.data.special_tokens import BEGIN, END, PADDING, UNKNOWN
 from experiments.data.translation import Pair, SentencePairs, TranslationData, TranslationDataModule
-from experiments.errors import ConfigurationError, DataError
+from experiments.errors import ConfigurationError, DataError, reading
 from experiments.files import LOCAL_DATA, kept
 from experiments.settings import AtLeastOne, validated_class
 
@@ -100,14 +100,9 @@ class ParallelCorpusDataModule(TranslationDataModule):
         return [*zip(sources, targets, strict=True)]
 
     def _lines(self, path: Path) -> list[str]:
-        try:
+        with reading(path, f"fetch it again, or give paths.data=null to load {self.hub} from the Hugging Face hub"):
             # Only a newline ends a line: str.splitlines also cuts at characters that sentences hold.
             return path.read_bytes().removesuffix(b"\n").decode().split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(
-                f"{path}: cannot be read as text in UTF-8 ({error}); fetch it again, or give paths.data=null to load "
-                f"{self.hub} from the Hugging Face hub"
-            ) from error
 
     def _from_hub(self, split: str) -> list[Pair]:
         hub_split, file = SPLITS[split], f"{self.name}/{getattr(self, split)}"

@@ -22,7 +22,7 @@ from experiments.data.hub import EncodedImage
 from experiments.data.long_tail import ShotRule, even_counts, exponential_tail, keep_counts
 from experiments.data.randomness import uniform
 from experiments.data.splits import Indices
-from experiments.errors import ConfigurationError, DataError
+from experiments.errors import ConfigurationError, reading
 from experiments.settings import AtLeastOne, NotNegative, Ratio, Seed, validated_class
 
 Images = NDArray[np.uint8]  # [n, side, side, 3]
@@ -77,11 +77,9 @@ class SmallImageDataModule(ClassificationDataModule):
         images = np.empty((len(rows), self.side, self.side, 3), dtype=np.uint8)
         labels = np.empty(len(rows), dtype=np.int64)
         for number, (encoded, label) in enumerate(tqdm(rows, f"decoding {place}", **SHOWN_AFTER)):
-            try:
+            with reading(f"{place}, row {number}", self.fetch_again):
                 images[number] = np.asarray(Image.open(io.BytesIO(encoded)).convert("RGB"))
                 labels[number] = label
-            except Exception as error:  # Pillow's decoders raise errors that share no base class
-                raise DataError(f"{place}, row {number}: cannot be decoded ({error}); {self.fetch_again}") from error
         return images, labels
 
     def _kept(self, labels: Indices) -> Indices:
