@@ -197,12 +197,10 @@ class ClassificationDataModule(SplitDataModule):
         groups, fraction = range(len(targets)) if groups is None else groups, self.validation_fraction
         if not fraction:
             return np.arange(len(targets)), np.arange(0)
-        try:
-            sides = stratified_group_split(targets, groups, fraction, self.validation_seed, classes_in_both=False)
-            if not len(sides[1]):
-                raise ValueError("this leaves no validation example")
-        except ValueError as error:
-            raise ConfigurationError(f"data.validation_fraction={fraction}: {error}") from error
+        setting, seed = "data.validation_fraction", self.validation_seed
+        sides = stratified_group_split(targets, groups, fraction, seed, setting, classes_in_both=False)
+        if not len(sides[1]):
+            raise ConfigurationError(f"{setting}={fraction} is not allowed; it leaves no validation example")
         return sides
 
     def _complete(self, data: ClassificationData) -> ClassificationData:

@@ -13,7 +13,6 @@ from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.long_tail import ShotRule, exponential_tail
 from experiments.data.splits import stratified_group_split
-from experiments.errors import ConfigurationError
 from experiments.settings import OpenShare, Ratio, Seed, validated_class
 
 SIDE = 8
@@ -41,10 +40,8 @@ class DigitsDataModule(ClassificationDataModule):
         table = np.loadtxt(place, delimiter=",")
         self.check_count("all", len(table), str(place), "install scikit-learn again")
         labels = table[:, -1].astype(np.int64)
-        try:
-            train, test = stratified_group_split(labels, range(len(labels)), self.test_fraction, self.split_seed)
-        except ValueError as error:
-            raise ConfigurationError(f"data.test_fraction={self.test_fraction} is not allowed; {error}") from error
+        share, examples = self.test_fraction, range(len(labels))
+        train, test = stratified_group_split(labels, examples, share, self.split_seed, "data.test_fraction")
         train = train[exponential_tail(labels[train], self.imbalance, self.tail_seed)]
         remaining, _ = self.split_for_validation(labels[train])
         inputs, targets = torch.from_numpy(table[:, :-1] / BRIGHTEST).float(), torch.from_numpy(labels)

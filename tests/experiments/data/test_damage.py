@@ -113,8 +113,8 @@ def test_an_image_that_cannot_be_read_is_named(photos: Path, workers: int) -> No
 
 
 WRONG_SETTINGS: list[tuple[str, dict[str, Any], str]] = [
-    ("airline", {"validation_fraction": 0.98}, "data.validation_fraction=0.98: no example of class"),
-    ("airline", {"validation_fraction": 1e-6}, "data.validation_fraction=1e-06: this leaves no validation example"),
+    ("airline", {"validation_fraction": 0.98}, "data.validation_fraction=0.98 is not allowed; no example of class"),
+    ("airline", {"validation_fraction": 1e-6}, "validation_fraction=1e-06 is not allowed; it leaves no validation"),
     ("digits", {"test_fraction": 0.0001}, "data.test_fraction=0.0001 is not allowed; no example of class '0'"),
     ("cifar100", {"train_size": 501}, "data.train_size=501 is not allowed: class 0 has 5 examples, 6 are to be kept"),
     ("cifar100", {"train_size": 99}, "data.train_size=99 is not allowed: it must be at least 100"),
