@@ -2,10 +2,6 @@
 
 import inspect
 import json
-import os
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as L
@@ -16,19 +12,13 @@ from experiments.data.base import SplitDataModule
 from experiments.errors import DataError
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
-from experiments.run_folder import locked
 from experiments.settings import RunSettings, build, build_activation, check_values, get_class_or_function
 
 _loaded: dict[str, Any] = {}  # the data that this process has loaded last; the runs of a sweep share them
 
 
-def build_data(settings: RunSettings, say: Callable[[str], object]) -> SplitDataModule:
-    """The data, loaded; `say` gets a line if this process has to wait for another one that loads data.
-
-    Raises:
-        ConfigurationError: a setting is wrong by itself; the data have not been read yet.
-        DataError: the data cannot be used.
-    """
+def build_data(settings: RunSettings) -> SplitDataModule:
+    """The data, loaded; raises a ConfigurationError or a DataError. A wrong setting raises it before data are read."""
     build_activation(settings.activation)
     build(settings.optimizer, "optimizer")
     for key in ("model", "module"):
@@ -36,10 +26,8 @@ def build_data(settings: RunSettings, say: Callable[[str], object]) -> SplitData
     data = build(settings.data, "data", SplitDataModule)
     key = json.dumps(settings.data if data.drawn_by_seed else settings.data | {"seed": None}, sort_keys=True)
     if key not in _loaded:
-        lock = Path(tempfile.gettempdir(), f"sharmix-data-{os.getuid()}.lock")
-        try:  # one process of this user at a time, so that one downloads
-            with locked(lock, lambda holder: say(f"waits for {holder}, which holds {lock} and may be loading data")):
-                data.setup()
+        try:
+            data.setup()
         except OSError as error:  # the user's data set may raise it
             raise DataError(f"data: {type(data).__name__} cannot be loaded: {error}") from error
         _loaded.clear()  # otherwise the data sets of a sweep would pile up

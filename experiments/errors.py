@@ -1,5 +1,8 @@
 """Errors that the user can correct: they are shown as one message, without a traceback."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from hydra.errors import CompactHydraException
 
 
@@ -17,3 +20,15 @@ class DivergedError(UserError):
 
 class DataError(UserError):
     """A data set that cannot be used. The message names the file and line, the mistake, and the remedy."""
+
+
+@contextmanager
+def reading(place: object, remedy: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
+    """Turn an error into a DataError that names the place that is read and the remedy.
+
+    By default that is any error: libraries that read or download files raise kinds that share no base class.
+    """
+    try:
+        yield
+    except kinds as error:
+        raise DataError(f"{place}: cannot be read ({error}); {remedy}") from error

@@ -1,10 +1,8 @@
 """Writes files so that a reader never sees an incomplete file; keeps what is computed in files."""
 
-import csv
-import io
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -34,16 +32,6 @@ def replace_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None
 def write_atomically(path: Path, text: str) -> None:
     """Replace the file at `path` by `text` in UTF-8, completely or not at all."""
     replace_atomically(path, lambda file: file.write(text.encode()))
-
-
-def write_rows(path: Path, rows: Sequence[Mapping[str, float]]) -> None:
-    """Replace the CSV file at `path` by these rows, completely or not at all."""
-    text = io.StringIO()
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_atomically(path, text.getvalue())
 
 
 def kept(file: Path, compute: Callable[[], bytes]) -> bytes:

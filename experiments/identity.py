@@ -14,8 +14,6 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.errors import UserError
-
 ROOT = Path(__file__).resolve().parent.parent
 RUNNER = "experiments.run"  # the module that every run imports, beside the classes that its settings name
 
@@ -64,7 +62,7 @@ def code_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(settings: Any) -> Iterator[str]:
-    """The modules of the classes that settings name, by their paths or by an activation that a package registers."""
+    """The modules of the classes that settings name, and of the activations that packages register."""
     if isinstance(settings, Mapping):
         for key, value in settings.items():
             if key not in ("_target_", "name") or not isinstance(value, str):
@@ -133,11 +131,7 @@ def _place(package: str) -> Path | None:
 
 def _imports(file: Path, package: str) -> Iterator[str]:
     """The modules that a file's import statements name, anywhere in the file."""
-    try:
-        tree = ast.parse(_content(file))
-    except (SyntaxError, ValueError) as error:  # null bytes raise a ValueError
-        raise UserError(f"{file} is not Python: {error}") from error
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(_content(file))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

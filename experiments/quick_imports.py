@@ -1,13 +1,10 @@
-"""Imports torch, torchmetrics and Lightning in two thirds of the processor time; import it before any of them.
+"""Imports torchmetrics in less time; import it before Lightning, which imports torchmetrics.
 
 torchmetrics imports matplotlib, scipy, torchvision and transformers wherever they are installed, for plots, sounds,
 images and language models. During its import here these packages look absent. Afterwards they can be imported as usual;
-only torchmetrics continues without them and raises an error for a feature that needs them. The garbage collector is
-paused during the imports and skips the modules afterwards, because it finds nothing to free among them.
+only torchmetrics continues without them and raises an error for a feature that needs them.
 """
 
-import atexit
-import gc
 import sys
 from importlib import import_module
 from importlib.metadata import Distribution, PackageNotFoundError
@@ -32,10 +29,4 @@ def _import_without(package: str, spared: set[str]) -> None:
             del sys.modules[name]
 
 
-gc.disable()
-import_module("torch")
 _import_without("torchmetrics", {"matplotlib", "scipy", "torchvision", "transformers"})
-import_module("lightning.pytorch")
-gc.freeze()
-gc.enable()
-atexit.register(gc.unfreeze)  # otherwise Triton warns of leaks

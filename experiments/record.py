@@ -6,7 +6,7 @@ import reprlib
 from collections.abc import Mapping
 from math import inf, isfinite
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
@@ -78,14 +78,6 @@ class Record(_Part):
     @property
     def last_epoch(self) -> int:
         return len(self.curves)
-
-    @classmethod
-    def of_run(cls, **fields: Any) -> Self:
-        """The record of a run that has just ended; raises a RecordError that names the first invalid field."""
-        try:
-            return cls(**fields)
-        except ValidationError as error:
-            raise RecordError(f"the record of this run cannot be kept: {first_problem(error)}") from error
 
     def to_json(self, indent: int | None = None) -> str:
         """The record as JSON text for `read_record`, with sorted keys and the digest of its fields."""

@@ -1,5 +1,8 @@
 """One run: from its settings to its record."""
 
+import experiments.quick_imports  # noqa: F401  # before Lightning: it saves a third of the time of the imports
+
+# isort: split
 import hashlib
 import json
 import os
@@ -15,15 +18,12 @@ from lightning.pytorch.callbacks import Callback
 from rich.console import Console
 from rich.text import Text
 
-import experiments.quick_imports  # noqa: F401  # before other imports of torch; saves seconds
 from experiments import run_folder
 from experiments.building import build_data, build_module
 from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint, finished_epochs
 from experiments.callbacks.curves import Curves, log_row
 from experiments.callbacks.loggers import open_loggers
 from experiments.callbacks.progress import Progress, described
-from experiments.callbacks.reproducibility import ReseedEachEpoch
-from experiments.callbacks.termination import Termination
 from experiments.command_line import Interrupted
 from experiments.data.base import SplitDataModule
 from experiments.durations import duration
@@ -35,7 +35,7 @@ from experiments.modules.base import OutputModule
 from experiments.record import Record, by_split, load_record
 from experiments.run_folder import CHECKPOINTS, CURVES, RECORD, WEIGHTS
 from experiments.settings import RunSettings, build, checked_settings, get_class_or_function
-from experiments.trainer import build_trainer
+from experiments.trainer import ReseedEachEpoch, Termination, build_trainer
 
 HEADLINES = {"bleu": "BLEU {:.2f}", "accuracy": "accuracy {:.3f}", "sparsity": "sparsity {:.3f}"}
 SIZES = ("train_size", "validation_size", "dev_size", "test_size")
@@ -58,13 +58,10 @@ class Run:
         self.title = f"{settings.name} {described(settings.activation)} seed {settings.seed}"
 
     def complete(self) -> Record | None:
-        """Skip a finished run; otherwise train it from its last checkpoint, and record it.
+        """The record of a finished run; otherwise of a training from the last checkpoint.
 
         If another process works in the folder, this process waits. With `force`, a finished run is trained again, and
-        the new record replaces the old one.
-
-        Returns:
-            The record; None in all but the first of several processes, and if nothing is recorded.
+        the new record replaces the old one. All but the first of several processes get None.
 
         Raises:
             ConfigurationError: the settings do not fit together, or the folder has the record of another run.
@@ -94,14 +91,11 @@ class Run:
 
     def build(self) -> tuple[OutputModule, SplitDataModule]:
         """The module and the data that the settings name, ready for `Trainer.fit`; raises as `complete`."""
-        data = build_data(self.settings, self.say)
+        data = build_data(self.settings)
         return build_module(self.settings, data), data
 
     def train(self) -> Record | None:
-        """Train from the last checkpoint, or from the start, to the last epoch; then write the record.
-
-        Returns and raises as `complete`.
-        """
+        """Train from the last checkpoint, or from the start, to the last epoch, and write the record, as `complete`."""
         forget_peak_memory()
         settings, code = self.settings, code_of(self.config)
         # Wrong options, loggers and callbacks raise their errors before the data are read.
@@ -188,8 +182,6 @@ class Run:
         self.say(self.title, start, *sizes, devices, style="bold")
         if not self.line_prefix:
             self.say(short(self.folder))
-        if device == "cpu" and torch.cuda.device_count():
-            self.say("a GPU is idle: trainer.accelerator=gpu trains on it", style="yellow")
 
     @contextmanager
     def _explained(self, module: OutputModule, curves: Curves, last: Path) -> Iterator[None]:
@@ -233,7 +225,7 @@ def record_of(run: Run, trainer: L.Trainer, curves: Curves, code: dict[str, obje
         )
     reported = rows[-1] if module.selected_by is None else max(rows, key=lambda row: row[module.selected_by])
     weights = run.folder / WEIGHTS if run.settings.keep_weights else None
-    return Record.of_run(
+    return Record(
         experiment=run.settings.name,
         run_id=run_id(run.config),
         seed=run.settings.seed,

@@ -68,11 +68,6 @@ class ActivationSettings(Settings):
     nonconcave: str | None = None
     parameters: dict[str, Any] = {}
 
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of `sharmix.build_activation` after the name."""
-        named = self.model_dump(exclude={"name", "parameters"}, exclude_none=True)
-        return named | self.parameters
-
 
 class PathSettings(Settings):
     data: Folder | None
@@ -180,8 +175,9 @@ def build_activation(settings: ActivationSettings, group: str = "activation") ->
         raise ConfigurationError(
             f"{group}.parameters.dim={given} is not allowed; an experiment's logits have their classes last"
         )
+    named = settings.model_dump(exclude={"name", "parameters"}, exclude_none=True)
     try:
-        return sharmix.build_activation(settings.name, **settings.arguments())
+        return sharmix.build_activation(settings.name, **named | settings.parameters)
     except (ValueError, TypeError, ImportError, SyntaxError) as error:
         raise ConfigurationError(f"{group}={settings.name}: {error}") from error
 

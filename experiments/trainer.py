@@ -1,9 +1,11 @@
-"""The Lightning Trainer of a run: checks its options and devices, and makes its results repeatable."""
+"""The Lightning Trainer of a run: checks its options and devices, repeats its random numbers, and handles SIGTERM."""
 
 import inspect
 import logging
 import os
+import signal
 import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, Literal
@@ -11,10 +13,12 @@ from typing import Any, Literal
 import lightning.pytorch as L
 import torch
 from lightning.fabric.plugins.environments import SLURMEnvironment
+from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.profilers import PassThroughProfiler
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from experiments.callbacks.checkpoints import AtomicCheckpointIO
+from experiments.data.randomness import sample_seeds
 from experiments.errors import ConfigurationError
 from experiments.machine import keep_freed_memory
 from experiments.settings import AtLeastOne, Group, NotNegativeNumber, Positive, refusal
@@ -23,9 +27,8 @@ logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # its notes on
 
 # Lightning's warnings that do not apply here: examples lie in memory, metrics are summed over processes already, the
 # folder of a run holds its own files, a machine of a cluster may also run other commands, and nothing is logged
-# within an epoch. The run itself says that a GPU is idle.
+# within an epoch.
 _HIDDEN_WARNINGS = (
-    ".*GPU available but not used",
     *(".*does not have many workers", ".*exists and is not empty", ".*recommended to use `self.log", ".*treespec"),
     *(".*`srun` command is available", ".*smaller than the logging interval"),
 )
@@ -114,6 +117,36 @@ class _NoProfiler(PassThroughProfiler):
 
     def profile(self, action_name: str) -> AbstractContextManager[None]:
         return self._nothing
+
+
+class ReseedEachEpoch(Callback):
+    """Seeds torch, NumPy and Python at the start of an epoch by (seed, epoch, process), so also after a resume."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        process = torch.tensor([trainer.global_rank])
+        epoch_seed = int(sample_seeds(self.seed, trainer.current_epoch, process)) % 2**32
+        L.seed_everything(epoch_seed, verbose=False)
+
+
+class Termination(Callback):
+    """Lets SIGTERM end the run; under SLURM the training goes on until SLURM kills the job.
+
+    SLURM sends SIGTERM some time before it ends the job and queues it again. If the process ends within this time,
+    SLURM counts the job as finished and does not queue it again.
+    """
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self.say = say
+        self._before = signal.getsignal(signal.SIGTERM)
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if SLURMEnvironment.detect():  # Lightning restores the old handlers
+            signal.signal(signal.SIGTERM, lambda *_: self.say("SLURM is about to end this job; trains on until then"))
+        elif callable(self._before):  # Lightning's handler would wait for the other processes, which wait for this one
+            signal.signal(signal.SIGTERM, self._before)
 
 
 @cache

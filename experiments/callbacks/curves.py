@@ -1,5 +1,7 @@
 """One row of numbers for each epoch. The checkpoint holds the rows, so a resumed run neither loses nor repeats one."""
 
+import csv
+import io
 import math
 import time
 from collections.abc import Iterable
@@ -12,7 +14,7 @@ from lightning.pytorch.loggers import Logger
 
 from experiments.data.examples import Batch
 from experiments.errors import DivergedError
-from experiments.files import write_rows
+from experiments.files import write_atomically
 from experiments.record import RecordError, out_of_range
 
 STEPS = "steps"  # of the optimizer so far
@@ -84,8 +86,13 @@ class Curves(Checkpoint):
         self._write(trainer)
 
     def _write(self, trainer: L.Trainer) -> None:
-        if self.file is not None and self.rows and not trainer.fast_dev_run:
-            write_rows(self.file, self.rows)
+        if self.file is None or not self.rows or trainer.fast_dev_run:
+            return
+        text, columns = io.StringIO(), dict.fromkeys(name for row in self.rows for name in row)
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        write_atomically(self.file, text.getvalue())
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self.rows, "seconds": self.seconds}

@@ -14,7 +14,7 @@ from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.hub import load_from_hub
 from experiments.data.splits import Indices, groups_of_repeats, oversampled, stratified_group_split
 from experiments.data.text import Tokenize, Vocabulary, lines_of, tweet_tokens
-from experiments.errors import DataError
+from experiments.errors import DataError, reading
 from experiments.settings import AtLeastOne, OpenShare, Seed, validated_class
 
 CLASS_NAMES = ("negative", "neutral", "positive")
@@ -70,7 +70,7 @@ class AirlineDataModule(ClassificationDataModule):
         ids, texts, sentiments = ([record[column] for record in records] for column in COLUMNS)
         classes = Counter(sentiments)
         targets = torch.tensor([CLASS_NAMES.index(sentiment) for sentiment in sentiments])
-        train, test, groups = self._split(source, ids, texts, targets)
+        train, test, groups = self._split(ids, texts, targets)
 
         tokens = [tweet[: self.max_length] for tweet in self.tokenize(texts)]
         remaining, _ = self.split_for_validation(targets[train], groups[train])
@@ -99,19 +99,14 @@ class AirlineDataModule(ClassificationDataModule):
             ),
         )
 
-    def _split(
-        self, source: str, ids: list[str], texts: list[str], targets: Tensor
-    ) -> tuple[Indices, Indices, Indices]:
+    def _split(self, ids: list[str], texts: list[str], targets: Tensor) -> tuple[Indices, Indices, Indices]:
         """The numbers of the training and of the test tweets, and the group of repeats of each tweet."""
         groups, tweets = groups_of_repeats(ids, texts), np.arange(len(texts))
         seed = self.seed if self.split_seed is None else self.split_seed
         if self.oversampled == "before_split":  # copies of one tweet may then be on both sides
             tweets = oversampled(targets.numpy(), seed)
         own = np.arange(len(tweets)) if self.oversampled == "before_split" else groups
-        try:
-            train, test = stratified_group_split(targets[tweets], own, self.test_fraction, seed)
-        except ValueError as error:
-            raise DataError(f"{source}, data.test_fraction={self.test_fraction}: {error}") from error
+        train, test = stratified_group_split(targets[tweets], own, self.test_fraction, seed, "data.test_fraction")
         train, test = tweets[train], tweets[test]
         if self.oversampled == "after_split":
             train = train[oversampled(targets[train].numpy(), seed)]
@@ -119,11 +114,6 @@ class AirlineDataModule(ClassificationDataModule):
 
 
 def _of_file(path: Path) -> list[Record]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return [*csv.DictReader(file, strict=True)]
-    except (OSError, csv.Error, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path}: cannot be read as a table in UTF-8 ({error}); {FETCH_AGAIN}, as {FILE_NAME} in the folder "
-            "paths.data, or give paths.data=null to load it from the hub"
-        ) from error
+    remedy = f"{FETCH_AGAIN}, as {FILE_NAME} in the folder paths.data, or give paths.data=null to load it from the hub"
+    with reading(path, remedy), path.open(encoding="utf-8-sig", newline="") as file:
+        return [*csv.DictReader(file, strict=True)]

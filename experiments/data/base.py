@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -21,7 +21,6 @@ from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.settings import AtLeastOne, Seed, Share, Workers, validated_class
 
 Batches = EpochSampler | Sequence[BatchIndices]
-Loader = Collection[Batch]
 
 
 class BatchReader(Dataset[Batch | DataError]):
@@ -30,33 +29,15 @@ class BatchReader(Dataset[Batch | DataError]):
     def __init__(self, examples: Examples, split: str | None) -> None:
         self.examples, self.split = examples, split
 
-    def read(self, chosen: BatchIndices) -> Batch:
-        return Batch(*self.examples.read(chosen.indices, chosen.seeds), *chosen, self.split)
-
     def __getitem__(self, chosen: BatchIndices) -> Batch | DataError:
         try:
-            return self.read(chosen)
+            return Batch(*self.examples.read(chosen.indices, chosen.seeds), *chosen, self.split)
         except DataError as error:
             return error
 
 
-class InProcessLoader:
-    """Batches read in this process: the same batches as from a DataLoader without workers, in less time a step."""
-
-    batch_sampler = None  # Lightning needs this attribute beside the sampler
-
-    def __init__(self, reader: BatchReader, sampler: Batches) -> None:
-        self.reader, self.sampler = reader, sampler
-
-    def __iter__(self) -> Iterator[Batch]:
-        return map(self.reader.read, self.sampler)
-
-    def __len__(self) -> int:
-        return len(self.sampler)
-
-
-class WorkerLoader(DataLoader[Batch]):
-    """Batches read by worker processes, whose DataErrors are raised here, without the worker's traceback."""
+class BatchLoader(DataLoader[Batch]):
+    """Batches read by this process or by workers, whose DataErrors are raised here, without the worker's traceback."""
 
     def __iter__(self) -> Iterator[Batch]:
         for batch in super().__iter__():
@@ -139,17 +120,17 @@ class SplitDataModule(L.LightningDataModule, ABC):
         """The loaded data in the form that is used; raises an error if the data cannot be used."""
         return data
 
-    def train_dataloader(self) -> Loader:
+    def train_dataloader(self) -> BatchLoader:
         split = None if "train" in self.evaluated else "train"
         sampler = self.training_sampler(self._division())
         if self.trainer is not None:  # Lightning reads the first batch of a resumed run before it calls `set_epoch`
             sampler.set_epoch(self.trainer.fit_loop.epoch_progress.current.processed)
         return self._loader(self.data.train, sampler, split)
 
-    def val_dataloader(self) -> list[Loader]:
+    def val_dataloader(self) -> list[BatchLoader]:
         return [self._evaluation_loader(split) for split in self.evaluated]
 
-    def test_dataloader(self) -> Loader:
+    def test_dataloader(self) -> BatchLoader:
         return self._evaluation_loader("test")
 
     predict_dataloader = test_dataloader
@@ -159,22 +140,18 @@ class SplitDataModule(L.LightningDataModule, ABC):
             return BatchDivision()
         return BatchDivision(trainer.world_size, trainer.global_rank, trainer.accumulate_grad_batches)
 
-    def _evaluation_loader(self, split: str) -> Loader:
+    def _evaluation_loader(self, split: str) -> BatchLoader:
         batches = evaluation_batches(self.evaluation_order(split), self.evaluation_batch_size, self._division())
         return self._loader(getattr(self.data, split), batches, split)
 
-    def _loader(self, examples: Examples, batches: Batches, split: str | None) -> Loader:
-        reader = BatchReader(examples, split)
-        pinned = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-        if not self.num_workers and not pinned:
-            return InProcessLoader(reader, batches)
-        return WorkerLoader(
-            reader,
+    def _loader(self, examples: Examples, batches: Batches, split: str | None) -> BatchLoader:
+        return BatchLoader(
+            BatchReader(examples, split),
             sampler=batches,  # type: ignore[arg-type]  # whole batches, not single examples
             batch_size=None,
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,
-            pin_memory=pinned,
+            pin_memory=self.trainer is not None and self.trainer.strategy.root_device.type == "cuda",
             generator=torch.Generator(),  # without it the loader would draw from the network's generator
         )
 
@@ -214,20 +191,16 @@ class ClassificationDataModule(SplitDataModule):
     ) -> tuple[Indices, Indices]:
         """Which training examples remain, and which are held out for validation. `load` learns only from the former.
 
-        Each class keeps its share. Examples with the same number in `groups` stay together.
-
-        Raises:
-            ConfigurationError: a class would have no training example, or there would be no validation example.
+        Each class keeps its share. Examples with the same number in `groups` stay together. A ConfigurationError says
+        that a class would have no training example, or that there would be no validation example.
         """
         groups, fraction = range(len(targets)) if groups is None else groups, self.validation_fraction
         if not fraction:
             return np.arange(len(targets)), np.arange(0)
-        try:
-            sides = stratified_group_split(targets, groups, fraction, self.validation_seed, classes_in_both=False)
-            if not len(sides[1]):
-                raise ValueError("this leaves no validation example")
-        except ValueError as error:
-            raise ConfigurationError(f"data.validation_fraction={fraction}: {error}") from error
+        setting, seed = "data.validation_fraction", self.validation_seed
+        sides = stratified_group_split(targets, groups, fraction, seed, setting, classes_in_both=False)
+        if not len(sides[1]):
+            raise ConfigurationError(f"{setting}={fraction} is not allowed; it leaves no validation example")
         return sides
 
     def _complete(self, data: ClassificationData) -> ClassificationData:

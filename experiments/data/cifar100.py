@@ -7,7 +7,7 @@ import numpy as np
 from experiments.data.hub import load_images
 from experiments.data.small_images import Images, SmallImageDataModule
 from experiments.data.splits import Indices
-from experiments.errors import DataError
+from experiments.errors import reading
 from experiments.files import LOCAL_DATA
 from experiments.settings import validated_class
 
@@ -45,11 +45,10 @@ class Cifar100DataModule(SmallImageDataModule):
         from torchvision.datasets import CIFAR100
 
         folder = self.folder or LOCAL_DATA
-        try:
+        remedy = (
+            f"it holds neither {FOLDER}/{split}.parquet nor torchvision's cifar-100-python, or it cannot be fetched: "
+            "name the folder that does with paths.data, or give paths.data=null"
+        )
+        with reading(folder, remedy):
             found = CIFAR100(str(folder), train=split == "train", download=self.folder is None)
-        except Exception as error:  # the pickled file or the download can raise any error
-            raise DataError(
-                f"{folder}: holds neither {FOLDER}/{split}.parquet nor torchvision's cifar-100-python, or it cannot be "
-                f"fetched ({error}); name the folder that does with paths.data, or give paths.data=null"
-            ) from error
         return found.data, np.array(found.targets, dtype=np.int64), f"{folder}/cifar-100-python"

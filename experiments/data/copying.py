@@ -4,9 +4,8 @@ from itertools import islice
 
 import numpy as np
 
-from experiments.data.sentence_pairs import SentencePairs
 from experiments.data.special_tokens import FIRST
-from experiments.data.translation import TranslationData, TranslationDataModule
+from experiments.data.translation import SentencePairs, TranslationData, TranslationDataModule
 from experiments.errors import ConfigurationError
 from experiments.settings import AtLeastOne, Seed, validated_class
 

@@ -13,7 +13,6 @@ from experiments.data.base import ClassificationDataModule
 from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.long_tail import ShotRule, exponential_tail
 from experiments.data.splits import stratified_group_split
-from experiments.errors import ConfigurationError, DataError
 from experiments.settings import OpenShare, Ratio, Seed, validated_class
 
 SIDE = 8
@@ -37,17 +36,12 @@ class DigitsDataModule(ClassificationDataModule):
 
     def load(self) -> ClassificationData:
         # Only the file is read: importing scikit-learn takes longer than a run.
-        place, remedy = Path(find_spec("sklearn").submodule_search_locations[0], FILE), "install scikit-learn again"
-        try:
-            table = np.loadtxt(place, delimiter=",", ndmin=2)
-        except Exception as error:  # of three libraries: of the file, its compression and its numbers
-            raise DataError(f"{place}: cannot be read ({error}); {remedy}") from error
-        self.check_count("all", len(table), str(place), remedy)
+        place = Path(find_spec("sklearn").submodule_search_locations[0], FILE)
+        table = np.loadtxt(place, delimiter=",")
+        self.check_count("all", len(table), str(place), "install scikit-learn again")
         labels = table[:, -1].astype(np.int64)
-        try:
-            train, test = stratified_group_split(labels, range(len(labels)), self.test_fraction, self.split_seed)
-        except ValueError as error:
-            raise ConfigurationError(f"data.test_fraction={self.test_fraction} is not allowed; {error}") from error
+        share, examples = self.test_fraction, range(len(labels))
+        train, test = stratified_group_split(labels, examples, share, self.split_seed, "data.test_fraction")
         train = train[exponential_tail(labels[train], self.imbalance, self.tail_seed)]
         remaining, _ = self.split_for_validation(labels[train])
         inputs, targets = torch.from_numpy(table[:, :-1] / BRIGHTEST).float(), torch.from_numpy(labels)

@@ -11,7 +11,6 @@ from torch import Tensor
 from experiments.data.contents import tensor_digest
 from experiments.data.long_tail import ShotRule
 from experiments.data.splits import Indices, stratified_group_split
-from experiments.errors import DataError
 
 
 class BatchIndices(NamedTuple):
@@ -116,15 +115,9 @@ class ClassificationData:
         """Split inputs [n, ...] with their class indices [n] so that each class keeps its share on both sides.
 
         A share of `test_fraction` is held out for testing; `split_seed` is apart from the training seed; `more` are
-        further attributes, such as `augment` or `encode`.
-
-        Raises:
-            DataError: the numbers of inputs and targets differ, or a class is too small to be split.
+        further attributes, such as `augment` or `encode`. A ConfigurationError names a class that is too small.
         """
-        try:
-            sides = stratified_group_split(targets.numpy(), range(len(inputs)), test_fraction, split_seed)
-        except ValueError as error:
-            raise DataError(str(error)) from error
+        sides = stratified_group_split(targets.numpy(), range(len(inputs)), test_fraction, split_seed)
         train, test = (InMemory(inputs[side], targets[side]) for side in sides)
         return cls(train, test, tuple(map(str, class_names)), **{"sizes": sizes_of(inputs[0])} | more)
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from experiments.errors import DataError
+from experiments.errors import reading
 
 EncodedImage = tuple[bytes, int, str]  # its content, the number of its class, and its place, for messages
 
@@ -14,13 +14,10 @@ def load_from_hub(name: str, split: str, remedy: str, **options: Any) -> Any:
     `name` is of the data set, or of a format whose `data_files` are given. `remedy` is the end of the error's message.
     `options` are further arguments of `datasets.load_dataset`.
     """
-    try:
+    with reading(f"{options.get('data_files', {split: name})[split]} on the Hugging Face hub", remedy):
         from datasets import load_dataset
 
         return load_dataset(name, split=split, **options)
-    except Exception as error:  # the hub's client raises errors of several libraries that share no base class
-        place = ", ".join(options.get("data_files", {split: name}).values())
-        raise DataError(f"{place} cannot be loaded from the Hugging Face hub ({error}); {remedy}") from error
 
 
 def load_images(
@@ -36,10 +33,8 @@ def load_images(
     if file is None:
         table = load_from_hub(name, split, remedy)
     else:
-        try:
+        with reading(file, remedy):
             table = Dataset(parquet.read_table(file)).select_columns([image, label])
-        except Exception as error:  # errors of several libraries share no base class
-            raise DataError(f"{file}: cannot be read ({error}); {remedy}") from error
     encoded = table.cast_column(image, Image(decode=False))[image][:]
     place = f"{name} on the Hugging Face hub" if file is None else str(file)
     rows = zip(encoded, table[label], strict=True)

@@ -18,7 +18,7 @@ from experiments.data.hub import load_from_hub
 from experiments.data.long_tail import ShotRule, keep_counts
 from experiments.data.splits import Indices
 from experiments.data.torch_datasets import DatasetExamples
-from experiments.errors import DataError
+from experiments.errors import DataError, reading
 from experiments.files import LOCAL_DATA
 from experiments.settings import AtLeastOne, OpenShare, Seed, YesNo, validated_class
 
@@ -89,14 +89,12 @@ class ImagenetDataModule(ClassificationDataModule):
         )
 
     def _in_folders(self, root: Path) -> tuple[DatasetFolder, DatasetFolder]:
-        try:
+        remedy = (
+            f"{TRAIN} and {self.test_folder} must hold photographs as <wnid>/*.JPEG: name the folder with paths.data, "
+            f"data.images and data.test_folder, or give paths.data=null to load {HUB_NAME} from the Hugging Face hub"
+        )
+        with reading(root, remedy):
             train, test = (ImageFolder(str(root / side)) for side in (TRAIN, self.test_folder))
-        except OSError as error:
-            raise DataError(
-                f"{root}: cannot be read ({error}); {TRAIN} and {self.test_folder} must hold photographs as "
-                "<wnid>/*.JPEG: name the folder with paths.data, data.images and data.test_folder, or give "
-                f"paths.data=null to load {HUB_NAME} from the Hugging Face hub"
-            ) from error
         if train.classes != test.classes or len(train.classes) != CLASSES:
             raise DataError(
                 f"{root}: {len(train.classes)} class folders in {TRAIN} and {len(test.classes)} in {self.test_folder}; "
@@ -107,13 +105,12 @@ class ImagenetDataModule(ClassificationDataModule):
     def _sampled(self, train: DatasetFolder) -> Indices:
         """A random choice of as many training images of each class as ImageNet-LT has."""
         path = (self.folder or LOCAL_DATA) / TAIL_COUNTS
-        try:
+        remedy = (
+            "it must hold the number of images of each class in JSON, or for images in a folder "
+            f"{TAIL_LIST} the published list; or give data.long_tailed=false"
+        )
+        with reading(path, remedy):
             counts = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            raise DataError(
-                f"{path}: cannot be read ({error}); it must hold the number of images of each class in JSON, or for "
-                f"images in a folder {TAIL_LIST} the published list; or give data.long_tailed=false"
-            ) from error
         _check_profile(counts, path)
         try:
             return keep_counts(train.targets, counts, self.tail_seed, self.repeat_images)

@@ -1,21 +1,34 @@
 """A parallel corpus: pairs of sentences from files or from the Hugging Face hub, numbered by learned subwords."""
 
 import hashlib
+import io
+import json
 from array import array
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
-from sentencepiece import SentencePieceProcessor
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from experiments.data.hub import load_from_hub
-from experiments.data.sentence_pairs import SentencePairs
-from experiments.data.subwords import learned_subwords
-from experiments.data.translation import Pair, TranslationData, TranslationDataModule, text_hash
-from experiments.errors import DataError
-from experiments.files import LOCAL_DATA
+from experiments.data.special_tokens import BEGIN, END, PADDING, UNKNOWN
+from experiments.data.translation import Pair, SentencePairs, TranslationData, TranslationDataModule
+from experiments.errors import ConfigurationError, DataError, reading
+from experiments.files import LOCAL_DATA, kept
 from experiments.settings import AtLeastOne, validated_class
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}  # by their names on the hub
 CACHE = LOCAL_DATA / "subwords"
+SUBWORD_OPTIONS = {
+    "model_type": "bpe",
+    "character_coverage": 1.0,
+    "normalization_rule_name": "identity",  # so that translations are scored against the text as it is
+    "pad_id": PADDING,
+    "unk_id": UNKNOWN,
+    "bos_id": BEGIN,
+    "eos_id": END,
+    "num_threads": 1,
+}
 
 
 @validated_class
@@ -40,7 +53,7 @@ class ParallelCorpusDataModule(TranslationDataModule):
         for split in SPLITS:
             pairs[split], facts[f"{split}_skipped_empty"] = self.read(split)
         sentences = [sentence for pair in pairs["train"] for sentence in pair]
-        model = learned_subwords(sentences, self.vocabulary_size, CACHE)
+        model = _learned_subwords(sentences, self.vocabulary_size)
         subwords = SentencePieceProcessor(model_proto=model)
         splits = {}
         for split in SPLITS:
@@ -53,7 +66,7 @@ class ParallelCorpusDataModule(TranslationDataModule):
             text=subwords.decode,
             numbers=subwords.encode,
             facts=facts,
-            text_hash=text_hash(pairs.values()),
+            text_hash=_text_hash(pairs.values()),
         )
         facts |= {f"{split}_size": len(numbered.references) for split, numbered in splits.items()}
         facts |= {
@@ -87,14 +100,9 @@ class ParallelCorpusDataModule(TranslationDataModule):
         return [*zip(sources, targets, strict=True)]
 
     def _lines(self, path: Path) -> list[str]:
-        try:
+        with reading(path, f"fetch it again, or give paths.data=null to load {self.hub} from the Hugging Face hub"):
             # Only a newline ends a line: str.splitlines also cuts at characters that sentences hold.
             return path.read_bytes().removesuffix(b"\n").decode().split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(
-                f"{path}: cannot be read as text in UTF-8 ({error}); fetch it again, or give paths.data=null to load "
-                f"{self.hub} from the Hugging Face hub"
-            ) from error
 
     def _from_hub(self, split: str) -> list[Pair]:
         hub_split, file = SPLITS[split], f"{self.name}/{getattr(self, split)}"
@@ -118,3 +126,33 @@ def _numbered(pairs: list[Pair], subwords: SentencePieceProcessor, most: int | N
             targets.append(target)
             references.append(pair[1])
     return SentencePairs(sources, targets, references)
+
+
+def _learned_subwords(sentences: Sequence[str], vocabulary_size: int) -> bytes:
+    """The sentencepiece model, learned from sentences of both languages, or loaded from the cache.
+
+    Source: Sennrich, Haddow and Birch, Neural Machine Translation of Rare Words with Subword Units, 2016.
+    """
+    digest = hashlib.sha256(json.dumps([version("sentencepiece"), vocabulary_size, SUBWORD_OPTIONS]).encode())
+    for sentence in sentences:
+        digest.update(f"{sentence}\n".encode())
+    return kept(CACHE / f"{digest.hexdigest()[:16]}.model", lambda: _learn(sentences, vocabulary_size))
+
+
+def _learn(sentences: Sequence[str], vocabulary_size: int) -> bytes:
+    model, options = io.BytesIO(), {"vocab_size": vocabulary_size, "minloglevel": 2, **SUBWORD_OPTIONS}
+    try:
+        SentencePieceTrainer.train(sentence_iterator=iter(sentences), model_writer=model, **options)
+    except RuntimeError as error:
+        raise ConfigurationError(f"data.vocabulary_size={vocabulary_size} is not allowed: {error}") from error
+    return model.getvalue()
+
+
+def _text_hash(splits: Iterable[Iterable[Pair]]) -> str:
+    """The SHA-256 of all sentences, split by split."""
+    digest = hashlib.sha256()
+    for pairs in splits:
+        for source, target in pairs:
+            digest.update(f"{source}\t{target}\n".encode())
+        digest.update(b"\0")
+    return digest.hexdigest()

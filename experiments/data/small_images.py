@@ -22,7 +22,7 @@ from experiments.data.hub import EncodedImage
 from experiments.data.long_tail import ShotRule, even_counts, exponential_tail, keep_counts
 from experiments.data.randomness import uniform
 from experiments.data.splits import Indices
-from experiments.errors import ConfigurationError, DataError
+from experiments.errors import ConfigurationError, reading
 from experiments.settings import AtLeastOne, NotNegative, Ratio, Seed, validated_class
 
 Images = NDArray[np.uint8]  # [n, side, side, 3]
@@ -77,7 +77,7 @@ class SmallImageDataModule(ClassificationDataModule):
         images = np.empty((len(rows), self.side, self.side, 3), dtype=np.uint8)
         labels = np.empty(len(rows), dtype=np.int64)
         for number, (encoded, label, place) in enumerate(tqdm(rows, "decoding images", **SHOWN_AFTER)):
-            try:
+            with reading(place, self.fetch_again):
                 image = Image.open(io.BytesIO(encoded)).convert("RGB")
                 if image.size != (self.side, self.side) or label not in range(self.classes):
                     raise ValueError(
@@ -85,8 +85,6 @@ class SmallImageDataModule(ClassificationDataModule):
                         f"a class from 0 to {self.classes - 1} are expected"
                     )
                 images[number], labels[number] = np.asarray(image), label
-            except Exception as error:  # Pillow's decoders raise errors that share no base class
-                raise DataError(f"{place}: cannot be used ({error}); {self.fetch_again}") from error
         return images, labels
 
     def _kept(self, labels: Indices) -> Indices:

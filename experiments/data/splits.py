@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.errors import ConfigurationError
+
 Indices = NDArray[np.int64]
 
 
@@ -31,6 +33,7 @@ def stratified_group_split(
     groups: Sequence[int] | Indices,
     test_fraction: float,
     seed: int,
+    setting: str = "test_fraction",
     classes_in_both: bool = True,
 ) -> tuple[Indices, Indices]:
     """Split examples so that each class keeps its share and each group stays on one side.
@@ -43,13 +46,14 @@ def stratified_group_split(
         labels, groups: class and group of each example, [n].
         test_fraction: share of each class held out, above 0 and below 1.
         seed: of the visiting order.
+        setting: the name of the share in the error's message.
         classes_in_both: whether each class must have examples on the test side too.
 
     Returns:
         Training and test indices, each ascending.
 
     Raises:
-        ValueError: a class has no example on a side that needs one.
+        ConfigurationError: a class has no example on a side that needs one.
     """
     classes, class_of = np.unique(labels, return_inverse=True)
     group_names, group_of = np.unique(groups, return_inverse=True)
@@ -72,9 +76,9 @@ def stratified_group_split(
     for side, chosen in (("training", ~example_in_test), ("test", example_in_test))[: 1 + classes_in_both]:
         absent = np.setdiff1d(np.arange(len(classes)), class_of[chosen])
         if len(absent):
-            raise ValueError(
-                f"no example of class {str(classes[absent[0]])!r} on the {side} side where a share of {test_fraction} "
-                "is held out: give more examples or another share"
+            raise ConfigurationError(
+                f"{setting}={test_fraction} is not allowed; no example of class {str(classes[absent[0]])!r} is on the "
+                f"{side} side: give more examples or another share"
             )
     return np.flatnonzero(~example_in_test), np.flatnonzero(example_in_test)
 

@@ -36,12 +36,9 @@ def tweet_tokens(texts: Sequence[str]) -> list[list[str]]:
 
 
 def letter_tokens(texts: Sequence[str], lemmas: bool, stop_words: bool) -> list[list[str]]:
-    """The words of tweets, which are their runs of the letters a to z.
+    """The words of tweets, which are their runs of the letters a to z; with `lemmas`, the lemma of each word.
 
-    Args:
-        texts: the tweets.
-        lemmas: whether each word is replaced by its lemma.
-        stop_words: whether to keep words that scikit-learn lists as stop words, such as "the" and "not".
+    Without `stop_words`, words that scikit-learn lists as stop words are left out, such as "the" and "not".
     """
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 

@@ -16,7 +16,7 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 from experiments.data.base import ClassificationDataModule
 from experiments.data.contents import digest_by_reading, folder_digest, tensor_digest
 from experiments.data.examples import ClassificationData, sizes_of
-from experiments.errors import DataError
+from experiments.errors import DataError, reading
 from experiments.settings import validated_class
 
 # Errors that Pillow and similar libraries raise for damaged files; any other error is the dataset's own.
@@ -87,10 +87,6 @@ def class_numbers(dataset: Any) -> Tensor:
 
 
 def _example(dataset: Any, index: int) -> Any:
-    try:
+    file = f", {dataset.samples[index][0]}" if isinstance(dataset, DatasetFolder) else ""
+    with reading(f"{type(dataset).__name__}, example {index}{file}", "restore its file", DAMAGE):
         return dataset[index]
-    except DAMAGE as error:
-        file = f", {dataset.samples[index][0]}," if isinstance(dataset, DatasetFolder) else ""
-        raise DataError(
-            f"{type(dataset).__name__}: example {index}{file} cannot be read ({error}); restore its file"
-        ) from error

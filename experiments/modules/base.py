@@ -1,6 +1,5 @@
 """The base of every LightningModule of the suite: a network and an output activation, trained by its loss."""
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -24,12 +23,8 @@ class OutputModule(L.LightningModule, ABC):
     learn like the output activation. After each step of the optimizer, entropy parameters are projected into their
     range. Metrics are logged at the end of an epoch, as `split/metric`, and learned entropy parameters by their names.
 
-    Args:
-        network: the network below the output activation.
-        activation: the output activation, which maps logits to probabilities and defines the loss.
-        optimizer: learning rates, moments and schedule.
-        label_smoothing: ε; the training loss is against (1 − ε) y + ε/classes.
-        compile: whether torch.compile compiles the network.
+    With `label_smoothing` ε, the training loss is against (1 − ε) y + ε/classes. With `compile`, torch.compile compiles
+    the network.
     """
 
     selected_by: str | None = None  # the `split/metric` whose largest value selects the reported epoch; None: the last
@@ -54,12 +49,6 @@ class OutputModule(L.LightningModule, ABC):
         self._measured: dict[str, set[str]] = {"training": set(), "evaluation": set()}
         if compile:
             network.compile()
-
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        super().__init_subclass__(**arguments)
-        # Lightning reads the signature in every step; a stored signature takes a quarter of the time.
-        if "training_step" in vars(cls):
-            cls.training_step.__signature__ = inspect.signature(cls.training_step)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "_current_fx_name":  # Lightning sets it forty times a step, and torch checks every attribute

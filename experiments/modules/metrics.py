@@ -1,12 +1,12 @@
 """The metrics of an output distribution."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 from torchmetrics import MeanMetric, Metric, MetricCollection
-from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
+from torchmetrics.classification import MulticlassF1Score
 
 from experiments.errors import ConfigurationError
 
@@ -23,9 +23,9 @@ class DistributionMetrics(MetricCollection):
 
     means = ("loss", "sparsity", "support", "coverage", "zero_true")
 
-    def __init__(self, means: Iterable[str], others: Mapping[str, Metric] | None = None) -> None:
+    def __init__(self, *means: str, **others: Metric) -> None:
         metrics = {name: MeanMetric(nan_strategy="disable") for name in (*self.means, *means)}
-        super().__init__({**metrics, **(others or {})}, compute_groups=False)
+        super().__init__(metrics | others, compute_groups=False)
 
     def count(self, losses: Tensor, true: Tensor, **means: Tensor) -> None:
         """Count losses, probabilities of the targets and the values of all other means, each [n]."""
@@ -53,34 +53,29 @@ class OutputMetrics(DistributionMetrics):
     ) -> None:
         self.members = {name: torch.isin(torch.arange(classes), group) for name, group in (shots or {}).items()}
         self.of_shots = [f"{group}_{mean}" for group in self.members for mean in ("accuracy", "sparsity")]
-        accuracy, macro_f1 = MulticlassAccuracy(classes, average="micro"), MulticlassF1Score(classes, average="macro")
         self.further = dict(further or {})
         taken = ("accuracy", "macro_f1", *self.means, "brier", *self.of_shots)
-        for name in self.further:
-            if name in taken:
-                raise ConfigurationError(
-                    f"module.metrics.{name} is not allowed; give a name that is not measured already "
-                    f"({', '.join(taken)})"
-                )
-        super().__init__(["brier", *self.of_shots], {"accuracy": accuracy, "macro_f1": macro_f1, **self.further})
+        for name in {*self.further} & {*taken}:
+            allowed = f"give a name that is not measured already ({', '.join(taken)})"
+            raise ConfigurationError(f"module.metrics.{name} is not allowed; {allowed}")
+        macro_f1 = MulticlassF1Score(classes, average="macro")
+        super().__init__("accuracy", "brier", *self.of_shots, macro_f1=macro_f1, **self.further)
 
     def update(self, logits: Tensor, probabilities: Tensor, targets: Tensor, losses: Tensor) -> None:
         """Count logits and probabilities [n, classes], class indices and losses [n]."""
         predicted, classes = logits.argmax(-1), probabilities.shape[-1]
         with _nondeterministic():
-            self["accuracy"].update(predicted, targets)
             self["macro_f1"].update(predicted, targets)
             for name in self.further:
                 self[name].update(probabilities, targets)
         true = probabilities.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
         zeros = (probabilities == 0).sum(-1)
-        sparsity, brier = zeros / classes, probabilities.square().sum(-1) - 2 * true + 1
-        by_shot = {}
+        means = {"accuracy": predicted == targets, "sparsity": zeros / classes}
         for group, members in self.members.items():
             of_group = members.to(targets.device)[targets]
-            by_shot[f"{group}_accuracy"] = (predicted == targets)[of_group]
-            by_shot[f"{group}_sparsity"] = sparsity[of_group]
-        self.count(losses, true, sparsity=sparsity, support=classes - zeros, brier=brier, **by_shot)
+            means |= {f"{group}_{name}": means[name][of_group] for name in ("accuracy", "sparsity")}
+        brier = probabilities.square().sum(-1) - 2 * true + 1
+        self.count(losses, true, support=classes - zeros, brier=brier, **means)
 
     def compute(self) -> dict[str, Tensor]:
         """The metrics of all examples since the last reset. Groups without an example are left out."""

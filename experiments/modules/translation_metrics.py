@@ -26,7 +26,7 @@ class TokenMetrics(DistributionMetrics):
     def __init__(self, types_in_use: Tensor) -> None:
         size = len(types_in_use)
         limits = [2**power for power in range(size.bit_length() + 1) if 2**power < 2 * size]
-        super().__init__(["accuracy", "sparsity_in_use", *(f"support_to_{limit}" for limit in limits)])
+        super().__init__("accuracy", "sparsity_in_use", *(f"support_to_{limit}" for limit in limits))
         self.types_in_use, self.support_limits = types_in_use, limits
 
     def update(self, logits: Tensor, probabilities: Tensor, targets: Tensor, losses: Tensor) -> None:

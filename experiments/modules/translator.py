@@ -16,11 +16,12 @@ from experiments.modules.base import OutputModule
 from experiments.modules.beam_search import BeamSettings, Hypothesis, beam_search
 from experiments.modules.optimizer import AdamSettings
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics, signatures
-from experiments.modules.vocab_parallel import TokenLosses, check_vocab_parallel, losses_of_all_tokens
+from experiments.modules.vocab_parallel import TokenLosses, losses_of_all_tokens
 from experiments.networks.attention import KeysValues
 from experiments.networks.transformer import Memory, Transformer
 from experiments.settings import OpenShare, Share, YesNo, validated
 from sharmix import Activation
+from sharmix.parallel import VocabParallelLoss
 
 ROWS = 512  # of logits at a time when measuring
 DECODING_SECONDS = "decoding_seconds"  # of the translations of an epoch
@@ -52,7 +53,7 @@ class Translator(OutputModule):
     ) -> None:
         super().__init__(network, activation, optimizer, label_smoothing, compile)
         if vocab_parallel:
-            check_vocab_parallel(activation)
+            VocabParallelLoss(activation)  # raises an error for an activation whose words cannot be divided
         self.vocab_parallel = vocab_parallel
         self.beam, self.measured_by = beam, signatures()
         self.text, self.references = data.text, {"dev": data.dev.references, "test": data.test.references}

@@ -7,19 +7,10 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import pad
 
-from experiments.errors import ConfigurationError
 from sharmix import Activation
-from sharmix.parallel import VocabParallelLoss, vocab_parallel_linear_loss
+from sharmix.parallel import vocab_parallel_linear_loss
 
 _NO_TOKEN = -100
-
-
-def check_vocab_parallel(activation: Activation) -> None:
-    """Raise a ConfigurationError unless the words can be divided among processes under the activation."""
-    try:
-        VocabParallelLoss(activation)
-    except ValueError as error:
-        raise ConfigurationError(f"module.vocab_parallel=true: {error}") from error
 
 
 class TokenLosses(NamedTuple):
@@ -45,12 +36,10 @@ def losses_of_all_tokens(
     weight, bias and learned orders are a part of the whole: the sum over the processes is the gradient of the total.
 
     Args:
-        activation: for which `check_vocab_parallel` raises no error.
         hidden: the states of this process's tokens, [tokens, features]; a process may have more tokens than another.
         weight, bias: the whole output layer, [words, features] and [words], the same on every process.
         targets: the words of this process's tokens, [tokens].
         batch_weight: the weight of this process's tokens in the gradient of a step.
-        label_smoothing: ε; the loss is against (1 − ε) y + ε/words.
     """
     rank, processes = dist.get_rank(), dist.get_world_size()
     counts, batch_weights = _of_all(hidden.new_tensor([[len(hidden), batch_weight]], dtype=torch.float64)).T.tolist()

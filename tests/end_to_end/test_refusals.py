@@ -14,7 +14,6 @@ COMMANDS = {  # a command line, and words of the one message
     ("~seed",): "Interpolation key 'seed' not found",
     ("activation=custom",): "activation.name is missing; give activation.name=VALUE",
     ("experiment=airlines",): "Could not find 'experiment/airlines'",
-    ("activation=../activation/softmax",): "activation=../activation/softmax is not allowed; give the name of a file",
     ("activation.Q=1.5",): "Did you mean q? Allowed: alpha, q, r,",
     ("trainer.max_epochz=3",): "Did you mean max_epochs? Allowed: max_epochs,",
     ("seed=[1",): "no viable alternative at input '[1'",

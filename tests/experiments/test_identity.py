@@ -50,7 +50,7 @@ def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(
         ("experiments/data/imagenet.py", {"imagenet_lt", "imagenet_balanced"}),
         ("experiments/data/airline.py", {"airline"}),
         ("experiments/data/copying.py", {"copy"}),
-        ("experiments/data/subwords.py", translation - {"copy"}),
+        ("experiments/data/parallel_corpus.py", translation - {"copy"}),
         ("experiments/modules/translator.py", translation),
         ("experiments/modules/beam_search.py", translation),
         ("experiments/networks/attention.py", translation),

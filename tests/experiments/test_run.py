@@ -321,36 +321,18 @@ def test_lines_of_a_long_sweep_fit_120_columns_and_keep_the_result(
     assert " seed 9998 · finished before" in lines[-1]
 
 
-def test_an_idle_gpu_is_named_in_the_first_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_run_started_twice_is_trained_once_and_names_the_process_that_it_waits_for(
+    before: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    complete(tmp_path / "without", "trainer.max_epochs=1")
-    assert "GPU" not in capsys.readouterr().out
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    complete(tmp_path / "with", "trainer.max_epochs=1")
-    assert "a GPU is idle: trainer.accelerator=gpu trains on it" in capsys.readouterr().out
-
-
-def test_a_run_that_waits_for_the_data_lock_names_its_holder_and_needs_no_user_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_name(number: int) -> None:  # usual in containers
-        raise KeyError(f"getpwuid(): uid not found: {number}")
-
-    monkeypatch.setattr("pwd.getpwuid", no_name)
-    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    building._loaded.clear()
-    said: list[str] = []
-    lock = tmp_path / f"sharmix-data-{os.getuid()}.lock"
+    folder, printed = tmp_path / "softmax" / "seed-1", ""
     with ThreadPoolExecutor(1) as pool:
-        with locked(lock, said.append):
-            loading = pool.submit(building.build_data, settings(*QUICK), said.append)
-            while not said:
+        with locked(folder.with_name(".seed-1.lock"), print):
+            second = pool.submit(complete, folder, "seed=1")
+            while not printed:
                 time.sleep(0.01)
-            assert not loading.done()
-        loading.result(timeout=60)
-    assert not lock.exists()
+                printed = capsys.readouterr().out
+            shutil.copytree(before, folder)
+        assert second.result(timeout=60) == load_record(before / "record.json")
+    assert [*folder.parent.iterdir()] == [folder]
     holder = f"process {os.getpid()} ({psutil.Process().name()})"
-    assert said == [f"waits for {holder}, which holds {lock} and may be loading data"]
+    assert printed == f"waits for {holder}, which works on digits softmax seed 1\n"

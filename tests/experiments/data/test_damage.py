@@ -90,15 +90,15 @@ def pairs_with(split: str, german: bytes, english: bytes = lines(ENGLISH)) -> Sp
 WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     ("airline", tweets_with(b"airline_sentiment", b"label"), ["record 1: has no airline_sentiment"]),
     ("airline", tweets_with(b"100,negative", b"100,Negative"), ["record 1: airline_sentiment must be one of negative"]),
-    ("airline", tweets_with(b"the late", b"the l\xe9te"), ["cannot be read as a table in UTF-8", "0xe9"]),
-    ("cifar100", cifar_with(img={"bytes": b"no image"}), ["test.parquet, test, row 199: cannot be used"]),
+    ("airline", tweets_with(b"the late", b"the l\xe9te"), ["Tweets.csv: cannot be read", "0xe9"]),
+    ("cifar100", cifar_with(img={"bytes": b"no image"}), ["test.parquet, test, row 199: cannot be read"]),
     (
         "cifar100",
         cifar_with(img={"bytes": encoded(slope())}),
-        ["row 199: cannot be used (24 × 16 pixels of class 99; 32"],
+        ["row 199: cannot be read (24 × 16 pixels of class 99; 32"],
     ),
     ("cifar100", lambda home: write_cifar(home, "test", [{"fine_label": 0}]), ["test.parquet: cannot be read", "img"]),
-    ("tiny_imagenet", tiny_with(label=-1), ["row 199: cannot be used (64 × 64 pixels of class -1; 64", "0 to 199"]),
+    ("tiny_imagenet", tiny_with(label=-1), ["row 199: cannot be read (64 × 64 pixels of class -1; 64", "0 to 199"]),
     ("tiny_imagenet", tiny_with([*TINY_WNIDS[1:], "n99999999"]), ["has 200 classes, n99999999 among them; 200"]),
     (
         "tiny_imagenet",
@@ -118,7 +118,7 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     (
         "tiny_imagenet",
         archive_with(lambda home: (home / "val/images/val_3.JPEG").write_bytes(b"no image")),
-        ["tiny-imagenet-200/val/images/val_3.JPEG: cannot be used"],
+        ["tiny-imagenet-200/val/images/val_3.JPEG: cannot be read"],
     ),
     ("pairs", pairs_with("test", lines(GERMAN[:-1])), ["test.de has 19 lines, but", "test.en has 20"]),
     ("pairs", pairs_with("test", b"\n" * 20), ["pairs, test: data.max_length=30 leaves no pair"]),
@@ -150,12 +150,12 @@ def test_an_image_that_cannot_be_read_is_named(photos: Path, workers: int) -> No
     file.write_bytes(encoded(slope(), "JPEG")[:300])
     with pytest.raises(DataError) as caught:
         list(data.train_dataloader())
-    assert str(caught.value).startswith(f"ImageFolder: example 3, {file}, cannot be read (")
+    assert str(caught.value).startswith(f"ImageFolder, example 3, {file}: cannot be read (")
 
 
 WRONG_SETTINGS: list[tuple[str, dict[str, Any], str]] = [
-    ("airline", {"validation_fraction": 0.98}, "data.validation_fraction=0.98: no example of class"),
-    ("airline", {"validation_fraction": 1e-6}, "data.validation_fraction=1e-06: this leaves no validation example"),
+    ("airline", {"validation_fraction": 0.98}, "data.validation_fraction=0.98 is not allowed; no example of class"),
+    ("airline", {"validation_fraction": 1e-6}, "validation_fraction=1e-06 is not allowed; it leaves no validation"),
     ("digits", {"test_fraction": 0.0001}, "data.test_fraction=0.0001 is not allowed; no example of class '0'"),
     ("cifar100", {"train_size": 501}, "data.train_size=501 is not allowed: class 0 has 5 examples, 6 are to be kept"),
     ("cifar100", {"train_size": 99}, "data.train_size=99 is not allowed: it must be at least 100"),

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from experiments.data.samplers import BatchDivision
-from experiments.data.sentence_pairs import SentencePairs
 from experiments.data.special_tokens import FIRST
-from experiments.data.token_batches import TokenBatchSampler
+from experiments.data.translation import SentencePairs, TokenBatchSampler
 from experiments.errors import ConfigurationError
 from tests.experiments.data.support import loaded
 
