@@ -27,6 +27,7 @@ from sharmix._fenchel_young import (
 )
 from sharmix._mathematics.entropy import sharma_mittal_of_renyi
 from sharmix._operators import shared_classes
+from sharmix._operators.derivatives import Orders
 from sharmix._private_torch import process_group
 from sharmix.activations import SharmaMittal
 from sharmix.criteria import FenchelYoungLoss
@@ -34,8 +35,6 @@ from sharmix.criteria import FenchelYoungLoss
 __all__ = ["VocabParallelLoss", "vocab_parallel_linear_loss", "vocab_parallel_loss"]
 
 _FEWEST, _MOST = 8, 64  # candidates that a criterion chooses from
-
-Orders = tuple[Order, Order, Order]
 
 
 def vocab_parallel_loss(
@@ -178,7 +177,7 @@ def _existing(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
 
 
 def _checked_sizes(sizes: Sequence[int] | None, group: dist.ProcessGroup, classes: int) -> list[int]:
-    """The number of classes on each process, for so many of this process."""
+    """`sizes` after a check; None stands for as many classes on each process as on this one."""
     sizes = [classes] * group.size() if sizes is None else list(sizes)
     if len(sizes) != group.size() or min(sizes) < 0 or not sum(sizes):
         raise ValueError(f"sizes={sizes} is not allowed; it must be {group.size()} numbers of classes, and not all 0")
