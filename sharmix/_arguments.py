@@ -170,7 +170,6 @@ def checked(order: Order, name: str) -> Order:
 
 
 def label_error(label: float, classes: int, ignore_index: int) -> ValueError:
-    """The error for a label that is no class index."""
     return ValueError(
         f"label {label} is out of range for {classes} classes; "
         f"allowed are 0 to {classes - 1} and ignore_index={ignore_index}"

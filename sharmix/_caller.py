@@ -51,7 +51,6 @@ class Caller(NamedTuple):
 
 
 def current_caller() -> Caller:
-    """How torch runs the calling code."""
     is_compiled = torch.compiler.is_compiling()
     return Caller(
         is_compiled,

@@ -84,7 +84,7 @@ def fenchel_young_loss(
     shares = counted.to(rows.dtype)
     if weight is not None:  # indexing by a tensor of no dimension fails under vmap
         shares = shares * weight.to(rows.dtype).index_select(0, indices.flatten()).reshape(indices.shape)
-    return reduced(rows if label_smoothing or weight is None else rows * shares, shares, reduction)
+    return reduced(rows if label_smoothing else rows * shares, shares, reduction)
 
 
 def composed_class_loss(
@@ -155,7 +155,6 @@ def at_class(x: Tensor, classes: Tensor) -> Tensor:
 
 
 def check_options(ignore_index: int, label_smoothing: float, reduction: str) -> None:
-    """Raise TypeError or ValueError if an option is not allowed."""
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing={label_smoothing!r} is not allowed; it must be between 0 and 1")
     if type(ignore_index) is not int:
@@ -165,7 +164,6 @@ def check_options(ignore_index: int, label_smoothing: float, reduction: str) -> 
 
 
 def check_targets(logits: Tensor, targets: Tensor, name: str = "logits") -> None:
-    """Raise TypeError or ValueError if the type, shape or device of the targets does not fit the logits."""
     if not isinstance(targets, Tensor):
         raise TypeError(f"targets must be a tensor of class indices or probabilities, got {type(targets).__name__}")
     checked_memory(targets)

@@ -143,7 +143,6 @@ def logits_in_parts(
 
 
 def check_layer(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, fewest_classes: int = 1) -> None:
-    """Raise TypeError or ValueError if the shapes or types of an output layer and its targets do not fit together."""
     if weight.dim() != 2 or weight.shape[1] != hidden.shape[-1] or len(weight) < fewest_classes:
         shapes = f"weight of shape {tuple(weight.shape)} does not go with hidden of shape {tuple(hidden.shape)}"
         at_least = " with at least 1 class" if fewest_classes else ""
@@ -274,7 +273,6 @@ class _LayerGradients:
         self.errors.append(errors)
 
     def collected(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The gradients by hidden, weight and bias."""
         if self.by_weight is not None and len(self.rows) == 1:  # no chunk was sparse
             return self.by_hidden, self.by_weight, self.by_bias
         classes, order = torch.cat(self.classes).sort()

@@ -4,8 +4,8 @@ Cross-entropy needs three all-reduces for such logits, one after the other. A sp
 numbers a row where the support is small, and its gradient needs no communication.
 """
 
-import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Unpack
 
 import torch
@@ -27,6 +27,7 @@ from sharmix._fenchel_young import (
 )
 from sharmix._mathematics.entropy import sharma_mittal_of_renyi
 from sharmix._operators import shared_classes
+from sharmix._operators.derivatives import Orders
 from sharmix._private_torch import process_group
 from sharmix.activations import SharmaMittal
 from sharmix.criteria import FenchelYoungLoss
@@ -34,8 +35,6 @@ from sharmix.criteria import FenchelYoungLoss
 __all__ = ["VocabParallelLoss", "vocab_parallel_linear_loss", "vocab_parallel_loss"]
 
 _FEWEST, _MOST = 8, 64  # candidates that a criterion chooses from
-
-Orders = tuple[Order, Order, Order]
 
 
 def vocab_parallel_loss(
@@ -171,7 +170,6 @@ class _SmoothedTargets:
 
 
 def _existing(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
-    """The group, or the default one."""
     group = dist.group.WORLD if group is None else group
     if group is None:
         raise RuntimeError("there is no process group; call torch.distributed.init_process_group first")
@@ -179,7 +177,7 @@ def _existing(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
 
 
 def _checked_sizes(sizes: Sequence[int] | None, group: dist.ProcessGroup, classes: int) -> list[int]:
-    """The number of classes on each process, for so many of this process."""
+    """`sizes` after a check; None stands for as many classes on each process as on this one."""
     sizes = [classes] * group.size() if sizes is None else list(sizes)
     if len(sizes) != group.size() or min(sizes) < 0 or not sum(sizes):
         raise ValueError(f"sizes={sizes} is not allowed; it must be {group.size()} numbers of classes, and not all 0")
@@ -242,12 +240,9 @@ def vocab_parallel_linear_loss(
         sizes = _sizes_of_all(weight, group)
     sizes = _checked_sizes(sizes, group, len(weight))
     learned = [order for order in (q, r, temperature) if isinstance(order, Tensor)]
-
-    def loss(logits: Tensor, classes: Tensor, **given: Any) -> Tensor:
-        return vocab_parallel_loss(
-            logits, classes, q, r, temperature, group=group, sizes=sizes, candidates=candidates, **given
-        )
-
+    loss = partial(
+        vocab_parallel_loss, q=q, r=r, temperature=temperature, group=group, sizes=sizes, candidates=candidates
+    )
     hidden = _SummedGradient.apply(hidden, group)
     return _linear_loss.linear_loss(
         loss, learned, hidden, weight, bias, targets, False, most_classes=max(sizes), **options
@@ -255,7 +250,6 @@ def vocab_parallel_linear_loss(
 
 
 def _sizes_of_all(weight: Tensor, group: dist.ProcessGroup) -> list[int]:
-    """The number of classes on each process."""
     own = torch.tensor([len(weight)], device=weight.device)
     sizes = own.new_empty(group.size())
     dist.all_gather_into_tensor(sizes, own, group=group)
@@ -337,7 +331,7 @@ class VocabParallelLoss(FenchelYoungLoss):
         """The loss of logits against targets, after `reduction`."""
         group = process_group(self.group_name) if self.group_name else None
         sizes = self.sizes
-        if _is_dtensor(logits):
+        if hasattr(logits, "placements"):  # a DTensor, whose module takes most of a second to import
             logits, group, sizes = _local_part(logits)
         options: dict[str, Any] = {name: getattr(self, name) for name in LossOptions.__annotations__}
         loss, found = _loss(logits, targets, self.activation.orders(), group, sizes, self.candidates, **options)
@@ -346,12 +340,6 @@ class VocabParallelLoss(FenchelYoungLoss):
             wanted = 2 * (self.candidates if uncertified else max(support, self.candidates // 4))
             self.candidates = min(_MOST, max(_FEWEST, 1 << (wanted - 1).bit_length()))
         return loss
-
-
-def _is_dtensor(values: object) -> bool:
-    # Its module takes most of a second to import, and has been imported where there is one.
-    module = sys.modules.get("torch.distributed.tensor")
-    return module is not None and isinstance(values, module.DTensor)
 
 
 def _local_part(logits: Any) -> tuple[Tensor, dist.ProcessGroup, list[int]]:

@@ -95,7 +95,6 @@ def class_loss_backward(
 
 
 def _powers(logits: Tensor, alpha: float | Tensor, tau: float | Tensor, exponent: float | Tensor) -> Tensor:
-    """[(α − 1) z − τ]₊ raised to a power."""
     return ((alpha - 1) * logits - tau).relu() ** exponent
 
 

@@ -110,7 +110,6 @@ def use_plain_torch(plain: bool) -> Iterator[None]:
 
 
 def select_implementation(logits: Tensor, orders: LossOrders) -> Implementation:
-    """The implementation for these logits."""
     name = backend(logits.device)
     if name == "c++":
         return cpu if logits.numel() and cpu.supports(logits, orders) else any_device

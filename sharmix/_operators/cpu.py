@@ -213,7 +213,6 @@ def _checked_entries(tensor: Tensor, dtype: torch.dtype, entries: int) -> Tensor
 
 
 def _address(tensor: Tensor) -> int:
-    """The address of a tensor's memory."""
     address = tensor.data_ptr()
     if not address:
         raise RuntimeError("a tensor has entries but no memory, as after its storage was resized to 0")

@@ -60,7 +60,10 @@ def _differentiated_again() -> bool:
 
 
 def _save(ctx: Any, tensors: Sequence[Tensor], orders: Sequence[Order | None], forward: bool = False) -> None:
-    """Keep tensors, orders and the choice of plain torch for the backward pass, or for forward mode."""
+    """Keep tensors, orders and the choice of plain torch for forward mode, or for the backward pass.
+
+    CUDA runs the backward pass in another thread, where plain torch is not chosen.
+    """
     ctx.is_plain_torch = backend.is_plain_torch()
     ctx.orders = [Tensor if isinstance(order, Tensor) else order for order in orders]
     (ctx.save_for_forward if forward else ctx.save_for_backward)(
@@ -78,16 +81,6 @@ def _saved(ctx: Any) -> tuple[Sequence[Tensor], Any]:
     return tensors, given[::-1]
 
 
-def _with_implementation_of_forward(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """A backward pass that uses plain torch if the forward pass did, also in the other thread where CUDA runs it."""
-
-    def computed(ctx: Any, *gradients: Tensor | None) -> Any:
-        with backend.use_plain_torch(ctx.is_plain_torch):
-            return backward(ctx, *gradients)
-
-    return computed
-
-
 class _Map(torch.autograd.Function):
     @staticmethod
     def computed(*inputs: Any) -> Any:
@@ -103,17 +96,16 @@ class _Map(torch.autograd.Function):
 
     @staticmethod
     def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """What the backward pass needs."""
         _save(ctx, (output[0] if isinstance(output, tuple) else output,), inputs[1:4])
         ctx.set_materialize_grads(False)
 
     @staticmethod
-    @_with_implementation_of_forward
     def backward(ctx: Any, grad_p: Tensor | None, grad_conjugate: Tensor | None = None) -> tuple[Tensor | None, ...]:
         (p,), orders = _saved(ctx)
         gradients: Gradients = [None] * 4
         if grad_p is not None:
-            gradients = through_map(grad_p, p, orders, ctx.needs_input_grad[1:4])
+            with backend.use_plain_torch(ctx.is_plain_torch):
+                gradients = through_map(grad_p, p, orders, ctx.needs_input_grad[1:4])
         if grad_conjugate is not None:
             others: Any = _through_conjugate(grad_conjugate, p, orders, ctx.needs_input_grad[1:4])
             gradients = [other if one is None else one + other for one, other in zip(gradients, others, strict=True)]
@@ -128,14 +120,8 @@ class _TransformedMap(_Map):
     """The function with the rules for transforms, also in compiled code; the rules slow down small batches."""
 
     generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*inputs: Any) -> Any:
-        return _Map.computed(*inputs)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        _Map.keep(ctx, inputs, output)
+    forward = staticmethod(_Map.computed)  # type: ignore[assignment]
+    setup_context = staticmethod(_Map.keep)
 
 
 class _ForwardMap(_TransformedMap):
@@ -220,23 +206,22 @@ class _ClassLoss(torch.autograd.Function):
 
     @staticmethod
     def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        """What the backward pass needs."""
         logits, targets, q, r, temperature, ctx.nonconcave, ctx.ignore_index, *_ = inputs
         _save(ctx, (logits, targets, *output[1:]), (q, r, temperature))
 
     @staticmethod
-    @_with_implementation_of_forward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (logits, targets, states, slopes, divisor), orders = _saved(ctx)
         grad, wanted = checked_memory(grad) / divisor.clamp_min(1), ctx.needs_input_grad[2:5]
-        if _differentiated_again():
-            settings = targets, orders, ctx.ignore_index, ctx.nonconcave
-            by_logits, *by_orders = through_class_loss(grad, logits, *settings, wanted)
-        else:
-            by_logits = None
-            if ctx.needs_input_grad[0] or orders[1] is None:  # the gradient by τ needs it
-                by_logits = register.class_loss_backward(logits, targets, states, grad, *orders, ctx.ignore_index)
-            by_orders = _class_loss_by_orders(by_logits, grad, slopes, orders, wanted)
+        with backend.use_plain_torch(ctx.is_plain_torch):
+            if _differentiated_again():
+                settings = targets, orders, ctx.ignore_index, ctx.nonconcave
+                by_logits, *by_orders = through_class_loss(grad, logits, *settings, wanted)
+            else:
+                by_logits = None
+                if ctx.needs_input_grad[0] or orders[1] is None:  # the gradient by τ needs it
+                    by_logits = register.class_loss_backward(logits, targets, states, grad, *orders, ctx.ignore_index)
+                by_orders = _class_loss_by_orders(by_logits, grad, slopes, orders, wanted)
         return by_logits, None, *by_orders, None, None, None
 
 

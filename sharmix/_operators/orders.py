@@ -62,7 +62,6 @@ def is_concave(q: float | Tensor, r: float | Tensor) -> Tensor:
 
 
 def largest(order: float | Tensor) -> float:
-    """The largest value of an order."""
     return order if isinstance(order, float) else order.max().item()
 
 

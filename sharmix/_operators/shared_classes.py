@@ -7,7 +7,7 @@ the equation has one root for r ≥ 2 − 1/q (`math` section 3). The other rows
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -60,7 +60,7 @@ def _solve(
     group, counted = process_group(group_name), targets != ignore_index
     values, columns = logits.topk(min(candidates, logits.shape[-1]), -1)
     agreed = hash((*orders, wants_slopes, wants_q_slope))
-    received = _Received.of(logits, values, targets, background, sizes, candidates, group, agreed)
+    received = _Received(logits, values, targets, background, sizes, candidates, group, agreed)
     tops = torch.where(counted[:, None, None], received.tops, 0)
     row = tops.flatten(1)
     p, conjugate = select_implementation(row, orders).solve(row, orders, True)
@@ -70,20 +70,19 @@ def _solve(
     certified = ((each[..., -1] == 0) | all_sent).all(-1) | ~counted
     remaining = ~(certified | lost)
     support = pad(((each > 0).sum(-1) * counted.unsqueeze(-1)).flatten(), (0, 1)).amax()
-    wrong = (received.sizes != received.sizes.new_tensor(sizes)).sum()
-    different = (received.digests != received.digests[0]).sum()
     outside = counted & ((targets < 0) | (targets >= sum(sizes)))
-    counts = support, remaining.sum(), lost.sum(), wrong, outside.sum(), different
-    found = torch.stack(counts).cpu()  # waits for a GPU once
-    # These are refused after the all-gather, so that no process waits for one that refuses.
-    if found[3]:
+    wrong = received.sizes != received.sizes.new_tensor(sizes), received.digests != received.digests[0], outside
+    counts = torch.stack([support, remaining.sum(), lost.sum(), *(places.sum() for places in wrong)]).cpu()
+    found, refused = counts[:3], counts[3:]  # from one copy, which waits for a GPU once
+    # Only now, after the all-gather, so that no process waits for one that refuses.
+    if refused[0]:
         held = received.sizes.tolist()
         raise ValueError(f"sizes={list(sizes)} is wrong, for the processes hold {held} classes; give these as sizes")
-    if found[5]:
+    if refused[1]:
         raise ValueError(
             "the processes give different targets or orders, or only some learn the orders; all must give the same"
         )
-    if found[4]:
+    if refused[2]:
         raise label_error(int(targets[outside][0]), sum(sizes), ignore_index)
 
     largest, slopes, solution = row.amax(-1), p.new_empty(0), p.new_full((len(p), 3), torch.nan)
@@ -101,7 +100,7 @@ def _solve(
     loss = torch.where(counted, conjugate - received.agreement(largest, own, others, background), 0)
     mine = torch.where(counted.unsqueeze(-1), each[:, dist.get_rank(group), : columns.shape[-1]], 0)
     wide = torch.promote_types(logits.dtype, torch.float32)
-    return loss.to(wide), mine.to(wide).contiguous(), columns, remaining | lost, solution, slopes, found[:3].clone()
+    return loss.to(wide), mine.to(wide).contiguous(), columns, remaining | lost, solution, slopes, found.clone()
 
 
 def _fake_solve(logits: Tensor, *others: Any) -> tuple[Tensor, ...]:
@@ -119,23 +118,16 @@ def _fake_solve(logits: Tensor, *others: Any) -> tuple[Tensor, ...]:
     )
 
 
-class _Received(NamedTuple):
-    """What every process sent: its number of classes and a digest of what all must give alike, both [processes], and
-    numbers for each row, in float64.
+class _Received:
+    """What all processes, this one among them, send to all in one all-gather.
 
-    `tops` are the candidates [rows, processes, K]; `of_target` is the target's logit [rows]; `sums` are the sums of
-    background · (logit − largest logit of the process), [rows, processes], or None.
+    From each process come its number of classes, `sizes`, and a digest of what all must give alike, `digests`, both
+    [processes]. For each row there are in float64 the candidates `tops` [rows, processes, K], the target's logit
+    `of_target` [rows], and `sums` of background · (logit − largest logit of the process), [rows, processes], or None.
     """
 
-    sizes: Tensor
-    digests: Tensor
-    tops: Tensor
-    of_target: Tensor
-    sums: Tensor | None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         logits: Tensor,
         values: Tensor,
         targets: Tensor,
@@ -144,8 +136,7 @@ class _Received(NamedTuple):
         candidates: int,
         group: dist.ProcessGroup,
         agreed: int,
-    ) -> "_Received":
-        """Send the largest logits `values` and the rest, and receive them of all processes, in one all-gather."""
+    ) -> None:
         rank, wide = dist.get_rank(group), torch.promote_types(logits.dtype, torch.float32)
         tops = pad(values, (0, candidates - values.shape[-1]), value=-torch.inf)
         columns, held = _own_columns(targets, sizes, rank, logits)
@@ -164,14 +155,10 @@ class _Received(NamedTuple):
         dist.all_gather_into_tensor(received, message, group=group)
         received = received.view(len(sizes), -1)
         all_rows = received[:, len(head) :].double().view(len(sizes), *rows.shape)
-        held, digests = received[:, : len(head)].reshape(-1).view(torch.int64).view(-1, 2).unbind(-1)
-        return cls(
-            held,
-            digests,
-            all_rows[..., :candidates].movedim(0, 1),
-            all_rows[..., candidates].amax(0),
-            None if background is None else all_rows[..., candidates + 1].T,
-        )
+        self.sizes, self.digests = received[:, : len(head)].reshape(-1).view(torch.int64).view(-1, 2).unbind(-1)
+        self.tops = all_rows[..., :candidates].movedim(0, 1)
+        self.of_target = all_rows[..., candidates].amax(0)
+        self.sums = None if background is None else all_rows[..., candidates + 1].T
 
     def agreement(self, largest: Tensor, own: Tensor, others: Tensor, background: Tensor | None) -> Tensor:
         """y·(z − largest), [rows]."""

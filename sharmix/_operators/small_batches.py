@@ -24,7 +24,6 @@ _Values = tuple[float, float | None, float]  # the values of orders
 
 
 def sharmix(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor | None:
-    """The map of logits [..., classes]."""
     values = None if _is_disabled() or not _is_plain_rows(logits, cpu.DTYPES) else _values(q, r, temperature)
     if values is None:
         return None

@@ -318,7 +318,6 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _checked_distributions(y: Array, classes: int) -> Array:
-    """The targets as float64 rows of probabilities that sum to 1."""
     rows = np.asarray(y, np.float64)
     if rows.shape[1] != classes:
         raise ValueError(f"y of shape {rows.shape} is not allowed; there are {classes} classes, one for each column")

@@ -166,7 +166,6 @@ class _Family:
         return log_temperature, q, share
 
     def orders(self, point: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(q, r, T₀) of a point."""
         log_temperature, q, share = point.unbind()
         if isinstance(self.r, Real):
             r = torch.full_like(q, float(self.r))
