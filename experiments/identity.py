@@ -131,7 +131,7 @@ def _place(package: str) -> Path | None:
 
 def _imports(file: Path, package: str) -> Iterator[str]:
     """The modules that a file's import statements name, anywhere in the file."""
-    for node in ast.walk(ast.parse(_content(file))):
+    for node in ast.walk(ast.parse(_content(file), str(file))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -1,6 +1,8 @@
 """Collect the records of finished runs, and rebuild tables and figures from them."""
 
 import os
+import signal
+import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +28,9 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(f"error: {' '.join(str(error).split())}") from error
     except OSError as error:
         raise SystemExit(f"error: {error.filename}: {error.strerror}; see that it can be read and written") from error
+    except KeyboardInterrupt:
+        print("interrupted; repeat the command", file=sys.stderr)
+        raise SystemExit(128 + signal.SIGINT) from None
 
 
 def _parser() -> ArgumentParser:

@@ -280,7 +280,7 @@ def _level(numbers: Mapping[str, Any], cell: Cell, place: str) -> Level:
     if cell.epoch is not None:
         printed = _named(printed, cell.epoch, "epoch", place)
     match printed:
-        case {"low": int() | float() as low, "high": int() | float() as high}:
+        case {"low": int() | float() as low, "high": int() | float() as high} if low <= high:
             level = Level((low + high) / 2, half_width=(high - low) / 2)
         case [int() | float() as mean, int() | float() as std]:
             level = Level(mean, std)
@@ -288,7 +288,8 @@ def _level(numbers: Mapping[str, Any], cell: Cell, place: str) -> Level:
             level = Level(mean)
         case _:
             raise TableError(
-                f"{place}: {reprlib.repr(printed)} is not allowed; it must be a number, or [mean, deviation]"
+                f"{place}: {reprlib.repr(printed)} is not allowed; it must be a number, [mean, deviation], or a range "
+                "from low to high"
             )
     for end in (level.mean - level.half_width, level.mean + level.half_width):
         if problem := out_of_range({f"{cell.split}/{cell.metric}": end}):

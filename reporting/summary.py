@@ -71,7 +71,7 @@ def comparison(table: declaration.Table, numbers: Numbers, recorded: list[Record
     measured; a dash stands for a missing number.
     """
     measured = [columns for columns in table.columns if columns.measured]
-    split = min((columns.split for columns in measured), key=lambda split: split != "test")
+    split = min((columns.split for columns in measured), key=lambda split: split != "test", default="test")
     shown = _table(f"{table.heading()}: theirs, recorded, yours", ["row", "number"], ["theirs", "recorded", "yours"])
     rows = {row: runs for row in table.rows if (runs := records_of_row(table, row, yours))}
     if without := len(table.rows) - len(rows):

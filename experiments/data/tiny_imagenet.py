@@ -51,7 +51,9 @@ class TinyImagenetDataModule(SmallImageDataModule):
         self._set_wnids(names, f"{place}, {split}")
         # A label that has no name stays as it is, and `decode` refuses it.
         classes = {number: self.wnids.index(name) for number, name in enumerate(names)}
-        rows = [(encoded, classes.get(label, label), where) for encoded, label, where in images]
+        rows = [
+            (encoded, classes.get(label, -1 if label is None else label), where) for encoded, label, where in images
+        ]
         if split == "train":
             by_class = groupby(sorted(rows, key=itemgetter(1)), itemgetter(1))  # within a class in their order
             rows = [row for _, own in by_class for row in islice(own, self.images_per_class)]

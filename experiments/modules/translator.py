@@ -12,6 +12,7 @@ from torchmetrics import SumMetric
 from experiments.data.examples import Batch
 from experiments.data.special_tokens import BEGIN, END, PADDING
 from experiments.data.translation import TranslationData
+from experiments.errors import ConfigurationError
 from experiments.modules.base import OutputModule
 from experiments.modules.beam_search import BeamSettings, Hypothesis, beam_search
 from experiments.modules.optimizer import AdamSettings
@@ -53,7 +54,10 @@ class Translator(OutputModule):
     ) -> None:
         super().__init__(network, activation, optimizer, label_smoothing, compile)
         if vocab_parallel:
-            VocabParallelLoss(activation)  # raises an error for an activation whose words cannot be divided
+            try:
+                VocabParallelLoss(activation)
+            except ValueError as error:
+                raise ConfigurationError(f"module.vocab_parallel=true: {error}") from error
         self.vocab_parallel = vocab_parallel
         self.beam, self.measured_by = beam, signatures()
         self.text, self.references = data.text, {"dev": data.dev.references, "test": data.test.references}

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from reporting.drawing import add_legend, grid_of_panels
 from reporting.figures import figure
-from reporting.kept_runs import KeptRuns, count_seeds
+from reporting.kept_runs import KeptRuns, LeftOut, count_seeds
 from reporting.palette import ATTENTION
 from reporting.runs import Runs
 
@@ -22,6 +22,8 @@ def draw_attention(kept: KeptRuns) -> Figure:
     """One panel for each learned order: a point for each head, by kind and layer, and a line at the heads' start."""
     groups = kept.of_table("attention")
     learned = [(group, order, heads) for group in groups for order, heads in _heads(group.runs).groupby("order")]
+    if not learned:
+        raise LeftOut("no attention head learns an order")
     result, panels, place = grid_of_panels(len(learned), 2.8)
     for axes, (group, order, heads) in zip(panels, learned, strict=True):
         places = list(dict.fromkeys(zip(heads["kind"], heads["layer"], strict=True)))

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from experiments.metric_catalogue import metric
 from reporting.declaration import Claim, Table
 from reporting.kept_runs import KeptRuns
+from reporting.number_formats import NOT_REACHED
 from reporting.outcomes import ours, outcome_of, theirs
 from reporting.palette import label
 from reporting.report.payload import group_key
@@ -80,7 +81,7 @@ def _decided(kept: KeptRuns, name: str, claim: Claim, row: str) -> Decided:
         kind=f"{of[0].upper()}{of[1:]}{', beside another activation' if claim.against else ''}",
         published=theirs(line),
         ours=ours(line, "test", len(table.seeds)),
-        train=f"{ours(line, 'train', len(table.seeds))}: {line['train_verdict']}",
+        train=f"{ours(line, 'train', len(table.seeds))}: {line['train_verdict']}".removeprefix(f"{NOT_REACHED}: "),
         outcome=outcome_of(line["test_verdict"]),
         numbers={"published": line["published"]} | {key: None if isnan(one) else one for key, one in means.items()},
         runs=(keys([row]), keys(claim.against)),

@@ -32,6 +32,12 @@ DAMAGE = [
     (DECLARATION, "published: sharmix}", "published: null}", f"{LEARNED}row 'learned' has no published numbers"),
     (PAPER, "sharmix:", "sharmax:", ", asked for row 'learned' of small: there is no row"),
     (PAPER, PAIR, '"0.9"', f"{OF_LEARNED}'0.9' is not allowed; it must be a number"),
+    (
+        PAPER,
+        PAIR,
+        "{low: 0.9, high: 0.1}",
+        f"{OF_LEARNED}{{'high': 0.1, 'low': 0.9}} is not allowed; it must be a number",
+    ),
     (PAPER, PAIR, "91.0", f"{OF_LEARNED}test/accuracy=91.0: it should be between 0 and 1"),
 ]
 
