@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 from experiments.metric_catalogue import metric
 from reporting.declaration import Claim, Table
 from reporting.kept_runs import KeptRuns
-from reporting.number_formats import NOT_REACHED
 from reporting.outcomes import ours, outcome_of, theirs
 from reporting.palette import label
 from reporting.report.payload import group_key
-from reporting.verdicts import decide_claim
+from reporting.verdicts import Verdict, decide_claim
 
 
 class Decided(NamedTuple):
@@ -70,6 +69,7 @@ def _all_numbers(table: Table, rows: list[str]) -> list[Claim]:
 def _decided(kept: KeptRuns, name: str, claim: Claim, row: str) -> Decided:
     selection, line = kept.selections[name], decide_claim(kept, name, claim, row)
     table, of = selection.table, metric(claim.metric).label
+    reached = line["test_verdict"] != Verdict.NOT_REACHED
     means = {key: line[f"test_{key}"] for key in ("mean", "low", "high")}
 
     def keys(rows: list[str]) -> list[str]:
@@ -81,7 +81,7 @@ def _decided(kept: KeptRuns, name: str, claim: Claim, row: str) -> Decided:
         kind=f"{of[0].upper()}{of[1:]}{', beside another activation' if claim.against else ''}",
         published=theirs(line),
         ours=ours(line, "test", len(table.seeds)),
-        train=f"{ours(line, 'train', len(table.seeds))}: {line['train_verdict']}".removeprefix(f"{NOT_REACHED}: "),
+        train=f"{ours(line, 'train', len(table.seeds))}: {line['train_verdict']}" if reached else line["train_verdict"],
         outcome=outcome_of(line["test_verdict"]),
         numbers={"published": line["published"]} | {key: None if isnan(one) else one for key, one in means.items()},
         runs=(keys([row]), keys(claim.against)),
