@@ -23,6 +23,7 @@ _PARTS = 8  # the parts that a cell is cut into; with more parts there are fewer
 _MOST_CELLS = 4096
 _ROUNDING = 1e-13  # the rounding of a bound, relative to 1 + its size
 _CHUNK_ELEMENTS = 1 << 16  # of one evaluation, so that its temporaries fit into the processor's cache
+_CHUNK_ELEMENTS_OF_CUDA = 1 << 24  # where a launch costs more than memory
 
 _Y, _RISING, _FEEDBACK, _LINEAR, _ENTROPY = range(5)  # y, Λ, (q−r) R_q, p·x and H/q at an end of a cell
 
@@ -51,7 +52,8 @@ def global_maximum(equation: Equation) -> Tensor:
 
 def _ends(equation: Equation, row: Tensor, y: Tensor) -> Tensor:
     """The bounding values, [points, 5], at each y [points, 1] of the row with the index `row` [points]."""
-    chunk = max(1, _CHUNK_ELEMENTS // equation.x.shape[-1])
+    elements = _CHUNK_ELEMENTS_OF_CUDA if equation.x.is_cuda else _CHUNK_ELEMENTS
+    chunk = max(1, elements // equation.x.shape[-1])
     slices = [slice(start, start + chunk) for start in range(0, len(row), chunk)]
     return torch.cat([_bounding_values(equation.select(row[some]), y[some]) for some in slices])
 

@@ -28,7 +28,7 @@ def solve(logits: Tensor, orders: Orders, wants_conjugate: bool = True) -> tuple
 
 def _solve_rows(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
     equation = Equation((x - x.amax(-1, keepdim=True)) / temperature, q, r)
-    concave = is_concave(q, r).squeeze(-1)
+    concave = torch.as_tensor(is_concave(q, r)).squeeze(-1)
     if concave.all():
         y = equation.root(*equation.bracket())
     else:
@@ -79,9 +79,14 @@ def reduced_loss(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What `class_loss` returns, from the loss [...] of each row and its slopes by q, r and T₀ [..., 3]."""
     rows = torch.where(counted, rows - rows.clamp_max(0), 0)  # rounding can leave −1e-17 at p = y
-    divisor = counted.sum().to(rows.dtype) if reduction == "mean" else rows.new_ones(())
-    loss = rows if reduction == "none" else rows.sum() / divisor
+    loss, divisor = reduced(rows, counted, reduction)
     return loss, states, rows.new_empty(0) if slopes is None else slopes * counted.unsqueeze(-1), divisor
+
+
+def reduced(rows: Tensor, counted: Tensor, reduction: str) -> tuple[Tensor, Tensor]:
+    """The loss from the losses [...] of rows, 0 where they are not counted, and the divisor of their sum."""
+    divisor = counted.sum().to(rows.dtype) if reduction == "mean" else rows.new_ones(())
+    return rows if reduction == "none" else rows.sum() / divisor, divisor
 
 
 def class_loss_backward(

@@ -1,5 +1,6 @@
 """The choice of the implementation: a kernel made for the device, or plain torch."""
 
+import functools
 import importlib
 import importlib.util
 import warnings
@@ -122,6 +123,7 @@ def select_implementation(logits: Tensor, orders: LossOrders) -> Implementation:
     return any_device
 
 
+@functools.cache
 def cuda_kernels() -> tuple[Kernel, ...]:
     """The CUDA kernels in the order of preference. Their modules import Triton."""
     return tuple(importlib.import_module(f"sharmix._operators.{module}") for module in ("cuda_long_rows", "cuda"))

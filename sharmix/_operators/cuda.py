@@ -6,14 +6,16 @@ For float32 logits the root is found in float32, and float64 takes the last step
 The few numbers that describe the solution of a row are float64 throughout.
 """
 
+import math
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from sharmix._arguments import checked_classes
+from sharmix._arguments import label_error
 from sharmix._operators import any_device
-from sharmix._operators.orders import Orders, is_concave, largest
+from sharmix._operators.orders import Orders, columns, everywhere, is_concave, largest
 
 _LARGEST_BLOCK = 2048  # classes in registers: with more a thread, or more threads, they are spilled to memory
 _CLASSES_OF_WARP = 128
@@ -214,18 +216,25 @@ def _probabilities(z, largest, unit, scale, total, delta, COMPUTE: tl.constexpr)
 
 
 @triton.jit
-def _orders(q, r, temperature, row, q_step, r_step, temperature_step):
-    return tl.load(q + row * q_step), tl.load(r + row * r_step), tl.load(temperature + row * temperature_step)
+def _orders_of(row, orders, q, r, temperature):
+    """q, r and T₀ of a row: from `orders` [rows, 3], or if that is None, the numbers."""
+    if orders is None:
+        q, r = tl.full([], q, tl.float64), tl.full([], r, tl.float64)
+        temperature = tl.full([], temperature, tl.float64)
+    else:
+        own = orders + row * 3
+        q, r, temperature = tl.load(own), tl.load(own + 1), tl.load(own + 2)
+    return q, r, temperature
 
 
 @triton.jit
 def _solve(
-    logits, probabilities, conjugates, classes, q, r, temperature, q_step, r_step, temperature_step,
+    logits, probabilities, conjugates, classes, orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
     BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
     index = tl.program_id(0).to(tl.int64)
     row, out = logits + index * classes, probabilities + index * classes
-    q, r, temperature = _orders(q, r, temperature, index, q_step, r_step, temperature_step)
+    q, r, temperature = _orders_of(index, orders, q, r, temperature)
     cached = _loaded(row, 0, classes, -float("inf"), BLOCK).to(tl.float32)
     largest, unit, scale, total, conjugate, _ = _solved(row, cached, classes, q, r, temperature, BLOCK, ONE, COMPUTE)
     delta = tl.maximum(q - 1, _LEAST_DELTA)
@@ -246,19 +255,22 @@ def _renyi_slopes(p, log_p, renyi, delta):
 
 @triton.jit
 def _class_loss(
-    logits, targets, losses, states, slopes, classes, ignored, q, r, temperature, q_step, r_step, temperature_step,
+    logits, targets, losses, states, slopes, wrong, classes, ignored,
+    orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
     SLOPES: tl.constexpr, BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
     index = tl.program_id(0).to(tl.int64)
     target = tl.load(targets + index)
     counted = target != ignored
+    outside = counted & ((target < 0) | (target >= classes))
+    tl.store(wrong, index, mask=outside)
     row = logits + index * classes
-    q, r, temperature = _orders(q, r, temperature, index, q_step, r_step, temperature_step)
+    q, r, temperature = _orders_of(index, orders, q, r, temperature)
     cached = _loaded(row, 0, classes, -float("inf"), BLOCK).to(tl.float32)
     largest, unit, scale, total, conjugate, renyi = _solved(
         row, cached, classes, q, r, temperature, BLOCK, ONE, COMPUTE
     )
-    of_target = tl.load(row + tl.where(counted, target, 0)).to(tl.float64)
+    of_target = tl.load(row + tl.where(counted & (outside == 0), target, 0)).to(tl.float64)
     loss = conjugate - (of_target - largest.to(tl.float64))
     loss = tl.where(loss < 0, 0.0, loss)  # rounding can leave −1e-17 at p = y
     tl.store(losses + index, tl.where(counted, loss, 0.0).to(tl.float32))
@@ -284,8 +296,8 @@ def _class_loss(
 
 @triton.jit
 def _class_loss_backward(
-    logits, targets, states, grads, grad_logits, classes, ignored, grad_step, q, q_step,
-    BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
+    logits, targets, states, grads, grad_logits, classes, ignored, grad_step,
+    orders, q: tl.float64, r: tl.float64, temperature: tl.float64, BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
     index, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
     target = tl.load(targets + index)
@@ -293,7 +305,8 @@ def _class_loss_backward(
     z = tl.load(logits + index * classes + place, mask=place < classes, other=-float("inf")).to(tl.float32)
     largest, unit = tl.load(states + index * 4), tl.load(states + index * 4 + 1)
     scale, total = tl.load(states + index * 4 + 2), tl.load(states + index * 4 + 3)
-    delta = tl.maximum(tl.load(q + index * q_step) - 1, _LEAST_DELTA)
+    q, r, temperature = _orders_of(index, orders, q, r, temperature)
+    delta = tl.maximum(q - 1, _LEAST_DELTA)
     p = _probabilities(z, largest, unit, scale, total, delta, COMPUTE)
     gradient = (p - tl.where(place == target, 1.0, 0.0)) * tl.load(grads + index * grad_step)
     gradient = tl.where(target != ignored, gradient, 0.0).to(tl.float32)
@@ -310,12 +323,12 @@ def _support(row, start, classes, delta, reference, mirrored, BLOCK: tl.constexp
 
 @triton.jit
 def _map_backward(
-    probabilities, grads, grad_logits, grad_parameters, classes, q, r, temperature, q_step, r_step, temperature_step,
-    PARAMETERS: tl.constexpr, BLOCK: tl.constexpr,
+    probabilities, grads, grad_logits, grad_parameters, classes,
+    orders, q: tl.float64, r: tl.float64, temperature: tl.float64, PARAMETERS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     index = tl.program_id(0).to(tl.int64)
     row, grad, out = probabilities + index * classes, grads + index * classes, grad_logits + index * classes
-    q, r, temperature = _orders(q, r, temperature, index, q_step, r_step, temperature_step)
+    q, r, temperature = _orders_of(index, orders, q, r, temperature)
     delta = tl.maximum(q - 1, _LEAST_DELTA)
     narrow = delta.to(tl.float32)
     top = tl.zeros([BLOCK], tl.float32)
@@ -380,7 +393,7 @@ def _map_backward(
 def supports(logits: Tensor, orders: Orders) -> bool:
     """Whether Triton computes this. Plain torch is faster for float64 and q > 2, and has the global maximum."""
     q, r, _ = orders
-    return logits.dtype != torch.float64 and r is not None and largest(q) <= 2 and bool(is_concave(q, r).all())
+    return logits.dtype != torch.float64 and r is not None and largest(q) <= 2 and everywhere(is_concave(q, r))
 
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:
@@ -389,7 +402,7 @@ def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor
     conjugate = torch.empty(logits.shape[:-1], dtype=torch.float32, device=logits.device)
     rows, classes = _shape(logits)
     with torch.cuda.device_of(logits):
-        _solve[(rows,)](logits, probabilities, conjugate, classes, *_columns(logits.device, *orders), **_blocks(logits))
+        _solve[(rows,)](logits, probabilities, conjugate, classes, *_passed(orders, logits), **_blocks(logits))
     return probabilities, conjugate
 
 
@@ -402,7 +415,7 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orde
     blocks = _blocks(probabilities)
     with torch.cuda.device_of(grad):
         _map_backward[(rows,)](
-            probabilities, grad, grad_logits, grad_parameters, classes, *_columns(grad.device, *orders),
+            probabilities, grad, grad_logits, grad_parameters, classes, *_passed(orders, probabilities),
             wants_orders, blocks["BLOCK"], num_warps=blocks["num_warps"],
         )  # fmt: skip
     return grad_logits, grad_parameters
@@ -411,18 +424,21 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orde
 def class_loss(
     logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, wants_slopes: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    checked_classes(targets, logits.shape[-1], ignore_index)
     logits, targets = logits.contiguous(), targets.contiguous()
     loss = torch.empty(targets.shape, dtype=torch.float32, device=logits.device)
     states = torch.empty((*targets.shape, 4), dtype=torch.float64, device=logits.device)
-    slopes = torch.empty((*targets.shape, 3 if wants_slopes else 0), dtype=torch.float32, device=logits.device)
+    slopes = torch.empty((*targets.shape, 3) if wants_slopes else 0, dtype=torch.float32, device=logits.device)
+    wrong = torch.full((1,), -1, device=logits.device)  # a row whose target is no class, if there is one
     rows, classes = _shape(logits)
     with torch.cuda.device_of(logits):
         _class_loss[(rows,)](
-            logits, targets, loss, states, slopes, classes, ignore_index, *_columns(logits.device, *orders),
+            logits, targets, loss, states, slopes, wrong, classes, ignore_index, *_passed(orders, logits),
             wants_slopes, **_blocks(logits),
         )  # fmt: skip
-    return any_device.reduced_loss(loss, states, slopes if wants_slopes else None, targets != ignore_index, reduction)
+    if (row := int(wrong)) >= 0:
+        raise label_error(int(targets.flatten()[row]), classes, ignore_index)
+    total, divisor = any_device.reduced(loss, targets != ignore_index, reduction)
+    return total, states, slopes, divisor
 
 
 def class_loss_backward(
@@ -433,9 +449,9 @@ def class_loss_backward(
     rows, classes = _shape(logits)
     blocks = _blocks(logits)
     with torch.cuda.device_of(logits):
-        _class_loss_backward[(rows, triton.cdiv(classes, blocks["BLOCK"]))](
+        _class_loss_backward[(rows, math.ceil(classes / blocks["BLOCK"]))](
             logits, targets, states, grad, grad_logits, classes, ignore_index, int(grad.dim() > 0),
-            *_columns(logits.device, orders[0]), blocks["BLOCK"], blocks["COMPUTE"], num_warps=blocks["num_warps"],
+            *_passed(orders, logits), blocks["BLOCK"], blocks["COMPUTE"], num_warps=blocks["num_warps"],
         )  # fmt: skip
     return grad_logits
 
@@ -449,7 +465,7 @@ def _compute(logits: Tensor) -> tl.dtype:
 
 
 def _blocks(logits: Tensor) -> dict[str, object]:
-    block = min(triton.next_power_of_2(logits.shape[-1]), _LARGEST_BLOCK)
+    block = min(1 << (logits.shape[-1] - 1).bit_length(), _LARGEST_BLOCK)
     return {
         "BLOCK": block,
         "ONE": logits.shape[-1] <= block,
@@ -463,13 +479,8 @@ def warps(block: int) -> int:
     return max(1, block // _CLASSES_OF_WARP)
 
 
-def _columns(device: torch.device, *orders: float | Tensor) -> tuple[Tensor | int, ...]:
-    """The values of the orders on the device, then for each order the distance from one row's value to the next."""
-    values = [_column(device, order) for order in orders]
-    return (*values, *(int(value.numel() > 1) for value in values))
-
-
-def _column(device: torch.device, order: float | Tensor) -> Tensor:
-    if isinstance(order, Tensor):
-        return order.to(device, torch.float64).reshape(-1)
-    return torch.full((1,), order, dtype=torch.float64, device=device)  # a copy from the host would wait for the GPU
+def _passed(orders: Orders, values: Tensor) -> tuple[Tensor | float | None, ...]:
+    """The orders as kernels take them: one tensor [rows, 3], or None and three numbers, which need no launch."""
+    if not any(isinstance(order, Tensor) for order in orders):
+        return None, *orders
+    return torch.cat(columns(orders, values.reshape(-1, values.shape[-1])), -1), 1.0, 1.0, 1.0

@@ -132,7 +132,7 @@ def _solved(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:
 def _roots(rows: Tensor, largest: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> list[Tensor]:
     """y, its last step, and at y the total, Σ w^(β−1) u, the mean and R_q, each float64 [rows, 1]."""
     count, classes = rows.shape
-    spans = triton.cdiv(classes, _SPAN)
+    spans = math.ceil(classes / _SPAN)
     most, margin = math.log(classes), cuda._MARGIN.value
     low = -(r - 1).clamp_min(0) * most - margin
     high = (2 - 1 / q - r).clamp_min(0) * most + margin

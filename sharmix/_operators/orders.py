@@ -49,16 +49,20 @@ def _refuse_steep(r: float | Tensor, classes: int) -> None:
 def _refuse_nonconcave(q: float | Tensor, r: float | Tensor, nonconcave: str) -> None:
     if nonconcave != "error":
         raise ValueError(f"nonconcave={nonconcave!r} is not allowed; it must be 'global' or 'error'")
-    outside = ~is_concave(q, r)
+    outside = ~torch.as_tensor(is_concave(q, r))
     if outside.any():
         q_value, r_value = (torch.as_tensor(order).expand(outside.shape)[outside][0].item() for order in (q, r))
         region = f"outside the concave region r >= 2 - 1/q = {2 - 1 / q_value:g}, where the map may jump"
         raise ValueError(f"(q, r) = ({q_value:g}, {r_value:g}) lies {region}")
 
 
-def is_concave(q: float | Tensor, r: float | Tensor) -> Tensor:
+def is_concave(q: float | Tensor, r: float | Tensor) -> bool | Tensor:
     """Whether the objective has one maximum for every row of logits: r ≥ 2 − 1/q (`math` section 3)."""
-    return torch.as_tensor(r >= 2 - 1 / q - _CONCAVITY_TOLERANCE)
+    return r >= 2 - 1 / q - _CONCAVITY_TOLERANCE
+
+
+def everywhere(condition: bool | Tensor) -> bool:
+    return condition if isinstance(condition, bool) else bool(condition.all())
 
 
 def largest(order: float | Tensor) -> float:

@@ -17,10 +17,11 @@ from triton.compiler import ASTSource  # noqa: E402
 from sharmix._operators import cuda, cuda_long_rows  # noqa: E402
 
 POINTERS = {
-    **dict.fromkeys(("q", "r", "temperature", "states", "sums"), "*fp64"),
+    **dict.fromkeys(("q", "r", "temperature", "orders", "states", "sums"), "*fp64"),
     **dict.fromkeys(("conjugates", "losses", "slopes", "grad_parameters", "largest"), "*fp32"),
-    "targets": "*i64",
+    **dict.fromkeys(("targets", "wrong"), "*i64"),
 }
+NUMBERS = dict.fromkeys(("q", "r", "temperature"), "fp64")  # of a kernel that takes orders of rows as one tensor
 
 
 def test_what_the_kernels_take():
@@ -53,8 +54,9 @@ def test_kernels_agree_with_plain_torch_in_the_interpreter():
 def compile_for_hopper(kernel, logits_type, num_warps=1, **constants):
     """The kernel for compute capability 9.0."""
     names = kernel.arg_names
-    pointers = POINTERS | dict.fromkeys(("logits", "probabilities", "grads", "grad_logits"), logits_type)
-    signature = {name: "constexpr" if name in constants else pointers.get(name, "i32") for name in names}
+    types = POINTERS | dict.fromkeys(("logits", "probabilities", "grads", "grad_logits"), logits_type)
+    types |= NUMBERS if "orders" in names else {}
+    signature = {name: "constexpr" if name in constants else types.get(name, "i32") for name in names}
     values = {(place,): constants[name] for place, name in enumerate(names) if name in constants}
     source = ASTSource(fn=kernel, signature=signature, constexprs=values)
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": num_warps})
@@ -67,6 +69,7 @@ def test_kernels_compile_for_a_hopper_gpu(logits_type, compute):
     row = {"BLOCK": 128, "ONE": True, "COMPUTE": compute}
     for kernel, constants in (
         (cuda._solve, row),
+        (cuda._solve, row | {"orders": None}),
         (cuda._solve, row | {"classes": 1}),  # an argument of 1 becomes a constant
         (cuda._class_loss, row | {"SLOPES": True}),
         (cuda._map_backward, {"PARAMETERS": True, "BLOCK": 128}),
@@ -90,7 +93,7 @@ def stack_bytes(compiled, path):
 @pytest.mark.parametrize("classes", [2048, 32000])
 def test_the_kernels_spill_no_registers(tmp_path, classes):
     launch = cuda._blocks(torch.empty(1, classes, device="meta"))
-    one = {name: launch[name] for name in ("num_warps", "BLOCK")}
+    one = {name: launch[name] for name in ("num_warps", "BLOCK")} | {"orders": None}
     whole = one | {name: launch[name] for name in ("ONE", "COMPUTE")}
     for kernel, constants in (
         (cuda._solve, whole),

@@ -165,6 +165,13 @@ def test_rows_that_are_undefined_spread_to_no_other(monkeypatch, long):
     assert loss[1:3].isnan().all()
 
 
+@pytest.mark.parametrize("label", [-1, 7, 10**12])
+def test_a_label_that_is_no_class_is_named(label):
+    z, y = torch.zeros(3, 7, device=DEVICE), torch.tensor([6, -100, label], device=DEVICE)
+    with pytest.raises(ValueError, match=f"label {label} is out of range for 7 classes"):
+        sharmix.fenchel_young_loss(z, y)
+
+
 @on_a_gpu
 def test_a_map_of_fixed_orders_is_recorded_in_a_cuda_graph():
     z = torch.zeros(3, 100, device=DEVICE)
