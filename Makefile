@@ -172,8 +172,8 @@ gpu: setup  ## tests of the compiled CUDA kernels, and their times beside adaspl
 	$(BIN)/python -m pytest -W default tests/sharmix/triton_kernels.py
 	$(BIN)/python -m benchmarks.gpu --commit $$(git rev-parse HEAD)
 
-overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation, in 23 minutes; GPU=1 on CUDA
-	$(BIN)/python -m benchmarks.overhead $(if $(GPU),--gpu)
+overhead: setup  ## Table 6: time and memory of a training step, and of translating, under each activation, in 23 minutes
+	$(BIN)/python -m benchmarks.overhead
 
 vocab_parallel: setup  ## messages and time of losses whose classes are split over processes; RUN=FOLDER adds a translation's logits
 	$(BIN)/python -m benchmarks.vocab_parallel $(if $(RUN),--run $(RUN)) $(if $(DATA),--data $(DATA))

@@ -132,12 +132,12 @@ def at_least(goal: float, low: float, high: float) -> str:
     return at_most(-goal, -high, -low)
 
 
-def provenance(device: str = "cpu") -> Row:
+def provenance() -> Row:
     """The columns that say on which machine, and with which versions, a row was measured."""
     from experiments.identity import code_of
     from experiments.machine import environment
 
-    found, source = environment(torch.device(device)), code_of({})
+    found, source = environment(torch.device("cpu")), code_of({})
     return {
         "backend": found["backend"]["code"],
         "vectors": found["backend"]["vectors"],
@@ -152,10 +152,9 @@ def origin(row: Mapping[str, Any], packages: Sequence[str], command: str) -> str
     """The machine and the versions of a row in a sentence, and the command that repeats the measurement."""
     versions = ", ".join(f"{name} {row[name]}" for name in packages)
     dirty = ", with uncommitted changes" if row["dirty"] else ""
-    accelerator = f"{row['accelerator']}; " if isinstance(row["accelerator"], str) else ""
     return (
-        f"{accelerator}{row['processor']}, {row['cores']} cores, {row['vectors']}; backend {row['backend']}; "
-        f"{versions}; commit {str(row['commit'])[:12]}{dirty}. Repeat: `{command}`."
+        f"{row['processor']}, {row['cores']} cores, {row['vectors']}; backend {row['backend']}; {versions}; "
+        f"commit {str(row['commit'])[:12]}{dirty}. Repeat: `{command}`."
     )
 
 

@@ -1,7 +1,6 @@
 """Table 6: time and memory of a training step under each activation, and of translating, beside the same under softmax.
 
 python -m benchmarks.overhead
-python -m benchmarks.overhead --gpu    # time on a CUDA device, by overhead_gpu.yaml
 """
 
 import argparse
@@ -30,7 +29,6 @@ from reporting.declaration import load_declaration
 from reporting.markdown import narrow, paragraph
 
 SETTINGS = Path(__file__).with_suffix(".yaml")
-SETTINGS_OF_GPU = SETTINGS.with_name("overhead_gpu.yaml")
 BESIDES = {
     "benchmarks.entmax_sort.FullSort": "entmax (package), full sort",
     "benchmarks.entmax_sort.TopK": "entmax (package), top 100 sorted first",
@@ -93,8 +91,10 @@ def memory(size: dict[str, Any], activation: str) -> float:
 
 
 def measure(name: str, size: dict[str, Any], names: list[str], processes: int, confidence: float) -> list[Row]:
-    """A row for each activation, without memory."""
-    found = [in_fresh_process(medians, size, names, seed) for seed in tqdm(range(processes), size["title"])]
+    """A row for each activation."""
+    title = size["title"]
+    found = [in_fresh_process(medians, size, names, seed) for seed in tqdm(range(processes), title)]
+    peaks = {one: in_fresh_process(memory, size, one) for one in tqdm(names, f"{title}, memory")}
     times = {activation: zip(*(one[activation] for one in found), strict=True) for activation in names}
     without_goal = {"softmax", *size.get("besides", [])}
     return [
@@ -104,18 +104,10 @@ def measure(name: str, size: dict[str, Any], names: list[str], processes: int, c
             "activation": activation,
             **relative_time(relative, None if activation in without_goal else size["goal"], confidence),
             "milliseconds": 1e3 * statistics.median(seconds),
+            "memory_mib": peaks[activation],
+            "relative_memory": peaks[activation] / peaks["softmax"],
         }
         for activation, (seconds, relative) in times.items()
-    ]
-
-
-def with_memory(rows: list[Row], size: dict[str, Any]) -> list[Row]:
-    """The rows with the peak of a process of each activation's own, and its ratio to softmax's."""
-    names = [row["activation"] for row in rows]
-    peaks = [in_fresh_process(memory, size, one) for one in tqdm(names, f"{size['title']}, memory")]
-    softmax = peaks[names.index("softmax")]
-    return [
-        row | {"memory_mib": peak, "relative_memory": peak / softmax} for row, peak in zip(rows, peaks, strict=True)
     ]
 
 
@@ -132,7 +124,7 @@ def relative_time(relative: Sequence[float], goal: float | None, confidence: flo
     }
 
 
-def table(data: pd.DataFrame, settings: dict[str, Any], confidence: float, command: str = "make overhead") -> str:
+def table(data: pd.DataFrame, settings: dict[str, Any], confidence: float) -> str:
     """Table 6: our numbers beside the paper's numbers, which are of training, but of no experiment in particular."""
     printed = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))[settings["published"]]
     translating = {name for name, size in settings["blocks"].items() if size.get("translates")}
@@ -146,20 +138,17 @@ def table(data: pd.DataFrame, settings: dict[str, Any], confidence: float, comma
             "goal": data["goal"].map("≤ {:.2f}".format, na_action="ignore").fillna("–"),
             "verdict": data["verdict"].fillna("–"),
             "published": [f"{numbers[0]:.2f}" if numbers else "–" for numbers in published],
+            "relative memory": data["relative_memory"].map("{:.3f}".format),
+            "published memory": [f"{numbers[1]:.2f}" if numbers else "–" for numbers in published],
         }
     )
-    of_memory = ""
-    if "relative_memory" in data:
-        of_memory = "Memory is the peak of a process of its own. "
-        shown["relative memory"] = data["relative_memory"].map("{:.3f}".format)
-        shown["published memory"] = [f"{numbers[1]:.2f}" if numbers else "–" for numbers in published]
     about = (
         "A step of training, or a batch translated, with random inputs of each experiment's shapes; threads: "
         f"{settings['threads']}. In each of {settings['processes']} fresh processes the activations take turns; a "
         "process gives the median of the ratios to softmax's block of the same round. The table has the median over "
         f"processes, with its percentile bootstrap interval ({confidence:.0%}), which decides: the goal is "
-        "met or missed where the whole interval is on one side of it, else undecided. "
-        f"{of_memory}{origin(data.iloc[0], ('torch',), command)}"
+        "met or missed where the whole interval is on one side of it, else undecided. Memory is the peak of a process "
+        f"of its own. {origin(data.iloc[0], ('torch',), 'make overhead')}"
     )
     title = "# Table 6. A training step, and translating, under each activation, relative to softmax"
     parts = [title, paragraph(about)]
@@ -172,22 +161,17 @@ def main() -> None:
     """Command line: measure, and write the CSV and the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
-    parser.add_argument("--gpu", action="store_true", help="measure time on a CUDA device, by overhead_gpu.yaml")
     options = parser.parse_args()
-    settings_file, name, command = SETTINGS, "table6", "make overhead"
-    if options.gpu:
-        settings_file, name, command = SETTINGS_OF_GPU, "table6_gpu", "make overhead GPU=1"
-    settings = yaml.safe_load(settings_file.read_text(encoding="utf-8"))
+    settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
     confidence = load_declaration().confidence
-    source, rows = provenance("cuda" if options.gpu else "cpu"), []
-    for experiment, size in settings["blocks"].items():
+    source, rows = provenance(), []
+    for name, size in settings["blocks"].items():
         names = [*settings["activations"], *size.get("besides", [])]
         size["overrides"].append(f"threads={settings['threads']}")
-        measured = measure(experiment, size, names, settings["processes"], confidence)
-        rows += [{**row, **source} for row in (measured if options.gpu else with_memory(measured, size))]
-        write_csv(rows, options.folder / f"{name}.csv")  # now, for a measurement that is cut short
-    text = table(pd.DataFrame(rows), settings, confidence, command)
-    write_atomically(options.folder / f"{name}.md", text)
+        rows += [{**row, **source} for row in measure(name, size, names, settings["processes"], confidence)]
+    write_csv(rows, options.folder / "table6.csv")
+    text = table(pd.DataFrame(rows), settings, confidence)
+    write_atomically(options.folder / "table6.md", text)
     Console().print(Markdown(text))
 
 

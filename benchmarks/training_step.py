@@ -75,8 +75,6 @@ class _Turns(Callback):
         self.begin.clear()
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if pl_module.device.type == "cuda":
-            torch.cuda.synchronize()
         self.ended.set()
 
     def block(self) -> None:
