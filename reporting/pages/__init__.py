@@ -11,6 +11,7 @@ from pathlib import Path
 from experiments.files import write_atomically
 from reporting.marked_text import fill, parts
 from reporting.pages.experiment import describe_runs, describe_settings, list_runs, quote_table
+from reporting.pages.gpu_times import tabulate_gpu_times
 from reporting.pages.measured_times import list_measured_times
 from reporting.pages.verdict_summary import answer_questions, summarise_verdicts
 from reporting.yaml_files import TableError
@@ -20,6 +21,7 @@ WRITERS: dict[str, Callable[..., str]] = {
     "questions": answer_questions,
     "verdict": summarise_verdicts,
     "times": list_measured_times,
+    "gpu": tabulate_gpu_times,
     "table": quote_table,
     "run": describe_runs,
     "runs": list_runs,
