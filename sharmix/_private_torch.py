@@ -87,7 +87,10 @@ def _resolved_group() -> Any:
 
 
 def process_group(name: str) -> Any:
-    """The process group of a name, `group.group_name`: operators take numbers, names and tensors alone."""
+    """The process group of a name, `group.group_name`: operators take numbers, names and tensors alone.
+
+    A compiler takes the group for a constant.
+    """
     return _resolved_group()(name)
 
 
@@ -108,3 +111,4 @@ def vmap_active() -> bool:
 
 # `torch.compiler.assume_constant_result` sets the same attribute, but imports torch._dynamo, which takes a second.
 vmap_active._dynamo_marked_constant = True  # type: ignore[attr-defined]
+process_group._dynamo_marked_constant = True  # type: ignore[attr-defined]

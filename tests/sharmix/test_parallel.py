@@ -228,6 +228,8 @@ def check_criterion():
     assert plain.candidates == 16  # half as many a batch, down to twice the support
     plain(part * 1e-3, y)
     assert plain.candidates == 32
+    in_group = parallel.VocabParallelLoss("sparsemax", group=mesh.get_group(), sizes=[38, 37])
+    assert torch.equal(torch.compile(in_group, fullgraph=True, backend="eager")(part, y), plain(part, y))
     for placement in (Replicate(), Shard(0)):
         with pytest.raises(ValueError, match="must be split over their last dimension"):
             criterion(DTensor.from_local(z.detach(), mesh, [placement]), y)
