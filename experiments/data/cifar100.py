@@ -1,8 +1,10 @@
 """CIFAR-100, from a folder, the Hugging Face hub or torchvision's download."""
 
+from contextlib import nullcontext
 from typing import ClassVar, Literal
 
 import numpy as np
+from filelock import FileLock
 
 from experiments.data.hub import load_images
 from experiments.data.small_images import Images, SmallImageDataModule
@@ -49,6 +51,7 @@ class Cifar100DataModule(SmallImageDataModule):
             f"it holds neither {FOLDER}/{split}.parquet nor torchvision's cifar-100-python, or it cannot be fetched: "
             "name the folder that does with paths.data, or give paths.data=null"
         )
-        with reading(folder, remedy):
+        download_lock = FileLock(LOCAL_DATA / "cifar100.lock") if self.folder is None else nullcontext()
+        with reading(folder, remedy), download_lock:  # one run of a sweep downloads, and the others wait
             found = CIFAR100(str(folder), train=split == "train", download=self.folder is None)
         return found.data, np.array(found.targets, dtype=np.int64), f"{folder}/cifar-100-python"

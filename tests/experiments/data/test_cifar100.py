@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from filelock import FileLock, Timeout
 from PIL import Image
 
 from experiments.errors import DataError
@@ -26,6 +27,17 @@ def test_torchvisions_folder_gives_the_same(cifar: Path, tmp_path: Path, monkeyp
     monkeypatch.setattr("torchvision.datasets.CIFAR100._check_integrity", lambda _: True)
     monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda *_: True)
     assert loaded("cifar100", tmp_path).content_hash == loaded("cifar100", cifar).content_hash
+
+
+def test_one_process_at_a_time_downloads_by_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(*_: object, **__: object) -> None:
+        with pytest.raises(Timeout):
+            FileLock("data/cifar100.lock", timeout=0).acquire()
+        raise OSError("no route")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("torchvision.datasets.CIFAR100", download)
+    assert "no route" in refusal("cifar100", None, DataError, source="torchvision")
 
 
 def test_the_hub_gives_the_same(cifar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
