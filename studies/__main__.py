@@ -34,6 +34,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if not PAGE.is_file():
         parser.error(f"there is no {PAGE}; start it in the project's folder")
+    if options.jobs < 1:
+        parser.error(f"--jobs={options.jobs} is not allowed; it must be 1 or more")
     if unknown := {*options.names} - {*available_studies()}:
         parser.error(f"there is no study {', '.join(sorted(unknown))}; there are {', '.join(available_studies())}")
     try:

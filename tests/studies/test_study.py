@@ -118,6 +118,7 @@ def test_no_task_that_other_code_measured_is_among_the_records(coins, monkeypatc
     ("arguments", "message"),
     [
         (["dice"], "there is no study dice; there are coins"),
+        (["coins", "--jobs", "0"], "--jobs=0 is not allowed; it must be 1 or more"),
         ([], "there is no docs/studies.md; start it in"),
     ],
 )
