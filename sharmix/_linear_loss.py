@@ -42,8 +42,9 @@ def linear_fenchel_young_loss(
         L(z, y),      z = hidden · weightᵀ + bias
 
     The value and gradients are the same as for `fenchel_young_loss(linear(hidden, weight, bias), targets, ...)`, but it
-    never holds all logits in memory. The error p − y is mostly 0, so the gradients use only its nonzero entries. They
-    are computed together with the value and kept for the backward pass, which cannot be differentiated again.
+    never holds all logits in memory. The error p − y is mostly 0, so on the CPU the gradients use only its nonzero
+    entries. They are computed together with the value and kept for the backward pass, which cannot be differentiated
+    again.
 
     Args:
         hidden: the input of the output layer, [..., features], floating point.
@@ -255,7 +256,7 @@ class _LayerGradients:
             self.by_bias += error.sum(0)
         error = error.to(self.weight.dtype)
         # A few rows can show that a chunk is dense. Only the whole chunk can show that it is sparse, which it must be
-        # before its nonzero places are listed. On a GPU a matrix product is always faster.
+        # before its nonzero places are listed. On a GPU the host would wait for each of these counts.
         if error.is_cuda or any(part.count_nonzero() > _DENSE * part.numel() for part in (error[:_BLOCKS], error)):
             self.by_hidden[some] = error @ self.weight
             if self.by_weight is None:

@@ -1,6 +1,8 @@
 """Times on a GPU, from results/benchmarks/gpu_maps.csv and gpu_layers.csv, which `make gpu` wrote."""
 
+from collections.abc import Hashable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -10,6 +12,8 @@ from reporting.markdown import paragraph
 
 def tabulate_gpu_times(root: Path, to_root: str, part: str) -> str:
     """A table of each kind of contender: time relative to torch's baseline, in a column for each size.
+
+    For layers each cell has the memory that a step allocates, too.
 
     Args:
         root, to_root: of the repository.
@@ -21,20 +25,29 @@ def tabulate_gpu_times(root: Path, to_root: str, part: str) -> str:
     tables = [_table(kind, measured[measured["kind"] == kind]) for kind in measured["kind"].unique()]
     about = rows.iloc[0]
     origin = (
-        f"Forward and backward; the median of rounds. {about['gpu']}; torch {about['torch']}, "
+        "Forward and backward: the median of rounds, with the lowest and the highest. A contender that takes 0.3 s and "
+        f"more is called three times, and the fastest call counts. {about['gpu']}; torch {about['torch']}, "
         f"triton {about['triton']}; commit {about['commit'][:12]}. Repeat: `make gpu`."
     )
     return "\n\n".join([*tables, paragraph(origin)])
 
 
-def _size(row: dict[str, object]) -> str:
+def _size(row: dict[Hashable, Any]) -> str:
     sides = [f"{row[name]:,}" for name in ("rows", "features", "classes") if name in row]
-    return f"{' × '.join(sides)}, {row['dtype']}"
+    return f"{' × '.join(sides)}, {row['dtype']}, scale {row['scale']:g}"
 
 
 def _table(kind: str, rows: pd.DataFrame) -> str:
-    ratios = rows.pivot(index="contender", columns="size", values="median_ratio")
-    ordered = ratios.loc[rows["contender"].unique(), rows["size"].unique()]
-    shown = ordered.map(lambda ratio: f"{ratio:,.{0 if ratio >= 20 else 1}f}", na_action="ignore")
+    cells = rows.assign(cell=[_cell(row) for row in rows.to_dict("records")])
+    shown = cells.pivot(index="contender", columns="size", values="cell")
+    shown = shown.loc[rows["contender"].unique(), rows["size"].unique()].fillna("–")
     shown.index.name = f"{kind}, relative to {BASELINES[kind]}"
-    return str(shown.fillna("–").reset_index().to_markdown(index=False, disable_numparse=True))
+    return str(shown.reset_index().to_markdown(index=False, disable_numparse=True))
+
+
+def _cell(row: dict[Hashable, Any]) -> str:
+    median, lowest, highest = (
+        f"{row[f'{name}_ratio']:,.{0 if row['median_ratio'] >= 20 else 1}f}" for name in ("median", "lowest", "highest")
+    )
+    memory = f", {row['memory_mib']:,.0f} MiB" if row["kind"] == "layer" else ""
+    return f"{median} ({lowest}–{highest}){memory}"

@@ -79,12 +79,12 @@ def reduced_loss(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What `class_loss` returns, from the loss [...] of each row and its slopes by q, r and T₀ [..., 3]."""
     rows = torch.where(counted, rows - rows.clamp_max(0), 0)  # rounding can leave −1e-17 at p = y
-    loss, divisor = reduced(rows, counted, reduction)
+    loss, divisor = total_and_divisor(rows, counted, reduction)
     return loss, states, rows.new_empty(0) if slopes is None else slopes * counted.unsqueeze(-1), divisor
 
 
-def reduced(rows: Tensor, counted: Tensor, reduction: str) -> tuple[Tensor, Tensor]:
-    """The loss from the losses [...] of rows, 0 where they are not counted, and the divisor of their sum."""
+def total_and_divisor(rows: Tensor, counted: Tensor, reduction: str) -> tuple[Tensor, Tensor]:
+    """The reduced loss from the losses [...] of rows, 0 where they are not counted, and the divisor of their sum."""
     divisor = counted.sum().to(rows.dtype) if reduction == "mean" else rows.new_ones(())
     return rows if reduction == "none" else rows.sum() / divisor, divisor
 

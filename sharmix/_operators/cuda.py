@@ -255,22 +255,22 @@ def _renyi_slopes(p, log_p, renyi, delta):
 
 @triton.jit
 def _class_loss(
-    logits, targets, losses, states, slopes, wrong, classes, ignored,
+    logits, targets, losses, states, slopes, wrong_row, classes, ignored,
     orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
     SLOPES: tl.constexpr, BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
     index = tl.program_id(0).to(tl.int64)
     target = tl.load(targets + index)
     counted = target != ignored
-    outside = counted & ((target < 0) | (target >= classes))
-    tl.store(wrong, index, mask=outside)
+    is_class = (target >= 0) & (target < classes)
+    tl.store(wrong_row, index, mask=counted & (is_class == 0))
     row = logits + index * classes
     q, r, temperature = _orders_of(index, orders, q, r, temperature)
     cached = _loaded(row, 0, classes, -float("inf"), BLOCK).to(tl.float32)
     largest, unit, scale, total, conjugate, renyi = _solved(
         row, cached, classes, q, r, temperature, BLOCK, ONE, COMPUTE
     )
-    of_target = tl.load(row + tl.where(counted & (outside == 0), target, 0)).to(tl.float64)
+    of_target = tl.load(row + tl.where(is_class, target, 0)).to(tl.float64)
     loss = conjugate - (of_target - largest.to(tl.float64))
     loss = tl.where(loss < 0, 0.0, loss)  # rounding can leave −1e-17 at p = y
     tl.store(losses + index, tl.where(counted, loss, 0.0).to(tl.float32))
@@ -402,20 +402,22 @@ def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor
     conjugate = torch.empty(logits.shape[:-1], dtype=torch.float32, device=logits.device)
     rows, classes = _shape(logits)
     with torch.cuda.device_of(logits):
-        _solve[(rows,)](logits, probabilities, conjugate, classes, *_passed(orders, logits), **_blocks(logits))
+        _solve[(rows,)](
+            logits, probabilities, conjugate, classes, *_orders_for_kernel(orders, logits), **_blocks(logits)
+        )
     return probabilities, conjugate
 
 
 def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orders: bool) -> tuple[Tensor, Tensor]:
     probabilities, grad = probabilities.contiguous(), grad.contiguous()
     grad_logits = torch.empty_like(probabilities)
-    shape = (*probabilities.shape[:-1], 3 if wants_orders else 0)
+    shape = (*probabilities.shape[:-1], 3) if wants_orders else 0
     grad_parameters = torch.empty(shape, dtype=torch.float32, device=grad.device)
     rows, classes = _shape(probabilities)
     blocks = _blocks(probabilities)
     with torch.cuda.device_of(grad):
         _map_backward[(rows,)](
-            probabilities, grad, grad_logits, grad_parameters, classes, *_passed(orders, probabilities),
+            probabilities, grad, grad_logits, grad_parameters, classes, *_orders_for_kernel(orders, probabilities),
             wants_orders, blocks["BLOCK"], num_warps=blocks["num_warps"],
         )  # fmt: skip
     return grad_logits, grad_parameters
@@ -428,16 +430,16 @@ def class_loss(
     loss = torch.empty(targets.shape, dtype=torch.float32, device=logits.device)
     states = torch.empty((*targets.shape, 4), dtype=torch.float64, device=logits.device)
     slopes = torch.empty((*targets.shape, 3) if wants_slopes else 0, dtype=torch.float32, device=logits.device)
-    wrong = torch.full((1,), -1, device=logits.device)  # a row whose target is no class, if there is one
+    wrong_row = torch.full((1,), -1, device=logits.device)  # whose target is no class, if there is one
     rows, classes = _shape(logits)
     with torch.cuda.device_of(logits):
         _class_loss[(rows,)](
-            logits, targets, loss, states, slopes, wrong, classes, ignore_index, *_passed(orders, logits),
-            wants_slopes, **_blocks(logits),
+            logits, targets, loss, states, slopes, wrong_row, classes, ignore_index,
+            *_orders_for_kernel(orders, logits), wants_slopes, **_blocks(logits),
         )  # fmt: skip
-    if (row := int(wrong)) >= 0:
+    total, divisor = any_device.total_and_divisor(loss, targets != ignore_index, reduction)
+    if (row := int(wrong_row)) >= 0:  # the host waits for the kernel
         raise label_error(int(targets.flatten()[row]), classes, ignore_index)
-    total, divisor = any_device.reduced(loss, targets != ignore_index, reduction)
     return total, states, slopes, divisor
 
 
@@ -451,7 +453,7 @@ def class_loss_backward(
     with torch.cuda.device_of(logits):
         _class_loss_backward[(rows, math.ceil(classes / blocks["BLOCK"]))](
             logits, targets, states, grad, grad_logits, classes, ignore_index, int(grad.dim() > 0),
-            *_passed(orders, logits), blocks["BLOCK"], blocks["COMPUTE"], num_warps=blocks["num_warps"],
+            *_orders_for_kernel(orders, logits), blocks["BLOCK"], blocks["COMPUTE"], num_warps=blocks["num_warps"],
         )  # fmt: skip
     return grad_logits
 
@@ -479,7 +481,7 @@ def warps(block: int) -> int:
     return max(1, block // _CLASSES_OF_WARP)
 
 
-def _passed(orders: Orders, values: Tensor) -> tuple[Tensor | float | None, ...]:
+def _orders_for_kernel(orders: Orders, values: Tensor) -> tuple[Tensor | float | None, ...]:
     """The orders as kernels take them: one tensor [rows, 3], or None and three numbers, which need no launch."""
     if not any(isinstance(order, Tensor) for order in orders):
         return None, *orders

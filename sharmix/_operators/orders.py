@@ -72,6 +72,8 @@ def largest(order: float | Tensor) -> float:
 def columns(orders: Orders, rows: Tensor) -> list[Tensor]:
     """Each order as float64 [rows, 1] on the device of the rows."""
     return [
-        order if isinstance(order, Tensor) else rows.new_full((len(rows), 1), order, dtype=torch.float64)
+        order.to(rows.device)
+        if isinstance(order, Tensor)
+        else rows.new_full((len(rows), 1), order, dtype=torch.float64)
         for order in orders
     ]

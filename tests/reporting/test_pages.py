@@ -11,6 +11,7 @@ from reporting.declaration import load_declaration
 from reporting.marked_text import fill, marks
 from reporting.pages import COMMAND, rewritten_pages, write_pages
 from reporting.pages.experiment import duration
+from reporting.pages.gpu_times import tabulate_gpu_times
 from reporting.pages.measured_times import list_measured_times
 from reporting.yaml_files import TableError
 
@@ -21,6 +22,16 @@ def test_the_committed_pages_are_those_of_the_committed_results():
     assert {ROOT / "README.md", ROOT / "docs" / "findings.md"} <= set(pages)
     differing = [page for page, text in pages.items() if text != page.read_text("utf-8")]
     assert not differing, "run `make tables`, and commit what it writes"
+
+
+def test_times_on_a_gpu_of_the_same_size_at_two_scales_have_a_column_each(tmp_path):
+    measured = pd.read_csv(ROOT / "results" / "benchmarks" / "gpu_maps.csv")
+    (tmp_path / "results" / "benchmarks").mkdir(parents=True)
+    both = pd.concat([measured, measured.assign(scale=0.05, median_ratio=30.0)])
+    both.to_csv(tmp_path / "results" / "benchmarks" / "gpu_maps.csv")
+    header, _, softmax, *_ = tabulate_gpu_times(tmp_path, "", "maps").splitlines()
+    assert header.count("4,096 × 100, float32, scale 2 ") == header.count("4,096 × 100, float32, scale 0.05 ") == 1
+    assert softmax.count("| 1.0 (1.0–1.0) ") == softmax.count("| 30 (1–1) ") == 3
 
 
 @pytest.fixture

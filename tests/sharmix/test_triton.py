@@ -19,9 +19,8 @@ from sharmix._operators import cuda, cuda_long_rows  # noqa: E402
 POINTERS = {
     **dict.fromkeys(("q", "r", "temperature", "orders", "states", "sums"), "*fp64"),
     **dict.fromkeys(("conjugates", "losses", "slopes", "grad_parameters", "largest"), "*fp32"),
-    **dict.fromkeys(("targets", "wrong"), "*i64"),
+    **dict.fromkeys(("targets", "wrong_row"), "*i64"),
 }
-NUMBERS = dict.fromkeys(("q", "r", "temperature"), "fp64")  # of a kernel that takes orders of rows as one tensor
 
 
 def test_what_the_kernels_take():
@@ -55,11 +54,18 @@ def compile_for_hopper(kernel, logits_type, num_warps=1, **constants):
     """The kernel for compute capability 9.0."""
     names = kernel.arg_names
     types = POINTERS | dict.fromkeys(("logits", "probabilities", "grads", "grad_logits"), logits_type)
-    types |= NUMBERS if "orders" in names else {}
+    types |= {argument.name: argument.annotation_type for argument in kernel.params if argument.annotation_type}
     signature = {name: "constexpr" if name in constants else types.get(name, "i32") for name in names}
     values = {(place,): constants[name] for place, name in enumerate(names) if name in constants}
     source = ASTSource(fn=kernel, signature=signature, constexprs=values)
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": num_warps})
+
+
+def test_orders_that_are_numbers_keep_their_digits():
+    """Without the annotation Triton makes a Python number float32."""
+    for kernel in (cuda._solve, cuda._class_loss, cuda._class_loss_backward, cuda._map_backward):
+        types = {argument.name: argument.annotation_type for argument in kernel.params}
+        assert [types[order] for order in ("q", "r", "temperature")] == ["fp64"] * 3, kernel
 
 
 @pytest.mark.slow
