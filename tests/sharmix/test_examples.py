@@ -8,21 +8,20 @@ import pytest
 import torch
 
 import sharmix
-from sharmix import registry
+from sharmix import conformal, parallel, registry
 
 PUBLIC = {name: getattr(sharmix, name) for name in sharmix.__all__}
 MODULES = [name for name, value in PUBLIC.items() if inspect.isclass(value)]
+EXAMPLES = PUBLIC | {name: getattr(module, name) for module in (conformal, parallel) for name in module.__all__}
 
 
-@pytest.mark.parametrize("name", sorted(PUBLIC))
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_the_example_of(name, monkeypatch):
     monkeypatch.setattr(registry, "_ACTIVATIONS", dict(registry._ACTIVATIONS))  # one example registers a class
-    examples = doctest.DocTestFinder(recurse=False).find(PUBLIC[name], name, globs={"torch": torch, "sharmix": sharmix})
-    assert any(example.examples for example in examples), f"sharmix.{name} has no example"
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.REPORT_NDIFF)
-    for example in examples:
-        runner.run(example)
-    assert runner.summarize(verbose=False).failed == 0
+    globs = {"torch": torch, "sharmix": sharmix}
+    (example,) = doctest.DocTestFinder(recurse=False).find(EXAMPLES[name], name, globs=globs)
+    assert example.examples
+    assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.REPORT_NDIFF).run(example).failed == 0
 
 
 @pytest.mark.parametrize("name", MODULES)

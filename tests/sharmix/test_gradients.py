@@ -95,26 +95,22 @@ def test_gradient_of_the_loss_against_fifty_digits(target):
 @pytest.mark.medium
 def test_hessian_of_the_map_against_fifty_digits():
     """Second order where numerical differences of float64 cannot go: at q = 1 itself."""
-    errors = {}
-    for q, r in ((1.0, 1.0), (1.0, 1.5), (1.0001, 1.5), (1.25, 1.5), (2.0, 1.75)):
-        point = [*Z, q, r, 0.7]
-        hessian = _hessian_of_the_map(point)
-        scale = max(1.0, hessian.abs().max().item())
-        for i, j in itertools.combinations_with_replacement(range(7), 2):
-            exact = float(_partial(lambda v, j=j: _partial(_exact_weighted, v, j), point, i)[0])
-            errors[q, r, i, j] = (hessian[[i, j], [j, i]] - exact).abs().max().item() / scale
-    assert_errors_within(errors, 1e-7)
 
-
-def _exact_weighted(point):
-    return [mpmath.fdot(WEIGHTS, _exact_map(point))]
-
-
-def _hessian_of_the_map(point):
     def weighted(point):
         return sharmix.sharmix(point[:4], *point[4:]) @ torch.tensor(WEIGHTS, dtype=torch.float64)
 
-    return torch.autograd.functional.hessian(weighted, leaf(point))
+    def exact_weighted(point):
+        return [mpmath.fdot(WEIGHTS, _exact_map(point))]
+
+    errors = {}
+    for q, r in ((1.0, 1.0), (1.0, 1.5), (1.0001, 1.5), (1.25, 1.5), (2.0, 1.75)):
+        point = [*Z, q, r, 0.7]
+        hessian = torch.autograd.functional.hessian(weighted, leaf(point))
+        scale = max(1.0, hessian.abs().max().item())
+        for i, j in itertools.combinations_with_replacement(range(7), 2):
+            exact = float(_partial(lambda v, j=j: _partial(exact_weighted, v, j), point, i)[0])
+            errors[q, r, i, j] = (hessian[[i, j], [j, i]] - exact).abs().max().item() / scale
+    assert_errors_within(errors, 1e-7)
 
 
 def _saved_sizes(function, *inputs):

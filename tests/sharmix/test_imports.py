@@ -51,12 +51,7 @@ def calls():
     yield "prediction sets", lambda: sharmix.conformal.SupportPredictor().calibrate(z, y % 5, 0.5).sets(z)
     yield "attention", lambda: sharmix.attention(z, z, z, "entmax", is_causal=True)
     yield "import sharmix.parallel", lambda: importlib.import_module("sharmix.parallel")
-    yield "plain torch", in_plain_torch
-
-
-def in_plain_torch():
-    with sharmix.plain_torch():
-        return sharmix.sharmix(doors.logits())
+    yield "plain torch", sharmix.plain_torch()(lambda: sharmix.sharmix(z))
 
 
 @pytest.mark.medium

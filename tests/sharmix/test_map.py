@@ -42,7 +42,10 @@ def test_half_precision_costs_its_own_rounding_only(dtype):
     assert_errors_within(errors, 1)
 
 
-@pytest.mark.parametrize(("q", "r"), [(1.25, 1.5), (2.0, 2.0)])
+ABOVE_2 = [(2.2, 1.6), (2.25, 2.25), (2.5, 2.5), (3.0, 1.7), (3.0, 3.0), (4.0, 2.0)]
+
+
+@pytest.mark.parametrize(("q", "r"), [(1.25, 1.5), (2.0, 2.0), *ABOVE_2])
 def test_a_class_that_has_just_joined_the_support_costs_no_digits(q, r):
     assert_errors_within(accuracy.errors_of_small_classes(q, r), 1e-12)
 

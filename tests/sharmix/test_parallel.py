@@ -1,7 +1,6 @@
 """The loss of classes split over processes is the loss of the whole logits, and takes few messages."""
 
 import copy
-import doctest
 import itertools
 import math
 import os
@@ -370,11 +369,3 @@ def test_what_is_not_allowed(alone):
 def test_without_a_process_group():
     with pytest.raises(RuntimeError, match="init_process_group"):
         parallel.vocab_parallel_loss(torch.zeros(2, 5), torch.tensor([0, 4]))
-
-
-@pytest.mark.parametrize("name", parallel.__all__)
-def test_the_example_of(name):
-    (example,) = doctest.DocTestFinder(recurse=False).find(
-        getattr(parallel, name), name, globs={"torch": torch, "sharmix": sharmix}
-    )
-    assert doctest.DocTestRunner().run(example).failed == 0
