@@ -1,12 +1,10 @@
 """`conf/` composes into checked settings that build what they name, and a value out of range is refused by its key."""
 
-import copy
 import inspect
 import itertools
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
@@ -15,9 +13,9 @@ import sharmix
 from experiments.errors import ConfigurationError
 from experiments.identity import ROOT
 from experiments.run import Run
-from experiments.settings import RunSettings, build, build_activation, checked_settings, get_class_or_function
+from experiments.settings import build, build_activation, checked_settings, get_class_or_function
 from experiments.trainer import build_trainer
-from tests.experiments.building import ADVICE, CONF, EXPERIMENTS, settings
+from tests.experiments.building import ADVICE, CONF, EXPERIMENTS, composed, settings
 
 pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 ACTIVATIONS = sorted(file.stem for file in (CONF / "activation").glob("*.yaml"))
@@ -87,12 +85,7 @@ def test_an_experiment_opens_with_what_a_reader_needs() -> None:
             assert word in header, experiment
 
 
-@pytest.fixture(scope="module")
-def airline() -> RunSettings:
-    return settings("experiment=airline")
-
-
-def test_a_value_out_of_range_is_named_with_what_is_allowed(airline: RunSettings) -> None:
+def test_a_value_out_of_range_is_named_with_what_is_allowed() -> None:
     for group, name, value, said in (
         ("data", "folder", 3, "data.folder=3 is not allowed; it is not a valid path"),
         ("data", "_target_", "torch", "data._target_=torch is not allowed; it should be the path of a class"),
@@ -100,7 +93,7 @@ def test_a_value_out_of_range_is_named_with_what_is_allowed(airline: RunSettings
         ("optimizer", "learning_rate", math.inf, "optimizer.learning_rate=inf is not allowed; it should be a finite"),
         ("optimizer", "schedule", "linear", "it should be 'constant', 'inverse_square_root' or 'cosine'"),
     ):
-        wrong = getattr(airline, group) | {name: value}
+        wrong = getattr(settings("experiment=airline"), group) | {name: value}
         with pytest.raises(ConfigurationError) as error:
             build(wrong, group)
         assert said in str(error.value), f"{group}.{name}={value}"
@@ -119,20 +112,11 @@ TEXTS = {
 
 
 def test_what_would_be_written_elsewhere_or_nowhere_is_refused() -> None:
-    base = settings("experiment=digits").model_dump()
     for (key, value), words in TEXTS.items():
+        config = composed("experiment=digits").copy()
+        OmegaConf.update(config, key, value)
         with pytest.raises(ConfigurationError, match=re.escape(words)):
-            checked_settings(with_value(base, key, value))
-
-
-def with_value(config: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """The settings with another value of one."""
-    changed = copy.deepcopy(config)
-    group = changed
-    for name in key.split(".")[:-1]:
-        group = group[name]
-    group[key.split(".")[-1]] = value
-    return changed
+            checked_settings(OmegaConf.to_container(config, resolve=True))
 
 
 COPY, TWEETS = ("experiment=copy", "data.train_size=300"), ("experiment=airline", "paths.data=nowhere")

@@ -32,6 +32,7 @@ WRONG = [  # option, value, words of the message
     ("epochs", 5, ["there is no setting trainer.epochs (given trainer.epochs=5)"]),
     ("max_epochs", "ten", ["trainer.max_epochs='ten' is not allowed; it should be a valid integer"]),
     ("precision", "17-mixed", ["trainer.precision='17-mixed' is not allowed", "'bf16-mixed'"]),
+    ("precision", "16-mixed", ["trainer.precision=16-mixed: ", " on cpu; give bf16-mixed"]),
     ("limit_val_batches", 0, ["trainer.limit_val_batches=0 is not allowed", "greater than 0"]),
     ("accumulate_grad_batches", 0, ["trainer.accumulate_grad_batches=0 is not allowed", "equal to 1"]),
     ("gradient_clip_val", -1, ["trainer.gradient_clip_val=-1 is not allowed", "equal to 0"]),
@@ -41,10 +42,10 @@ WRONG = [  # option, value, words of the message
     ("accelerator", "gpu", ["trainer.accelerator=gpu", "trainer.devices=1"]),
     ("sync_batchnorm", True, ["trainer.sync_batchnorm=true is not allowed on cpu"]),
     ("devices", 0, ["trainer.accelerator=cpu, trainer.devices=0"]),
-    ("num_nodes", 2, ["trainer.num_nodes=2 is not allowed here: start the run on each machine"]),
 ]
 
 
+@pytest.mark.filterwarnings("ignore:.*not supported on CPU")
 @pytest.mark.parametrize(("name", "value", "said"), WRONG, ids=lambda value: str(value)[:20])
 def test_a_wrong_option_is_named(
     name: str, value: object, said: list[str], options: Group, monkeypatch: pytest.MonkeyPatch
@@ -70,7 +71,7 @@ def test_a_limit_that_would_end_an_epoch_within_a_step_is_refused(options: Group
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ("trainer.num_nodes=2", "trainer.num_nodes=2"),
+        ("trainer.num_nodes=2", "trainer.num_nodes=2 is not allowed here: start the run on each machine"),
         ("+logger.mine._target_=nowhere.Mine", "logger.mine._target_=nowhere.Mine"),
         ("+callbacks.mine._target_=torch.nn.Identity", "callbacks.mine: Identity must be a Callback of lightning"),
     ],
@@ -82,12 +83,6 @@ def test_machine_loggers_and_callbacks_are_looked_at_before_any_data_are_read(
     with pytest.raises(ConfigurationError, match=said):
         Run(asked, tmp_path / "run").complete()
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.filterwarnings("ignore:.*not supported on CPU")
-def test_a_precision_that_the_device_does_not_have_is_refused(options: Group) -> None:
-    with pytest.raises(ConfigurationError, match=r"trainer.precision=16-mixed: .* on cpu; give bf16-mixed"):
-        build_trainer(options | {"precision": "16-mixed"}, threads=1, logger=False)
 
 
 def test_processes_that_were_not_asked_for_are_refused(options: Group, monkeypatch: pytest.MonkeyPatch) -> None:

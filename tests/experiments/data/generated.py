@@ -33,15 +33,6 @@ def tweets() -> Records:
     return made
 
 
-def repeating_tweets() -> Records:
-    """The same tweets; the first and three that repeat it have short texts."""
-    made = tweets()
-    for i in (3, 6, 9):
-        made[i][3] = "repeats"
-    made[0][3] = "repeats too"
-    return made
-
-
 def write_tweets(folder: Path, rows: Records) -> Path:
     path = folder / "airline" / "Tweets.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,12 +128,12 @@ def write_tiny_archive(folder: Path) -> Path:
 WNIDS = [f"n{number:08d}" for number in range(1000)]
 
 
-def write_photos(home: Path, classes: int = 3) -> None:
+def write_photos(home: Path) -> None:
     """One image a class on each side, and two more in the last class; each image of a side is another."""
     for side, more in (("train", 2), ("val", 0)):
-        for number, wnid in enumerate(WNIDS[:classes]):
+        for number, wnid in enumerate(WNIDS[:3]):
             (home / "photos" / side / wnid).mkdir(parents=True)
-            for image in range(1 + more * (number == classes - 1)):
+            for image in range(1 + more * (number == 2)):
                 file = home / "photos" / side / wnid / f"{wnid}_{image}.JPEG"
                 file.write_bytes(encoded(slope(24 + number + 5 * image), "JPEG"))
 

@@ -48,11 +48,16 @@ def module(name: str, folder: Path | None = None, **changes: Any) -> Any:
     return data
 
 
-def loaded(name: str, folder: Path | None = None, **changes: Any) -> Any:
-    """The data of a data set."""
+def ready(name: str, folder: Path | None = None, **changes: Any) -> Any:
+    """The data module of a data set, set up."""
     data = module(name, folder, **changes)
     data.setup()
-    return data.data
+    return data
+
+
+def loaded(name: str, folder: Path | None = None, **changes: Any) -> Any:
+    """The data of a data set."""
+    return ready(name, folder, **changes).data
 
 
 def refusal(name: str, folder: Path | None, error: type[Exception], **changes: Any) -> str:
@@ -62,12 +67,12 @@ def refusal(name: str, folder: Path | None, error: type[Exception], **changes: A
     return str(caught.value)
 
 
-def trainer(device: str = "cpu", epoch: int = 0, **changes: Any) -> SimpleNamespace:
+def trainer(device: str = "cpu", **changes: Any) -> SimpleNamespace:
     """What a data module asks of a Trainer; the real one takes longer to build, and asks back."""
     asked = {"world_size": 1, "global_rank": 0, "accumulate_grad_batches": 1, "max_epochs": 3, "training": True}
-    progress = SimpleNamespace(epoch_progress=SimpleNamespace(current=SimpleNamespace(processed=epoch)))
+    progress = SimpleNamespace(epoch_progress=SimpleNamespace(current=SimpleNamespace(processed=0)))
     strategy = SimpleNamespace(root_device=torch.device(device))
-    return SimpleNamespace(**asked | changes, current_epoch=epoch, fit_loop=progress, strategy=strategy)
+    return SimpleNamespace(**asked | changes, current_epoch=0, fit_loop=progress, strategy=strategy)
 
 
 def small_data(size: int = 31, classes: int = 3, **changes: Any) -> ClassificationData:

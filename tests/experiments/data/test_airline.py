@@ -6,13 +6,12 @@ import pytest
 import torch
 from datasets import Dataset
 
-from tests.experiments.data.generated import HEADER, SENTIMENTS, repeating_tweets, tweets, write_tweets
-from tests.experiments.data.support import loaded, module
+from tests.experiments.data.generated import HEADER, SENTIMENTS, tweets, write_tweets
+from tests.experiments.data.support import loaded, ready
 
 
 def test_load_gives_token_rows_targets_and_facts_of_both_sides(tweets_folder: Path) -> None:
-    tweets = module("airline", tweets_folder)
-    tweets.setup()
+    tweets = ready("airline", tweets_folder)
     data, facts = tweets.data, dict(tweets.data.facts)
     assert data.train.inputs.shape == (48, 6)
     assert data.test.inputs.shape == (12, 6)
@@ -39,7 +38,10 @@ def test_load_gives_token_rows_targets_and_facts_of_both_sides(tweets_folder: Pa
 
 
 def test_repeats_stay_in_one_part(tweets_folder: Path) -> None:
-    write_tweets(tweets_folder, repeating_tweets())
+    rows = tweets()
+    for i, text in {0: "repeats too", 3: "repeats", 6: "repeats", 9: "repeats"}.items():
+        rows[i][3] = text
+    write_tweets(tweets_folder, rows)
     found = set()
     for seed in range(12):
         data = loaded("airline", tweets_folder, split_seed=seed, validation_fraction=0.3, validation_seed=seed)
@@ -76,8 +78,7 @@ def test_hub_and_folder_give_the_same_data(tweets_folder: Path, monkeypatch: pyt
 
 
 def test_lines_of_a_users_file_are_encoded_as_tweets_are(tweets_folder: Path, tmp_path: Path) -> None:
-    data = module("airline", tweets_folder)
-    data.setup()
+    data = ready("airline", tweets_folder)
     of_flights = [text for _, _, _, text in tweets() if text.startswith("the late flight")]
     file = tmp_path / "mine.txt"
     file.write_text("\n".join(of_flights) + "\n\n  \nSomething nobody wrote\n")

@@ -12,7 +12,7 @@ from PIL import Image
 
 from experiments.errors import DataError
 from tests.experiments.data.generated import CIFAR_LABELS, CIFAR_PIXELS, cifar_rows, encoded, slope
-from tests.experiments.data.support import loaded, module, refusal
+from tests.experiments.data.support import loaded, ready, refusal
 
 
 def test_torchvisions_folder_gives_the_same(cifar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,8 +74,7 @@ def test_the_standard_augmentation_changes_images(cifar: Path) -> None:
 
 
 def test_an_image_of_a_user_becomes_pixels_of_the_right_size(cifar: Path, tmp_path: Path) -> None:
-    data = module("cifar100", cifar)
-    data.setup()
+    data = ready("cifar100", cifar)
     for number, (image, expected) in enumerate(
         [
             (Image.fromarray(CIFAR_PIXELS[7]), CIFAR_PIXELS[7]),

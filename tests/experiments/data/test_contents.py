@@ -1,22 +1,17 @@
 """The hash of the contents: whatever changes in a data set changes it, and nothing else does."""
 
-import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from experiments.data.examples import InMemory
-from experiments.data.torch_datasets import DatasetExamples, TorchDatasetModule
 from tests.experiments.data.conftest import Write
 from tests.experiments.data.generated import ENGLISH, GERMAN, WNIDS, lines, tweets, write_pairs, write_tweets
-from tests.experiments.data.support import BATCHES, loaded, small, small_data
+from tests.experiments.data.support import loaded, small, small_data
 
 Spoil = Callable[[Path], object]
 
@@ -107,49 +102,6 @@ def test_what_is_not_read_and_where_it_lies_changes_nothing(tweets_folder: Path,
     (tmp_path / "elsewhere").mkdir()
     (photos / "photos").rename(tmp_path / "elsewhere/photos")
     assert loaded("imagenet", tmp_path / "elsewhere").content_hash == before
-
-
-# Data sets of the user's own
-
-
-class Pixels(Dataset[Any]):
-    """Noise from every global generator, around the number of the example."""
-
-    def __init__(self, shift: float = 0.0, **attributes: Any) -> None:
-        self.targets, self.shift, self.read = [0, 1, 1, 0], shift, 0
-        vars(self).update(attributes)
-
-    def __getitem__(self, index: int) -> Any:
-        self.read += 1
-        noise = random.random() + np.random.rand() + float(torch.rand(()))  # noqa: NPY002
-        return torch.tensor([index + self.shift, noise]), self.targets[index]
-
-    def __len__(self) -> int:
-        return 4
-
-
-def of_datasets(train: Any, test: Any) -> str:
-    data = TorchDatasetModule(train=train, test=test, **BATCHES)
-    data.setup()
-    return data.data.content_hash
-
-
-def test_random_transforms_change_no_hash_and_leave_the_generators_alone() -> None:
-    examples = DatasetExamples(Pixels(), torch.tensor(Pixels().targets))
-    states = json.dumps([random.getstate(), torch.get_rng_state().tolist()])
-    assert examples.digest() == examples.digest()
-    assert json.dumps([random.getstate(), torch.get_rng_state().tolist()]) == states
-    before = of_datasets(Pixels(), Pixels())
-    assert of_datasets(Pixels(), Pixels()) == before
-    assert len({before, of_datasets(Pixels(0.5), Pixels()), of_datasets(Pixels(), Pixels(0.5))}) == 3
-
-
-def test_a_dataset_that_holds_its_data_is_not_read() -> None:
-    array = np.arange(8).reshape(4, 2)
-    held = Pixels(data=array)
-    same = of_datasets(Pixels(data=torch.from_numpy(array)), held)
-    assert of_datasets(held, held) == same != of_datasets(Pixels(data=array[::-1].copy()), held)
-    assert held.read == 1  # one input, for its shape
 
 
 def test_examples_without_a_digest_are_read() -> None:

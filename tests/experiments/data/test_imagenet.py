@@ -13,7 +13,7 @@ from torchvision.transforms import v2
 
 from experiments.errors import DataError
 from tests.experiments.data.generated import WNIDS, encoded, slope
-from tests.experiments.data.support import epochs, loaded, module, refusal
+from tests.experiments.data.support import epochs, loaded, ready, refusal
 
 COUNTS = [3, 2, 1]  # of the small ImageNet-LT
 LONG_TAILED = {"long_tailed": True, "repeat_images": True}
@@ -63,8 +63,7 @@ def test_all_images_of_both_sides_are_loaded(photos: Path) -> None:
 
 
 def test_measuring_cuts_the_middle_of_the_resized_image(photos: Path, tmp_path: Path) -> None:
-    data = module("imagenet", photos)
-    data.setup()
+    data = ready("imagenet", photos)
     for image in (slope(60, 20), slope(33, 21).convert("L")):
         (tmp_path / "mine.png").write_bytes(encoded(image))
         inputs, names = data.encode(tmp_path / "mine.png")
@@ -77,9 +76,7 @@ def test_measuring_cuts_the_middle_of_the_resized_image(photos: Path, tmp_path: 
 
 def test_pixels_depend_on_seed_epoch_and_image_alone(photos: Path) -> None:
     def pixels(epoch: int, **changes: Any) -> dict[int, Tensor]:
-        data = module("imagenet", photos, **changes)
-        data.setup()
-        batches = epochs(data, epoch + 1)[epoch]
+        batches = epochs(ready("imagenet", photos, **changes), epoch + 1)[epoch]
         return {int(i): image for batch in batches for i, image in zip(batch.indices, batch.inputs, strict=True)}
 
     torch.manual_seed(5)

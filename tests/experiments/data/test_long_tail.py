@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from experiments.data.long_tail import ShotRule, exponential_counts, keep_counts
+from experiments.data.long_tail import exponential_counts, keep_counts
 from experiments.identity import ROOT
-
-SHOTS = ShotRule(rule="mine", many_above=100, few_below=20)
+from tests.experiments.data.support import SHOTS
 
 
 def test_the_profile_of_cifar100_is_the_one_in_use() -> None:

@@ -10,12 +10,11 @@ import torch
 from experiments.data.special_tokens import BEGIN, END, PADDING, UNKNOWN
 from experiments.errors import DataError
 from tests.experiments.data.generated import ENGLISH, GERMAN, lines, write_pairs
-from tests.experiments.data.support import loaded, module, refusal, words
+from tests.experiments.data.support import loaded, module, ready, refusal, words
 
 
 def test_sentences_are_numbered_and_come_back(pairs_folder: Path) -> None:
-    module_of_pairs = module("pairs", pairs_folder)
-    module_of_pairs.setup()
+    module_of_pairs = ready("pairs", pairs_folder)
     data = module_of_pairs.data
     assert module_of_pairs.network_arguments() == {"vocabulary_size": data.vocabulary_size} == {"vocabulary_size": 60}
     assert module_of_pairs.module_arguments() == {"data": data}
@@ -66,8 +65,7 @@ def test_a_disk_that_cannot_be_written_to_is_no_error(pairs_folder: Path, caplog
 
 
 def test_lines_of_a_users_file_become_source_tokens(pairs_folder: Path, tmp_path: Path) -> None:
-    data = module("pairs", pairs_folder)
-    data.setup()
+    data = ready("pairs", pairs_folder)
     file = tmp_path / "mine.txt"
     file.write_text("\n".join([GERMAN[1], "", GERMAN[0], "  ", "Hund"]))
     inputs, names = data.encode(file)

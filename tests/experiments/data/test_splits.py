@@ -10,17 +10,11 @@ def shares(labels: np.ndarray) -> np.ndarray:
     return np.bincount(labels) / len(labels)
 
 
-def many_examples(count: int = 3000) -> tuple[np.ndarray, np.ndarray]:
-    """Three unbalanced classes; most examples alone, the others in groups of up to six."""
-    generator = np.random.default_rng(0)
-    labels = generator.choice(3, size=count, p=[0.63, 0.21, 0.16])
-    alone = np.arange(count)
-    groups = np.where(generator.random(count) < 0.2, alone // 6, alone + count)
-    return labels, groups
-
-
 def test_split_keeps_groups_whole_and_shares_of_size_and_class() -> None:
-    labels, groups = many_examples()
+    """Of three unbalanced classes; most examples are alone, the others in groups of up to six."""
+    generator, alone = np.random.default_rng(0), np.arange(3000)
+    labels = generator.choice(3, size=3000, p=[0.63, 0.21, 0.16])
+    groups = np.where(generator.random(3000) < 0.2, alone // 6, alone + 3000)
     for test_fraction in (0.1, 0.2, 0.37):
         train, test = stratified_group_split(labels, groups, test_fraction, seed=21)
 

@@ -1,5 +1,7 @@
 """Data sets from outside: torch Datasets as they are, and tensors that the suite splits."""
 
+import json
+import random
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from torchvision.datasets import FakeData
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 from experiments.data.examples import ClassificationData
-from experiments.data.torch_datasets import TorchDatasetModule, class_numbers
+from experiments.data.torch_datasets import DatasetExamples, TorchDatasetModule, class_numbers
 from experiments.errors import DataError
 from tests.experiments.data.support import BATCHES
 
@@ -94,3 +96,40 @@ def test_tensors_are_split_by_class_the_same_for_the_same_seed() -> None:
     assert torch.equal(data.test.inputs, split(test_fraction=0.3).test.inputs)
     assert not torch.equal(data.test.inputs, split(test_fraction=0.3, split_seed=1).test.inputs)
     assert split(sizes={"words": 3}).sizes == {"words": 3}
+
+
+# The hash of the contents
+
+
+class Noisy(Pairs):
+    """The number of each example, moved by a shift, beside noise from every global generator."""
+
+    def __init__(self, shift: float = 0.0) -> None:
+        super().__init__(*enumerate([0, 1, 1, 0]), targets=[0, 1, 1, 0], shift=shift)
+
+    def __getitem__(self, index: int) -> Any:
+        number, label = super().__getitem__(index)
+        noise = random.random() + np.random.rand() + float(torch.rand(()))  # noqa: NPY002
+        return torch.tensor([number + self.shift, noise]), label
+
+
+def test_random_transforms_change_no_hash_and_leave_the_generators_alone() -> None:
+    examples = DatasetExamples(Noisy(), torch.tensor(Noisy().targets))
+    states = json.dumps([random.getstate(), torch.get_rng_state().tolist()])
+    assert examples.digest() == examples.digest()
+    assert json.dumps([random.getstate(), torch.get_rng_state().tolist()]) == states
+    before = loaded(Noisy(), Noisy()).content_hash
+    assert loaded(Noisy(), Noisy()).content_hash == before
+    others = loaded(Noisy(0.5), Noisy()).content_hash, loaded(Noisy(), Noisy(0.5)).content_hash
+    assert len({before, *others}) == 3
+
+
+def test_a_dataset_that_holds_its_data_is_not_read() -> None:
+    def holding(array: Any) -> Pairs:
+        return Pairs(([1.0], 0), ([1.0], 1), data=array, targets=[0, 1])
+
+    array = np.arange(4).reshape(2, 2)
+    held = holding(array)
+    same = loaded(holding(torch.from_numpy(array)), held).content_hash
+    assert loaded(held, held).content_hash == same != loaded(holding(array[::-1].copy()), held).content_hash
+    assert held.read == 1  # one input, for its shape

@@ -9,16 +9,12 @@ from experiments.modules.metrics import OutputMetrics
 def test_counting_leaves_the_deterministic_mode_as_it_was() -> None:
     metrics = OutputMetrics(3)
     example = torch.tensor([[3.0, 1.0, 0.0]]), torch.tensor([[0.75, 0.25, 0.0]])
-    before = torch.are_deterministic_algorithms_enabled()
-    try:
-        for mode in (True, False):
-            torch.use_deterministic_algorithms(mode)
-            metrics.update(*example, torch.tensor([0]), torch.tensor([1.0]))
-            with pytest.raises(ValueError, match="same shape"):
-                metrics.update(*example, torch.tensor([0, 1]), torch.tensor([1.0]))
-            assert torch.are_deterministic_algorithms_enabled() == mode
-    finally:
-        torch.use_deterministic_algorithms(before)
+    for mode in (True, False):
+        torch.use_deterministic_algorithms(mode)
+        metrics.update(*example, torch.tensor([0]), torch.tensor([1.0]))
+        with pytest.raises(ValueError, match="same shape"):
+            metrics.update(*example, torch.tensor([0, 1]), torch.tensor([1.0]))
+        assert torch.are_deterministic_algorithms_enabled() == mode
 
 
 def test_every_metric_on_four_examples_by_hand() -> None:

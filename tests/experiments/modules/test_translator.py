@@ -74,19 +74,15 @@ def test_the_loss_is_that_of_the_next_tokens_without_padding() -> None:
 def test_half_precision_trains_and_translates(activation: str) -> None:
     module, given = translator(f"activation={activation}", "attention=sharmix"), batch()
     expected = module.training_step(given, 0)
+    of_dev = given._replace(indices=torch.arange(len(given.indices)) % 20, split="dev")  # of 20 sentences
     with torch.autocast("cpu", torch.bfloat16):
         loss = module.training_step(given, 0)
         loss.backward()
-        module.validation_step(measurable(given, "dev"), 0)
+        module.validation_step(of_dev, 0)
     assert loss.dtype == torch.float32
     torch.testing.assert_close(loss, expected, rtol=0.05, atol=0.02)
     assert all(parameter.grad.isfinite().all() for parameter in module.network.parameters())
     assert 0 < module.take_metrics("dev")["loss"] < math.inf
-
-
-def measurable(given: Batch, split: str) -> Batch:
-    """A training batch as one of an evaluation split of 20 sentences."""
-    return given._replace(indices=torch.arange(len(given.indices)) % 20, split=split)
 
 
 def test_the_training_loss_is_a_mean_over_tokens() -> None:

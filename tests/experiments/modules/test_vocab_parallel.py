@@ -13,18 +13,14 @@ WORDS, FEATURES = 21, 6
 PARTS = [(7, 4), (11, 0)]  # tokens of each process; the second time, one has none
 
 
-def layer_and_tokens():
+def check_gradients(rank, meeting):
+    dist.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=2)
     generator = torch.Generator().manual_seed(0)
     hidden, weight, bias = (
         torch.randn(*shape, generator=generator) for shape in ((11, FEATURES), (WORDS, FEATURES), (WORDS,))
     )
-    return hidden, weight, bias, torch.randint(WORDS, (11,), generator=generator)
-
-
-def check_gradients(rank, meeting):
-    dist.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=2)
+    targets = torch.randint(WORDS, (11,), generator=generator)
     for counts, smoothing, half in itertools.product(PARTS, (0.0, 0.1), (False, True)):
-        hidden, weight, bias, targets = layer_and_tokens()
         own, whole = (sharmix.build_activation("sharmix_learned", q=1.4, r=1.6) for _ in range(2))
         inputs = [one.clone().requires_grad_() for one in (hidden, weight, bias)]
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
