@@ -7,20 +7,15 @@ from reporting.figures.class_frequencies import TABLES, draw_class_frequencies, 
 from reporting.palette import OBJECTIVES
 
 
-def curves_of(kept, name, objective):
-    """The curves of the first run on a training set whose orders an objective learned."""
-    groups = kept.of_table(TABLES[name])
-    (group,) = (group for group in groups if group.runs.activation["objective"] == objective)
-    return group.runs.records[0].curves
-
-
 def assert_lines(kept, axes, objective, x, y):
     """Assert that a panel has a line for each training set under an objective: column `y` over column `x`."""
     lines = {line.get_label(): line for line in axes.lines if line.get_label()[0] != "_"}
     assert list(lines) == list(TABLES)
     assert len({line.get_linestyle() for line in lines.values()}) == 3
     for name, line in lines.items():
-        points = np.array([[row[x], row[y]] for row in curves_of(kept, name, objective)])
+        groups = kept.of_table(TABLES[name])
+        (group,) = (group for group in groups if group.runs.activation["objective"] == objective)
+        points = np.array([[row[x], row[y]] for row in group.runs.records[0].curves])
         assert line.get_xydata() == pytest.approx(points), (name, objective)
 
 
@@ -38,8 +33,4 @@ def test_sparsity_stands_over_accuracy_and_over_macro_f1_on_train_for_each_netwo
     assert titles == ["Tiny ImageNet", "CIFAR-100"]
     place = 2 * titles.index("CIFAR-100")
     for axes, column in zip(panels[place : place + 2], ("train/accuracy", "train/macro_f1"), strict=True):
-        lines = {line.get_label(): line for line in axes.lines if line.get_label()[0] != "_"}
-        assert [*lines] == [*TABLES]
-        for name, line in lines.items():
-            points = [[row[column], row["test/sparsity"]] for row in curves_of(kept, name, "fenchel_young")]
-            assert line.get_xydata() == pytest.approx(np.array(points))
+        assert_lines(kept, axes, "fenchel_young", column, "test/sparsity")
