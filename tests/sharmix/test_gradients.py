@@ -1,4 +1,4 @@
-"""Gradients of map and loss against fifty digits, and what autograd asks of them."""
+"""Gradients of map and loss against fifty digits and numerical differences, and what autograd asks of them."""
 
 import itertools
 
@@ -6,6 +6,7 @@ import mpmath
 import pytest
 import torch
 from mpmath import mp, mpf
+from torch.autograd import gradcheck, gradgradcheck
 
 import sharmix
 from tests.sharmix import reference
@@ -111,6 +112,46 @@ def test_hessian_of_the_map_against_fifty_digits():
             exact = float(_partial(lambda v, j=j: _partial(exact_weighted, v, j), point, i)[0])
             errors[q, r, i, j] = (hessian[[i, j], [j, i]] - exact).abs().max().item() / scale
     assert_errors_within(errors, 1e-7)
+
+
+# Numerical differences need room on both sides of the point: q stays off its bound.
+INTERIOR = [(1.0001, 1.0001), (1.25, 1.5), (1.5, 1.0), (1.5, 1.5), (2.0, 2.0), (2.5, 1.75)]
+PAIR = [[0.6, 0.1, -1.9], [0.05, 0.02, -0.1]]
+CLASSES = torch.tensor([1, 0])
+SOFT = torch.tensor([[0.5, 0.25, 0.25], [0.0, 0.375, 0.625]], dtype=torch.float64)
+
+
+def loss_of_rows(targets, **options):
+    return lambda z, *orders: sharmix.fenchel_young_loss(z, targets, *orders, **options, reduction="none")
+
+
+FUNCTIONS = {
+    "map": sharmix.sharmix,
+    "loss": loss_of_rows(CLASSES),
+    "smoothed loss": loss_of_rows(CLASSES, label_smoothing=0.1),
+    "soft loss": loss_of_rows(SOFT),
+}
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_first_and_second_order_by_logits_orders_and_temperature(name):
+    points = [(leaf(PAIR), leaf(q), leaf(r), leaf(0.8)) for q, r in INTERIOR]
+    an_order_for_each_row = (leaf(PAIR), leaf([[1.0001], [2.5]]), leaf([[1.5], [1.7]]), leaf([[0.5], [2.0]]))
+    with every_case() as case:
+        for inputs in (*points, an_order_for_each_row):
+            with case(orders=[order.tolist() for order in inputs[1:]]):
+                assert gradcheck(FUNCTIONS[name], inputs)
+                assert gradgradcheck(FUNCTIONS[name], inputs)
+
+
+def test_first_and_second_order_at_first_order_one():
+    with every_case() as case:
+        for r in (1.0, 1.5, 0.5):
+            with case(r=r):
+                inputs = (leaf(PAIR), leaf(r), leaf(0.8))
+                assert gradcheck(lambda z, *others: sharmix.sharmix(z, 1.0, *others), inputs)
+                assert gradgradcheck(lambda z, *others: sharmix.sharmix(z, 1.0, *others), inputs)
 
 
 def _saved_sizes(function, *inputs):

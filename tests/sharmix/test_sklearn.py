@@ -55,9 +55,9 @@ def iris():
     return StandardScaler().fit_transform(X), y
 
 
-def blobs(classes=3, examples=120, seed=0):
+def blobs(classes=3, examples=120):
     return make_classification(
-        examples, 6, n_informative=4, n_classes=classes, flip_y=0.2, class_sep=0.7, random_state=seed
+        examples, 6, n_informative=4, n_classes=classes, flip_y=0.2, class_sep=0.7, random_state=0
     )
 
 
