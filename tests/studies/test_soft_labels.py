@@ -1,6 +1,7 @@
-"""The study of label distributions, on distributions that are made up."""
+"""The study of label distributions: its distances by hand, and its choices on distributions that are made up."""
 
 import hashlib
+import math
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,22 @@ from studies.study import load_study
 
 STUDY = load_study("soft_labels")
 CHOSEN = ["penalty", "alpha", "q", "r"]
+
+
+def test_the_distances_of_two_distributions():
+    found = soft_labels.distribution_distances(np.array([[0.5, 0.3, 0.2, 0.0]]), np.array([[0.2, 0.8, 0.0, 0.0]]))
+    ratios, epsilon = (0.3 / 0.7, 0.5 / 1.1, 1.0, 0.0), np.finfo(np.float64).eps
+    assert found == pytest.approx(
+        {
+            "chebyshev": 0.5,
+            "clark": math.sqrt(sum(ratio**2 for ratio in ratios)),
+            "canberra": sum(ratios),
+            "kl": 0.5 * math.log(0.5 / 0.2) + 0.3 * math.log(0.3 / 0.8) + 0.2 * math.log(0.2 / epsilon),
+            "cosine": 0.34 / math.sqrt(0.38 * 0.68),
+            "intersection": 0.2 + 0.3,
+            "support_f1": 2 * 2 / (2 + 3),
+        }
+    )
 
 
 @pytest.fixture
