@@ -109,13 +109,11 @@ def test_learned_orders_stay_in_their_range_at_any_learning_rate(build: Build, o
 
 
 class Seen(Callback):
-    """What a function makes of the module after each batch of training."""
+    """What a function makes of the module after each batch of training, or at another moment."""
 
-    def __init__(self, look: Callable[[Any], Any]) -> None:
-        self.look, self.values = look, []
-
-    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
-        self.values.append(self.look(pl_module))
+    def __init__(self, look: Callable[[Any], Any], moment: str = "on_train_batch_end") -> None:
+        self.values: list[Any] = []
+        setattr(self, moment, lambda trainer, module, *_: self.values.append(look(module)))
 
 
 @pytest.mark.parametrize(
@@ -128,14 +126,10 @@ class Seen(Callback):
 def test_the_learning_rates_follow_their_schedule_step_by_step(
     schedule: dict[str, Any], share: Callable[[int], float]
 ) -> None:
-    class Rates(Callback):
-        def __init__(self) -> None:
-            self.values: list[list[float]] = []
+    def learning_rates(module: Any) -> list[float]:
+        return [group["lr"] for group in module.optimizers().param_groups]
 
-        def on_before_optimizer_step(self, trainer: L.Trainer, module: L.LightningModule, optimizer: Any) -> None:
-            self.values.append([group["lr"] for group in optimizer.param_groups])
-
-    data, rates = copies(), Rates()
+    data, rates = copies(), Seen(learning_rates, "on_before_optimizer_step")
     module = translator(
         data, "sharmix_learned", optimizer={"learning_rate": 0.02, "entropy_learning_rate": 0.01} | schedule
     )

@@ -5,44 +5,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments.data.generated import (
-    CIFAR_LABELS,
-    ENGLISH,
-    GERMAN,
-    cifar_rows,
-    lines,
-    tiny_rows,
-    tweets,
-    write_cifar,
-    write_pairs,
-    write_photos,
-    write_tiny,
-    write_tweets,
-)
+from tests.experiments.data import generated
 
 Write = Callable[[str], Path]
 
 
 def write_cifar100(folder: Path) -> None:
-    for side in CIFAR_LABELS:
-        write_cifar(folder, side, cifar_rows(side))
+    for side in generated.CIFAR_LABELS:
+        generated.write_cifar(folder, side, generated.cifar_rows(side))
 
 
 def write_corpus(folder: Path) -> None:
     for split in ("train", "val", "test"):
-        write_pairs(folder, split, lines(GERMAN), lines(ENGLISH))
+        generated.write_pairs(folder, split, generated.lines(generated.GERMAN), generated.lines(generated.ENGLISH))
 
 
 def write_tiny_imagenet(folder: Path) -> None:
     for side in ("train", "valid"):
-        write_tiny(folder, side, tiny_rows(side))
+        generated.write_tiny(folder, side, generated.tiny_rows(side))
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {
-    "airline": lambda folder: write_tweets(folder, tweets()),
+    "airline": lambda folder: generated.write_tweets(folder, generated.tweets()),
     "cifar100": write_cifar100,
     "tiny_imagenet": write_tiny_imagenet,
-    "imagenet": write_photos,
+    "imagenet": generated.write_photos,
     "pairs": write_corpus,
     "digits": lambda folder: None,
 }
