@@ -112,6 +112,11 @@ WRONG_FILES: list[tuple[str, Spoil, list[str]]] = [
     ),
     (
         "tiny_imagenet",
+        archive_with(lambda home: (home / "val/val_annotations.txt").write_text("val_0.JPEG\tgoldfish")),
+        ["test: has 1 classes, goldfish among them; 200"],
+    ),
+    (
+        "tiny_imagenet",
         archive_with(lambda home: (home / "val/images/val_3.JPEG").write_bytes(b"no image")),
         ["tiny-imagenet-200/val/images/val_3.JPEG: cannot be read"],
     ),
