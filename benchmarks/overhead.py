@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from benchmarks.harness import Row, at_most, in_fresh_process, in_turn, origin, provenance, ratios, write_csv
 from benchmarks.median_interval import median_interval
-from benchmarks.settings import on_random_data
+from benchmarks.random_data import on_random_data
 from benchmarks.training_step import our_loop, our_translations, seconds_per_step
 from experiments.composition import settings_of
 from experiments.files import write_atomically

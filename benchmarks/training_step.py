@@ -16,7 +16,7 @@ from lightning.pytorch.callbacks import Callback
 from torch.nn.functional import cross_entropy
 
 from benchmarks.harness import Step, in_turn, ratios
-from benchmarks.settings import on_random_data
+from benchmarks.random_data import on_random_data
 from experiments.callbacks.checkpoints import PeriodicCheckpoint
 from experiments.composition import settings_of
 from experiments.data.base import SplitDataModule
