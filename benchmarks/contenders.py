@@ -113,16 +113,16 @@ def _ours(device: torch.device) -> list[Contender]:
             Contender(name, "map", "sharmix", lambda act=act: act, orders, parameters),
             Contender(name, "loss", "sharmix", lambda act=act: act.loss, orders, parameters),
         ]
+
+    def layer(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+        return sharmix.fenchel_young_loss(linear(hidden, weight), targets, 1.25, 1.5)
+
     return [
         *found,
         Contender("linear_fenchel_young_loss (1, 1)", "layer", "sharmix", lambda: partial(_fused_layer, q=1.0, r=1.0)),
-        Contender("linear + SharMiX (1.25, 1.5)", "layer", "sharmix", lambda: _layer),
+        Contender("linear + SharMiX (1.25, 1.5)", "layer", "sharmix", lambda: layer),
         Contender("linear_fenchel_young_loss (1.25, 1.5)", "layer", "sharmix", lambda: _fused_layer),
     ]
-
-
-def _layer(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    return sharmix.fenchel_young_loss(linear(hidden, weight), targets, 1.25, 1.5)
 
 
 def _fused_layer(hidden: Tensor, weight: Tensor, targets: Tensor, q: float = 1.25, r: float = 1.5) -> Tensor:
@@ -163,24 +163,28 @@ def _gpu_packages() -> list[Contender]:
     ]
 
 
-def inputs(
-    rows: int, classes: int, scale: float, dtype: torch.dtype, seed: int, device: str = "cpu"
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits that want gradients, targets, and the gradient of a map's output."""
+Inputs = dict[
+    str, tuple[tuple[Tensor, ...], Tensor | None]
+]  # by kind: the arguments, and the gradient of a map's output
+
+
+def inputs(rows: int, classes: int, scale: float, dtype: torch.dtype, seed: int, device: str = "cpu") -> Inputs:
+    """Logits that want gradients, for maps with the gradient of their output, for losses with targets."""
     generator = torch.Generator(device).manual_seed(seed)
-    logits = torch.randn(rows, classes, generator=generator, device=device) * scale
+    drawn = torch.randn(rows, classes, generator=generator, device=device) * scale
     targets = torch.randint(classes, (rows,), generator=generator, device=device)
     grad = torch.randn(rows, classes, generator=generator, device=device)
-    return logits.to(dtype).requires_grad_(), targets, grad.to(dtype)
+    logits = drawn.to(dtype).requires_grad_()
+    return {"map": ((logits,), grad.to(dtype)), "loss": ((logits, targets), None)}
 
 
 def layer_inputs(
     rows: int, features: int, classes: int, scale: float, dtype: torch.dtype, seed: int, device: str = "cpu"
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Inputs:
     """Hidden states and weights that want gradients, and targets. Logits have about the scale."""
     generator = torch.Generator(device).manual_seed(seed)
     hidden = torch.randn(rows, features, generator=generator, device=device)
     weight = torch.randn(classes, features, generator=generator, device=device)
     weight *= scale / features**0.5
     targets = torch.randint(classes, (rows,), generator=generator, device=device)
-    return hidden.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_(), targets
+    return {"layer": ((hidden.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_(), targets), None)}

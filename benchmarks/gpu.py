@@ -6,23 +6,19 @@ python -m benchmarks.gpu --part maps    # or layers; each part has a CSV file of
 This module needs torch, Triton and PyYAML alone, and sharmix need not be installed.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from torch import Tensor
 
 import sharmix
 from benchmarks.contenders import BASELINES, gpu_contenders, inputs, layer_inputs
-from benchmarks.harness import Row, Step, ratios, spread, step_times, training_step, write_csv
+from benchmarks.harness import Row, Step, command_line, step_times, time_columns, training_step, with_range, write_csv
 
-ROOT = Path(__file__).resolve().parent.parent
-SETTINGS = Path(__file__).with_suffix(".yaml")
+PARTS = {"maps": inputs, "layers": layer_inputs}
 FAILED = "failed:"  # begins the note of a contender that ended in an error
 
 
@@ -36,27 +32,15 @@ def check_device() -> None:
         sys.exit("make gpu needs the package triton, which is not installed")
 
 
-def measured_maps(settings: Mapping[str, Any], device: str = "cuda") -> Iterator[Row]:
-    """For each cell, the rows of every map, then of every loss."""
-    for cell in settings["maps"]:
+def measured(part: str, settings: Mapping[str, Any], device: str = "cuda") -> Iterator[Row]:
+    """For each cell of a part, the rows of every map, then of every loss; or the rows of every output layer."""
+    for cell in settings[part]:
         size = cell | {"dtype": getattr(torch, cell["dtype"])}
-        logits, targets, grad = inputs(**size, seed=settings["seed"], device=device)
-        yield from measured("map", cell, (logits,), grad, settings)
-        yield from measured("loss", cell, (logits, targets), None, settings)
+        for kind, (tensors, grad) in PARTS[part](**size, seed=settings["seed"], device=device).items():
+            yield from measured_kind(kind, cell, tensors, grad, settings)
 
 
-def measured_layers(settings: Mapping[str, Any], device: str = "cuda") -> Iterator[Row]:
-    """For each cell, the rows of every output layer with its loss."""
-    for cell in settings["layers"]:
-        size = cell | {"dtype": getattr(torch, cell["dtype"])}
-        tensors = layer_inputs(**size, seed=settings["seed"], device=device)
-        yield from measured("layer", cell, tensors, None, settings)
-
-
-PARTS = {"maps": measured_maps, "layers": measured_layers}
-
-
-def measured(
+def measured_kind(
     kind: str, cell: Row, tensors: tuple[Tensor, ...], grad: Tensor | None, settings: Mapping[str, Any]
 ) -> Iterator[Row]:
     """A row for each contender of a kind: medians over rounds of its time and of its ratio to the baseline's."""
@@ -78,8 +62,7 @@ def measured(
     for one in entrants:
         row = {"kind": kind, **cell, "contender": one.name, "source": one.source, "note": notes.get(one.name, "")}
         if one.name in steps:
-            seconds, baseline = times[one.name, 1], times[BASELINES[kind], 1]
-            row |= spread(seconds, "microseconds", 1e6) | spread(ratios(seconds, baseline), "ratio")
+            row |= time_columns(times[one.name, 1], times[BASELINES[kind], 1])
             row["memory_mib"] = peak_memory(steps[one.name], device)
         yield row
 
@@ -109,24 +92,22 @@ def line(row: Row) -> str:
     case = f"{row['kind']} of {size}, {row['dtype']}, scale {row['scale']:g}: {row['contender']}"
     if row["note"]:
         return f"{case}: {row['note']}"
-    ratio = f"{row['median_ratio']:.2f} ({row['lowest_ratio']:.2f}–{row['highest_ratio']:.2f})"
+    ratio = with_range(row["median_ratio"], row["lowest_ratio"], row["highest_ratio"])
     memory = "" if row["memory_mib"] is None else f", {row['memory_mib']:,.0f} MiB beside its inputs"
     return f"{case}: {row['median_microseconds']:,.0f} µs, {ratio} of the time of {BASELINES[row['kind']]}{memory}"
 
 
 def main() -> None:
     """Command line: measure, print and write the rows, and exit with 1 where a contender of ours failed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    parser = command_line("gpu", __doc__)
     parser.add_argument("--part", choices=PARTS, help="this part alone; otherwise both")
-    parser.add_argument("--folder", type=Path, default=ROOT / "results/benchmarks", help="for what is written")
     parser.add_argument("--commit", default="unknown", help="the commit that is measured, for the CSV files")
     options = parser.parse_args()
     check_device()
-    settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
     source, failed = provenance(options.commit), 0
     for part in [options.part] if options.part else PARTS:
         rows: list[Row] = []
-        for row in PARTS[part](settings):
+        for row in measured(part, options.settings):
             print(line(row), flush=True)
             rows.append({**row, **source})
             write_csv(rows, options.folder / f"gpu_{part}.csv")  # now, for a run that is cut short

@@ -1,9 +1,9 @@
-"""How every benchmark measures time, and writes its numbers, their origin and their verdicts.
+"""How every benchmark reads its settings, measures time, and writes its numbers.
 
-This module needs torch alone, and `provenance` the packages of the experiments: `make gpu` also runs on a borrowed
-machine that has few packages.
+This module needs torch and PyYAML alone: `make gpu` also runs on a borrowed machine that has few packages.
 """
 
+import argparse
 import csv
 import multiprocessing
 import random
@@ -14,10 +14,28 @@ from timeit import timeit
 from typing import Any
 
 import torch
+import yaml
 from torch import Tensor
 
 Row = dict[str, Any]
 Step = Callable[[], object]
+
+
+def load_settings(name: str) -> dict[str, Any]:
+    """The settings of a benchmark, from NAME.yaml."""
+    return yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def command_line(name: str, description: str | None) -> argparse.ArgumentParser:
+    """The parser of `python -m benchmarks.NAME`; among what it parses are the `settings`."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
+    settings = load_settings(name)
+    parser.set_defaults(settings=settings)
+    if "quick" in settings:
+        quick, text = settings | settings["quick"], f"fewer and smaller measurements, as {name}.yaml says"
+        parser.add_argument("--quick", dest="settings", action="store_const", const=quick, help=text)
+    parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
+    return parser
 
 
 def in_turn(
@@ -122,40 +140,14 @@ def spread(values: Sequence[float], name: str, unit: float = 1) -> dict[str, flo
     return {f"{part}_{name}": unit * value for part, value in found.items()}
 
 
-def at_most(goal: float, low: float, high: float) -> str:
-    """`met` or `missed` where the whole interval is on one side of the goal, else `undecided`."""
-    return "met" if high <= goal else "missed" if low > goal else "undecided"
+def time_columns(times: Sequence[float], baseline: Sequence[float]) -> dict[str, float]:
+    """The columns of a contender's seconds, and of their ratio to the baseline's, round by round."""
+    return spread(times, "microseconds", 1e6) | spread(ratios(times, baseline), "ratio")
 
 
-def at_least(goal: float, low: float, high: float) -> str:
-    """`met` where the whole interval is at the goal or above, `missed` where it is below, else `undecided`."""
-    return at_most(-goal, -high, -low)
-
-
-def provenance() -> Row:
-    """The columns that say on which machine, and with which versions, a row was measured."""
-    from experiments.identity import code_of
-    from experiments.machine import environment
-
-    found, source = environment(torch.device("cpu")), code_of({})
-    return {
-        "backend": found["backend"]["code"],
-        "vectors": found["backend"]["vectors"],
-        **{name: found["hardware"][name] for name in ("processor", "cores", "accelerator")},
-        "python": found["python"],
-        **{name: found["packages"][name] for name in ("torch", "entmax")},
-        **{name: source[name] for name in ("commit", "dirty")},
-    }
-
-
-def origin(row: Mapping[str, Any], packages: Sequence[str], command: str) -> str:
-    """The machine and the versions of a row in a sentence, and the command that repeats the measurement."""
-    versions = ", ".join(f"{name} {row[name]}" for name in packages)
-    dirty = ", with uncommitted changes" if row["dirty"] else ""
-    return (
-        f"{row['processor']}, {row['cores']} cores, {row['vectors']}; backend {row['backend']}; {versions}; "
-        f"commit {str(row['commit'])[:12]}{dirty}. Repeat: `{command}`."
-    )
+def with_range(median: float, lowest: float, highest: float, decimals: int = 2) -> str:
+    """A median with its range, such as "1.38 (1.37–1.39)"."""
+    return f"{median:.{decimals}f} ({lowest:.{decimals}f}–{highest:.{decimals}f})"
 
 
 def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:

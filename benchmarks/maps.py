@@ -3,25 +3,22 @@
 python -m benchmarks.maps
 """
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from tqdm import tqdm
 
 from benchmarks.contenders import BASELINES, Contender, cpu_contenders, inputs
-from benchmarks.harness import Row, provenance, ratios, spread, step_times, training_step, write_csv
+from benchmarks.harness import Row, command_line, ratios, spread, step_times, time_columns, training_step
 from benchmarks.linear_layer import measure_linear
-from benchmarks.maps_report import report
-from benchmarks.median_interval import median_interval
+from benchmarks.maps_figures import write_figures
+from benchmarks.maps_report import page
+from benchmarks.publication import publish
+from benchmarks.verdicts import median_interval
 from experiments.machine import keep_freed_memory
 from reporting.declaration import load_declaration
-
-SETTINGS = Path(__file__).with_suffix(".yaml")
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class Case:
         return min(rounds, settings["peer_rounds"]) if contender.source == "entmax" else rounds
 
 
-def cases(settings: dict[str, Any]) -> list[Case]:
+def cases(settings: Mapping[str, Any]) -> list[Case]:
     """The cells of the tables, then the points of the figures."""
     return [Case(**cell) for cell in settings["cells"]] + [
         Case(rows, classes, regime, part=part)
@@ -58,41 +55,26 @@ def cases(settings: dict[str, Any]) -> list[Case]:
     ]
 
 
-def measure(case: Case, settings: dict[str, Any], confidence: float) -> Iterator[Row]:
+def measure(case: Case, settings: Mapping[str, Any], confidence: float) -> Iterator[Row]:
     """A row for each contender: the medians over rounds of its time and of its ratio to the baseline's, and spreads."""
     scale, dtype = settings["regimes"][case.regime], getattr(torch, case.dtype)
-    logits, targets, grad = inputs(case.rows, case.classes, scale, dtype, settings["seed"])
     peers = case.peers and case.rows * case.classes <= settings["peers_up_to"]
-    for kind, tensors, gradient in (("map", (logits,), grad), ("loss", (logits, targets), None)):
+    for kind, (tensors, grad) in inputs(case.rows, case.classes, scale, dtype, settings["seed"]).items():
         entrants = [one for one in cpu_contenders(kind) if peers or one.source != "entmax"]
-        steps = {one.name: training_step(one.load(), tensors, one.parameters, gradient) for one in entrants}
+        steps = {one.name: training_step(one.load(), tensors, one.parameters, grad) for one in entrants}
         rounds = {one.name: case.rounds(one, settings) for one in entrants}
         times = step_times(steps, rounds, settings, case.threads)
         baseline = BASELINES[kind]
         for threads in case.threads:
             for one in entrants:
-                row = summary(case, one, threads, times[one.name, threads], times[baseline, threads])
+                row = {"part": case.part, "kind": kind, "contender": one.name, "source": one.source}
+                row |= {name: getattr(case, name) for name in ("rows", "classes", "regime", "dtype")}
+                row |= {"threads": threads, "goal": case.goal(one) if threads == 1 else None}
+                row |= time_columns(times[one.name, threads], times[baseline, threads])
                 if threads > 1:
                     gains, baselines = (ratios(times[name, 1], times[name, threads]) for name in (one.name, baseline))
                     row |= gain(gains, baselines, confidence)
                 yield row
-
-
-def summary(case: Case, contender: Contender, threads: int, times: list[float], baseline: list[float]) -> Row:
-    return {
-        "part": case.part,
-        "kind": contender.kind,
-        "contender": contender.name,
-        "source": contender.source,
-        "rows": case.rows,
-        "classes": case.classes,
-        "regime": case.regime,
-        "dtype": case.dtype,
-        "threads": threads,
-        "goal": case.goal(contender) if threads == 1 else None,
-        **spread(times, "microseconds", 1e6),
-        **spread(ratios(times, baseline), "ratio"),
-    }
 
 
 def gain(own: list[float], baseline: list[float], confidence: float) -> Row:
@@ -101,24 +83,21 @@ def gain(own: list[float], baseline: list[float], confidence: float) -> Row:
     return {**spread(own, "gain"), "relative_gain_low": low, "relative_gain_high": high}
 
 
+def measure_all(settings: Mapping[str, Any], confidence: float) -> Iterator[Row]:
+    for case in tqdm(cases(settings), "maps and losses"):
+        yield from measure(case, settings, confidence)
+    if settings["linear"]:
+        yield from measure_linear(settings)
+
+
 def main() -> None:
     """Command line: measure, write the CSV, and make its tables and figures."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.maps", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds and peers: half a minute")
-    parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
-    options = parser.parse_args()
-    settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
-    settings |= settings["quick"] if options.quick else {}
-    confidence = load_declaration().confidence
+    options = command_line("maps", __doc__).parse_args()
+    settings, confidence = options.settings, load_declaration().confidence
     keep_freed_memory()  # as a training run does; the system's zeroing of new pages would be most of a large case
-    source, rows = provenance(), []
-    for case in tqdm(cases(settings), "maps and losses"):
-        rows += measure(case, settings, confidence)
-    if not options.quick:
-        rows += measure_linear(settings)
     path = options.folder / "maps.csv"
-    write_csv([{**row, **source} for row in rows], path)
-    report(path, settings)
+    publish(measure_all(settings, confidence), path, lambda data: page(data, settings))
+    write_figures(path, settings["curves"])
 
 
 if __name__ == "__main__":

@@ -1,12 +1,16 @@
 """The figures of the maps' times: over classes, and over rows."""
 
+from collections.abc import Iterable
+from pathlib import Path
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from benchmarks.contenders import FIXED, LEARNED
-from reporting.drawing import label_lines, stack_of_panels, style
+from reporting.drawing import label_lines, rendered, stack_of_panels, style
+from reporting.output_files import replace_files
 from reporting.palette import look
 
 _FLOORS = {"map": "relu", "loss": "sum"}  # the least that a map and a loss can take
@@ -26,6 +30,13 @@ _STYLES = {
     "entmax_bisect (package)": ("entmax", ":", "none"),
     "sparsemax_bisect (package)": ("sparsemax", ":", "none"),
 }
+
+
+def write_figures(path: Path, parts: Iterable[str]) -> None:
+    """Write a figure of each part of the CSV file beside it, as PNG, SVG and PDF."""
+    data = pd.read_csv(path)
+    for part in parts:
+        replace_files(path.parent, rendered(draw(data[data["part"] == part], part), f"{path.stem}_{part}"))
 
 
 @style()

@@ -1,22 +1,18 @@
-"""The page of the maps' times, from the CSV and the goals of maps.yaml, and the figures on it."""
+"""The page of the maps' times, from the CSV and the goals of maps.yaml."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.markdown import Markdown
 
 from benchmarks.contenders import BASELINES, FIXED, LEARNED
-from benchmarks.harness import at_least, at_most, origin
-from benchmarks.maps_figures import draw
-from experiments.files import replace_atomically, write_atomically
-from reporting.drawing import rendered
+from benchmarks.publication import origin, with_ranges
+from benchmarks.verdicts import at_least
 from reporting.markdown import narrow, paragraph
 
 _CASE = ["kind", "rows", "classes", "regime", "dtype", "threads"]
+_MAP, _LOSS = "Map against softmax", "Loss against cross-entropy"
 _LEARNED, _PEERS, _THREADS = "Learned orders against fixed", "Against the entmax package", "Two threads against one"
 _GROWTH, _LAYER = "Growth with classes and rows", "An output layer with its loss"
 _SUMMARY = (
@@ -35,7 +31,7 @@ _FLOORS = (
     "input and writes its gradient; the Python node does the same from Python."
 )
 _CAPTIONS = {
-    "Map against softmax": _FLOORS,
+    _MAP: _FLOORS,
     _THREADS: "Times faster, round by round.",
     _GROWTH: "x of time ∝ classes^x, or of time ∝ rows^x: the slope of a straight line fitted to the logarithms of the "
     "medians, from {growth[lowest][classes]:,} classes, and from {growth[lowest][rows]:,} rows on.",
@@ -48,20 +44,8 @@ _GOALS = (
 )
 
 
-def report(path: Path, settings: Mapping[str, Any]) -> None:
-    """Write the page (Markdown) and the figures (PNG, SVG and PDF) beside the CSV, and print the page."""
-    data = pd.read_csv(path)
-    for part in settings["curves"]:
-        for name, content in rendered(draw(data[data["part"] == part], part), f"{path.stem}_{part}").items():
-            replace_atomically(path.with_name(name), lambda file, content=content: file.write(content))
-    text = page(data, settings, path.stem)
-    write_atomically(path.with_suffix(".md"), text)
-    Console().print(Markdown(text))
-    Console().print(f"Written: {path}, and its page and figures beside it")
-
-
-def page(data: pd.DataFrame, settings: Mapping[str, Any], name: str) -> str:
-    """The page as Markdown, with links to the figures, whose files begin with the name."""
+def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
+    """The page as Markdown, with links to the figures."""
     judged = _judged_tables(data, settings)
     wide = {title: table if title in (_LEARNED, _PEERS) else _by_case(table) for title, table in judged.items()}
     linear = data[data["part"] == "linear"]
@@ -71,8 +55,8 @@ def page(data: pd.DataFrame, settings: Mapping[str, Any], name: str) -> str:
         "# Time of maps and losses",
         paragraph(_SUMMARY.format(**settings)),
         _summary(data[data["part"] == "cell"], **settings["summary"]),
-        *(f"![Time against {part}]({name}_{part}.svg)" for part in settings["curves"]),
-        paragraph(f"{_ROUNDS.format(**settings)} {origin(data.iloc[0], ('torch', 'entmax'), 'make bench')}"),
+        *(f"![Time against {part}](maps_{part}.svg)" for part in settings["curves"]),
+        paragraph(f"{_ROUNDS.format(**settings)} {origin(data, 'make bench', 'entmax')}"),
     ]
     for title, table in wide.items():
         caption = [paragraph(_CAPTIONS[title].format(**settings))] if title in _CAPTIONS else []
@@ -99,14 +83,15 @@ def _summary(cells: pd.DataFrame, sizes: Sequence[Sequence[int]], contenders: Se
 def _judged_tables(data: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
     """Tables by title. A line has a case, a contender, the number measured, and the goal and the verdict, if any."""
     cells = data[data["part"] == "cell"]
+    learned_over_fixed = _paired(cells, LEARNED, FIXED).assign(**settings["learned_over_fixed"])
     tables = {
-        f"{kind.capitalize()} against {BASELINES[kind]}": _ratios(cells[cells["kind"] == kind])
-        for kind in ("map", "loss")
+        _MAP: _ratios(cells[cells["kind"] == "map"]),
+        _LOSS: _ratios(cells[cells["kind"] == "loss"]),
+        _LEARNED: _judged(learned_over_fixed, "{:.2f}"),
+        _PEERS: _speedups(cells, **settings["faster_than"]),
+        _THREADS: _threads(cells),
+        _GROWTH: _growth(data[data["part"].isin(settings["curves"])], **settings["growth"]),
     }
-    tables[_LEARNED] = _learned(cells, settings["learned_over_fixed"]["goal"])
-    tables[_PEERS] = _speedups(cells, **settings["faster_than"])
-    tables[_THREADS] = _threads(cells)
-    tables[_GROWTH] = _growth(data[data["part"].isin(settings["curves"])], **settings["growth"])
     return {title: table for title, table in tables.items() if len(table)}
 
 
@@ -120,37 +105,30 @@ def _missed(goals: pd.DataFrame) -> str:
     return by_case["contenders"].agg("; ".join).reset_index().to_markdown(index=False, disable_numparse=True)
 
 
+def _judged(table: pd.DataFrame, digits: str, sign: str = "≤") -> pd.DataFrame:
+    """The table with its values and goals as texts, and with verdicts. Where there is no goal, both are empty."""
+    values, goals = table["value"], table["goal"].astype(float)
+    met = values <= goals if sign == "≤" else values >= goals
+    return table.drop(columns="value").assign(
+        measured=values.map(digits.format),
+        goal=goals.map(f"{sign} {{:g}}".format).where(goals.notna(), ""),
+        verdict=met.map({True: "met", False: "missed"}).where(goals.notna(), ""),
+    )
+
+
 def _ratios(cells: pd.DataFrame) -> pd.DataFrame:
-    measured, goals = _with_spread(cells, "ratio"), _judged(cells["median_ratio"], cells["goal"])
-    return cells[["contender"]].assign(case=_case_names(cells), measured=measured, **goals)
-
-
-def _judged(values: pd.Series, goals: pd.Series | float, at_least_it: bool = False) -> dict[str, pd.Series]:
-    """The columns of the goal and of the verdict, empty where there is no goal."""
-    goals, judge, sign = pd.Series(goals, values.index), *((at_least, "≥") if at_least_it else (at_most, "≤"))
-    verdicts = [judge(goal, value, value) for goal, value in zip(goals, values, strict=True)]
-    return {
-        "goal": goals.map(f"{sign} {{:g}}".format).where(goals.notna(), ""),
-        "verdict": pd.Series(verdicts, values.index).where(goals.notna(), ""),
-    }
-
-
-def _learned(cells: pd.DataFrame, goal: float) -> pd.DataFrame:
-    pairs = _paired(cells, LEARNED, FIXED)
-    measured = pairs["ratio"].map("{:.2f}".format)
-    return pairs[["case", "contender"]].assign(measured=measured, **_judged(pairs["ratio"], goal))
+    table = cells[["contender", "goal"]].assign(case=_case_names(cells), value=cells["median_ratio"])
+    return _judged(table, "{:.2f}").assign(measured=with_ranges(cells, "ratio"))
 
 
 def _speedups(cells: pd.DataFrame, from_classes: int, goals: Mapping[str, float]) -> pd.DataFrame:
     large = cells[cells["classes"] >= from_classes]
-    pairs = pd.concat(
-        _paired(large, peer, ours).assign(contender=ours, against=peer, number=goal)
+    pairs = [
+        _paired(large, peer, ours).assign(contender=ours, against=peer, goal=goal)
         for peer, goal in goals.items()
         for ours in (FIXED, "1.5-entmax")
-    ).reset_index()
-    measured = pairs["ratio"].map("{:.0f} times faster".format)
-    columns = _judged(pairs["ratio"], pairs["number"], at_least_it=True)
-    return pairs[["case", "contender", "against"]].assign(measured=measured, **columns)
+    ]
+    return _judged(pd.concat(pairs, ignore_index=True), "{:.0f} times faster", "≥")
 
 
 def _threads(cells: pd.DataFrame) -> pd.DataFrame:
@@ -160,7 +138,7 @@ def _threads(cells: pd.DataFrame) -> pd.DataFrame:
     ends = several[["relative_gain_low", "relative_gain_high"]].to_numpy()
     return several[["contender"]].assign(
         case=several["kind"] + " of " + _case_names(several),
-        measured=_with_spread(several, "gain"),
+        measured=with_ranges(several, "gain"),
         goal=several["kind"].map(baselines.map("≥ {:.2f}".format)).where(ours, ""),
         verdict=[at_least(1, *both) if our else "" for our, both in zip(ours, ends, strict=True)],
     )
@@ -172,13 +150,10 @@ def _growth(curves: pd.DataFrame, goal: float, lowest: Mapping[str, int]) -> pd.
     for (part, kind, regime, contender), curve in curves.groupby(["part", "kind", "regime", "contender"], sort=False):
         upper = curve[curve[part] >= lowest[part]]
         if len(upper) > 1:
-            power = np.polyfit(np.log(upper[part]), np.log(upper["median_microseconds"]), 1)[0]
-            case = f"{part}: {kind}, {regime}"
+            slope = np.polyfit(np.log(upper[part]), np.log(upper["median_microseconds"]), 1)[0]
             wanted = goal if upper["source"].iloc[0] == "sharmix" else np.nan
-            lines.append({"case": case, "contender": contender, "power": power, "wanted": wanted})
-    table = pd.DataFrame(lines, columns=["case", "contender", "power", "wanted"])
-    measured = table["power"].map("{:.3f}".format)
-    return table[["case", "contender"]].assign(measured=measured, **_judged(table["power"], table["wanted"]))
+            lines.append((f"{part}: {kind}, {regime}", contender, slope, wanted))
+    return _judged(pd.DataFrame(lines, columns=["case", "contender", "value", "goal"]), "{:.3f}")
 
 
 def _by_case(table: pd.DataFrame) -> pd.DataFrame:
@@ -192,7 +167,7 @@ def _linear(linear: pd.DataFrame) -> pd.DataFrame:
         {
             "layer": linear["contender"],
             "seconds": linear["median_microseconds"].map(lambda value: f"{value / 1e6:.2f}"),
-            "relative": _with_spread(linear, "ratio"),
+            "relative": with_ranges(linear, "ratio"),
             "to linear_cross_entropy": linear["median_ratio_to_fused"].map("{:.2f}".format),
             "to its chunked form": linear["median_ratio_to_chunked"].map("{:.2f}".format),
             "MiB": linear["memory_mib"].map("{:.0f}".format),
@@ -202,25 +177,16 @@ def _linear(linear: pd.DataFrame) -> pd.DataFrame:
 
 def _linear_goals(linear: pd.DataFrame) -> pd.DataFrame:
     slowest = linear[["median_ratio", "median_ratio_to_fused", "median_ratio_to_chunked"]].max(axis="columns")
-    return pd.concat(
-        linear[["contender"]].assign(case=case, measured=values.map(digits.format), **_judged(values, goals))
-        for case, digits, values, goals in (
-            ("time", "{:.2f}", slowest, linear["goal"]),
-            ("MiB", "{:.0f}", linear["memory_mib"], linear["memory_goal_mib"]),
-        )
-    )
+    time = linear[["contender", "goal"]].assign(case="time", value=slowest)
+    memory = linear[["contender"]].assign(case="MiB", value=linear["memory_mib"], goal=linear["memory_goal_mib"])
+    return pd.concat([_judged(time, "{:.2f}"), _judged(memory, "{:.0f}")])
 
 
 def _paired(cells: pd.DataFrame, one: str, other: str) -> pd.DataFrame:
     """The ratio of two contenders' medians, in each case that has both."""
     found = cells[cells["contender"] == one].merge(cells[cells["contender"] == other], on=_CASE)
     ratio = found["median_microseconds_x"] / found["median_microseconds_y"]
-    return pd.DataFrame({"case": found["kind"] + " of " + _case_names(found), "contender": one, "ratio": ratio})
-
-
-def _with_spread(rows: pd.DataFrame, name: str) -> list[str]:
-    numbers = rows[[f"{part}_{name}" for part in ("median", "lowest", "highest")]].to_numpy()
-    return [f"{median:.2f} ({lowest:.2f}–{highest:.2f})" for median, lowest, highest in numbers]
+    return pd.DataFrame({"case": found["kind"] + " of " + _case_names(found), "contender": one, "value": ratio})
 
 
 def _case_names(cells: pd.DataFrame) -> pd.Series:

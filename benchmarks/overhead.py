@@ -3,32 +3,29 @@
 python -m benchmarks.overhead
 """
 
-import argparse
 import random
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import yaml
-from rich.console import Console
-from rich.markdown import Markdown
 from tqdm import tqdm
 
-from benchmarks.harness import Row, at_most, in_fresh_process, in_turn, origin, provenance, ratios, write_csv
-from benchmarks.median_interval import median_interval
-from benchmarks.settings import on_random_data
+from benchmarks.harness import Row, command_line, in_fresh_process, in_turn, ratios, with_range
+from benchmarks.publication import origin, publish
+from benchmarks.random_data import on_random_data
 from benchmarks.training_step import our_loop, our_translations, seconds_per_step
+from benchmarks.verdicts import at_most, median_interval
 from experiments.composition import settings_of
-from experiments.files import write_atomically
 from experiments.machine import forget_peak_memory, keep_freed_memory, peak_memory_mib
 from experiments.run import Run
 from experiments.settings import RunSettings
 from reporting.declaration import load_declaration
 from reporting.markdown import narrow, paragraph
 
-SETTINGS = Path(__file__).with_suffix(".yaml")
 BESIDES = {
     "benchmarks.entmax_sort.FullSort": "entmax (package), full sort",
     "benchmarks.entmax_sort.TopK": "entmax (package), top 100 sorted first",
@@ -38,9 +35,8 @@ PUBLISHED = Path("conf/reporting/published/sharmix.yaml")
 
 def settings_under(size: dict[str, Any], activation: str) -> RunSettings:
     """The settings of a run of the block's experiment under an activation, on random data."""
-    named = [f"activation={activation}"]
-    if "." in activation:
-        named = ["activation=custom", f"activation.name={activation}"]
+    is_class = "." in activation
+    named = ["activation=custom", f"activation.name={activation}"] if is_class else [f"activation={activation}"]
     settings = settings_of(size["experiment"], *named, "data.num_workers=0", *size["overrides"])
     return on_random_data(settings, size["experiment"], size["steps"])
 
@@ -90,25 +86,24 @@ def memory(size: dict[str, Any], activation: str) -> float:
     return peak_memory_mib()
 
 
-def measure(name: str, size: dict[str, Any], names: list[str], processes: int, confidence: float) -> list[Row]:
-    """A row for each activation."""
-    title = size["title"]
-    found = [in_fresh_process(medians, size, names, seed) for seed in tqdm(range(processes), title)]
+def measure(name: str, size: dict[str, Any], settings: Mapping[str, Any], confidence: float) -> Iterator[Row]:
+    """A row for each activation of a block."""
+    title, besides = size["title"], size.get("besides", [])
+    names = [*settings["activations"], *besides]
+    size = {**size, "overrides": [*size["overrides"], f"threads={settings['threads']}"]}
+    found = [in_fresh_process(medians, size, names, seed) for seed in tqdm(range(settings["processes"]), title)]
     peaks = {one: in_fresh_process(memory, size, one) for one in tqdm(names, f"{title}, memory")}
-    times = {activation: zip(*(one[activation] for one in found), strict=True) for activation in names}
-    without_goal = {"softmax", *size.get("besides", [])}
-    return [
-        {
+    for activation in names:
+        seconds, relative = zip(*(one[activation] for one in found), strict=True)
+        yield {
             "experiment": name,
-            "title": size["title"],
+            "title": title,
             "activation": activation,
-            **relative_time(relative, None if activation in without_goal else size["goal"], confidence),
+            **relative_time(relative, None if activation in ("softmax", *besides) else size["goal"], confidence),
             "milliseconds": 1e3 * statistics.median(seconds),
             "memory_mib": peaks[activation],
             "relative_memory": peaks[activation] / peaks["softmax"],
         }
-        for activation, (seconds, relative) in times.items()
-    ]
 
 
 def relative_time(relative: Sequence[float], goal: float | None, confidence: float) -> dict[str, Any]:
@@ -134,7 +129,9 @@ def table(data: pd.DataFrame, settings: dict[str, Any], confidence: float) -> st
         {
             "activation": data["activation"].replace(BESIDES),
             "milliseconds": data["milliseconds"].map("{:.2f}".format),
-            "relative time": [f"{row.relative_time:.3f} ({row.low:.3f}–{row.high:.3f})" for row in data.itertuples()],
+            "relative time": [
+                with_range(*row, decimals=3) for row in data[["relative_time", "low", "high"]].to_numpy()
+            ],
             "goal": data["goal"].map("≤ {:.2f}".format, na_action="ignore").fillna("–"),
             "verdict": data["verdict"].fillna("–"),
             "published": [f"{numbers[0]:.2f}" if numbers else "–" for numbers in published],
@@ -148,7 +145,7 @@ def table(data: pd.DataFrame, settings: dict[str, Any], confidence: float) -> st
         "process gives the median of the ratios to softmax's block of the same round. The table has the median over "
         f"processes, with its percentile bootstrap interval ({confidence:.0%}), which decides: the goal is "
         "met or missed where the whole interval is on one side of it, else undecided. Memory is the peak of a process "
-        f"of its own. {origin(data.iloc[0], ('torch',), 'make overhead')}"
+        f"of its own. {origin(data, 'make overhead')}"
     )
     title = "# Table 6. A training step, and translating, under each activation, relative to softmax"
     parts = [title, paragraph(about)]
@@ -159,20 +156,10 @@ def table(data: pd.DataFrame, settings: dict[str, Any], confidence: float) -> st
 
 def main() -> None:
     """Command line: measure, and write the CSV and the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
-    options = parser.parse_args()
-    settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
-    confidence = load_declaration().confidence
-    source, rows = provenance(), []
-    for name, size in settings["blocks"].items():
-        names = [*settings["activations"], *size.get("besides", [])]
-        size["overrides"].append(f"threads={settings['threads']}")
-        rows += [{**row, **source} for row in measure(name, size, names, settings["processes"], confidence)]
-    write_csv(rows, options.folder / "table6.csv")
-    text = table(pd.DataFrame(rows), settings, confidence)
-    write_atomically(options.folder / "table6.md", text)
-    Console().print(Markdown(text))
+    options = command_line("overhead", __doc__).parse_args()
+    settings, confidence = options.settings, load_declaration().confidence
+    rows = chain.from_iterable(measure(name, size, settings, confidence) for name, size in settings["blocks"].items())
+    publish(rows, options.folder / "table6.csv", lambda data: table(data, settings, confidence))
 
 
 if __name__ == "__main__":

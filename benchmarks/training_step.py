@@ -15,8 +15,8 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch.nn.functional import cross_entropy
 
-from benchmarks.harness import Step, in_turn, ratios
-from benchmarks.settings import on_random_data
+from benchmarks.harness import Step, in_turn, ratios, with_range
+from benchmarks.random_data import on_random_data
 from experiments.callbacks.checkpoints import PeriodicCheckpoint
 from experiments.composition import settings_of
 from experiments.data.base import SplitDataModule
@@ -119,10 +119,9 @@ def main() -> None:
     for experiment, goal in GOALS.items():
         bare, ours = measure(experiment, rounds)
         relative = ratios(ours, bare)
-        print(
-            f"{experiment}: {1e3 * statistics.median(ours):.3f}, bare loop {1e3 * statistics.median(bare):.3f}; ratio "
-            f"{statistics.median(relative):.3f} ({min(relative):.3f}–{max(relative):.3f}), goal ≤ {goal:.2f}"
-        )
+        ratio = with_range(statistics.median(relative), min(relative), max(relative), decimals=3)
+        ours_ms, bare_ms = (1e3 * statistics.median(times) for times in (ours, bare))
+        print(f"{experiment}: {ours_ms:.3f}, bare loop {bare_ms:.3f}; ratio {ratio}, goal ≤ {goal:.2f}")
 
 
 if __name__ == "__main__":

@@ -3,12 +3,11 @@
 python -m benchmarks.vocab_parallel --run outputs/multi30k/entmax-…/seed-21 --data FOLDER
 """
 
-import argparse
 import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from timeit import timeit
 from typing import Any
@@ -17,66 +16,44 @@ import pandas as pd
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-import yaml
-from rich.console import Console
-from rich.markdown import Markdown
 from torch import Tensor
+from torch.distributed.tensor import DTensor, Shard, init_device_mesh
+from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn.functional import cross_entropy
 from torch.profiler import profile
 
 import sharmix
-from benchmarks.harness import Row, Step, in_turn, origin, provenance, ratios, spread, write_csv
+from benchmarks.harness import Row, Step, command_line, in_turn, ratios, spread
+from benchmarks.publication import origin, publish, with_ranges
 from experiments.data.special_tokens import PADDING
-from experiments.files import write_atomically
 from experiments.record import load_record
 from experiments.run import load_run
 from experiments.run_folder import RECORD
 from reporting.markdown import narrow, paragraph
+from sharmix.parallel import VocabParallelLoss
 
-SETTINGS = Path(__file__).with_suffix(".yaml")
 WIDTHS = {"float": 4, "double": 8}
-
-
-class Gathered(torch.autograd.Function):
-    """All classes' logits from those of each process, of equal numbers."""
-
-    @staticmethod
-    def forward(ctx: Any, local: Tensor) -> Tensor:
-        parts = local.new_empty(dist.get_world_size() * len(local), local.shape[-1])
-        dist.all_gather_into_tensor(parts, local.contiguous())
-        return torch.cat(parts.split(len(local)), -1)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return grad.chunk(dist.get_world_size(), -1)[dist.get_rank()]
+TRAINED, ROWS = "trained.pt", "rows.json"  # files by which processes pass on logits of a network, and rows
 
 
 def contenders(logits: Tensor, targets: Tensor) -> dict[str, Step]:
     """Forward and backward of each loss of this process's logits, a leaf."""
-    from torch.distributed.tensor import DTensor, Shard, init_device_mesh
-    from torch.distributed.tensor.parallel import loss_parallel
-
-    from sharmix.parallel import VocabParallelLoss
-
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     entmax, default = VocabParallelLoss("entmax"), VocabParallelLoss("sharmix_fixed")
 
-    def of_dtensor() -> None:
+    def sharded() -> DTensor:
+        return DTensor.from_local(logits, mesh, [Shard(-1)], run_check=False)
+
+    def cross_entropy_of_shards() -> None:
         with loss_parallel():
-            cross_entropy(DTensor.from_local(logits, mesh, [Shard(-1)], run_check=False), targets).backward()
+            cross_entropy(sharded(), targets).backward()
 
     return {
-        "cross-entropy, loss_parallel": of_dtensor,
-        "1.5-entmax, gathered logits": lambda: sharmix.entmax_loss(Gathered.apply(logits), targets).backward(),
+        "cross-entropy, loss_parallel": cross_entropy_of_shards,
+        "1.5-entmax, gathered logits": lambda: sharmix.entmax_loss(sharded().full_tensor(), targets).backward(),
         "1.5-entmax, shared": lambda: entmax(logits, targets).backward(),
         "SharMiX, shared": lambda: default(logits, targets).backward(),
     }
-
-
-def logits_of(kind: Mapping[str, float], rows: int, classes: int, generator: torch.Generator) -> Tensor:
-    logits = kind["scale"] * torch.randn(rows, classes, generator=generator)
-    raised = torch.randint(classes, (rows, int(kind["raised"])), generator=generator)
-    return logits.scatter_add(-1, raised, torch.full(raised.shape, float(kind["by"])))
 
 
 def messages(step: Step) -> dict[str, int]:
@@ -112,61 +89,61 @@ def translation(run: Path, data: Path | None, settings: Mapping[str, Any]) -> tu
 
 def cases(settings: Mapping[str, Any], trained: Path) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Each kind of logits [rows, classes], with targets."""
-    for classes in settings["classes"]:
-        for kind, description in settings["logits"].items():
-            generator = torch.Generator().manual_seed(settings["seed"])
-            logits = logits_of(description, settings["rows"], classes, generator)
-            yield kind, logits, torch.randint(classes, (settings["rows"],), generator=generator)
+    rows = settings["rows"]
+    for classes, (kind, one) in product(settings["classes"], settings["logits"].items()):
+        generator = torch.Generator().manual_seed(settings["seed"])
+        logits = one["scale"] * torch.randn(rows, classes, generator=generator)
+        raised = torch.randint(classes, (rows, one["raised"]), generator=generator)
+        logits.scatter_add_(-1, raised, torch.full(raised.shape, float(one["by"])))
+        yield kind, logits, torch.randint(classes, (rows,), generator=generator)
     if trained.exists():
         yield torch.load(trained, weights_only=True)
 
 
-def cells(settings: Mapping[str, Any], processes: int, trained: Path) -> Iterator[Row]:
-    """A row for each case and contender; every process measures the same in turn."""
-    for kind, whole, targets in cases(settings, trained):
-        logits = whole.chunk(processes, -1)[dist.get_rank()].clone().requires_grad_()
-        steps = contenders(logits, targets)
+def measured(kind: str, whole: Tensor, targets: Tensor, settings: Mapping[str, Any]) -> Iterator[Row]:
+    """A row for each contender; every process measures the same in turn."""
+    processes = dist.get_world_size()
+    logits = whole.chunk(processes, -1)[dist.get_rank()].clone().requires_grad_()
+    steps = contenders(logits, targets)
 
-        def seconds(name: str, steps: Mapping[str, Step] = steps, logits: Tensor = logits) -> float:
-            logits.grad = None
-            dist.barrier()
-            return timeit(steps[name], number=1)
+    def seconds(name: str) -> float:
+        logits.grad = None
+        dist.barrier()
+        return timeit(steps[name], number=1)
 
-        in_turn(seconds, dict.fromkeys(steps, settings["warm_up"]))
-        sent = {name: messages(step) for name, step in steps.items()}
-        times = in_turn(seconds, dict.fromkeys(steps, settings["rounds"]))
-        case = {"processes": processes, "classes": whole.shape[-1], "rows": len(whole), "logits": kind}
-        for name, own in times.items():
-            ratio = spread(ratios(own, times[settings["baseline"]]), "ratio")
-            yield {**case, "contender": name, **sent[name], **spread(own, "milliseconds", 1e3), **ratio}
+    in_turn(seconds, dict.fromkeys(steps, settings["warm_up"]))
+    sent = {name: messages(step) for name, step in steps.items()}
+    times = in_turn(seconds, dict.fromkeys(steps, settings["rounds"]))
+    case = {"processes": processes, "classes": whole.shape[-1], "rows": len(whole), "logits": kind}
+    for name, own in times.items():
+        ratio = spread(ratios(own, times[settings["baseline"]]), "ratio")
+        yield {**case, "contender": name, **sent[name], **spread(own, "milliseconds", 1e3), **ratio}
 
 
-def measure(rank: int, processes: int, settings: Mapping[str, Any], folder: str, trained: Path) -> None:
+def on_processes(processes: int, settings: Mapping[str, Any], folder: Path) -> list[Row]:
+    """The rows of all cases, whose classes are split over so many processes."""
+    mp.spawn(measure, (processes, settings, folder), processes)
+    rows: list[Row] = json.loads((folder / ROWS).read_text(encoding="utf-8"))
+    return rows
+
+
+def measure(rank: int, processes: int, settings: Mapping[str, Any], folder: Path) -> None:
+    """Measure all cases as one of some processes, the first of which writes the rows into the folder."""
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=processes)
-    rows = list(cells(settings, processes, trained))
+    dist.init_process_group("gloo", f"file://{folder}/store-{processes}", rank=rank, world_size=processes)
+    rows = [row for case in cases(settings, folder / TRAINED) for row in measured(*case, settings)]
     if rank == 0:
-        Path(folder, "rows.json").write_text(json.dumps(rows), encoding="utf-8")
+        (folder / ROWS).write_text(json.dumps(rows), encoding="utf-8")
     dist.destroy_process_group()
-
-
-def kinds_of(settings: Mapping[str, Any]) -> str:
-    """The kinds of drawn logits in words."""
-    return "; ".join(
-        f"{kind}, standard deviation {one['scale']}"
-        + (f", and {one['raised']} classes of a row higher by {one['by']}" if one["raised"] else "")
-        for kind, one in settings["logits"].items()
-    )
 
 
 def computed(data: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
     """Microseconds of each contender's messages on each link, from their measured numbers and bytes a row."""
     table, size = settings["computed"], settings["computed"]["processes"]
     others = size - 1
-    measured = data[data["classes"] == data["classes"].max()]
-    measured = measured[measured["processes"] == measured["processes"].max()]
+    largest = (data["classes"] == data["classes"].max()) & (data["processes"] == data["processes"].max())
     lines = []
-    for rows, one in product(table["rows"], measured.to_dict("records")):
+    for rows, one in product(table["rows"], data[largest].to_dict("records")):
         scale = rows / one["rows"]
         if "gathered" in one["contender"]:  # a process gives all its logits, of which it has fewer
             scale *= table["classes"] / one["classes"] * one["processes"] / size
@@ -184,20 +161,20 @@ def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     """The tables as Markdown."""
     baseline, networks = settings["baseline"], [one for one in data["logits"].unique() if one not in settings["logits"]]
     of_networks = f" The last are of a trained network of the suite ({networks[0]})." if networks else ""
+    times = data["median_milliseconds"].map("{:.1f} ms".format)
+    collectives = data["all_gathers"] + data["all_reduces"]
+    row_bytes = (data["all_gather_bytes"] + data["all_reduce_bytes"]) / data["rows"]
     cells = data.assign(
-        time=[
-            f"{row.median_milliseconds:.1f} ms"
-            if row.contender == baseline
-            else f"{row.median_ratio:.2f} ({row.lowest_ratio:.2f}–{row.highest_ratio:.2f})"
-            for row in data.itertuples()
-        ],
-        sent=[
-            f"{row.all_gathers + row.all_reduces}, {(row.all_gather_bytes + row.all_reduce_bytes) / row.rows:,.0f}"
-            for row in data.itertuples()
-        ],
+        time=times.where(data["contender"] == baseline, with_ranges(data, "ratio")),
+        sent=collectives.astype(str) + ", " + row_bytes.map("{:,.0f}".format),
         logits=data["logits"].str.partition(",")[0],
         classes=data["classes"].map("{:,}".format),
         loss=data["contender"].replace(settings["short"]),
+    )
+    drawn = "; ".join(
+        f"{kind}, standard deviation {one['scale']}"
+        + (f", and {one['raised']} classes of a row higher by {one['by']}" if one["raised"] else "")
+        for kind, one in settings["logits"].items()
     )
     size = settings["computed"]
     links = "; ".join(
@@ -209,13 +186,13 @@ def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
         paragraph(
             f"Forward and backward of {data['rows'][0]:,} rows of float32 logits, whose classes are split evenly over "
             f"processes of one thread. Cross-entropy is torch's, under `loss_parallel`. Logits are drawn from normal "
-            f"distributions: {kinds_of(settings)}.{of_networks}"
+            f"distributions: {drawn}.{of_networks}"
         ),
         "## Time",
         paragraph(
             "Cross-entropy's milliseconds, and the other losses' time relative to it: the median of "
             f"{settings['rounds']} rounds (lowest–highest). More processes than cores wait for one another. "
-            f"{origin(data.iloc[0], ('torch',), 'make vocab_parallel RUN=FOLDER DATA=FOLDER')}"
+            f"{origin(data, 'make vocab_parallel RUN=FOLDER DATA=FOLDER')}"
         ),
         *_by_loss(cells, "time"),
         "## Messages, bytes",
@@ -242,27 +219,17 @@ def _by_loss(cells: pd.DataFrame, column: str) -> Iterator[str]:
 
 def main() -> None:
     """Command line: measure, and write the CSV and the tables."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.vocab_parallel", description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("results/benchmarks"), help="for what is written")
+    parser = command_line("vocab_parallel", __doc__)
     parser.add_argument("--run", type=Path, help="folder of a finished translation, whose logits are measured, too")
     parser.add_argument("--data", type=Path, help="folder of the data sets, for --run")
-    parser.add_argument("--quick", action="store_true", help="one small cell")
     options = parser.parse_args()
-    settings = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
-    settings |= settings["quick"] if options.quick else {}
-    source, rows = provenance(), []
-    with tempfile.TemporaryDirectory() as shared:
-        trained = Path(shared, "trained.pt")
+    settings = options.settings
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         if options.run:
-            torch.save(translation(options.run, options.data, settings), trained)
-        for processes in settings["processes"]:
-            with tempfile.TemporaryDirectory() as folder:
-                mp.spawn(measure, (processes, settings, folder, trained), processes)
-                rows += [{**row, **source} for row in json.loads(Path(folder, "rows.json").read_text(encoding="utf-8"))]
-    write_csv(rows, options.folder / "vocab_parallel.csv")
-    text = page(pd.DataFrame(rows), settings)
-    write_atomically(options.folder / "vocab_parallel.md", text)
-    Console().print(Markdown(text))
+            torch.save(translation(options.run, options.data, settings), folder / TRAINED)
+        rows = chain.from_iterable(on_processes(number, settings, folder) for number in settings["processes"])
+        publish(rows, options.folder / "vocab_parallel.csv", lambda data: page(data, settings))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def test_every_contender_has_a_row_which_says_where_its_package_is_missing(monke
         raise ModuleNotFoundError(f"No module named {name!r}")
 
     monkeypatch.setattr(contenders, "import_module", missing)
-    rows = list(gpu.PARTS[part](SETTINGS, "cpu"))
+    rows = list(gpu.measured(part, SETTINGS, "cpu"))
     expected = [one.name for kind in kinds for one in contenders.gpu_contenders(kind, torch.device("cpu"))]
     assert [row["contender"] for row in rows] == expected
     for row in rows:
@@ -60,11 +60,11 @@ def test_a_contender_that_fails_stops_no_other_and_is_an_error_if_it_is_ours(mon
     broken = contenders.Contender("broken", "map", source, lambda: 1 / 0)
     softmax = contenders.gpu_contenders("map", torch.device("cpu"))[0]
     monkeypatch.setattr(gpu, "gpu_contenders", lambda kind, device: [softmax, broken] if kind == "map" else [])
-    monkeypatch.setattr(gpu, "PARTS", {"maps": lambda settings: map_rows})
-    map_rows = list(gpu.measured("map", CELL, (torch.zeros(3, 20, requires_grad=True),), torch.ones(3, 20), SETTINGS))
+    map_rows = list(gpu.measured("maps", SETTINGS, "cpu"))
+    monkeypatch.setattr(gpu, "measured", lambda part, settings: map_rows)
     monkeypatch.setattr(gpu, "check_device", lambda: None)
     monkeypatch.setattr(gpu, "provenance", lambda commit: {"gpu": "NVIDIA H100", "commit": commit})
-    monkeypatch.setattr(sys, "argv", ["gpu", "--folder", str(tmp_path), "--commit", "0123"])
+    monkeypatch.setattr(sys, "argv", ["gpu", "--part", "maps", "--folder", str(tmp_path), "--commit", "0123"])
     if source == "sharmix":
         with pytest.raises(SystemExit, match="1 measurements of sharmix failed"):
             gpu.main()

@@ -5,12 +5,13 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
 from benchmarks import maps
 from benchmarks.contenders import FIXED, LEARNED, cpu_contenders
-from benchmarks.harness import at_least, at_most, step_times
-from benchmarks.maps_report import page, report
+from benchmarks.harness import load_settings, step_times
+from benchmarks.maps_figures import write_figures
+from benchmarks.maps_report import page
+from benchmarks.verdicts import at_least, at_most
 from experiments.identity import ROOT
 
 RESULTS = ROOT / "results" / "benchmarks"
@@ -19,7 +20,7 @@ CONTENDERS = [*cpu_contenders("map"), *cpu_contenders("loss")]
 
 @pytest.fixture(scope="module")
 def settings():
-    return yaml.safe_load(maps.SETTINGS.read_text(encoding="utf-8"))
+    return load_settings("maps")
 
 
 def test_the_whole_interval_decides():
@@ -78,7 +79,7 @@ def test_every_step_is_timed_as_often_as_its_rounds_and_a_slow_one_once(settings
 
 @pytest.mark.medium
 def test_the_recorded_tables_are_rebuilt_to_the_letter(settings):
-    assert page(pd.read_csv(RESULTS / "maps.csv"), settings, "maps") == (RESULTS / "maps.md").read_text()
+    assert page(pd.read_csv(RESULTS / "maps.csv"), settings) == (RESULTS / "maps.md").read_text()
 
 
 def test_the_page_begins_with_six_rows_and_ends_with_our_goals():
@@ -91,10 +92,9 @@ def test_the_page_begins_with_six_rows_and_ends_with_our_goals():
 
 
 @pytest.mark.slow
-def test_the_figures_are_drawn_beside_the_tables(settings, tmp_path):
+def test_the_figures_are_drawn_beside_the_numbers(settings, tmp_path):
     shutil.copy(RESULTS / "maps.csv", tmp_path)
-    report(tmp_path / "maps.csv", settings)
-    assert (tmp_path / "maps.md").exists()
+    write_figures(tmp_path / "maps.csv", settings["curves"])
     for part in settings["curves"]:
         assert f"∝ {part}" in (tmp_path / f"maps_{part}.svg").read_text(encoding="utf-8")
 

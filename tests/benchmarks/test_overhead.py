@@ -2,9 +2,9 @@
 
 import pandas as pd
 import pytest
-import yaml
 
 from benchmarks import overhead
+from benchmarks.harness import load_settings
 from experiments.identity import ROOT
 from experiments.settings import build
 from reporting.declaration import load_declaration
@@ -12,7 +12,7 @@ from reporting.declaration import load_declaration
 
 @pytest.fixture(scope="module")
 def settings():
-    return yaml.safe_load(overhead.SETTINGS.read_text(encoding="utf-8"))
+    return load_settings("overhead")
 
 
 def test_the_interval_over_processes_decides():

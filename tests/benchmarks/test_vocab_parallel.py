@@ -4,9 +4,9 @@ import sys
 
 import pandas as pd
 import pytest
-import yaml
 
 from benchmarks import vocab_parallel
+from benchmarks.harness import load_settings
 from experiments.identity import ROOT
 
 
@@ -29,11 +29,8 @@ def test_the_quick_run_counts_the_messages_of_each_loss(tmp_path, monkeypatch):
 
 def test_the_recorded_tables_are_rebuilt_to_the_letter():
     results = ROOT / "results" / "benchmarks"
-    settings = yaml.safe_load(vocab_parallel.SETTINGS.read_text())
-    assert (
-        vocab_parallel.page(pd.read_csv(results / "vocab_parallel.csv"), settings)
-        == (results / "vocab_parallel.md").read_text()
-    )
+    page = vocab_parallel.page(pd.read_csv(results / "vocab_parallel.csv"), load_settings("vocab_parallel"))
+    assert page == (results / "vocab_parallel.md").read_text()
 
 
 def test_a_link_takes_its_latency_for_each_hop_and_its_bandwidth_for_the_bytes():

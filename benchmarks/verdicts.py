@@ -1,4 +1,4 @@
-"""The bootstrap interval of a median, by which goals of time are judged."""
+"""How goals of time are judged: by a whole interval, such as the bootstrap interval of a median."""
 
 from collections.abc import Sequence
 from math import nan
@@ -17,3 +17,13 @@ def median_interval(values: Sequence[float], confidence: float) -> tuple[float, 
     rng = np.random.default_rng(0)
     found = stats.bootstrap((values,), np.median, confidence_level=confidence, method="percentile", rng=rng)
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+def at_most(goal: float, low: float, high: float) -> str:
+    """`met` or `missed` where the whole interval is on one side of the goal, else `undecided`."""
+    return "met" if high <= goal else "missed" if low > goal else "undecided"
+
+
+def at_least(goal: float, low: float, high: float) -> str:
+    """`met` where the whole interval is at the goal or above, `missed` where it is below, else `undecided`."""
+    return at_most(-goal, -high, -low)

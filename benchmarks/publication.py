@@ -1,0 +1,53 @@
+"""A benchmark's numbers, with their origin, in a CSV file with a page beside it."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pandas as pd
+import torch
+from rich.console import Console
+from rich.markdown import Markdown
+
+from benchmarks.harness import Row, with_range, write_csv
+from experiments.files import write_atomically
+from experiments.identity import code_of
+from experiments.machine import environment
+
+
+def provenance() -> Row:
+    """The columns that say on which machine, and with which versions, a row was measured."""
+    found, source = environment(torch.device("cpu")), code_of({})
+    return {
+        "backend": found["backend"]["code"],
+        "vectors": found["backend"]["vectors"],
+        **{name: found["hardware"][name] for name in ("processor", "cores", "accelerator")},
+        "python": found["python"],
+        **{name: found["packages"][name] for name in ("torch", "entmax")},
+        **{name: source[name] for name in ("commit", "dirty")},
+    }
+
+
+def origin(data: pd.DataFrame, command: str, *packages: str) -> str:
+    """The machine and the versions of the rows in a sentence, and the command that repeats the measurement."""
+    row = data.iloc[0]
+    versions = ", ".join(f"{name} {row[name]}" for name in ("torch", *packages))
+    dirty = ", with uncommitted changes" if row["dirty"] else ""
+    return (
+        f"{row['processor']}, {row['cores']} cores, {row['vectors']}; backend {row['backend']}; {versions}; "
+        f"commit {str(row['commit'])[:12]}{dirty}. Repeat: `{command}`."
+    )
+
+
+def with_ranges(data: pd.DataFrame, name: str) -> list[str]:
+    """The medians of a quantity with their ranges."""
+    return [with_range(*row) for row in data[[f"{part}_{name}" for part in ("median", "lowest", "highest")]].to_numpy()]
+
+
+def publish(rows: Iterable[Row], path: Path, page: Callable[[pd.DataFrame], str]) -> None:
+    """Write the rows with their provenance into a CSV file, and beside it their page, which is also printed."""
+    source = provenance()  # before an iterator begins to measure: the code may change meanwhile
+    write_csv([{**row, **source} for row in rows], path)
+    text = page(pd.read_csv(path))
+    write_atomically(path.with_suffix(".md"), text)
+    Console().print(Markdown(text))
+    Console().print(f"Written: {path}, and its page beside it")
