@@ -163,9 +163,8 @@ def _gpu_packages() -> list[Contender]:
     ]
 
 
-Inputs = dict[
-    str, tuple[tuple[Tensor, ...], Tensor | None]
-]  # by kind: the arguments, and the gradient of a map's output
+# By kind: the arguments, and the gradient of a map's output.
+Inputs = dict[str, tuple[tuple[Tensor, ...], Tensor | None]]
 
 
 def inputs(rows: int, classes: int, scale: float, dtype: torch.dtype, seed: int, device: str = "cpu") -> Inputs:

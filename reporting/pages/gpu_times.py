@@ -6,18 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.contenders import BASELINES
 from reporting.markdown import paragraph
 
 
 def tabulate_gpu_times(root: Path, to_root: str, part: str) -> str:
-    """A table of each kind of contender: time relative to torch's baseline, in a column for each size.
+    """A table of each kind of contender: time relative to the first, torch's own, in a column for each size.
 
-    For layers each cell has the memory that a step allocates, too.
-
-    Args:
-        root, to_root: of the repository.
-        part: `maps` or `layers`.
+    `part` is `maps` or `layers`. For layers each cell has the memory that a step allocates, too.
     """
     rows = pd.read_csv(root / f"results/benchmarks/gpu_{part}.csv")
     rows["size"] = [_size(row) for row in rows.to_dict("records")]
@@ -25,9 +20,9 @@ def tabulate_gpu_times(root: Path, to_root: str, part: str) -> str:
     tables = [_table(kind, measured[measured["kind"] == kind]) for kind in measured["kind"].unique()]
     about = rows.iloc[0]
     origin = (
-        "Forward and backward: the median of rounds, with the lowest and the highest. A contender that takes 0.3 s and "
-        f"more is called three times, and the fastest call counts. {about['gpu']}; torch {about['torch']}, "
-        f"triton {about['triton']}; commit {about['commit'][:12]}. Repeat: `make gpu`."
+        "Forward and backward: the median of rounds, with the lowest and the highest. A slow contender is called "
+        f"three times, and the fastest call counts. {about['gpu']}; torch {about['torch']}, triton {about['triton']}; "
+        f"commit {about['commit'][:12]}. Repeat: `make gpu`."
     )
     return "\n\n".join([*tables, paragraph(origin)])
 
@@ -41,7 +36,7 @@ def _table(kind: str, rows: pd.DataFrame) -> str:
     cells = rows.assign(cell=[_cell(row) for row in rows.to_dict("records")])
     shown = cells.pivot(index="contender", columns="size", values="cell")
     shown = shown.loc[rows["contender"].unique(), rows["size"].unique()].fillna("–")
-    shown.index.name = f"{kind}, relative to {BASELINES[kind]}"
+    shown.index.name = f"{kind}, relative to {rows['contender'].iloc[0]}"
     return str(shown.reset_index().to_markdown(index=False, disable_numparse=True))
 
 
