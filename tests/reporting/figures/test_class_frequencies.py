@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from reporting.figures.class_frequencies import TABLES, draw_class_frequencies, draw_sparsity_by_fit
+from reporting.figures.class_frequencies import TABLES, draw_class_frequencies
+from reporting.figures.figure2 import draw_sparsity_by_fit
 from reporting.palette import OBJECTIVES
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from reporting.figures.maps import JUMP, ORDERS, draw_losses, draw_maps, draw_ternary, jump_place, losses
+from reporting.figures.losses import draw_losses, losses
+from reporting.figures.maps import JUMP, ORDERS, draw_maps, draw_ternary, jump_place
 
 
 def test_of_two_classes_the_loss_of_sparsemax_is_a_quarter_of_hubers():

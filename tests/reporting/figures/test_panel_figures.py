@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from reporting.figures.beside_softmax import draw_accuracy_sparsity, draw_learning_curves
-from reporting.figures.class_frequencies import draw_figure2
 from reporting.figures.figure1 import draw_figure1
+from reporting.figures.figure2 import draw_figure2
 from reporting.groups import label_runs, style_groups
 from reporting.kept_runs import KeptRuns, ShownPanel
 from reporting.tables import rebuild_tables
