@@ -13,8 +13,6 @@ from experiments.settings import NotNegative, Settings
 def exponential_tail(labels: Indices, imbalance: float, seed: int) -> Indices:
     """Indices [m] of the kept examples: at most `exponential_counts(...)[i]` of class i, chosen at random by `seed`."""
     counts = np.bincount(labels)
-    if imbalance == 1:
-        return np.arange(len(labels))
     return keep_counts(labels, np.minimum(counts, exponential_counts(counts.max(), len(counts), imbalance)), seed)
 
 
@@ -26,21 +24,15 @@ def exponential_counts(largest: int, classes: int, imbalance: float) -> list[int
     return [max(1, int(largest * imbalance ** (-i / max(1, classes - 1)))) for i in range(classes)]
 
 
-def even_counts(size: int, classes: int) -> list[int]:
-    """How many examples class i keeps of `size` in all: as many as any other class, the first classes one more."""
-    smaller, rest = divmod(size, classes)
-    return [smaller + (i < rest) for i in range(classes)]
-
-
 def keep_counts(labels: Sequence[int] | Indices, counts: Sequence[int], seed: int, repeat: bool = False) -> Indices:
     """A random choice of `counts[c]` examples of each class c; their indices, ascending.
 
     A class with fewer examples repeats some if `repeat` allows it, and raises a ValueError otherwise.
     """
     generator = np.random.RandomState(seed)  # NumPy promises that its stream never changes
-    kept = []
+    labels, kept = np.asarray(labels), []
     for name, count in enumerate(counts):
-        own = np.flatnonzero(np.asarray(labels) == name)
+        own = np.flatnonzero(labels == name)
         if len(own) < count and not (repeat and len(own)):
             raise ValueError(f"class {name} has {len(own)} examples, {count} are to be kept")
         rounds = -(-count // max(1, len(own)))

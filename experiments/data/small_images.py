@@ -19,7 +19,7 @@ from experiments.data.base import ClassificationDataModule
 from experiments.data.contents import SHOWN_AFTER
 from experiments.data.examples import ClassificationData, InMemory
 from experiments.data.hub import EncodedImage
-from experiments.data.long_tail import ShotRule, even_counts, exponential_tail, keep_counts
+from experiments.data.long_tail import ShotRule, exponential_tail, keep_counts
 from experiments.data.randomness import uniform
 from experiments.data.splits import Indices
 from experiments.errors import ConfigurationError, reading
@@ -94,7 +94,8 @@ class SmallImageDataModule(ClassificationDataModule):
         try:
             if self.imbalance > 1 or self.train_size < self.classes:
                 raise ValueError(f"it must be at least {self.classes}, the number of classes, and data.imbalance=1")
-            return keep_counts(labels, even_counts(self.train_size, self.classes), self.tail_seed)
+            sizes = [len(part) for part in np.array_split(np.arange(self.train_size), self.classes)]
+            return keep_counts(labels, sizes, self.tail_seed)
         except ValueError as error:
             raise ConfigurationError(f"data.train_size={self.train_size} is not allowed: {error}") from error
 
