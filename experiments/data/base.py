@@ -142,7 +142,8 @@ class SplitDataModule(L.LightningDataModule, ABC):
 
     def _evaluation_loader(self, split: str) -> BatchLoader:
         batches = evaluation_batches(self.evaluation_order(split), self.evaluation_batch_size, self._division())
-        return self._loader(getattr(self.data, split), batches, split)
+        examples = getattr(self.data, f"{split}_as_measured", None) or getattr(self.data, split)
+        return self._loader(examples, batches, split)
 
     def _loader(self, examples: Examples, batches: Batches, split: str | None) -> BatchLoader:
         return BatchLoader(

@@ -135,11 +135,12 @@ class ClassificationData:
     def with_validation(self, kept: Indices, held_out: Indices) -> "ClassificationData":
         """The same data, with the training examples `held_out` for validation and the examples `kept` for training."""
         split = hashlib.sha256(self.content_hash.encode() + tensor_digest(torch.from_numpy(held_out)))
+        measured = self.train_as_measured
         return replace(
             self,
             train=Subset(self.train, torch.from_numpy(kept)),
-            train_as_measured=None,
-            validation=Subset(self.train_as_measured or self.train, torch.from_numpy(held_out)),
+            train_as_measured=measured and Subset(measured, torch.from_numpy(kept)),
+            validation=Subset(measured or self.train, torch.from_numpy(held_out)),
             content_hash=split.hexdigest(),
             groups=None,
         )

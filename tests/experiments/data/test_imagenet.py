@@ -70,8 +70,8 @@ def test_measuring_cuts_the_middle_of_the_resized_image(photos: Path, tmp_path: 
         assert torch.equal(inputs[0], middle(image.convert("RGB")))
         assert names == [""]
     file = photos / f"photos/train/{WNIDS[0]}/{WNIDS[0]}_0.JPEG"
-    validation, _ = data.data.train_as_measured.read(torch.tensor([0]), torch.tensor([7]))
-    assert torch.equal(validation[0], middle(Image.open(file).convert("RGB")))
+    train = next(iter(ready("imagenet", photos, train_metrics="evaluated").val_dataloader()[0]))
+    assert torch.equal(train.inputs[0], middle(Image.open(file).convert("RGB")))
 
 
 def test_pixels_depend_on_seed_epoch_and_image_alone(photos: Path) -> None:
