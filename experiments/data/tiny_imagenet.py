@@ -32,7 +32,7 @@ class TinyImagenetDataModule(SmallImageDataModule):
     classes: ClassVar[int] = 200
     side: ClassVar[int] = 64
     fetch_again: ClassVar[str] = f"fetch it again: the archive {ARCHIVE}, or {HUB_NAME} on the Hugging Face hub"
-    wnids: tuple[str, ...] = ()
+    wnids = ()  # of the training images, in the order of the class numbers; no setting
 
     def class_names(self) -> Sequence[str]:
         return self.wnids
