@@ -173,6 +173,11 @@ class ClassificationDataModule(SplitDataModule):
 
     def training_sampler(self, division: BatchDivision) -> EpochSampler:
         epochs = (self.trainer.max_epochs if self.trainer else None) or 1
+        if self.sampler == "progressive" and epochs < 0:
+            raise ConfigurationError(
+                f"data.sampler=progressive needs the last epoch, and trainer.max_epochs={epochs} names none; give "
+                "trainer.max_epochs=NUMBER, or another sampler"
+            )
         targets = self.data.train.targets.numpy()
         return TrainingSampler(targets, self.sampler, self.batch_size, self.seed, epochs, division)
 

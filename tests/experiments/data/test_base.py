@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from experiments.data.examples import Batch, InMemory
 from experiments.data.randomness import sample_seeds
 from experiments.data.samplers import BatchDivision, TrainingSampler
-from experiments.errors import DataError
+from experiments.errors import ConfigurationError, DataError
 from tests.experiments.building import ADVICE, stock_trainer
 from tests.experiments.data.support import SmallDataModule, chosen, epochs, small, small_data, trainer
 
@@ -77,7 +77,11 @@ def test_the_progressive_sampler_alone_needs_the_number_of_epochs() -> None:
         data = small(sampler=sampler)
         data.trainer.max_epochs = -1  # as where max_steps ends the training
         assert len(epochs(data, 3)[2]) == 3, sampler
-    assert len(epochs(small(sampler="progressive"), 3)[2]) == 3
+    data = small(sampler="progressive")
+    assert len(epochs(data, 3)[2]) == 3
+    data.trainer.max_epochs = -1
+    with pytest.raises(ConfigurationError, match=r"data\.sampler=progressive .* trainer\.max_epochs=-1"):
+        data.train_dataloader()
 
 
 def test_memory_is_pinned_for_a_gpu_alone_and_workers_live_for_all_epochs() -> None:
