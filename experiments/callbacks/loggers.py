@@ -59,7 +59,10 @@ def open_loggers(settings: RunSettings, folder: Path | None) -> Iterator[list[Lo
             logger.finalize(status)
             # Otherwise the next run in this process would share the W&B run. A W&B run that never started stays closed.
             if isinstance(logger, WandbLogger) and logger._experiment is not None:
-                logger.experiment.finish(exit_code=int(status == "failed"))
+                try:
+                    logger.experiment.finish(exit_code=int(status == "failed"))
+                except Exception as error:
+                    warnings.warn(f"W&B has not closed its run, `wandb sync` sends it later: {error}", stacklevel=2)
 
 
 def _spared(logger: Logger, key: str) -> Logger:

@@ -3,10 +3,11 @@
 import warnings
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import wandb
-from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.loggers import CSVLogger, WandbLogger
 
 from experiments.callbacks.curves import log_row
 from experiments.callbacks.loggers import open_loggers, wandb_logger
@@ -44,6 +45,15 @@ class Failing(CSVLogger):
         raise OSError("the disk is gone")
 
 
+class Unfinished(WandbLogger):
+    """A W&B run that cannot be closed."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(save_dir=folder, offline=True)
+        self._experiment = MagicMock()
+        self._experiment.finish.side_effect = TimeoutError("Timed out finishing run.")
+
+
 def logging_to(**groups: dict[str, Any]) -> RunSettings:
     return settings("experiment=digits").model_copy(update={"logger": groups})
 
@@ -68,6 +78,14 @@ def test_a_logger_whose_settings_are_wrong_is_refused_and_the_others_are_closed(
     with pytest.raises(ConfigurationError, match=r"logger\.bad"), open_loggers(settings, tmp_path):
         pass
     assert STATUSES.pop() == "failed"
+
+
+def test_wandb_that_cannot_finish_its_run_warns(tmp_path: Path) -> None:
+    with (
+        pytest.warns(UserWarning, match=r"W&B has not closed its run, .*: Timed out"),
+        open_loggers(logging_to(wandb={"_target_": f"{HERE}.Unfinished"}), tmp_path),
+    ):
+        pass
 
 
 def test_wandb_logs_offline_where_the_key_is_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
