@@ -171,9 +171,10 @@ def label_lines(figure: Figure, axes: Iterable[Axes], at_start: bool = False) ->
     """Write the label of each line beside its panel, joined to the end of the line; call it last.
 
     Labels that would overlap are moved apart, as little as possible. With `at_start`, they stand on the left, at the
-    start of their lines, and the vertical axis moves to the right.
+    start of their lines, and the vertical axis moves to the right. A line with no point in its panel has no label.
     """
     labelled = [(one, [line for line in one.lines if not line.get_label().startswith("_")]) for one in axes]
+    labelled = [(one, [line for line in lines if len(_shown(one, line))]) for one, lines in labelled]
     texts = {line: _label(one, line, at_start) for one, lines in labelled for line in lines}
     for one, _ in labelled if at_start else ():
         one.yaxis.tick_right()
@@ -204,10 +205,14 @@ def _label(axes: Axes, line: Line2D, at_start: bool) -> Text:
 
 def _end(axes: Axes, line: Line2D, at_start: bool) -> np.ndarray:
     """The last point (or the first point) of a line inside its panel."""
+    return _shown(axes, line)[0 if at_start else -1]
+
+
+def _shown(axes: Axes, line: Line2D) -> np.ndarray:
+    """The points of a line inside its panel, [n, 2]."""
     points = np.asarray(line.get_xydata(), dtype=float)
     low, high = axes.get_ylim()
-    shown = (points[:, 1] >= low) & (points[:, 1] <= high)  # NaN is not inside
-    return points[shown][0 if at_start else -1]
+    return points[(points[:, 1] >= low) & (points[:, 1] <= high)]  # NaN is not inside
 
 
 def _apart(heights: list[float], gap: float) -> np.ndarray:

@@ -38,6 +38,16 @@ def test_a_line_that_leaves_its_panel_is_labelled_where_it_does():
     assert tuple(axes.texts[0].xy) == (1, 1)
 
 
+def test_a_line_that_is_never_in_its_panel_has_no_label():
+    figure, panels = stack_of_panels(2, 3)
+    for axes in panels:
+        axes.plot([0, 1], [8, 9], label="far above")
+        axes.set_ylim(0, 2)
+    panels[0].plot([0, 1], [1, 1], label="inside")
+    label_lines(figure, panels)
+    assert [[text.get_text() for text in axes.texts] for axes in panels] == [["inside"], []]
+
+
 def test_an_svg_follows_the_theme_of_its_page_and_the_other_files_have_a_ground():
     figure, (axes,) = stack_of_panels(1, 3)
     axes.plot([0, 1], [0, 1], color="black", label="softmax")
