@@ -72,7 +72,7 @@ class Record(_Part):
     weights_digest: str | None  # the SHA-256 of that file; None in records of earlier versions
     weights_hash: str
     wall_time_seconds: Amount
-    peak_memory_mib: Amount | None
+    peak_memory_mib: Amount
     finished_at: str  # ISO 8601, with its time zone
 
     @property

@@ -232,7 +232,7 @@ def record_of(run: Run, trainer: L.Trainer, curves: Curves, code: dict[str, obje
         config=run.config,
         code=code,
         environment=environment(trainer.strategy.root_device),
-        data={"content_hash": data.data.content_hash, "unreadable": 0, **data.data.facts},
+        data={"content_hash": data.data.content_hash, **data.data.facts},
         curves=rows,
         metrics=by_split(reported),
         measured_by=dict(module.measured_by),

@@ -35,7 +35,7 @@ def describe_runs(root: Path, to_root: str, name: str) -> str:
     tables = load_declaration(root / "conf" / "reporting").tables.values()
     commands = next(table.repeat for table in tables if table.experiment == name).replace(" && ", "`, then `")
     seconds = [record.wall_time_seconds for record in records]
-    memory = max(record.peak_memory_mib or 0 for record in records)
+    memory = max(record.peak_memory_mib for record in records)
     hardware = [record.environment.hardware for record in records]
     machines = sorted({f"{one['processor']}, {_count(one['cores'], 'core')}" for one in hardware})
     seeds = _seeds(records)

@@ -155,7 +155,7 @@ function openRecord(key) {
       ["Code digest", code.digest],
       ["Hardware", inWords(run.environment.hardware)],
       ["Finished", run.finished_at],
-      ["Time", `${written(run.wall_time_seconds, 1)} s` + (run.peak_memory_mib ? `, at most ${written(run.peak_memory_mib, 0)} MiB` : "")],
+      ["Time", `${written(run.wall_time_seconds, 1)} s, at most ${written(run.peak_memory_mib, 0)} MiB`],
       ["Reported", `epoch ${run.epoch} of ${run.curves.epoch.at(-1)}` + (run.selected_by ? `, the best by ${run.selected_by}` : "")],
       ["Data", inWords(run.data)],
       ["Run ID", run.run_id],
