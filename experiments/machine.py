@@ -46,7 +46,7 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 def forget_peak_memory() -> None:
     """Reset the peak, if the system can. Otherwise each job of a process would report the largest peak of all jobs."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
