@@ -26,12 +26,8 @@ def measure_linear(settings: Mapping[str, Any]) -> Iterator[Row]:
     case |= {name: size[name] for name in ("rows", "classes")}
     for one in cpu_contenders("layer"):
         seconds = times[one.name, 1]
-        row = {
-            **case,
-            "contender": one.name,
-            "source": one.source,
-            **time_columns(seconds, times[BASELINES["layer"], 1]),
-        }
+        row = {**case, "contender": one.name, "source": one.source}
+        row |= time_columns(seconds, times[BASELINES["layer"], 1])
         row |= {"goal": linear["goals"].get(one.name), "memory_goal_mib": linear["memory_goals_mib"].get(one.name)}
         for other, column in ALSO_COMPARED.items():
             row |= spread(ratios(seconds, times[other, 1]), column)

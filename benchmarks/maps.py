@@ -96,7 +96,7 @@ def main() -> None:
     settings, confidence = options.settings, load_declaration().confidence
     keep_freed_memory()  # as a training run does; the system's zeroing of new pages would be most of a large case
     path = options.folder / "maps.csv"
-    publish(measure_all(settings, confidence), path, lambda data: page(data, settings))
+    publish("maps", measure_all(settings, confidence), path, lambda data: page(data, settings))
     write_figures(path, settings["curves"])
 
 

@@ -37,7 +37,7 @@ def settings_under(size: dict[str, Any], activation: str) -> RunSettings:
     """The settings of a run of the block's experiment under an activation, on random data."""
     is_class = "." in activation
     named = ["activation=custom", f"activation.name={activation}"] if is_class else [f"activation={activation}"]
-    settings = settings_of(size["experiment"], *named, "data.num_workers=0", *size["overrides"])
+    settings = settings_of(f"experiment={size['experiment']}", *named, "data.num_workers=0", *size["overrides"])
     return on_random_data(settings, size["experiment"], size["steps"])
 
 
@@ -159,7 +159,7 @@ def main() -> None:
     options = command_line("overhead", __doc__).parse_args()
     settings, confidence = options.settings, load_declaration().confidence
     rows = chain.from_iterable(measure(name, size, settings, confidence) for name, size in settings["blocks"].items())
-    publish(rows, options.folder / "table6.csv", lambda data: table(data, settings, confidence))
+    publish("overhead", rows, options.folder / "table6.csv", lambda data: table(data, settings, confidence))
 
 
 if __name__ == "__main__":

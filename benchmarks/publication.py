@@ -14,9 +14,9 @@ from experiments.identity import code_of
 from experiments.machine import environment
 
 
-def provenance() -> Row:
-    """The columns that say on which machine, and with which versions, a row was measured."""
-    found, source = environment(torch.device("cpu")), code_of({})
+def provenance(benchmark: str) -> Row:
+    """The columns that say on which machine, and with which versions and code of a benchmark, a row was measured."""
+    found, source = environment(torch.device("cpu")), code_of({"_target_": f"benchmarks.{benchmark}.main"})
     return {
         "backend": found["backend"]["code"],
         "vectors": found["backend"]["vectors"],
@@ -43,9 +43,9 @@ def with_ranges(data: pd.DataFrame, name: str) -> list[str]:
     return [with_range(*row) for row in data[[f"{part}_{name}" for part in ("median", "lowest", "highest")]].to_numpy()]
 
 
-def publish(rows: Iterable[Row], path: Path, page: Callable[[pd.DataFrame], str]) -> None:
-    """Write the rows with their provenance into a CSV file, and beside it their page, which is also printed."""
-    source = provenance()  # before an iterator begins to measure: the code may change meanwhile
+def publish(benchmark: str, rows: Iterable[Row], path: Path, page: Callable[[pd.DataFrame], str]) -> None:
+    """Write a benchmark's rows and provenance into a CSV file, and beside it their page, which is also printed."""
+    source = provenance(benchmark)  # before an iterator begins to measure: the code may change meanwhile
     write_csv([{**row, **source} for row in rows], path)
     text = page(pd.read_csv(path))
     write_atomically(path.with_suffix(".md"), text)

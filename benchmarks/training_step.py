@@ -102,7 +102,7 @@ def seconds_per_step(block: Step, steps: int) -> float:
 def measure(experiment: str, rounds: int) -> tuple[list[float], list[float]]:
     """Seconds a step of the bare loop and of ours, one pair a round."""
     steps = STEPS[experiment]
-    settings = on_random_data(settings_of(experiment), experiment, steps)
+    settings = on_random_data(settings_of(f"experiment={experiment}"), experiment, steps)
     blocks = our_loop(settings, *Run(settings, Path()).build(), steps), bare_loop(settings, steps)
     for block in blocks:
         block()  # the first block allocates

@@ -240,7 +240,7 @@ def main() -> None:
         if options.run:
             torch.save(translation(options.run, options.data, settings), folder / TRAINED)
         rows = chain.from_iterable(on_processes(number, settings, folder) for number in settings["processes"])
-        publish(rows, options.folder / "vocab_parallel.csv", lambda data: page(data, settings))
+        publish("vocab_parallel", rows, options.folder / "vocab_parallel.csv", lambda data: page(data, settings))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from experiments.identity import ROOT
 from experiments.settings import RunSettings, checked_settings
 
 
-def settings_of(experiment: str, *overrides: str) -> RunSettings:
-    """The settings of an experiment with the overrides of a command line."""
+def settings_of(*overrides: str) -> RunSettings:
+    """The settings of a run from its overrides of run.py."""
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        config = compose("config", overrides=[f"experiment={experiment}", "logger=csv", *overrides])
+        config = compose("config", overrides=["logger=csv", *overrides])
     return checked_settings(OmegaConf.to_container(config, resolve=True))

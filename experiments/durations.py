@@ -6,6 +6,8 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / 60), 60)
-    if hours >= 10 or not minutes:
-        return f"{hours} h"
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+    if hours >= 10:
+        return f"{round(seconds / 3600)} h"
+    if not hours:
+        return f"{minutes} min"
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"

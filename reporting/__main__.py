@@ -27,7 +27,8 @@ def main(arguments: list[str] | None = None) -> None:
     except (RecordError, TableError) as error:
         raise SystemExit(f"error: {' '.join(str(error).split())}") from error
     except OSError as error:
-        raise SystemExit(f"error: {error.filename or 'the results'}: {error.strerror}; see that it can be read and written") from error
+        place = error.filename or "the results"
+        raise SystemExit(f"error: {place}: {error.strerror}; see that it can be read and written") from error
     except KeyboardInterrupt:
         print("interrupted; repeat the command", file=sys.stderr)
         raise SystemExit(128 + signal.SIGINT) from None

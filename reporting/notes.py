@@ -95,10 +95,9 @@ def _flat(where: dict[str, Any], prefix: str = "") -> str:
 
 def _shots(data: dict[str, Any]) -> str:
     counts = ", ".join(f"{data[f'{group}_classes']} {group}" for group in SHOTS if f"{group}_classes" in data)
-    largest, smallest = (data.get(f"{which}_class", "unknown") for which in ("largest", "smallest"))
     return (
         f"Groups of classes: {data['shot_rule']}; {counts}. "
-        f"The largest class has {largest} training examples, the smallest {smallest}."
+        f"The largest class has {data['largest_class']} training examples, the smallest {data['smallest_class']}."
     )
 
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from experiments.command_line import one_message
-from experiments.errors import UserError
 from studies.pages import rebuild_pages
 from studies.study import available_studies, load_study
 from studies.tasks import measure_tasks, write_records
@@ -23,9 +22,6 @@ def main(arguments: list[str] | None = None) -> None:
 
     Args:
         arguments: the arguments of the command; None takes the arguments of the process.
-
-    Raises:
-        SystemExit: with one line, for an error that the user can correct.
     """
     parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(available_studies())} (default: none)")
@@ -38,12 +34,9 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"--jobs={options.jobs} is not allowed; it must be 1 or more")
     if unknown := {*options.names} - {*available_studies()}:
         parser.error(f"there is no study {', '.join(sorted(unknown))}; there are {', '.join(available_studies())}")
-    try:
-        for name in options.names:
-            write_records(RESULTS, name, *measure_tasks(load_study(name), options.data, OUTPUTS, options.jobs))
-        rebuild_pages(RESULTS, PAGE, RESULTS)
-    except UserError as error:
-        raise SystemExit(f"error: {error}") from error
+    for name in options.names:
+        write_records(RESULTS, name, *measure_tasks(load_study(name), options.data, OUTPUTS, options.jobs))
+    rebuild_pages(RESULTS, PAGE, RESULTS)
     for name in options.names:
         print(f"{name}: tables in {RESULTS / name}.md, all verdicts in {PAGE}", file=sys.stderr)
 

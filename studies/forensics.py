@@ -57,13 +57,14 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
         for number, row in enumerate(rows):
             overrides = [
                 *_activation(settings["rows"][row], hypothesis, settings),
+                "experiment=airline",
                 *hypothesis["overrides"],
                 *(_carried(task["seed"] + number, folder) if "carried" in hypothesis else []),
                 f"seed={task['seed']}",
                 f"paths.data={data or 'null'}",
                 "progress=none",
             ]
-            run = Run(settings_of("airline", *overrides), Path(folder, row))
+            run = Run(settings_of(*overrides), Path(folder, row))
             run.train()
             module, splits = load_run(run.folder)
             for split in ("train", "test"):

@@ -11,13 +11,14 @@ from torch import Tensor
 
 import experiments
 import sharmix
+from experiments.composition import settings_of
 from experiments.errors import ConfigurationError
 from experiments.files import kept
 from experiments.record import load_record
 from experiments.run_folder import RECORD
 from experiments.settings import build_activation
 from reporting.yaml_files import read_yaml
-from studies.networks import OUTPUTS, finished_folder, run_settings
+from studies.networks import OUTPUTS, finished_folder
 from studies.public_files import read_public_file
 from studies.study import Settings, Task
 
@@ -97,7 +98,7 @@ def network_logits(overrides: Sequence[str], seed: int, data: Path | None) -> La
         ConfigurationError: there is no finished run.
         DataError: the data set cannot be loaded, or is not the data set of the run.
     """
-    settings, folder = run_settings(overrides), finished_folder(overrides, seed)
+    settings, folder = settings_of(*overrides), finished_folder(overrides, seed)
     file = KEPT / f"{load_record(folder / RECORD).weights_digest}.npz"
     content = kept(file, lambda: _computed(folder, data if "folder" in settings.data else None))
     with np.load(BytesIO(content)) as arrays:

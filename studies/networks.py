@@ -34,12 +34,6 @@ def studied_networks(data_sets: Iterable[str]) -> dict[str, dict[str, dict[str, 
     }
 
 
-def run_settings(overrides: Sequence[str]) -> RunSettings:
-    """The settings of a run from its overrides of run.py, of which the first names the experiment."""
-    experiment, *others = overrides
-    return settings_of(experiment.removeprefix("experiment="), *others)
-
-
 def run_folder(settings: RunSettings, seed: int) -> Path:
     """The folder in which run.py trains a run with a seed."""
     return OUTPUTS / settings.name / f"{settings.activation.name}-{run_id(settings.model_dump())}" / f"seed-{seed}"
@@ -51,7 +45,7 @@ def finished_folder(overrides: Sequence[str], seed: int) -> Path:
     Raises:
         ConfigurationError: there is no finished run; says how to train it.
     """
-    folder = run_folder(run_settings(overrides), seed)
+    folder = run_folder(settings_of(*overrides), seed)
     if not (folder / RECORD).is_file():
         command = " ".join(["python run.py", *overrides, f"seed={seed} paths.data=FOLDER"])
         raise ConfigurationError(
@@ -65,7 +59,7 @@ def training_commands(overrides: list[str]) -> list[list[str]]:
     commands = []
     for networks in studied_networks(read_yaml(NETWORKS)["data_sets"]).values():
         for network in networks.values():
-            settings = run_settings(network["overrides"])
+            settings = settings_of(*network["overrides"])
             if missing := [seed for seed in network["seeds"] if not (run_folder(settings, seed) / RECORD).is_file()]:
                 sweep = ["-m", "hydra/launcher=joblib", f"seed={','.join(map(str, missing))}", "progress=none"]
                 commands.append([sys.executable, str(ROOT / "run.py"), *sweep, *network["overrides"], *overrides])

@@ -32,7 +32,7 @@ def tweet_tokens(texts: Sequence[str]) -> list[list[str]]:
     tokenizer = TweetTokenizer()
     # The tokenizer's own unescaping leaves entities without a semicolon, such as "&lt3".
     tweets = [tokenizer.tokenize(html.unescape(text)) for text in texts]
-    return _mapped(tweets, lambda token: _lemma(token) if token.lower().isalpha() else token.lower())
+    return [[_lemma(token) if token.lower().isalpha() else token.lower() for token in tweet] for tweet in tweets]
 
 
 def letter_tokens(texts: Sequence[str], lemmas: bool, stop_words: bool) -> list[list[str]]:
@@ -45,19 +45,13 @@ def letter_tokens(texts: Sequence[str], lemmas: bool, stop_words: bool) -> list[
     tweets = [re.findall("[a-z]+", html.unescape(text).lower()) for text in texts]
     if not stop_words:
         tweets = [[word for word in tweet if word not in ENGLISH_STOP_WORDS] for tweet in tweets]
-    return _mapped(tweets, _lemma) if lemmas else tweets
+    return [[_lemma(word) for word in tweet] for tweet in tweets] if lemmas else tweets
 
 
 def _lemma(word: str) -> str:
     import simplemma
 
     return simplemma.lemmatize(word.lower(), lang="en").lower()
-
-
-def _mapped(tweets: list[list[str]], change: Callable[[str], str]) -> list[list[str]]:
-    # Each distinct token is looked up once: most words of a tweet occur in other tweets too.
-    changed = {token: change(token) for token in {token for tweet in tweets for token in tweet}}
-    return [[changed[token] for token in tweet] for tweet in tweets]
 
 
 class Vocabulary:

@@ -17,7 +17,7 @@ from experiments.modules.base import OutputModule
 from experiments.modules.beam_search import BeamSettings, Hypothesis, beam_search
 from experiments.modules.optimizer import AdamSettings
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics, signatures
-from experiments.modules.vocab_parallel import TokenLosses, losses_of_all_tokens
+from experiments.modules.vocab_parallel import losses_of_all_tokens
 from experiments.networks.attention import KeysValues
 from experiments.networks.transformer import Memory, Transformer
 from experiments.settings import OpenShare, Share, YesNo, validated
@@ -84,20 +84,23 @@ class Translator(OutputModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         given, wanted = batch.targets[:, :-1], batch.targets[:, 1:]
         real = wanted != PADDING
-        losses = self._losses(self.network(batch.inputs, given)[real], wanted[real], batch.weight)
+        total, count, weight = self._losses(self.network(batch.inputs, given)[real], wanted[real], batch.weight)
         self._measured["training"].add("train")
-        self.loss_sum.update(losses.total.detach())
-        self.token_count.update(losses.count)
-        loss = losses.total / max(1, losses.count)
-        return loss if losses.weight == 1 else loss * losses.weight
+        self.loss_sum.update(total.detach())
+        self.token_count.update(count)
+        loss = total / max(1, count)
+        return loss if weight == 1 else loss * weight
 
-    def _losses(self, hidden: Tensor, targets: Tensor, weight: float) -> TokenLosses:
-        """The losses of tokens, under `vocab_parallel` those of all processes' tokens."""
+    def _losses(self, hidden: Tensor, targets: Tensor, weight: float) -> tuple[Tensor, float, float]:
+        """The sum of the losses, the number of their tokens, and the weight of these in the gradient of a step.
+
+        The tokens are this process's, or under `vocab_parallel` those of all processes.
+        """
         layer = self.network.embedding.weight, self.network.output_bias
         if self.vocab_parallel and self.trainer.world_size > 1:
             return losses_of_all_tokens(self.activation, hidden, *layer, targets, weight, self.label_smoothing)
         options = {"label_smoothing": self.label_smoothing, "reduction": "sum"}  # the mean over no token is NaN
-        return TokenLosses(self.activation.linear_loss(hidden, *layer, targets, **options), len(targets), weight)
+        return self.activation.linear_loss(hidden, *layer, targets, **options), len(targets), weight
 
     def after_step(self) -> None:
         super().after_step()

@@ -1,7 +1,5 @@
 """The loss of an output layer whose words are divided among processes, each of which has tokens of its own."""
 
-from typing import NamedTuple
-
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -13,14 +11,6 @@ from sharmix.parallel import vocab_parallel_linear_loss
 _NO_TOKEN = -100
 
 
-class TokenLosses(NamedTuple):
-    """The sum of the losses of some tokens, their number, and their weight in the gradient of a step."""
-
-    total: Tensor
-    count: float
-    weight: float
-
-
 def losses_of_all_tokens(
     activation: Activation,
     hidden: Tensor,
@@ -29,8 +19,8 @@ def losses_of_all_tokens(
     targets: Tensor,
     batch_weight: float,
     label_smoothing: float,
-) -> TokenLosses:
-    """The losses of the tokens of all processes, the same on every process.
+) -> tuple[Tensor, float, float]:
+    """The sum of the losses of all processes' tokens, the number of these tokens, and their weight in the gradient.
 
     A process computes the logits of its part of the words, for the tokens of all processes. Its gradients by hidden,
     weight, bias and learned orders are a part of the whole: the sum over the processes is the gradient of the total.
@@ -55,7 +45,7 @@ def losses_of_all_tokens(
         label_smoothing=label_smoothing,
         reduction="sum",
     )
-    return TokenLosses(total, sum(counts), sum(batch_weights))
+    return total, sum(counts), sum(batch_weights)
 
 
 def _of_all(own: Tensor) -> Tensor:

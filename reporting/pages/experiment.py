@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from statistics import median
 
+from experiments.durations import duration
 from experiments.record import Record
 from reporting.columns import Block, Column
 from reporting.declaration import load_declaration
@@ -14,7 +15,6 @@ from reporting.yaml_files import TableError
 
 HEADER = re.compile(r"^# (\w+): +(.*(?:\n#  +.*)*)", re.MULTILINE)  # `key: text`, with its indented continuation lines
 KEYS = ("command", "time", "hardware", "expect")  # of a header
-MINUTE, HOUR = 60, 3600  # seconds
 
 
 def describe_settings(root: Path, to_root: str, name: str) -> str:
@@ -83,13 +83,6 @@ def quote_table(root: Path, to_root: str, name: str, *words: str) -> str:
         raise TableError(f"results/tables/{name}.md: which heading is {wanted!r}? It has {', '.join(sections)}")
     source = f"[{table.number or table.title}]({to_root}results/tables/{name}.md)"
     return f"{meant[0]}{', from' if meant[0] else 'From'} {source}:\n\n{sections[meant[0]].rstrip()}"
-
-
-def duration(seconds: float) -> str:
-    """A duration as people say it: "7 s", "35 min", "3.8 h"."""
-    if seconds < 2 * MINUTE:
-        return f"{seconds:.0f} s"
-    return f"{seconds / MINUTE:.0f} min" if seconds < 2 * HOUR else f"{seconds / HOUR:.1f} h"
 
 
 def _seeds(records: list[Record]) -> str:

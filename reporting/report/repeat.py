@@ -44,13 +44,9 @@ def repeating_command(record: Record) -> str:
 @cache
 def _composed(*choices: str) -> dict[str, Any]:
     """The decisive settings of an experiment, by their dotted names."""
-    from hydra import compose, initialize_config_dir
+    from experiments.composition import settings_of  # imports Hydra
 
-    from experiments.resolvers import register_resolvers, resolved
-
-    register_resolvers()
-    with initialize_config_dir(str(_CONF), version_base="1.3"):
-        return _decisive(resolved(compose("config", overrides=[*choices])))
+    return _decisive(settings_of(*choices).model_dump())
 
 
 @cache

@@ -10,7 +10,6 @@ from experiments.identity import ROOT
 from reporting.declaration import load_declaration
 from reporting.marked_text import fill, marks
 from reporting.pages import COMMAND, rewritten_pages, write_pages
-from reporting.pages.experiment import duration
 from reporting.pages.gpu_times import tabulate_gpu_times
 from reporting.pages.measured_times import list_measured_times
 from reporting.yaml_files import TableError
@@ -117,8 +116,3 @@ def test_the_gain_over_the_entmax_package_is_that_of_the_page_it_links_to():
 def test_marks_that_do_not_match_are_refused(spoil):
     with pytest.raises(TableError, match="the part 'a' should stand once between"):
         fill(spoil(page("a")), COMMAND, str.upper)
-
-
-def test_durations_are_said_as_people_say_them():
-    times = {3.4: "3 s", 119: "119 s", 120: "2 min", 3540: "59 min", 9000: "2.5 h"}
-    assert [duration(seconds) for seconds in times] == list(times.values())

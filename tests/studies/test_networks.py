@@ -4,10 +4,11 @@ import re
 
 import pytest
 
+from experiments.composition import settings_of
 from experiments.identity import ROOT
 from experiments.run_folder import RECORD
 from studies import networks
-from studies.networks import run_folder, run_settings, studied_networks, training_commands
+from studies.networks import run_folder, studied_networks, training_commands
 from studies.study import load_study
 
 ALL = [*networks.read_yaml(networks.NETWORKS)["data_sets"]]
@@ -26,7 +27,7 @@ def test_each_network_is_a_run_with_the_orders_that_its_name_says():
     found = {}
     for data_set, own in studied_networks(ALL).items():
         for name, network in own.items():
-            settings = run_settings(network["overrides"])
+            settings = settings_of(*network["overrides"])
             found[data_set, name] = run_folder(settings, 21)
             numbers = [float(number) for number in re.findall(r"\d+\.\d+", name)]
             set_to = [getattr(settings.activation, key, None) for key in ("alpha", "q", "r")]
@@ -39,7 +40,7 @@ def test_a_command_trains_the_seeds_that_are_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(networks, "OUTPUTS", tmp_path)
     for data_set, of_set in studied_networks(ALL).items():
         for network in of_set.values():
-            settings = run_settings(network["overrides"])
+            settings = settings_of(*network["overrides"])
             for seed in network["seeds"][data_set == "digits" :]:
                 folder = run_folder(settings, seed)
                 folder.mkdir(parents=True)

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from experiments.callbacks.curves import Curves
 from experiments.callbacks.progress import Progress, described, numbers
+from experiments.durations import duration
 from experiments.settings import ActivationSettings
 from tests.experiments.building import ADVICE, classifier, digits, stock_trainer
 
@@ -60,6 +61,11 @@ def test_the_line_moves_within_an_epoch_where_it_is_asked_for() -> None:
 
 def test_an_ascii_terminal_gets_a_bar_of_ascii() -> None:
     assert re.search("epoch 1/2 =====----- loss .* ; [0-9]+ s left", printed("lines", "ascii"))
+
+
+def test_times_are_said_as_people_say_them() -> None:
+    times = {3.4: "3 s", 60: "1 min", 3540: "59 min", 3600: "1 h", 9000: "2 h 30 min", 39_540: "11 h"}
+    assert [duration(seconds) for seconds in times] == list(times.values())
 
 
 def test_an_activation_is_described_by_its_parameters() -> None:
