@@ -10,7 +10,7 @@ from typing import ClassVar
 from experiments.data.hub import EncodedImage, load_images
 from experiments.data.small_images import Images, SmallImageDataModule
 from experiments.data.splits import Indices
-from experiments.errors import DataError
+from experiments.errors import DataError, reading
 from experiments.settings import AtLeastOne, validated_class
 
 HUB_NAME = "zh-plus/tiny-imagenet"
@@ -61,7 +61,7 @@ class TinyImagenetDataModule(SmallImageDataModule):
 
     def _of_archive(self, archive: Path, split: str) -> tuple[list[EncodedImage], list[str], str]:
         """As `load_images`, from the official archive, in the order of the numbers in the images' names."""
-        try:
+        with reading(f"{archive}, {split}", self.fetch_again, (OSError, ValueError)):
             if split == "train":
                 found = [(file, file.parts[-3]) for file in (archive / "train").glob("*/images/*.JPEG")]
             else:
@@ -71,8 +71,6 @@ class TinyImagenetDataModule(SmallImageDataModule):
             found.sort(key=lambda one: int(one[0].stem.rpartition("_")[2]))  # 7 of n01443537_7.JPEG and of val_7.JPEG
             names = sorted({wnid for _, wnid in found})
             return [(file.read_bytes(), names.index(wnid), str(file)) for file, wnid in found], names, str(archive)
-        except (OSError, ValueError) as error:
-            raise DataError(f"{archive}, {split}: cannot be read ({error}); {self.fetch_again}") from error
 
     def _set_wnids(self, names: Sequence[str], place: str) -> None:
         found = tuple(sorted({*names}))

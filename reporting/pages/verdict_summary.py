@@ -12,8 +12,12 @@ from reporting.outcomes import OUTCOMES, headline, in_one_sentence, our_mean, ou
 from reporting.verdicts import Verdict
 
 SCORES = ("accuracy", "macro_f1")
-MARKS = {"reproduces": "✓", "direction only": "✓", "does not reproduce": "✗", "open": "?"}
-MEANING = {"✓": "yes", "✗": "no", "?": "open"}
+ANSWERS = {  # by outcome: a mark and a word
+    "reproduces": ("✓", "yes"),
+    "direction only": ("✓", "yes"),
+    "does not reproduce": ("✗", "no"),
+    "open": ("?", "open"),
+}
 
 
 class Answer(NamedTuple):
@@ -21,16 +25,13 @@ class Answer(NamedTuple):
 
     question: str
     outcome: str  # a key of `reporting.outcomes.OUTCOMES`
+    mark: str
+    word: str
     theirs: str
     ours: str
     number: str  # what theirs and ours are
     reason: str
     verdict: Mapping[str, Any] | None  # the line that decides it; None if our runs do not measure what the paper claims
-
-    @property
-    def mark(self) -> str:
-        """One of the keys of `MEANING`."""
-        return MARKS[self.outcome]
 
 
 def answers(declaration: Declaration, verdicts: Iterable[Mapping[str, Any]]) -> list[Answer]:
@@ -43,7 +44,7 @@ def answers(declaration: Declaration, verdicts: Iterable[Mapping[str, Any]]) -> 
         outcome = outcome_of(line["test_verdict"]) if line else "open"
         unit = " points" if line and line["kind"] == "difference" else ""
         numbers = [show(line) + unit if line else NOTHING for show in (theirs, our_mean)]
-        answered.append(Answer(asked.text, outcome, *numbers, asked.number, asked.reason, line))
+        answered.append(Answer(asked.text, outcome, *ANSWERS[outcome], *numbers, asked.number, asked.reason, line))
     return answered
 
 
@@ -72,7 +73,7 @@ def answer_questions(root: Path, to_root: str) -> str:
     shown = ""
     for one in answers(declaration, verdicts.to_dict("records")):
         numbers = f" ({one.number}: theirs {one.theirs}, ours {one.ours})" if one.verdict else ""
-        shown += f"- {one.mark} **{one.question}** {MEANING[one.mark].capitalize()}{numbers}. {one.reason}\n"
+        shown += f"- {one.mark} **{one.question}** {one.word.capitalize()}{numbers}. {one.reason}\n"
     claims = f"[each number]({to_root}results/tables/verdicts.md)"
     origin = f"[where the published numbers come from]({to_root}docs/studies/forensics.md)"
     return f"{shown}\n{in_one_sentence(verdicts['test_verdict'])}: {claims}, and {origin}."

@@ -21,7 +21,7 @@ from reporting.groups import Group, label_runs, style_groups
 from reporting.header import page_header, theme_script
 from reporting.kept_runs import KeptRuns
 from reporting.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
-from reporting.pages.verdict_summary import MEANING, answers
+from reporting.pages.verdict_summary import answers
 from reporting.palette import page_style
 from reporting.record_files import finished_records
 from reporting.report.claims import Decided, decided_claims, main_table
@@ -44,7 +44,6 @@ def report_of_results(kept: KeptRuns, output: Path) -> Path:
         ],
         "answers": answers(kept.declaration, lines),
         "lines": lines,
-        "meaning": MEANING,
         "main": main_table(kept),
         "confidence": kept.declaration.confidence,
         "counted": f"{in_one_sentence(verdicts)}.",
