@@ -239,6 +239,8 @@ def vocab_parallel_linear_loss(
     if sizes is None and current_caller().is_plain:
         sizes = _sizes_of_all(weight, group)
     sizes = _checked_sizes(sizes, group, len(weight))
+    # A tensor that stands for two orders gets a node of the graph for each, and so the gradients of both.
+    q, r, temperature = one_value(q, "q"), one_value(r, "r"), one_value(temperature, "temperature")
     learned = [order for order in (q, r, temperature) if isinstance(order, Tensor)]
     loss = partial(
         vocab_parallel_loss, q=q, r=r, temperature=temperature, group=group, sizes=sizes, candidates=candidates

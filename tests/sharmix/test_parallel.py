@@ -255,6 +255,13 @@ def check_layer():
             mine = torch.autograd.grad(loss, [inputs[0], *parts, *orders])
         assert seen[forward:] == [("all_reduce", hidden.nbytes)]
         torch.testing.assert_close([loss, *mine], [expected, *theirs], rtol=2e-6, atol=1e-6)
+    alpha = torch.tensor(1.5, requires_grad=True)
+    for tied in ((alpha, alpha), (alpha, alpha + 0.25)):
+        inputs = hidden, *(one.split(sizes)[rank] for one in (weight, bias))
+        loss = parallel.vocab_parallel_linear_loss(*inputs, y, *tied, sizes=sizes)
+        expected = sharmix.fenchel_young_loss(linear(hidden, weight, bias), y, *tied)
+        mine, theirs = (torch.autograd.grad(one, alpha, retain_graph=True) for one in (loss, expected))
+        torch.testing.assert_close(mine, theirs, rtol=2e-6, atol=1e-6)
 
 
 def check_layer_in_parts():
