@@ -114,12 +114,13 @@ def linear_loss(
 
 
 def as_autocast(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The tensors of an output layer, converted to autocast's dtype where autocast is enabled."""
+    """The tensors of an output layer, converted to autocast's dtype where autocast is enabled, but for float64."""
     kind = hidden.device.type
     if not torch.is_autocast_enabled(kind):
         return hidden, weight, bias
     half = torch.get_autocast_dtype(kind)
-    return hidden.to(half), weight.to(half), None if bias is None else bias.to(half)
+    hidden, weight = (one if one.dtype == torch.float64 else one.to(half) for one in (hidden, weight))
+    return hidden, weight, bias if bias is None or bias.dtype == torch.float64 else bias.to(half)
 
 
 @torch.no_grad()

@@ -67,9 +67,9 @@ CONTEXTS = {
 def test_a_context_changes_no_value_no_gradient_and_no_type(context):
     with every_case() as case:
         for name, function in EVERYTHING.items():
-            if (context, name) == ("in a CPU autocast", "linear loss"):  # whose layer computes in half precision
-                continue
-            for dtype in (torch.float64, torch.float32):
+            # There the layer of the linear loss computes float32 in half precision.
+            halved = (context, name) == ("in a CPU autocast", "linear loss")
+            for dtype in (torch.float64,) if halved else (torch.float64, torch.float32):
                 with case(function=name, dtype=dtype):
                     z = logits(dtype=dtype).requires_grad_()
                     expected = function(z).detach(), gradient_of(function, z)
