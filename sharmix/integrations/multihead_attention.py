@@ -89,7 +89,7 @@ class SparseAttention(nn.MultiheadAttention):
             raise RuntimeError("SparseAttention takes no nested tensor; set encoder.use_nested_tensor = False")
         batched = query.dim() == 3
         states = [self._batch_first(tensor) if batched else tensor[None] for tensor in (query, key, value)]
-        self._check_shapes(states, key_padding_mask, attn_mask)
+        self._check_shapes(states, batched, key_padding_mask, attn_mask)
         queries, keys, values = self._by_head(states)
         if key_padding_mask is not None:
             key_padding_mask = key_padding_mask.reshape(-1, 1, 1, key_padding_mask.shape[-1])
@@ -104,14 +104,16 @@ class SparseAttention(nn.MultiheadAttention):
             return self._batch_first(output), weights
         return output[0], None if weights is None else weights[0]
 
-    def _check_shapes(self, states: list[Tensor], key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> None:
+    def _check_shapes(
+        self, states: list[Tensor], batched: bool, key_padding_mask: Tensor | None, attn_mask: Tensor | None
+    ) -> None:
         """Else a mask for each example, [N, L, S], would be used as a mask for each head where N = heads."""
         shapes = [tuple(tensor.shape) for tensor in states]
         if any(len(shape) != 3 or shape[0] != shapes[0][0] for shape in shapes) or shapes[1][1] != shapes[2][1]:
             raise ValueError(f"query, key and value must be [N, L, E], [N, S, Ek] and [N, S, Ev], got {shapes}")
         examples, length, keys = *shapes[0][:2], shapes[1][1]
         for name, mask, allowed in (
-            ("key_padding_mask", key_padding_mask, ((examples, keys), (keys,))),
+            ("key_padding_mask", key_padding_mask, ((examples, keys) if batched else (keys,),)),
             ("attn_mask", attn_mask, ((length, keys), (examples * self.num_heads, length, keys))),
         ):
             if mask is not None and tuple(mask.shape) not in allowed:

@@ -118,6 +118,7 @@ def test_refusals():
             (r"\[N, L, E\], .* got \[\(2, 5, 12\), \(1, 7, 12\)", (query, key[:1], key[:1]), {}),
             (r"got \[\(1, 5, 12\), \(1, 2, 7", (query[0], key, key), {}),
             (r"of shape \(1, 7\)", (query, key, key), {"key_padding_mask": torch.zeros(1, 7).bool()}),
+            (r"of shape \(7,\)", (query, key, key), {"key_padding_mask": torch.zeros(7).bool()}),
             (r"must be one of \(\(5, 7\), \(8, 5, 7\)\)", (query, key, key), {"attn_mask": torch.zeros(7, 5)}),
         ):
             with case(message=message), pytest.raises(ValueError, match=message):
