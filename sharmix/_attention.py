@@ -55,7 +55,7 @@ def attention(
         masked_rows: the output for a query that sees no key: `zeros`, as in torch, or `nan`. The gradients are 0.
 
     Returns:
-        The output [..., L, Ev], in the dtype of `value`.
+        The output [..., L, Ev], in the dtype of `value`, or in autocast's.
 
     Raises:
         TypeError: the mask is neither bool nor floating point, or dtypes differ.
@@ -246,7 +246,7 @@ class LogLengthScale(nn.Module):
         self.gamma: float | Tensor
         shape = (num_heads, 1, 1) if num_heads > 1 else (1, 1)  # one factor serves scores that have no heads, too
         for name, start in starts.items():
-            setattr(self, name, nn.Parameter(torch.full(shape, start)) if name in learned else start)
+            setattr(self, name, nn.Parameter(torch.full(shape, float(start))) if name in learned else start)
 
     def forward(self, n: Tensor) -> Tensor:
         """The factor for queries that see n keys, n ≥ 1."""

@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal, Unpack, get_args
 
 import torch
@@ -60,13 +61,15 @@ class Softmax(Activation):
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         if not _are_classes(targets, logits, ignore_index):
-            return self._unread_class_loss(logits, targets, ignore_index, reduction)
+            return self._loss_with_ignored_rows(logits, targets, ignore_index, reduction)
         if logits.dim() == 2:  # the usual case needs no views, each of which adds a node to the autograd graph
             return cross_entropy(logits, targets, reduction=reduction)
         loss = cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.flatten(), reduction=reduction)
         return loss.reshape(targets.shape) if reduction == "none" else loss
 
-    def _unread_class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
+    def _loss_with_ignored_rows(
+        self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction
+    ) -> Tensor:
         """The loss if rows may be ignored. The logits of an ignored row may hold anything, such as NaN."""
         indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
         finite = torch.where(counted.unsqueeze(-1), logits, 0).reshape(-1, logits.shape[-1])
@@ -85,6 +88,8 @@ def _are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
 
 class SharmaMittal(Learning, Activation):
     """The base class of all maps of the Sharma–Mittal family. A subclass defines its orders (q, r, T₀).
+
+    The map and its loss follow from the orders. A subclass that overrides `probabilities` overrides `_loss`, too.
 
     With `objective="brier"` or `"log"` the learned parameters get their gradients from that proper score of p
     (`proper_score`), through the map's Jacobians. The score compares p with the targets as given, without label
@@ -184,7 +189,7 @@ class SharmaMittal(Learning, Activation):
         ignore_index, reduction = options.get("ignore_index", -100), options.get("reduction", "mean")
         z = widened(logits.detach())
         score = proper_score(self.objective, self.probabilities, z, targets.detach(), ignore_index, reduction)
-        return loss + score - score.detach()
+        return loss + (score - score.detach()).to(loss.dtype)
 
     def _loss_of_parts(self) -> Callable[..., Tensor]:
         for name in self._starts:
@@ -399,9 +404,11 @@ class AlphaReLU(Activation):
         z = widened(classes_last(logits, "logits", -1))
         if not self.calibrated:
             functional.alpha_relu_loss(z.detach(), targets, self.alpha, 0.0, **options)  # raises before it calibrates
-            ignored = targets.is_floating_point() or targets == options.get("ignore_index", -100)
-            some = z if ignored is True else torch.where(ignored.unsqueeze(-1), math.nan, z)
-            self._calibrate([some])
+            counted = z
+            if not targets.is_floating_point():
+                ignored = targets == options.get("ignore_index", -100)
+                counted = torch.where(ignored.unsqueeze(-1), math.nan, z)
+            self._calibrate([counted])
         return functional.alpha_relu_loss(z, targets, self.alpha, self.tau, **options)
 
     def linear_loss(
@@ -412,19 +419,14 @@ class AlphaReLU(Activation):
         targets: Tensor,
         **options: Unpack[UnweightedLossOptions],
     ) -> Tensor:
-        first = not self.calibrated
-        if first:
-            _linear_loss.check_layer(hidden, weight, bias, targets)
+        if not self.calibrated and not getattr(hidden, "is_meta", False):
+            loss = partial(functional.alpha_relu_loss, alpha=self.alpha, tau=0.0)
+            with torch.no_grad():  # raises before it calibrates
+                _linear_loss.linear_loss(loss, [], hidden, weight, bias, targets, False, **options)
             some = hidden[targets != options.get("ignore_index", -100)]
             layer = _linear_loss.as_autocast(some, weight, bias)
             self._calibrate(logits for _, logits in _linear_loss.logits_in_parts(*layer))
-        try:
-            return super().linear_loss(hidden, weight, bias, targets, **options)
-        except (TypeError, ValueError):
-            if first:  # a call that raises must not set the threshold
-                self.tau.fill_(math.nan)
-                self.calibrated = False
-            raise
+        return super().linear_loss(hidden, weight, bias, targets, **options)
 
     @torch.no_grad()
     def _calibrate(self, logits: Iterable[Tensor]) -> None:

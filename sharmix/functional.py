@@ -96,7 +96,8 @@ def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: Ma
 
         p* = argmax over the simplex of  p·z + (1 − Σ pᵢ^α)/(α(α − 1))
 
-    The order α, 1 ≤ α ≤ 1000, is a number or a tensor as q of `sharmix`. All else is as for `sharmix`.
+    The order α ≥ 1, with (α − 1) log(classes) ≤ 500, is a number or a tensor as q of `sharmix`. All else is as for
+    `sharmix`.
 
     Source: Peters, Niculae and Martins (2019); SharMiX at q = r = α.
 
@@ -166,11 +167,11 @@ def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:
         pᵢ = [(α − 1) zᵢ − τ]₊^{1/(α−1)}
 
     Args:
-        logits: z, floating point, of any shape. Half precision is computed in float32.
+        logits: z, floating point, of one dimension or more. Half precision is computed in float32.
         alpha: α > 1.
         tau: τ, the threshold of (α − 1) z; a number, or a tensor of one element.
 
-    Returns, Raises: as `sharmix`, but the non-negative weights need not sum to 1.
+    Returns, Raises: as `sharmix`, but the non-negative weights need not sum to 1, nor be contiguous.
 
     Source: Tezekbayev et al., Speeding Up Entmax, Eq. (1).
 
@@ -186,6 +187,8 @@ def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:
 
 def _threshold(alpha: Order, tau: Order) -> tuple[Any, Order]:
     alpha, tau = checked(alpha, "alpha of alpha-ReLU"), one_value(tau, "tau")
+    if isinstance(tau, Tensor) and not tau.is_floating_point():
+        raise TypeError(f"tau must be a number or a floating-point tensor, got {tau.dtype}")
     return alpha, checked_memory(tau) if isinstance(tau, Tensor) else checked(tau, "tau")
 
 

@@ -140,3 +140,19 @@ def test_a_refused_loss_of_a_layer_sets_no_threshold(wrong):
         act.linear_loss(torch.ones(3, 5), torch.eye(4, 5), None, targets, **wrong)
     assert not act.calibrated
     assert act.tau.isnan()
+    for hidden in ([[1.0]], torch.ones(3, 5, dtype=torch.int64)):
+        with pytest.raises(TypeError, match="hidden"):
+            act.linear_loss(hidden, torch.eye(4, 5), None, torch.zeros(3).long())
+
+
+def test_a_layer_of_meta_tensors_has_a_loss_before_there_is_a_threshold():
+    layer = torch.ones(3, 5, device="meta"), torch.ones(4, 5, device="meta"), None
+    with torch.device("meta"):
+        act = sharmix.AlphaReLU()
+        assert act.linear_loss(*layer, torch.zeros(3).long()).shape == ()
+    assert not act.calibrated
+
+
+def test_a_threshold_of_whole_numbers_is_refused():
+    with pytest.raises(TypeError, match=r"tau must .* int64"):
+        sharmix.alpha_relu(logits(), tau=torch.tensor(1))

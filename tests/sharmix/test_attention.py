@@ -143,6 +143,7 @@ def test_scalable_softmax_and_what_is_not_learned():
     assert [name for name, _ in scalable.named_parameters()] == ["beta"]
     assert repr(scalable) == "LogLengthScale(delta=0.0, gamma=1.0)"
     assert not list(sharmix.LogLengthScale(learned=()).parameters())
+    assert sharmix.LogLengthScale(beta=1, learned=["beta"]).beta.is_floating_point()
     assert sharmix.LogLengthScale()(n).unique().numel() == 1  # γ starts at 0
     with pytest.raises(ValueError, match=r"learned='beta' is not allowed; it must hold names among"):
         sharmix.LogLengthScale(learned="beta")
