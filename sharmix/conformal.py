@@ -152,7 +152,7 @@ class SupportPredictor:
         if not 0 < coverage < 1:
             raise ValueError(f"coverage={coverage!r} is not allowed; it must be > 0 and < 1")
         exact = Fraction(str(float(coverage)))  # the decimal as written: in floating point 0.07 · 100 is more than 7
-        gaps = self._gaps(logits)
+        gaps = self._finite_gaps(logits)
         indices = _checked_labels(labels, logits).flatten()
         scores = _of_labels(gaps, gaps.gather(-1, indices.unsqueeze(-1)).squeeze(-1), self.q, self.r)
         if not len(scores):
@@ -180,7 +180,7 @@ class SupportPredictor:
         """
         if self.temperature is None:
             raise RuntimeError("SupportPredictor has no temperature yet; call calibrate(logits, labels) first")
-        gaps = self._gaps(logits)
+        gaps = self._finite_gaps(logits)
         temperature = self.temperature.to(gaps.device)
         if temperature.dim() == 0:
             return (gaps <= _last_member(gaps, temperature, self.q, self.r)).reshape(logits.shape)
@@ -189,7 +189,7 @@ class SupportPredictor:
             raise ValueError(f"logits of shape {shapes}; allowed are one temperature, or one for each class")
         return support_scores(logits.double(), None, self.q, self.r) <= temperature
 
-    def _gaps(self, logits: Tensor) -> Tensor:
+    def _finite_gaps(self, logits: Tensor) -> Tensor:
         """The gaps Δ, float64 [rows, classes]; ValueError if a row has no largest finite logit."""
         gaps = _gaps(logits, self.q, self.r)
         if (unreadable := gaps.isnan().any(-1)).any():
@@ -211,8 +211,9 @@ def check_orders(q: float, r: float) -> None:
 
 def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
     """The labels as int64, after their type, shape and range are checked."""
-    if isinstance(labels, Tensor) and labels.is_floating_point():
-        raise TypeError(f"labels must be a tensor of class indices of an integer type, got {labels.dtype}")
+    if not isinstance(labels, Tensor) or labels.is_floating_point():
+        given = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
+        raise TypeError(f"labels must be a tensor of class indices of an integer type, got {given}")
     check_targets(logits, labels)
     classes, labels = logits.shape[-1], labels.long()
     if (outside := (labels < 0) | (labels >= classes)).any():

@@ -4,7 +4,6 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Callable
-from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
@@ -84,7 +83,7 @@ def build_activation(name: str, **parameters: Any) -> Activation:
     if unknown:
         takes = ", ".join(allowed) or "none"
         raise ValueError(f"activation {name} has no parameter {', '.join(unknown)}; it takes {takes}")
-    return partial(activation, **preset)(**parameters)
+    return activation(**preset, **parameters)
 
 
 def _find(name: str) -> tuple[type[Activation], dict[str, Any]]:

@@ -132,8 +132,7 @@ def class_loss_of_node(
     results = loss.data_ptr(), 0, states_to, 0, wants_sums, gradient_to
     found = kernel.class_loss(logits.element_size(), rows, classes, *orders, *inputs, *results)
     counted = found[0]
-    if counted < 0:
-        _check_row(-1 - counted, targets, logits, ignore_index)
+    _check_row(-1 - counted, targets, logits, ignore_index)
     return loss, states, gradient, counted or 1.0 if mean else 1.0, found[1:]
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sharmix._arguments import label_error
 from sharmix._operators import any_device
-from sharmix._operators.orders import Orders, columns, everywhere, is_concave, largest
+from sharmix._operators.orders import Orders, columns, is_concave, largest
 
 _LARGEST_BLOCK = 2048  # classes in registers: with more a thread, or more threads, they are spilled to memory
 _CLASSES_OF_WARP = 128
@@ -393,7 +393,9 @@ def _map_backward(
 def supports(logits: Tensor, orders: Orders) -> bool:
     """Whether Triton computes this. Plain torch is faster for float64 and q > 2, and has the global maximum."""
     q, r, _ = orders
-    return logits.dtype != torch.float64 and r is not None and largest(q) <= 2 and everywhere(is_concave(q, r))
+    if logits.dtype == torch.float64 or r is None or largest(q) > 2:
+        return False
+    return bool(torch.as_tensor(is_concave(q, r)).all())
 
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:

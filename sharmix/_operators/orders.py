@@ -61,10 +61,6 @@ def is_concave(q: float | Tensor, r: float | Tensor) -> bool | Tensor:
     return r >= 2 - 1 / q - _CONCAVITY_TOLERANCE
 
 
-def everywhere(condition: bool | Tensor) -> bool:
-    return condition if isinstance(condition, bool) else bool(condition.all())
-
-
 def largest(order: float | Tensor) -> float:
     return order if isinstance(order, float) else order.max().item()
 

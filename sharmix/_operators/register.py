@@ -50,8 +50,8 @@ def _batched_as_rows(name: str, arguments: list[str]) -> Callable[..., Any]:
     def rule(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
         shape = [length for dim, length in enumerate(inputs[0].shape) if dim != in_dims[0]]
         batched = [
-            _batch_first(one, dim, info.batch_size, name, shape) if isinstance(one, Tensor) else one
-            for name, one, dim in zip(arguments, inputs, in_dims, strict=True)
+            _batch_first(one, dim, info.batch_size, argument, shape) if isinstance(one, Tensor) else one
+            for argument, one, dim in zip(arguments, inputs, in_dims, strict=True)
         ]
         outputs = getattr(torch.ops.sharmix, name)(*batched)
         if isinstance(outputs, Tensor):
