@@ -24,8 +24,10 @@ def replace_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # such as a full disk
+            error.filename = str(path)
         raise
 
 
