@@ -88,7 +88,7 @@ def test_the_page_begins_with_six_rows_and_ends_with_our_goals():
     sizes = ["64 × 100", "64 × 1,000", "512 × 32,000"]
     assert rows[2:] == [f"{kind} of {size}" for kind in ("map", "loss") for size in sizes]
     assert "goal" not in begin
-    assert "| missed " in goals
+    assert "| verdict " in goals
 
 
 @pytest.mark.slow

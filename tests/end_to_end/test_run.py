@@ -115,7 +115,6 @@ def test_wandb_without_a_key_is_offline_with_one_run_a_job_whose_numbers_are_its
     assert "[1/2] digits sharmix_learned q=1.25 r=1.5 seed 42 ·" in printed
     assert "s left] epoch 3/3" in printed
     assert max(map(len, printed.splitlines())) <= 120
-    assert "logging interval" not in printed
 
 
 def test_a_training_that_ends_in_the_middle_of_an_epoch_is_not_recorded(tmp_path: Path) -> None:

@@ -50,6 +50,15 @@ def test_a_class_that_has_just_joined_the_support_costs_no_digits(q, r):
     assert_errors_within(accuracy.errors_of_small_classes(q, r), 1e-12)
 
 
+def test_larger_orders_give_no_fewer_zeros():
+    z = torch.randn(20, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    orders = torch.linspace(1, 3, 9).tolist()
+    for fixed in orders:
+        for grid in ([(one, fixed) for one in orders], [(fixed, one) for one in orders]):
+            sizes = torch.stack([sharmix.support_size(sharmix.sharmix(z, q, r)) for q, r in grid])
+            assert (sizes.diff(dim=0) <= 0).all(), grid
+
+
 def test_temperature_against_fifty_digits():
     errors = {}
     for (q, r), temperature in itertools.product(ORDERS, [0.01, 0.5, 3.0, 200.0]):

@@ -45,9 +45,10 @@ def test_damage(name: str, folder_of: Write, tmp_path: Path) -> None:
     loaded(name, tmp_path, expected_examples=there)
     loaded(name, tmp_path)
     for part, count in there.items():
-        said = refusal(name, tmp_path, DataError, expected_examples=there | {part: count + 1})
-        for words in (f"{count:,} examples, {count + 1:,} are expected", remedy, "data.expected_examples=null"):
-            assert words in said, (part, words, said)
+        for expected in (count - 1, count + 1):
+            said = refusal(name, tmp_path, DataError, expected_examples=there | {part: expected})
+            for words in (f"{count:,} examples, {expected:,} are expected", remedy, "data.expected_examples=null"):
+                assert words in said, (part, words, said)
     content = file.read_bytes()
     for damage, spoil in {
         "truncated": lambda: file.write_bytes(content[: len(content) // 2]),
