@@ -20,14 +20,6 @@ from experiments.settings import ActivationSettings, RunSettings, checked_settin
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 EXPERIMENTS = sorted(file.stem for file in (CONF / "experiment").glob("*.yaml"))
-# What Lightning advises anyone who trains on little data.
-ADVICE = (
-    "ignore:.*does not have many workers",
-    "ignore:.*treespec",
-    "ignore:The number of training batches",
-    "ignore:The `srun` command is available",
-    "ignore:Checkpoint directory .* exists and is not empty",
-)
 
 
 @functools.cache  # composing takes a tenth of a second

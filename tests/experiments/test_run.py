@@ -23,10 +23,10 @@ from experiments.record import Record, load_record
 from experiments.run import Run, weights_hash
 from experiments.run_folder import locked, replaced
 from tests.end_to_end.runner import untimed
-from tests.experiments.building import ADVICE, classifier, settings
+from tests.experiments.building import classifier, settings
 from tests.experiments.data.generated import tweets, write_tweets
 
-pytestmark = [pytest.mark.medium, *(pytest.mark.filterwarnings(advice) for advice in ADVICE)]
+pytestmark = pytest.mark.medium
 HERE = "tests.experiments.test_run"
 QUICK = (
     *("experiment=digits", "model.hidden_units=4", "progress=none", "checkpoint_seconds=0", "trainer.max_epochs=2"),

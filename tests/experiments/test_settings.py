@@ -15,9 +15,8 @@ from experiments.identity import ROOT
 from experiments.run import Run
 from experiments.settings import build, build_activation, checked_settings, get_class_or_function
 from experiments.trainer import build_trainer
-from tests.experiments.building import ADVICE, CONF, EXPERIMENTS, composed, settings
+from tests.experiments.building import CONF, EXPERIMENTS, composed, settings
 
-pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 ACTIVATIONS = sorted(file.stem for file in (CONF / "activation").glob("*.yaml"))
 
 DATA = {

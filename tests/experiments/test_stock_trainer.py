@@ -13,9 +13,8 @@ from torch import Tensor
 
 from experiments.data.base import SplitDataModule
 from experiments.modules.base import OutputModule
-from tests.experiments.building import ADVICE, classifier, copies, digits, stock_trainer, translator
+from tests.experiments.building import classifier, copies, digits, stock_trainer, translator
 
-pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 LEAST = torch.tensor(1.01).item()  # an order, in float32
 
 

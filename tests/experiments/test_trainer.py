@@ -12,9 +12,8 @@ from experiments.errors import ConfigurationError
 from experiments.run import Run
 from experiments.settings import Group
 from experiments.trainer import build_trainer
-from tests.experiments.building import ADVICE, CONF, settings
+from tests.experiments.building import CONF, settings
 
-pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 OURS = {"logger", "callbacks", "plugins", "enable_progress_bar"}  # which a run builds from settings of its own
 
 

@@ -8,9 +8,8 @@ import torch
 
 from experiments.callbacks.curves import EXAMPLES_PER_SECOND, TRAINING_SECONDS, Curves
 from experiments.record import RecordError
-from tests.experiments.building import ADVICE, classifier, digits, stock_trainer
+from tests.experiments.building import classifier, digits, stock_trainer
 
-pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 TIMES = {EXAMPLES_PER_SECOND, TRAINING_SECONDS}
 
 

@@ -4,16 +4,14 @@ import io
 import re
 from pathlib import Path
 
-import pytest
 from rich.console import Console
 
 from experiments.callbacks.curves import Curves
 from experiments.callbacks.progress import Progress, described, numbers
 from experiments.durations import duration
 from experiments.settings import ActivationSettings
-from tests.experiments.building import ADVICE, classifier, digits, stock_trainer
+from tests.experiments.building import classifier, digits, stock_trainer
 
-pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 ROW = {"epoch": 3, "train/loss": 2.3141, "test/accuracy": 0.3117, "test/sparsity": 0.718, "q": 1.4142, "r": 1.6251}
 
 

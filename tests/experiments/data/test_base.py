@@ -12,10 +12,8 @@ from experiments.data.examples import Batch, InMemory
 from experiments.data.randomness import sample_seeds
 from experiments.data.samplers import BatchDivision, TrainingSampler
 from experiments.errors import ConfigurationError, DataError
-from tests.experiments.building import ADVICE, stock_trainer
+from tests.experiments.building import stock_trainer
 from tests.experiments.data.support import SmallDataModule, chosen, epochs, small, small_data, trainer
-
-pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 
 # The split of each batch
 

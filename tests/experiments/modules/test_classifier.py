@@ -16,9 +16,7 @@ from experiments.modules.classifier import Classifier
 from experiments.modules.optimizer import AdamSettings
 from experiments.run import Run
 from sharmix import build_activation
-from tests.experiments.building import ADVICE, classifier, digits, settings, stock_trainer
-
-pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
+from tests.experiments.building import classifier, digits, settings, stock_trainer
 
 
 def test_label_smoothing_reaches_the_loss() -> None:

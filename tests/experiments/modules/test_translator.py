@@ -17,9 +17,8 @@ from experiments.modules.beam_search import Hypothesis
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics
 from experiments.modules.translator import Translator, next_probabilities
 from experiments.run import Run
-from tests.experiments.building import ADVICE, copies, settings, stock_trainer
+from tests.experiments.building import copies, settings, stock_trainer
 
-pytestmark = [pytest.mark.filterwarnings(advice) for advice in ADVICE]
 SMALL = ("experiment=copy", "data.train_size=200", "data.evaluation_size=20", "data.batch_size=100")
 
 
