@@ -26,6 +26,10 @@ class ShownPanel(NamedTuple):
     paths: list[Group]  # the configurations whose learned (q, r) it shows in the plane
     epoch: int | None = None  # at which runs are compared; None for each run's reported epoch
 
+    def title_with_seeds(self) -> str:
+        """The title and the number of seeds of a configuration, from the smallest to the largest number."""
+        return f"{self.title}, {count_seeds(self.runs)}"
+
 
 def count_seeds(groups: Iterable[Group]) -> str:
     """The number of seeds of a configuration, such as "5 seeds", from the smallest to the largest number."""

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from reporting.drawing import add_legend, draw_curves, draw_trade_off, grid_of_panels, label_lines, stack_of_panels
 from reporting.figures import figure
 from reporting.groups import Group
-from reporting.kept_runs import KeptRuns, LeftOut, ShownPanel, count_seeds
+from reporting.kept_runs import KeptRuns, LeftOut, ShownPanel
 from reporting.runs import Runs
 
 LOWEST = -6  # percentage points: differences of the first epochs are larger, and would flatten the rest
@@ -18,7 +18,7 @@ def draw_accuracy_sparsity(kept: KeptRuns) -> Figure:
     result, axes, place = grid_of_panels(len(panels), 3.2)
     for (panel, softmax, others), one in zip(panels, axes, strict=True):
         draw_trade_off(one, others, panel.epoch, softmax)
-        title = f"{panel.title}, {count_seeds(panel.runs)}"
+        title = panel.title_with_seeds()
         one.set_title(title if panel.epoch is None else f"{title}, epoch {panel.epoch}")
     add_legend(result, axes, 2, place)
     return result
@@ -31,7 +31,7 @@ def draw_learning_curves(kept: KeptRuns) -> Figure:
     result, axes = stack_of_panels(len(panels), 2.6)
     for (panel, softmax, others), one in zip(panels, axes, strict=True):
         draw_curves(one, others, "test/accuracy", softmax)
-        one.set_title(f"{panel.title}, {count_seeds(panel.runs)}: test accuracy minus softmax's")
+        one.set_title(f"{panel.title_with_seeds()}: test accuracy minus softmax's")
         one.set_ylim(max(one.get_ylim()[0], LOWEST), None)
     label_lines(result, axes)
     return result

@@ -154,5 +154,5 @@ def test_a_layer_of_meta_tensors_has_a_loss_before_there_is_a_threshold():
 
 
 def test_a_threshold_of_whole_numbers_is_refused():
-    with pytest.raises(TypeError, match=r"tau must .* int64"):
+    with pytest.raises(TypeError, match=r"tau must .*int64"):
         sharmix.alpha_relu(logits(), tau=torch.tensor(1))
