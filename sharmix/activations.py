@@ -389,7 +389,8 @@ class AlphaReLU(Activation):
         self.alpha = alpha
         self.calibrated = tau is not None
         self.tau: Tensor
-        self.register_buffer("tau", torch.as_tensor(math.nan if tau is None else tau).detach().clone())
+        start = math.nan if tau is None else tau
+        self.register_buffer("tau", start.detach().clone() if isinstance(start, Tensor) else torch.tensor(float(start)))
 
     def probabilities(self, logits: Tensor) -> Tensor:
         if not self.calibrated:

@@ -96,8 +96,8 @@ def entmax(logits: Tensor, alpha: Order = 1.5, dim: int = -1, *, masked_rows: Ma
 
         p* = argmax over the simplex of  p·z + (1 − Σ pᵢ^α)/(α(α − 1))
 
-    The order α ≥ 1, with (α − 1) log(classes) ≤ 500, is a number or a tensor as q of `sharmix`. All else is as for
-    `sharmix`.
+    The order α, 1 ≤ α ≤ 1000 with (α − 1) log(classes) ≤ 500, is a number or a tensor as q of `sharmix`. All else is as
+    for `sharmix`.
 
     Source: Peters, Niculae and Martins (2019); SharMiX at q = r = α.
 

@@ -153,6 +153,7 @@ def test_a_layer_of_meta_tensors_has_a_loss_before_there_is_a_threshold():
     assert not act.calibrated
 
 
-def test_a_threshold_of_whole_numbers_is_refused():
+def test_a_threshold_is_a_number_or_a_tensor_of_a_floating_point_type():
+    torch.testing.assert_close(sharmix.AlphaReLU(tau=1)(logits()), sharmix.alpha_relu(logits(), tau=1.0))
     with pytest.raises(TypeError, match=r"tau must .*int64"):
         sharmix.alpha_relu(logits(), tau=torch.tensor(1))
