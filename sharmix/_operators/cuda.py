@@ -395,7 +395,8 @@ def supports(logits: Tensor, orders: Orders) -> bool:
     q, r, _ = orders
     if logits.dtype == torch.float64 or r is None or largest(q) > 2:
         return False
-    return bool(torch.as_tensor(is_concave(q, r)).all())
+    concave = is_concave(q, r)
+    return bool(concave.all()) if isinstance(concave, Tensor) else concave
 
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:
