@@ -26,7 +26,7 @@ def replace_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None
         temporary.replace(path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:  # such as a full disk
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:  # such as a full disk
             error.filename = str(path)
         raise
 
