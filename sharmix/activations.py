@@ -89,7 +89,7 @@ def _are_classes(targets: Tensor, logits: Tensor, ignore_index: int) -> bool:
 class SharmaMittal(Learning, Activation):
     """The base class of all maps of the Sharma–Mittal family. A subclass defines its orders (q, r, T₀).
 
-    The map and its loss follow from the orders. A subclass that overrides `probabilities` overrides `_loss`, too.
+    The map and its loss follow from the orders. A subclass that overrides `probabilities` overrides `loss`, too.
 
     With `objective="brier"` or `"log"` the learned parameters get their gradients from that proper score of p
     (`proper_score`), through the map's Jacobians. The score compares p with the targets as given, without label

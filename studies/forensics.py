@@ -56,8 +56,8 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
     with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):  # a line a run would hide the study's progress
         for number, row in enumerate(rows):
             overrides = [
-                *_activation(settings["rows"][row], hypothesis, settings),
                 "experiment=airline",
+                *_activation(settings["rows"][row], hypothesis, settings),
                 *hypothesis["overrides"],
                 *(_carried(task["seed"] + number, folder) if "carried" in hypothesis else []),
                 f"seed={task['seed']}",
