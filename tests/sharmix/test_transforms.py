@@ -215,6 +215,7 @@ DERIVATIVES = {
     "a gradient for each example": (lambda f: vmap(grad(f)), (2, 3, 4)),
     "vmap": (vmap, (2, 3, 4)),
 }
+REFUSED = {("orders above 2", "jacfwd"), ("orders above 2", "hessian")}  # by the compiler; no second derivative need compile
 
 
 @pytest.mark.slow
@@ -236,7 +237,9 @@ def test_a_compiled_derivative_is_right_or_refused(name, derivative):
         z = logits(*shape)
         expected, compiled = transform(function)(z), torch.compile(transform(function), backend="aot_eager")
     found = refusal_or(lambda: compiled(z))
-    if not isinstance(found, str):
+    if isinstance(found, str):
+        assert derivative == "second derivative" or (name, derivative) in REFUSED, found
+    else:
         torch.testing.assert_close(found, expected)
 
 
