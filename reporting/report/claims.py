@@ -8,7 +8,7 @@ from reporting.declaration import Claim, Table
 from reporting.kept_runs import KeptRuns
 from reporting.outcomes import ours, outcome_of, theirs
 from reporting.palette import label
-from reporting.report.payload import group_key
+from reporting.report.payload import run_key
 from reporting.verdicts import Verdict, decide_claim
 
 
@@ -23,7 +23,7 @@ class Decided(NamedTuple):
     train: str  # our mean and its interval on train, with the verdict there
     outcome: str  # a key of `reporting.outcomes.OUTCOMES`
     numbers: dict[str, float | None]  # published, ours and the interval's ends, in full precision
-    runs: tuple[list[str], list[str]]  # keys of the groups that are averaged, and that they are compared with
+    runs: tuple[list[str], list[str]]  # keys of the runs that are averaged, and of those that they are compared with
     epoch: int | None  # None for the epoch that runs report
 
 
@@ -73,7 +73,7 @@ def _decided(kept: KeptRuns, name: str, claim: Claim, row: str) -> Decided:
     means = {key: line[f"test_{key}"] for key in ("mean", "low", "high")}
 
     def keys(rows: list[str]) -> list[str]:
-        return [group_key(selection.rows[name].records[0]) for name in rows if selection.rows[name]]
+        return [run_key(record) for name in rows for record in selection.rows[name].records]
 
     return Decided(
         line,

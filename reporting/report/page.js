@@ -34,13 +34,13 @@ const written = (value, digits = 4) => (Number.isInteger(value) ? String(value).
 
 // Headings are texts; a cell is a text, a number or an element. Numbers are sorted by their full precision.
 function table(label, headings, rows, digits = 4) {
-  const cell = (value, number) => {
-    if (number === 0) return make("th", { scope: "row" }, value);
+  const numeric = headings.map((_, place) => rows.some((row) => typeof row[place] === "number" || row[place]?.dataset?.value));
+  const cell = (value, place) => {
+    if (place === 0) return make("th", { scope: "row" }, value);
     if (value instanceof Node) return make("td", { "data-value": value.dataset.value ?? null, class: value.dataset.value ? "number" : null }, value);
     if (typeof value === "number") return make("td", { class: "number", "data-value": value, title: value }, written(value, digits));
-    return make("td", {}, value ?? "–");
+    return make("td", { "data-value": numeric[place] && value === null ? "" : null }, value ?? "–");
   };
-  const numeric = headings.map((_, place) => rows.some((row) => typeof row[place] === "number" || row[place]?.dataset?.value));
   const result = make("table", { class: "sortable" },
     make("thead", {}, make("tr", {}, ...headings.map((text, place) => make("th", { class: numeric[place] ? "number" : null }, text)))),
     make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map(cell)))));
@@ -76,8 +76,12 @@ function sort(body, place, direction) {
 
 function command(text) {
   const button = make("button", { type: "button", class: "copy", onclick: async () => {
-    await navigator.clipboard.writeText(text);
-    button.textContent = "Copied";
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Select the text instead";
+    }
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   } }, "Copy");
   return make("div", { class: "command" }, make("code", {}, text), button);
@@ -104,22 +108,22 @@ const recordButton = (key, text, value = null) =>
   make("button", { type: "button", class: "number", "data-run": key, "data-value": value, onclick: () => openRecord(key) }, text);
 
 function openNumbers({ what, runs, against = "", column, epoch }) {
-  const part = (key) => {
-    const group = data.groups[key];
-    const rows = group.runs.map((name) => {
-      const run = data.runs[name];
-      return [recordButton(name, `seed ${run.seed}`), run.seed, epoch || run.epoch, valueOf(run, column, epoch)];
+  const parts = (keys) => [...Map.groupBy(keys, (key) => data.runs[key].group)].flatMap(([group, own]) => {
+    const { label } = data.groups[group];
+    const rows = own.map((key) => {
+      const run = data.runs[key];
+      return [recordButton(key, `seed ${run.seed}`), run.seed, epoch || run.epoch, valueOf(run, column, epoch)];
     });
-    return [make("h3", {}, group.label), table(`Runs of ${group.label}`, ["Record", "Seed", "Epoch", data.experiments[key.split("/")[0]].columns[column] ?? column], rows, 6)];
-  };
+    return [make("h3", {}, label), table(`Runs of ${label}`, ["Record", "Seed", "Epoch", data.experiments[group.split("/")[0]].columns[column] ?? column], rows, 6)];
+  });
   const others = against.split(" ").filter(Boolean);
   before = () => { one("back").hidden = true; openNumbers({ what, runs, against, column, epoch }); };
   one("back").hidden = true;
   open(what,
     make("p", { class: "quiet" }, "The number is the mean over these runs" + (others.length ? ", less the mean over those below, seed by seed, in percentage points." : ".")),
-    ...runs.split(" ").filter(Boolean).flatMap(part),
+    ...parts(runs.split(" ").filter(Boolean)),
     others.length ? make("h3", {}, "Compared with") : null,
-    ...others.flatMap(part));
+    ...parts(others));
 }
 
 function facts(pairs) {

@@ -23,9 +23,11 @@ def test_the_verdicts_are_those_of_the_tables(claims):
 
 
 def test_a_verdict_names_the_runs_that_it_rests_on(claims, kept):
-    (beats,) = [one for one in claims if one.line["claim"].startswith("SharMiX (1.25, 1.50) is best")]
+    (beats,) = [one for one in claims if one.line["claim"].startswith("SharMiX (1.25, 1.50) is ahead")]
     learned, sparsemax = (kept.selections["table1"].rows[row].records[0] for row in ("learned_1.25_1.50", "sparsemax"))
-    assert beats.runs == ([f"airline/{learned.run_id}"], [f"airline/{sparsemax.run_id}"])
+    seeds = kept.declaration.tables["table1"].seeds
+    groups = (f"airline/{record.run_id}" for record in (learned, sparsemax))
+    assert beats.runs == tuple([f"{group}/seed-{seed}" for seed in seeds] for group in groups)
     assert (beats.line["metric"], beats.line["kind"], beats.published) == ("accuracy", "difference", "+0.20")
 
 

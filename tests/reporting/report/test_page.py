@@ -97,7 +97,7 @@ def test_claims_are_filtered_by_words_and_by_verdict(view, payload):
     assert view.locator("#claim-count").inner_text() == f"{seen.count()} of {len(payload['claims'])} numbers"
     view.fill("#claim-search", "sparsemax 0.2")
     assert texts(view, "table.claims tbody tr:visible th") == [
-        "SharMiX (1.25, 1.50) is best, ahead of sparsemax by 0.2 points"
+        "SharMiX (1.25, 1.50) is ahead of sparsemax by 0.2 points"
     ]
     view.fill("#claim-search", "")
     view.select_option("#claim-verdict", "")
@@ -112,6 +112,19 @@ def test_a_heading_sorts_by_number_up_and_down(view):
         values = cells.evaluate_all("cells => cells.map(cell => Number(cell.dataset.value))")
         assert values == sorted(values)[::step]
         assert heading.get_attribute("aria-sort") == arrow
+
+
+def test_a_heading_sorts_cells_without_a_number_last(view, payload):
+    key = next(key for key, run in payload["runs"].items() if "few_accuracy" in run["metrics"]["test"])
+    view.evaluate("key => { location.hash = `#run=${key}`; }", key)
+    table = view.locator("#dialog table", has=view.locator("button:text-is('train')"))
+    place = 1 + texts(table, "thead th").index("train")
+    for step in (1, -1):
+        table.locator("button:text-is('train')").click()
+        cells = texts(table, f"tbody tr > :nth-child({place})")
+        values = [float(cell.replace("−", "-")) for cell in cells if cell != "–"]
+        assert cells[len(values) :] == ["–"] * (len(cells) - len(values)) != []
+        assert values == sorted(values)[::step]
 
 
 def test_curves_have_every_number_of_the_shown_runs(view, payload):
