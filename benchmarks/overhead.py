@@ -120,11 +120,10 @@ def relative_time(relative: Sequence[float], goal: float | None, confidence: flo
 
 
 def table(data: pd.DataFrame, settings: dict[str, Any], confidence: float) -> str:
-    """Table 6: our numbers beside the paper's numbers, which are of training, but of no experiment in particular."""
+    """Table 6: our numbers, and the paper's numbers, of training in no experiment in particular, beside all of its."""
     printed = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))[settings["published"]]
-    translating = {name for name, size in settings["blocks"].items() if size.get("translates")}
-    names = data["activation"].where(~data["experiment"].isin(translating)).map(settings["activations"].get)
-    published = [printed.get(name) for name in names]
+    names = data["activation"].where(data["experiment"].isin(settings["trained_in_the_paper"]))
+    published = [printed.get(name) for name in names.map(settings["activations"].get)]
     shown = pd.DataFrame(
         {
             "activation": data["activation"].replace(BESIDES),
@@ -145,12 +144,12 @@ def table(data: pd.DataFrame, settings: dict[str, Any], confidence: float) -> st
         "process gives the median of the ratios to softmax's block of the same round. The table has the median over "
         f"processes, with its percentile bootstrap interval ({confidence:.0%}), which decides: the goal is "
         "met or missed where the whole interval is on one side of it, else undecided. Memory is the peak of a process "
-        f"of its own. {origin(data, 'make overhead')}"
+        f"of its own. The paper does not say of which experiment its numbers are. {origin(data, 'make overhead')}"
     )
     title = "# Table 6. A training step, and translating, under each activation, relative to softmax"
     parts = [title, paragraph(about)]
     for experiment, lines in shown.groupby(data["title"], sort=False):
-        parts += [f"## {experiment}", narrow(lines)]
+        parts += [f"## {experiment}", narrow(lines.loc[:, (lines != "–").any()])]
     return "\n\n".join(parts) + "\n"
 
 
