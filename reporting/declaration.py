@@ -98,7 +98,6 @@ class Explanation(StrEnum):
     TRAIN = "measured on train"  # the number appears if the examples that were trained on are measured
     PROTOCOL = "another protocol"  # the number appears on test under another choice of words or of examples
     CLAMP = "the clamp"  # the number appears if the logarithm of the printed formula gets a clamp
-    CLAIM = "the claim itself"  # no measurement shows it, and the mathematics does not promise it
     NOTHING = "not explained"
 
 

@@ -8,10 +8,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from reporting.statistics import estimate
+from reporting.statistics import POINTS, estimate
 
 CONFIDENCE = 0.95  # of the intervals of all studies
-POINTS = 100  # per cent in 1
 
 
 @dataclass(frozen=True)
