@@ -49,7 +49,8 @@ def provenance_notes(selection: Selection) -> list[str]:
 def _statistics(selection: Selection, confidence: float) -> str:
     table = selection.table
     if len(table.seeds) == 1:
-        return f"One seed ({table.seeds[0]}): there is no deviation and no interval, so no claim is decided."
+        undecided = ", so no claim is decided" if table.claims else ""
+        return f"One seed ({table.seeds[0]}): there is no deviation and no interval{undecided}."
     fewer = [
         f"{text} ({_listed(table.seeds_of(row))})"
         for row, text in table.labels().items()
@@ -78,8 +79,13 @@ def _epochs(selection: Selection, records: list[Record]) -> Iterator[str]:
         epochs = "; ".join(f"{text} {', '.join(found)}" for text, found in chosen.items() if found)
         yield f"Each run reports its epoch with the largest {selected_by}: {epochs}."
     of_training = any(columns.split == "train" for columns in table.columns)
-    if of_training and any(record.config["data"].get("train_metrics") == "running" for record in records):
-        yield "Metrics on the training split are measured while an epoch trains, on each batch before its step."
+    running = [record.config["data"] for record in records if record.config["data"].get("train_metrics") == "running"]
+    if of_training and running:
+        drawn = any(data["sampler"] != "instance" for data in running)
+        yield (
+            "Metrics on the training split are measured while an epoch trains, on each batch before its step"
+            f"{', with the images as the sampler draws them' if drawn else ''}."
+        )
 
 
 def _listed(seeds: Iterable[int]) -> str:

@@ -33,7 +33,8 @@ def describe_runs(root: Path, to_root: str, name: str) -> str:
     """A list of facts from an experiment's records: the command for all runs, their number, time and machine."""
     records = read_records(root / "results", name)
     tables = load_declaration(root / "conf" / "reporting").tables.values()
-    commands = next(table.repeat for table in tables if table.experiment == name).replace(" && ", "`, then `")
+    steps = dict.fromkeys(step for table in tables if table.experiment == name for step in table.repeat.split(" && "))
+    commands = sorted(steps, key=lambda step: step.startswith("make tables"))  # last, after the runs
     seconds = [record.wall_time_seconds for record in records]
     memory = max(record.peak_memory_mib for record in records)
     hardware = [record.environment.hardware for record in records]
@@ -41,7 +42,7 @@ def describe_runs(root: Path, to_root: str, name: str) -> str:
     seeds = _seeds(records)
     each = f"{duration(median(seconds))} a run ({duration(min(seconds))} to {duration(max(seconds))})"
     lines = [
-        f"All runs: `{commands}`",
+        f"All runs: `{'`, then `'.join(commands)}`",
         f"One run: `{_header(root, name)['command']}`",
         f"[Records]({to_root}results/records/{name}.jsonl): {_count(len(records), 'run')}, "
         f"{_count(_settings(records), 'setting')}, {'seed' if ',' not in seeds else 'seeds'} {seeds}, "
