@@ -215,7 +215,10 @@ DERIVATIVES = {
     "a gradient for each example": (lambda f: vmap(grad(f)), (2, 3, 4)),
     "vmap": (vmap, (2, 3, 4)),
 }
-REFUSED = {("orders above 2", "jacfwd"), ("orders above 2", "hessian")}  # by the compiler; no second derivative need compile
+REFUSED = {
+    ("orders above 2", "jacfwd"),
+    ("orders above 2", "hessian"),
+}  # by the compiler; no second derivative need compile
 
 
 @pytest.mark.slow
