@@ -79,8 +79,10 @@ class Run:
         lock = self.folder.with_name(f".{self.folder.name}.lock")
         try:
             with run_folder.locked(lock, lambda holder: self.say(f"waits for {holder}, which works on {self.title}")):
-                run_folder.end_replacement(self.folder)
-                if not (self.folder / RECORD).exists():
+                if not self.settings.force or (self.folder / RECORD).exists():
+                    run_folder.end_replacement(self.folder)
+                aside = run_folder.finished_run_aside(self.folder)  # still there: a forced run was killed and goes on
+                if not aside.exists() and not (self.folder / RECORD).exists():
                     return self.train()
                 if self.settings.force:
                     with run_folder.replaced(self.folder):
@@ -111,8 +113,10 @@ class Run:
                 f"activation.tau=null calibrates the threshold on the first batch, which {planned.world_size} "
                 "processes share here; give activation.tau=NUMBER, or train on one device"
             )
-        # Only the same code goes on from a checkpoint, and only on the same data.
-        last = self.folder / f"last-{code['digest'][:8]}-{data.data.content_hash[:8]}.ckpt"
+        self._check_monitors(data)
+        # Only the same run goes on from a checkpoint, and only by the same code on the same data.
+        same = (run_id(self.config), settings.seed, code["digest"], data.data.content_hash)
+        last = self.folder / f"last-{hashlib.sha256(repr(same).encode()).hexdigest()[:16]}.ckpt"
         best = self.folder / WEIGHTS if settings.keep_weights and module.selected_by is not None else None
         epochs_done, start = self._epochs_done(last, best)
         curves = Curves(self.folder / CURVES if self.is_first else None)
@@ -141,8 +145,20 @@ class Run:
             self.say(short(self.folder / RECORD))
         return record
 
+    def _check_monitors(self, data: SplitDataModule) -> None:
+        """Raise a ConfigurationError if a callback watches a split that is not measured, or the test split."""
+        splits = [split for split in data.evaluated if split != "test"]
+        for name, group in self.settings.callbacks.items():
+            monitor = (group or {}).get("monitor") or ""
+            if "/" in monitor and monitor.partition("/")[0] not in {"train", *splits}:
+                raise ConfigurationError(
+                    f"callbacks.{name}.monitor={monitor} is not allowed; nothing is chosen on the test split, and this "
+                    f"run also measures {', '.join(splits) or 'none'} (data.validation_fraction=SHARE gives "
+                    "classification a validation part)"
+                )
+
     def say(self, *parts: str, style: str = "") -> None:
-        """Print a line; only the first of several processes does. A sweep's line omits parts that would not fit."""
+        """Print a line; only the first of several processes does. A sweep's line omits parts that do not fit."""
         if self.is_first:
             line = f"{self.line_prefix}{parts[0]}"
             for part in filter(None, parts[1:]):
@@ -156,30 +172,42 @@ class Run:
         if (record.run_id, record.seed) != (run_id(config), self.settings.seed):  # by hydra.run.dir
             raise ConfigurationError(f"{self.folder}: another run has its record there; give this one another folder")
         run_folder.remove_all_but(self.folder, record.weights)
+        sizes = [one["data"].get("expected_examples") for one in (record.config, config)]
+        if sizes[0] != sizes[1]:
+            raise ConfigurationError(
+                f"{self.folder}: its finished run has data.expected_examples={sizes[0]}, this one {sizes[1]}: other "
+                "data; give this one another folder, or force=true to replace the finished one"
+            )
         same_code = record.code.digest == code_of(config)["digest"]
-        note = "" if same_code else " by other code (force=true repeats it)"
-        self.say(self.title, f"finished before{note}", headlines(record), style="green")
-        if any(self.settings.logger.values()):
-            with open_loggers(self.settings, self.folder) as loggers:
-                for row in record.curves:
-                    log_row(loggers, row)
+        notes = ("", "") if same_code else (" by other code", "force=true repeats it")
+        self.say(f"{self.title} · finished before{notes[0]}", headlines(record), notes[1], style="green")
+        # W&B keeps each of its runs, and would get a second one of this run; other loggers begin their files anew.
+        new = {
+            name: group
+            for name, group in self.settings.logger.items()
+            if name != "wandb" or not (self.folder / "wandb").exists()
+        }
+        with open_loggers(self.settings.model_copy(update={"logger": new}), self.folder) as loggers:
+            for row in record.curves:
+                log_row(loggers, row)
         return record
 
     def _epochs_done(self, last: Path, best: Path | None) -> tuple[int, str]:
-        """The epochs that the run does not repeat, and a remark on them. A run that begins anew loses its old files."""
-        if not self.settings.force and (epochs_done := finished_epochs(last, best)):
+        """The epochs that the run does not repeat, and a remark on them."""
+        if epochs_done := finished_epochs(last, best):
             return epochs_done, f"goes on from epoch {epochs_done + 1}"
-        left = [] if self.settings.force else [*self.folder.glob(CHECKPOINTS)]
-        if self.is_first:
+        left = [*self.folder.glob(CHECKPOINTS)]
+        if self.is_first and best is not None:  # an older checkpoint goes with best weights that this run overwrites
             run_folder.remove_all_but(self.folder, weights=None)
-        reason = "its checkpoint is damaged" if last in left else "code or data have changed since its checkpoint"
+        changed = "code, data or settings have changed since its checkpoint"
+        reason = "its checkpoint is damaged" if last in left else changed
         return 0, f"begins anew, for {reason}" if left else ""
 
     def _say_start(self, trainer: L.Trainer, data: SplitDataModule, start: str) -> None:
         facts, device = data.data.facts, trainer.strategy.root_device.type
         sizes = [f"{name.removesuffix('_size')} {facts[name]:,}" for name in SIZES if name in facts]
         devices = device if trainer.world_size == 1 else f"{trainer.world_size} × {device}"
-        self.say(self.title, start, *sizes, devices, style="bold")
+        self.say(" · ".join(filter(None, (self.title, start))), *sizes, devices, style="bold")
         if not self.line_prefix:
             self.say(short(self.folder))
 
@@ -205,24 +233,20 @@ class Run:
     def _how_it_goes_on(self, last: Path) -> str:
         if run_folder.finished_run_aside(self.folder).exists():
             return "the finished run is as it was, and the same command repeats it from the start"
-        command = f"the same command{' without force=true' if self.settings.force else ''}"
         if not last.exists():
-            return f"{command} begins anew, for there is no checkpoint yet"
-        return f"{command} goes on from epoch {finished_epochs(last) + 1}"
+            return "the same command begins anew, for there is no checkpoint yet"
+        return f"the same command goes on from epoch {finished_epochs(last) + 1}"
 
 
 def record_of(run: Run, trainer: L.Trainer, curves: Curves, code: dict[str, object]) -> Record:
     """The record of a training that has just ended: settings, data, machine and measured numbers.
 
     Raises:
-        ConfigurationError: the training ended before its last epoch was measured.
+        ConfigurationError: the training had no epoch.
     """
     module, data, rows = trainer.lightning_module, trainer.datamodule, curves.rows
-    if not rows or "test" not in by_split(rows[-1]):
-        raise ConfigurationError(
-            "the training had no epoch, or ended in the middle of one, which is not measured; choose "
-            "trainer.max_epochs, trainer.max_steps and trainer.max_time so that they end with an epoch"
-        )
+    if not rows:
+        raise ConfigurationError("the training had no epoch; give larger trainer.max_epochs, max_steps or max_time")
     reported = rows[-1] if module.selected_by is None else max(rows, key=lambda row: row[module.selected_by])
     weights = run.folder / WEIGHTS if run.settings.keep_weights else None
     return Record(

@@ -22,8 +22,9 @@ def finished_run_aside(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def replaced(folder: Path) -> Iterator[None]:
-    """Move a finished run aside, and bring it back unless the block writes a new record."""
-    folder.rename(finished_run_aside(folder))
+    """Move a finished run aside, if it is not there yet, and bring it back unless the block writes a new record."""
+    if not finished_run_aside(folder).exists():
+        folder.rename(finished_run_aside(folder))
     try:
         yield
     finally:

@@ -107,6 +107,11 @@ def test_a_logger_is_given_the_same_live_resumed_and_replayed(tmp_path: Path) ->
     assert complete(tmp_path / "whole", kept) == record
     assert Kept.values == live
 
+    (tmp_path / "whole" / "wandb").mkdir()  # W&B has the run already, and would make a second one
+    Kept.values.clear()
+    complete(tmp_path / "whole", kept.replace("kept", "wandb"))
+    assert not Kept.values
+
     killed(tmp_path / "killed", "epoch 2", kept)
     assert Kept.statuses[-1] == "failed"
     complete(tmp_path / "killed", kept)
@@ -127,17 +132,41 @@ def test_a_run_killed_before_its_record_trains_no_further_epoch(ending: tuple[st
     assert resumed.metrics == whole.metrics
 
 
-def test_a_killed_run_does_not_go_on_over_other_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_run_does_not_go_on_over_other_data_or_with_other_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_tweets(tmp_path, tweets())
     airline = ("experiment=airline", f"paths.data={tmp_path}", "data.expected_examples=null")
     checkpoint = killed(tmp_path / "killed", "epoch 2", *airline)
     assert "begins anew" not in capsys.readouterr().out
     write_tweets(tmp_path, [[*row[:3], " ".join(row[3].split()[::-1])] for row in tweets()])
     building._loaded.clear()
-    assert killed(tmp_path / "killed", "epoch 2", *airline) != checkpoint  # which is gone
-    assert " · begins anew, for code or data have changed since its checkpoint · " in capsys.readouterr().out
+    for changed in ((), ("seed=42",), ("optimizer.learning_rate=0.01",)):
+        Fails.at = "epoch 2"
+        with pytest.raises(RuntimeError, match="killed"):
+            complete(tmp_path / "killed", *airline, *changed)
+        said = " · begins anew, for code, data or settings have changed since its checkpoint · "
+        assert said in capsys.readouterr().out, changed
+    Fails.at = None
+    assert checkpoint.exists()  # so that it goes on if the data come back
     resumed = complete(tmp_path / "killed", *airline)
+    assert " · goes on from epoch 2 · " in capsys.readouterr().out
     assert resumed.weights_hash == complete(tmp_path / "whole", *airline).weights_hash
+    assert {path.name for path in (tmp_path / "killed").iterdir()} == RESULTS
+
+
+@pytest.mark.parametrize("monitor", ["test/loss", "validation/loss"])
+def test_a_callback_may_not_watch_the_test_split_or_one_that_is_not_measured(monitor: str, tmp_path: Path) -> None:
+    wrong = ("callbacks=early_stopping", f"callbacks.early_stopping.monitor={monitor}")
+    with pytest.raises(
+        ConfigurationError, match=rf"early_stopping.monitor={monitor} is not allowed; .* measures train"
+    ):
+        complete(tmp_path / "run", *wrong)
+
+
+def test_a_finished_run_on_other_data_is_not_taken_for_this_one(before: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"expected_examples=\{.*\}, this one None: other data"):
+        complete(before, "seed=1", "data.expected_examples=null")
 
 
 @pytest.fixture(scope="module")
@@ -240,11 +269,19 @@ def test_a_forced_run_keeps_the_files_of_others(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == [folder]
 
 
-def test_a_forced_run_without_a_finished_one_begins_anew(tmp_path: Path) -> None:
-    killed(tmp_path / "run", "epoch 2")
-    (tmp_path / "run" / ".record.json-1.unfinished").touch()  # of a killed process
-    assert len(complete(tmp_path / "run", "force=true").curves) == 2
-    assert {path.name for path in (tmp_path / "run").iterdir()} == RESULTS
+def test_a_forced_run_that_was_killed_goes_on(before: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = complete(tmp_path / "whole")
+    for finished in (False, True):  # which the forced run replaces
+        folder = tmp_path / f"{finished}"
+        killed(folder, "epoch 2", "force=true")
+        (folder / ".record.json-1.unfinished").touch()  # of a killed process
+        if finished:
+            shutil.copytree(before, folder.with_name(f".{folder.name}.replaced"))
+        record = complete(folder, "force=true")
+        assert " · goes on from epoch 2 · " in capsys.readouterr().out, finished
+        assert record.weights_hash == whole.weights_hash, finished
+        assert consistent_record(folder) == record, finished
+        assert {path.name for path in folder.iterdir()} == RESULTS | ({"tensorboard"} if finished else set())
 
 
 def test_a_run_with_a_damaged_checkpoint_or_damaged_best_weights_says_so_and_begins_anew(
