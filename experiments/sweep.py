@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar
 
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
@@ -41,7 +42,7 @@ class Sweep(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.runs = _number_of_runs(config)
-        self.folder = Path(config.hydra.sweep.dir)
+        self.folder = Path(config.hydra.sweep.dir).parent  # of all experiments, of which a sweep may have several
         if _optimises(config.hydra):
             logging.getLogger("hydra_plugins.hydra_optuna_sweeper._impl").addFilter(self._count_failed_trial)
         if "submitit_folder" in config.hydra.launcher:
@@ -85,7 +86,7 @@ class Sweep(Callback):
         if self.runs is None:
             return f"[{number + 1}] "
         new = 0
-        for record in self.folder.glob(f"*/seed-*/{RECORD}"):
+        for record in self.folder.glob(f"*/*/seed-*/{RECORD}"):
             with contextlib.suppress(FileNotFoundError):  # a repeated run moves its old record aside
                 new += record.stat().st_mtime > self.began
         seconds = (time.time() - self.began) / new * (self.runs - number) if new else None
@@ -148,7 +149,7 @@ def _number_of_runs(config: DictConfig) -> int | None:
         return int(sweeper.n_trials)
     params = [f"{key}={value}" for key, value in (sweeper.get("params") or {}).items()]
     task = OmegaConf.to_container(config.hydra.overrides.task)  # a value such as ${name} is not resolved
-    overrides = OverridesParser.create().parse_overrides([*params, *task])
+    overrides = OverridesParser.create(GlobalHydra.instance().config_loader()).parse_overrides([*params, *task])
     return math.prod(sum(1 for _ in one.sweep_iterator()) for one in overrides if one.is_sweep_override())
 
 

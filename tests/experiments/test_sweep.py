@@ -30,10 +30,10 @@ def test_the_time_left_follows_from_the_new_records(tmp_path: Path) -> None:
     sweep = Sweep()
     sweep.runs, sweep.folder = 5, tmp_path
     assert sweep.line_prefix(1) == "[2/5] "  # two runs side by side: the second begins before any has ended
-    for name in ("finished before", "new"):
+    for name in ("digits/finished before", "digits_lt/new"):
         (tmp_path / name / "seed-21").mkdir(parents=True)
         (tmp_path / name / "seed-21" / "record.json").touch()
-    os.utime(tmp_path / "finished before" / "seed-21" / "record.json", (1e9, 1e9))
+    os.utime(tmp_path / "digits" / "finished before" / "seed-21" / "record.json", (1e9, 1e9))
     sweep.began = time.time() - 30
     assert sweep.line_prefix(2) == "[3/5, 2 min left] "
     sweep.runs = None
