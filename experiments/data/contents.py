@@ -2,16 +2,16 @@
 
 import hashlib
 import json
-import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from lightning.pytorch.utilities.seed import isolate_rng
 from torch import Tensor
 from tqdm import tqdm
+
+from experiments.data.randomness import seed_generators
 
 SHOWN_AFTER = {"delay": 5.0, "mininterval": 5.0}  # seconds: tqdm shows the progress of long work alone
 
@@ -32,9 +32,7 @@ def digest_by_reading(examples: Any) -> bytes:
     """The SHA-256 of examples read with fixed seeds, so that their random numbers are the same each time."""
     digest, numbers = hashlib.sha256(), torch.arange(len(examples.targets))
     with isolate_rng(include_cuda=False):
-        random.seed(0)
-        np.random.seed(0)  # noqa: NPY002  # the generator that datasets may draw from
-        torch.default_generator.manual_seed(0)
+        seed_generators(0)
         for part in tqdm(numbers.split(64), f"hashing {type(examples).__name__}", **SHOWN_AFTER):
             digest.update(tensor_digest(*examples.read(part, torch.zeros_like(part))))
     return digest.digest()

@@ -1,5 +1,7 @@
 """Random numbers that belong to an example and do not depend on its process, batch or device."""
 
+import random
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,6 +24,13 @@ def sample_seeds(seed: int, epoch: int, indices: Tensor) -> Tensor:
     times_before[order] = np.arange(len(numbers)) - np.searchsorted(ordered, ordered)
     state = _mixed(_mixed(torch.tensor([seed])) ^ epoch)
     return _mixed(_mixed(state ^ indices) ^ torch.from_numpy(times_before))
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the processor's generators of torch, NumPy and Python, from which a data set may draw."""
+    torch.default_generator.manual_seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002  # it takes no other seeds
+    random.seed(seed)
 
 
 def uniform(seeds: Tensor, stream: int) -> Tensor:

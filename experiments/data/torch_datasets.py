@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from lightning.pytorch.utilities.seed import isolate_rng
 from PIL.Image import DecompressionBombError, Image
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
@@ -16,6 +17,7 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 from experiments.data.base import ClassificationDataModule
 from experiments.data.contents import digest_by_reading, folder_digest, tensor_digest
 from experiments.data.examples import ClassificationData, sizes_of
+from experiments.data.randomness import seed_generators
 from experiments.errors import DataError, reading
 from experiments.settings import validated_class
 
@@ -51,7 +53,7 @@ class DatasetExamples:
     targets: Tensor
 
     def read(self, indices: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.random.fork_rng(devices=[]):
+        with isolate_rng(include_cuda=False):
             inputs = [self._input(*one) for one in zip(indices.tolist(), seeds.tolist(), strict=True)]
         # In a worker this stacks the inputs directly in the memory that the training process reads.
         return default_collate(inputs) if inputs else torch.empty(0), self.targets[indices]
@@ -70,7 +72,7 @@ class DatasetExamples:
         return digest_by_reading(self)
 
     def _input(self, index: int, seed: int) -> Tensor:
-        torch.default_generator.manual_seed(seed)  # seeds only the processor's generator
+        seed_generators(seed)
         value = _example(self.dataset, index)[0]
         return pil_to_tensor(value) if isinstance(value, Image) else torch.as_tensor(value)
 

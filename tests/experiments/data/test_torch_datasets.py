@@ -118,6 +118,10 @@ def test_random_transforms_change_no_hash_and_leave_the_generators_alone() -> No
     states = json.dumps([random.getstate(), torch.get_rng_state().tolist()])
     assert examples.digest() == examples.digest()
     assert json.dumps([random.getstate(), torch.get_rng_state().tolist()]) == states
+    numbers = torch.arange(4)
+    inputs, _ = examples.read(numbers, seeds=numbers)
+    for part in numbers.split(3):  # as another number of workers would read them
+        assert torch.equal(examples.read(part, seeds=part)[0], inputs[part])
     before = loaded(Noisy(), Noisy()).content_hash
     assert loaded(Noisy(), Noisy()).content_hash == before
     others = loaded(Noisy(0.5), Noisy()).content_hash, loaded(Noisy(), Noisy(0.5)).content_hash
