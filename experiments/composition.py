@@ -10,5 +10,5 @@ from experiments.settings import RunSettings, checked_settings
 def settings_of(*overrides: str) -> RunSettings:
     """The settings of a run from its overrides of run.py."""
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        config = compose("config", overrides=["logger=csv", *overrides])
+        config = compose("config", overrides=list(overrides))
     return checked_settings(OmegaConf.to_container(config, resolve=True))

@@ -39,7 +39,7 @@ class ImagenetDataModule(ClassificationDataModule):
 
     The classes are in the order of their WordNet ids. The long tail needs a file in the folder `imagenet_lt` below
     `folder`, or below `data` if the images come from the hub. This file is the published list, ImageNet_LT_train.txt,
-    or the number of images of each class, ImageNet_LT_train.json, from which a sample is drawn.
+    for images in `folder`; or the number of images of each class, ImageNet_LT_train.json, from which a sample is drawn.
 
     Arguments: `conf/data/imagenet.yaml`.
     Source: Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, 2015. Long-tailed: Liu et al.,
