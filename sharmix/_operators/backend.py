@@ -81,7 +81,7 @@ def plain_torch() -> Iterator[None]:
 
     The block applies to the thread or asyncio task that entered it, and to tasks started within it. A backward pass
     uses the implementation of its forward pass. In a compiled function each call chooses, not the compilation, and the
-    backward pass must be inside the block too.
+    backward pass must be inside the block too: outside of it a loss at class indices has the gradient NaN.
 
     Example:
         >>> with sharmix.plain_torch():
