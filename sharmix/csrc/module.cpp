@@ -194,4 +194,10 @@ PyModuleDef definition = {
 
 #define INITIALISE_NAMED(name) PyInit_##name
 #define INITIALISE(name) INITIALISE_NAMED(name)
-PyMODINIT_FUNC INITIALISE(MODULE)(void) { return PyModule_Create(&definition); }
+PyMODINIT_FUNC INITIALISE(MODULE)(void) {
+    PyObject* const module = PyModule_Create(&definition);
+#ifdef Py_GIL_DISABLED  // the functions share nothing that changes
+    if (module) PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
+#endif
+    return module;
+}
