@@ -1,7 +1,7 @@
 """Builds the CPU kernel, once for each kind of processor.
 
-The kernel needs nothing of torch, and of Python the limited API alone: one wheel serves every version of both. Where a
-build fails, the library installs all the same, and a warning says what is lost.
+The kernel needs nothing of torch, and of Python the limited API alone: one wheel serves every version of both
+that the library supports. Where a build fails, the library installs all the same, and a warning says what is lost.
 """
 
 import copy

@@ -3,6 +3,8 @@
 The functions are those of `backend.Implementation`. The backward pass of the loss solves again.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -69,7 +71,7 @@ def class_loss(
         return reduced_loss(rows, logits.new_empty(0), None, counted, reduction)
     orders = q, r, temperature
     p, conjugate = solve(logits, orders)
-    states = logits.new_zeros((*conjugate.shape, 4), dtype=torch.float64)
+    states = logits.new_full((*conjugate.shape, 4), math.nan, dtype=torch.float64)  # a kernel's gradient is then NaN
     slopes = ConjugateSensitivity(p, *shaped(orders, p)).conjugate_slopes() if wants_slopes else None
     return reduced_loss(conjugate - (of_target - logits.amax(-1)), states, slopes, counted, reduction)
 

@@ -59,7 +59,8 @@ def backend(device: str | torch.device = "cpu") -> Backend:
     """The implementation in use for tensors on a device.
 
     It is `c++` for the compiled CPU kernel; `triton` for the CUDA kernels, if torch finds a CUDA device; or `torch` for
-    plain torch operations, which give the same results but are slower.
+    plain torch operations, which give the same results but are slower. They need float64: on a Mac's GPU (`mps`), which
+    has none, all maps and losses but those of softmax and α-ReLU raise a TypeError.
 
     Example:
         >>> with sharmix.plain_torch():
@@ -81,7 +82,7 @@ def plain_torch() -> Iterator[None]:
 
     The block applies to the thread or asyncio task that entered it, and to tasks started within it. A backward pass
     uses the implementation of its forward pass. In a compiled function each call chooses, not the compilation, and the
-    backward pass must be inside the block too.
+    backward pass must be inside the block too: outside of it a loss at class indices has the gradient NaN.
 
     Example:
         >>> with sharmix.plain_torch():

@@ -20,6 +20,8 @@ def checked_orders(
     """Checked orders, from numbers or from tensors that broadcast to [..., 1] for logits [..., classes]."""
     if r is None:
         return checked_number(float(q), "alpha of alpha-ReLU"), None, float(temperature)
+    if logits.is_mps:
+        raise TypeError("sharmix needs float64, which torch lacks on mps; move the logits to the CPU: logits.cpu()")
     orders = _order(q, "q", logits), _order(r, "r", logits), _order(temperature, "temperature", logits)
     _refuse_steep(orders[1], logits.shape[-1])
     if nonconcave != "global":

@@ -27,7 +27,7 @@ def sharmix(logits: Tensor, q: Order, r: Order, temperature: Order) -> Tensor | 
     values = None if _is_disabled() or not _is_plain_rows(logits, cpu.DTYPES) else _values(q, r, temperature)
     if values is None:
         return None
-    return _apply_map(logits, values, *_tensors_or_nothing(q, r, temperature))
+    return _Map.apply(logits, values, *_tensors_or_nothing(q, r, temperature))
 
 
 def _checked(values: _Values, given: Sequence[Order]) -> tuple[Any, list[bool]]:
@@ -63,7 +63,7 @@ def fenchel_young_loss(
     if values is None or type(ignore_index) is not int or reduction not in ("mean", "sum"):
         return None
     given = () if r is None else _tensors_or_nothing(q, r, temperature)
-    return _apply_class_loss(logits, targets, values, ignore_index, reduction == "mean", *given)
+    return _ClassLoss.apply(logits, targets, values, ignore_index, reduction == "mean", *given)
 
 
 def _is_disabled() -> bool:
@@ -183,8 +183,3 @@ class _ClassLoss(torch.autograd.Function):
                 checked_memory(grad) / divisor, widened(logits), targets, orders, ignored, "global", are_tensors
             )
         return gradients[0], None, None, None, None, *gradients[1 : 1 + len(given)]
-
-
-# Not `Function.apply`: it looks for transforms, for which `is_plain_call` has looked already.
-_apply_map = super(torch.autograd.Function, _Map).apply
-_apply_class_loss = super(torch.autograd.Function, _ClassLoss).apply

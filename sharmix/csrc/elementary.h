@@ -153,8 +153,8 @@ template <class S> inline S larger(S x, S y) { return where(x < y, y, x); }
 
 // (e^x - 1)/x
 template <class S> inline S expm1_ratio(S x) {
-    const auto small = absolute(x) < 1e-5;
-    return where(small, 1 + x * (0.5 + x / 6), expm1(x) / where(small, S{} + 1, x));
+    const auto zero = x == 0;
+    return where(zero, S{} + 1, expm1(x) / where(zero, S{} + 1, x));
 }
 
 }  // namespace sharmix

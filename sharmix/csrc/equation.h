@@ -240,7 +240,7 @@ template <class S> struct Point {
     Sums<S> sums;
 };
 
-constexpr double LEAST_STEP = 1e-15;
+constexpr double LEAST_STEP = 1e-15;  // relative to the bracket: y is rounded
 constexpr int STEPS_TRUSTED = 20;  // Newton's steps inside the bracket; then comes bisection
 constexpr int MOST_STEPS = 100;
 
@@ -278,7 +278,7 @@ template <class T> struct Equation {
         highest = std::exp(high);
         unit = 1 / orders.temperature;
         fits_float = sizeof(T) == 4 && orders.temperature > 1e-20 && orders.temperature < 1e20;
-        last_step = std::max(LEAST_STEP, std::pow(CORRECTED_TOLERANCE<T>, 1 / std::min(shape.beta, 2.0)));
+        last_step = std::max(LEAST_STEP * (1 + high - low), std::pow(CORRECTED_TOLERANCE<T>, 1 / std::min(shape.beta, 2.0)));
     }
 
     Orders orders{};

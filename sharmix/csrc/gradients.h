@@ -128,13 +128,19 @@ template <class Layout> class PullBack {
 
     void logits() {
         const double feedback = (orders_.r - orders_.q) * orders_.q;
-        const Doubles escort_mean = (1 - shift_) * escort_, escort_scale = (1 - shift_) * exp(delta_ * mirrored_) / heat_;
-        const Doubles spread_scale = feedback / stiffness_ * exp(delta_ * renyi_) * along_ / heat_;
+        // 1/heat as the product of two equal factors: for a large r it is no float, and infinity times 0 would be NaN.
+        constexpr double most = sizeof(Real) == 4 ? 1e30 : 1e154;
+        const Doubles root = 1 / square_root(heat_), factor = where(root > most, all(most), root);
+        const Doubles escort_mean = (1 - shift_) * escort_, escort_scale = (1 - shift_) * exp(delta_ * mirrored_) * factor;
+        const Doubles spread_scale = feedback / stiffness_ * exp(delta_ * renyi_) * along_ * factor;
         for (int64_t i = 0; i < count_; ++i) {
             const Terms row(*this, i);
             const V mean = row.of(escort_mean), of_escort = row.of(escort_scale), of_spread = row.of(spread_scale);
-            for (int64_t j = 0; j < row.strip.count; j += LANES<Real>)
-                store(row.strip.grad + j, row.ratio(j) * (of_escort * (row.direction(j) - mean) - of_spread * row.spread(j)));
+            const V other = row.of(factor);
+            for (int64_t j = 0; j < row.strip.count; j += LANES<Real>) {
+                const V scaled = of_escort * (row.direction(j) - mean) - of_spread * row.spread(j);
+                store(row.strip.grad + j, row.ratio(j) * other * scaled);
+            }
         }
     }
 

@@ -56,17 +56,11 @@ template <class T> class GroupSolver {
   private:
     static constexpr int64_t CROWD_OF_POWERS = 128;
 
-    // Lanes without a row repeat the last row. Short columns are filled with -inf.
+    // Fills short columns with -inf, and the columns of lanes without a row, whose first step is NaN: they stop at once.
     void fill_up() {
-        for (int64_t lane = 0; lane < LARGEST; ++lane) {
-            if (lane >= size_) {
-                maximum_[lane] = maximum_[size_ - 1];
-                high_[lane] = high_[size_ - 1];
-                count_[lane] = 0;
-            }
-            const T nothing = -std::numeric_limits<T>::infinity();
-            for (int64_t j = count_[lane]; j < longest_; ++j) columns_[j * LARGEST + lane] = nothing;
-        }
+        const T nothing = -std::numeric_limits<T>::infinity();
+        for (int64_t lane = 0; lane < LARGEST; ++lane)
+            for (int64_t j = lane < size_ ? count_[lane] : 0; j < longest_; ++j) columns_[j * LARGEST + lane] = nothing;
     }
 
     // Moves near the root in the precision of the logits. It saves a fifth of the map's forward pass at 64 x 100, a third for
@@ -123,7 +117,7 @@ template <class T> class GroupSolver {
     std::unique_ptr<T[]> p_;
     int64_t size_ = 0, longest_ = 0;
     int64_t row_[LARGEST], count_[LARGEST];
-    T maximum_[LARGEST], high_[LARGEST], threshold_[LARGEST];
+    T maximum_[LARGEST] = {}, high_[LARGEST] = {}, threshold_[LARGEST];
 };
 
 }  // namespace sharmix

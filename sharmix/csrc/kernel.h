@@ -56,7 +56,7 @@ template <class T> struct RowGradient {
     T operator[](int64_t row) const { return T(values[row * step] / divisor); }
 };
 
-// The numbers of a row that the backward pass of the loss needs; total is 0 if plain torch solved the row.
+// The numbers of a row that the backward pass of the loss needs; total is NaN if plain torch solved the row.
 struct State {
     double maximum, unit, scale, total;
 };

@@ -2,7 +2,7 @@
 // a result that nobody wants. sharmix/_operators/cpu.py reads the tensors and allocates the results.
 //
 // The module uses Python's limited API, and of torch one function by its address. So one build works with every Python
-// from 3.11 on, and with every torch.
+// from 3.11 on, and with every torch from 2.10 on.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -194,4 +194,10 @@ PyModuleDef definition = {
 
 #define INITIALISE_NAMED(name) PyInit_##name
 #define INITIALISE(name) INITIALISE_NAMED(name)
-PyMODINIT_FUNC INITIALISE(MODULE)(void) { return PyModule_Create(&definition); }
+PyMODINIT_FUNC INITIALISE(MODULE)(void) {
+    PyObject* const module = PyModule_Create(&definition);
+#ifdef Py_GIL_DISABLED  // the functions share nothing that changes
+    if (module) PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
+#endif
+    return module;
+}

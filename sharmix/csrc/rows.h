@@ -287,8 +287,8 @@ template <class T> class ClassLossGradient {
     explicit ClassLossGradient(int64_t classes) : classes_(classes), active_(classes / LANES<T>) {}
 
     // factor (p - y), with p from the logits z and their state. For float32 logits it is computed in float32 from the
-    // distances to the largest logit: its w is exactly 1, and an entry of p is wrong by at most beta roundings.
-    // Float32 saves a quarter of the pass at 64 x 1000.
+    // distances to the largest logit: its w is exactly 1, and every entry of p is wrong by at most beta roundings of the
+    // largest entry, which is more than a rounding of a tiny entry. Float32 saves a quarter of the pass at 64 x 1000.
     void operator()(const T* z, int64_t target, T* grad, const State& state, const Orders& orders, double factor) {
         const Shape shape = shape_of<T>(orders);
         const double level = factor / state.total, slope = state.unit * state.scale;
@@ -309,7 +309,7 @@ template <class T> class ClassLossGradient {
     }
 
   private:
-    // Lists the vectors that have a gradient, and writes 0 to the whole row. It saves a sixth of the loss' backward pass at
+    // Lists the whole vectors that have a gradient, and writes 0 to all of them. It saves a sixth of the loss' backward pass at
     // 64 x 1000, and half for q = 1.3.
     void find_active(const T* z, T threshold, T* grad) {
         count_ = 0;

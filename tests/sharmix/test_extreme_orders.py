@@ -70,3 +70,10 @@ def test_the_gradient_of_large_orders_is_finite(q):
         p = sharmix.sharmix(z, q, r)
         (gradient,) = torch.autograd.grad((p * z.detach()).sum(), z)
         assert gradient.isfinite().all()
+
+
+def test_the_gradient_of_a_sum_is_zero_where_the_slopes_of_tied_rows_leave_single_precision():
+    for rows, classes, r in ((1, 1000, 20.0), (16, 10, 200.0), (1, 1000, 70.0)):
+        z = torch.zeros(rows, classes, requires_grad=True)
+        (gradient,) = torch.autograd.grad(sharmix.sharmix(z, 1.25, r).sum(), z)
+        assert not gradient.any()

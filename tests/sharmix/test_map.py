@@ -116,6 +116,19 @@ def test_a_triple_root_is_found_in_bounded_time():
     assert reference.worst_error(p.tolist(), exact) <= 1e-3
 
 
+def test_nearly_tied_rows_take_as_few_steps_in_double_precision_as_in_single():
+    z = 1e-8 * torch.randn(16, 1000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))  # for one thread
+
+    def seconds(logits):
+        start = time.process_time()
+        for q in (1.9, 1.95, 1.99):
+            sharmix.sharmix(logits, q, r=4.0)
+        return time.process_time() - start
+
+    single, double = (min(seconds(logits) for _ in range(5)) for logits in (z.float(), z))
+    assert double < 5 * single  # ten times if rounding keeps the last step above its limit
+
+
 @pytest.mark.parametrize(("q", "r"), [(1.75, 1.25), (1.5, 1.25), (3.0, 1.6)])
 def test_non_concave_orders_can_be_refused(q, r):
     with pytest.raises(ValueError, match=rf"\({q:g}, {r:g}\)"):

@@ -123,3 +123,7 @@ def test_a_compiled_function_computes_as_each_call_asks(calls, compiled_within):
         torch.testing.assert_close((value, *gradient), (both(z), *expected))
         other = "cpu" if within else "any_device"
         assert USUAL == "torch" or (calls and not [call for call in calls if call.startswith(other)]), calls
+    with sharmix.plain_torch():
+        value = compiled(z)
+    (outside_of_the_block,) = torch.autograd.grad(value, z)
+    assert USUAL == "torch" or outside_of_the_block.isnan().all()
