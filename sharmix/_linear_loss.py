@@ -85,7 +85,7 @@ def linear_loss(
 ) -> Tensor:
     """`linear_fenchel_young_loss` for any loss of logits [rows, classes], class indices [rows] and options.
 
-    `parameters` are the tensors that the loss depends on besides its arguments. `is_softmax` is True for the loss of
+    `parameters` are the tensors that the loss may depend on besides its arguments. `is_softmax` is True for the loss of
     softmax. `most_classes` is the largest number of classes of a process, where processes share them and must divide
     the rows alike.
     """
@@ -167,7 +167,8 @@ def _loss_by_autograd(
         value = loss(leaf, classes)
     if not value.requires_grad:
         return value, [torch.zeros_like(parameter) for parameter in parameters]
-    slopes = list(torch.autograd.grad(value, [*parameters, *[leaf] * layer_learns]))
+    inputs = [*parameters, *[leaf] * layer_learns]
+    slopes = list(torch.autograd.grad(value, inputs, allow_unused=True, materialize_grads=True))
     if layer_learns:
         logits.copy_(slopes.pop())
     return value.detach(), slopes
