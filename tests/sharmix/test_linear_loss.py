@@ -62,6 +62,19 @@ def test_more_dimensions_no_bias_and_no_gradient():
         assert not sharmix.linear_fenchel_young_loss(hidden, weight, None, targets).requires_grad
 
 
+@pytest.mark.parametrize("scale", SCALES)
+def test_no_gradient_is_kept_for_a_frozen_part_of_the_layer(scale):
+    for frozen in range(3):
+        tensors, targets = layer(scale)
+        tensors[frozen].requires_grad_(False)
+        fused, whole = both(tensors, targets, "mean")
+        kept = [gradient is not None for gradient in fused.grad_fn.saved_tensors[1:]]  # after the number of rows
+        assert kept == [place != frozen for place in range(3)]
+        others = [tensor for tensor in tensors if tensor.requires_grad]
+        mine, theirs = (torch.autograd.grad(loss, others) for loss in (fused, whole))
+        torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-9)
+
+
 def test_half_precision_is_summed_in_single():
     tensors, targets = layer(1.0)
     halves = [tensor.detach().bfloat16().requires_grad_() for tensor in tensors]
