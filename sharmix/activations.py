@@ -131,7 +131,7 @@ class SharmaMittal(Learning, Activation):
         elif isinstance(start, nn.Parameter):
             raise ValueError(f"{name} is a parameter, but not among learned={self.learned}; name it there")
         elif isinstance(start, Tensor):
-            self.register_buffer(name, start)
+            self.register_buffer(name, start if start.requires_grad else start.clone())
         else:
             setattr(self, name, start)
 
