@@ -393,7 +393,7 @@ class AlphaReLU(Activation):
         self.register_buffer("tau", start.detach().clone() if isinstance(start, Tensor) else torch.tensor(float(start)))
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        if not self.calibrated:
+        if not self._has_threshold():
             self._calibrate([logits])
         return functional.alpha_relu(logits, self.alpha, self.tau)
 
@@ -403,7 +403,7 @@ class AlphaReLU(Activation):
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         """The loss of `alpha_relu_loss`. The calibration, like the loss, leaves out ignored rows."""
         z = widened(classes_last(logits, "logits", -1))
-        if not self.calibrated:
+        if not self._has_threshold():
             functional.alpha_relu_loss(z.detach(), targets, self.alpha, 0.0, **options)  # raises before it calibrates
             counted = z
             if not targets.is_floating_point():
@@ -420,7 +420,7 @@ class AlphaReLU(Activation):
         targets: Tensor,
         **options: Unpack[UnweightedLossOptions],
     ) -> Tensor:
-        if not self.calibrated and not getattr(hidden, "is_meta", False):
+        if not self._has_threshold() and not getattr(hidden, "is_meta", False):
             loss = partial(functional.alpha_relu_loss, alpha=self.alpha, tau=0.0)
             with torch.no_grad():  # raises before it calibrates
                 _linear_loss.linear_loss(loss, [], hidden, weight, bias, targets, False, **options)
@@ -428,6 +428,10 @@ class AlphaReLU(Activation):
             layer = _linear_loss.as_autocast(some, weight, bias)
             self._calibrate(logits for _, logits in _linear_loss.logits_in_parts(*layer))
         return super().linear_loss(hidden, weight, bias, targets, **options)
+
+    def _has_threshold(self) -> bool:
+        """Whether τ is set. Where `calibrated` is False, other code may have set it, as `AveragedModel` does."""
+        return self.calibrated or not (self.tau.is_meta or torch.compiler.is_exporting() or not self.tau.isfinite())
 
     @torch.no_grad()
     def _calibrate(self, logits: Iterable[Tensor]) -> None:
@@ -446,7 +450,7 @@ class AlphaReLU(Activation):
         self.calibrated = self.tau.is_meta or bool(self.tau.isfinite())
 
     def extra_repr(self) -> str:
-        described = f"alpha={self.alpha}, tau={_described(self.tau) if self.calibrated else None}"
+        described = f"alpha={self.alpha}, tau={_described(self.tau) if self._has_threshold() else None}"
         return ", ".join(filter(None, [described, super().extra_repr()]))
 
 
