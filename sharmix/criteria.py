@@ -98,7 +98,8 @@ class SharMiXLoss(FenchelYoungLoss):
     With class indices as targets, learned q and r rise under this loss, whatever the data.
 
     Args:
-        q, r, temperature, learned, objective, nonconcave: as for `SharMiX`.
+        q, r, temperature, learned, objective, nonconcave: as for `SharMiX`. A tensor of orders broadcasts against the
+            logits with the classes moved last, (N, d₁, …, C), with size 1 for C.
         **options: `weight`, `ignore_index`, `reduction` and `label_smoothing`, as for `FenchelYoungLoss`.
 
     Shape:
@@ -133,7 +134,7 @@ class EntmaxLoss(FenchelYoungLoss):
     With class indices as targets, a learned α rises under this loss, whatever the data.
 
     Args:
-        alpha, learned, objective: as for `Entmax`.
+        alpha, learned, objective: as for `Entmax`; a tensor of orders as for `SharMiXLoss`.
         **options: as for `SharMiXLoss`.
 
     Shape:
@@ -163,7 +164,7 @@ class NormmaxLoss(FenchelYoungLoss):
     With class indices as targets, a learned α falls under this loss, whatever the data.
 
     Args:
-        alpha, learned, objective: as for `Normmax`.
+        alpha, learned, objective: as for `Normmax`; a tensor of orders as for `SharMiXLoss`.
         **options: as for `SharMiXLoss`.
 
     Shape:
