@@ -10,6 +10,7 @@ from torch.nn.functional import dropout
 
 from sharmix._activation import Activation
 from sharmix._arguments import widened
+from sharmix.activations import AlphaReLU
 from sharmix.functional import MaskedRows
 from sharmix.registry import build_activation
 
@@ -128,8 +129,9 @@ def weighting(activation: Weighting) -> Callable[[Tensor], Tensor]:
     """The function from scores to weights that `activation` names or is."""
     if isinstance(activation, str):
         built = build_activation(activation).eval()
-        if list(built.parameters()):
-            raise ValueError(f"activation={activation!r} has parameters; pass the module sharmix.build_activation(…)")
+        if list(built.parameters()) or isinstance(built, AlphaReLU):
+            learns = f"activation={activation!r} has parameters or a threshold to learn"
+            raise ValueError(f"{learns}; pass the module sharmix.build_activation({activation!r})")
         return built
     if isinstance(activation, Activation) and activation.dim != -1:
         raise ValueError(f"activation has dim={activation.dim}; it must be -1, for the keys are the last dimension")

@@ -209,6 +209,7 @@ def test_refusals():
     mask = MASKS["bool"]["attn_mask"]
     refused = {
         "activation has dim=1; it must be -1": {"activation": sharmix.Entmax(dim=1)},
+        r"activation='alpha_relu' .* threshold to learn; pass .*build_act": {"activation": "alpha_relu"},
         "must be an Activation, a name or a function, got float": {"activation": 1.5},
         "got torch.float64, torch.float32 and torch.float64": {"key": key.float()},
         r"\[..., L, E\], \[..., S, E\] and \[..., S, Ev\], got \[\(2, 4, 5, 3\), \(2, 4, 7, 2\)": {"key": key[..., :2]},
