@@ -59,7 +59,7 @@ class FenchelYoungLoss(nn.Module):
         self.weight: Tensor | None
         self.register_buffer("weight", weight)
         check_options(ignore_index, label_smoothing, reduction)
-        self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
+        self.ignore_index, self.reduction, self.label_smoothing = int(ignore_index), reduction, label_smoothing
         self._may_warn = True
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
