@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal, Unpack, get_args
 
@@ -15,7 +15,7 @@ from sharmix._activation import Activation
 from sharmix._arguments import Order, checked, checked_classes, classes_last, one_value, widened
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import LossOptions, Reduction, UnweightedLossOptions, reduced
-from sharmix._learned_range import Learning, learned
+from sharmix._learned_range import Learning, learned, learned_names
 from sharmix._scores import proper_score
 from sharmix.functional import AlphaReLURegulariser, MaskedRows, Nonconcave, SharmaMittalRegulariser, fenchel_young_loss
 from sharmix.registry import register
@@ -110,11 +110,7 @@ class SharmaMittal(Learning, Activation):
         **starts: Order,
     ) -> None:
         super().__init__(dim)
-        names = self._learned_by_default * learned if isinstance(learned, bool) else learned
-        names = (names,) if isinstance(names, str) else names
-        if not isinstance(names, Collection) or not all(name in self._starts for name in names):
-            raise ValueError(f"learned={learned!r} is not allowed; it must be a bool or names among {self._starts}")
-        self.learned = tuple(dict.fromkeys(names))
+        self.learned = learned_names(learned, self._starts, self._learned_by_default)
         if objective not in get_args(Objective) or (objective != "fenchel_young" and not self.learned):
             allowed = ", ".join(get_args(Objective)) if self.learned else "fenchel_young where nothing is learned"
             raise ValueError(f"objective={objective!r} is not allowed; it must be one of {allowed}")

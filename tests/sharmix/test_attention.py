@@ -142,11 +142,12 @@ def test_scalable_softmax_and_what_is_not_learned():
     torch.testing.assert_close(scalable(n), 0.4 * (1 + n).log())
     assert [name for name, _ in scalable.named_parameters()] == ["beta"]
     assert repr(scalable) == "LogLengthScale(delta=0.0, gamma=1.0)"
-    assert not list(sharmix.LogLengthScale(learned=()).parameters())
+    for learned, names in ((True, ["beta", "gamma"]), ("delta", ["delta"]), (False, []), ((), [])):
+        assert [name for name, _ in sharmix.LogLengthScale(learned=learned).named_parameters()] == names
     assert sharmix.LogLengthScale(beta=1, learned=["beta"]).beta.is_floating_point()
     assert sharmix.LogLengthScale()(n).unique().numel() == 1  # γ starts at 0
-    with pytest.raises(ValueError, match=r"learned='beta' is not allowed; it must hold names among"):
-        sharmix.LogLengthScale(learned="beta")
+    with pytest.raises(ValueError, match=r"learned='q' is not allowed; it must be a bool or names among .*'gamma'"):
+        sharmix.LogLengthScale(learned="q")
 
 
 def test_autocast_is_that_of_torch_and_maps_in_float32():
