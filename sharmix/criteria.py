@@ -66,12 +66,11 @@ class FenchelYoungLoss(nn.Module):
         """The loss of logits against targets, after `reduction`."""
         if self._may_warn and isinstance(logits, Tensor) and logits.dim():
             self._warn_of_probabilities(logits)
-        if isinstance(logits, Tensor) and logits.dim() > 1:  # (N, C, d₁, …)
+        if isinstance(logits, Tensor) and logits.dim() > 2:  # (N, C, d₁, …)
             if isinstance(targets, Tensor):
                 check_shape(logits, targets, 1)
-            if logits.dim() > 2:
-                soft = isinstance(targets, Tensor) and targets.is_floating_point()
-                logits, targets = logits.movedim(1, -1), targets.movedim(1, -1) if soft else targets
+                targets = targets.movedim(1, -1) if targets.is_floating_point() else targets
+            logits = logits.movedim(1, -1)
         options: dict[str, Any] = {name: getattr(self, name) for name in LossOptions.__annotations__}
         return self.activation.loss(logits, targets, **options)
 
