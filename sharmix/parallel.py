@@ -328,9 +328,9 @@ class VocabParallelLoss(FenchelYoungLoss):
             raise ValueError(f"{self.activation} is not of the Sharma–Mittal family; {shared_classes.FOR_SOFTMAX}")
         if self.activation.objective != "fenchel_young":
             raise ValueError(f"objective={self.activation.objective!r} of the activation is not allowed here")
-        orders = _as_tensors(self.activation.orders())
-        if not any(order.is_meta for order in orders):
-            shared_classes.allowed_orders(*orders, classes=2)
+        q, r, temperature = _as_tensors(self.activation.orders())
+        if not (q.is_meta or r.is_meta or temperature.is_meta):
+            shared_classes.allowed_orders(q, r, temperature, classes=2)
         self.group_name = group and group.group_name  # a group itself cannot be copied
         self.sizes, self.candidates = sizes, _MOST
 
