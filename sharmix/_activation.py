@@ -116,7 +116,7 @@ class Activation(nn.Module, ABC):
 
         All is as for `linear_fenchel_young_loss`. Each entropy parameter must hold one value.
         """
-        loss, learned = self._loss_of_parts(), list(self.parameters())
+        loss, learned = self._loss_of_parts(), [*self.parameters(), *self.buffers()]
         return _linear_loss.linear_loss(loss, learned, hidden, weight, bias, targets, self._is_softmax(), **options)
 
     def _is_softmax(self) -> bool:

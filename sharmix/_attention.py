@@ -10,6 +10,8 @@ from torch.nn.functional import dropout
 
 from sharmix._activation import Activation
 from sharmix._arguments import widened
+from sharmix._learned_range import learned_names
+from sharmix.activations import AlphaReLU
 from sharmix.functional import MaskedRows
 from sharmix.registry import build_activation
 
@@ -128,8 +130,9 @@ def weighting(activation: Weighting) -> Callable[[Tensor], Tensor]:
     """The function from scores to weights that `activation` names or is."""
     if isinstance(activation, str):
         built = build_activation(activation).eval()
-        if list(built.parameters()):
-            raise ValueError(f"activation={activation!r} has parameters; pass the module sharmix.build_activation(…)")
+        if list(built.parameters()) or isinstance(built, AlphaReLU):
+            learns = f"activation={activation!r} has parameters or a threshold to learn"
+            raise ValueError(f"{learns}; pass the module sharmix.build_activation({activation!r})")
         return built
     if isinstance(activation, Activation) and activation.dim != -1:
         raise ValueError(f"activation has dim={activation.dim}; it must be -1, for the keys are the last dimension")
@@ -210,21 +213,21 @@ class LogLengthScale(nn.Module):
     Args:
         num_heads: the number of heads, each of which has its own factor; 1 for one factor for all heads.
         delta, beta, gamma: δ, β and γ. Scalable-Softmax is δ = 0, γ = 1 with β learned.
-        learned: which of `delta`, `beta` and `gamma` are learned parameters; () for none.
+        learned: which of `delta`, `beta` and `gamma` are learned: names, True for β and γ, or False for none.
 
     Shape:
         n (*, L, 1); the factor (*, num_heads, L, 1), where dimension -3 of n is missing, 1 or num_heads. For one head
         the factor has the shape of n.
 
     Raises:
-        ValueError: `learned` holds another name.
+        ValueError: `learned` is not allowed.
 
     Source: ASEntmax, Vasylenko et al., Long-Context Generalization with Sparse Attention (2025), section 4, whose code
     has log(1 + n), too; β and γ start at the means of the values that it draws. Scalable-Softmax: Nakanishi (2025).
 
     Example:
         >>> n = torch.tensor([[64.0], [1024.0]])
-        >>> sharmix.LogLengthScale(delta=0.0, beta=0.25, gamma=1.0, learned=())(n)
+        >>> sharmix.LogLengthScale(delta=0.0, beta=0.25, gamma=1.0, learned=False)(n)
         tensor([[1.0436],
                 [1.7331]])
     """
@@ -235,18 +238,17 @@ class LogLengthScale(nn.Module):
         delta: float = 1.0,
         beta: float = 0.55,
         gamma: float = 0.0,
-        learned: Sequence[str] = ("beta", "gamma"),
+        learned: bool | Sequence[str] = True,
     ) -> None:
         super().__init__()
         starts = {"delta": delta, "beta": beta, "gamma": gamma}
-        if isinstance(learned, str) or not set(learned) <= set(starts):
-            raise ValueError(f"learned={learned!r} is not allowed; it must hold names among {tuple(starts)}")
+        names = learned_names(learned, tuple(starts), ("beta", "gamma"))
         self.delta: float | Tensor
         self.beta: float | Tensor
         self.gamma: float | Tensor
         shape = (num_heads, 1, 1) if num_heads > 1 else (1, 1)  # one factor serves scores that have no heads, too
         for name, start in starts.items():
-            setattr(self, name, nn.Parameter(torch.full(shape, float(start))) if name in learned else start)
+            setattr(self, name, nn.Parameter(torch.full(shape, float(start))) if name in names else start)
 
     def forward(self, n: Tensor) -> Tensor:
         """The factor for queries that see n keys, n ≥ 1."""

@@ -1,5 +1,6 @@
 """The Fenchel–Young loss of any regulariser, against class indices or probabilities."""
 
+from numbers import Integral
 from typing import Literal, Protocol, TypedDict
 
 import torch
@@ -157,7 +158,7 @@ def at_class(x: Tensor, classes: Tensor) -> Tensor:
 def check_options(ignore_index: int, label_smoothing: float, reduction: str) -> None:
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing={label_smoothing!r} is not allowed; it must be between 0 and 1")
-    if type(ignore_index) is not int:
+    if type(ignore_index) is not int and (isinstance(ignore_index, bool) or not isinstance(ignore_index, Integral)):
         raise TypeError(f"ignore_index must be an integer, got {ignore_index!r}")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"reduction={reduction!r} is not allowed; it must be 'none', 'mean' or 'sum'")

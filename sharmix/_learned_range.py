@@ -3,7 +3,7 @@
 import functools
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 from weakref import ref
 
@@ -49,6 +49,15 @@ class Learning(nn.Module):
         """Put every learned parameter back into its range, by the rule of the paper. Optimizer steps do so, too."""
         for name, parameter in _learned_parameters(self):
             parameter.clamp_(*limits(name, parameter.dtype))
+
+
+def learned_names(learned: bool | Sequence[str], allowed: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
+    """The names among `allowed` that `learned` selects, where True stands for `default`; ValueError for others."""
+    names = default * learned if isinstance(learned, bool) else learned
+    names = (names,) if isinstance(names, str) else names
+    if not isinstance(names, Collection) or not all(name in allowed for name in names):
+        raise ValueError(f"learned={learned!r} is not allowed; it must be a bool or names among {allowed}")
+    return tuple(dict.fromkeys(names))
 
 
 def learned(name: str, start: Order) -> nn.Parameter:

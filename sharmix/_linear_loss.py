@@ -85,7 +85,7 @@ def linear_loss(
 ) -> Tensor:
     """`linear_fenchel_young_loss` for any loss of logits [rows, classes], class indices [rows] and options.
 
-    `parameters` are the tensors that the loss depends on besides its arguments. `is_softmax` is True for the loss of
+    `parameters` are the tensors that the loss may depend on besides its arguments. `is_softmax` is True for the loss of
     softmax. `most_classes` is the largest number of classes of a process, where processes share them and must divide
     the rows alike.
     """
@@ -167,7 +167,8 @@ def _loss_by_autograd(
         value = loss(leaf, classes)
     if not value.requires_grad:
         return value, [torch.zeros_like(parameter) for parameter in parameters]
-    slopes = list(torch.autograd.grad(value, [*parameters, *[leaf] * layer_learns]))
+    inputs = [*parameters, *[leaf] * layer_learns]
+    slopes = list(torch.autograd.grad(value, inputs, allow_unused=True, materialize_grads=True))
     if layer_learns:
         logits.copy_(slopes.pop())
     return value.detach(), slopes
@@ -202,7 +203,7 @@ class _LinearLoss(torch.autograd.Function):
         most_classes: int,
         *parameters: Tensor,
     ) -> Tensor:
-        gradients = _LayerGradients(hidden, weight, bias) if layer_learns else None
+        gradients = _LayerGradients(hidden, weight, bias, ctx.needs_input_grad[1:4]) if layer_learns else None
         value = torch.zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
         by_parameters = [torch.zeros_like(parameter) for parameter in parameters]
         for some, logits in logits_in_parts(hidden, weight, bias, most_classes):
@@ -241,13 +242,14 @@ def _times(gradient: Tensor, factor: Tensor) -> Tensor:
 
 
 class _LayerGradients:
-    """The gradients by hidden, weight and bias, in float32 or wider, summed over chunks of the errors p − y."""
+    """The wanted gradients by hidden, weight and bias, float32 or wider, summed over chunks of the errors p − y."""
 
-    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, wanted: Sequence[bool]) -> None:
         self.hidden, self.weight = hidden, weight
         self.wide = torch.promote_types(weight.dtype, torch.float32)
-        self.by_hidden = torch.empty_like(hidden, dtype=self.wide)
-        self.by_bias = None if bias is None else torch.zeros_like(bias, dtype=self.wide)
+        wants_hidden, self.wants_weight, wants_bias = wanted
+        self.by_hidden = torch.empty_like(hidden, dtype=self.wide) if wants_hidden else None
+        self.by_bias = torch.zeros_like(bias, dtype=self.wide) if bias is not None and wants_bias else None
         self.by_weight: Tensor | None = None  # summed over the dense chunks
         self.rows, self.classes, self.errors = ([torch.empty_like(hidden[:0, 0], dtype=torch.long)] for _ in range(3))
 
@@ -255,27 +257,32 @@ class _LayerGradients:
         """Add the errors [rows, classes] of the rows `some`."""
         if self.by_bias is not None:
             self.by_bias += error.sum(0)
+        if self.by_hidden is None and not self.wants_weight:
+            return
         error = error.to(self.weight.dtype)
         # A few rows can show that a chunk is dense. Only the whole chunk can show that it is sparse, which it must be
         # before its nonzero places are listed. On a GPU the host would wait for each of these counts.
         if error.is_cuda or any(part.count_nonzero() > _DENSE * part.numel() for part in (error[:_BLOCKS], error)):
-            self.by_hidden[some] = error @ self.weight
-            if self.by_weight is None:
+            if self.by_hidden is not None:
+                self.by_hidden[some] = error @ self.weight
+            if self.by_weight is None and self.wants_weight:
                 self.by_weight = torch.zeros_like(self.weight, dtype=self.wide)
-            if self.wide == error.dtype:
+            if self.by_weight is not None and self.wide == error.dtype:
                 self.by_weight.addmm_(error.T, self.hidden[some])
-            else:
+            elif self.by_weight is not None:
                 self.by_weight += error.T @ self.hidden[some]
             return
         rows, classes = error.nonzero(as_tuple=True)
         errors = error[rows, classes]
-        self.by_hidden[some] = _grouped_sums(self.weight, classes, errors, rows, len(error))
-        self.rows.append(rows + some.start)
-        self.classes.append(classes)
-        self.errors.append(errors)
+        if self.by_hidden is not None:
+            self.by_hidden[some] = _grouped_sums(self.weight, classes, errors, rows, len(error))
+        if self.wants_weight:
+            self.rows.append(rows + some.start)
+            self.classes.append(classes)
+            self.errors.append(errors)
 
-    def collected(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        if self.by_weight is not None and len(self.rows) == 1:  # no chunk was sparse
+    def collected(self) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        if not self.wants_weight or (self.by_weight is not None and len(self.rows) == 1):  # no chunk was sparse
             return self.by_hidden, self.by_weight, self.by_bias
         classes, order = torch.cat(self.classes).sort()
         rows, errors = torch.cat(self.rows)[order], torch.cat(self.errors)[order].to(self.weight.dtype)

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal, Unpack, get_args
 
@@ -15,7 +15,7 @@ from sharmix._activation import Activation
 from sharmix._arguments import Order, checked, checked_classes, classes_last, one_value, widened
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import LossOptions, Reduction, UnweightedLossOptions, reduced
-from sharmix._learned_range import Learning, learned
+from sharmix._learned_range import Learning, learned, learned_names
 from sharmix._scores import proper_score
 from sharmix.functional import AlphaReLURegulariser, MaskedRows, Nonconcave, SharmaMittalRegulariser, fenchel_young_loss
 from sharmix.registry import register
@@ -110,11 +110,7 @@ class SharmaMittal(Learning, Activation):
         **starts: Order,
     ) -> None:
         super().__init__(dim)
-        names = self._learned_by_default * learned if isinstance(learned, bool) else learned
-        names = (names,) if isinstance(names, str) else names
-        if not isinstance(names, Collection) or not all(name in self._starts for name in names):
-            raise ValueError(f"learned={learned!r} is not allowed; it must be a bool or names among {self._starts}")
-        self.learned = tuple(dict.fromkeys(names))
+        self.learned = learned_names(learned, self._starts, self._learned_by_default)
         if objective not in get_args(Objective) or (objective != "fenchel_young" and not self.learned):
             allowed = ", ".join(get_args(Objective)) if self.learned else "fenchel_young where nothing is learned"
             raise ValueError(f"objective={objective!r} is not allowed; it must be one of {allowed}")
@@ -131,7 +127,7 @@ class SharmaMittal(Learning, Activation):
         elif isinstance(start, nn.Parameter):
             raise ValueError(f"{name} is a parameter, but not among learned={self.learned}; name it there")
         elif isinstance(start, Tensor):
-            self.register_buffer(name, start)
+            self.register_buffer(name, start if start.requires_grad else start.clone())
         else:
             setattr(self, name, start)
 
@@ -393,7 +389,7 @@ class AlphaReLU(Activation):
         self.register_buffer("tau", start.detach().clone() if isinstance(start, Tensor) else torch.tensor(float(start)))
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        if not self.calibrated:
+        if not self._has_threshold():
             self._calibrate([logits])
         return functional.alpha_relu(logits, self.alpha, self.tau)
 
@@ -403,7 +399,7 @@ class AlphaReLU(Activation):
     def _loss(self, logits: Tensor, targets: Tensor, **options: Unpack[LossOptions]) -> Tensor:
         """The loss of `alpha_relu_loss`. The calibration, like the loss, leaves out ignored rows."""
         z = widened(classes_last(logits, "logits", -1))
-        if not self.calibrated:
+        if not self._has_threshold():
             functional.alpha_relu_loss(z.detach(), targets, self.alpha, 0.0, **options)  # raises before it calibrates
             counted = z
             if not targets.is_floating_point():
@@ -420,7 +416,7 @@ class AlphaReLU(Activation):
         targets: Tensor,
         **options: Unpack[UnweightedLossOptions],
     ) -> Tensor:
-        if not self.calibrated and not getattr(hidden, "is_meta", False):
+        if not self._has_threshold() and not getattr(hidden, "is_meta", False):
             loss = partial(functional.alpha_relu_loss, alpha=self.alpha, tau=0.0)
             with torch.no_grad():  # raises before it calibrates
                 _linear_loss.linear_loss(loss, [], hidden, weight, bias, targets, False, **options)
@@ -428,6 +424,10 @@ class AlphaReLU(Activation):
             layer = _linear_loss.as_autocast(some, weight, bias)
             self._calibrate(logits for _, logits in _linear_loss.logits_in_parts(*layer))
         return super().linear_loss(hidden, weight, bias, targets, **options)
+
+    def _has_threshold(self) -> bool:
+        """Whether τ is set. Where `calibrated` is False, other code may have set it, as `AveragedModel` does."""
+        return self.calibrated or not (self.tau.is_meta or torch.compiler.is_exporting() or not self.tau.isfinite())
 
     @torch.no_grad()
     def _calibrate(self, logits: Iterable[Tensor]) -> None:
@@ -446,7 +446,7 @@ class AlphaReLU(Activation):
         self.calibrated = self.tau.is_meta or bool(self.tau.isfinite())
 
     def extra_repr(self) -> str:
-        described = f"alpha={self.alpha}, tau={_described(self.tau) if self.calibrated else None}"
+        described = f"alpha={self.alpha}, tau={_described(self.tau) if self._has_threshold() else None}"
         return ", ".join(filter(None, [described, super().extra_repr()]))
 
 

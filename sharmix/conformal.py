@@ -211,7 +211,7 @@ def check_orders(q: float, r: float) -> None:
 
 def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
     """The labels as int64, after their type, shape and range are checked."""
-    if not isinstance(labels, Tensor) or labels.is_floating_point():
+    if not isinstance(labels, Tensor) or labels.dtype == torch.bool or labels.is_floating_point():
         given = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
         raise TypeError(f"labels must be a tensor of class indices of an integer type, got {given}")
     check_targets(logits, labels)

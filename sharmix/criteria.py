@@ -59,19 +59,18 @@ class FenchelYoungLoss(nn.Module):
         self.weight: Tensor | None
         self.register_buffer("weight", weight)
         check_options(ignore_index, label_smoothing, reduction)
-        self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
+        self.ignore_index, self.reduction, self.label_smoothing = int(ignore_index), reduction, label_smoothing
         self._may_warn = True
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The loss of logits against targets, after `reduction`."""
         if self._may_warn and isinstance(logits, Tensor) and logits.dim():
             self._warn_of_probabilities(logits)
-        if isinstance(logits, Tensor) and logits.dim() > 1:  # (N, C, d₁, …)
+        if isinstance(logits, Tensor) and logits.dim() > 2:  # (N, C, d₁, …)
             if isinstance(targets, Tensor):
                 check_shape(logits, targets, 1)
-            if logits.dim() > 2:
-                soft = isinstance(targets, Tensor) and targets.is_floating_point()
-                logits, targets = logits.movedim(1, -1), targets.movedim(1, -1) if soft else targets
+                targets = targets.movedim(1, -1) if targets.is_floating_point() else targets
+            logits = logits.movedim(1, -1)
         options: dict[str, Any] = {name: getattr(self, name) for name in LossOptions.__annotations__}
         return self.activation.loss(logits, targets, **options)
 
@@ -98,7 +97,8 @@ class SharMiXLoss(FenchelYoungLoss):
     With class indices as targets, learned q and r rise under this loss, whatever the data.
 
     Args:
-        q, r, temperature, learned, objective, nonconcave: as for `SharMiX`.
+        q, r, temperature, learned, objective, nonconcave: as for `SharMiX`. A tensor of orders broadcasts against the
+            logits with the classes moved last, (N, d₁, …, C), with size 1 for C.
         **options: `weight`, `ignore_index`, `reduction` and `label_smoothing`, as for `FenchelYoungLoss`.
 
     Shape:
@@ -133,7 +133,7 @@ class EntmaxLoss(FenchelYoungLoss):
     With class indices as targets, a learned α rises under this loss, whatever the data.
 
     Args:
-        alpha, learned, objective: as for `Entmax`.
+        alpha, learned, objective: as for `Entmax`; a tensor of orders as for `SharMiXLoss`.
         **options: as for `SharMiXLoss`.
 
     Shape:
@@ -163,7 +163,7 @@ class NormmaxLoss(FenchelYoungLoss):
     With class indices as targets, a learned α falls under this loss, whatever the data.
 
     Args:
-        alpha, learned, objective: as for `Normmax`.
+        alpha, learned, objective: as for `Normmax`; a tensor of orders as for `SharMiXLoss`.
         **options: as for `SharMiXLoss`.
 
     Shape:

@@ -25,7 +25,7 @@ from sharmix._fenchel_young import (
     check_weight,
     reduced,
 )
-from sharmix._mathematics.entropy import sharma_mittal_of_renyi
+from sharmix._mathematics.entropy import renyi_entropy, sharma_mittal_of_renyi
 from sharmix._operators import shared_classes
 from sharmix._operators.derivatives import Orders
 from sharmix._private_torch import process_group
@@ -162,11 +162,16 @@ class _SmoothedTargets:
         self.own, self.others = most * self.of_target / divisor, least / divisor
 
     def entropy(self, q: Tensor, r: Tensor) -> Tensor:
-        """H_{q,r}(y), [rows]."""
-        same, alone = self.others * self.of_target, self.own + self.others * self.of_target
-        power_sum = self.others**q * (self.weights**q).sum() - same**q + alone**q
-        renyi = power_sum.clamp_min(torch.finfo(power_sum.dtype).tiny).log() / (1 - q)
-        return sharma_mittal_of_renyi(renyi, r)
+        """H_{q,r}(y), [rows].
+
+        With v = w/Σw, the power sum of others · w is that of one class others · Σw, less R_q(v) in its logarithm.
+        """
+        tiny, total = torch.finfo(torch.float64).tiny, self.weights.sum()
+        v, same = self.weights / total.clamp_min(tiny), self.others * self.of_target
+        p = torch.stack([self.others * total, -same, self.own + same], -1)
+        log_p = p.abs().clamp_min(tiny).log()
+        log_p[:, 0] -= renyi_entropy(v, v.clamp_min(tiny).log(), q - 1)
+        return sharma_mittal_of_renyi(renyi_entropy(p, log_p, q - 1), r).squeeze(-1)
 
 
 def _existing(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
@@ -323,9 +328,9 @@ class VocabParallelLoss(FenchelYoungLoss):
             raise ValueError(f"{self.activation} is not of the Sharma–Mittal family; {shared_classes.FOR_SOFTMAX}")
         if self.activation.objective != "fenchel_young":
             raise ValueError(f"objective={self.activation.objective!r} of the activation is not allowed here")
-        orders = self.activation.orders()
-        if not any(isinstance(order, Tensor) and order.is_meta for order in orders):
-            shared_classes.allowed_orders(*orders, classes=2)
+        q, r, temperature = _as_tensors(self.activation.orders())
+        if not (q.is_meta or r.is_meta or temperature.is_meta):
+            shared_classes.allowed_orders(q, r, temperature, classes=2)
         self.group_name = group and group.group_name  # a group itself cannot be copied
         self.sizes, self.candidates = sizes, _MOST
 

@@ -87,6 +87,8 @@ def build_activation(name: str, **parameters: Any) -> Activation:
 
 
 def _find(name: str) -> tuple[type[Activation], dict[str, Any]]:
+    if not isinstance(name, str):
+        raise TypeError(f"an activation is built from its name, a string; got {name!r}")
     if name in _ACTIVATIONS:
         return _ACTIVATIONS[name]
     registered = entry_points(group=ENTRY_POINT_GROUP, name=name)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from experiments.identity import ROOT
 from reporting.__main__ import main as reporting
@@ -95,6 +96,13 @@ def test_the_recipes_make_one_experiment_whose_run_can_be_loaded(
     summary = capsys.readouterr().out
     assert "TemperedSparse" in summary
     assert (outside / "outputs" / "summary" / "mine.png").is_file()
+
+
+def test_the_loss_of_the_activation_has_the_gradient_p_minus_y(outside: Path) -> None:
+    activation = runpy.run_path(str(outside / "tempered.py"))["TemperedSparsemax"](2.0)
+    z = torch.tensor([[1.0, 0.5, -3.0]], dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(activation.loss(z, torch.tensor([1])), z)
+    torch.testing.assert_close(gradient, activation(z) - torch.eye(3)[1])
 
 
 OWN = """

@@ -115,6 +115,19 @@ def test_calibration_ends_with_the_first_batch_that_is_not_refused():
         torch.testing.assert_close(act(logits()), sharmix.alpha_relu(logits(), 1.5, tau))
 
 
+def test_a_threshold_that_other_code_sets_is_used():
+    trained, z = sharmix.AlphaReLU(tau=0.3), logits()
+    averaged = torch.optim.swa_utils.AveragedModel(sharmix.AlphaReLU(), use_buffers=True)
+    averaged.update_parameters(trained)
+    fresh = sharmix.AlphaReLU().eval()
+    for p in (averaged.eval()(z), torch.func.functional_call(fresh, {"tau": trained.tau}, z)):
+        assert torch.equal(p, trained(z))
+    assert torch.equal(averaged.module.loss(z, torch.tensor(Y)), trained.loss(z, torch.tensor(Y)))
+    assert repr(averaged.module) == repr(trained)
+    with pytest.raises(RuntimeError, match="no threshold yet"):
+        fresh(z)
+
+
 def test_a_learned_threshold_has_the_gradient_of_the_entropy():
     tau = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(

@@ -142,11 +142,12 @@ def test_scalable_softmax_and_what_is_not_learned():
     torch.testing.assert_close(scalable(n), 0.4 * (1 + n).log())
     assert [name for name, _ in scalable.named_parameters()] == ["beta"]
     assert repr(scalable) == "LogLengthScale(delta=0.0, gamma=1.0)"
-    assert not list(sharmix.LogLengthScale(learned=()).parameters())
+    for learned, names in ((True, ["beta", "gamma"]), ("delta", ["delta"]), (False, []), ((), [])):
+        assert [name for name, _ in sharmix.LogLengthScale(learned=learned).named_parameters()] == names
     assert sharmix.LogLengthScale(beta=1, learned=["beta"]).beta.is_floating_point()
     assert sharmix.LogLengthScale()(n).unique().numel() == 1  # γ starts at 0
-    with pytest.raises(ValueError, match=r"learned='beta' is not allowed; it must hold names among"):
-        sharmix.LogLengthScale(learned="beta")
+    with pytest.raises(ValueError, match=r"learned='q' is not allowed; it must be a bool or names among .*'gamma'"):
+        sharmix.LogLengthScale(learned="q")
 
 
 def test_autocast_is_that_of_torch_and_maps_in_float32():
@@ -209,6 +210,7 @@ def test_refusals():
     mask = MASKS["bool"]["attn_mask"]
     refused = {
         "activation has dim=1; it must be -1": {"activation": sharmix.Entmax(dim=1)},
+        r"activation='alpha_relu' .* threshold to learn; pass .*build_act": {"activation": "alpha_relu"},
         "must be an Activation, a name or a function, got float": {"activation": 1.5},
         "got torch.float64, torch.float32 and torch.float64": {"key": key.float()},
         r"\[..., L, E\], \[..., S, E\] and \[..., S, Ev\], got \[\(2, 4, 5, 3\), \(2, 4, 7, 2\)": {"key": key[..., :2]},

@@ -152,6 +152,7 @@ def test_what_is_not_allowed_is_refused():
         "hold no calibration examples": lambda: SupportPredictor().calibrate(z[:0], y[:0]),
         r"do not fit temperatures of shape \(2,\)": lambda: SupportPredictor(temperature=torch.ones(2)).sets(z),
         "must be a tensor of class indices": lambda: support_scores(z, y.double()),
+        "labels must be .* of an integer type, got torch.bool": lambda: support_scores(z, y > 0),
         r"must be a floating-point tensor, got torch.int64; .* \.float\(\)": lambda: support_scores(z.long()),
         "no temperature yet": lambda: SupportPredictor().sets(z),
     }

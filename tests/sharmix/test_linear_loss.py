@@ -62,6 +62,19 @@ def test_more_dimensions_no_bias_and_no_gradient():
         assert not sharmix.linear_fenchel_young_loss(hidden, weight, None, targets).requires_grad
 
 
+@pytest.mark.parametrize("scale", SCALES)
+def test_no_gradient_is_kept_for_a_frozen_part_of_the_layer(scale):
+    for frozen in range(3):
+        tensors, targets = layer(scale)
+        tensors[frozen].requires_grad_(False)
+        fused, whole = both(tensors, targets, "mean")
+        kept = [gradient is not None for gradient in fused.grad_fn.saved_tensors[1:]]  # after the number of rows
+        assert kept == [place != frozen for place in range(3)]
+        others = [tensor for tensor in tensors if tensor.requires_grad]
+        mine, theirs = (torch.autograd.grad(loss, others) for loss in (fused, whole))
+        torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-9)
+
+
 def test_half_precision_is_summed_in_single():
     tensors, targets = layer(1.0)
     halves = [tensor.detach().bfloat16().requires_grad_() for tensor in tensors]
@@ -147,6 +160,15 @@ def test_every_activation_has_the_loss_of_the_whole_logits(name, parameters, red
                     rtol=1e-6,
                     atol=1e-9,
                 )
+
+
+def test_an_order_gets_its_gradient_as_a_buffer_and_beside_a_parameter_that_the_loss_does_not_use():
+    tensors, targets = layer(2.0)
+    alpha = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+    act = sharmix.Entmax(alpha)
+    act.unused = torch.nn.Parameter(torch.zeros(2))
+    fused, whole = act.linear_loss(*tensors, targets), act.loss(linear(*tensors), targets)
+    torch.testing.assert_close(*(torch.autograd.grad(loss, alpha) for loss in (fused, whole)), rtol=1e-6, atol=1e-9)
 
 
 def test_the_threshold_of_alpha_relu_is_calibrated_on_all_rows_that_count():

@@ -116,6 +116,19 @@ def test_tied_rows_at_a_large_r_are_exact(alone):
     torch.testing.assert_close(loss, sharmix.fenchel_young_loss(z, y, 1.5, 20.0, reduction="none"))
 
 
+def test_smoothed_targets_keep_their_digits_near_softmax(alone):
+    z, y = batch("peaked", 75, torch.float64)
+    with every_case() as case:
+        for near, weight in itertools.product((1e-9, 1e-6, 1e-3), (None, WEIGHT)):
+            orders = [torch.tensor(order, dtype=torch.float64) for order in (1 + near, 1.5, 1.0)]
+            options = {"label_smoothing": 0.1, "weight": weight}
+            mine, theirs = (
+                values(f, z, y, orders, **options) for f in (parallel.vocab_parallel_loss, sharmix.fenchel_young_loss)
+            )
+            with case(near=near, weighted=weight is not None):
+                torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
+
+
 def test_targets_of_every_integer_type(alone):
     z = torch.randn(2, 200, generator=torch.Generator().manual_seed(0))
     for dtype in (torch.uint8, torch.int16, torch.int32, torch.int64):
@@ -367,6 +380,8 @@ def test_what_is_not_allowed(alone):
     for orders, message in (((1.0, 1.5), "q=1 is not allowed"), ((1.75, 1.25), "outside the concave region")):
         with pytest.raises(ValueError, match=message):
             parallel.VocabParallelLoss(sharmix.SharMiX(*orders))
+    with pytest.raises(ValueError, match=r"q of shape \(2, 1\) is not allowed; it must hold one element"):
+        parallel.VocabParallelLoss(sharmix.Entmax(torch.full((2, 1), 1.5)))
     with pytest.raises(ValueError, match="objective='brier'"):
         parallel.VocabParallelLoss(sharmix.SharMiX(learned=True, objective="brier"))
     with pytest.raises(RuntimeError, match="cannot be differentiated again"):

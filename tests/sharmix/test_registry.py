@@ -37,6 +37,8 @@ class NotAnActivation:
         ("no_such_package.Activation", {}, ValueError, "no_such_package.Activation"),
         ("tests.sharmix.test_registry.NotAnActivation", {}, TypeError, "tests.sharmix.test_registry.NotAnActivation"),
         ("math.pi", {}, TypeError, "math.pi"),
+        (sharmix.Entmax, {}, TypeError, "a string; got <class .*Entmax"),
+        (None, {}, TypeError, "a string; got None"),
     ],
 )
 def test_what_cannot_be_built_is_named_with_what_there_is(name, parameters, error, message):

@@ -180,6 +180,12 @@ def test_what_is_not_allowed_is_named():
         for parameters, message in (
             ({"solver": "newton"}, "solver='newton' is not allowed"),
             ({"max_iter": 0}, "max_iter == 0"),
+            ({"alpha": np.nan}, "alpha=nan is not allowed"),
+            ({"alpha": 1e308, "hidden_layer_sizes": 5}, r"iterations; lower alpha=1e\+308, or"),
+            (
+                {"alpha": 1e308, "hidden_layer_sizes": 5, "solver": "adam"},
+                r"lower learning_rate_init=0.001 or alpha=1e\+308, or",
+            ),
             ({"hidden_layer_sizes": (5, 0)}, r"hidden_layer_sizes=\(5, 0\)"),
             ({"activation_params": {"tau": 1}}, "need the name of an activation"),
             ({"activation": "softmix"}, "did you mean softmax"),

@@ -207,6 +207,9 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         check_scalar(self.alpha, "alpha", Real, min_val=0)
         check_scalar(self.tol, "tol", Real, min_val=0)
         check_scalar(self.learning_rate_init, "learning_rate_init", Real, min_val=0, include_boundaries="neither")
+        for name in ("alpha", "tol", "learning_rate_init"):
+            if np.isnan(getattr(self, name)):
+                raise ValueError(f"{name}=nan is not allowed; it must be a number")
         check_scalar(self.max_iter, "max_iter", Integral, min_val=1)
         check_scalar(self.batch_size, "batch_size", Integral, min_val=1)
 
@@ -278,7 +281,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         layers, found = _network.minimise_by_lbfgs(objective, examples, self._layers(), max_iter, self.tol)
         self.coefs_, self.intercepts_ = layers[::2], layers[1::2]
         self.loss_, self.n_iter_ = found.fun, found.nit
-        self._check_loss()
+        self._check_loss("alpha")
         return bool(found.success)
 
     def _fit_by_adam(self, examples: Examples, epochs: int) -> bool:
@@ -302,12 +305,13 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         arrays = [layer.detach().numpy() for layer in layers]
         self.coefs_, self.intercepts_ = arrays[::2], arrays[1::2]
         self._adam_state = optimizer.state_dict()
-        self._check_loss()
+        self._check_loss("learning_rate_init", "alpha")
         return waited == EPOCHS_WITHOUT_PROGRESS
 
-    def _check_loss(self) -> None:
+    def _check_loss(self, *strengths: str) -> None:
         if not np.isfinite([self.loss_, *(layer.sum() for layer in self._layers())]).all():
-            remedy = f"lower learning_rate_init={self.learning_rate_init} or alpha={self.alpha}, or scale the features"
+            lower = " or ".join(f"{name}={getattr(self, name)}" for name in strengths)
+            remedy = f"lower {lower}, or scale the features"
             raise ValueError(f"the loss or a weight is not finite after {self.n_iter_} iterations; {remedy}")
 
     @torch.no_grad()
