@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import lightning.pytorch as L
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 from experiments.data.base import SplitDataModule
-from experiments.errors import DataError
+from experiments.errors import ConfigurationError, DataError
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
 from experiments.settings import RunSettings, build, build_activation, check_values, get_class_or_function
@@ -24,6 +25,7 @@ def build_data(settings: RunSettings) -> SplitDataModule:
     for key in ("model", "module"):
         check_values(getattr(settings, key), key)
     data = build(settings.data, "data", SplitDataModule)
+    _check_monitors(settings.callbacks, data.evaluated)
     key = json.dumps(settings.data if data.drawn_by_seed else settings.data | {"seed": None}, sort_keys=True)
     if key not in _loaded:
         try:
@@ -51,3 +53,15 @@ def build_module(settings: RunSettings, data: SplitDataModule) -> OutputModule:
     if isinstance(module, Classifier):
         module.check(data.data.test.read(torch.arange(1), torch.zeros(1, dtype=torch.int64))[0])
     return module
+
+
+def _check_monitors(callbacks: dict[str, Any], evaluated: Sequence[str]) -> None:
+    """Raise a ConfigurationError if a callback watches the test split, or a split that is not measured."""
+    measured = ("train", *(split for split in evaluated if split not in ("train", "test")))
+    for name, group in callbacks.items():
+        monitor = (group or {}).get("monitor") or ""
+        if "/" in monitor and monitor.partition("/")[0] not in measured:
+            raise ConfigurationError(
+                f"callbacks.{name}.monitor={monitor} is not allowed; nothing is chosen on the test split, and this run "
+                f"measures {' and '.join(measured)}; data.validation_fraction=SHARE gives classes a validation part"
+            )

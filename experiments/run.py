@@ -113,11 +113,10 @@ class Run:
                 f"activation.tau=null calibrates the threshold on the first batch, which {planned.world_size} "
                 "processes share here; give activation.tau=NUMBER, or train on one device"
             )
-        self._check_monitors(data)
-        # Only the same run goes on from a checkpoint, and only by the same code on the same data.
-        same = (run_id(self.config), settings.seed, code["digest"], data.data.content_hash)
-        last = self.folder / f"last-{hashlib.sha256(repr(same).encode()).hexdigest()[:16]}.ckpt"
         best = self.folder / WEIGHTS if settings.keep_weights and module.selected_by is not None else None
+        # Only the same run goes on from a checkpoint, and only by the same code on the same data.
+        same = (run_id(self.config), settings.seed, code["digest"], data.data.content_hash, best is not None)
+        last = self.folder / f"last-{hashlib.sha256(repr(same).encode()).hexdigest()[:16]}.ckpt"
         epochs_done, start = self._epochs_done(last, best)
         curves = Curves(self.folder / CURVES if self.is_first else None)
         callbacks = [ReseedEachEpoch(settings.seed), Termination(self.say), *own_callbacks, curves]
@@ -145,18 +144,6 @@ class Run:
             self.say(short(self.folder / RECORD))
         return record
 
-    def _check_monitors(self, data: SplitDataModule) -> None:
-        """Raise a ConfigurationError if a callback watches a split that is not measured, or the test split."""
-        splits = [split for split in data.evaluated if split != "test"]
-        for name, group in self.settings.callbacks.items():
-            monitor = (group or {}).get("monitor") or ""
-            if "/" in monitor and monitor.partition("/")[0] not in {"train", *splits}:
-                raise ConfigurationError(
-                    f"callbacks.{name}.monitor={monitor} is not allowed; nothing is chosen on the test split, and this "
-                    f"run also measures {', '.join(splits) or 'none'} (data.validation_fraction=SHARE gives "
-                    "classification a validation part)"
-                )
-
     def say(self, *parts: str, style: str = "") -> None:
         """Print a line; only the first of several processes does. A sweep's line omits parts that do not fit."""
         if self.is_first:
@@ -167,26 +154,24 @@ class Run:
             self.console.print(Text(line, style))
 
     def _skip(self) -> Record:
-        """The record of the finished run; the configured loggers get its epochs."""
+        """The record of the finished run; the configured loggers get its epochs, but W&B only if it has no run yet."""
         record, config = load_record(self.folder / RECORD), self.config
         if (record.run_id, record.seed) != (run_id(config), self.settings.seed):  # by hydra.run.dir
             raise ConfigurationError(f"{self.folder}: another run has its record there; give this one another folder")
-        run_folder.remove_all_but(self.folder, record.weights)
         sizes = [one["data"].get("expected_examples") for one in (record.config, config)]
         if sizes[0] != sizes[1]:
             raise ConfigurationError(
                 f"{self.folder}: its finished run has data.expected_examples={sizes[0]}, this one {sizes[1]}: other "
                 "data; give this one another folder, or force=true to replace the finished one"
             )
+        run_folder.remove_all_but(self.folder, record.weights)
         same_code = record.code.digest == code_of(config)["digest"]
         notes = ("", "") if same_code else (" by other code", "force=true repeats it")
-        self.say(f"{self.title} · finished before{notes[0]}", headlines(record), notes[1], style="green")
         # W&B keeps each of its runs, and would get a second one of this run; other loggers begin their files anew.
-        new = {
-            name: group
-            for name, group in self.settings.logger.items()
-            if name != "wandb" or not (self.folder / "wandb").exists()
-        }
+        known = {"wandb"} & self.settings.logger.keys() if (self.folder / "wandb").exists() else set()
+        there = f"W&B has {short(self.folder / 'wandb')}" if known else ""
+        self.say(f"{self.title} · finished before{notes[0]}", headlines(record), notes[1], there, style="green")
+        new = {name: group for name, group in self.settings.logger.items() if name not in known}
         with open_loggers(self.settings.model_copy(update={"logger": new}), self.folder) as loggers:
             for row in record.curves:
                 log_row(loggers, row)
@@ -242,11 +227,14 @@ def record_of(run: Run, trainer: L.Trainer, curves: Curves, code: dict[str, obje
     """The record of a training that has just ended: settings, data, machine and measured numbers.
 
     Raises:
-        ConfigurationError: the training had no epoch.
+        ConfigurationError: the training ended before its last epoch was measured.
     """
     module, data, rows = trainer.lightning_module, trainer.datamodule, curves.rows
-    if not rows:
-        raise ConfigurationError("the training had no epoch; give larger trainer.max_epochs, max_steps or max_time")
+    if not rows or "test" not in by_split(rows[-1]):
+        raise ConfigurationError(
+            "the training had no epoch, or its last one was not measured; choose trainer.max_epochs, max_steps, "
+            "max_time, min_epochs and min_steps so that they end with an epoch"
+        )
     reported = rows[-1] if module.selected_by is None else max(rows, key=lambda row: row[module.selected_by])
     weights = run.folder / WEIGHTS if run.settings.keep_weights else None
     return Record(

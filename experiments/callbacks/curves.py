@@ -34,6 +34,7 @@ class Curves(Checkpoint):
         self.rows: list[dict[str, float]] = []
         self.seconds = 0.0  # training and measuring, over all processes that the run was resumed in
         self._examples = 0
+        self._measured_at = -1  # step of the last measuring
         self._epoch_began = self._training_ended = 0.0
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -49,13 +50,18 @@ class Curves(Checkpoint):
     ) -> None:
         self._examples += len(batch.targets)
         self._training_ended = time.perf_counter()
-        if trainer.global_step == trainer.max_steps:
+        if 0 <= trainer.max_steps <= trainer.global_step:
             trainer.should_stop = True  # otherwise Lightning ends in the middle of the epoch, and measures nothing
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._measured_at = trainer.global_step
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         seconds = self._training_ended - self._epoch_began
         before = self.rows[-1][TRAINING_SECONDS] if self.rows else 0.0
         measured = {name: value.item() for name, value in trainer.callback_metrics.items()}
+        if self._measured_at != trainer.global_step:  # Lightning still holds the numbers of the previous epoch
+            measured = {name: value for name, value in measured.items() if "/" not in name}
         row = {
             "epoch": trainer.current_epoch + 1,
             STEPS: trainer.global_step,

@@ -123,6 +123,9 @@ def test_a_training_that_ends_in_the_middle_of_an_epoch_is_measured_there(tmp_pa
     rows = only_record(tmp_path / "outputs")["curves"]
     assert [(row["epoch"], row["steps"]) for row in rows] == [(1, 23), (2, 30)]
     assert rows[0]["test/accuracy"] != rows[1]["test/accuracy"]
+    status, printed = command_line(tmp_path / "outputs", *QUICK, "trainer.max_steps=30", "trainer.min_epochs=2")
+    assert (status, "or its last one was not measured; choose" in printed) == (1, True), printed  # Lightning skips it
+    assert only_record(tmp_path / "outputs")["curves"] == rows
 
 
 def test_options_of_the_trainer_work_from_the_command_line(tmp_path: Path) -> None:

@@ -157,11 +157,9 @@ def test_a_killed_run_does_not_go_on_over_other_data_or_with_other_settings(
 
 @pytest.mark.parametrize("monitor", ["test/loss", "validation/loss"])
 def test_a_callback_may_not_watch_the_test_split_or_one_that_is_not_measured(monitor: str, tmp_path: Path) -> None:
-    wrong = ("callbacks=early_stopping", f"callbacks.early_stopping.monitor={monitor}")
-    with pytest.raises(
-        ConfigurationError, match=rf"early_stopping.monitor={monitor} is not allowed; .* measures train"
-    ):
-        complete(tmp_path / "run", *wrong)
+    wrong = ("callbacks=early_stopping", f"callbacks.early_stopping.monitor={monitor}", "paths.data=nowhere")
+    with pytest.raises(ConfigurationError, match=rf"monitor={monitor} is not allowed; .* run measures train; "):
+        complete(tmp_path / "run", "experiment=airline", *wrong)  # before the data are read
 
 
 def test_a_finished_run_on_other_data_is_not_taken_for_this_one(before: Path) -> None:
