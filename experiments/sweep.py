@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
@@ -36,15 +37,17 @@ class Sweep(Callback):
 
     def __init__(self) -> None:
         self.runs: int | None = None
-        self.folder = Path()
+        self.folders = [Path()]  # of the sweep's experiments
         self.process, self.began = os.getpid(), time.time()
         self.failed_trials = 0
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.runs = _number_of_runs(config)
-        self.folder = Path(config.hydra.sweep.dir).parent  # of all experiments, of which a sweep may have several
+        self.folders = [Path(config.hydra.sweep.dir)]
         if _optimises(config.hydra):
             logging.getLogger("hydra_plugins.hydra_optuna_sweeper._impl").addFilter(self._count_failed_trial)
+        elif several := _experiments(config):  # the sweep's own folder is then of the default experiment
+            self.folders = [self.folders[0].with_name(name) for name in several]
         if "submitit_folder" in config.hydra.launcher:
             logs = os.path.relpath(Path(config.hydra.launcher.submitit_folder).parent)
             print(f"runs as jobs of their own, {self.runs or 'some'} in all; what they print: {logs}/JOB/", flush=True)
@@ -65,7 +68,7 @@ class Sweep(Callback):
             run, error = " ".join(job_return.overrides or []), job_return._return_value
             print(f"failed: {run}: {str(error).strip().partition(chr(10))[0]}", file=sys.stderr)
             error.is_printed = True  # at the end of the sweep, Hydra raises the first job's error
-            remove_empty(Path(config.hydra.runtime.output_dir), self.folder)  # Hydra has made it
+            remove_empty(Path(config.hydra.runtime.output_dir), self.folders[0])  # Hydra has made it
 
     def _count_failed_trial(self, message: logging.LogRecord) -> bool:
         """Drop Optuna's message on a failed trial, which `on_job_end` has named; Optuna itself ends as if none had."""
@@ -86,9 +89,10 @@ class Sweep(Callback):
         if self.runs is None:
             return f"[{number + 1}] "
         new = 0
-        for record in self.folder.glob(f"*/*/seed-*/{RECORD}"):
-            with contextlib.suppress(FileNotFoundError):  # a repeated run moves its old record aside
-                new += record.stat().st_mtime > self.began
+        for folder in self.folders:
+            for record in folder.glob(f"*/seed-*/{RECORD}"):
+                with contextlib.suppress(FileNotFoundError):  # a repeated run moves its old record aside
+                    new += record.stat().st_mtime > self.began
         seconds = (time.time() - self.began) / new * (self.runs - number) if new else None
         return f"[{number + 1}/{self.runs}{f', {duration(seconds)} left' if seconds else ''}] "
 
@@ -147,10 +151,19 @@ def _number_of_runs(config: DictConfig) -> int | None:
     sweeper = config.hydra.sweeper
     if "n_trials" in sweeper:
         return int(sweeper.n_trials)
-    params = [f"{key}={value}" for key, value in (sweeper.get("params") or {}).items()]
+    return math.prod(sum(1 for _ in one.sweep_iterator()) for one in _overrides(config) if one.is_sweep_override())
+
+
+def _experiments(config: DictConfig) -> list[str]:
+    """The experiments of a sweep over several; none if it has one."""
+    swept = [one for one in _overrides(config) if one.key_or_group == "experiment" and one.is_sweep_override()]
+    return [value for one in swept for value in one.sweep_iterator(transformer=str)]
+
+
+def _overrides(config: DictConfig) -> list[Override]:
+    params = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
     task = OmegaConf.to_container(config.hydra.overrides.task)  # a value such as ${name} is not resolved
-    overrides = OverridesParser.create(GlobalHydra.instance().config_loader()).parse_overrides([*params, *task])
-    return math.prod(sum(1 for _ in one.sweep_iterator()) for one in overrides if one.is_sweep_override())
+    return OverridesParser.create(GlobalHydra.instance().config_loader()).parse_overrides([*params, *task])
 
 
 @functools.cache  # a worker has many jobs

@@ -28,7 +28,7 @@ TRANSLATED = Record.model_construct(
 
 def test_the_time_left_follows_from_the_new_records(tmp_path: Path) -> None:
     sweep = Sweep()
-    sweep.runs, sweep.folder = 5, tmp_path
+    sweep.runs, sweep.folders = 5, [tmp_path / "digits", tmp_path / "digits_lt"]
     assert sweep.line_prefix(1) == "[2/5] "  # two runs side by side: the second begins before any has ended
     for name in ("digits/finished before", "digits_lt/new"):
         (tmp_path / name / "seed-21").mkdir(parents=True)
