@@ -2,7 +2,7 @@
 // a result that nobody wants. sharmix/_operators/cpu.py reads the tensors and allocates the results.
 //
 // The module uses Python's limited API, and of torch one function by its address. So one build works with every Python
-// from 3.11 on, and with every torch from 2.10 on.
+// and every torch that the library supports.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
