@@ -120,7 +120,7 @@ def relative_time(relative: Sequence[float], goal: float | None, confidence: flo
 
 
 def table(data: pd.DataFrame, settings: dict[str, Any], confidence: float) -> str:
-    """Table 6: our numbers, and the paper's numbers, of training in no experiment in particular, beside all of its."""
+    """Table 6: our numbers. The paper's, of no experiment in particular, stand beside each experiment of the paper."""
     printed = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))[settings["published"]]
     names = data["activation"].where(data["experiment"].isin(settings["trained_in_the_paper"]))
     published = [printed.get(name) for name in names.map(settings["activations"].get)]

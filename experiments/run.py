@@ -158,10 +158,10 @@ class Run:
         record, config = load_record(self.folder / RECORD), self.config
         if (record.run_id, record.seed) != (run_id(config), self.settings.seed):  # by hydra.run.dir
             raise ConfigurationError(f"{self.folder}: another run has its record there; give this one another folder")
-        sizes = [one["data"].get("expected_examples") for one in (record.config, config)]
-        if sizes[0] != sizes[1]:
+        before, now = (one["data"].get("expected_examples") for one in (record.config, config))
+        if before != now:
             raise ConfigurationError(
-                f"{self.folder}: its finished run has data.expected_examples={sizes[0]}, this one {sizes[1]}: other "
+                f"{self.folder}: its finished run has data.expected_examples={before}, this one {now}: other "
                 "data; give this one another folder, or force=true to replace the finished one"
             )
         run_folder.remove_all_but(self.folder, record.weights)

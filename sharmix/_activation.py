@@ -114,8 +114,8 @@ class Activation(nn.Module, ABC):
     ) -> Tensor:
         """The `loss` of the logits hidden · weightᵀ + bias, for large vocabularies.
 
-        All is as for `linear_fenchel_young_loss`. Each entropy parameter must hold one value. A
-        parameter that the loss does not use gets the gradient 0.
+        All is as for `linear_fenchel_young_loss`. Each entropy parameter must hold one value.
+        A parameter that the loss does not use gets the gradient 0.
         """
         loss, learned = self._loss_of_parts(), [*self.parameters(), *self.buffers()]
         return _linear_loss.linear_loss(loss, learned, hidden, weight, bias, targets, self._is_softmax(), **options)
