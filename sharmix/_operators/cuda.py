@@ -1,12 +1,14 @@
 """The map and its loss on CUDA in Triton, one program a row; the notation is that of `_mathematics`.
 
-A row that fits one block is read once and stays in registers. A longer row is read again, block by block, for each sum:
-from the caches, if they can hold all rows that are computed at a time.
+A row that fits one block is read once and stays in registers. Of a longer row the program first finds the candidates,
+the classes that can be in the support: if they fit one block, all sums are over them alone. Otherwise the row is read
+again, block by block, for each sum: from the caches, if they can hold all rows that are computed at a time.
 For float32 logits the root is found in float32, and float64 takes the last steps; for half precision float32 is enough.
 The few numbers that describe the solution of a row are float64 throughout.
 """
 
 import math
+from typing import Any
 
 import torch
 import triton
@@ -19,6 +21,7 @@ from sharmix._operators.orders import Orders, columns, is_concave, largest
 
 _LARGEST_BLOCK = 2048  # classes in registers: with more a thread, or more threads, they are spilled to memory
 _CLASSES_OF_WARP = 128
+_CLASSES_OF_GRADIENT = 256  # of one warp, which computes no powers where none of them is in the support
 _LEAST_DELTA = tl.constexpr(1e-15)  # whose square float32 still holds
 _MARGIN = tl.constexpr(1e-3)  # the bracket is exact up to rounding, and a root may lie on its end
 _NEAR = tl.constexpr(1e-3)  # the last step in float32, where float64 follows
@@ -69,6 +72,32 @@ def _loaded(row, start, classes, other, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def _places(indices, start, count, classes, BLOCK: tl.constexpr):
+    """A block's classes, and which of them count: of all classes, or if there are fewer candidates, of those."""
+    place = start + tl.arange(0, BLOCK)
+    inside = place < count
+    if indices is not None:
+        if count < classes:
+            place = tl.load(indices + place, mask=inside, other=0)
+    return place, inside
+
+
+@triton.jit
+def _with_candidates(indices, count, place, is_candidate, BLOCK: tl.constexpr):
+    """Store those of a block's classes that are candidates after the `count` before them, if there is room."""
+    rank = count + tl.cumsum(is_candidate.to(tl.int32), 0)
+    tl.store(indices + rank - 1, place, mask=is_candidate & (rank <= BLOCK))
+    return count + tl.sum(is_candidate.to(tl.int32), 0)
+
+
+@triton.jit
+def _count_for_sums(count, classes, BLOCK: tl.constexpr):
+    """The number of candidates, if a block has room for them; otherwise, and where there are none, of all classes."""
+    tl.debug_barrier()  # the threads see each other's candidates
+    return tl.where((count > 0) & (count <= BLOCK), count, classes)
+
+
+@triton.jit
 def _largest(row, classes, BLOCK: tl.constexpr):
     """The largest logit of a row; NaN if there is a NaN."""
     top = tl.full([BLOCK], -float("inf"), tl.float32)
@@ -98,17 +127,29 @@ def _terms(z, largest, unit, scale, power, COMPUTE: tl.constexpr):
 
 
 @triton.jit
+def _candidates(row, indices, classes, largest, unit, width, BLOCK: tl.constexpr):
+    """The number of classes to sum over, and before them in `indices` those whose logit is at most `width` T₀ lower."""
+    count = tl.zeros([], tl.int32)
+    for start in range(0, classes, BLOCK):
+        z = _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
+        is_candidate = (largest - z) * unit.to(tl.float32) <= width.to(tl.float32)
+        count = _with_candidates(indices, count, start + tl.arange(0, BLOCK), is_candidate, BLOCK)
+    return _count_for_sums(count, classes, BLOCK)
+
+
+@triton.jit
 def _sums(
-    row, cached, classes, largest, unit, scale, power, BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr
+    row, cached, indices, count, classes, largest, unit, scale, power, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
 ):
-    """The sums of `_terms` over a row."""
-    if ONE:
+    """The sums of `_terms` over a row, which without `indices` is cached."""
+    if indices is None:
         total, base_u, base_uu, power_u = _terms(cached, largest, unit, scale, power, COMPUTE)
     else:
         total, base_u = tl.zeros([BLOCK], COMPUTE), tl.zeros([BLOCK], COMPUTE)
         base_uu, power_u = tl.zeros([BLOCK], COMPUTE), tl.zeros([BLOCK], COMPUTE)
-        for start in range(0, classes, BLOCK):
-            z = _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
+        for start in range(0, count, BLOCK):
+            place, inside = _places(indices, start, count, classes, BLOCK)
+            z = tl.load(row + place, mask=inside, other=-float("inf")).to(tl.float32)
             one, by_u, by_uu, higher = _terms(z, largest, unit, scale, power, COMPUTE)
             total += one
             base_u += by_u
@@ -157,20 +198,20 @@ def _last_step(delta, COMPUTE: tl.constexpr):
 
 @triton.jit
 def _root(
-    row, cached, classes, largest, unit, q, r, delta, y, low, high, last_step,
-    BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
+    row, cached, indices, count, classes, largest, unit, q, r, delta, y, low, high, last_step,
+    BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
     """The y whose next step is at most `last_step`, that step, and the results of `_sums` and `_point` at y."""
     power = 1 / delta - 1
     total, base_u, base_uu, power_u = _sums(
-        row, cached, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, ONE, COMPUTE
+        row, cached, indices, count, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, COMPUTE
     )
     mean, renyi, residual, step = _point(y, q, r, delta, total, base_u, base_uu, power_u)
     steps = 0
     while (tl.abs(step) > last_step) & (steps < _MOST_STEPS):
         low, high, y = _following(y, step, residual, low, high, steps)
         total, base_u, base_uu, power_u = _sums(
-            row, cached, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, ONE, COMPUTE
+            row, cached, indices, count, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, COMPUTE
         )
         mean, renyi, residual, step = _point(y, q, r, delta, total, base_u, base_uu, power_u)
         steps += 1
@@ -178,34 +219,38 @@ def _root(
 
 
 @triton.jit
-def _solved(
-    row, cached, classes, q, r, temperature,
-    BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
-):  # fmt: skip
-    """A row's largest logit, scale and total, as in p = (1 + scale x)₊^β/total, its conjugate and R_q."""
+def _solved(row, cached, indices, classes, q, r, temperature, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):
+    """A row's largest logit, scale and total, as in p = (1 + scale x)₊^β/total, its conjugate and R_q.
+
+    The last result is the number of classes that the sums were over.
+    """
     largest = _largest(row, classes, BLOCK)
     unit = 1 / temperature
     delta = tl.maximum(q - 1, _LEAST_DELTA)
     most = tl.log(tl.full([], classes, tl.float64))  # an argument of 1 is a constant
     low = -tl.maximum(r - 1, 0.0) * most - _MARGIN
     high = tl.maximum(2 - 1 / q - r, 0.0) * most + _MARGIN
+    count = classes
+    if indices is not None:
+        count = _candidates(row, indices, classes, largest, unit, tl.exp(high) / delta, BLOCK)
     if tl.float64 == COMPUTE:
         y, step, total, base_u, mean, renyi = _root(
-            row, cached, classes, largest, unit, q, r, delta, high, low, high, q * 0 + _NEAR, BLOCK, ONE, tl.float32
-        )
+            row, cached, indices, count, classes, largest, unit, q, r, delta, high, low, high, q * 0 + _NEAR,
+            BLOCK, tl.float32,
+        )  # fmt: skip
         start = tl.minimum(high, tl.maximum(low, y + step))
     else:
         start = high
     last = _last_step(delta, COMPUTE)
     y, step, total, base_u, mean, renyi = _root(
-        row, cached, classes, largest, unit, q, r, delta, start, low, high, last, BLOCK, ONE, COMPUTE
+        row, cached, indices, count, classes, largest, unit, q, r, delta, start, low, high, last, BLOCK, COMPUTE
     )
     linear = mean / delta * tl.exp(y)
     conjugate = tl.maximum(linear + renyi * _expm1_ratio((1 - r) * renyi) / q, 0.0) * temperature
     # at the end of the last step, by d(w^β)/dy = −β w^(β−1) u
     total = total - step / delta * base_u
     conjugate = tl.where(total > 0, conjugate, float("nan"))
-    return largest, unit, delta * tl.exp(-y - step), total, conjugate, renyi
+    return largest, unit, delta * tl.exp(-y - step), total, conjugate, renyi, count
 
 
 @triton.jit
@@ -229,20 +274,23 @@ def _orders_of(row, orders, q, r, temperature):
 
 @triton.jit
 def _solve(
-    logits, probabilities, conjugates, classes, orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
-    BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
+    logits, probabilities, conjugates, indices, classes, orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
+    BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
     index = tl.program_id(0).to(tl.int64)
     row, out = logits + index * classes, probabilities + index * classes
     q, r, temperature = _orders_of(index, orders, q, r, temperature)
     cached = _loaded(row, 0, classes, -float("inf"), BLOCK).to(tl.float32)
-    largest, unit, scale, total, conjugate, _ = _solved(row, cached, classes, q, r, temperature, BLOCK, ONE, COMPUTE)
+    own = None if indices is None else indices + index * BLOCK
+    largest, unit, scale, total, conjugate, _, count = _solved(
+        row, cached, own, classes, q, r, temperature, BLOCK, COMPUTE
+    )
     delta = tl.maximum(q - 1, _LEAST_DELTA)
-    for start in range(0, classes, BLOCK):
-        z = cached if ONE else _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
+    for start in range(0, count, BLOCK):
+        place, inside = _places(own, start, count, classes, BLOCK)
+        z = cached if own is None else tl.load(row + place, mask=inside, other=-float("inf")).to(tl.float32)
         p = _probabilities(z, largest, unit, scale, total, delta, COMPUTE)
-        place = start + tl.arange(0, BLOCK)
-        tl.store(out + place, p.to(out.dtype.element_ty), mask=place < classes)
+        tl.store(out + place, p.to(out.dtype.element_ty), mask=inside)
     tl.store(conjugates + index, conjugate.to(conjugates.dtype.element_ty))
 
 
@@ -255,9 +303,9 @@ def _renyi_slopes(p, log_p, renyi, delta):
 
 @triton.jit
 def _class_loss(
-    logits, targets, losses, states, slopes, wrong_row, classes, ignored,
+    logits, targets, losses, states, slopes, wrong_row, indices, classes, ignored,
     orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
-    SLOPES: tl.constexpr, BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
+    SLOPES: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
     index = tl.program_id(0).to(tl.int64)
     target = tl.load(targets + index)
@@ -267,8 +315,9 @@ def _class_loss(
     row = logits + index * classes
     q, r, temperature = _orders_of(index, orders, q, r, temperature)
     cached = _loaded(row, 0, classes, -float("inf"), BLOCK).to(tl.float32)
-    largest, unit, scale, total, conjugate, renyi = _solved(
-        row, cached, classes, q, r, temperature, BLOCK, ONE, COMPUTE
+    own = None if indices is None else indices + index * BLOCK
+    largest, unit, scale, total, conjugate, renyi, count = _solved(
+        row, cached, own, classes, q, r, temperature, BLOCK, COMPUTE
     )
     of_target = tl.load(row + tl.where(is_class, target, 0)).to(tl.float64)
     loss = conjugate - (of_target - largest.to(tl.float64))
@@ -281,8 +330,9 @@ def _class_loss(
     if SLOPES:
         delta = tl.maximum(q - 1, _LEAST_DELTA)
         slope = tl.zeros([BLOCK], tl.float32)
-        for start in range(0, classes, BLOCK):
-            z = _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
+        for start in range(0, count, BLOCK):
+            place, inside = _places(own, start, count, classes, BLOCK)
+            z = tl.load(row + place, mask=inside, other=-float("inf")).to(tl.float32)
             p = _probabilities(z, largest, unit, scale, total, delta, tl.float32)
             slope += _renyi_slopes(p, tl.log(tl.maximum(p, 1e-37)), renyi.to(tl.float32), delta.to(tl.float32))
         heat = (1 - r) * renyi
@@ -307,41 +357,49 @@ def _class_loss_backward(
     scale, total = tl.load(states + index * 4 + 2), tl.load(states + index * 4 + 3)
     q, r, temperature = _orders_of(index, orders, q, r, temperature)
     delta = tl.maximum(q - 1, _LEAST_DELTA)
-    p = _probabilities(z, largest, unit, scale, total, delta, COMPUTE)
+    p = tl.zeros([BLOCK], COMPUTE)
+    if (tl.max((z - largest) * (unit * scale), 0) > -1) | (total != total):
+        p = _probabilities(z, largest, unit, scale, total, delta, COMPUTE)
     gradient = (p - tl.where(place == target, 1.0, 0.0)) * tl.load(grads + index * grad_step)
     gradient = tl.where(target != ignored, gradient, 0.0).to(tl.float32)
     tl.store(grad_logits + index * classes + place, gradient.to(grad_logits.dtype.element_ty), mask=place < classes)
 
 
 @triton.jit
-def _support(row, start, classes, delta, reference, mirrored, BLOCK: tl.constexpr):
+def _support(row, place, inside, delta, reference, mirrored):
     """p, log p, δṽ/p of a block, 0 off the support."""
-    p = _loaded(row, start, classes, 0.0, BLOCK).to(tl.float32)
+    p = tl.load(row + place, mask=inside, other=0.0).to(tl.float32)
     log_p = tl.where(p > 0, tl.log(tl.maximum(p, 1e-37)), reference)
     return p, log_p, -_expm1(-delta * (log_p + mirrored))
 
 
 @triton.jit
 def _map_backward(
-    probabilities, grads, grad_logits, grad_parameters, classes,
+    probabilities, grads, grad_logits, grad_parameters, indices, classes,
     orders, q: tl.float64, r: tl.float64, temperature: tl.float64, PARAMETERS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     index = tl.program_id(0).to(tl.int64)
+    own = None if indices is None else indices + index * BLOCK
     row, grad, out = probabilities + index * classes, grads + index * classes, grad_logits + index * classes
     q, r, temperature = _orders_of(index, orders, q, r, temperature)
     delta = tl.maximum(q - 1, _LEAST_DELTA)
     narrow = delta.to(tl.float32)
-    top = tl.zeros([BLOCK], tl.float32)
+    top, count = tl.zeros([BLOCK], tl.float32), tl.zeros([], tl.int32)
     for start in range(0, classes, BLOCK):
-        top = tl.maximum(top, _loaded(row, start, classes, 0.0, BLOCK).to(tl.float32))
+        p = _loaded(row, start, classes, 0.0, BLOCK).to(tl.float32)
+        top = tl.maximum(top, p)
+        if own is not None:
+            count = _with_candidates(own, count, start + tl.arange(0, BLOCK), p > 0, BLOCK)
+    count = classes if own is None else _count_for_sums(count, classes, BLOCK)
     largest = tl.max(top, 0)
     reference = tl.log(largest)
     # A constant in grad changes nothing; measured from where p is largest, no digits cancel.
     risen, fallen = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
     origins = tl.full([BLOCK], -float("inf"), tl.float32)
-    for start in range(0, classes, BLOCK):
-        p, log_p, _ = _support(row, start, classes, narrow, reference, -reference, BLOCK)
-        direction = _loaded(grad, start, classes, 0.0, BLOCK).to(tl.float32)
+    for start in range(0, count, BLOCK):
+        place, inside = _places(own, start, count, classes, BLOCK)
+        p, log_p, _ = _support(row, place, inside, narrow, reference, -reference)
+        direction = tl.load(grad + place, mask=inside, other=0.0).to(tl.float32)
         risen += p * _expm1(narrow * (log_p - reference))
         fallen += p * _expm1(-narrow * (log_p - reference))
         origins = tl.maximum(origins, tl.where(p == largest, direction, -float("inf")))
@@ -352,9 +410,10 @@ def _map_backward(
     along_sum, escort_sum = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
     covariance_sum, weight, along_p = along_sum, along_sum, along_sum
     along_weighted, tilted, shannon, renyi_slope = along_sum, along_sum, along_sum, along_sum
-    for start in range(0, classes, BLOCK):
-        p, log_p, lost = _support(row, start, classes, narrow, reference, level, BLOCK)
-        direction = tl.where(p > 0, _loaded(grad, start, classes, 0.0, BLOCK).to(tl.float32) - origin, 0.0)
+    for start in range(0, count, BLOCK):
+        place, inside = _places(own, start, count, classes, BLOCK)
+        p, log_p, lost = _support(row, place, inside, narrow, reference, level)
+        direction = tl.where(p > 0, tl.load(grad + place, mask=inside, other=0.0).to(tl.float32) - origin, 0.0)
         spread = p * (lost / narrow)
         tilt = _expm1(narrow * (log_p + lift)) / narrow
         along_sum += spread * direction
@@ -373,6 +432,8 @@ def _map_backward(
     gap = r - q
     stiffness = 1 + gap * q * tl.sum(covariance_sum, 0)
     heat = temperature * tl.exp(-gap * renyi)
+    # 1/heat as the product of two equal factors: for a large r it is no float, and infinity times 0 would be NaN.
+    factor = tl.minimum(1 / tl.sqrt(heat), 1e30)
     if PARAMETERS:
         response = tl.sum(renyi_slope, 0) + q * tl.sum(tilted, 0)
         heating = (renyi - tl.sum(shannon, 0) - gap * response) / stiffness
@@ -380,14 +441,14 @@ def _map_backward(
         tl.store(grad_parameters + index * 3, by_q.to(tl.float32))
         tl.store(grad_parameters + index * 3 + 1, (along * renyi / stiffness).to(tl.float32))
         tl.store(grad_parameters + index * 3 + 2, (-along / temperature / stiffness).to(tl.float32))
-    escort_scale = (tl.exp(delta * mirrored) / heat).to(tl.float32)
-    spread_scale = (gap * q / stiffness * tl.exp(delta * renyi) * along / heat).to(tl.float32)
-    for start in range(0, classes, BLOCK):
-        p, log_p, lost = _support(row, start, classes, narrow, reference, level, BLOCK)
-        direction = tl.where(p > 0, _loaded(grad, start, classes, 0.0, BLOCK).to(tl.float32) - origin, 0.0)
-        result = escort_scale * p * (1 - lost) * (direction - escort_mean) - spread_scale * p * (lost / narrow)
-        place = start + tl.arange(0, BLOCK)
-        tl.store(out + place, result.to(out.dtype.element_ty), mask=place < classes)
+    escort_scale = (tl.exp(delta * mirrored) * factor).to(tl.float32)
+    spread_scale = (gap * q / stiffness * tl.exp(delta * renyi) * along * factor).to(tl.float32)
+    for start in range(0, count, BLOCK):
+        place, inside = _places(own, start, count, classes, BLOCK)
+        p, log_p, lost = _support(row, place, inside, narrow, reference, level)
+        direction = tl.where(p > 0, tl.load(grad + place, mask=inside, other=0.0).to(tl.float32) - origin, 0.0)
+        result = escort_scale * (1 - lost) * (direction - escort_mean) - spread_scale * (lost / narrow)
+        tl.store(out + place, (p * factor.to(tl.float32) * result).to(out.dtype.element_ty), mask=inside)
 
 
 def supports(logits: Tensor, orders: Orders) -> bool:
@@ -401,27 +462,27 @@ def supports(logits: Tensor, orders: Orders) -> bool:
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:
     logits = logits.contiguous()
-    probabilities = torch.empty_like(logits)
+    probabilities, indices = _output_and_indices(logits)
     conjugate = torch.empty(logits.shape[:-1], dtype=torch.float32, device=logits.device)
     rows, classes = _shape(logits)
     with torch.cuda.device_of(logits):
         _solve[(rows,)](
-            logits, probabilities, conjugate, classes, *_orders_for_kernel(orders, logits), **_blocks(logits)
+            logits, probabilities, conjugate, indices, classes, *_orders_for_kernel(orders, logits), **_blocks(logits)
         )
     return probabilities, conjugate
 
 
 def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orders: bool) -> tuple[Tensor, Tensor]:
     probabilities, grad = probabilities.contiguous(), grad.contiguous()
-    grad_logits = torch.empty_like(probabilities)
+    grad_logits, indices = _output_and_indices(probabilities)
     shape = (*probabilities.shape[:-1], 3) if wants_orders else 0
     grad_parameters = torch.empty(shape, dtype=torch.float32, device=grad.device)
     rows, classes = _shape(probabilities)
     blocks = _blocks(probabilities)
     with torch.cuda.device_of(grad):
         _map_backward[(rows,)](
-            probabilities, grad, grad_logits, grad_parameters, classes, *_orders_for_kernel(orders, probabilities),
-            wants_orders, blocks["BLOCK"], num_warps=blocks["num_warps"],
+            probabilities, grad, grad_logits, grad_parameters, indices, classes,
+            *_orders_for_kernel(orders, probabilities), wants_orders, blocks["BLOCK"], num_warps=blocks["num_warps"],
         )  # fmt: skip
     return grad_logits, grad_parameters
 
@@ -437,7 +498,7 @@ def class_loss(
     rows, classes = _shape(logits)
     with torch.cuda.device_of(logits):
         _class_loss[(rows,)](
-            logits, targets, loss, states, slopes, wrong_row, classes, ignore_index,
+            logits, targets, loss, states, slopes, wrong_row, _indices(logits), classes, ignore_index,
             *_orders_for_kernel(orders, logits), wants_slopes, **_blocks(logits),
         )  # fmt: skip
     total, divisor = any_device.total_and_divisor(loss, targets != ignore_index, reduction)
@@ -452,11 +513,11 @@ def class_loss_backward(
     logits, targets, states, grad = (one.contiguous() for one in (logits, targets, states, grad))
     grad_logits = torch.empty_like(logits)
     rows, classes = _shape(logits)
-    blocks = _blocks(logits)
+    block = min(triton.next_power_of_2(classes), _CLASSES_OF_GRADIENT)
     with torch.cuda.device_of(logits):
-        _class_loss_backward[(rows, math.ceil(classes / blocks["BLOCK"]))](
+        _class_loss_backward[(rows, math.ceil(classes / block))](
             logits, targets, states, grad, grad_logits, classes, ignore_index, int(grad.dim() > 0),
-            *_orders_for_kernel(orders, logits), blocks["BLOCK"], blocks["COMPUTE"], num_warps=blocks["num_warps"],
+            *_orders_for_kernel(orders, logits), block, _compute(logits), num_warps=1,
         )  # fmt: skip
     return grad_logits
 
@@ -469,14 +530,22 @@ def _compute(logits: Tensor) -> tl.dtype:
     return tl.float64 if logits.dtype == torch.float32 else tl.float32
 
 
-def _blocks(logits: Tensor) -> dict[str, object]:
-    block = min(1 << (logits.shape[-1] - 1).bit_length(), _LARGEST_BLOCK)
-    return {
-        "BLOCK": block,
-        "ONE": logits.shape[-1] <= block,
-        "COMPUTE": _compute(logits),
-        "num_warps": warps(block),
-    }
+def _blocks(logits: Tensor) -> dict[str, Any]:
+    block = min(triton.next_power_of_2(logits.shape[-1]), _LARGEST_BLOCK)
+    return {"BLOCK": block, "COMPUTE": _compute(logits), "num_warps": warps(block)}
+
+
+def _indices(values: Tensor) -> Tensor | None:
+    """Room for the candidates of each row, or None where a row fits one block."""
+    rows, classes = _shape(values)
+    fits = classes <= _LARGEST_BLOCK
+    return None if fits else torch.empty(rows, _LARGEST_BLOCK, dtype=torch.int32, device=values.device)
+
+
+def _output_and_indices(values: Tensor) -> tuple[Tensor, Tensor | None]:
+    """What a kernel writes a map or its gradient into, where it may write the candidates' part alone."""
+    indices = _indices(values)
+    return torch.empty_like(values) if indices is None else torch.zeros_like(values), indices
 
 
 def warps(block: int) -> int:

@@ -20,6 +20,7 @@ POINTERS = {
     **dict.fromkeys(("q", "r", "temperature", "orders", "states", "sums"), "*fp64"),
     **dict.fromkeys(("conjugates", "losses", "slopes", "grad_parameters", "largest"), "*fp32"),
     **dict.fromkeys(("targets", "wrong_row"), "*i64"),
+    "indices": "*i32",
 }
 
 
@@ -72,13 +73,16 @@ def test_orders_that_are_numbers_keep_their_digits():
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 @pytest.mark.parametrize(("logits_type", "compute"), [("*fp32", tl.float64), ("*bf16", tl.float32)])
 def test_kernels_compile_for_a_hopper_gpu(logits_type, compute):
-    row = {"BLOCK": 128, "ONE": True, "COMPUTE": compute}
+    row = {"BLOCK": 128, "COMPUTE": compute}
+    short = row | {"indices": None}
     for kernel, constants in (
         (cuda._solve, row),
-        (cuda._solve, row | {"orders": None}),
-        (cuda._solve, row | {"classes": 1}),  # an argument of 1 becomes a constant
+        (cuda._solve, short | {"orders": None}),
+        (cuda._solve, short | {"classes": 1}),  # an argument of 1 becomes a constant
         (cuda._class_loss, row | {"SLOPES": True}),
+        (cuda._class_loss, short | {"SLOPES": True}),
         (cuda._map_backward, {"PARAMETERS": True, "BLOCK": 128}),
+        (cuda._map_backward, {"PARAMETERS": True, "BLOCK": 128, "indices": None}),
         (cuda._class_loss_backward, {"BLOCK": 128, "COMPUTE": compute}),
         (cuda_long_rows._partial_sums, {"BLOCK": 128, "COMPUTE": compute}),
         (cuda_long_rows._newton_step, {"SPANS": 32, "COMPUTE": compute}),
@@ -98,13 +102,15 @@ def stack_bytes(compiled, path):
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 @pytest.mark.parametrize("classes", [2048, 32000])
 def test_the_kernels_spill_no_registers(tmp_path, classes):
-    launch = cuda._blocks(torch.empty(1, classes, device="meta"))
+    logits = torch.empty(1, classes, device="meta")
+    launch = cuda._blocks(logits)
     one = {name: launch[name] for name in ("num_warps", "BLOCK")} | {"orders": None}
-    whole = one | {name: launch[name] for name in ("ONE", "COMPUTE")}
+    one |= {"indices": None} if cuda._indices(logits) is None else {}
+    whole = one | {"COMPUTE": launch["COMPUTE"]}
     for kernel, constants in (
         (cuda._solve, whole),
         (cuda._class_loss, whole | {"SLOPES": False}),
         (cuda._map_backward, one | {"PARAMETERS": True}),
-        (cuda._class_loss_backward, one | {"COMPUTE": tl.float64}),
+        (cuda._class_loss_backward, {"num_warps": 1, "BLOCK": 256, "orders": None, "COMPUTE": tl.float64}),
     ):
         assert stack_bytes(compile_for_hopper(kernel, "*fp32", **constants), tmp_path / "cubin") == 0, kernel
