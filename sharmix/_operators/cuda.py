@@ -1,8 +1,8 @@
 """The map and its loss on CUDA in Triton, one program a row; the notation is that of `_mathematics`.
 
-A row that fits one block is read once and stays in registers. Of a longer row the program first finds the candidates,
-the classes that can be in the support: if they fit one block, all sums are over them alone. Otherwise the row is read
-again, block by block, for each sum: from the caches, if they can hold all rows that are computed at a time.
+A short row is read once and stays in registers. Of a longer one another kernel first finds the candidates, the classes
+that can be in the support. If there is room for them, all sums are over them alone; otherwise the row is read again,
+block by block, for each sum: from the caches, if they can hold all rows that are computed at a time.
 For float32 logits the root is found in float32, and float64 takes the last steps; for half precision float32 is enough.
 The few numbers that describe the solution of a row are float64 throughout.
 """
@@ -19,9 +19,11 @@ from sharmix._arguments import label_error
 from sharmix._operators import any_device
 from sharmix._operators.orders import Orders, columns, is_concave, largest
 
-_LARGEST_BLOCK = 2048  # classes in registers: with more a thread, or more threads, they are spilled to memory
+_SHORT = 2048  # classes in registers: with more a thread, or more threads, they are spilled to memory
+_BLOCK = 512  # classes of a longer row, or candidates
+_SEARCHED = 2048  # classes of a longer row at a time, in the search for candidates
+_ROOM = 2048  # candidates of a row
 _CLASSES_OF_WARP = 128
-_CLASSES_OF_GRADIENT = 256  # of one warp, which computes no powers where none of them is in the support
 _LEAST_DELTA = tl.constexpr(1e-15)  # whose square float32 still holds
 _MARGIN = tl.constexpr(1e-3)  # the bracket is exact up to rounding, and a root may lie on its end
 _NEAR = tl.constexpr(1e-3)  # the last step in float32, where float64 follows
@@ -83,21 +85,6 @@ def _places(indices, start, count, classes, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _with_candidates(indices, count, place, is_candidate, BLOCK: tl.constexpr):
-    """Store those of a block's classes that are candidates after the `count` before them, if there is room."""
-    rank = count + tl.cumsum(is_candidate.to(tl.int32), 0)
-    tl.store(indices + rank - 1, place, mask=is_candidate & (rank <= BLOCK))
-    return count + tl.sum(is_candidate.to(tl.int32), 0)
-
-
-@triton.jit
-def _count_for_sums(count, classes, BLOCK: tl.constexpr):
-    """The number of candidates, if a block has room for them; otherwise, and where there are none, of all classes."""
-    tl.debug_barrier()  # the threads see each other's candidates
-    return tl.where((count > 0) & (count <= BLOCK), count, classes)
-
-
-@triton.jit
 def _largest(row, classes, BLOCK: tl.constexpr):
     """The largest logit of a row; NaN if there is a NaN."""
     top = tl.full([BLOCK], -float("inf"), tl.float32)
@@ -127,14 +114,29 @@ def _terms(z, largest, unit, scale, power, COMPUTE: tl.constexpr):
 
 
 @triton.jit
-def _candidates(row, indices, classes, largest, unit, width, BLOCK: tl.constexpr):
-    """The number of classes to sum over, and before them in `indices` those whose logit is at most `width` T₀ lower."""
+def _find_candidates(
+    values, indices, counts, tops, classes, orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
+    LOGITS: tl.constexpr, ROOM: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Each row's largest value, and its candidates: logits at most T₀/(q − 1) below it, or probabilities above 0.
+
+    Their number is that of all classes, and `indices` is not to be used, if there is no room for them or there are none.
+    """
+    index = tl.program_id(0).to(tl.int64)
+    row, own = values + index * classes, indices + index * ROOM
+    q, r, temperature = _orders_of(index, orders, q, r, temperature)
+    largest = _largest(row, classes, BLOCK)
+    width = 1 / tl.maximum(q - 1, _LEAST_DELTA)
+    width, unit = (width + width * 2 * _MARGIN).to(tl.float32), (1 / temperature).to(tl.float32)
     count = tl.zeros([], tl.int32)
     for start in range(0, classes, BLOCK):
-        z = _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
-        is_candidate = (largest - z) * unit.to(tl.float32) <= width.to(tl.float32)
-        count = _with_candidates(indices, count, start + tl.arange(0, BLOCK), is_candidate, BLOCK)
-    return _count_for_sums(count, classes, BLOCK)
+        value = _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
+        is_candidate = (largest - value) * unit <= width if LOGITS else value > 0
+        rank = count + tl.cumsum(is_candidate.to(tl.int32), 0)
+        tl.store(own + rank - 1, start + tl.arange(0, BLOCK), mask=is_candidate & (rank <= ROOM))
+        count += tl.sum(is_candidate.to(tl.int32), 0)
+    tl.store(counts + index, tl.where((count > 0) & (count <= ROOM), count, classes))
+    tl.store(tops + index, largest)
 
 
 @triton.jit
@@ -219,20 +221,15 @@ def _root(
 
 
 @triton.jit
-def _solved(row, cached, indices, classes, q, r, temperature, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):
-    """A row's largest logit, scale and total, as in p = (1 + scale x)₊^β/total, its conjugate and R_q.
-
-    The last result is the number of classes that the sums were over.
-    """
-    largest = _largest(row, classes, BLOCK)
+def _solved(
+    row, cached, indices, count, classes, largest, q, r, temperature, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
+):
+    """A row's unit, scale and total, as in p = (1 + scale x)₊^β/total, its conjugate and R_q."""
     unit = 1 / temperature
     delta = tl.maximum(q - 1, _LEAST_DELTA)
     most = tl.log(tl.full([], classes, tl.float64))  # an argument of 1 is a constant
     low = -tl.maximum(r - 1, 0.0) * most - _MARGIN
     high = tl.maximum(2 - 1 / q - r, 0.0) * most + _MARGIN
-    count = classes
-    if indices is not None:
-        count = _candidates(row, indices, classes, largest, unit, tl.exp(high) / delta, BLOCK)
     if tl.float64 == COMPUTE:
         y, step, total, base_u, mean, renyi = _root(
             row, cached, indices, count, classes, largest, unit, q, r, delta, high, low, high, q * 0 + _NEAR,
@@ -250,7 +247,7 @@ def _solved(row, cached, indices, classes, q, r, temperature, BLOCK: tl.constexp
     # at the end of the last step, by d(w^β)/dy = −β w^(β−1) u
     total = total - step / delta * base_u
     conjugate = tl.where(total > 0, conjugate, float("nan"))
-    return largest, unit, delta * tl.exp(-y - step), total, conjugate, renyi, count
+    return unit, delta * tl.exp(-y - step), total, conjugate, renyi
 
 
 @triton.jit
@@ -274,16 +271,19 @@ def _orders_of(row, orders, q, r, temperature):
 
 @triton.jit
 def _solve(
-    logits, probabilities, conjugates, indices, classes, orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
-    BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
+    logits, probabilities, conjugates, indices, counts, tops, classes,
+    orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
+    ROOM: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
     index = tl.program_id(0).to(tl.int64)
     row, out = logits + index * classes, probabilities + index * classes
     q, r, temperature = _orders_of(index, orders, q, r, temperature)
     cached = _loaded(row, 0, classes, -float("inf"), BLOCK).to(tl.float32)
-    own = None if indices is None else indices + index * BLOCK
-    largest, unit, scale, total, conjugate, _, count = _solved(
-        row, cached, own, classes, q, r, temperature, BLOCK, COMPUTE
+    own = None if indices is None else indices + index * ROOM
+    count = classes if counts is None else tl.load(counts + index)
+    largest = _largest(row, classes, BLOCK) if tops is None else tl.load(tops + index)
+    unit, scale, total, conjugate, _ = _solved(
+        row, cached, own, count, classes, largest, q, r, temperature, BLOCK, COMPUTE
     )
     delta = tl.maximum(q - 1, _LEAST_DELTA)
     for start in range(0, count, BLOCK):
@@ -303,9 +303,9 @@ def _renyi_slopes(p, log_p, renyi, delta):
 
 @triton.jit
 def _class_loss(
-    logits, targets, losses, states, slopes, wrong_row, indices, classes, ignored,
+    logits, targets, losses, states, slopes, wrong_row, ignored, indices, counts, tops, classes,
     orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
-    SLOPES: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
+    SLOPES: tl.constexpr, ROOM: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
     index = tl.program_id(0).to(tl.int64)
     target = tl.load(targets + index)
@@ -315,9 +315,11 @@ def _class_loss(
     row = logits + index * classes
     q, r, temperature = _orders_of(index, orders, q, r, temperature)
     cached = _loaded(row, 0, classes, -float("inf"), BLOCK).to(tl.float32)
-    own = None if indices is None else indices + index * BLOCK
-    largest, unit, scale, total, conjugate, renyi, count = _solved(
-        row, cached, own, classes, q, r, temperature, BLOCK, COMPUTE
+    own = None if indices is None else indices + index * ROOM
+    count = classes if counts is None else tl.load(counts + index)
+    largest = _largest(row, classes, BLOCK) if tops is None else tl.load(tops + index)
+    unit, scale, total, conjugate, renyi = _solved(
+        row, cached, own, count, classes, largest, q, r, temperature, BLOCK, COMPUTE
     )
     of_target = tl.load(row + tl.where(is_class, target, 0)).to(tl.float64)
     loss = conjugate - (of_target - largest.to(tl.float64))
@@ -358,7 +360,9 @@ def _class_loss_backward(
     q, r, temperature = _orders_of(index, orders, q, r, temperature)
     delta = tl.maximum(q - 1, _LEAST_DELTA)
     p = tl.zeros([BLOCK], COMPUTE)
-    if (tl.max((z - largest) * (unit * scale), 0) > -1) | (total != total):
+    width = 1 / (unit * scale)
+    lowest = (-width - width * _MARGIN).to(tl.float32)
+    if (tl.max(z - largest.to(tl.float32), 0) >= lowest) | (total != total):
         p = _probabilities(z, largest, unit, scale, total, delta, COMPUTE)
     gradient = (p - tl.where(place == target, 1.0, 0.0)) * tl.load(grads + index * grad_step)
     gradient = tl.where(target != ignored, gradient, 0.0).to(tl.float32)
@@ -375,23 +379,18 @@ def _support(row, place, inside, delta, reference, mirrored):
 
 @triton.jit
 def _map_backward(
-    probabilities, grads, grad_logits, grad_parameters, indices, classes,
-    orders, q: tl.float64, r: tl.float64, temperature: tl.float64, PARAMETERS: tl.constexpr, BLOCK: tl.constexpr,
+    probabilities, grads, grad_logits, grad_parameters, indices, counts, tops, classes,
+    orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
+    PARAMETERS: tl.constexpr, ROOM: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     index = tl.program_id(0).to(tl.int64)
-    own = None if indices is None else indices + index * BLOCK
+    own = None if indices is None else indices + index * ROOM
+    count = classes if counts is None else tl.load(counts + index)
     row, grad, out = probabilities + index * classes, grads + index * classes, grad_logits + index * classes
     q, r, temperature = _orders_of(index, orders, q, r, temperature)
     delta = tl.maximum(q - 1, _LEAST_DELTA)
     narrow = delta.to(tl.float32)
-    top, count = tl.zeros([BLOCK], tl.float32), tl.zeros([], tl.int32)
-    for start in range(0, classes, BLOCK):
-        p = _loaded(row, start, classes, 0.0, BLOCK).to(tl.float32)
-        top = tl.maximum(top, p)
-        if own is not None:
-            count = _with_candidates(own, count, start + tl.arange(0, BLOCK), p > 0, BLOCK)
-    count = classes if own is None else _count_for_sums(count, classes, BLOCK)
-    largest = tl.max(top, 0)
+    largest = _largest(row, classes, BLOCK) if tops is None else tl.load(tops + index)
     reference = tl.log(largest)
     # A constant in grad changes nothing; measured from where p is largest, no digits cancel.
     risen, fallen = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
@@ -462,27 +461,30 @@ def supports(logits: Tensor, orders: Orders) -> bool:
 
 def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:
     logits = logits.contiguous()
-    probabilities, indices = _output_and_indices(logits)
+    probabilities = _output(logits)
     conjugate = torch.empty(logits.shape[:-1], dtype=torch.float32, device=logits.device)
     rows, classes = _shape(logits)
     with torch.cuda.device_of(logits):
+        given = classes, *_orders_for_kernel(orders, logits)
+        found = _candidates(logits, True, given)
         _solve[(rows,)](
-            logits, probabilities, conjugate, indices, classes, *_orders_for_kernel(orders, logits), **_blocks(logits)
+            logits, probabilities, conjugate, *found, *given, COMPUTE=_compute(logits), **_launch(classes)
         )
     return probabilities, conjugate
 
 
 def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orders: bool) -> tuple[Tensor, Tensor]:
     probabilities, grad = probabilities.contiguous(), grad.contiguous()
-    grad_logits, indices = _output_and_indices(probabilities)
+    grad_logits = _output(probabilities)
     shape = (*probabilities.shape[:-1], 3) if wants_orders else 0
     grad_parameters = torch.empty(shape, dtype=torch.float32, device=grad.device)
     rows, classes = _shape(probabilities)
-    blocks = _blocks(probabilities)
     with torch.cuda.device_of(grad):
+        given = classes, *_orders_for_kernel(orders, probabilities)
+        found = _candidates(probabilities, False, given)
         _map_backward[(rows,)](
-            probabilities, grad, grad_logits, grad_parameters, indices, classes,
-            *_orders_for_kernel(orders, probabilities), wants_orders, blocks["BLOCK"], num_warps=blocks["num_warps"],
+            probabilities, grad, grad_logits, grad_parameters, *found, *given,
+            PARAMETERS=wants_orders, **_launch(classes),
         )  # fmt: skip
     return grad_logits, grad_parameters
 
@@ -497,9 +499,11 @@ def class_loss(
     wrong_row = torch.full((1,), -1, device=logits.device)  # whose target is no class, if there is one
     rows, classes = _shape(logits)
     with torch.cuda.device_of(logits):
+        given = classes, *_orders_for_kernel(orders, logits)
+        found = _candidates(logits, True, given)
         _class_loss[(rows,)](
-            logits, targets, loss, states, slopes, wrong_row, _indices(logits), classes, ignore_index,
-            *_orders_for_kernel(orders, logits), wants_slopes, **_blocks(logits),
+            logits, targets, loss, states, slopes, wrong_row, ignore_index, *found, *given,
+            SLOPES=wants_slopes, COMPUTE=_compute(logits), **_launch(classes),
         )  # fmt: skip
     total, divisor = any_device.total_and_divisor(loss, targets != ignore_index, reduction)
     if (row := int(wrong_row)) >= 0:  # the host waits for the kernel
@@ -513,7 +517,7 @@ def class_loss_backward(
     logits, targets, states, grad = (one.contiguous() for one in (logits, targets, states, grad))
     grad_logits = torch.empty_like(logits)
     rows, classes = _shape(logits)
-    block = min(triton.next_power_of_2(classes), _CLASSES_OF_GRADIENT)
+    block = min(triton.next_power_of_2(classes), _CLASSES_OF_WARP)
     with torch.cuda.device_of(logits):
         _class_loss_backward[(rows, math.ceil(classes / block))](
             logits, targets, states, grad, grad_logits, classes, ignore_index, int(grad.dim() > 0),
@@ -530,22 +534,28 @@ def _compute(logits: Tensor) -> tl.dtype:
     return tl.float64 if logits.dtype == torch.float32 else tl.float32
 
 
-def _blocks(logits: Tensor) -> dict[str, Any]:
-    block = min(triton.next_power_of_2(logits.shape[-1]), _LARGEST_BLOCK)
-    return {"BLOCK": block, "COMPUTE": _compute(logits), "num_warps": warps(block)}
+def _launch(classes: int) -> dict[str, int]:
+    block = triton.next_power_of_2(classes) if classes <= _SHORT else _BLOCK
+    return {"ROOM": _ROOM, "BLOCK": block, "num_warps": warps(block)}
 
 
-def _indices(values: Tensor) -> Tensor | None:
-    """Room for the candidates of each row, or None where a row fits one block."""
+def _candidates(values: Tensor, are_logits: bool, given: tuple[Any, ...]) -> tuple[Tensor | None, ...]:
+    """The candidates of long rows, their number, and the largest value of each row; None for short rows."""
     rows, classes = _shape(values)
-    fits = classes <= _LARGEST_BLOCK
-    return None if fits else torch.empty(rows, _LARGEST_BLOCK, dtype=torch.int32, device=values.device)
+    if classes <= _SHORT:
+        return None, None, None
+    indices, counts = (values.new_empty(rows, room, dtype=torch.int32) for room in (_ROOM, 1))
+    tops = values.new_empty(rows, dtype=torch.float32)
+    block = min(triton.next_power_of_2(classes), _SEARCHED)
+    _find_candidates[(rows,)](
+        values, indices, counts, tops, *given, are_logits, _ROOM, block, num_warps=warps(block)
+    )
+    return indices, counts, tops
 
 
-def _output_and_indices(values: Tensor) -> tuple[Tensor, Tensor | None]:
-    """What a kernel writes a map or its gradient into, where it may write the candidates' part alone."""
-    indices = _indices(values)
-    return torch.empty_like(values) if indices is None else torch.zeros_like(values), indices
+def _output(values: Tensor) -> Tensor:
+    """What a kernel writes a map or its gradient into: of long rows, it may be the candidates' part alone."""
+    return torch.empty_like(values) if values.shape[-1] <= _SHORT else torch.zeros_like(values)
 
 
 def warps(block: int) -> int:

@@ -18,10 +18,12 @@ from sharmix._operators import cuda, cuda_long_rows  # noqa: E402
 
 POINTERS = {
     **dict.fromkeys(("q", "r", "temperature", "orders", "states", "sums"), "*fp64"),
-    **dict.fromkeys(("conjugates", "losses", "slopes", "grad_parameters", "largest"), "*fp32"),
+    **dict.fromkeys(("conjugates", "losses", "slopes", "grad_parameters", "largest", "tops"), "*fp32"),
     **dict.fromkeys(("targets", "wrong_row"), "*i64"),
-    "indices": "*i32",
+    **dict.fromkeys(("indices", "counts"), "*i32"),
 }
+
+SHORT = dict.fromkeys(("indices", "counts", "tops"))  # a row that fits one block has no candidates
 
 
 def test_what_the_kernels_take():
@@ -54,7 +56,7 @@ def test_kernels_agree_with_plain_torch_in_the_interpreter():
 def compile_for_hopper(kernel, logits_type, num_warps=1, **constants):
     """The kernel for compute capability 9.0."""
     names = kernel.arg_names
-    types = POINTERS | dict.fromkeys(("logits", "probabilities", "grads", "grad_logits"), logits_type)
+    types = POINTERS | dict.fromkeys(("values", "logits", "probabilities", "grads", "grad_logits"), logits_type)
     types |= {argument.name: argument.annotation_type for argument in kernel.params if argument.annotation_type}
     signature = {name: "constexpr" if name in constants else types.get(name, "i32") for name in names}
     values = {(place,): constants[name] for place, name in enumerate(names) if name in constants}
@@ -73,16 +75,19 @@ def test_orders_that_are_numbers_keep_their_digits():
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 @pytest.mark.parametrize(("logits_type", "compute"), [("*fp32", tl.float64), ("*bf16", tl.float32)])
 def test_kernels_compile_for_a_hopper_gpu(logits_type, compute):
-    row = {"BLOCK": 128, "COMPUTE": compute}
-    short = row | {"indices": None}
+    candidates = {"ROOM": 2048, "BLOCK": 128}
+    row = candidates | {"COMPUTE": compute}
+    short = row | SHORT
     for kernel, constants in (
         (cuda._solve, row),
         (cuda._solve, short | {"orders": None}),
         (cuda._solve, short | {"classes": 1}),  # an argument of 1 becomes a constant
         (cuda._class_loss, row | {"SLOPES": True}),
         (cuda._class_loss, short | {"SLOPES": True}),
-        (cuda._map_backward, {"PARAMETERS": True, "BLOCK": 128}),
-        (cuda._map_backward, {"PARAMETERS": True, "BLOCK": 128, "indices": None}),
+        (cuda._map_backward, candidates | {"PARAMETERS": True}),
+        (cuda._map_backward, candidates | SHORT | {"PARAMETERS": True}),
+        (cuda._find_candidates, candidates | {"LOGITS": True}),
+        (cuda._find_candidates, candidates | {"LOGITS": False}),
         (cuda._class_loss_backward, {"BLOCK": 128, "COMPUTE": compute}),
         (cuda_long_rows._partial_sums, {"BLOCK": 128, "COMPUTE": compute}),
         (cuda_long_rows._newton_step, {"SPANS": 32, "COMPUTE": compute}),
@@ -102,15 +107,12 @@ def stack_bytes(compiled, path):
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 @pytest.mark.parametrize("classes", [2048, 32000])
 def test_the_kernels_spill_no_registers(tmp_path, classes):
-    logits = torch.empty(1, classes, device="meta")
-    launch = cuda._blocks(logits)
-    one = {name: launch[name] for name in ("num_warps", "BLOCK")} | {"orders": None}
-    one |= {"indices": None} if cuda._indices(logits) is None else {}
-    whole = one | {"COMPUTE": launch["COMPUTE"]}
+    one = {"orders": None, **cuda._launch(classes), **(SHORT if classes <= cuda._SHORT else {})}
+    whole = one | {"COMPUTE": tl.float64}
     for kernel, constants in (
         (cuda._solve, whole),
         (cuda._class_loss, whole | {"SLOPES": False}),
         (cuda._map_backward, one | {"PARAMETERS": True}),
-        (cuda._class_loss_backward, {"num_warps": 1, "BLOCK": 256, "orders": None, "COMPUTE": tl.float64}),
+        (cuda._class_loss_backward, {"num_warps": 1, "BLOCK": 128, "orders": None, "COMPUTE": tl.float64}),
     ):
         assert stack_bytes(compile_for_hopper(kernel, "*fp32", **constants), tmp_path / "cubin") == 0, kernel
