@@ -19,11 +19,12 @@ from sharmix._arguments import label_error
 from sharmix._operators import any_device
 from sharmix._operators.orders import Orders, columns, is_concave, largest
 
-_SHORT = 2048  # classes in registers: with more a thread, or more threads, they are spilled to memory
-_BLOCK = 512  # classes of a longer row, or candidates
-_SEARCHED = 2048  # classes of a longer row at a time, in the search for candidates
-_ROOM = 2048  # candidates of a row
+_LARGEST_BLOCK = 256  # classes, in registers
 _CLASSES_OF_WARP = 128
+_SEARCHED = 512  # classes at a time, in the search for candidates
+_MOST_CANDIDATES = 4096  # of a row, and at most a quarter of its classes: there is room for no more
+_GRADIENT = 64  # classes, which have no powers where none of them is in the support
+_GRADIENTS_OF_WARP = tl.constexpr(16)
 _LEAST_DELTA = tl.constexpr(1e-15)  # whose square float32 still holds
 _MARGIN = tl.constexpr(1e-3)  # the bracket is exact up to rounding, and a root may lie on its end
 _NEAR = tl.constexpr(1e-3)  # the last step in float32, where float64 follows
@@ -78,7 +79,7 @@ def _places(indices, start, count, classes, BLOCK: tl.constexpr):
     """A block's classes, and which of them count: of all classes, or if there are fewer candidates, of those."""
     place = start + tl.arange(0, BLOCK)
     inside = place < count
-    if indices is not None:
+    if indices is not None:  # noqa: SIM102 (of an `and` Triton would compile both parts)
         if count < classes:
             place = tl.load(indices + place, mask=inside, other=0)
     return place, inside
@@ -115,15 +116,15 @@ def _terms(z, largest, unit, scale, power, COMPUTE: tl.constexpr):
 
 @triton.jit
 def _find_candidates(
-    values, indices, counts, tops, classes, orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
-    LOGITS: tl.constexpr, ROOM: tl.constexpr, BLOCK: tl.constexpr,
+    values, counts, tops, kept, indices, room, classes, orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
+    LOGITS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Each row's largest value, and its candidates: logits at most T₀/(q − 1) below it, or probabilities above 0.
 
-    Their number is that of all classes, and `indices` is not to be used, if there is no room for them or there are none.
+    If there are none, or no room for them, `counts` has the number of all classes.
     """
     index = tl.program_id(0).to(tl.int64)
-    row, own = values + index * classes, indices + index * ROOM
+    row = values + index * classes
     q, r, temperature = _orders_of(index, orders, q, r, temperature)
     largest = _largest(row, classes, BLOCK)
     width = 1 / tl.maximum(q - 1, _LEAST_DELTA)
@@ -133,25 +134,28 @@ def _find_candidates(
         value = _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
         is_candidate = (largest - value) * unit <= width if LOGITS else value > 0
         rank = count + tl.cumsum(is_candidate.to(tl.int32), 0)
-        tl.store(own + rank - 1, start + tl.arange(0, BLOCK), mask=is_candidate & (rank <= ROOM))
+        place, has_room = index * room + rank - 1, is_candidate & (rank <= room)
+        if kept is not None:
+            tl.store(kept + place, value.to(kept.dtype.element_ty), mask=has_room)
+        if indices is not None:
+            tl.store(indices + place, start + tl.arange(0, BLOCK), mask=has_room)
         count += tl.sum(is_candidate.to(tl.int32), 0)
-    tl.store(counts + index, tl.where((count > 0) & (count <= ROOM), count, classes))
+    tl.store(counts + index, tl.where((count > 0) & (count <= room), count, classes))
     tl.store(tops + index, largest)
 
 
 @triton.jit
 def _sums(
-    row, cached, indices, count, classes, largest, unit, scale, power, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
+    row, cached, classes, largest, unit, scale, power, BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr
 ):
-    """The sums of `_terms` over a row, which without `indices` is cached."""
-    if indices is None:
+    """The sums of `_terms` over a row."""
+    if ONE:
         total, base_u, base_uu, power_u = _terms(cached, largest, unit, scale, power, COMPUTE)
     else:
         total, base_u = tl.zeros([BLOCK], COMPUTE), tl.zeros([BLOCK], COMPUTE)
         base_uu, power_u = tl.zeros([BLOCK], COMPUTE), tl.zeros([BLOCK], COMPUTE)
-        for start in range(0, count, BLOCK):
-            place, inside = _places(indices, start, count, classes, BLOCK)
-            z = tl.load(row + place, mask=inside, other=-float("inf")).to(tl.float32)
+        for start in range(0, classes, BLOCK):
+            z = _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
             one, by_u, by_uu, higher = _terms(z, largest, unit, scale, power, COMPUTE)
             total += one
             base_u += by_u
@@ -200,20 +204,20 @@ def _last_step(delta, COMPUTE: tl.constexpr):
 
 @triton.jit
 def _root(
-    row, cached, indices, count, classes, largest, unit, q, r, delta, y, low, high, last_step,
-    BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
+    row, cached, classes, largest, unit, q, r, delta, y, low, high, last_step,
+    BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
     """The y whose next step is at most `last_step`, that step, and the results of `_sums` and `_point` at y."""
     power = 1 / delta - 1
     total, base_u, base_uu, power_u = _sums(
-        row, cached, indices, count, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, COMPUTE
+        row, cached, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, ONE, COMPUTE
     )
     mean, renyi, residual, step = _point(y, q, r, delta, total, base_u, base_uu, power_u)
     steps = 0
     while (tl.abs(step) > last_step) & (steps < _MOST_STEPS):
         low, high, y = _following(y, step, residual, low, high, steps)
         total, base_u, base_uu, power_u = _sums(
-            row, cached, indices, count, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, COMPUTE
+            row, cached, classes, largest, unit, delta * tl.exp(-y), power, BLOCK, ONE, COMPUTE
         )
         mean, renyi, residual, step = _point(y, q, r, delta, total, base_u, base_uu, power_u)
         steps += 1
@@ -222,8 +226,9 @@ def _root(
 
 @triton.jit
 def _solved(
-    row, cached, indices, count, classes, largest, q, r, temperature, BLOCK: tl.constexpr, COMPUTE: tl.constexpr
-):
+    row, cached, count, classes, largest, q, r, temperature,
+    BLOCK: tl.constexpr, ONE: tl.constexpr, COMPUTE: tl.constexpr,
+):  # fmt: skip
     """A row's unit, scale and total, as in p = (1 + scale x)₊^β/total, its conjugate and R_q."""
     unit = 1 / temperature
     delta = tl.maximum(q - 1, _LEAST_DELTA)
@@ -232,15 +237,14 @@ def _solved(
     high = tl.maximum(2 - 1 / q - r, 0.0) * most + _MARGIN
     if tl.float64 == COMPUTE:
         y, step, total, base_u, mean, renyi = _root(
-            row, cached, indices, count, classes, largest, unit, q, r, delta, high, low, high, q * 0 + _NEAR,
-            BLOCK, tl.float32,
-        )  # fmt: skip
+            row, cached, count, largest, unit, q, r, delta, high, low, high, q * 0 + _NEAR, BLOCK, ONE, tl.float32
+        )
         start = tl.minimum(high, tl.maximum(low, y + step))
     else:
         start = high
     last = _last_step(delta, COMPUTE)
     y, step, total, base_u, mean, renyi = _root(
-        row, cached, indices, count, classes, largest, unit, q, r, delta, start, low, high, last, BLOCK, COMPUTE
+        row, cached, count, largest, unit, q, r, delta, start, low, high, last, BLOCK, ONE, COMPUTE
     )
     linear = mean / delta * tl.exp(y)
     conjugate = tl.maximum(linear + renyi * _expm1_ratio((1 - r) * renyi) / q, 0.0) * temperature
@@ -270,25 +274,35 @@ def _orders_of(row, orders, q, r, temperature):
 
 
 @triton.jit
+def _row(logits, counts, tops, kept, index, room, classes, BLOCK: tl.constexpr):
+    """Where the logits to sum over begin, their number, the first block of them, and the largest."""
+    row = logits + index * classes
+    if counts is None:
+        count, largest = classes, _largest(row, classes, BLOCK)
+    else:
+        count, largest = tl.load(counts + index), tl.load(tops + index)
+        if count < classes:
+            row = kept + index * room
+    return row, count, _loaded(row, 0, count, -float("inf"), BLOCK).to(tl.float32), largest
+
+
+@triton.jit
 def _solve(
-    logits, probabilities, conjugates, indices, counts, tops, classes,
+    logits, probabilities, conjugates, counts, tops, kept, indices, room, classes,
     orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
-    ROOM: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
+    BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
     index = tl.program_id(0).to(tl.int64)
-    row, out = logits + index * classes, probabilities + index * classes
     q, r, temperature = _orders_of(index, orders, q, r, temperature)
-    cached = _loaded(row, 0, classes, -float("inf"), BLOCK).to(tl.float32)
-    own = None if indices is None else indices + index * ROOM
-    count = classes if counts is None else tl.load(counts + index)
-    largest = _largest(row, classes, BLOCK) if tops is None else tl.load(tops + index)
+    row, count, cached, largest = _row(logits, counts, tops, kept, index, room, classes, BLOCK)
     unit, scale, total, conjugate, _ = _solved(
-        row, cached, own, count, classes, largest, q, r, temperature, BLOCK, COMPUTE
+        row, cached, count, classes, largest, q, r, temperature, BLOCK, counts is None, COMPUTE
     )
+    out, own = probabilities + index * classes, None if indices is None else indices + index * room
     delta = tl.maximum(q - 1, _LEAST_DELTA)
     for start in range(0, count, BLOCK):
         place, inside = _places(own, start, count, classes, BLOCK)
-        z = cached if own is None else tl.load(row + place, mask=inside, other=-float("inf")).to(tl.float32)
+        z = cached if own is None else _loaded(row, start, count, -float("inf"), BLOCK).to(tl.float32)
         p = _probabilities(z, largest, unit, scale, total, delta, COMPUTE)
         tl.store(out + place, p.to(out.dtype.element_ty), mask=inside)
     tl.store(conjugates + index, conjugate.to(conjugates.dtype.element_ty))
@@ -303,25 +317,21 @@ def _renyi_slopes(p, log_p, renyi, delta):
 
 @triton.jit
 def _class_loss(
-    logits, targets, losses, states, slopes, wrong_row, ignored, indices, counts, tops, classes,
+    logits, targets, losses, states, slopes, wrong_row, ignored, counts, tops, kept, indices, room, classes,
     orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
-    SLOPES: tl.constexpr, ROOM: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
+    SLOPES: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
     index = tl.program_id(0).to(tl.int64)
     target = tl.load(targets + index)
     counted = target != ignored
     is_class = (target >= 0) & (target < classes)
     tl.store(wrong_row, index, mask=counted & (is_class == 0))
-    row = logits + index * classes
     q, r, temperature = _orders_of(index, orders, q, r, temperature)
-    cached = _loaded(row, 0, classes, -float("inf"), BLOCK).to(tl.float32)
-    own = None if indices is None else indices + index * ROOM
-    count = classes if counts is None else tl.load(counts + index)
-    largest = _largest(row, classes, BLOCK) if tops is None else tl.load(tops + index)
+    row, count, cached, largest = _row(logits, counts, tops, kept, index, room, classes, BLOCK)
     unit, scale, total, conjugate, renyi = _solved(
-        row, cached, own, count, classes, largest, q, r, temperature, BLOCK, COMPUTE
+        row, cached, count, classes, largest, q, r, temperature, BLOCK, counts is None, COMPUTE
     )
-    of_target = tl.load(row + tl.where(is_class, target, 0)).to(tl.float64)
+    of_target = tl.load(logits + index * classes + tl.where(is_class, target, 0)).to(tl.float64)
     loss = conjugate - (of_target - largest.to(tl.float64))
     loss = tl.where(loss < 0, 0.0, loss)  # rounding can leave −1e-17 at p = y
     tl.store(losses + index, tl.where(counted, loss, 0.0).to(tl.float32))
@@ -333,8 +343,7 @@ def _class_loss(
         delta = tl.maximum(q - 1, _LEAST_DELTA)
         slope = tl.zeros([BLOCK], tl.float32)
         for start in range(0, count, BLOCK):
-            place, inside = _places(own, start, count, classes, BLOCK)
-            z = tl.load(row + place, mask=inside, other=-float("inf")).to(tl.float32)
+            z = _loaded(row, start, count, -float("inf"), BLOCK).to(tl.float32)
             p = _probabilities(z, largest, unit, scale, total, delta, tl.float32)
             slope += _renyi_slopes(p, tl.log(tl.maximum(p, 1e-37)), renyi.to(tl.float32), delta.to(tl.float32))
         heat = (1 - r) * renyi
@@ -351,22 +360,23 @@ def _class_loss_backward(
     logits, targets, states, grads, grad_logits, classes, ignored, grad_step,
     orders, q: tl.float64, r: tl.float64, temperature: tl.float64, BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    index, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    index, first = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK * _GRADIENTS_OF_WARP
     target = tl.load(targets + index)
-    place = block * BLOCK + tl.arange(0, BLOCK)
-    z = tl.load(logits + index * classes + place, mask=place < classes, other=-float("inf")).to(tl.float32)
     largest, unit = tl.load(states + index * 4), tl.load(states + index * 4 + 1)
     scale, total = tl.load(states + index * 4 + 2), tl.load(states + index * 4 + 3)
     q, r, temperature = _orders_of(index, orders, q, r, temperature)
     delta = tl.maximum(q - 1, _LEAST_DELTA)
-    p = tl.zeros([BLOCK], COMPUTE)
-    width = 1 / (unit * scale)
+    width, grad = 1 / (unit * scale), tl.load(grads + index * grad_step)
     lowest = (-width - width * _MARGIN).to(tl.float32)
-    if (tl.max(z - largest.to(tl.float32), 0) >= lowest) | (total != total):
-        p = _probabilities(z, largest, unit, scale, total, delta, COMPUTE)
-    gradient = (p - tl.where(place == target, 1.0, 0.0)) * tl.load(grads + index * grad_step)
-    gradient = tl.where(target != ignored, gradient, 0.0).to(tl.float32)
-    tl.store(grad_logits + index * classes + place, gradient.to(grad_logits.dtype.element_ty), mask=place < classes)
+    for start in range(first, tl.minimum(first + BLOCK * _GRADIENTS_OF_WARP, classes), BLOCK):
+        place = start + tl.arange(0, BLOCK)
+        z = _loaded(logits + index * classes, start, classes, -float("inf"), BLOCK).to(tl.float32)
+        p = tl.zeros([BLOCK], COMPUTE)
+        if (tl.max(z - largest.to(tl.float32), 0) >= lowest) | (total != total):
+            p = _probabilities(z, largest, unit, scale, total, delta, COMPUTE)
+        gradient = (p - tl.where(place == target, 1.0, 0.0)) * grad
+        gradient = tl.where(target != ignored, gradient, 0.0).to(tl.float32)
+        tl.store(grad_logits + index * classes + place, gradient.to(grad_logits.dtype.element_ty), mask=place < classes)
 
 
 @triton.jit
@@ -379,12 +389,12 @@ def _support(row, place, inside, delta, reference, mirrored):
 
 @triton.jit
 def _map_backward(
-    probabilities, grads, grad_logits, grad_parameters, indices, counts, tops, classes,
+    probabilities, grads, grad_logits, grad_parameters, counts, tops, kept, indices, room, classes,
     orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
-    PARAMETERS: tl.constexpr, ROOM: tl.constexpr, BLOCK: tl.constexpr,
+    PARAMETERS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     index = tl.program_id(0).to(tl.int64)
-    own = None if indices is None else indices + index * ROOM
+    own = None if indices is None else indices + index * room
     count = classes if counts is None else tl.load(counts + index)
     row, grad, out = probabilities + index * classes, grads + index * classes, grad_logits + index * classes
     q, r, temperature = _orders_of(index, orders, q, r, temperature)
@@ -466,10 +476,8 @@ def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor
     rows, classes = _shape(logits)
     with torch.cuda.device_of(logits):
         given = classes, *_orders_for_kernel(orders, logits)
-        found = _candidates(logits, True, given)
-        _solve[(rows,)](
-            logits, probabilities, conjugate, *found, *given, COMPUTE=_compute(logits), **_launch(classes)
-        )
+        found = _candidates(logits, given, keeps_values=True, keeps_indices=True)
+        _solve[(rows,)](logits, probabilities, conjugate, *found, *given, COMPUTE=_compute(logits), **_launch(classes))
     return probabilities, conjugate
 
 
@@ -481,7 +489,7 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orde
     rows, classes = _shape(probabilities)
     with torch.cuda.device_of(grad):
         given = classes, *_orders_for_kernel(orders, probabilities)
-        found = _candidates(probabilities, False, given)
+        found = _candidates(probabilities, given, keeps_values=False, keeps_indices=True)
         _map_backward[(rows,)](
             probabilities, grad, grad_logits, grad_parameters, *found, *given,
             PARAMETERS=wants_orders, **_launch(classes),
@@ -500,7 +508,7 @@ def class_loss(
     rows, classes = _shape(logits)
     with torch.cuda.device_of(logits):
         given = classes, *_orders_for_kernel(orders, logits)
-        found = _candidates(logits, True, given)
+        found = _candidates(logits, given, keeps_values=True, keeps_indices=False)
         _class_loss[(rows,)](
             logits, targets, loss, states, slopes, wrong_row, ignore_index, *found, *given,
             SLOPES=wants_slopes, COMPUTE=_compute(logits), **_launch(classes),
@@ -517,9 +525,9 @@ def class_loss_backward(
     logits, targets, states, grad = (one.contiguous() for one in (logits, targets, states, grad))
     grad_logits = torch.empty_like(logits)
     rows, classes = _shape(logits)
-    block = min(triton.next_power_of_2(classes), _CLASSES_OF_WARP)
+    block = min(triton.next_power_of_2(classes), _GRADIENT)
     with torch.cuda.device_of(logits):
-        _class_loss_backward[(rows, math.ceil(classes / block))](
+        _class_loss_backward[(rows, math.ceil(classes / (block * _GRADIENTS_OF_WARP.value)))](
             logits, targets, states, grad, grad_logits, classes, ignore_index, int(grad.dim() > 0),
             *_orders_for_kernel(orders, logits), block, _compute(logits), num_warps=1,
         )  # fmt: skip
@@ -535,27 +543,35 @@ def _compute(logits: Tensor) -> tl.dtype:
 
 
 def _launch(classes: int) -> dict[str, int]:
-    block = triton.next_power_of_2(classes) if classes <= _SHORT else _BLOCK
-    return {"ROOM": _ROOM, "BLOCK": block, "num_warps": warps(block)}
+    block = min(triton.next_power_of_2(classes), _LARGEST_BLOCK)
+    return {"BLOCK": block, "num_warps": warps(block)}
 
 
-def _candidates(values: Tensor, are_logits: bool, given: tuple[Any, ...]) -> tuple[Tensor | None, ...]:
-    """The candidates of long rows, their number, and the largest value of each row; None for short rows."""
+def _room(classes: int) -> int:
+    """For how many candidates of a row there is room; 0 for a short row, which needs no search."""
+    return 0 if classes <= _LARGEST_BLOCK else min(math.ceil(classes / 4), _MOST_CANDIDATES)
+
+
+def _candidates(
+    values: Tensor, given: tuple[Any, ...], *, keeps_values: bool, keeps_indices: bool
+) -> tuple[Tensor | int | None, ...]:
+    """Of each long row the number of candidates, its largest value, their values and indices; the room for them."""
     rows, classes = _shape(values)
-    if classes <= _SHORT:
-        return None, None, None
-    indices, counts = (values.new_empty(rows, room, dtype=torch.int32) for room in (_ROOM, 1))
+    if not (room := _room(classes)):
+        return None, None, None, None, 0
+    counts = values.new_empty(rows, dtype=torch.int32)
     tops = values.new_empty(rows, dtype=torch.float32)
-    block = min(triton.next_power_of_2(classes), _SEARCHED)
+    kept = values.new_empty(rows, room) if keeps_values else None
+    indices = values.new_empty(rows, room, dtype=torch.int32) if keeps_indices else None
     _find_candidates[(rows,)](
-        values, indices, counts, tops, *given, are_logits, _ROOM, block, num_warps=warps(block)
+        values, counts, tops, kept, indices, room, *given, LOGITS=keeps_values, BLOCK=_SEARCHED, num_warps=1
     )
-    return indices, counts, tops
+    return counts, tops, kept, indices, room
 
 
 def _output(values: Tensor) -> Tensor:
     """What a kernel writes a map or its gradient into: of long rows, it may be the candidates' part alone."""
-    return torch.empty_like(values) if values.shape[-1] <= _SHORT else torch.zeros_like(values)
+    return torch.zeros_like(values) if _room(values.shape[-1]) else torch.empty_like(values)
 
 
 def warps(block: int) -> int:

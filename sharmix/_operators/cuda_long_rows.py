@@ -41,7 +41,7 @@ def _partial_sums(
         row = logits + index * classes
         cached = cuda._loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
         total, base_u, base_uu, power_u = cuda._sums(
-            row, cached, None, classes, classes, top, unit, scale, 1 / delta - 1, BLOCK, COMPUTE
+            row, cached, classes, top, unit, scale, 1 / delta - 1, BLOCK, True, COMPUTE
         )
         own = sums + (index * spans + span) * 4
         tl.store(own, total)

@@ -23,7 +23,7 @@ POINTERS = {
     **dict.fromkeys(("indices", "counts"), "*i32"),
 }
 
-SHORT = dict.fromkeys(("indices", "counts", "tops"))  # a row that fits one block has no candidates
+SHORT = dict.fromkeys(("counts", "tops", "kept", "indices"))  # a row that fits one block has no candidates
 
 
 def test_what_the_kernels_take():
@@ -56,7 +56,7 @@ def test_kernels_agree_with_plain_torch_in_the_interpreter():
 def compile_for_hopper(kernel, logits_type, num_warps=1, **constants):
     """The kernel for compute capability 9.0."""
     names = kernel.arg_names
-    types = POINTERS | dict.fromkeys(("values", "logits", "probabilities", "grads", "grad_logits"), logits_type)
+    types = POINTERS | dict.fromkeys(("values", "kept", "logits", "probabilities", "grads", "grad_logits"), logits_type)
     types |= {argument.name: argument.annotation_type for argument in kernel.params if argument.annotation_type}
     signature = {name: "constexpr" if name in constants else types.get(name, "i32") for name in names}
     values = {(place,): constants[name] for place, name in enumerate(names) if name in constants}
@@ -75,7 +75,7 @@ def test_orders_that_are_numbers_keep_their_digits():
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 @pytest.mark.parametrize(("logits_type", "compute"), [("*fp32", tl.float64), ("*bf16", tl.float32)])
 def test_kernels_compile_for_a_hopper_gpu(logits_type, compute):
-    candidates = {"ROOM": 2048, "BLOCK": 128}
+    candidates = {"BLOCK": 128}
     row = candidates | {"COMPUTE": compute}
     short = row | SHORT
     for kernel, constants in (
@@ -105,14 +105,15 @@ def stack_bytes(compiled, path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
-@pytest.mark.parametrize("classes", [2048, 32000])
+@pytest.mark.parametrize("classes", [256, 32000])
 def test_the_kernels_spill_no_registers(tmp_path, classes):
-    one = {"orders": None, **cuda._launch(classes), **(SHORT if classes <= cuda._SHORT else {})}
+    one = {"orders": None, **cuda._launch(classes), **({} if cuda._room(classes) else SHORT)}
     whole = one | {"COMPUTE": tl.float64}
     for kernel, constants in (
         (cuda._solve, whole),
         (cuda._class_loss, whole | {"SLOPES": False}),
         (cuda._map_backward, one | {"PARAMETERS": True}),
-        (cuda._class_loss_backward, {"num_warps": 1, "BLOCK": 128, "orders": None, "COMPUTE": tl.float64}),
+        (cuda._class_loss_backward, {"num_warps": 1, "BLOCK": cuda._GRADIENT, "orders": None, "COMPUTE": tl.float64}),
+        (cuda._find_candidates, {"BLOCK": cuda._SEARCHED, "orders": None, "LOGITS": True}),
     ):
         assert stack_bytes(compile_for_hopper(kernel, "*fp32", **constants), tmp_path / "cubin") == 0, kernel
