@@ -17,6 +17,7 @@ from sharmix._private_torch import keeps_graph
 from sharmix.functional import Nonconcave, fenchel_young_loss, orders_of
 
 _CHUNK_BYTES = 1 << 26  # the size of a chunk of logits; matrix products are faster with more rows
+_CHUNK_BYTES_ON_CUDA = 1 << 27  # where the host takes over a millisecond for each chunk
 _BLOCKS = 16  # in a chunk; the loss is computed block by block, so that temporaries stay in the caches
 _DENSE = 0.1  # the share of nonzero errors above which a matrix product is faster than a sum over the nonzero ones
 
@@ -131,7 +132,8 @@ def logits_in_parts(
 
     Each part overwrites the one before. If each were allocated anew, the parts would fragment the C library's heap.
     """
-    parts = math.ceil(len(hidden) * max(len(weight), most_classes) * max(4, hidden.element_size()) / _CHUNK_BYTES)
+    size = len(hidden) * max(len(weight), most_classes) * max(4, hidden.element_size())
+    parts = math.ceil(size / (_CHUNK_BYTES_ON_CUDA if hidden.is_cuda else _CHUNK_BYTES))
     length = max(1, math.ceil(len(hidden) / max(1, parts)))  # about equal: a product of a few last rows is slow
     memory = hidden.new_empty(min(length, len(hidden)), len(weight))
     for start in range(0, len(hidden), length):

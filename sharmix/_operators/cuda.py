@@ -19,7 +19,8 @@ from sharmix._arguments import label_error
 from sharmix._operators import any_device
 from sharmix._operators.orders import Orders, columns, is_concave, largest
 
-_LARGEST_BLOCK = 256  # classes, in registers
+_SHORT = 2048  # classes in registers: with more a thread, or more threads, they are spilled to memory
+_BLOCK = 256  # classes of a longer row, or candidates
 _CLASSES_OF_WARP = 128
 _SEARCHED = 512  # classes at a time, in the search for candidates
 _MOST_CANDIDATES = 4096  # of a row, and at most a quarter of its classes: there is room for no more
@@ -543,13 +544,13 @@ def _compute(logits: Tensor) -> tl.dtype:
 
 
 def _launch(classes: int) -> dict[str, int]:
-    block = min(triton.next_power_of_2(classes), _LARGEST_BLOCK)
+    block = triton.next_power_of_2(classes) if classes <= _SHORT else _BLOCK
     return {"BLOCK": block, "num_warps": warps(block)}
 
 
 def _room(classes: int) -> int:
     """For how many candidates of a row there is room; 0 for a short row, which needs no search."""
-    return 0 if classes <= _LARGEST_BLOCK else min(math.ceil(classes / 4), _MOST_CANDIDATES)
+    return 0 if classes <= _SHORT else min(math.ceil(classes / 4), _MOST_CANDIDATES)
 
 
 def _candidates(

@@ -105,7 +105,7 @@ def stack_bytes(compiled, path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
-@pytest.mark.parametrize("classes", [256, 32000])
+@pytest.mark.parametrize("classes", [2048, 32000])
 def test_the_kernels_spill_no_registers(tmp_path, classes):
     one = {"orders": None, **cuda._launch(classes), **({} if cuda._room(classes) else SHORT)}
     whole = one | {"COMPUTE": tl.float64}

@@ -120,7 +120,8 @@ def test_map_and_loss_are_those_of_plain_torch(monkeypatch, dtype):
         for classes, (q, r) in itertools.product(SIZES, ORDERS):
             with case(classes=classes, q=q, r=r):
                 assert_agrees_with_plain_torch(classes, dtype, q, r)
-        monkeypatch.setattr(cuda, "_LARGEST_BLOCK", 32)
+        monkeypatch.setattr(cuda, "_SHORT", 32)
+        monkeypatch.setattr(cuda, "_BLOCK", 32)
         for q, r in ORDERS:
             with case(block="a row in several", classes=100, q=q, r=r):
                 assert_agrees_with_plain_torch(100, dtype, q, r)
@@ -146,9 +147,9 @@ def test_every_map_and_loss_is_that_of_plain_torch(dtype):
                 torch.testing.assert_close(found, expected, **digits(dtype))
 
 
-@pytest.mark.parametrize(("block", "long"), [(4, 10**9), (2, 10**9), (4, 2)])
-def test_rows_that_are_undefined_spread_to_no_other(monkeypatch, block, long):
-    monkeypatch.setattr(cuda, "_LARGEST_BLOCK", block)
+@pytest.mark.parametrize(("short", "long"), [(3, 10**9), (2, 10**9), (3, 2)])
+def test_rows_that_are_undefined_spread_to_no_other(monkeypatch, short, long):
+    monkeypatch.setattr(cuda, "_SHORT", short)
     monkeypatch.setattr(cuda_long_rows, "_LONG", long)
     rows = [[1.0, 2.0, 3.0], [1.0, torch.nan, 0.0], [-torch.inf] * 3, [-torch.inf, 1.0, 0.5], [torch.inf, 0, 0]]
     z = torch.tensor(rows, device=DEVICE)
@@ -163,9 +164,9 @@ def test_rows_that_are_undefined_spread_to_no_other(monkeypatch, block, long):
     assert loss[1:3].isnan().all()
 
 
-@pytest.mark.parametrize("block", [256, 1024])
-def test_the_gradient_of_a_sum_is_zero_where_the_slopes_of_tied_rows_leave_single_precision(monkeypatch, block):
-    monkeypatch.setattr(cuda, "_LARGEST_BLOCK", block)
+@pytest.mark.parametrize("short", [256, 2048])
+def test_the_gradient_of_a_sum_is_zero_where_the_slopes_of_tied_rows_leave_single_precision(monkeypatch, short):
+    monkeypatch.setattr(cuda, "_SHORT", short)
     z = torch.zeros(2, 1000, device=DEVICE, requires_grad=True)
     (gradient,) = torch.autograd.grad(sharmix.sharmix(z, 1.25, 20.0).sum(), z)
     assert not gradient.any()
