@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from reporting.markdown import paragraph
+from reporting.markdown import narrow, paragraph
 
 
 def tabulate_gpu_times(root: Path, to_root: str, part: str) -> str:
@@ -18,11 +18,11 @@ def tabulate_gpu_times(root: Path, to_root: str, part: str) -> str:
     rows["size"] = [_size(row) for row in rows.to_dict("records")]
     measured = rows.dropna(subset=["median_ratio"])
     tables = [_table(kind, measured[measured["kind"] == kind]) for kind in measured["kind"].unique()]
-    about = rows.iloc[0]
+    about, commits = rows.iloc[0], " and ".join(commit[:12] for commit in rows["commit"].unique())
     origin = (
         "Forward and backward: the median of rounds, with the lowest and the highest. A slow contender is called "
         f"three times, and the fastest call counts. {about['gpu']}; torch {about['torch']}, triton {about['triton']}; "
-        f"commit {about['commit'][:12]}. Repeat: `make gpu`."
+        f"commit {commits}. Repeat: `make gpu`."
     )
     return "\n\n".join([*tables, paragraph(origin)])
 
@@ -37,7 +37,7 @@ def _table(kind: str, rows: pd.DataFrame) -> str:
     shown = cells.pivot(index="contender", columns="size", values="cell")
     shown = shown.loc[rows["contender"].unique(), rows["size"].unique()].fillna("–")
     shown.index.name = f"{kind}, relative to {rows['contender'].iloc[0]}"
-    return str(shown.reset_index().to_markdown(index=False, disable_numparse=True))
+    return narrow(shown.reset_index())
 
 
 def _cell(row: dict[Hashable, Any]) -> str:
