@@ -40,14 +40,16 @@ def describe_runs(root: Path, to_root: str, name: str) -> str:
     hardware = [record.environment.hardware for record in records]
     machines = sorted({f"{one['processor']}, {_count(one['cores'], 'core')}" for one in hardware})
     seeds = _seeds(records)
-    each = f"{duration(median(seconds))} a run ({duration(min(seconds))} to {duration(max(seconds))})"
+    time = _time_in_all(records)
+    if len(records) > 1:
+        time = f"{duration(median(seconds))} a run ({duration(min(seconds))} to {duration(max(seconds))}), {time} in all"
     lines = [
         f"All runs: `{'`, then `'.join(commands)}`",
         f"One run: `{_header(root, name)['command']}`",
         f"[Records]({to_root}results/records/{name}.jsonl): {_count(len(records), 'run')}, "
         f"{_count(_settings(records), 'setting')}, {'seed' if ',' not in seeds else 'seeds'} {seeds}, "
         f"{_epochs(records)} epochs",
-        f"Time: {each}, {_time_in_all(records)} in all; memory: at most {number(memory / 1024, 1)} GiB",
+        f"Time: {time}; memory: at most {number(memory / 1024, 1)} GiB",
         f"Machine: {'; '.join(machines)}",
         f"Settings: [conf/experiment/{name}.yaml]({to_root}conf/experiment/{name}.yaml)",
     ]
