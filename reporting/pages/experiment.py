@@ -42,7 +42,8 @@ def describe_runs(root: Path, to_root: str, name: str) -> str:
     seeds = _seeds(records)
     time = _time_in_all(records)
     if len(records) > 1:
-        time = f"{duration(median(seconds))} a run ({duration(min(seconds))} to {duration(max(seconds))}), {time} in all"
+        least, most = duration(min(seconds)), duration(max(seconds))
+        time = f"{duration(median(seconds))} a run ({least} to {most}), {time} in all"
     lines = [
         f"All runs: `{'`, then `'.join(commands)}`",
         f"One run: `{_header(root, name)['command']}`",
