@@ -19,13 +19,14 @@ from sharmix._arguments import label_error
 from sharmix._operators import any_device
 from sharmix._operators.orders import Orders, columns, is_concave, largest
 
-_SHORT = 2048  # classes in registers: with more a thread, or more threads, they are spilled to memory
+_SHORT = 2048  # classes in registers: with more in each thread, or more threads, registers are spilled to memory
 _BLOCK = 256  # classes of a longer row, or candidates
 _CLASSES_OF_WARP = 128
 _SEARCHED = 512  # classes at a time, in the search for candidates
 _MOST_CANDIDATES = 4096  # of a row, and at most a quarter of its classes: there is room for no more
-_GRADIENT = 64  # classes, which have no powers where none of them is in the support
-_GRADIENTS_OF_WARP = tl.constexpr(16)
+_GRADIENT = 64  # classes of a block of the loss's gradient, which needs no powers if none of them is in the support
+_BLOCKS_OF_PROGRAM = tl.constexpr(16)  # of the loss's gradient
+_MOST_SCALE = tl.constexpr(1e38)  # which float32 still holds
 _LEAST_DELTA = tl.constexpr(1e-15)  # whose square float32 still holds
 _MARGIN = tl.constexpr(1e-3)  # the bracket is exact up to rounding, and a root may lie on its end
 _NEAR = tl.constexpr(1e-3)  # the last step in float32, where float64 follows
@@ -77,7 +78,7 @@ def _loaded(row, start, classes, other, BLOCK: tl.constexpr):
 
 @triton.jit
 def _places(indices, start, count, classes, BLOCK: tl.constexpr):
-    """A block's classes, and which of them count: of all classes, or if there are fewer candidates, of those."""
+    """Where a block's entries lie in the row, and which of them exist: of all classes, or of the candidates."""
     place = start + tl.arange(0, BLOCK)
     inside = place < count
     if indices is not None:  # noqa: SIM102 (of an `and` Triton would compile both parts)
@@ -101,7 +102,7 @@ def _largest(row, classes, BLOCK: tl.constexpr):
 @triton.jit
 def _weights(x, scale, power, COMPUTE: tl.constexpr):
     """u = w − 1 and w^(β−1), for logits x measured from the largest in units of T₀."""
-    u = tl.maximum(x.to(COMPUTE) * scale.to(COMPUTE), -1.0)
+    u = tl.maximum(x.to(COMPUTE) * tl.minimum(scale, _MOST_SCALE).to(COMPUTE), -1.0)
     inside = u > -1
     return u, tl.where(inside, tl.exp(power.to(COMPUTE) * _log1p(tl.where(inside, u, 0.0))), 0.0)
 
@@ -118,22 +119,23 @@ def _terms(z, largest, unit, scale, power, COMPUTE: tl.constexpr):
 @triton.jit
 def _find_candidates(
     values, counts, tops, kept, indices, room, classes, orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
-    LOGITS: tl.constexpr, BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Each row's largest value, and its candidates: logits at most T₀/(q − 1) below it, or probabilities above 0.
+    """Each row's largest value, and its candidates: of logits, which are kept, those at most T₀/(q − 1) below it.
 
-    If there are none, or no room for them, `counts` has the number of all classes.
+    Of probabilities they are those above 0. If there are none, or no room, `counts` has the number of all classes.
     """
     index = tl.program_id(0).to(tl.int64)
     row = values + index * classes
     q, r, temperature = _orders_of(index, orders, q, r, temperature)
     largest = _largest(row, classes, BLOCK)
+    # s = e^y is at most 1 where r ≥ 2 − 1/q, but for the margin of the bracket; as much again is for rounding.
     width = 1 / tl.maximum(q - 1, _LEAST_DELTA)
     width, unit = (width + width * 2 * _MARGIN).to(tl.float32), (1 / temperature).to(tl.float32)
     count = tl.zeros([], tl.int32)
     for start in range(0, classes, BLOCK):
         value = _loaded(row, start, classes, -float("inf"), BLOCK).to(tl.float32)
-        is_candidate = (largest - value) * unit <= width if LOGITS else value > 0
+        is_candidate = value > 0 if kept is None else (largest - value) * unit <= width
         rank = count + tl.cumsum(is_candidate.to(tl.int32), 0)
         place, has_room = index * room + rank - 1, is_candidate & (rank <= room)
         if kept is not None:
@@ -318,7 +320,7 @@ def _renyi_slopes(p, log_p, renyi, delta):
 
 @triton.jit
 def _class_loss(
-    logits, targets, losses, states, slopes, wrong_row, ignored, counts, tops, kept, indices, room, classes,
+    logits, targets, losses, states, slopes, wrong_row, ignored, counts, tops, kept, room, classes,
     orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
     SLOPES: tl.constexpr, BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
@@ -361,7 +363,7 @@ def _class_loss_backward(
     logits, targets, states, grads, grad_logits, classes, ignored, grad_step,
     orders, q: tl.float64, r: tl.float64, temperature: tl.float64, BLOCK: tl.constexpr, COMPUTE: tl.constexpr,
 ):  # fmt: skip
-    index, first = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK * _GRADIENTS_OF_WARP
+    index, first = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK * _BLOCKS_OF_PROGRAM
     target = tl.load(targets + index)
     largest, unit = tl.load(states + index * 4), tl.load(states + index * 4 + 1)
     scale, total = tl.load(states + index * 4 + 2), tl.load(states + index * 4 + 3)
@@ -369,11 +371,11 @@ def _class_loss_backward(
     delta = tl.maximum(q - 1, _LEAST_DELTA)
     width, grad = 1 / (unit * scale), tl.load(grads + index * grad_step)
     lowest = (-width - width * _MARGIN).to(tl.float32)
-    for start in range(first, tl.minimum(first + BLOCK * _GRADIENTS_OF_WARP, classes), BLOCK):
+    for start in range(first, tl.minimum(first + BLOCK * _BLOCKS_OF_PROGRAM, classes), BLOCK):
         place = start + tl.arange(0, BLOCK)
         z = _loaded(logits + index * classes, start, classes, -float("inf"), BLOCK).to(tl.float32)
         p = tl.zeros([BLOCK], COMPUTE)
-        if (tl.max(z - largest.to(tl.float32), 0) >= lowest) | (total != total):
+        if (tl.max(z - largest.to(tl.float32), 0) >= lowest) | ((total > 0) == 0):  # an undefined row is NaN
             p = _probabilities(z, largest, unit, scale, total, delta, COMPUTE)
         gradient = (p - tl.where(place == target, 1.0, 0.0)) * grad
         gradient = tl.where(target != ignored, gradient, 0.0).to(tl.float32)
@@ -390,7 +392,7 @@ def _support(row, place, inside, delta, reference, mirrored):
 
 @triton.jit
 def _map_backward(
-    probabilities, grads, grad_logits, grad_parameters, counts, tops, kept, indices, room, classes,
+    probabilities, grads, grad_logits, grad_parameters, counts, tops, indices, room, classes,
     orders, q: tl.float64, r: tl.float64, temperature: tl.float64,
     PARAMETERS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -442,7 +444,7 @@ def _map_backward(
     gap = r - q
     stiffness = 1 + gap * q * tl.sum(covariance_sum, 0)
     heat = temperature * tl.exp(-gap * renyi)
-    # 1/heat as the product of two equal factors: for a large r it is no float, and infinity times 0 would be NaN.
+    # 1/heat as the product of two factors that float32 holds: for a large r it overflows, and infinity times 0 is NaN.
     factor = tl.minimum(1 / tl.sqrt(heat), 1e30)
     if PARAMETERS:
         response = tl.sum(renyi_slope, 0) + q * tl.sum(tilted, 0)
@@ -477,7 +479,7 @@ def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor
     rows, classes = _shape(logits)
     with torch.cuda.device_of(logits):
         given = classes, *_orders_for_kernel(orders, logits)
-        found = _candidates(logits, given, keeps_values=True, keeps_indices=True)
+        found = _candidates(logits, given, kept=True, indices=True)
         _solve[(rows,)](logits, probabilities, conjugate, *found, *given, COMPUTE=_compute(logits), **_launch(classes))
     return probabilities, conjugate
 
@@ -490,9 +492,9 @@ def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orde
     rows, classes = _shape(probabilities)
     with torch.cuda.device_of(grad):
         given = classes, *_orders_for_kernel(orders, probabilities)
-        found = _candidates(probabilities, given, keeps_values=False, keeps_indices=True)
+        counts, tops, _, indices, room = _candidates(probabilities, given, kept=False, indices=True)
         _map_backward[(rows,)](
-            probabilities, grad, grad_logits, grad_parameters, *found, *given,
+            probabilities, grad, grad_logits, grad_parameters, counts, tops, indices, room, *given,
             PARAMETERS=wants_orders, **_launch(classes),
         )  # fmt: skip
     return grad_logits, grad_parameters
@@ -509,9 +511,9 @@ def class_loss(
     rows, classes = _shape(logits)
     with torch.cuda.device_of(logits):
         given = classes, *_orders_for_kernel(orders, logits)
-        found = _candidates(logits, given, keeps_values=True, keeps_indices=False)
+        counts, tops, kept, _, room = _candidates(logits, given, kept=True, indices=False)
         _class_loss[(rows,)](
-            logits, targets, loss, states, slopes, wrong_row, ignore_index, *found, *given,
+            logits, targets, loss, states, slopes, wrong_row, ignore_index, counts, tops, kept, room, *given,
             SLOPES=wants_slopes, COMPUTE=_compute(logits), **_launch(classes),
         )  # fmt: skip
     total, divisor = any_device.total_and_divisor(loss, targets != ignore_index, reduction)
@@ -528,7 +530,7 @@ def class_loss_backward(
     rows, classes = _shape(logits)
     block = min(triton.next_power_of_2(classes), _GRADIENT)
     with torch.cuda.device_of(logits):
-        _class_loss_backward[(rows, math.ceil(classes / (block * _GRADIENTS_OF_WARP.value)))](
+        _class_loss_backward[(rows, math.ceil(classes / (block * _BLOCKS_OF_PROGRAM.value)))](
             logits, targets, states, grad, grad_logits, classes, ignore_index, int(grad.dim() > 0),
             *_orders_for_kernel(orders, logits), block, _compute(logits), num_warps=1,
         )  # fmt: skip
@@ -554,24 +556,27 @@ def _room(classes: int) -> int:
 
 
 def _candidates(
-    values: Tensor, given: tuple[Any, ...], *, keeps_values: bool, keeps_indices: bool
-) -> tuple[Tensor | int | None, ...]:
-    """Of each long row the number of candidates, its largest value, their values and indices; the room for them."""
+    values: Tensor, given: tuple[Any, ...], *, kept: bool, indices: bool
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, int]:
+    """Of each long row the number of candidates, its largest value, their values and indices; the room for them.
+
+    `given` are the number of classes and the orders. Logits are kept; probabilities are not.
+    """
     rows, classes = _shape(values)
     if not (room := _room(classes)):
         return None, None, None, None, 0
     counts = values.new_empty(rows, dtype=torch.int32)
     tops = values.new_empty(rows, dtype=torch.float32)
-    kept = values.new_empty(rows, room) if keeps_values else None
-    indices = values.new_empty(rows, room, dtype=torch.int32) if keeps_indices else None
+    values_of_candidates = values.new_empty(rows, room) if kept else None
+    places = values.new_empty(rows, room, dtype=torch.int32) if indices else None
     _find_candidates[(rows,)](
-        values, counts, tops, kept, indices, room, *given, LOGITS=keeps_values, BLOCK=_SEARCHED, num_warps=1
+        values, counts, tops, values_of_candidates, places, room, *given, BLOCK=_SEARCHED, num_warps=1
     )
-    return counts, tops, kept, indices, room
+    return counts, tops, values_of_candidates, places, room
 
 
 def _output(values: Tensor) -> Tensor:
-    """What a kernel writes a map or its gradient into: of long rows, it may be the candidates' part alone."""
+    """The tensor for a map or its gradient: zeros for long rows, of which kernels may write the candidates alone."""
     return torch.zeros_like(values) if _room(values.shape[-1]) else torch.empty_like(values)
 
 

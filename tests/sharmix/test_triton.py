@@ -66,7 +66,7 @@ def compile_for_hopper(kernel, logits_type, num_warps=1, **constants):
 
 def test_orders_that_are_numbers_keep_their_digits():
     """Without the annotation Triton makes a Python number float32."""
-    for kernel in (cuda._solve, cuda._class_loss, cuda._class_loss_backward, cuda._map_backward):
+    for kernel in (cuda._find_candidates, cuda._solve, cuda._class_loss, cuda._class_loss_backward, cuda._map_backward):
         types = {argument.name: argument.annotation_type for argument in kernel.params}
         assert [types[order] for order in ("q", "r", "temperature")] == ["fp64"] * 3, kernel
 
@@ -86,8 +86,8 @@ def test_kernels_compile_for_a_hopper_gpu(logits_type, compute):
         (cuda._class_loss, short | {"SLOPES": True}),
         (cuda._map_backward, candidates | {"PARAMETERS": True}),
         (cuda._map_backward, candidates | SHORT | {"PARAMETERS": True}),
-        (cuda._find_candidates, candidates | {"LOGITS": True}),
-        (cuda._find_candidates, candidates | {"LOGITS": False}),
+        (cuda._find_candidates, candidates),
+        (cuda._find_candidates, candidates | {"kept": None}),
         (cuda._class_loss_backward, {"BLOCK": 128, "COMPUTE": compute}),
         (cuda_long_rows._partial_sums, {"BLOCK": 128, "COMPUTE": compute}),
         (cuda_long_rows._newton_step, {"SPANS": 32, "COMPUTE": compute}),
@@ -111,9 +111,10 @@ def test_the_kernels_spill_no_registers(tmp_path, classes):
     whole = one | {"COMPUTE": tl.float64}
     for kernel, constants in (
         (cuda._solve, whole),
-        (cuda._class_loss, whole | {"SLOPES": False}),
+        (cuda._class_loss, whole | {"SLOPES": True}),
         (cuda._map_backward, one | {"PARAMETERS": True}),
         (cuda._class_loss_backward, {"num_warps": 1, "BLOCK": cuda._GRADIENT, "orders": None, "COMPUTE": tl.float64}),
-        (cuda._find_candidates, {"BLOCK": cuda._SEARCHED, "orders": None, "LOGITS": True}),
+        (cuda._find_candidates, {"num_warps": 1, "BLOCK": cuda._SEARCHED, "orders": None}),
+        (cuda._find_candidates, {"num_warps": 1, "BLOCK": cuda._SEARCHED, "orders": None, "kept": None}),
     ):
         assert stack_bytes(compile_for_hopper(kernel, "*fp32", **constants), tmp_path / "cubin") == 0, kernel

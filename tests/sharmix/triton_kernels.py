@@ -120,9 +120,9 @@ def test_map_and_loss_are_those_of_plain_torch(monkeypatch, dtype):
         for classes, (q, r) in itertools.product(SIZES, ORDERS):
             with case(classes=classes, q=q, r=r):
                 assert_agrees_with_plain_torch(classes, dtype, q, r)
-        monkeypatch.setattr(cuda, "_SHORT", 32)
-        monkeypatch.setattr(cuda, "_BLOCK", 32)
-        for q, r in ORDERS:
+        for name, classes in {"_SHORT": 32, "_BLOCK": 8, "_SEARCHED": 32}.items():
+            monkeypatch.setattr(cuda, name, classes)
+        for q, r in [*ORDERS[:4], ([[1.25], [1.3], [2.0]], [[1.5], [1.4], [2.0]])]:
             with case(block="a row in several", classes=100, q=q, r=r):
                 assert_agrees_with_plain_torch(100, dtype, q, r)
 
@@ -147,12 +147,12 @@ def test_every_map_and_loss_is_that_of_plain_torch(dtype):
                 torch.testing.assert_close(found, expected, **digits(dtype))
 
 
-@pytest.mark.parametrize(("short", "long"), [(3, 10**9), (2, 10**9), (3, 2)])
+@pytest.mark.parametrize(("short", "long"), [(9, 10**9), (2, 10**9), (9, 2)])
 def test_rows_that_are_undefined_spread_to_no_other(monkeypatch, short, long):
     monkeypatch.setattr(cuda, "_SHORT", short)
     monkeypatch.setattr(cuda_long_rows, "_LONG", long)
     rows = [[1.0, 2.0, 3.0], [1.0, torch.nan, 0.0], [-torch.inf] * 3, [-torch.inf, 1.0, 0.5], [torch.inf, 0, 0]]
-    z = torch.tensor(rows, device=DEVICE)
+    z = torch.tensor([[*row, *[min(row[0], -9.0)] * 6] for row in rows], device=DEVICE, requires_grad=True)
     p = sharmix.sharmix(z)
     assert p[[1, 2, 4]].isnan().all()
     assert p[3, 0] == 0
@@ -162,6 +162,10 @@ def test_rows_that_are_undefined_spread_to_no_other(monkeypatch, short, long):
     assert loss[3] == torch.inf
     assert loss[4] == 0
     assert loss[1:3].isnan().all()
+    for value, undefined, defined in ((p[:, :2], [1, 2, 4], [0, 3]), (loss, [1, 2], [0, 3, 4])):
+        (gradient,) = torch.autograd.grad(value.sum(), z)
+        assert gradient[undefined].isnan().all()
+        assert gradient[defined].isfinite().all()
 
 
 @pytest.mark.parametrize("short", [256, 2048])
