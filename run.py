@@ -1,7 +1,7 @@
 """Train, evaluate and record one experiment.
 
 python run.py experiment=airline activation=sharmix_learned seed=21 paths.data=../shared/data
-python run.py -m experiment=digits activation=softmax,sparsemax seed=21,42 hydra/launcher=joblib
+python run.py -m experiment=digits activation=softmax,sparsemax seed=21,42 hydra/launcher=cores
 python run.py --help
 """
 

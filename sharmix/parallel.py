@@ -61,9 +61,9 @@ def vocab_parallel_loss(
     Newton's method. Each step is one all-reduce of four numbers a row, and reads the logits of these rows. At most 7
     steps are usual for q ≤ 2, some more for a larger q, and a learned q needs one all-reduce more.
 
-    The gradient by the logits is that of this process's logits. So the gradient by the input of the output layer,
-    which all processes share, is a part on each process, and their sum is the whole: `ColwiseParallel` and
-    `vocab_parallel_linear_loss` add them up, and a layer of your own must do so by an all-reduce.
+    Each process gets the gradient of its own logits. So the gradient of the layer's input is split over the processes,
+    and its parts must be added. `ColwiseParallel` and `vocab_parallel_linear_loss` do this; a layer of your own needs
+    an all-reduce.
 
     Args:
         local_logits: this process's part of z, [..., classes of this process], floating point. For half precision the
@@ -71,7 +71,7 @@ def vocab_parallel_loss(
         targets: indices among all classes, [...], of an integer type, the same on every process.
         q, r, temperature: numbers, or tensors of one element, the same on every process, learned on all or on none;
             1 < q ≤ 3 and r ≥ 2 − 1/q. Learned orders get their full gradient on every process.
-        group: the process group; the default one if None. Its backend may be gloo or NCCL. Its machines must be of one
+        group: the process group; the default one if None. Tests use gloo; NCCL is untested. Its machines must be of one
             kind, because all processes decide alike from the same numbers.
         sizes: the number of classes on each process, the same list on every process. None means equal numbers.
         candidates: K, the same on every process. The support of a row should have fewer classes on each process.
@@ -223,8 +223,8 @@ def vocab_parallel_linear_loss(
             [classes of this process] or None; plain tensors, such as `to_local()` of a DTensor.
         targets: indices among all classes, [...], of an integer type, the same on every process.
         q, r, temperature, group, candidates: as for `vocab_parallel_loss`.
-        sizes: the number of classes on each process. None: each process tells its number, by one message more; under
-            `torch.compile`, equal numbers.
+        sizes: the number of classes on each process. None: the processes exchange their numbers in one further message;
+            under `torch.compile`, equal numbers.
         **options: as for `linear_fenchel_young_loss`.
 
     Returns, Raises: as `vocab_parallel_loss`; the loss is a scalar.

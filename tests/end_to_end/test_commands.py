@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from experiments.composition import composed
+from experiments.composition import settings_of as settings
 from experiments.identity import ROOT
 from tests.docs.pages import PAGES, command_lines
-from tests.experiments.building import composed, settings
 
 pytestmark = pytest.mark.medium
 

@@ -43,6 +43,10 @@ def test_a_run_is_recorded_whole(finished: Path) -> None:
     assert record["config"]["activation"]["name"] == "sharmix_learned"
     assert record["config"]["trainer"]["max_epochs"] == 3
     assert [row["epoch"] for row in record["curves"]] == [1, 2, 3]
+    assert [row["steps"] for row in record["curves"]] == [23, 46, 69]
+    seconds = [row["training_seconds"] for row in record["curves"]]
+    assert 0 < seconds[0] < seconds[2] < record["wall_time_seconds"]
+    assert all(row["examples_per_second"] > 0 for row in record["curves"])
     assert all(1.25 < row["q"] < 2 and 1.5 < row["r"] < 2 for row in record["curves"])
     for split in ("train", "test"):
         metrics = record["metrics"][split]

@@ -1,12 +1,9 @@
 """Settings as `conf/` composes them, and small modules, data and Trainers, for the tests of the suite."""
 
-import functools
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as L
-from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig, OmegaConf
 
 import sharmix
 from experiments.data.copying import CopyDataModule
@@ -16,21 +13,10 @@ from experiments.modules.optimizer import AdamSettings
 from experiments.modules.translator import BeamSettings, Translator
 from experiments.networks.perceptron import Perceptron
 from experiments.networks.transformer import Transformer
-from experiments.settings import ActivationSettings, RunSettings, checked_settings
+from experiments.settings import ActivationSettings
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 EXPERIMENTS = sorted(file.stem for file in (CONF / "experiment").glob("*.yaml"))
-
-
-@functools.cache  # composing takes a tenth of a second
-def composed(*overrides: str) -> DictConfig:
-    """The configuration that `run.py` composes, before it is checked; not to be changed."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("config", overrides=list(overrides))
-
-
-def settings(*overrides: str) -> RunSettings:
-    return checked_settings(OmegaConf.to_container(composed(*overrides), resolve=True))
 
 
 def stock_trainer(**options: Any) -> L.Trainer:

@@ -8,8 +8,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from experiments import identity
+from experiments.composition import composed
+from experiments.composition import settings_of as settings
 from experiments.identity import ROOT, code_of, run_id
-from tests.experiments.building import EXPERIMENTS, composed, settings
+from tests.experiments.building import EXPERIMENTS
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,14 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers.logger import DummyLogger
 
 from experiments import building, load_run
+from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.modules.classifier import Classifier
 from experiments.record import Record, load_record
 from experiments.run import Run, weights_hash
 from experiments.run_folder import locked, replaced
 from tests.end_to_end.runner import untimed
-from tests.experiments.building import classifier, settings
+from tests.experiments.building import classifier
 from tests.experiments.data.generated import tweets, write_tweets
 
 pytestmark = pytest.mark.medium

@@ -10,12 +10,14 @@ import pytest
 from omegaconf import OmegaConf
 
 import sharmix
+from experiments.composition import composed
+from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError
 from experiments.identity import ROOT
 from experiments.run import Run
 from experiments.settings import build, build_activation, checked_settings, get_class_or_function
 from experiments.trainer import build_trainer
-from tests.experiments.building import CONF, EXPERIMENTS, composed, settings
+from tests.experiments.building import CONF, EXPERIMENTS
 
 ACTIVATIONS = sorted(file.stem for file in (CONF / "activation").glob("*.yaml"))
 

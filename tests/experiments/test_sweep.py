@@ -93,7 +93,6 @@ def test_a_study_with_a_failed_trial_ends_with_an_error_and_names_the_trial_once
 def test_a_refused_run_leaves_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sweep, folder = Sweep(), tmp_path / ".refused"
     folder.mkdir()
-    sweep.folder = tmp_path / "sweep"
     config = OmegaConf.create({"hydra": {"mode": RunMode.MULTIRUN, "runtime": {"output_dir": str(folder)}}})
     failed = JobReturn(["seed=-1"], status=JobStatus.FAILED, _return_value=ConfigurationError("seed=-1 is not allowed"))
     sweep.on_job_end(config, failed)

@@ -8,11 +8,12 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError
 from experiments.run import Run
 from experiments.settings import Group
 from experiments.trainer import build_trainer
-from tests.experiments.building import CONF, settings
+from tests.experiments.building import CONF
 
 OURS = {"logger", "callbacks", "plugins", "enable_progress_bar"}  # which a run builds from settings of its own
 

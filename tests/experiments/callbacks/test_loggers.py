@@ -11,9 +11,9 @@ from lightning.pytorch.loggers import CSVLogger, WandbLogger
 
 from experiments.callbacks.curves import log_row
 from experiments.callbacks.loggers import open_loggers, wandb_logger
+from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError
 from experiments.settings import RunSettings
-from tests.experiments.building import settings
 
 HERE = "tests.experiments.callbacks.test_loggers"
 ROWS: list[float] = []

@@ -11,12 +11,13 @@ from torch.nn.functional import cross_entropy, one_hot
 from torchmetrics import Metric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassCalibrationError
 
+from experiments.composition import settings_of as settings
 from experiments.errors import ConfigurationError
 from experiments.modules.classifier import Classifier
 from experiments.modules.optimizer import AdamSettings
 from experiments.run import Run
 from sharmix import build_activation
-from tests.experiments.building import classifier, digits, settings, stock_trainer
+from tests.experiments.building import classifier, digits, stock_trainer
 
 
 def test_label_smoothing_reaches_the_loss() -> None:

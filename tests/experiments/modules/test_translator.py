@@ -11,13 +11,14 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import sharmix
+from experiments.composition import settings_of as settings
 from experiments.data.examples import Batch
 from experiments.data.special_tokens import BEGIN, END, PADDING
 from experiments.modules.beam_search import Hypothesis
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics
 from experiments.modules.translator import Translator, next_probabilities
 from experiments.run import Run
-from tests.experiments.building import copies, settings, stock_trainer
+from tests.experiments.building import copies, stock_trainer
 
 SMALL = ("experiment=copy", "data.train_size=200", "data.evaluation_size=20", "data.batch_size=100")
 

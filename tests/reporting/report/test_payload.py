@@ -6,9 +6,9 @@ import shlex
 from html import unescape
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from experiments.identity import ROOT, run_id
+from experiments.composition import composed
+from experiments.identity import run_id
 from experiments.resolvers import register_resolvers
 from reporting.declaration import load_declaration
 from reporting.groups import label_runs, style_groups
@@ -95,8 +95,7 @@ def test_the_command_of_a_run_of_each_experiment_composes_to_its_settings(payloa
     for run in {run["experiment"]: run for run in payload["runs"].values()}.values():
         python, runner, *overrides = shlex.split(run["command"])
         assert (python, runner) == ("python", "run.py")
-        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            config = compose("config", overrides=overrides)
+        config = composed(*overrides)
         assert (run_id(config), config.seed) == (run["run_id"], run["seed"]), run["command"]
 
 
