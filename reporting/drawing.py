@@ -184,7 +184,8 @@ def label_lines(figure: Figure, axes: Iterable[Axes], at_start: bool = False) ->
         to_axes = one.transData + one.transAxes.inverted()
         heights = {line: to_axes.transform(_end(one, line, at_start))[1] for line in lines}
         gap = LABEL_HEIGHT / (one.bbox.height / figure.dpi * 72)
-        lowest_first = sorted(heights, key=lambda line: heights[line])
+        # Rounded, because rounding errors must not decide the order of lines that end at the same height.
+        lowest_first = sorted(heights, key=lambda line: round(heights[line], 6))
         for line, y in zip(lowest_first, _apart([heights[line] for line in lowest_first], gap), strict=True):
             texts[line].set_y(y)
 
