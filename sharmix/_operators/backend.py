@@ -58,9 +58,10 @@ _warned = False
 def backend(device: str | torch.device = "cpu") -> Backend:
     """The implementation in use for tensors on a device.
 
-    It is `c++` for the compiled CPU kernel; `triton` for the CUDA kernels, if torch finds a CUDA device; or `torch` for
-    plain torch operations, which give the same results but are slower. They need float64: on a Mac's GPU (`mps`), which
-    has none, all maps and losses but those of softmax, and of α-ReLU with a given τ, raise a TypeError.
+    It is `c++` for the compiled CPU kernel; `triton` for the CUDA kernels, if torch finds a CUDA device and the package
+    `triton` is installed; or `torch` for plain torch operations, which give the same results but are slower. They need
+    float64: on a Mac's GPU (`mps`), which has none, all maps and losses but those of softmax, and of α-ReLU with a
+    given τ, raise a TypeError.
 
     Example:
         >>> with sharmix.plain_torch():

@@ -111,6 +111,7 @@ def test_the_kernels_spill_no_registers(tmp_path, classes):
     whole = one | {"COMPUTE": tl.float64}
     for kernel, constants in (
         (cuda._solve, whole),
+        (cuda._class_loss, whole | {"SLOPES": False}),
         (cuda._class_loss, whole | {"SLOPES": True}),
         (cuda._map_backward, one | {"PARAMETERS": True}),
         (cuda._class_loss_backward, {"num_warps": 1, "BLOCK": cuda._GRADIENT, "orders": None, "COMPUTE": tl.float64}),
