@@ -56,7 +56,7 @@ def linear_fenchel_young_loss(
 
     Returns, Raises: as `fenchel_young_loss`; the loss is a scalar.
 
-    Source: `math` section 5.
+    Source: docs/math.md, section 5.
 
     Example:
         >>> hidden, weight = torch.ones(4, 2), torch.zeros(1000, 2, requires_grad=True)

@@ -317,7 +317,7 @@ class SharMiX(SharmaMittal):
         p* = argmax over the simplex of  p·z + (T₀/q) H_{q,r}(p)
 
     With class indices as targets, learned q and r rise under the Fenchel–Young loss, whatever the data, and a learned
-    temperature falls. Each of these moves makes the loss smaller (`math` section 5).
+    temperature falls. Each of these moves makes the loss smaller (docs/math.md, section 5).
 
     Args:
         q, r, temperature, dim, nonconcave, masked_rows: as for `sharmix.sharmix`; a tensor may hold an order for each

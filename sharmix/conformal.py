@@ -57,7 +57,7 @@ def support_scores(logits: Tensor, labels: Tensor | None = None, q: float = 1.25
         TypeError: the logits are not floating-point numbers, or the labels are not integers.
         ValueError: the value of q, of r or of a label is not allowed.
 
-    Source: `math` section 8; for r = q Campos et al. (2025), Sparse Activations as Conformal Predictors.
+    Source: docs/math.md, section 8; for r = q Campos et al. (2025), Sparse Activations as Conformal Predictors.
 
     Example:
         >>> z = torch.tensor([2.0, 1.0, -1.0])

@@ -60,7 +60,7 @@ def sharmix(
         TypeError: the logits are not floating-point numbers.
         ValueError: a value or shape of q, r or temperature is not allowed, or `nonconcave="error"` and r < 2 − 1/q.
 
-    Source: the SharMiX paper's Eq. (2); solved in `math` section 2.
+    Source: the SharMiX paper's Eq. (2); solved in docs/math.md, section 2.
 
     Example:
         >>> sharmix.sharmix(torch.tensor([2.0, 1.0, -1.0]), q=1.5, r=2.0)
@@ -133,7 +133,7 @@ def normmax(logits: Tensor, alpha: Order = 2.0, dim: int = -1, *, masked_rows: M
     The order α, 1 < α ≤ 1000, is a number or a tensor as q of `sharmix`. All else is as for `sharmix`.
 
     Source: Blondel, Martins and Niculae (2020), section 4.3; SharMiX at q = α, r = 2 − 1/α, T₀ = α − 1. This r is
-    the least at which the objective is concave (`math` section 7).
+    the least at which the objective is concave (docs/math.md, section 7).
 
     Example:
         >>> sharmix.normmax(torch.tensor([1.0, 0.5, -1.0]))
@@ -295,8 +295,8 @@ def fenchel_young_loss(
         TypeError: the logits or targets are of the wrong type.
         ValueError: a value, a label or a shape is not allowed.
 
-    Source: Blondel, Martins and Niculae (2020); `math` section 5. In the SharMiX paper's appendix B.1 the term −z·y is
-    missing.
+    Source: Blondel, Martins and Niculae (2020); docs/math.md, section 5. In the SharMiX paper's appendix B.1 the
+    term −z·y is missing.
 
     Example:
         >>> z, y = torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0])
@@ -371,7 +371,7 @@ def alpha_relu_loss(
     Ω(p) = Σ pⱼ^α/(α(α−1)) + τ Σ pⱼ/(α−1) over non-negative p. α and τ are as for `alpha_relu`, all else as for
     `fenchel_young_loss`.
 
-    Source: `math` section 6. The loss in the paper's Eq. (2) has another entropy, and its gradient is not p − y.
+    Source: docs/math.md, section 6. The loss in the paper's Eq. (2) has another entropy, and its gradient is not p − y.
 
     Example:
         >>> sharmix.alpha_relu_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))

@@ -88,7 +88,7 @@ def vocab_parallel_loss(
             `torch.distributed.tensor.parallel.loss_parallel`.
         RuntimeError: there is no process group, or another process of it has ended.
 
-    Source: `math` sections 2, 3 and 5.
+    Source: docs/math.md, sections 2, 3 and 5.
 
     Example:
         >>> import sharmix.parallel, torch.distributed as dist
@@ -229,7 +229,7 @@ def vocab_parallel_linear_loss(
 
     Returns, Raises: as `vocab_parallel_loss`; the loss is a scalar.
 
-    Source: `math` section 5.
+    Source: docs/math.md, section 5.
 
     Example:
         >>> import sharmix.parallel, torch.distributed as dist

@@ -1,9 +1,9 @@
 """The library's docstrings on the site: names and cited sections become links, and typed formulas real ones.
 
 Our docstrings are plain text that `help()` prints: `name` in single backquotes, formulas in indented lines, and
-"`math` section 2" for a section of docs/math.md. This module rewrites them as reStructuredText before napoleon reads
-their sections. A public name without a docstring is a warning, which fails the build. The pages of docs/api give the
-formulas in LaTeX, below the names; they take the places of the typed ones.
+"docs/math.md, section 2" for a section of that page. This module rewrites them as reStructuredText before napoleon
+reads their sections. A public name without a docstring is a warning, which fails the build. The pages of docs/api give
+the formulas in LaTeX, below the names; they take the places of the typed ones.
 """
 
 import importlib
@@ -21,7 +21,7 @@ import sharmix
 
 MATHEMATICS = "docs/math"  # the page whose sections docstrings cite by number
 
-CITATION = re.compile(r"`math`\s+sections?\s+(\d+(?:(?:,| and)\s+\d+)*)")
+CITATION = re.compile(r"docs/math\.md,\s+sections?\s+(\d+(?:(?:,| and)\s+\d+)*)")
 _MARKUP = re.compile(
     rf"(?P<citation>{CITATION.pattern})|`(?P<quoted>[^`]+)`"
     r"|(?P<special>[*|\\]|\b_\B)"  # what reStructuredText would read as its own

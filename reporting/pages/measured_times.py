@@ -29,7 +29,7 @@ def list_measured_times(root: Path, to_root: str, *names: str) -> str:
     nonconcave = number(ratios[*dense, "SharMiX (1.75, 1.25)"], 0)
     lines = {
         "loss": "A **cheap loss over a large vocabulary**: where few logits are near the largest, loss and gradient "
-        f"take {number(ratios[*large, SHARMIX], 2)} of cross-entropy's time on one core, for 512 × 32,000 logits "
+        f"take {number(ratios[*large, SHARMIX], 2)} of cross-entropy's time on one CPU core, for 512 × 32,000 logits "
         f"{measured}.",
         "package": f"**{number(package, 0)}** times faster than the `entmax` package, which sorts whole "
         f"rows: 1.5-entmax's loss of the same logits {measured}.",

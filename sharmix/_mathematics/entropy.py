@@ -29,7 +29,7 @@ def sharma_mittal_entropy(probabilities: Tensor, q: Order, r: Order, dim: int = 
         TypeError: the probabilities are not floating-point numbers.
         ValueError: q, r or a shape is not allowed.
 
-    Source: `math` section 1; the paper's Eq. (3) misprints the exponent.
+    Source: docs/math.md, section 1; the paper's Eq. (3) misprints the exponent.
 
     Example:
         >>> sharmix.sharma_mittal_entropy(torch.tensor([0.5, 0.5]), q=1.0, r=1.0)

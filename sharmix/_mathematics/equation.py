@@ -1,4 +1,4 @@
-"""The one scalar equation behind the Sharma–Mittal map (`math` section 2), for every row at once.
+"""The one scalar equation behind the Sharma–Mittal map (docs/math.md, section 2), for every row at once.
 
 For logits x ≤ 0 in units of T₀, the largest of which is 0, each scale s = eʸ gives a distribution,
 

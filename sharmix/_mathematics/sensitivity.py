@@ -1,6 +1,6 @@
-"""The derivatives of the Sharma–Mittal map with respect to its arguments, in closed form (`math` section 4).
+"""The derivatives of the Sharma–Mittal map with respect to its arguments, in closed form (docs/math.md, section 4).
 
-All derivatives are functions of the output p alone, with δ = q − 1. The formulas of `math` section 4 divide by δ. Here
+All derivatives are functions of the output p alone, with δ = q − 1. The formulas of docs/math.md divide by δ. Here
 the same quantities are written with the entropies of p and of its escort distribution of order 2 − q,
 
     Uᵢ = log pᵢ + R_{2−q}      âᵢ = pᵢ e^{−δUᵢ} = pᵢ^{2−q}/Σ pⱼ^{2−q}      ṽᵢ = (pᵢ − âᵢ)/δ

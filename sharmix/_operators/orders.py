@@ -59,7 +59,7 @@ def _refuse_nonconcave(q: float | Tensor, r: float | Tensor, nonconcave: str) ->
 
 
 def is_concave(q: float | Tensor, r: float | Tensor) -> bool | Tensor:
-    """Whether the objective has one maximum for every row of logits: r ≥ 2 − 1/q (`math` section 3)."""
+    """Whether the objective has one maximum for every row of logits: r ≥ 2 − 1/q (docs/math.md, section 3)."""
     return r >= 2 - 1 / q - _CONCAVITY_TOLERANCE
 
 

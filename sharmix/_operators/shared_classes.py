@@ -3,7 +3,7 @@
 Each process sends its K largest logits of each row, the candidates, to all others in one all-gather, and every process
 solves the row of all candidates. If the K-th largest logit of a process is outside the support, so are all that the
 process left out. If this holds for every process, the row is certified: its solution is that of the whole row, because
-the equation has one root for r ≥ 2 − 1/q (`math` section 3). The other rows are solved by `shared_rows`, together.
+the equation has one root for r ≥ 2 − 1/q (docs/math.md, section 3). `shared_rows` solves the other rows together.
 """
 
 from collections.abc import Sequence

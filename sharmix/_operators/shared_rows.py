@@ -1,4 +1,4 @@
-"""Rows whose classes are split over processes, solved together by Newton's method (`math` section 2).
+"""Rows whose classes are split over processes, solved together by Newton's method (docs/math.md, section 2).
 
 The start is the solution of a part of the classes. Each step is one all-reduce of four sums over the classes.
 """

@@ -66,7 +66,7 @@ class Objective:
     Raises:
         TypeError, ValueError: an argument, a label, a shape or a raw score is not allowed.
 
-    Source: `math` sections 4 and 5. docs/other_libraries.md says how to grow the trees of the packages' own objectives.
+    Source: docs/math.md, sections 4 and 5. To grow the trees of the packages' own objectives: docs/other_libraries.md.
 
     Example:
         >>> import numpy, xgboost

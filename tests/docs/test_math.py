@@ -13,7 +13,7 @@ from tests.sharmix import reference
 
 PAGE = (DOCS / "math.md").read_text("utf-8")
 SECTIONS = {int(number): text for number, text in re.findall(r"\n## (\d+)\. (.*?)(?=\n## |\Z)", PAGE, re.DOTALL)}
-CITATION = re.compile(r"`math`\s+sections?\s+(\d+(?:(?:,| and)\s+\d+)*)|\bmath\.md` §(\d+)|\bmath section (\d+)")
+CITATION = re.compile(r"docs/math\.md,\s+sections?\s+(\d+(?:(?:,| and)\s+\d+)*)|\bmath section (\d+)")
 LOGITS = [1.3, 0.4, 0.1, -0.2, -0.9, -1.1]
 ORDERS = [(1.25, 1.5), (1.5, 1.75), (1.75, 1.5), (2.0, 2.0), (1.25, 1.25)]
 SETTINGS = pytest.mark.parametrize(("q", "r"), ORDERS)

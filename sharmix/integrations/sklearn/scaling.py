@@ -53,7 +53,7 @@ class SharMiXScaling(BaseEstimator):
         q_, r_, temperature_: the fitted or kept values.
         loss_: the mean loss at these values.
 
-    Source: Guo et al. (2017) for temperature scaling; the map's derivatives: `math` section 4.
+    Source: Guo et al. (2017) for temperature scaling; the map's derivatives: docs/math.md, section 4.
 
     Example:
         >>> logits = [[4, 1, 0], [0, 3, 1], [2, 3, 0], [1, 0, 5], [3, 2.5, 0], [0, 1, 4]]
