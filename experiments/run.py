@@ -207,6 +207,10 @@ class Run:
             raise Interrupted(self._how_it_goes_on(last) if self.is_first else "") from None
         except MisconfigurationException as error:
             raise ConfigurationError(f"trainer: {error}") from error
+        except RuntimeError as error:
+            if "conditioned on metric" not in str(error):
+                raise
+            raise ConfigurationError(f"callbacks: {error}") from error
         except ValueError as error:  # an activation raises it if its learned orders are no longer numbers
             if isinstance(error, UserError) or all(one.isfinite().all() for one in module.parameters()):
                 raise

@@ -103,9 +103,12 @@ class RunSettings(Settings):
 def checked_settings(config: Mapping[str, Any]) -> RunSettings:
     """The settings of a composed configuration; raises a ConfigurationError that names the first invalid setting."""
     try:
-        return RunSettings.model_validate(config)
+        settings = RunSettings.model_validate(config)
     except ValidationError as error:
         raise refusal(error) from error
+    if (given := settings.data.get("seed", settings.seed)) != settings.seed:  # it would not be in the run's identity
+        raise ConfigurationError(f"data.seed={given} is not allowed; it follows the run's: give seed={given}")
+    return settings
 
 
 def build(group: Group, key: str, kind: type = object, /, **arguments: Any) -> Any:

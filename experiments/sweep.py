@@ -25,6 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.command_line import FAILED_RUNS, replace_unknown_characters
 from experiments.durations import duration
 from experiments.errors import ConfigurationError
+from experiments.metric_catalogue import metric
 from experiments.record import Record
 from experiments.run_folder import RECORD, remove_empty
 from experiments.settings import RunSettings
@@ -109,7 +110,7 @@ def line_prefix(settings: RunSettings) -> str:
             "repeats the sweep; leave out -m and start one run at a time"
         )
     if _optimises(config):
-        check_objective(settings.objective, settings.data.get("validation_fraction"))
+        check_objective(settings.objective, settings.data.get("validation_fraction"), config.sweeper.get("direction"))
     return Sweep.current.line_prefix(int(config.job.num)) if Sweep.current else ""
 
 
@@ -128,11 +129,15 @@ def measured(objective: str | None, record: Record) -> float:
     return record.metrics[split][metric]
 
 
-def check_objective(objective: str | None, validation_fraction: float | None) -> None:
-    """Raise a ConfigurationError if a sweep would choose settings on the test split, or has no split for the choice.
+def check_objective(objective: str | None, validation_fraction: float | None, direction: str | None) -> None:
+    """Raise a ConfigurationError if a sweep would choose settings on the test split, has no split for the choice, or
+    would choose the worst ones.
 
-    `validation_fraction` is None if the data set has a split of its own for the choice.
+    `validation_fraction` is None if the data set has a split of its own for the choice. The `direction` is Optuna's,
+    `maximize` or `minimize`; None for another sweeper.
     """
+    if objective is not None and direction == "maximize" and metric(objective).lower_is_better:
+        raise ConfigurationError(f"objective={objective} is better lower; give hydra.sweeper.direction=minimize")
     if objective is not None and objective.startswith("test/"):
         raise ConfigurationError(
             f"objective={objective} is not allowed: nothing is chosen on the test split; give validation/METRIC"

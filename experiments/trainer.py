@@ -33,8 +33,10 @@ _HIDDEN_WARNINGS = (
     *(".*does not have many workers", ".*exists and is not empty", ".*recommended to use `self.log", ".*treespec"),
     *(".*`srun` command is available", ".*smaller than the logging interval"),
 )
-# Lightning allows more, but every epoch is measured once, and a run goes on from its checkpoint.
+# Lightning allows more, but every epoch is measured once, and a run goes on from its checkpoint. In bf16-true and
+# 16-true the metrics would count in 16 bits, too, and steps of learned orders would round to 0.
 _NARROWER: Group = {
+    "precision": Literal["32-true", "64-true", "bf16-mixed", "16-mixed"],
     "check_val_every_n_epoch": Literal[1],
     "val_check_interval": None,
     "overfit_batches": Literal[0],
@@ -101,6 +103,8 @@ def _check_processes(options: Group) -> None:
     """Raise an error unless torchrun or SLURM has started as many processes as the options ask for."""
     devices, nodes = options["devices"], options["num_nodes"]
     started = os.environ.get("SLURM_NTASKS" if SLURMEnvironment.detect() else "WORLD_SIZE")
+    if (rank := os.environ.get("RANK", "0")) != "0" and not started:
+        raise ConfigurationError(f"RANK={rank} says that another process records the run; unset RANK")
     if nodes > 1 and not started:
         raise ConfigurationError(
             f"trainer.num_nodes={nodes} is not allowed here: start the run on each machine, by torchrun or SLURM; "
@@ -159,7 +163,7 @@ def _options_model() -> type[BaseModel]:
     fields: dict[str, Any] = {
         name: (_NARROWER.get(name, parameter.annotation), parameter.default)
         for name, parameter in parameters.items()
-        if name not in ("self", "logger", "callbacks", "plugins")
+        if name not in ("self", "logger", "callbacks", "plugins", "enable_progress_bar")
     }
     # Strict, because '3' and 3 would be different runs.
     strict = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False, strict=True, extra="forbid")

@@ -18,7 +18,7 @@ from experiments.data.hub import load_from_hub
 from experiments.data.long_tail import ShotRule, keep_counts
 from experiments.data.splits import Indices
 from experiments.data.torch_datasets import DatasetExamples
-from experiments.errors import DataError, reading
+from experiments.errors import ConfigurationError, DataError, reading
 from experiments.files import LOCAL_DATA
 from experiments.settings import AtLeastOne, OpenShare, Seed, YesNo, validated_class
 
@@ -58,6 +58,11 @@ class ImagenetDataModule(ClassificationDataModule):
     shots: ShotRule | None = None
 
     def load(self) -> ClassificationData:
+        if self.image_size > self.shorter_side:  # the crop would get a black frame
+            raise ConfigurationError(
+                f"data.image_size={self.image_size} is not allowed; it is cut from images whose shorter side has "
+                f"data.shorter_side={self.shorter_side} pixels"
+            )
         train, test = self._in_folders(self.folder / self.images) if self.folder else map(HubFolder, HUB_SPLITS)
         tail_list = self.folder / TAIL_LIST if self.long_tailed and self.folder else None
         by_list = tail_list is not None and tail_list.exists()

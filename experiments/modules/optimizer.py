@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Literal
 
+from pydantic import ValidationInfo, field_validator
 from torch import nn
 from torch.optim import Adam, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
@@ -32,6 +33,14 @@ class AdamSettings(Settings):
     schedule: Literal["constant", "inverse_square_root", "cosine"] = "constant"
     warm_up_steps: AtLeastOne = 1
     cosine_steps: AtLeastOne = 1
+
+    @field_validator("warm_up_steps", "cosine_steps")
+    @classmethod
+    def _check_used(cls, steps: int, info: ValidationInfo) -> int:
+        user = {"warm_up_steps": "inverse_square_root", "cosine_steps": "cosine"}[str(info.field_name)]
+        if steps != 1 and info.data.get("schedule", user) != user:
+            raise ValueError(f"is for optimizer.schedule={user} alone")
+        return steps
 
     def optimizer(self, network: Parameters, entropy: Parameters, fused: bool) -> tuple[Optimizer, LRScheduler | None]:
         """Adam on the parameters of the network and of the entropies, and the schedule; None for a constant schedule.

@@ -163,6 +163,11 @@ def test_a_callback_may_not_watch_the_test_split_or_one_that_is_not_measured(mon
         complete(tmp_path / "run", "experiment=airline", *wrong)  # before the data are read
 
 
+def test_a_callback_that_watches_what_is_not_logged_ends_the_run_with_one_message(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"callbacks: .*`val_loss`.*`train/loss`"):
+        complete(tmp_path / "run", "callbacks=early_stopping", "callbacks.early_stopping.monitor=val_loss")
+
+
 def test_a_finished_run_on_other_data_is_not_taken_for_this_one(before: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"expected_examples=\{.*\}, this one None: other data"):
         complete(before, "seed=1", "data.expected_examples=null")

@@ -93,6 +93,7 @@ def test_a_value_out_of_range_is_named_with_what_is_allowed() -> None:
         ("data", "max_lengths", 3, "there is no setting data.max_lengths (given data.max_lengths=3)"),
         ("optimizer", "learning_rate", math.inf, "optimizer.learning_rate=inf is not allowed; it should be a finite"),
         ("optimizer", "schedule", "linear", "it should be 'constant', 'inverse_square_root' or 'cosine'"),
+        ("optimizer", "warm_up_steps", 4, "is not allowed; it is for optimizer.schedule=inverse_sq"),
     ):
         wrong = getattr(settings("experiment=airline"), group) | {name: value}
         with pytest.raises(ConfigurationError) as error:
@@ -107,6 +108,7 @@ TEXTS = {
     ("paths.data", ""): "paths.data='' is not allowed",
     **{("activation.name", name): "activation.name=" for name in ("", "../x.Y")},
     **{("seed", seed): "seed=" for seed in (-1, 2**32, 1.5, "1", None)},
+    ("data.seed", 7): "data.seed=7 is not allowed; it follows the run's: give seed=7",
     ("threads", 0): "threads=0 is not allowed; it should be greater than or equal to 1",
     ("progress", "loud"): "progress='loud' is not allowed; it should be 'auto', 'bar', 'lines' or 'none'",
 }

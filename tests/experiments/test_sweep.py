@@ -48,7 +48,7 @@ def test_the_objective_is_the_metric_asked_for_or_the_main_one() -> None:
         (TRANSLATED, None, 30.0),
         (TRANSLATED, "dev/chrf", 50.0),
     ):
-        check_objective(wanted, 0.2)
+        check_objective(wanted, 0.2, None)
         assert measured(wanted, record) == expected, wanted
 
 
@@ -70,8 +70,15 @@ def test_a_metric_that_was_not_measured_is_named_with_those_that_were() -> None:
 )
 def test_nothing_is_chosen_on_the_test_split(objective: str | None, fraction: float, named: str) -> None:
     with pytest.raises(ConfigurationError, match=named):
-        check_objective(objective, fraction)
-    check_objective(None, None)  # as translation, which has dev
+        check_objective(objective, fraction, "maximize")
+    check_objective(None, None, "maximize")  # as translation, which has dev
+
+
+def test_the_largest_loss_is_not_searched_for() -> None:
+    for objective in ("validation/loss", "validation/few_zero_true"):
+        with pytest.raises(ConfigurationError, match=f"objective={objective} is better lower; .*direction=minimize"):
+            check_objective(objective, 0.2, "maximize")
+        check_objective(objective, 0.2, "minimize")
 
 
 def test_a_study_with_a_failed_trial_ends_with_an_error_and_names_the_trial_once(

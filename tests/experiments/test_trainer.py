@@ -33,6 +33,8 @@ WRONG = [  # option, value, words of the message
     ("max_epochs", "ten", ["trainer.max_epochs='ten' is not allowed; it should be a valid integer"]),
     ("precision", "17-mixed", ["trainer.precision='17-mixed' is not allowed", "'bf16-mixed'"]),
     ("precision", "16-mixed", ["trainer.precision=16-mixed: ", " on cpu; give bf16-mixed"]),
+    ("precision", "bf16-true", ["trainer.precision='bf16-true' is not allowed", "'bf16-mixed'"]),
+    ("enable_progress_bar", True, ["there is no setting trainer.enable_progress_bar"]),
     ("limit_val_batches", 0, ["trainer.limit_val_batches=0 is not allowed", "greater than 0"]),
     ("accumulate_grad_batches", 0, ["trainer.accumulate_grad_batches=0 is not allowed", "equal to 1"]),
     ("gradient_clip_val", -1, ["trainer.gradient_clip_val=-1 is not allowed", "equal to 0"]),
@@ -89,6 +91,9 @@ def test_processes_that_were_not_asked_for_are_refused(options: Group, monkeypat
     for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigurationError, match=r"trainer.devices=1.* ask for 1 processes, but 2 were started"):
+        build_trainer(options, threads=1, logger=False)
+    monkeypatch.delenv("WORLD_SIZE")  # RANK alone: no process would write the record
+    with pytest.raises(ConfigurationError, match=r"RANK=1 .*; unset RANK"):
         build_trainer(options, threads=1, logger=False)
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms import v2
 
-from experiments.errors import DataError
+from experiments.errors import ConfigurationError, DataError
 from tests.experiments.data.generated import WNIDS, encoded, slope
 from tests.experiments.data.support import epochs, loaded, ready, refusal
 
@@ -60,6 +60,11 @@ def test_all_images_of_both_sides_are_loaded(photos: Path) -> None:
     assert (inputs.shape, inputs.dtype, targets.tolist()) == ((2, 3, 8, 8), torch.uint8, [2, 1])
     one_side = loaded("imagenet", photos, test_folder="train")
     assert one_side.facts == {"train_size": 5, "test_size": 5}
+
+
+def test_a_crop_larger_than_the_resized_image_is_refused(photos: Path) -> None:
+    said = refusal("imagenet", photos, ConfigurationError, image_size=11)
+    assert said.startswith("data.image_size=11 is not allowed; it is cut from images whose shorter side has")
 
 
 def test_measuring_cuts_the_middle_of_the_resized_image(photos: Path, tmp_path: Path) -> None:
