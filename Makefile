@@ -7,7 +7,7 @@ RESULTS := results
 SEEDS := 21,42,63,1812,9998
 EPOCHS := 50
 SWEEP := $(BIN)/python run.py -m hydra/launcher=joblib seed=$(SEEDS)
-COLLECT := $(BIN)/python -m reporting collect --results $(RESULTS)
+COLLECT := $(BIN)/python -m reporting collect --results $(RESULTS) --add
 TINY = $(BIN)/python run.py -m hydra/launcher=joblib $(FROM)
 GPUS := 1
 WORKERS := 8
@@ -76,12 +76,12 @@ airline: setup  ## all 115 runs behind Tables 1 and 3, their records, and the ta
 cifar100 cifar100_lt: setup  ## the runs behind Tables 2, 4 and 5, or on its long-tailed part; SEEDS=21 takes two cores half a day
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax,sparsemax,entmax,sharmix_fixed,sharmix_learned
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=brier,log
-	$(COLLECT) --add $@
+	$(COLLECT) $@
 
 cifar100_lt_seeds: setup  ## four of the runs on the long-tailed part, for more seeds
 	$(SWEEP) experiment=cifar100_lt $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax,sharmix_fixed
 	$(SWEEP) experiment=cifar100_lt $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=fenchel_young,log
-	$(COLLECT) --add cifar100_lt
+	$(COLLECT) cifar100_lt
 
 cifar100_subset: setup  ## learned SharMiX on a balanced subset of CIFAR-100, as large as its long-tailed part
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=fenchel_young,brier,log
@@ -89,8 +89,9 @@ cifar100_subset: setup  ## learned SharMiX on a balanced subset of CIFAR-100, as
 
 noise_floor: setup  ## one run with one thread and with two, between which only the rounding differs: how far apart do they end?
 	$(SWEEP) experiment=cifar100_lt $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=fenchel_young,log threads=1,2
-	$(COLLECT) --add cifar100_lt
+	$(COLLECT) cifar100_lt
 
+cifar100_augmented: EPOCHS := 10
 cifar100_augmented: setup  ## softmax on CIFAR-100 with random crops and mirror images
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax
 	$(COLLECT) $@
@@ -101,13 +102,13 @@ tiny_imagenet: setup  ## the runs of Figure 2 on Tiny ImageNet, seed 21, and two
 	$(TINY) experiment=tiny_imagenet_lt,tiny_imagenet_subset activation=sharmix_learned seed=21,42,63
 	$(TINY) experiment=tiny_imagenet_lt activation=sharmix_learned data.sampler=instance seed=21
 	$(TINY) experiment=tiny_imagenet_balanced activation=sharmix_learned seed=21
-	for name in tiny_imagenet_lt tiny_imagenet_subset tiny_imagenet_balanced; do $(COLLECT) --add $$name || exit 1; done
+	for name in tiny_imagenet_lt tiny_imagenet_subset tiny_imagenet_balanced; do $(COLLECT) $$name || exit 1; done
 
 imagenet: setup  ## Figure 2's runs on ImageNet-1k and ImageNet-LT: make imagenet GPUS=8 WORKERS=4 SEEDS=21,42,63 DATA=FOLDER
 	for name in imagenet_lt imagenet_balanced; do for seed in $(subst $(comma), ,$(SEEDS)); do \
 		$(BIN)/torchrun --nproc-per-node $(GPUS) run.py experiment=$$name activation=sharmix_learned seed=$$seed \
 			trainer.accelerator=gpu trainer.devices=$(GPUS) trainer.sync_batchnorm=true data.num_workers=$(WORKERS) $(FROM) || exit 1; \
-	done; $(COLLECT) --add $$name || exit 1; done
+	done; $(COLLECT) $$name || exit 1; done
 
 copy: setup  ## train every registered activation to copy sentences, each in less than a minute
 	$(SWEEP) experiment=$@ activation=softmax,sparsemax,entmax,entmax_learned,entmax_package,normmax,alpha_relu,sharmix_fixed,sharmix_learned
@@ -116,11 +117,11 @@ copy: setup  ## train every registered activation to copy sentences, each in les
 multi30k: setup  ## translation: six output layers, three kinds of attention; SEEDS=21 takes two cores hours
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax,sparsemax,entmax,alpha_relu,sharmix_fixed,sharmix_learned
 	$(SWEEP) experiment=$@ $(FROM) activation=softmax attention=entmax,sharmix
-	$(COLLECT) --add $@
+	$(COLLECT) $@
 
 multi30k_seeds: setup  ## three of the output layers, for more seeds
 	$(SWEEP) experiment=multi30k $(FROM) activation=softmax,entmax,alpha_relu
-	$(COLLECT) --add multi30k
+	$(COLLECT) multi30k
 
 multi30k_early: setup  ## early training of α-ReLU under seven thresholds
 	$(SWEEP) experiment=$@ $(FROM) activation=alpha_relu activation.tau=null,0,0.1,0.2,0.3,5,10

@@ -98,7 +98,7 @@ class Explanation(StrEnum):
     TRAIN = "measured on train"  # the number appears if the examples that were trained on are measured
     PROTOCOL = "another protocol"  # the number appears on test under another choice of words or of examples
     CLAMP = "the clamp"  # the number appears if the logarithm of the printed formula gets a clamp
-    NOTHING = "not explained"
+    NOTHING = "not explained"  # where the declaration names nothing
 
 
 Explained = Annotated[Explanation, Strict(False)]  # YAML has texts
@@ -112,12 +112,12 @@ class Claim(_Part):
     rows: list[str]
     against: list[str] = []  # rows whose mean the rows are compared with; empty for a claim about a level
     epoch: int | None = None  # None for the table's
-    explained: Explained | dict[str, Explained] | None = None  # for all rows, or by row
+    explained: Explained | dict[str, Explained] = Explanation.NOTHING  # for all rows, or by row
 
     def explanation(self, row: str) -> str:
-        """What explains the number of a row if it does not reproduce; empty if nothing is declared."""
-        explained = self.explained.get(row) if isinstance(self.explained, dict) else self.explained
-        return explained.value if explained else ""
+        """What explains the number of a row if it does not reproduce."""
+        explained = self.explained
+        return (explained.get(row, Explanation.NOTHING) if isinstance(explained, dict) else explained).value
 
 
 class Table(_Part):

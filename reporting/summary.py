@@ -134,10 +134,13 @@ def verdict(experiment: str, groups: list[Group], confidence: float) -> str | No
     others = [group for group in groups if group.runs.activation["name"] != "softmax"]
     if len(baselines) != 1 or not others:
         return None
-    best = max(others, key=lambda group: values[group.label].mean())
+    leads = [paired_difference(values[group.label], values[baselines[0].label]) for group in others]
+    most = max(lead.size for lead in leads)  # an activation of fewer seeds could be the best by luck
+    compared = [one for one in zip(others, leads, strict=True) if one[1].size == most]
+    best, lead = max(compared, key=lambda one: one[1].mean())
     scale = 1 if metric(name).largest == 100 else POINTS
-    ours = estimate(scale * paired_difference(values[best.label], values[baselines[0].label]), confidence)
-    chosen = f"{best.label}, the best of {len(others)}," if len(others) > 1 else best.label
+    ours = estimate(scale * lead, confidence)
+    chosen = f"{best.label}, the best of {len(compared)}," if len(compared) > 1 else best.label
     if ours.seeds < 2:
         return f"{experiment}: {chosen} is {number(ours.mean, 2, '+')} {unit} from softmax; one seed decides nothing."
     side = "ahead of" if ours.low > 0 else "behind" if ours.high < 0 else "not shown to differ from"
@@ -147,7 +150,7 @@ def verdict(experiment: str, groups: list[Group], confidence: float) -> str | No
     basis += f" of {of}, those that both have" if ours.seeds < of else ""
     optimizers = [record.config["optimizer"] for group in groups for record in group.runs.records]
     basis += ", one learning rate for all" if len({one.get("learning_rate") for one in optimizers}) == 1 else ""
-    basis += "; the best of several looks better than it is" if len(others) > 1 else ""
+    basis += "; the best of several looks better than it is" if len(compared) > 1 else ""
     return f"{experiment}: {chosen} {found} ({basis})."
 
 

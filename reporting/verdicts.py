@@ -94,7 +94,7 @@ def decide_claim(kept: KeptRuns, name: str, claim: Claim, row: str) -> dict[str,
     test, train = distances.values()
     nearer = "test" if test < train else "train"
     line["nearer_split"] = "neither" if isnan(test) or isnan(train) or isclose(test, train) else nearer
-    line["explained"] = "" if line["test_verdict"] == Verdict.REPRODUCES else claim.explanation(row)
+    line["explained"] = claim.explanation(row) if line["test_verdict"] in (Verdict.FAILS, Verdict.DIRECTION) else ""
     return line
 
 

@@ -19,8 +19,9 @@ def draw_translation_dynamics(kept: KeptRuns) -> Figure:
     groups = kept.of_table("translation_bleu")
     result, [axes] = stack_of_panels(1, 3)
     draw_against(axes, groups, "steps", "dev/bleu")
-    title = f"Multi30k De-En, {count_seeds(groups)}: softmax learns first"
-    axes.set(title=title, xlabel="training steps", ylabel="BLEU on dev", ylim=(0, None))
+    axes.set(
+        title=f"Multi30k De-En, {count_seeds(groups)}", xlabel="training steps", ylabel="BLEU on dev", ylim=(0, None)
+    )
     label_lines(result, [axes])
     return result
 

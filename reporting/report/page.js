@@ -260,7 +260,8 @@ function drawChart(id, claims) {
       text: own.map((claim) => `${claim.claim}<br>theirs ${written(claim.published, 3)}, ours ${written(claim.mean, 3)}<br>${outcome}`), hoverinfo: "text",
       marker: { size: own.map((claim) => (side(claim) ? 13 : 10)), color: tone(look.tone), symbol: own.map((claim) => (side(claim) ? `triangle-${side(claim)}` : look.symbol)), opacity: 0.8 },
       error_y: { type: "data", symmetric: false, thickness: 1, width: 3, color: tone(look.tone),
-        visible: own.some((claim) => claim.high !== null), array: own.map((claim) => claim.high - claim.mean), arrayminus: own.map((claim) => claim.mean - claim.low) },
+        visible: own.some((claim) => claim.high !== null), array: own.map((claim) => (claim.high === null ? null : claim.high - claim.mean)),
+        arrayminus: own.map((claim) => (claim.low === null ? null : claim.mean - claim.low)) },
     };
   });
   const notes = outside.map((claim, place) => ({

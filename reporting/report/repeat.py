@@ -18,27 +18,30 @@ _CONF = ROOT / "conf"
 def repeating_command(record: Record) -> str:
     """`python run.py` with the settings in which a run differs from its experiment, and its seed.
 
-    For an experiment that is not in conf/, FOLDER in the command stands for the folder that holds it.
+    A run whose name is no experiment in conf/ is compared with the default experiment.
     """
     config = record.config
     file, own = _named("activation", config["activation"]["name"])
-    choices = [f"experiment={record.experiment}", f"activation={file}"]
-    attention = config["model"].get("attention")
-    if isinstance(attention, Mapping):
-        choices.append(f"attention={_named('attention', attention['name'])[0]}")
     known = (_CONF / "experiment" / f"{record.experiment}.yaml").is_file()
-    base = _composed(choices[0], *choices[2:]) if known else {}
-    base = base | dict(_flat({"activation": dict.fromkeys(config["activation"]) | {"parameters": {}} | own}))
-    wanted = _decisive(config if known else {"activation": config["activation"]})
+    choices = [f"experiment={record.experiment}"] if known else []
+    attention = config["model"].get("attention")
+    if isinstance(attention, Mapping) and (found := _named("attention", attention["name"])[0]) != "custom":
+        choices.append(f"attention={found}")
+    base = {key: value for key, value in _composed(*choices).items() if not key.startswith("activation.")}
+    base |= dict(_flat({"activation": dict.fromkeys(config["activation"]) | {"parameters": {}} | own}))
+    wanted = _decisive(config)
+    # Groups come first, then what the run lacks, so that a setting can be added in the place of a removed one.
+    lacking = dict.fromkeys(_lacking(key, wanted) for key in base if not key.startswith("data.expected"))
+    removed = [f"~{key}" for key in lacking if key]
     changes = [
-        f"{'' if key in base else '+'}{key}={_text(value)}"
+        f"{'' if key in base else '++'}{key}={_text(value)}"
         for key, value in wanted.items()
         if key not in base or base[key] != value
     ]
     folder = config["data"].get("folder")
     place = [f"paths.data={folder}"] if folder else []
-    found_in = [] if known else ["--config-dir", "FOLDER"]
-    return shlex.join(["python", "run.py", *found_in, *choices, *changes, f"seed={record.seed}", *place])
+    words = ["python", "run.py", *choices, f"activation={file}", *removed, *changes, f"seed={record.seed}", *place]
+    return shlex.join(words)
 
 
 @cache
@@ -59,9 +62,11 @@ def _named(group: str, name: str) -> tuple[str, dict[str, Any]]:
 
 
 def _decisive(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that decide the result, by their dotted names."""
+    """The settings that decide the result, and the number of examples that a run checks, by their dotted names."""
     settings = dict(_flat({key: config[key] for key in DECISIVE if key in config}))
-    left_out = tuple(f"{group}.{key}." for group, keys in INDECISIVE.items() for key in keys)
+    left_out = tuple(
+        f"{group}.{key}." for group, keys in INDECISIVE.items() for key in keys if key != "expected_examples"
+    )
     return {key: value for key, value in settings.items() if not f"{key}.".startswith(left_out)}
 
 
@@ -71,6 +76,13 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield from _flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+def _lacking(key: str, wanted: Mapping[str, Any]) -> str | None:
+    """The setting, or the group around it, of which a run has nothing; None if it has the setting."""
+    parts = key.split(".")
+    groups = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+    return next((group for group in groups if not any(f"{own}.".startswith(f"{group}.") for own in wanted)), None)
 
 
 def _text(value: Any) -> str:

@@ -183,6 +183,13 @@ def test_the_verdict_names_what_weakens_it():
     assert "3 seeds of 4, those that both have" in verdict("digits", against_softmax(gains, seeds=4), 0.95)
 
 
+def test_an_activation_of_fewer_seeds_is_not_the_best_by_luck():
+    softmax = [make_record("softmax", seed, "digits") for seed in range(3)]
+    entmax = [make_record("entmax", seed, "digits", {"accuracy": 0.82 + seed / 1000}, alpha=1.5) for seed in range(3)]
+    lucky = make_record("sparsemax", 0, "digits", {"accuracy": 0.9})
+    assert "entmax (α = 1.5) is ahead of softmax" in verdict("digits", grouped([*softmax, *entmax, lucky]), 0.95)
+
+
 @pytest.mark.parametrize("columns", ["120", None])
 def test_every_line_fits_a_terminal_and_a_pipe(small, capsys, monkeypatch, columns):
     monkeypatch.setattr(summary, "rendered", lambda figure, name: {f"{name}.png": b""})

@@ -7,7 +7,7 @@ from html import unescape
 
 import pytest
 
-from experiments.composition import composed
+from experiments.composition import composed, settings_of
 from experiments.identity import run_id
 from experiments.resolvers import register_resolvers
 from reporting.declaration import load_declaration
@@ -105,6 +105,23 @@ def test_the_command_gives_what_differs_from_the_experiment():
     words = shlex.split(repeating_command(record))
     assert words[2:4] == ["experiment=digits", "activation=sharmix_learned"]
     assert {"activation.objective=brier", "optimizer.learning_rate=0.01", "seed=7", "paths.data=/my data"} <= {*words}
-    outside = shlex.split(repeating_command(as_read(make_record("my.module.Map", 3, "mine", alpha=1.5))))
-    assert outside[2:6] == ["--config-dir", "FOLDER", "experiment=mine", "activation=custom"]
-    assert {*outside[6:]} == {"activation.name=my.module.Map", "activation.alpha=1.5", "seed=3"}
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("experiment=copy", "model.attention.name=sparsemax"),
+        ("experiment=cifar100", "model=image_perceptron"),  # which lacks settings of the experiment's network
+        ("experiment=imagenet_balanced", "data.expected_examples=null"),
+        ("name=mine", "activation=custom", "activation.name=my.module.Map", "data.validation_fraction=0.1"),
+        ("name=mine", "experiment=airline", "data.validation_fraction=0.1", "callbacks=early_stopping"),
+    ],
+    ids=lambda overrides: overrides[-1],
+)
+def test_the_command_of_a_run_with_settings_of_its_own_composes_to_them(overrides):
+    register_resolvers()
+    config = settings_of(*overrides).model_dump()
+    record = as_read(make_record(experiment=config["name"]) | {"config": config, "run_id": run_id(config)})
+    again = settings_of(*shlex.split(repeating_command(record))[2:]).model_dump()
+    assert run_id(again) == run_id(config)
+    assert again["data"].get("expected_examples") == config["data"].get("expected_examples")
