@@ -54,7 +54,8 @@ def attention(
         length_scale: a further factor of the dot products, as a function of the number n ≥ 1 of keys that a query sees,
             such as `LogLengthScale()`. Its argument is n in the dtype of the scores, [..., L, 1] or [1, 1]; its result
             must broadcast to [..., L, 1].
-        masked_rows: the output for a query that sees no key: `zeros`, as in torch, or `nan`. The gradients are 0.
+        masked_rows: the output for a query whose keys are all masked: `zeros`, as in torch, or `nan`. The gradients
+            are 0.
 
     Returns:
         The output [..., L, Ev], in the dtype of `value`, or in autocast's.
@@ -165,7 +166,8 @@ def _check(
         raise ValueError(f"enable_gqa needs heads of the query that are a multiple of those of key and value: {shapes}")
     if mask is not None and is_causal:
         raise ValueError("attn_mask and is_causal=True are not allowed together; put the causal part into the mask")
-    if mask is not None and mask.dtype not in (torch.bool, torch.float32, query.dtype):
+    of_mask = (torch.bool, torch.float32, query.dtype)
+    if mask is not None and mask.dtype not in of_mask and not (is_autocast and mask.is_floating_point()):
         raise TypeError(f"attn_mask must be bool, float32 or of the query's {query.dtype}, got {mask.dtype}")
     _check_broadcast(shapes, mask, enable_gqa)
     if masked_rows not in get_args(MaskedRows):

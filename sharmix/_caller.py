@@ -31,8 +31,8 @@ class Caller(NamedTuple):
 
     @property
     def can_read_values(self) -> bool:
-        """Whether Python can read the values of tensors."""
-        return not (self.is_compiled or self.is_transformed or self.has_modes)
+        """Whether Python can read the values of tensors, and may choose by them what to compute."""
+        return not (self.is_compiled or self.is_traced or self.is_transformed or self.has_modes)
 
     @property
     def needs_operators(self) -> bool:

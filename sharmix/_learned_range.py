@@ -63,7 +63,11 @@ def learned_names(learned: bool | Sequence[str], allowed: tuple[str, ...], defau
 def learned(name: str, start: Order) -> nn.Parameter:
     """A parameter `name` whose start is a number or a tensor of numbers; ValueError if the start is out of range."""
     least, bound = RANGES[name]
-    values = start.detach() if isinstance(start, Tensor) else torch.tensor(number(start, name), device="cpu")
+    values = (
+        start.detach()
+        if isinstance(start, Tensor)
+        else torch.tensor(number(start, name), dtype=torch.double, device="cpu")
+    )
     outside = ~((values >= least) & (values < bound))
     if not values.is_meta and outside.any():
         value = values[outside][0].item()

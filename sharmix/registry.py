@@ -80,7 +80,8 @@ def build_activation(name: str, **parameters: Any) -> Activation:
     signature = inspect.signature(activation)
     allowed = [key for key, found in signature.parameters.items() if found.kind not in variadic and key not in preset]
     unknown = [parameter for parameter in parameters if parameter not in allowed]
-    if unknown:
+    takes_any = inspect.Parameter.VAR_KEYWORD in [found.kind for found in signature.parameters.values()]
+    if unknown and not takes_any:
         takes = ", ".join(allowed) or "none"
         raise ValueError(f"activation {name} has no parameter {', '.join(unknown)}; it takes {takes}")
     return activation(**preset, **parameters)

@@ -50,6 +50,7 @@ def _solve_rows(x: Tensor, q: Tensor, r: Tensor, temperature: Tensor) -> tuple[T
 def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orders: bool) -> tuple[Tensor, Tensor]:
     if probabilities.shape[-1] == 0:
         return torch.empty_like(grad), grad.new_zeros((*grad.shape[:-1], 3) if wants_orders else 0)
+    grad = torch.where(probabilities > 0, grad, 0)  # as the kernels: at a probability of 0 it may be infinite
     at = MapSensitivity(probabilities.double(), *shaped(orders, probabilities))  # its powers leave float32's range
     grad_logits = at.logit_product(grad.double()).to(probabilities.dtype).contiguous()
     wide = torch.promote_types(probabilities.dtype, torch.float32)

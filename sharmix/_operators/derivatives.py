@@ -161,7 +161,7 @@ def through_map(grad: Tensor, p: Tensor, orders: Sequence[Order], wanted: Sequen
     if not _differentiated_again():
         by_logits, along = register.map_backward(p, grad, *orders, any(wanted))
         return [by_logits, *_by_order(along, orders, wanted)]
-    at = MapSensitivity(p, *orders)
+    at, grad = MapSensitivity(p, *orders), torch.where(p > 0, grad, 0)  # as `any_device.map_backward`
     return [at.logit_product(grad), *_summed(grad, (at.wrt_q, at.wrt_r, at.wrt_temperature), orders, wanted)]
 
 

@@ -1,9 +1,9 @@
 """A fast path for map and losses, which makes them as fast as softmax on small batches.
 
-It serves float32 or float64 logits in CPU memory (for a loss also half precision) with orders of one value: a node of
-the autograd graph calls the kernel itself, without torch's dispatcher. In every other case a function returns None. A
-backward pass that needs more than a plain gradient uses `derivatives`. The functions have the names of the public ones,
-which Python's error for an unknown argument shows.
+It serves float32 or float64 logits in CPU memory (for a loss also half precision; `functional` converts those of a
+map) with orders of one value: a node of the autograd graph calls the kernel itself, without torch's dispatcher. In
+every other case a function returns None. A backward pass that needs more than a plain gradient uses `derivatives`. The
+functions have the names of the public ones, which Python's error for an unknown argument shows.
 """
 
 import math

@@ -162,7 +162,9 @@ def test_autocast_is_that_of_torch_and_maps_in_float32():
         for rotated in (False, True):  # rotary angles in float32 leave queries and keys in float32
             with case(rotated=rotated), torch.autocast("cpu", torch.bfloat16):
                 given = (query, key, value.bfloat16()) if rotated else (query, key, value)
-                found, expected = sharmix.attention(*given, probe), scaled_dot_product_attention(*given)
+                mask = torch.randn(QUERIES, KEYS, dtype=torch.bfloat16)
+                found = sharmix.attention(*given, probe, mask)
+                expected = scaled_dot_product_attention(*given, mask)
                 assert seen.pop() == torch.float32
                 assert found.dtype == expected.dtype == torch.bfloat16
                 torch.testing.assert_close(found, expected, rtol=0, atol=3e-2)

@@ -94,6 +94,14 @@ def test_the_range_is_half_open_in_every_dtype(dtype):
     assert act.r.item() == torch.tensor(1.01, dtype=dtype).item()
 
 
+def test_a_start_is_checked_before_it_is_rounded():
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert 1.9 < sharmix.SharMiX(q=1.999, learned=True).q < 2
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_a_step_leaves_the_parameters_of_other_optimizers_alone():
     network = Network()
     optimizer = torch.optim.SGD(network.layer.parameters(), lr=1.0)

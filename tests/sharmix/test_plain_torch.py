@@ -57,6 +57,22 @@ def test_nested_and_left_by_an_exception():
         raise KeyError
 
 
+@pytest.mark.parametrize("alpha", [1.5, 2.5])  # no kernel has 2.5
+def test_an_infinite_gradient_at_a_probability_of_zero_counts_for_nothing(alpha):
+    z = torch.tensor([[1.0, 0.8, 0.7, -9.0], [3.0, 0.0, -1.0, -2.0]], dtype=torch.float64, requires_grad=True)
+    order = torch.tensor(alpha, dtype=torch.float64, requires_grad=True)
+    results = []
+    for within, again in ((nullcontext(), False), (sharmix.plain_torch(), False), (nullcontext(), True)):
+        with within:
+            p = sharmix.entmax(z, order)
+            assert (p == 0).any()
+            entropy = torch.special.entr(p).sum()  # its slope at 0 is infinite
+            results.append(torch.autograd.grad(entropy, (z, order), create_graph=again))
+    expected = torch.autograd.grad(sharmix.sharma_mittal_entropy(sharmix.entmax(z, order), 1, 1).sum(), (z, order))
+    for result in results:
+        torch.testing.assert_close(result, expected)
+
+
 def test_another_thread_and_another_task_choose_for_themselves():
     async def task(block):
         with block():

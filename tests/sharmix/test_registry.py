@@ -58,6 +58,15 @@ def test_a_class_path_builds_a_third_partys_activation_and_its_loss_follows():
     torch.testing.assert_close(gradient, (act(z) - torch.eye(3)[1]).detach())
 
 
+class Passing(sharmix.SharMiX):
+    def __init__(self, **parameters):
+        super().__init__(**parameters)
+
+
+def test_a_class_may_pass_its_parameters_on():
+    assert sharmix.build_activation("tests.sharmix.test_registry.Passing", q=1.5, r=1.5).q == 1.5
+
+
 def test_an_entry_point_is_available_and_replaces_no_name_of_the_library(monkeypatch, tmp_path):
     """An installed distribution, as far as importlib.metadata can tell."""
     folder = tmp_path / "third_party-1.0.dist-info"
