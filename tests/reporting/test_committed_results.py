@@ -9,6 +9,7 @@ from matplotlib.text import Text
 from reporting.drawing import ENDS
 from reporting.figures import all_figures
 from reporting.kept_runs import KeptRuns
+from reporting.record_files import read_records
 from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_results import RESULTS
 
@@ -29,6 +30,12 @@ def test_each_number_that_does_not_reproduce_says_what_explains_it():
     assert failed.any()
     assert verdicts[failed]["explained"].notna().all()
     assert verdicts[verdicts["test_verdict"] == "reproduces"]["explained"].isna().all()
+
+
+def test_the_data_of_every_record_has_the_seed_of_its_run():
+    for file in (RESULTS / "records").glob("*.jsonl"):
+        for record in read_records(RESULTS, file.stem):
+            assert record.config["data"].get("seed", record.seed) == record.seed, file.name
 
 
 @pytest.mark.medium
