@@ -102,6 +102,9 @@ class Run:
         settings, code = self.settings, code_of(self.config)
         # Wrong options, loggers and callbacks raise their errors before the data are read.
         planned = build_trainer(settings.trainer, settings.threads, logger=False)
+        if planned.world_size == 1 and not self.is_first:
+            ranks = " ".join(f"{name}={os.environ[name]}" for name in RANK_VARIABLES if name in os.environ)
+            raise ConfigurationError(f"{ranks} says that another process records the run, but there is none; unset it")
         for name, group in settings.logger.items():
             if group:
                 get_class_or_function(group, f"logger.{name}")

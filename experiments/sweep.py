@@ -122,16 +122,16 @@ def objective(settings: RunSettings, record: Record | None) -> float | None:
 def measured(objective: str | None, record: Record) -> float:
     """The metric `objective` of a run, or its main metric; a ConfigurationError if the run has not measured it."""
     wanted = objective or ("dev/bleu" if "dev" in record.metrics else "validation/accuracy")
-    split, _, metric = wanted.partition("/")
-    if metric not in record.metrics.get(split, {}):
-        names = [f"{name}/{metric}" for name in record.metrics if name != "test" for metric in record.metrics[name]]
+    split, _, name = wanted.partition("/")
+    if name not in record.metrics.get(split, {}):
+        names = [f"{split}/{name}" for split in record.metrics if split != "test" for name in record.metrics[split]]
         raise ConfigurationError(f"objective={wanted} was not measured; there are {', '.join(names)}")
-    return record.metrics[split][metric]
+    return record.metrics[split][name]
 
 
 def check_objective(objective: str | None, validation_fraction: float | None, direction: str | None) -> None:
     """Raise a ConfigurationError if a sweep would choose settings on the test split, has no split for the choice, or
-    would choose the worst ones.
+    would look for the largest loss.
 
     `validation_fraction` is None if the data set has a split of its own for the choice. The `direction` is Optuna's,
     `maximize` or `minimize`; None for another sweeper.

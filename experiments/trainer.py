@@ -84,7 +84,7 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
         trainer = L.Trainer(**options | quiet, **arguments, plugins=[AtomicCheckpointIO(), *slurm])
     except Exception as error:  # an accelerator's or a strategy's package may raise any error
         raise ConfigurationError(f"{asked}: {error}") from error
-    if options["precision"] not in (None, trainer.precision):
+    if options["precision"] != trainer.precision:
         device = trainer.strategy.root_device.type
         raise ConfigurationError(f"{asked}: this precision cannot be had on {device}; give {trainer.precision}")
     if options["sync_batchnorm"] and trainer.strategy.root_device.type == "cpu":
@@ -103,8 +103,6 @@ def _check_processes(options: Group) -> None:
     """Raise an error unless torchrun or SLURM has started as many processes as the options ask for."""
     devices, nodes = options["devices"], options["num_nodes"]
     started = os.environ.get("SLURM_NTASKS" if SLURMEnvironment.detect() else "WORLD_SIZE")
-    if (rank := os.environ.get("RANK", "0")) != "0" and not started:
-        raise ConfigurationError(f"RANK={rank} says that another process records the run; unset RANK")
     if nodes > 1 and not started:
         raise ConfigurationError(
             f"trainer.num_nodes={nodes} is not allowed here: start the run on each machine, by torchrun or SLURM; "

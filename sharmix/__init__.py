@@ -1,7 +1,7 @@
 """Sparse, learnable output activations: SharMiX and the maps it contains, their losses and their exact derivatives.
 
 Start with `help(sharmix.sharmix)`, a map, `help(sharmix.SharMiXLoss)`, its loss, and `help(sharmix.SharMiX)`, a module
-with fixed or learned orders. `sharmix.parallel` and the modules of `sharmix.integrations` are imported by their names.
+with fixed or learned orders. `sharmix.parallel` and most modules of `sharmix.integrations` are imported by their names.
 """
 
 from sharmix import conformal as conformal

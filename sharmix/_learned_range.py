@@ -68,7 +68,8 @@ def learned(name: str, start: Order) -> nn.Parameter:
         if isinstance(start, Tensor)
         else torch.tensor(number(start, name), dtype=torch.double, device="cpu")
     )
-    outside = ~((values >= least) & (values < bound))
+    kept_dtype = start.dtype if isinstance(start, Tensor) else torch.get_default_dtype()  # rounds 1.01 down
+    outside = ~((values.to(kept_dtype) >= least) & (values < bound))
     if not values.is_meta and outside.any():
         value = values[outside][0].item()
         raise ValueError(f"{name}={value:g} is not allowed as a start; it must lie in [{least}, {bound})")

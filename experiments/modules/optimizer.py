@@ -30,17 +30,16 @@ class AdamSettings(Settings):
     entropy_learning_rate: Positive
     beta1: Share = 0.9
     beta2: Share = 0.999
-    schedule: Literal["constant", "inverse_square_root", "cosine"] = "constant"
     warm_up_steps: AtLeastOne = 1
     cosine_steps: AtLeastOne = 1
+    schedule: Literal["constant", "inverse_square_root", "cosine"] = "constant"
 
-    @field_validator("warm_up_steps", "cosine_steps")
+    @field_validator("schedule")
     @classmethod
-    def _check_used(cls, steps: int, info: ValidationInfo) -> int:
-        user = {"warm_up_steps": "inverse_square_root", "cosine_steps": "cosine"}[str(info.field_name)]
-        if steps != 1 and info.data.get("schedule", user) != user:
-            raise ValueError(f"is for optimizer.schedule={user} alone")
-        return steps
+    def _check_steps(cls, schedule: str, info: ValidationInfo) -> str:
+        if schedule == "cosine" and info.data.get("cosine_steps") == 1:
+            raise ValueError("needs optimizer.cosine_steps, the number of steps of the training")
+        return schedule
 
     def optimizer(self, network: Parameters, entropy: Parameters, fused: bool) -> tuple[Optimizer, LRScheduler | None]:
         """Adam on the parameters of the network and of the entropies, and the schedule; None for a constant schedule.

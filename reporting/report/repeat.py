@@ -30,9 +30,12 @@ def repeating_command(record: Record) -> str:
     base = {key: value for key, value in _composed(*choices).items() if not key.startswith("activation.")}
     base |= dict(_flat({"activation": dict.fromkeys(config["activation"]) | {"parameters": {}} | own}))
     wanted = _decisive(config)
-    # Groups come first, then what the run lacks, so that a setting can be added in the place of a removed one.
-    lacking = dict.fromkeys(_lacking(key, wanted) for key in base if not key.startswith("data.expected"))
-    removed = [f"~{key}" for key in lacking if key]
+    # A record of earlier code lacks the number of examples of its data set.
+    same_data = config["data"].get("_target_") == base["data._target_"]
+    in_base = (key for key in base if not (same_data and key.startswith("data.expected_examples")))
+    lacking = dict.fromkeys(filter(None, (_lacking(key, wanted) for key in in_base)))
+    # Hydra does not remove a null. What is removed comes first, since a setting may be added in its place.
+    removed = [word for key in lacking for word in ([f"{key}=0"] if base.get(key, 0) is None else []) + [f"~{key}"]]
     changes = [
         f"{'' if key in base else '++'}{key}={_text(value)}"
         for key, value in wanted.items()
@@ -79,7 +82,9 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _lacking(key: str, wanted: Mapping[str, Any]) -> str | None:
-    """The setting, or the group around it, of which a run has nothing; None if it has the setting."""
+    """The setting, or the group around it, of which a run has nothing; None if it has the setting, or another group."""
+    if any(key.startswith(f"{own}.") for own in wanted):
+        return None
     parts = key.split(".")
     groups = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
     return next((group for group in groups if not any(f"{own}.".startswith(f"{group}.") for own in wanted)), None)
@@ -87,4 +92,9 @@ def _lacking(key: str, wanted: Mapping[str, Any]) -> str | None:
 
 def _text(value: Any) -> str:
     """A value in the syntax of Hydra's command line."""
-    return value if isinstance(value, str) and re.fullmatch(r"[\w.]+", value) else json.dumps(value)
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{key}:{_text(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_text, value))}]"
+    plain = isinstance(value, str) and re.fullmatch(r"[\w.]+", value) and yaml.safe_load(value) == value
+    return value if plain else json.dumps(value, ensure_ascii=False)

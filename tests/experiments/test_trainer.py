@@ -92,9 +92,15 @@ def test_processes_that_were_not_asked_for_are_refused(options: Group, monkeypat
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigurationError, match=r"trainer.devices=1.* ask for 1 processes, but 2 were started"):
         build_trainer(options, threads=1, logger=False)
-    monkeypatch.delenv("WORLD_SIZE")  # RANK alone: no process would write the record
-    with pytest.raises(ConfigurationError, match=r"RANK=1 .*; unset RANK"):
-        build_trainer(options, threads=1, logger=False)
+
+
+@pytest.mark.parametrize("variable", ["RANK", "LOCAL_RANK", "SLURM_PROCID"])
+def test_a_rank_without_other_processes_is_refused(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "1")  # no process would write the record
+    with pytest.raises(ConfigurationError, match=f"{variable}=1 says .*; unset it"):
+        Run(settings("experiment=digits"), tmp_path / "run").complete()
 
 
 def test_a_trainer_gives_the_same_bits_again(options: Group) -> None:

@@ -100,6 +100,8 @@ def test_a_start_is_checked_before_it_is_rounded():
         assert 1.9 < sharmix.SharMiX(q=1.999, learned=True).q < 2
     finally:
         torch.set_default_dtype(torch.float32)
+    least = sharmix.SharMiX(q=1.01, learned=True).q.item()
+    assert sharmix.SharMiX(q=least, learned=True).q.item() == least
 
 
 def test_a_step_leaves_the_parameters_of_other_optimizers_alone():

@@ -112,6 +112,9 @@ def test_the_command_gives_what_differs_from_the_experiment():
     [
         ("experiment=copy", "model.attention.name=sparsemax"),
         ("experiment=cifar100", "model=image_perceptron"),  # which lacks settings of the experiment's network
+        ("experiment=cifar100_lt", "data=digits"),  # which lacks a setting that is null
+        ("experiment=digits", "data=cifar100", "model=resnet18"),
+        ("experiment=cifar100_lt", "data.shots=null", "name='2026'"),
         ("experiment=imagenet_balanced", "data.expected_examples=null"),
         ("name=mine", "activation=custom", "activation.name=my.module.Map", "data.validation_fraction=0.1"),
         ("name=mine", "experiment=airline", "data.validation_fraction=0.1", "callbacks=early_stopping"),
