@@ -25,7 +25,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check studied_networks airline cifar100 cifar100_lt cifar100_lt_seeds cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_seeds multi30k_early tiny_imagenet imagenet speed bench gpu overhead vocab_parallel instructions tables figures report playground accuracy site stress lint format clean
+.PHONY: help setup demo test test-slow check studied_networks airline cifar100 cifar100_seeds cifar100_lt cifar100_lt_seeds cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_seeds multi30k_early tiny_imagenet imagenet speed bench gpu overhead vocab_parallel instructions tables figures report playground accuracy site stress lint format clean
 
 help:  ## list these commands
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
@@ -77,6 +77,10 @@ cifar100 cifar100_lt: setup  ## the runs behind Tables 2, 4 and 5, or on its lon
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax,sparsemax,entmax,sharmix_fixed,sharmix_learned
 	$(SWEEP) experiment=$@ $(FROM) trainer.max_epochs=$(EPOCHS) activation=sharmix_learned activation.objective=brier,log
 	$(COLLECT) $@
+
+cifar100_seeds: setup  ## the four published rows of Tables 2, 4 and 5, for more seeds
+	$(SWEEP) experiment=cifar100 $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax,sparsemax,sharmix_fixed,sharmix_learned
+	$(COLLECT) cifar100
 
 cifar100_lt_seeds: setup  ## four of the runs on the long-tailed part, for more seeds
 	$(SWEEP) experiment=cifar100_lt $(FROM) trainer.max_epochs=$(EPOCHS) activation=softmax,sharmix_fixed

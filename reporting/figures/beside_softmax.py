@@ -19,7 +19,7 @@ def draw_accuracy_sparsity(kept: KeptRuns) -> Figure:
     for (panel, softmax, others), one in zip(panels, axes, strict=True):
         draw_trade_off(one, others, panel.epoch, softmax)
         title = panel.title_with_seeds()
-        one.set_title(title if panel.epoch is None else f"{title}, epoch {panel.epoch}")
+        one.set_title(title if panel.epoch is None else f"{title},\nepoch {panel.epoch}")
     add_legend(result, axes, 2, place)
     return result
 

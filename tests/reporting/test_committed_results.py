@@ -51,7 +51,16 @@ def test_every_committed_figure_can_be_drawn_from_the_committed_records():
     ]
     assert not {name: points for name, figure in drawn.items() if (points := smallest_text(figure)) < 6}
     assert not [name for name, figure in drawn.items() if not figure.axes]
+    assert not {name: texts for name, figure in drawn.items() if (texts := cut_titles(figure))}
     assert kept.missing.keys() <= {"imagenet_lt", "imagenet_balanced", "tiny_imagenet_balanced"}
+
+
+def cut_titles(figure):
+    """The titles that the edge of a figure cuts off."""
+    figure.draw_without_rendering()
+    titles = {axes.get_title(loc="left") for axes in figure.axes}
+    shown = [text for text in figure.findobj(Text) if text.get_text() in titles - {""}]
+    return [text.get_text() for text in shown if text.get_window_extent().x1 > figure.bbox.x1]
 
 
 def smallest_text(figure):

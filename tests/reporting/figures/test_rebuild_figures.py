@@ -33,7 +33,7 @@ def test_the_same_records_give_the_same_bytes_and_text_stays_text(results, monke
     png, svg, pdf = first = [file.read_bytes() for file in files]
     assert png.startswith(b"\x89PNG")
     assert pdf.startswith(b"%PDF")
-    assert "CIFAR-100, 1 seed" in svg.decode()
+    assert "CIFAR-100, 3 seeds" in svg.decode()
     again, _ = figures.rebuild_figures(KeptRuns.load(results))
     assert [file.read_bytes() for file in again] == first
 
@@ -57,7 +57,7 @@ def test_figures_without_records_are_left_out_and_said_so(results, monkeypatch):
     ]
     assert "python -m reporting collect multi30k" in notices[0]
     assert [axes.get_title(loc="left") for axes in draw_learning_curves(kept).axes] == [
-        "CIFAR-100, balanced, 1 seed: test accuracy minus softmax's"
+        "CIFAR-100, balanced, 1 to 3 seeds: test accuracy minus softmax's"
     ]
 
 
