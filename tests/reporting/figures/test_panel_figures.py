@@ -103,7 +103,7 @@ def test_runs_of_different_lengths_are_compared_with_softmax_at_one_epoch():
     longer = make_record("softmax", test={"accuracy": 0.5}, epochs=8)
     shorter = make_record("sparsemax", test={"accuracy": 0.4}, epochs=4)
     axes, _ = draw_accuracy_sparsity(of_panel([longer, shorter], epoch=4)).axes
-    assert title(axes) == "A title, 1 seed, epoch 4"
+    assert title(axes) == "A title, 1 seed,\nepoch 4"
     heights = [float(point[1]) for scatter in axes.collections for point in np.asarray(scatter.get_offsets())]
     assert heights == pytest.approx([100 * (0.4 - (0.5 - (0.1 / 4 - 0.1 / 8)))])
 
