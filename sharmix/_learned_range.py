@@ -63,18 +63,17 @@ def learned_names(learned: bool | Sequence[str], allowed: tuple[str, ...], defau
 def learned(name: str, start: Order) -> nn.Parameter:
     """A parameter `name` whose start is a number or a tensor of numbers; ValueError if the start is out of range."""
     least, bound = RANGES[name]
-    values = (
-        start.detach()
-        if isinstance(start, Tensor)
-        else torch.tensor(number(start, name), dtype=torch.double, device="cpu")
-    )
-    kept_dtype = start.dtype if isinstance(start, Tensor) else torch.get_default_dtype()  # rounds 1.01 down
-    outside = ~((values.to(kept_dtype) >= least) & (values < bound))
+    dtype = torch.get_default_dtype()
+    if isinstance(start, Tensor):
+        values = rounded = start.detach()
+        device = values.device
+    else:
+        values, device = torch.tensor(number(start, name), dtype=torch.double, device="cpu"), torch.get_default_device()
+        rounded = values.to(dtype)  # so that a parameter at the lower limit, which is rounded, is a start
+    outside = ~((rounded >= least) & (values < bound))
     if not values.is_meta and outside.any():
         value = values[outside][0].item()
         raise ValueError(f"{name}={value:g} is not allowed as a start; it must lie in [{least}, {bound})")
-    device = values.device if isinstance(start, Tensor) else torch.get_default_device()
-    dtype = torch.get_default_dtype()
     return nn.Parameter(values.to(device, dtype, copy=True).clamp_(*limits(name, dtype)))
 
 

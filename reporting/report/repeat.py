@@ -34,8 +34,9 @@ def repeating_command(record: Record) -> str:
     same_data = config["data"].get("_target_") == base["data._target_"]
     in_base = (key for key in base if not (same_data and key.startswith("data.expected_examples")))
     lacking = dict.fromkeys(filter(None, (_lacking(key, wanted) for key in in_base)))
-    # Hydra does not remove a null. What is removed comes first, since a setting may be added in its place.
-    removed = [word for key in lacking for word in ([f"{key}=0"] if base.get(key, 0) is None else []) + [f"~{key}"]]
+    # What is removed comes first, since a setting may be added in its place. Hydra does not remove a null, but a 0.
+    no_nulls = [f"{key}=0" for key in lacking if base.get(key, 0) is None]
+    removed = [*no_nulls, *(f"~{key}" for key in lacking)]
     changes = [
         f"{'' if key in base else '++'}{key}={_text(value)}"
         for key, value in wanted.items()
