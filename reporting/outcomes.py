@@ -43,12 +43,11 @@ def in_one_sentence(verdicts: Iterable[str]) -> str:
         f"{fails} {_of(fails, 'does', 'do')} not reproduce",
         f"{holds} {_of(holds, 'does', 'do')}",
         *([f"{direction} {_of(direction, 'does', 'do')} in direction only"] if direction else []),
+        *([f"{still_open} {_of(still_open, 'is', 'are')} open"] if still_open else []),
     ]
     total = sum(counts.values())
-    return (
-        f"Of {total} published {_of(total, 'number', 'numbers')} that we checked, {', '.join(parts)}, "
-        f"and {still_open} {_of(still_open, 'is', 'are')} open"
-    )
+    listed = f"{', '.join(parts[:-1])}{',' if len(parts) > 2 else ''} and {parts[-1]}"
+    return f"Of {total} published {_of(total, 'number', 'numbers')} that we checked, {listed}"
 
 
 def headline(verdicts: Iterable[str]) -> str:

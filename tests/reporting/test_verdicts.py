@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from reporting.outcomes import in_one_sentence
 from reporting.statistics import Estimate
 from reporting.verdicts import Verdict, decide
 from tests.reporting.synthetic_records import keep_records
@@ -36,6 +37,13 @@ def test_the_rule():
     assert not wrong
     verdicts = [decide(0.5, Estimate(0.5, 0.1, seeds, 0.4, 0.6), 0.0005, False) for seeds in (1, 2, 3)]
     assert verdicts == [Verdict.TOO_FEW_SEEDS, Verdict.TOO_FEW_SEEDS, Verdict.REPRODUCES]
+
+
+def test_a_sentence_counts_the_outcomes_that_there_are():
+    decided = [Verdict.FAILS, Verdict.FAILS, Verdict.REPRODUCES]
+    begins = "published numbers that we checked, 2 do not reproduce"
+    assert in_one_sentence(decided) == f"Of 3 {begins} and 1 does"
+    assert in_one_sentence([*decided, Verdict.TOO_FEW_SEEDS]) == f"Of 4 {begins}, 1 does, and 1 is open"
 
 
 def test_verdicts_follow_the_rule_and_show_their_numbers(small):
