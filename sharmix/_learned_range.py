@@ -69,7 +69,7 @@ def learned(name: str, start: Order) -> nn.Parameter:
         device = values.device
     else:
         values, device = torch.tensor(number(start, name), dtype=torch.double, device="cpu"), torch.get_default_device()
-        rounded = values.to(dtype)  # so that a parameter at the lower limit, which is rounded, is a start
+        rounded = values.to(dtype)  # float32 rounds 1.01 down, and a parameter that stands there is a start
     outside = ~((rounded >= least) & (values < bound))
     if not values.is_meta and outside.any():
         value = values[outside][0].item()

@@ -93,7 +93,7 @@ def test_a_value_out_of_range_is_named_with_what_is_allowed() -> None:
         ("data", "max_lengths", 3, "there is no setting data.max_lengths (given data.max_lengths=3)"),
         ("optimizer", "learning_rate", math.inf, "optimizer.learning_rate=inf is not allowed; it should be a finite"),
         ("optimizer", "schedule", "linear", "it should be 'constant', 'inverse_square_root' or 'cosine'"),
-        ("optimizer", "schedule", "cosine", "'cosine' is not allowed; it needs optimizer.cosine_steps"),
+        ("optimizer", "schedule", "cosine", "schedule='cosine' is not allowed; it needs optimizer.cosine_steps"),
     ):
         wrong = getattr(settings("experiment=airline"), group) | {name: value}
         with pytest.raises(ConfigurationError) as error:
