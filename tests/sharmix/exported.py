@@ -82,10 +82,10 @@ def second_orders(q: float) -> Iterator[float]:
     yield from (torch.tensor(r).item() for r in (q, (q + 2) / 2, 2.0, 3.0))
 
 
-def worst_error(exported: Exported, q: float, r: float, z: Tensor) -> float:
+def worst_error(exported: Exported, q: float, r: float, z: Tensor, temperature: float = 1.0) -> float:
     """Beside the map of the same logits in float64; NaN if there is one."""
-    found = exported(z, *(torch.full((len(z), 1), order) for order in (q, r, 1.0)))
-    return (found - sharmix.sharmix(z.double(), q, r)).abs().max().item()
+    found = exported(z, *(torch.full((len(z), 1), order) for order in (q, r, temperature)))
+    return (found - sharmix.sharmix(z.double(), q, r, temperature)).abs().max().item()
 
 
 def _table(exported: Exported) -> str:

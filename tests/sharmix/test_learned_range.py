@@ -210,30 +210,19 @@ def train_in_parallel(rank, meeting, processes):
         assert torch.equal(orders[0], orders[-1])
 
     network = Network(sharmix.build_activation("sharmix_learned", q=torch.tensor([1.25]), r=torch.tensor([1.5])))
-    fully_shard(network, mesh=init_device_mesh("cpu", (processes,)))
+    mesh = init_device_mesh("cpu", (processes,))
+    fully_shard(network, mesh=mesh)
     train(network, adamw(network))
     network.orders_moved_inside()
+    train_beside_shards(mesh, rank, processes)
     torch.distributed.destroy_process_group()
 
 
-@pytest.mark.medium
-def test_parallel_wrappers_keep_orders_in_range(tmp_path):
-    train_in_parallel(0, tmp_path / "meeting", 1)
-
-
-@pytest.mark.slow
-def test_two_processes_keep_the_same_orders_in_range(tmp_path):
-    """One of them has no part of an order that is sharded."""
-    torch.multiprocessing.spawn(train_in_parallel, (tmp_path / "meeting", 2), nprocs=2)
-
-
-def train_beside_shards(rank, meeting, processes):
+def train_beside_shards(mesh, rank, processes):
     """FSDP2 refuses scalar orders, and leaves them and their gradients whole if it is told to."""
-    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=processes)
-    mesh, network, alone = init_device_mesh("cpu", (processes,)), Network(), Network()
+    network, alone = Network(), Network()
     with pytest.raises(ValueError, match="doesn't support scalar parameters"):
         fully_shard(Network(), mesh=mesh)
     orders = {*network.act.parameters()}
@@ -256,12 +245,17 @@ def train_beside_shards(rank, meeting, processes):
             optimizer.step()
     torch.testing.assert_close(network.seen, alone.seen)
     assert network.seen[0] != network.seen[-1]
-    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.medium
+def test_parallel_wrappers_keep_orders_in_range(tmp_path):
+    train_in_parallel(0, tmp_path / "meeting", 1)
 
 
 @pytest.mark.slow
-def test_fsdp2_trains_scalar_orders_that_it_ignores(tmp_path):
-    torch.multiprocessing.spawn(train_beside_shards, (tmp_path / "meeting", 2), nprocs=2)
+def test_two_processes_keep_the_same_orders_in_range(tmp_path):
+    """One of them has no part of an order that is sharded."""
+    torch.multiprocessing.spawn(train_in_parallel, (tmp_path / "meeting", 2), nprocs=2)
 
 
 def test_accelerate_keeps_orders_in_range():

@@ -47,9 +47,10 @@ def test_value_and_gradients_are_those_of_the_whole_logits():
                 orders = [torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (q, r)]
                 fused, whole = both(tensors, targets, reduction, *orders)
                 torch.testing.assert_close(fused.double(), whole, rtol=1e-6, atol=1e-9)
-                mine = torch.autograd.grad(3 * fused, [*tensors, *orders])
                 theirs = torch.autograd.grad(3 * whole, [*tensors, *orders])
-                torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-9)
+                for keeps_graph in (True, False):
+                    mine = torch.autograd.grad(3 * fused, [*tensors, *orders], retain_graph=keeps_graph)
+                    torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-9)
 
 
 def test_more_dimensions_no_bias_and_no_gradient():

@@ -34,15 +34,15 @@ def test_loss_against_fifty_digits():
 def test_orders_for_each_row_and_head(smoothing):
     z = torch.stack([Z, Z / 2])
     y = torch.stack([Y, Y])
-    q = torch.tensor([1.25, 2.0], dtype=torch.float64).reshape(2, 1, 1)
-    r = torch.tensor([[1.5], [1.75], [2.0]], dtype=torch.float64)
+    q = torch.tensor([1.0, 3.0], dtype=torch.float64).reshape(2, 1, 1)
+    r = torch.tensor([[0.5], [1.75], [2.0]], dtype=torch.float64)
     t = torch.tensor([[0.5], [1.0], [2.0]], dtype=torch.float64)
     options = {"label_smoothing": smoothing, "reduction": "none"}
-    actual = sharmix.fenchel_young_loss(z, y, q, r, t, **options)
-    for i in range(2):
-        for j in range(3):
-            alone = sharmix.fenchel_young_loss(z[i, j], y[i, j], q[i].item(), r[j].item(), t[j].item(), **options)
-            torch.testing.assert_close(actual[i, j], alone)
+    p, losses = sharmix.sharmix(z, q, r, t), sharmix.fenchel_young_loss(z, y, q, r, t, **options)
+    for i, j in itertools.product(range(2), range(3)):
+        orders = q[i].item(), r[j].item(), t[j].item()
+        torch.testing.assert_close(p[i, j], sharmix.sharmix(z[i, j], *orders))
+        torch.testing.assert_close(losses[i, j], sharmix.fenchel_young_loss(z[i, j], y[i, j], *orders, **options))
 
 
 def test_labels_of_any_integer_type():

@@ -145,17 +145,6 @@ def test_named_maps_are_the_limits_of_the_family():
         torch.testing.assert_close(of_entmax, entmax.entmax15(z))
 
 
-def test_orders_per_row_and_per_head_equal_one_call_each():
-    z = torch.randn(2, 3, 4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    q = tensor([1.0, 1.25, 3.0]).reshape(3, 1, 1)
-    r = tensor([0.5, 1.5]).reshape(2, 1, 1, 1)
-    temperature = tensor([0.5, 1.0, 2.0, 4.0]).reshape(4, 1)
-    together = sharmix.sharmix(z, q=q, r=r, temperature=temperature)
-    for b, h, t in itertools.product(range(2), range(3), range(4)):
-        alone = sharmix.sharmix(z[b, h, t], q[h].item(), r[b].item(), temperature[t].item())
-        torch.testing.assert_close(together[b, h, t], alone)
-
-
 def test_what_is_not_allowed_is_named_with_its_value_or_shape():
     z, whole = torch.zeros(2, 5, dtype=torch.float64), torch.tensor(2)
     of_orders = r"[qr] must be a number or a floating-point tensor, got"
@@ -169,9 +158,11 @@ def test_what_is_not_allowed_is_named_with_its_value_or_shape():
             ("temperature", -2.5, "-2.5"),
             ("alpha", 0.5, "0.5"),
             ("alpha of normmax", 1.0, "1"),
+            *(("alpha of alpha-ReLU", value, str(value)) for value in (1.0, 0.5)),
             *((name, torch.full((3, 1), 1.5), r"\(3, 1\).*\(2, 5\)") for name in ("q", "r", "temperature")),
         ):
             functions = {"alpha": sharmix.entmax, "alpha of normmax": sharmix.normmax}
+            functions["alpha of alpha-ReLU"] = sharmix.alpha_relu
             function, name = functions.get(name, sharmix.sharmix), name.split()[0]
             with case(name=name, value=value), pytest.raises(ValueError, match=rf"(?s)\b{name}\b.*{named}"):
                 function(z, **{name: value})
@@ -179,6 +170,7 @@ def test_what_is_not_allowed_is_named_with_its_value_or_shape():
             (of_orders, lambda: sharmix.sharmix(z, whole, 2.0, dim=0)),
             (of_orders, lambda: sharmix.fenchel_young_loss(z, torch.zeros(2).long(), 2.0, whole)),
             (of_orders, lambda: sharmix.SharMiX(q=whole)),
+            ("tau must be a number or a floating-point", lambda: sharmix.alpha_relu(z, tau=whole)),
             ("logits must be a dense tensor, got torch.sparse_coo", lambda: sharmix.sharmix(z.to_sparse())),
         ):
             with case(expected=message), pytest.raises(TypeError, match=message):

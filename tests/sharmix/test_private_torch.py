@@ -1,8 +1,8 @@
 """The private names of torch do what the library needs them for, and only sharmix/_private_torch.py uses them.
 
-`import sharmix` fails where torch no longer has a name. Transforms are tested in test_transforms.py, exports to
-ONNX in test_export.py, traces in test_torch_semantics.py, tangents in test_drop_in.py, `_load_from_state_dict` in
-test_learned_range.py, and process groups in test_parallel.py.
+`import sharmix` fails where torch no longer has a name. Transforms are tested in test_transforms.py, modes and traces
+in test_torch_semantics.py, exports to ONNX in test_export.py, kept graphs in test_linear_loss.py, tangents in
+test_drop_in.py, `_load_from_state_dict` in test_learned_range.py, and process groups in test_parallel.py.
 """
 
 import re
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.func import grad, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sharmix import _private_torch as private
@@ -49,26 +48,6 @@ def test_modes_are_seen_counted_and_left():
         with private.outside_of_trace():
             torch.ones(2) + 1
         assert mode.seen == []
-
-
-def test_batches_are_seen():
-    def doubled_in_a_batch(z):
-        return 2 * z if private.vmap_active() else z
-
-    z, in_batches = torch.ones(2), vmap(doubled_in_a_batch)
-    assert in_batches(z).tolist() == [2, 2]
-    assert torch.compile(in_batches, fullgraph=True, backend="eager")(z).tolist() == [2, 2]
-    assert grad(lambda z: in_batches(z).sum())(z).tolist() == [2, 2]
-    assert grad(lambda z: doubled_in_a_batch(z).sum())(z).tolist() == [1, 1]
-
-
-def test_kept_graphs_are_seen():
-    x = torch.ones((), requires_grad=True)
-    y, seen = x.square(), []
-    y.register_hook(lambda _: seen.append(private.keeps_graph()))
-    y.backward(retain_graph=True)
-    y.backward()
-    assert seen == [True, False]
 
 
 def test_no_other_module_uses_private_names():
