@@ -68,7 +68,11 @@ class Activation(nn.Module, ABC):
     def conjugate(self, logits: Tensor) -> Tensor:
         """The conjugate max_p p·z + entropy(p), [...], of logits [..., classes]. Its gradient is the map."""
         p = self.probabilities(logits)
-        return (p * torch.where(p > 0, logits, 0)).sum(-1) + self.entropy(p)
+        entropy = self.entropy(p)
+        if entropy.shape != p.shape[:-1]:
+            shapes = f"{tuple(entropy.shape)} for probabilities of shape {tuple(p.shape)}"
+            raise ValueError(f"{type(self).__name__}.entropy must return one number for each row, got shape {shapes}")
+        return (p * torch.where(p > 0, logits, 0)).sum(-1) + entropy
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         """The reduced loss of logits [..., classes] against one class index for each row, int64 [...]."""

@@ -111,9 +111,10 @@ class SharmaMittal(Learning, Activation):
     ) -> None:
         super().__init__(dim)
         self.learned = learned_names(learned, self._starts, self._learned_by_default)
-        if objective not in get_args(Objective) or (objective != "fenchel_young" and not self.learned):
-            allowed = ", ".join(get_args(Objective)) if self.learned else "fenchel_young where nothing is learned"
-            raise ValueError(f"objective={objective!r} is not allowed; it must be one of {allowed}")
+        if objective not in get_args(Objective):
+            raise ValueError(f"objective={objective!r} is not allowed; it is one of {', '.join(get_args(Objective))}")
+        if objective != "fenchel_young" and not self.learned:
+            raise ValueError(f"objective={objective!r} trains learned orders alone; give learned=True, too")
         self.objective: Objective = objective
         self.nonconcave, self.masked_rows = nonconcave, masked_rows
         self._has_rows = any(isinstance(start, Tensor) and start.dim() for start in starts.values())

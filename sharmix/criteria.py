@@ -23,7 +23,8 @@ class FenchelYoungLoss(nn.Module):
     Ω is minus the entropy of the activation, and Ω* its conjugate.
 
     Args:
-        activation: an activation module, or a name that `build_activation` accepts.
+        activation: an activation module, or a name that `build_activation` accepts. `criterion.activation(logits)`
+            gives the probabilities, for classes in the last dimension.
         weight, ignore_index, reduction, label_smoothing: as for `torch.nn.CrossEntropyLoss`; see `LossOptions`.
 
     Shape:

@@ -103,7 +103,7 @@ def test_what_is_learned():
             message = rf"^learned={re.escape(repr(learned))} is not allowed; .* bool or names .*'q', 'r', 'temperature'"
             with case(learned=learned), pytest.raises(ValueError, match=message):
                 sharmix.SharMiX(learned=learned)
-    with pytest.raises(ValueError, match=r"objective='brier'.*nothing is learned"):
+    with pytest.raises(ValueError, match=r"objective='brier'.*give learned=True"):
         sharmix.SharMiX(objective="brier")
 
 

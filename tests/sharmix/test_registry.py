@@ -58,6 +58,17 @@ def test_a_class_path_builds_a_third_partys_activation_and_its_loss_follows():
     torch.testing.assert_close(gradient, (act(z) - torch.eye(3)[1]).detach())
 
 
+class EntropyOfEachClass(Tempered):
+    def entropy(self, probabilities):
+        return torch.special.entr(probabilities)
+
+
+def test_an_entropy_that_is_not_one_number_a_row_is_named():
+    message = r"EntropyOfEachClass.entropy must return one number for each row, got shape \(2, 3\)"
+    with pytest.raises(ValueError, match=message):
+        EntropyOfEachClass().loss(torch.zeros(2, 3), torch.tensor([0, 1]))
+
+
 class Passing(sharmix.SharMiX):
     def __init__(self, **parameters):
         super().__init__(**parameters)
