@@ -23,7 +23,7 @@ from experiments.building import build_data, build_module
 from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint, finished_epochs
 from experiments.callbacks.curves import Curves, log_row
 from experiments.callbacks.loggers import open_loggers
-from experiments.callbacks.progress import Progress, described
+from experiments.callbacks.progress import PARAMETERS, Progress, described
 from experiments.command_line import Interrupted
 from experiments.data.base import SplitDataModule
 from experiments.durations import duration
@@ -142,7 +142,7 @@ class Run:
         write_atomically(self.folder / RECORD, record.to_json(indent=1) + "\n")
         run_folder.remove_all_but(self.folder, record.weights)
         time = "" if self.line_prefix else duration(record.wall_time_seconds)
-        self.say(self.title, headlines(record), time, style="bold green")
+        self.say(self.title, headlines(record), learned_orders(record), time, style="bold green")
         if not self.line_prefix:
             self.say(short(self.folder / RECORD))
         return record
@@ -304,6 +304,12 @@ def headlines(record: Record) -> str:
     """The main numbers of a run, measured on test."""
     test = record.metrics.get("test", {})
     return " ".join(text.format(test[name]) for name, text in HEADLINES.items() if name in test)
+
+
+def learned_orders(record: Record) -> str:
+    """The learned orders, and the threshold of α-ReLU, at the epoch that the run reports."""
+    (row,) = (row for row in record.curves if row["epoch"] == record.epoch)
+    return " ".join(f"{name} {row[name]:.2f}" for name in PARAMETERS if name in row)
 
 
 def weights_hash(module: OutputModule) -> str:
