@@ -111,7 +111,7 @@ def test_the_command_gives_what_differs_from_the_experiment():
     "overrides",
     [
         ("experiment=copy", "model.attention.name=sparsemax"),
-        ("experiment=cifar100", "model=image_perceptron"),  # which lacks settings of the experiment's network
+        ("experiment=cifar100", "model=perceptron"),  # which lacks settings of the experiment's network
         ("experiment=cifar100_lt", "data=digits"),  # which lacks a setting that is null
         ("experiment=digits", "data=cifar100", "model=resnet18"),
         ("experiment=cifar100_lt", "data.shots=null", "name='2026'"),
