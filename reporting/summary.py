@@ -142,7 +142,8 @@ def verdict(experiment: str, groups: list[Group], confidence: float) -> str | No
     ours = estimate(scale * lead, confidence)
     chosen = f"{best.label}, the best of {len(compared)}," if len(compared) > 1 else best.label
     if ours.seeds < 2:
-        return f"{experiment}: {chosen} is {number(ours.mean, 2, '+')} {unit} from softmax; one seed decides nothing."
+        difference = f"{number(ours.mean, 2, '+')} {unit} from softmax with the same seed"
+        return f"{experiment}: {chosen} is {difference}; one seed decides nothing."
     side = "ahead of" if ours.low > 0 else "behind" if ours.high < 0 else "not shown to differ from"
     found = f"is {side} softmax: {with_interval(ours.mean, ours.low, ours.high, 2, '+')} {unit}"
     of = max(len(group.runs) for group in (best, *baselines))

@@ -64,7 +64,9 @@ def report_of_outputs(outputs: Path, output: Path, settings: Path = SETTINGS) ->
     runs = outputs.glob(f"*/*/*/{RECORD}")  # <experiment>/<activation>-<hash>/seed-<seed>
     names = sorted({file.relative_to(outputs).parts[0] for file in runs})
     if not names:
-        raise RecordError(f"{outputs}: there is no finished run in it; name another folder with --outputs")
+        raise RecordError(
+            f"{outputs}: no experiment in it has a finished run; give the folder of all experiments, such as outputs"
+        )
     records = {name: finished_records(outputs, name) for name in names}
     groups = _groups(records)
     count = sum(map(len, records.values()))

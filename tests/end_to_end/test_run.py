@@ -63,21 +63,6 @@ def test_a_run_is_recorded_whole(finished: Path) -> None:
     assert 50 < record["peak_memory_mib"] < 100_000
 
 
-def test_a_finished_run_is_skipped_and_force_repeats_it(finished: Path) -> None:
-    (file,) = records(finished)
-    before = file.read_text()
-    status, printed = command_line(finished, *QUICK)
-    assert status == 0
-    assert "finished before" in printed
-    assert file.read_text() == before
-    status, printed = command_line(finished, *QUICK, "force=true")
-    assert status == 0, printed
-    repeated = only_record(finished)
-    assert repeated["metrics"] == json.loads(before)["metrics"]
-    assert repeated["weights_hash"] == json.loads(before)["weights_hash"]
-    assert repeated["wall_time_seconds"] != json.loads(before)["wall_time_seconds"]
-
-
 def test_the_weights_of_the_reported_epoch_stay_and_load(finished: Path, tmp_path: Path) -> None:
     (file,) = records(finished)
     module, data = load_run(file.parent)
