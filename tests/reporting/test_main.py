@@ -58,5 +58,5 @@ finally:
 def test_the_report_is_written_and_its_file_printed(small, tmp_path, capsys):
     main(["report", *both(small), "--output", str(tmp_path / "results.html")])
     assert capsys.readouterr().out.startswith(f"{tmp_path / 'results.html'} (")
-    with pytest.raises(SystemExit, match=r"error: .*no finished run in it"):
+    with pytest.raises(SystemExit, match=r"error: .*no experiment in it has a finished run"):
         main(["report", "--outputs", str(tmp_path / "nowhere")])
