@@ -26,8 +26,6 @@ def figure(name: str) -> Callable[[DrawFigure], DrawFigure]:
     """
 
     def register(draw: DrawFigure) -> DrawFigure:
-        if name in _FIGURES:
-            raise ValueError(f"there are two figures named {name!r}; rename one")
         _FIGURES[name] = style()(draw)
         return _FIGURES[name]
 

@@ -67,9 +67,3 @@ def test_an_unknown_training_set_is_one_clear_error(results):
     (results / "tables.yaml").write_text(text, "utf-8")
     with pytest.raises(TableError, match="figure 2, 'Tiny ImageNet': there is no training set 'even'; there are"):
         loaded(results)
-
-
-def test_two_figures_of_one_name_are_refused():
-    figures.all_figures()
-    with pytest.raises(ValueError, match="two figures named 'figure1'"):
-        figures.figure("figure1")(lambda kept: None)
