@@ -173,7 +173,8 @@ class Run:
         # W&B keeps each of its runs, and would get a second one of this run; other loggers begin their files anew.
         known = {"wandb"} & self.settings.logger.keys() if (self.folder / "wandb").exists() else set()
         there = f"W&B has {short(self.folder / 'wandb')}" if known else ""
-        self.say(f"{self.title} · finished before{notes[0]}", headlines(record), notes[1], there, style="green")
+        result = headlines(record), learned_orders(record)
+        self.say(f"{self.title} · finished before{notes[0]}", *result, notes[1], there, style="green")
         new = {name: group for name, group in self.settings.logger.items() if name not in known}
         with open_loggers(self.settings.model_copy(update={"logger": new}), self.folder) as loggers:
             for row in record.curves:

@@ -114,7 +114,7 @@ class SharmaMittal(Learning, Activation):
         if objective not in get_args(Objective):
             raise ValueError(f"objective={objective!r} is not allowed; it is one of {', '.join(get_args(Objective))}")
         if objective != "fenchel_young" and not self.learned:
-            raise ValueError(f"objective={objective!r} trains learned orders alone; give learned=True, too")
+            raise ValueError(f"objective={objective!r} trains learned orders only; give learned=True as well")
         self.objective: Objective = objective
         self.nonconcave, self.masked_rows = nonconcave, masked_rows
         self._has_rows = any(isinstance(start, Tensor) and start.dim() for start in starts.values())

@@ -65,7 +65,7 @@ def report_of_outputs(outputs: Path, output: Path, settings: Path = SETTINGS) ->
     names = sorted({file.relative_to(outputs).parts[0] for file in runs})
     if not names:
         raise RecordError(
-            f"{outputs}: no experiment in it has a finished run; give the folder of all experiments, such as outputs"
+            f"{outputs}: no experiment in it has a finished run; --outputs names the folder that holds the experiments"
         )
     records = {name: finished_records(outputs, name) for name in names}
     groups = _groups(records)

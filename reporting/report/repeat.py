@@ -34,7 +34,7 @@ def repeating_command(record: Record) -> str:
     same_data = config["data"].get("_target_") == base["data._target_"]
     in_base = (key for key in base if not (same_data and key.startswith("data.expected_examples")))
     lacking = dict.fromkeys(filter(None, (_lacking(key, wanted) for key in in_base)))
-    # Hydra removes a 0, but not a null.
+    # Hydra removes a 0, but not a null. A removal comes first, in case a setting is added in its place.
     no_nulls = [f"{key}=0" for key in lacking if base.get(key, 0) is None]
     removed = [*no_nulls, *(f"~{key}" for key in lacking)]
     changes = [

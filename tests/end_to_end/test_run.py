@@ -117,6 +117,17 @@ def test_a_training_that_ends_in_the_middle_of_an_epoch_is_measured_there(tmp_pa
     assert only_record(tmp_path / "outputs")["curves"] == rows
 
 
+def test_options_of_the_trainer_work_from_the_command_line(tmp_path: Path) -> None:
+    options = ("trainer.limit_train_batches=6", "trainer.profiler=simple", "trainer.accumulate_grad_batches=2")
+    options += ("trainer.strategy=auto", "callbacks=early_stopping", "data.validation_fraction=0.1")
+    status, printed = command_line(tmp_path / "outputs", *QUICK, *options)
+    assert status == 0, printed
+    assert "run_training_batch" in printed  # what the profiler has measured
+    record = only_record(tmp_path / "outputs")
+    assert record["curves"][0]["steps"] == 3
+    assert set(record["metrics"]) == {"train", "validation", "test"}
+
+
 COPIES = (
     *("attention=sharmix", "model.dropout=0.1", "module.average_decay=0.01", "trainer.max_epochs=2"),
     *("trainer.limit_train_batches=12", "data.train_size=2000", "data.evaluation_size=20"),

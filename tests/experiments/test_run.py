@@ -349,6 +349,20 @@ def test_a_path_with_brackets_is_printed_as_it_is(tmp_path: Path, capsys: pytest
     assert f"\n{folder}/record.json\n" in printed
 
 
+def test_the_last_line_has_the_learned_orders_of_the_reported_epoch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = "activation=sharmix_learned", "optimizer.entropy_learning_rate=0.005", "progress=lines"
+    record = complete(tmp_path / "run", *options)
+    complete(tmp_path / "run", *options)
+    first, last = record.curves
+    orders = f" · q {last['q']:.2f} r {last['r']:.2f}"
+    assert f" · q {first['q']:.2f} r {first['r']:.2f}" != orders
+    lines = [line for line in capsys.readouterr().out.splitlines() if " seed " in line and "accuracy" in line]
+    assert len(lines) == 2
+    assert all(orders in line for line in lines)
+
+
 def test_lines_of_a_long_sweep_fit_120_columns_and_keep_the_result(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import lightning.pytorch as L
 import pytest
+import torch
 from omegaconf import OmegaConf
 
 from experiments.composition import settings_of as settings
@@ -100,3 +101,10 @@ def test_a_rank_without_other_processes_is_refused(
     monkeypatch.setenv(variable, "1")  # no process would write the record
     with pytest.raises(ConfigurationError, match=f"{variable}=1 says .*; unset it"):
         Run(settings("experiment=digits"), tmp_path / "run").complete()
+
+
+def test_a_trainer_gives_the_same_bits_again(options: Group) -> None:
+    trainer = build_trainer(options, threads=1, logger=False)
+    assert torch.are_deterministic_algorithms_enabled()
+    assert torch.get_num_threads() == 1
+    assert (trainer.max_epochs, trainer.gradient_clip_val, trainer.accumulate_grad_batches) == (20, 1.0, 1)

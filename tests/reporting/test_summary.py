@@ -170,7 +170,9 @@ def test_the_verdict_says_where_the_best_activation_is_beside_softmax():
     ]
     for gains, said in cases:
         assert verdict("digits", against_softmax(gains), 0.95) == f"digits: entmax (α = 1.5) {said} {basis}."
-    assert "one seed decides nothing" in verdict("digits", against_softmax([0.01], seeds=1), 0.95)
+    assert "softmax with the same seed; one seed decides nothing" in verdict(
+        "digits", against_softmax([0.01], seeds=1), 0.95
+    )
     assert verdict("digits", grouped([make_record("softmax", 1, "digits")]), 0.95) is None
 
 

@@ -157,6 +157,27 @@ def test_the_operator_of_the_loss_keeps_its_schema(r):
     torch.library.opcheck(torch.ops.sharmix.class_loss.default, arguments, test_utils="test_schema")
 
 
+CHANGED = {
+    "freed": (lambda tensor: tensor.untyped_storage().resize_(0), "no memory"),
+    "too few targets": (lambda tensor: None if tensor.is_floating_point() else tensor.resize_(1), "7 are needed"),
+}
+
+
+@needs_kernel
+@pytest.mark.parametrize("change", CHANGED)
+def test_what_a_loss_saved_is_checked_again_in_a_second_backward_pass(change):
+    damage, message = CHANGED[change]
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.detach().clone()) or kept[-1], lambda x: x):
+        z = logits().requires_grad_()
+        loss = sharmix.fenchel_young_loss(z, torch.arange(7))
+    torch.autograd.grad(loss, z, retain_graph=True)
+    for tensor in kept:
+        damage(tensor)
+    with pytest.raises(RuntimeError, match=message):
+        torch.autograd.grad(loss, z)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int32])
 def test_a_second_backward_pass_reads_targets_that_a_hook_keeps_in_fewer_bytes(dtype):
     z = logits().requires_grad_()

@@ -159,10 +159,12 @@ def test_what_is_not_allowed_is_named_with_its_value_or_shape():
             ("alpha", 0.5, "0.5"),
             ("alpha of normmax", 1.0, "1"),
             *(("alpha of alpha-ReLU", value, str(value)) for value in (1.0, 0.5)),
+            ("alpha of AlphaReLU", 0.5, "0.5"),
             *((name, torch.full((3, 1), 1.5), r"\(3, 1\).*\(2, 5\)") for name in ("q", "r", "temperature")),
         ):
             functions = {"alpha": sharmix.entmax, "alpha of normmax": sharmix.normmax}
             functions["alpha of alpha-ReLU"] = sharmix.alpha_relu
+            functions["alpha of AlphaReLU"] = lambda z, alpha: sharmix.AlphaReLU(alpha)
             function, name = functions.get(name, sharmix.sharmix), name.split()[0]
             with case(name=name, value=value), pytest.raises(ValueError, match=rf"(?s)\b{name}\b.*{named}"):
                 function(z, **{name: value})
