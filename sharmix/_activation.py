@@ -69,7 +69,7 @@ class Activation(nn.Module, ABC):
         """The conjugate max_p p·z + entropy(p), [...], of logits [..., classes]. Its gradient is the map."""
         p = self.probabilities(logits)
         entropy = self.entropy(p)
-        if isinstance(entropy, Tensor) and entropy.dim() != p.dim() - 1:
+        if isinstance(entropy, Tensor) and entropy.shape != p.shape[:-1]:
             shapes = f"{tuple(entropy.shape)} for probabilities of shape {tuple(p.shape)}"
             raise ValueError(f"{type(self).__name__}.entropy must return one number for each row, got shape {shapes}")
         return (p * torch.where(p > 0, logits, 0)).sum(-1) + entropy

@@ -119,12 +119,13 @@ def test_a_training_that_ends_in_the_middle_of_an_epoch_is_measured_there(tmp_pa
 
 def test_options_of_the_trainer_work_from_the_command_line(tmp_path: Path) -> None:
     options = ("trainer.limit_train_batches=6", "trainer.profiler=simple", "trainer.accumulate_grad_batches=2")
-    options += ("trainer.strategy=auto", "callbacks=early_stopping", "data.validation_fraction=0.1")
+    options += ("callbacks=early_stopping", "callbacks.early_stopping.patience=1", "data.validation_fraction=0.1")
+    options += ("+callbacks.early_stopping.min_delta=100",)  # no epoch is that much better than the first
     status, printed = command_line(tmp_path / "outputs", *QUICK, *options)
     assert status == 0, printed
     assert "run_training_batch" in printed  # what the profiler has measured
     record = only_record(tmp_path / "outputs")
-    assert record["curves"][0]["steps"] == 3
+    assert [row["steps"] for row in record["curves"]] == [3, 6]
     assert set(record["metrics"]) == {"train", "validation", "test"}
 
 

@@ -103,8 +103,7 @@ def test_a_rank_without_other_processes_is_refused(
         Run(settings("experiment=digits"), tmp_path / "run").complete()
 
 
-def test_a_trainer_gives_the_same_bits_again(options: Group) -> None:
-    trainer = build_trainer(options, threads=1, logger=False)
+def test_a_trainer_is_deterministic_and_has_the_asked_threads(options: Group) -> None:
+    build_trainer(options, threads=2, logger=False)
     assert torch.are_deterministic_algorithms_enabled()
-    assert torch.get_num_threads() == 1
-    assert (trainer.max_epochs, trainer.gradient_clip_val, trainer.accumulate_grad_batches) == (20, 1.0, 1)
+    assert torch.get_num_threads() == 2

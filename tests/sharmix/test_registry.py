@@ -58,15 +58,21 @@ def test_a_class_path_builds_a_third_partys_activation_and_its_loss_follows():
     torch.testing.assert_close(gradient, (act(z) - torch.eye(3)[1]).detach())
 
 
-class EntropyOfEachClass(Tempered):
-    def entropy(self, probabilities):
-        return torch.special.entr(probabilities)
+@pytest.mark.parametrize(
+    ("entropy", "shape"),
+    [(torch.special.entr, r"\(1, 3\)"), (lambda p: torch.special.entr(p).sum(0), r"\(3,\)"), (torch.sum, r"\(\)")],
+)
+def test_an_entropy_that_is_not_one_number_a_row_is_named(entropy, shape):
+    act = Tempered()
+    act.entropy = entropy
+    with pytest.raises(ValueError, match=f"Tempered.entropy must return one number for each row, got shape {shape}"):
+        act.loss(torch.zeros(1, 3), torch.tensor([0]))
 
 
-def test_an_entropy_that_is_not_one_number_a_row_is_named():
-    message = r"EntropyOfEachClass.entropy must return one number for each row, got shape \(2, 3\)"
-    with pytest.raises(ValueError, match=message):
-        EntropyOfEachClass().loss(torch.zeros(2, 3), torch.tensor([0, 1]))
+def test_an_entropy_may_be_the_same_number_for_all_rows():
+    act = Tempered()
+    act.entropy = lambda probabilities: 0.0
+    assert act.conjugate(torch.zeros(2, 3)).tolist() == [0, 0]
 
 
 class Passing(sharmix.SharMiX):
