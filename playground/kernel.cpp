@@ -105,7 +105,7 @@ double loss(const double* z, double* gradient, int32_t classes, int32_t label, d
 // The loss of alpha-ReLU, alpha = 1.5, at a threshold; its gradient p - y is written.
 EXPORT(alpha_relu_loss)
 double alpha_relu_loss(const double* z, double* gradient, int32_t classes, int32_t label, double tau) {
-    const AlphaReLU<double> alpha_relu({1.5, UNDEFINED<double>, tau});
+    const AlphaReLU<double> alpha_relu(1.5, tau);
     alpha_relu.gradient(z, label, gradient, 1, classes);
     return loss_of(alpha_relu.conjugate(z, classes), z[label], 0);
 }

@@ -13,6 +13,7 @@ from sharmix._caller import Caller, current_caller
 
 Order = float | Tensor
 
+HALF = (torch.float16, torch.bfloat16)
 MOST_Q = 1000.0  # for larger q the rounding of p, times q, is more than 1e-13
 
 # The range of each order: its least value, whether that value itself is allowed, and its largest value.
@@ -60,7 +61,7 @@ def classes_last(values: Tensor, name: str, dim: int) -> Tensor:
     dims = values.dim()
     if not -dims <= checked_dim(dim) < dims:
         raise IndexError(f"dim={dim} is out of range for {name} of shape {tuple(values.shape)}")
-    return checked_memory(values if dim in (-1, dims - 1) else values.movedim(dim, -1))
+    return checked_memory(values) if dim == -1 or dim == dims - 1 else checked_memory(values).movedim(dim, -1)
 
 
 def checked_dim(dim: int) -> int:
@@ -75,8 +76,10 @@ def checked_memory(values: Tensor) -> Tensor:
     if torch.compiler.is_compiling() or type(values) not in (Tensor, nn.Parameter):
         return values
     try:
+        if values.data_ptr():
+            return values
         lost = values.is_cpu and values.layout == torch.strided and not values.untyped_storage().nbytes()
-    except NotImplementedError:  # a batch of torch.func, or of torch.autograd.grad(is_grads_batched=True)
+    except (NotImplementedError, RuntimeError):  # a batch of torch.func or of is_grads_batched, or zero by a flag
         return values
     if lost and values.numel() > 0:
         raise RuntimeError("a tensor has entries but no memory, as after its storage was resized to 0")
@@ -85,7 +88,7 @@ def checked_memory(values: Tensor) -> Tensor:
 
 def widened(values: Tensor) -> Tensor:
     """`values`, with half precision converted to float32."""
-    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+    return values.float() if values.dtype in HALF else values
 
 
 def per_row(values: Tensor, dim: int, order: Order, name: str) -> Order:

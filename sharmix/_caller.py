@@ -1,6 +1,6 @@
 """How torch runs the code that calls a map or loss. A public function asks once, and passes the answer on."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -27,7 +27,7 @@ class Caller(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether torch runs the code as Python does, with autograd in reverse at most."""
-        return not any(self)
+        return self is _PLAIN
 
     @property
     def can_read_values(self) -> bool:
@@ -50,12 +50,22 @@ class Caller(NamedTuple):
         return self.is_compiled and _private_torch.in_onnx_export()
 
 
+_PLAIN = Caller(False, False, False, False, False)
+
+
 def current_caller() -> Caller:
     is_compiled = torch.compiler.is_compiling()
+    if not is_compiled and _private_torch.is_plain_call():
+        return _PLAIN
     return Caller(
         is_compiled,
         _private_torch.is_traced(),
         bool(_private_torch.function_transforms_active()),
         _private_torch.forward_mode_active(),
-        not is_compiled and bool(_private_torch.dispatch_modes_active()),
+        not is_compiled and _private_torch.dispatch_modes_active(),
     )
+
+
+def is_last_derivative(grad: Any) -> bool:
+    """Whether an implementation can read the gradient of a backward pass, and nobody will differentiate its result."""
+    return not torch.is_grad_enabled() and _private_torch.is_plain_call() and _private_torch.is_plain_tensor(grad)

@@ -73,7 +73,7 @@ def fenchel_young_loss(
         y = y / y.sum(-1, keepdim=True)
         y = (1 - label_smoothing) * y + label_smoothing / logits.shape[-1] if label_smoothing else y
         return reduced(_soft_loss(regulariser, logits, y, weight), None, reduction)
-    targets = targets.long()
+    targets = targets if targets.dtype is torch.int64 else targets.long()
     if not label_smoothing and weight is None:
         return regulariser.class_loss(logits, targets, ignore_index, reduction)
     indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+_TENSORS = (Tensor, torch.nn.Parameter)
 _LIBRARY = "torch_cpu.dll" if sys.platform == "win32" else torch._C.__file__  # elsewhere it finds what it links to
 
 
@@ -29,8 +30,7 @@ def _private(name: str) -> Any:
 
 never_compiled = _private("torch._compile._disable_dynamo")  # imports torch._dynamo when called: 1 s
 outside_of_trace = _private("torch.utils._python_dispatch._disable_current_modes")
-dispatch_modes_active = _private("torch.utils._python_dispatch.is_in_torch_dispatch_mode")  # such as FakeTensorMode
-_modes = _private("torch._C._len_torch_dispatch_stack")
+_modes = _private("torch._C._len_torch_dispatch_stack")  # such as FakeTensorMode
 function_transforms_active = _private("torch._C._are_functorch_transforms_active")  # those of torch.func
 _interpreters = _private("torch._C._functorch.get_interpreter_stack")
 _FORWARD_MODE = _private("torch._C._functorch.TransformType.Jvp")
@@ -46,6 +46,21 @@ def parallel_loop() -> int | None:
         return ctypes.cast(ctypes.CDLL(_LIBRARY).torch_parallel_for, ctypes.c_void_p).value
     except (OSError, AttributeError) as error:
         raise ImportError("this torch has no torch_parallel_for, which the kernel's threads need") from error
+
+
+def is_plain_tensor(tensor: Any) -> bool:
+    """Whether a kernel can read the tensor's memory: it is dense, of no subclass, and no wrapper of a transform."""
+    if type(tensor) not in _TENSORS or tensor.layout is not torch.strided:
+        return False
+    try:
+        return bool(tensor.data_ptr()) and not tensor.is_neg()
+    except RuntimeError:  # a batch of a transform, or a gradient that is zero by a flag
+        return False
+
+
+def dispatch_modes_active() -> bool:
+    """Whether a mode such as FakeTensorMode intercepts every operator."""
+    return bool(_modes())
 
 
 def is_plain_call() -> bool:

@@ -5,13 +5,24 @@ from typing import Any, Literal, Unpack
 import torch
 from torch import Tensor
 
-from sharmix._arguments import Order, checked, checked_dim, checked_memory, classes_last, one_value, per_row, widened
+from sharmix._arguments import (
+    HALF,
+    Order,
+    checked,
+    checked_dim,
+    checked_memory,
+    classes_last,
+    one_value,
+    per_row,
+    widened,
+)
 from sharmix._caller import current_caller
 from sharmix._fenchel_young import LossOptions, Reduction, composed_class_loss
 from sharmix._fenchel_young import fenchel_young_loss as loss_of_regulariser
 from sharmix._mathematics.entropy import sharma_mittal_entropy as sharma_mittal_entropy
 from sharmix._onnx import check_exportable, exportable_map
-from sharmix._operators import derivatives, small_batches
+from sharmix._operators import alpha_relu as alpha_relu_operators
+from sharmix._operators import autograd
 from sharmix._operators.backend import backend
 
 Nonconcave = Literal["global", "error"]
@@ -66,10 +77,6 @@ def sharmix(
         >>> sharmix.sharmix(torch.tensor([2.0, 1.0, -1.0]), q=1.5, r=2.0)
         tensor([0.8741, 0.1259, 0.0000])
     """
-    if dim == -1 and nonconcave == "global" and masked_rows == "nan":
-        fast_p = small_batches.sharmix(logits, q, r, temperature)
-        if fast_p is not None:
-            return fast_p
     if isinstance(logits, Tensor) and logits.dim() == 0:  # one class, as torch has it
         return sharmix(logits[None], q, r, temperature, dim, nonconcave=nonconcave, masked_rows=masked_rows)[0]
     z = _in_kernel_dtype(classes_last(logits, "logits", dim))
@@ -81,12 +88,11 @@ def sharmix(
         raise ValueError(f"masked_rows={masked_rows!r} is not allowed; it must be 'nan' or 'zeros'")
     orders = orders_of(logits, dim, q, r, temperature)
     caller = current_caller()
-    if caller.exports_to_onnx:
+    if caller.is_compiled and caller.exports_to_onnx:
         check_exportable(q, r, temperature)
         p = exportable_map(z, *orders)
     else:
-        fast_p = small_batches.sharmix(z, *orders) if nonconcave == "global" else None  # the rows now are as it needs
-        p = derivatives.solved(z, orders, nonconcave, caller) if fast_p is None else fast_p
+        p = autograd.solved(z, orders, nonconcave, caller)
     p = p if masked is None else torch.where(masked, 0, p)
     p = p if dim in (-1, logits.dim() - 1) else p.movedim(-1, dim).clone(memory_format=torch.contiguous_format)
     return p if p.dtype == logits.dtype else p.to(logits.dtype)
@@ -183,7 +189,7 @@ def alpha_relu(logits: Tensor, alpha: float = 1.5, tau: Order = 0.3) -> Tensor:
     alpha, tau = _threshold(alpha, tau)
     z = widened(classes_last(logits, "logits", -1))
     tau = tau.to(z.dtype) if isinstance(tau, Tensor) else tau
-    return derivatives.alpha_relu_weights(z, alpha, tau).to(logits.dtype)
+    return alpha_relu_operators.weights(z, alpha, tau).to(logits.dtype)
 
 
 def _threshold(alpha: Order, tau: Order) -> tuple[Any, Order]:
@@ -195,12 +201,16 @@ def _threshold(alpha: Order, tau: Order) -> tuple[Any, Order]:
 
 def _in_kernel_dtype(logits: Tensor) -> Tensor:
     """The logits, with half precision converted to float32; Triton's kernels read half precision themselves."""
-    return logits if backend(logits.device) == "triton" else widened(logits)
+    return logits if logits.dtype not in HALF or backend(logits.device) == "triton" else logits.float()
 
 
-def orders_of(values: Tensor, dim: int, q: Order, r: Order, temperature: Order) -> derivatives.Orders:
+def orders_of(values: Tensor, dim: int, q: Order, r: Order, temperature: Order) -> autograd.Orders:
     """q, r and T₀ in the form that the operators expect: numbers, or one value for each row of `values`."""
-    return per_row(values, dim, q, "q"), per_row(values, dim, r, "r"), per_row(values, dim, temperature, "temperature")
+    return (
+        q if type(q) is float else per_row(values, dim, q, "q"),
+        r if type(r) is float else per_row(values, dim, r, "r"),
+        temperature if type(temperature) is float else per_row(values, dim, temperature, "temperature"),
+    )
 
 
 class SharmaMittalRegulariser:
@@ -225,14 +235,14 @@ class SharmaMittalRegulariser:
     def conjugate(self, logits: Tensor) -> Tensor:
         """Ω*(z), [...], of logits [..., classes] minus the largest logit of their row."""
         orders = orders_of(logits, -1, *self.orders)
-        return derivatives.solved(logits, orders, self.nonconcave, current_caller(), True)[1]
+        return autograd.solved(logits, orders, self.nonconcave, current_caller(), True)[1]
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
         caller = current_caller()
-        if backend(logits.device) == "torch" or caller.needs_composition:
+        if caller.needs_composition or (not caller.is_plain and backend(logits.device) == "torch"):
             return composed_class_loss(self, widened(logits), targets, ignore_index, reduction)
         orders = orders_of(logits, -1, *self.orders)
-        return derivatives.class_loss(logits, targets, orders, ignore_index, reduction, caller, self.nonconcave)
+        return autograd.class_loss(logits, targets, orders, ignore_index, reduction, caller, self.nonconcave)
 
 
 class AlphaReLURegulariser:
@@ -245,22 +255,20 @@ class AlphaReLURegulariser:
 
     def entropy(self, probabilities: Tensor) -> Tensor:
         alpha, tau = self.alpha, self.tau
-        powers = derivatives.power(probabilities, alpha).sum(-1)
+        powers = alpha_relu_operators.power(probabilities, alpha).sum(-1)
         negative: Tensor = powers / (alpha * (alpha - 1)) + tau / (alpha - 1) * probabilities.sum(-1)
         return -negative
 
     def conjugate(self, logits: Tensor) -> Tensor:
         alpha = self.alpha
         tau = self.tau.to(logits.dtype) if isinstance(self.tau, Tensor) else self.tau
-        return derivatives.power((alpha - 1) * logits - tau, alpha / (alpha - 1)).sum(-1) / alpha
+        return alpha_relu_operators.power((alpha - 1) * logits - tau, alpha / (alpha - 1)).sum(-1) / alpha
 
     def class_loss(self, logits: Tensor, targets: Tensor, ignore_index: int, reduction: Reduction) -> Tensor:
-        learned = isinstance(self.alpha, Tensor) and self.alpha.requires_grad
-        is_meta = logits.is_meta or (isinstance(self.tau, Tensor) and self.tau.is_meta)
-        caller = current_caller()
-        if learned or is_meta or caller.needs_composition or caller.is_compiled:
+        inputs = logits, targets, self.alpha, self.tau
+        if not alpha_relu_operators.has_node(current_caller(), *inputs):
             return composed_class_loss(self, logits, targets, ignore_index, reduction)
-        return derivatives.class_loss(logits, targets, (self.alpha, None, self.tau), ignore_index, reduction, caller)
+        return alpha_relu_operators.ClassLoss.apply(*inputs, ignore_index, reduction)
 
 
 def fenchel_young_loss(
@@ -304,10 +312,6 @@ def fenchel_young_loss(
         >>> sharmix.fenchel_young_loss(z, y, q=1.5, r=2.0)
         tensor(0.0455)
     """
-    if nonconcave == "global" and r is not None:  # which would be α-ReLU
-        loss = small_batches.fenchel_young_loss(logits, targets, q, r, temperature, **options)
-        if loss is not None:
-            return loss
     z = _in_kernel_dtype(classes_last(logits, "logits", -1))
     return loss_of_regulariser(SharmaMittalRegulariser(q, r, temperature, nonconcave), z, targets, **options)
 
@@ -378,9 +382,6 @@ def alpha_relu_loss(
         >>> sharmix.alpha_relu_loss(torch.tensor([[2.0, 1.0, -1.0]]), torch.tensor([0]))
         tensor(0.1673)
     """
-    loss = small_batches.fenchel_young_loss(logits, targets, alpha, None, tau, **options)
-    if loss is not None:
-        return loss
     z = widened(classes_last(logits, "logits", -1))
     return loss_of_regulariser(AlphaReLURegulariser(alpha, tau), z, targets, **options)
 

@@ -27,7 +27,7 @@ from sharmix._fenchel_young import (
 )
 from sharmix._mathematics.entropy import renyi_entropy, sharma_mittal_of_renyi
 from sharmix._operators import shared_classes
-from sharmix._operators.derivatives import Orders
+from sharmix._operators.autograd import Orders
 from sharmix._private_torch import process_group
 from sharmix.activations import SharmaMittal
 from sharmix.criteria import FenchelYoungLoss

@@ -7,13 +7,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from sharmix._operators import any_device, cpu
-from sharmix._operators.orders import LossOrders, Orders
+from sharmix._operators.orders import Orders, Slopes
 
 Backend = Literal["c++", "triton", "torch"]
 
@@ -21,33 +21,50 @@ Backend = Literal["c++", "triton", "torch"]
 class Implementation(Protocol):
     """The functions of an implementation. Logits are [..., classes]; losses and slopes are float32 or wider."""
 
-    def solve(self, logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:
-        """p*, and the conjugate [...] of logits minus the largest of their row, or any tensor if it is not wanted."""
+    def solve(self, logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Any]:
+        """p*, and if it is wanted the conjugate [...] of logits minus the largest of their row."""
 
-    def map_backward(
-        self, probabilities: Tensor, grad: Tensor, orders: Orders, wants_orders: bool
-    ) -> tuple[Tensor, Tensor]:
-        """(∂p/∂z) grad, and (∂p/∂θ)·grad for θ = q, r and T₀, [..., 3], or [0] if it is not wanted."""
+    def map_backward(self, probabilities: Tensor, grad: Tensor, orders: Orders, slopes: str) -> tuple[Tensor, Slopes]:
+        """(∂p/∂z) grad, and (∂p/∂θ)·grad for θ = q, r and T₀: of each row, [..., 3], as three sums, or None.
+
+        `slopes` is `rows`, `sums` or `none`.
+        """
 
     def class_loss(
-        self, logits: Tensor, targets: Tensor, orders: LossOrders, ignore_index: int, reduction: str, wants_slopes: bool
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        orders: Orders,
+        ignore_index: int,
+        reduction: str,
+        slopes: str,
+        keeps: str,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, Slopes, float | Tensor]:
         """The reduced loss against class indices [...]; rows whose target is `ignore_index` have the loss 0.
 
-        After it come four numbers of each row's solution for the backward pass, [..., 4], or [0] for α-ReLU; the slopes
-        of each row by q, r and T₀, [..., 3], or [0] if they are not wanted; and the divisor of the sum.
+        After it come, for the gradient by the logits, four numbers of each row's solution, [..., 4], unless `keeps` is
+        `nothing`; or in their place, where that costs less and `keeps` is `gradient`, the gradient of the mean or sum.
+        Then come the slopes of each row's loss by q, r and T₀, or those of the mean or sum, as for `map_backward`; and
+        the divisor of the sum, at least 1.
         """
 
     def class_loss_backward(
-        self, logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: LossOrders, ignore_index: int
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        states: Tensor,
+        grad: Tensor,
+        orders: Orders,
+        ignore_index: int,
+        divisor: float | Tensor,
     ) -> Tensor:
-        """grad (p − y), for one grad for each row, [...], or one grad for all rows."""
+        """grad (p − y)/divisor, for one grad for each row, [...], or one grad for all rows."""
 
 
 class Kernel(Implementation, Protocol):
     """An implementation for one kind of device."""
 
-    def supports(self, logits: Tensor, orders: LossOrders) -> bool:
+    def supports(self, logits: Tensor, orders: Orders) -> bool:
         """Whether the kernel supports logits of this dtype with these orders, and is faster than plain torch."""
 
 
@@ -112,10 +129,10 @@ def use_plain_torch(plain: bool) -> Iterator[None]:
         in_plain_torch.set(not plain)
 
 
-def select_implementation(logits: Tensor, orders: LossOrders) -> Implementation:
-    name = backend(logits.device)
-    if name == "c++":
+def select_implementation(logits: Tensor, orders: Orders) -> Implementation:
+    if logits.is_cpu and cpu.kernel and not in_plain_torch.get():
         return cpu if logits.numel() and cpu.supports(logits, orders) else any_device
+    name = backend(logits.device)
     if name == "torch":
         _warn_once(logits.device)
     elif logits.numel():

@@ -1,11 +1,12 @@
-"""The compiled CPU kernel: its builds, and its functions on tensors, for `backend.Implementation` and the fast path.
+"""The compiled CPU kernel: its builds, and its functions on tensors, which are those of `backend.Implementation`.
 
 The kernel reads and writes plain memory: this module makes tensors contiguous, allocates the results and passes
-addresses. Each order is a number, or a tensor of float64 [rows, 1]; for α-ReLU r is None.
+addresses. Each order is a number, or a tensor of float64 [rows, 1].
 """
 
 import importlib
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sharmix._arguments import label_error
-from sharmix._operators.orders import LossOrders, Orders, largest
+from sharmix._operators.orders import Orders, Slopes, are_numbers, largest
 from sharmix._private_torch import parallel_loop
 
 DTYPES = (torch.float32, torch.float64)
@@ -23,6 +24,7 @@ SMALL = 1 << 15  # logits, up to which the forward pass of a loss computes its g
 _SOURCES = sorted(Path(__file__).parents[1].glob("csrc/[a-z]*.*"))  # none in an installation from a wheel
 _DIGEST = str(zlib.crc32(b"".join(file.read_bytes() for file in _SOURCES))) if _SOURCES else None  # as in setup.py
 _SCALARS = {dtype: torch.empty((), dtype=dtype, device="cpu") for dtype in DTYPES}
+_NOWHERE = 0, 0, 0, 0  # the addresses of slopes that nobody wants
 
 
 failures: dict[str, ImportError] = {}  # why the builds do not load that this processor would prefer, by name
@@ -51,137 +53,149 @@ def _build(name: str) -> ModuleType:
 kernel: Any = _load()
 
 
-def supports(logits: Tensor, orders: LossOrders) -> bool:
+def supports(logits: Tensor, orders: Orders) -> bool:
     """Whether the kernel supports these logits and orders.
 
     For q > 2 a class joins the support with infinite slope, and the root must be measured from there (`knots`).
     """
-    q, r, _ = orders
-    can: bool = kernel.takes_alpha(q, logits.dtype == torch.float32) if r is None else largest(q) <= 2
-    return logits.dtype in DTYPES and can
+    return logits.dtype in DTYPES and largest(orders[0]) <= 2
 
 
-def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Tensor]:
-    conjugate = logits.new_empty(logits.shape[:-1] if wants_conjugate else 0)
-    return probabilities(logits, _columns(orders), conjugate if wants_conjugate else None), conjugate
-
-
-def probabilities(logits: Tensor, orders: Any, conjugate: Tensor | None = None) -> Tensor:
-    """p* of logits; the conjugate is written if there is a tensor for it."""
+def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor, Any]:
     logits = _readable(logits)
     p = torch.empty_like(logits)
-    conjugate_address = 0 if conjugate is None else conjugate.data_ptr()
-    kernel.solve(*_shape(logits), *orders, _address(logits), p.data_ptr(), conjugate_address)
-    return p
+    conjugate = logits.new_empty(logits.shape[:-1]) if wants_conjugate else None
+    kernel.solve(*_shape(logits), *_columns(orders), _address(logits), p.data_ptr(), _result(conjugate))
+    return p, conjugate
 
 
-def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orders: bool) -> tuple[Tensor, Tensor]:
-    by_orders = probabilities.new_empty((*probabilities.shape[:-1], 3) if wants_orders else 0)
-    grad = grad.to(probabilities.dtype)
-    by_logits, _ = map_gradient(probabilities, grad, _columns(orders), False, by_orders.data_ptr())
-    return by_logits, by_orders
-
-
-def map_gradient(
-    p: Tensor, grad: Tensor, orders: Any, wants_sums: bool, by_orders: int = 0
-) -> tuple[Tensor, tuple[float, ...]]:
-    """(∂p/∂z) grad, and the sums over all rows of (∂p/∂θ)·grad; those of each row are written at `by_orders`."""
-    p, grad = _readable(p), _readable(grad)
-    if grad.dtype is not p.dtype or grad.shape != p.shape:
-        raise RuntimeError("the gradient of a map has the shape and dtype of its probabilities")
+def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, slopes: str) -> tuple[Tensor, Slopes]:
+    p, grad = _readable(probabilities), _readable(grad)
+    if grad.dtype is not p.dtype:
+        grad = grad.to(p.dtype)
+    if grad.shape != p.shape:
+        raise RuntimeError("the gradient of a map has the shape of its probabilities")
     by_logits = torch.empty_like(p)
-    inputs = _address(p), _address(grad), by_logits.data_ptr(), by_orders, wants_sums
-    return by_logits, kernel.map_backward(*_shape(p), *orders, *inputs)
+    found, addresses = _slopes(p, slopes)
+    inputs = _address(p), _address(grad), by_logits.data_ptr()
+    kernel.map_backward(*_shape(p), *_columns(orders), *inputs, *addresses)
+    return by_logits, found
 
 
 def class_loss(
-    logits: Tensor, targets: Tensor, orders: LossOrders, ignore_index: int, reduction: str, wants_slopes: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    logits, rows, mean = _readable(logits), logits.shape[:-1], reduction == "mean"
-    targets = _checked_entries(targets, torch.int64, rows.numel())
-    loss = torch.empty_like(_SCALARS[logits.dtype])
-    losses = logits.new_empty(rows if reduction == "none" else 0)
-    states = logits.new_empty(0) if orders[1] is None else logits.new_empty((*rows, 4), dtype=torch.float64)
-    slopes = logits.new_empty((*rows, 3) if wants_slopes else 0)
-    inputs = _address(logits), _address(targets), ignore_index, mean
-    results = loss.data_ptr(), losses.data_ptr(), states.data_ptr(), slopes.data_ptr(), False, 0
-    counted, *_ = kernel.class_loss(*_shape(logits), *_columns(orders), *inputs, *results)
-    _check_row(-1 - counted, targets, logits, ignore_index)
-    divisor = number_like(loss, counted if mean else 1)
-    return losses if reduction == "none" else loss, states, slopes, divisor
-
-
-def class_loss_of_node(
-    logits: Tensor, targets: Tensor, orders: Any, ignore_index: int, mean: bool, wants_gradient: bool, wants_sums: bool
-) -> tuple[Tensor, Tensor | None, Tensor | None, float, Any]:
-    """The mean or sum of the losses; for its backward pass the states or the gradient, the divisor, sums of slopes."""
-    logits = _readable(logits if logits.dtype in DTYPES else logits.float())
-    loss = torch.empty_like(_SCALARS[logits.dtype])
-    states = gradient = None
-    states_to = gradient_to = 0
-    entries, classes = logits.numel(), logits.size(-1)
-    rows = entries // classes
+    logits: Tensor,
+    targets: Tensor,
+    orders: Orders,
+    ignore_index: int,
+    reduction: str,
+    slopes: str,
+    keeps: str,
+) -> tuple[Tensor, Tensor | None, Tensor | None, Slopes, float]:
+    logits = _readable(logits)
+    size, rows, classes = _shape(logits)
     targets = _checked_entries(targets, torch.int64, rows)
-    if orders[1] is not None and wants_gradient and entries <= SMALL:
+    loss, losses = _losses(logits, reduction)
+    states = gradient = None
+    if keeps == "gradient" and logits.numel() <= SMALL:
         gradient = torch.empty_like(logits)
-        gradient_to = gradient.data_ptr()
-    elif orders[1] is not None and wants_gradient:
-        states = _SCALARS[torch.float64].new_empty(4 * rows)
-        states_to = states.data_ptr()
-    inputs = _address(logits), _address(targets), ignore_index, mean
-    results = loss.data_ptr(), 0, states_to, 0, wants_sums, gradient_to
-    found = kernel.class_loss(logits.element_size(), rows, classes, *orders, *inputs, *results)
-    counted = found[0]
-    _check_row(-1 - counted, targets, logits, ignore_index)
-    return loss, states, gradient, counted or 1.0 if mean else 1.0, found[1:]
+    elif keeps != "nothing":
+        states = logits.new_empty((*logits.shape[:-1], 4), dtype=torch.float64)
+    found, addresses = _slopes(logits, slopes)
+    inputs = _address(logits), _address(targets), ignore_index, reduction == "mean"
+    results = loss.data_ptr(), _result(losses), _result(states), _result(gradient), *addresses
+    divisor = kernel.class_loss(size, rows, classes, *_columns(orders), *inputs, *results)
+    if divisor < 0:
+        raise _label_error(-1 - divisor, targets, logits, ignore_index)
+    return loss if losses is None else losses, states, gradient, found, divisor
 
 
 def class_loss_backward(
-    logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: LossOrders, ignore_index: int
-) -> Tensor:
-    return class_loss_gradient(logits, targets, states, grad.to(logits.dtype), _columns(orders), ignore_index, 1.0)
-
-
-def class_loss_gradient(
     logits: Tensor,
     targets: Tensor,
-    states: Any,  # None for α-ReLU
+    states: Tensor,
     grad: Tensor,
-    orders: Any,
+    orders: Orders,
     ignore_index: int,
-    divisor: float,
+    divisor: float | Tensor,
 ) -> Tensor:
-    """The gradient by the logits for one grad for each row or one for all, divided by `divisor`."""
-    logits = _readable(logits if logits.dtype in DTYPES else logits.float())
+    logits = _readable(logits)
     size, rows, classes = _shape(logits)
-    targets, grad = _checked_entries(targets, torch.int64, rows), _checked_entries(grad, logits.dtype, 1)
-    step = int(grad.numel() > 1)
-    if step and grad.numel() != rows:
-        raise RuntimeError("a loss has one gradient, or one for each row")
-    states_at = 0
-    if orders[1] is not None:
-        states = _checked_entries(states, torch.float64, 4 * rows)
-        states_at = _address(states)
+    targets, states = _checked_entries(targets, torch.int64, rows), _checked_entries(states, torch.float64, 4 * rows)
+    grad, step = _gradient_of_rows(grad, logits, rows)
     by_logits = torch.empty_like(logits)
-    inputs = _address(logits), _address(targets), ignore_index, states_at, _address(grad), step, divisor
-    row = kernel.class_loss_backward(size, rows, classes, *orders, *inputs, by_logits.data_ptr())
-    _check_row(row, targets, logits, ignore_index)
+    inputs = _address(logits), _address(targets), ignore_index, _address(states), _address(grad), step, divisor
+    row = kernel.class_loss_backward(size, rows, classes, *_columns(orders), *inputs, by_logits.data_ptr())
+    if row >= 0:
+        raise _label_error(row, targets, logits, ignore_index)
     return by_logits
 
 
-def number_like(tensor: Tensor, value: float) -> Tensor:
-    """A number as a tensor of no dimension, with the dtype and device of `tensor`, which has no dimension either."""
-    if tensor.dtype is not torch.float32:
-        return tensor.new_full((), value)
-    number = torch.empty_like(tensor)
-    kernel.write_float(number.data_ptr(), value)  # new_full makes a loss with learned orders 1.5 % slower at 64 × 3
-    return number
+def alpha_relu_loss(
+    logits: Tensor, targets: Tensor, alpha: float, tau: float, ignore_index: int, reduction: str
+) -> tuple[Tensor, float]:
+    """The reduced loss of α-ReLU against class indices [...], and the divisor of its gradient."""
+    logits = _readable(logits)
+    size, rows, classes = _shape(logits)
+    targets = _checked_entries(targets, torch.int64, rows)
+    loss, losses = _losses(logits, reduction)
+    inputs = _address(logits), _address(targets), ignore_index, reduction == "mean"
+    divisor = kernel.alpha_relu_loss(size, rows, classes, alpha, tau, *inputs, loss.data_ptr(), _result(losses))
+    if divisor < 0:
+        raise _label_error(-1 - divisor, targets, logits, ignore_index)
+    return loss if losses is None else losses, divisor
 
 
-def _check_row(row: float, targets: Tensor, logits: Tensor, ignore_index: int) -> None:
-    """ValueError if the kernel reports a row, whose target is no class; it reports -1 if there is none."""
+def alpha_relu_loss_backward(
+    logits: Tensor, targets: Tensor, grad: Tensor, alpha: float, tau: float, ignore_index: int, divisor: float
+) -> Tensor:
+    """grad (p − y)/divisor, with p of α-ReLU, for one grad for each row, [...], or one grad for all rows."""
+    logits = _readable(logits)
+    size, rows, classes = _shape(logits)
+    targets = _checked_entries(targets, torch.int64, rows)
+    grad, step = _gradient_of_rows(grad, logits, rows)
+    by_logits = torch.empty_like(logits)
+    inputs = _address(logits), _address(targets), ignore_index, _address(grad), step, divisor
+    row = kernel.alpha_relu_loss_backward(size, rows, classes, alpha, tau, *inputs, by_logits.data_ptr())
     if row >= 0:
-        raise label_error(int(targets.flatten()[int(row)]), logits.shape[-1], ignore_index)
+        raise _label_error(row, targets, logits, ignore_index)
+    return by_logits
+
+
+def _losses(logits: Tensor, reduction: str) -> tuple[Tensor, Tensor | None]:
+    """Memory for the sum or mean of the losses, and if they are wanted for those of the rows."""
+    losses = logits.new_empty(logits.shape[:-1]) if reduction == "none" else None
+    return torch.empty_like(_SCALARS[logits.dtype]), losses
+
+
+def _slopes(values: Tensor, kind: str) -> tuple[Slopes, tuple[int, ...]]:
+    """Memory for the slopes by q, r and T₀ of each row, or for their sums over the rows, and its addresses."""
+    if kind == "none":
+        return None, _NOWHERE
+    if kind == "rows":
+        slopes = values.new_empty((*values.shape[:-1], 3))
+        return slopes, (slopes.data_ptr(), 0, 0, 0)
+    like = _SCALARS[values.dtype]  # three tensors, for autograd adds views of one more slowly
+    by_q, by_r, by_temperature = torch.empty_like(like), torch.empty_like(like), torch.empty_like(like)
+    return (by_q, by_r, by_temperature), (0, by_q.data_ptr(), by_r.data_ptr(), by_temperature.data_ptr())
+
+
+def _gradient_of_rows(grad: Tensor, logits: Tensor, rows: int) -> tuple[Tensor, int]:
+    """The gradient of each row's loss, or one for all rows, and how far apart those of two rows are."""
+    grad = _checked_entries(grad, logits.dtype, 1)
+    step = int(grad.numel() > 1)
+    if step and grad.numel() != rows:
+        raise RuntimeError("a loss has one gradient, or one for each row")
+    return grad, step
+
+
+def _label_error(row: float, targets: Tensor, logits: Tensor, ignore_index: int) -> ValueError:
+    """The error for a row that the kernel reports, since its target is no class."""
+    return label_error(int(targets.flatten()[int(row)]), logits.shape[-1], ignore_index)
+
+
+def _result(tensor: Tensor | None) -> int:
+    """The address of a result; 0 if it is not wanted."""
+    return 0 if tensor is None else tensor.data_ptr()
 
 
 def _shape(logits: Tensor) -> tuple[int, int, int]:
@@ -190,15 +204,16 @@ def _shape(logits: Tensor) -> tuple[int, int, int]:
     return logits.element_size(), logits.numel() // classes, classes
 
 
-def _columns(orders: Any) -> list[Any]:
+def _columns(orders: Orders) -> Sequence[Any]:
     """The orders for the kernel: a tensor of one value for each row is passed by its address."""
+    if are_numbers(orders):
+        return orders
     return [_address(order) if isinstance(order, Tensor) else order for order in orders]
 
 
 def _readable(tensor: Tensor) -> Tensor:
     """The tensor as one whose memory holds its values: contiguous, and with its own sign."""
-    tensor = tensor.contiguous()
-    return tensor.resolve_neg() if tensor.is_neg() else tensor
+    return tensor if tensor.is_contiguous() and not tensor.is_neg() else tensor.contiguous().resolve_neg()
 
 
 def _checked_entries(tensor: Tensor, dtype: torch.dtype, entries: int) -> Tensor:

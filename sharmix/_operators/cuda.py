@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sharmix._arguments import label_error
 from sharmix._operators import any_device
-from sharmix._operators.orders import Orders, columns, is_concave, largest
+from sharmix._operators.orders import Orders, Slopes, columns, is_concave, largest
 
 _SHORT = 2048  # classes in registers: with more in each thread, or more threads, registers are spilled to memory
 _BLOCK = 256  # classes of a longer row, or candidates
@@ -466,7 +466,7 @@ def _map_backward(
 def supports(logits: Tensor, orders: Orders) -> bool:
     """Whether Triton computes this. Plain torch is faster for float64 and q > 2, and has the global maximum."""
     q, r, _ = orders
-    if logits.dtype == torch.float64 or r is None or largest(q) > 2:
+    if logits.dtype == torch.float64 or largest(q) > 2:
         return False
     concave = is_concave(q, r)
     return bool(concave.all()) if isinstance(concave, Tensor) else concave
@@ -484,57 +484,70 @@ def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor
     return probabilities, conjugate
 
 
-def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, wants_orders: bool) -> tuple[Tensor, Tensor]:
-    probabilities, grad = probabilities.contiguous(), grad.contiguous()
-    grad_logits = _output(probabilities)
-    shape = (*probabilities.shape[:-1], 3) if wants_orders else 0
-    grad_parameters = torch.empty(shape, dtype=torch.float32, device=grad.device)
+def map_backward(probabilities: Tensor, grad: Tensor, orders: Orders, slopes: str) -> tuple[Tensor, Slopes]:
+    probabilities, grad = probabilities.contiguous(), grad.to(probabilities.dtype).contiguous()
+    by_logits = _output(probabilities)
+    wanted = slopes != "none"
+    of_rows = torch.empty((*grad.shape[:-1], 3) if wanted else 0, dtype=torch.float32, device=grad.device)
     rows, classes = _shape(probabilities)
     with torch.cuda.device_of(grad):
         given = classes, *_orders_for_kernel(orders, probabilities)
         counts, tops, _, indices, room = _candidates(probabilities, given, kept=False, indices=True)
         _map_backward[(rows,)](
-            probabilities, grad, grad_logits, grad_parameters, counts, tops, indices, room, *given,
-            PARAMETERS=wants_orders, **_launch(classes),
+            probabilities, grad, by_logits, of_rows, counts, tops, indices, room, *given,
+            PARAMETERS=wanted, **_launch(classes),
         )  # fmt: skip
-    return grad_logits, grad_parameters
+    return by_logits, any_device.of_kind(of_rows, slopes) if wanted else None
 
 
 def class_loss(
-    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, wants_slopes: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    logits: Tensor,
+    targets: Tensor,
+    orders: Orders,
+    ignore_index: int,
+    reduction: str,
+    slopes: str,
+    keeps: str,
+) -> tuple[Tensor, Tensor, None, Slopes, Tensor]:
     logits, targets = logits.contiguous(), targets.contiguous()
-    loss = torch.empty(targets.shape, dtype=torch.float32, device=logits.device)
+    wanted = slopes != "none"
+    losses = torch.empty(targets.shape, dtype=torch.float32, device=logits.device)
     states = torch.empty((*targets.shape, 4), dtype=torch.float64, device=logits.device)
-    slopes = torch.empty((*targets.shape, 3) if wants_slopes else 0, dtype=torch.float32, device=logits.device)
+    of_rows = torch.empty((*targets.shape, 3) if wanted else 0, dtype=torch.float32, device=logits.device)
     wrong_row = torch.full((1,), -1, device=logits.device)  # whose target is no class, if there is one
     rows, classes = _shape(logits)
     with torch.cuda.device_of(logits):
         given = classes, *_orders_for_kernel(orders, logits)
         counts, tops, kept, _, room = _candidates(logits, given, kept=True, indices=False)
         _class_loss[(rows,)](
-            logits, targets, loss, states, slopes, wrong_row, ignore_index, counts, tops, kept, room, *given,
-            SLOPES=wants_slopes, COMPUTE=_compute(logits), **_launch(classes),
+            logits, targets, losses, states, of_rows, wrong_row, ignore_index, counts, tops, kept, room, *given,
+            SLOPES=wanted, COMPUTE=_compute(logits), **_launch(classes),
         )  # fmt: skip
-    total, divisor = any_device.total_and_divisor(loss, targets != ignore_index, reduction)
+    loss, divisor = any_device.reduced(losses, targets != ignore_index, reduction)
     if (row := int(wrong_row)) >= 0:  # the host waits for the kernel
         raise label_error(int(targets.flatten()[row]), classes, ignore_index)
-    return total, states, slopes, divisor
+    return loss, states, None, any_device.of_kind(of_rows, slopes, divisor) if wanted else None, divisor
 
 
 def class_loss_backward(
-    logits: Tensor, targets: Tensor, states: Tensor, grad: Tensor, orders: Orders, ignore_index: int
+    logits: Tensor,
+    targets: Tensor,
+    states: Tensor,
+    grad: Tensor,
+    orders: Orders,
+    ignore_index: int,
+    divisor: float | Tensor,
 ) -> Tensor:
-    logits, targets, states, grad = (one.contiguous() for one in (logits, targets, states, grad))
-    grad_logits = torch.empty_like(logits)
+    logits, targets, states, grad = (one.contiguous() for one in (logits, targets, states, grad / divisor))
+    by_logits = torch.empty_like(logits)
     rows, classes = _shape(logits)
     block = min(triton.next_power_of_2(classes), _GRADIENT)
     with torch.cuda.device_of(logits):
         _class_loss_backward[(rows, math.ceil(classes / (block * _BLOCKS_OF_PROGRAM.value)))](
-            logits, targets, states, grad, grad_logits, classes, ignore_index, int(grad.dim() > 0),
+            logits, targets, states, grad, by_logits, classes, ignore_index, int(grad.dim() > 0),
             *_orders_for_kernel(orders, logits), block, _compute(logits), num_warps=1,
         )  # fmt: skip
-    return grad_logits
+    return by_logits
 
 
 def _shape(matrix: Tensor) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from sharmix._arguments import checked_classes
 from sharmix._mathematics.sensitivity import ConjugateSensitivity
 from sharmix._mathematics.series import expm1_ratio
 from sharmix._operators import any_device, cuda
-from sharmix._operators.orders import Orders, columns
+from sharmix._operators.orders import Orders, Slopes, columns
 
 _FEW = 64  # rows, which would leave most of a GPU idle
 _LONG = 65536  # classes, from which on launches cost less than they save
@@ -90,18 +90,25 @@ def solve(logits: Tensor, orders: Orders, wants_conjugate: bool) -> tuple[Tensor
 
 
 def class_loss(
-    logits: Tensor, targets: Tensor, orders: Orders, ignore_index: int, reduction: str, wants_slopes: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    logits: Tensor,
+    targets: Tensor,
+    orders: Orders,
+    ignore_index: int,
+    reduction: str,
+    slopes: str,
+    keeps: str,
+) -> tuple[Tensor, Tensor, None, Slopes, Tensor]:
     indices, counted = checked_classes(targets, logits.shape[-1], ignore_index), targets != ignore_index
     logits = logits.contiguous()
     states, conjugate = _solved(logits, orders)
     of_target = logits.gather(-1, indices.unsqueeze(-1)).squeeze(-1).double()
-    rows = (conjugate.double() - (of_target - states[..., 0])).float()
-    slopes = None
-    if wants_slopes:
-        at = ConjugateSensitivity(_probabilities(logits, states, orders), *any_device.shaped(orders, logits))
-        slopes = torch.where(counted.unsqueeze(-1), at.conjugate_slopes(), 0)
-    return any_device.reduced_loss(rows, states, slopes, counted, reduction)
+    losses = (conjugate.double() - (of_target - states[..., 0])).float()
+    loss, divisor = any_device.reduced(losses, counted, reduction)
+    if slopes == "none":
+        return loss, states, None, None, divisor
+    at = ConjugateSensitivity(_probabilities(logits, states, orders), *any_device.shaped(orders, logits))
+    of_rows = torch.where(counted.unsqueeze(-1), at.conjugate_slopes(), 0)
+    return loss, states, None, any_device.of_kind(of_rows, slopes, divisor), divisor
 
 
 map_backward = any_device.map_backward
@@ -112,7 +119,7 @@ def _probabilities(logits: Tensor, states: Tensor, orders: Orders) -> Tensor:
     """p is p − y, the gradient of the loss, where no class is y."""
     no_class = torch.full(logits.shape[:-1], -1, device=logits.device)
     one = torch.ones((), dtype=torch.float32, device=logits.device)
-    return cuda.class_loss_backward(logits, no_class, states, one, orders, ignore_index=-2)
+    return cuda.class_loss_backward(logits, no_class, states, one, orders, ignore_index=-2, divisor=1.0)
 
 
 def _solved(logits: Tensor, orders: Orders) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,9 @@
 """q, r and T₀ in the form that implementations expect: one number for all rows, or one for each row."""
 
 import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,32 +11,50 @@ from torch import Tensor
 from sharmix._arguments import Order, checked_number, checked_values
 
 Orders = tuple[float | Tensor, float | Tensor, float | Tensor]  # q, r, T₀: a number, or float64 [rows, 1]
-LossOrders = Orders | tuple[float, None, float]  # for α-ReLU, α-entmax with a given threshold: α, None, τ
+Slopes = Tensor | tuple[Tensor, ...] | None  # by q, r and T₀: of each row, [..., 3]; or three sums over the rows
 
 _LARGEST_EXPONENT = 500.0  # of classes^(r−1), the scale of tied logits: float64 ends at 1e308, and leaves some room
 _CONCAVITY_TOLERANCE = 1e-12  # a rounded r = 2 − 1/q counts as concave
 
 
-def checked_orders(
-    logits: Tensor, q: Order, r: Order | None, temperature: Order, nonconcave: str = "global"
-) -> LossOrders:
+def checked_orders(logits: Tensor, q: Order, r: Order, temperature: Order, nonconcave: str = "global") -> Orders:
     """Checked orders, from numbers or from tensors that broadcast to [..., 1] for logits [..., classes]."""
-    if r is None:
-        return checked_number(float(q), "alpha of alpha-ReLU"), None, float(temperature)
     if logits.is_mps:
         raise TypeError("sharmix needs float64, which torch lacks on mps; move the logits to the CPU: logits.cpu()")
+    orders: Orders = q, r, temperature
+    classes = logits.size(-1)
+    if are_numbers(orders):
+        return _checked_numbers(orders, classes, nonconcave)
     orders = _order(q, "q", logits), _order(r, "r", logits), _order(temperature, "temperature", logits)
-    _refuse_steep(orders[1], logits.shape[-1])
-    if nonconcave != "global":
-        _refuse_nonconcave(*orders[:2], nonconcave)
+    _check_together(orders, classes, nonconcave)
     return orders
+
+
+@lru_cache(maxsize=256)  # the check of three numbers takes a fortieth of the map's step at 64 × 3
+def _checked_numbers(orders: tuple[float, float, float], classes: int, nonconcave: str) -> Orders:
+    for order, name in zip(orders, ("q", "r", "temperature"), strict=True):
+        checked_number(order, name)
+    _check_together(orders, classes, nonconcave)
+    return orders
+
+
+def _check_together(orders: Orders, classes: int, nonconcave: str) -> None:
+    q, r, _ = orders
+    _refuse_steep(r, classes)
+    if nonconcave != "global":
+        _refuse_nonconcave(q, r, nonconcave)
+
+
+def are_numbers(orders: Sequence[Any]) -> bool:
+    q, r, temperature = orders
+    return type(q) is float and type(r) is float and type(temperature) is float
 
 
 def _order(order: Order, name: str, logits: Tensor) -> float | Tensor:
     if isinstance(order, Tensor):
         if order.numel() != 1:
             rows = *logits.shape[:-1], 1
-            return checked_values(order, name).double().expand(rows).reshape(-1, 1).contiguous()
+            return checked_values(order, name).double().expand(rows).reshape(-1, 1).contiguous().resolve_neg()
         order = float(order.item())
     return order if 1 <= order <= 2 else checked_number(order, name)  # every order allows 1 to 2
 
@@ -51,14 +72,15 @@ def _refuse_steep(r: float | Tensor, classes: int) -> None:
 def _refuse_nonconcave(q: float | Tensor, r: float | Tensor, nonconcave: str) -> None:
     if nonconcave != "error":
         raise ValueError(f"nonconcave={nonconcave!r} is not allowed; it must be 'global' or 'error'")
-    outside = ~torch.as_tensor(is_concave(q, r))
+    orders = [torch.as_tensor(order, dtype=torch.float64, device="cpu") for order in (q, r)]
+    outside = ~is_concave(*orders)
     if outside.any():
-        q_value, r_value = (torch.as_tensor(order).expand(outside.shape)[outside][0].item() for order in (q, r))
+        q_value, r_value = (order.expand(outside.shape)[outside][0].item() for order in orders)
         region = f"outside the concave region r >= 2 - 1/q = {2 - 1 / q_value:g}, where the map may jump"
         raise ValueError(f"(q, r) = ({q_value:g}, {r_value:g}) lies {region}")
 
 
-def is_concave(q: float | Tensor, r: float | Tensor) -> bool | Tensor:
+def is_concave(q: float | Tensor, r: float | Tensor) -> Any:
     """Whether the objective has one maximum for every row of logits: r ≥ 2 − 1/q (docs/math.md, section 3)."""
     return r >= 2 - 1 / q - _CONCAVITY_TOLERANCE
 

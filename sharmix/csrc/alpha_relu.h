@@ -23,7 +23,7 @@ template <class T, class Body> INLINE void for_vectors(const T* row, int64_t cla
 }
 
 template <class T> struct AlphaReLU {
-    explicit AlphaReLU(const Orders& orders) : alpha(orders.q), tau(orders.temperature), beta(beta_of<T>(alpha)) {}
+    AlphaReLU(double alpha, double tau) : alpha(alpha), tau(tau), beta(beta_of<T>(alpha)) {}
 
     // The conjugate of a row of logits, plus the entropy of a class.
     double conjugate(const T* z, int64_t classes) const {

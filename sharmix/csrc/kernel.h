@@ -23,12 +23,11 @@ struct Column {
     double operator[](int64_t row) const { return values ? values[row] : value; }
 };
 
-// The orders of each row. For alpha-ReLU, q is alpha, r is NaN, and temperature is tau, the threshold.
+// The orders of each row.
 struct OrderColumns {
     Column q, r, temperature;
     Orders operator[](int64_t row) const { return {q[row], r[row], temperature[row]}; }
     bool shared() const { return !q.values && !r.values && !temperature.values; }
-    bool of_alpha_relu() const { return std::isnan(r.value); }
 };
 
 // The class of each row. Rows with the class `ignored` are left out.

@@ -37,11 +37,15 @@ template <class T> struct Results {
     T* data;
 };
 
-// The sums over the rows of numbers [rows, 3].
-template <class T> std::array<double, 3> sums_by_column(const T* numbers, int64_t rows) {
+// The addresses of three numbers, one for each order.
+using ThreeAddresses = std::array<Address, 3>;
+
+// Writes scale times the sums over the rows of numbers [rows, 3], if they are wanted.
+template <class T> void write_sums(const T* numbers, int64_t rows, double scale, const ThreeAddresses& to) {
+    if (!to[0]) return;
     std::array<double, 3> sums = {};
     for (int64_t i = 0; i < 3 * rows; ++i) sums[i % 3] += numbers[i];
-    return sums;
+    for (size_t i = 0; i < 3; ++i) *static_cast<T*>(to[i]) = T(scale * sums[i]);
 }
 
 void use_parallel_loop(Address loop) { torch_parallel_for = reinterpret_cast<ParallelFor>(loop); }
@@ -55,41 +59,46 @@ void solve(int64_t bytes, int64_t rows, int64_t classes, Column q, Column r, Col
     });
 }
 
-// p and grad [rows, classes] -> (dp/dz) grad, and (dp/dorder).grad [rows, 3]. Returns the sums of the latter over all
-// rows if `wants_sums`.
-std::array<double, 3> map_backward(int64_t bytes, int64_t rows, int64_t classes, Column q, Column r,
-                                   Column temperature, Address p, Address grad, Address by_logits, Address by_orders,
-                                   bool wants_sums) {
-    std::array<double, 3> sums = {};
+// p and grad [rows, classes] -> (dp/dz) grad; and (dp/dorder).grad of each row [rows, 3], or its sums over the rows.
+void map_backward(int64_t bytes, int64_t rows, int64_t classes, Column q, Column r, Column temperature, Address p,
+                  Address grad, Address by_logits, Address by_orders, Address by_q, Address by_r,
+                  Address by_temperature) {
     with_type(bytes, [&](auto kind) {
         using T = decltype(kind);
-        const Results<T> slopes(by_orders, wants_sums ? 3 * rows : 0);
+        const Results<T> slopes(by_orders, by_q ? 3 * rows : 0);
         sharmix::map_backward((const T*)p, (const T*)grad, (T*)by_logits, slopes.data, rows, classes, {q, r, temperature});
-        if (wants_sums) sums = sums_by_column(slopes.data, rows);
+        write_sums(slopes.data, rows, 1, {by_q, by_r, by_temperature});
     });
-    return sums;
+}
+
+// The divisor of a sum of losses: the number of rows that count for a mean, else 1.
+double divisor_of(const Targets& targets, int64_t rows, bool is_mean) { return is_mean ? double(targets.counted(rows)) : 1; }
+
+// Writes the sum of losses over a divisor, and returns the divisor of gradients: no row counts if the former is 0.
+template <class T> double reduce(const T* losses, int64_t rows, double divisor, Address to) {
+    *static_cast<T*>(to) = T(std::accumulate(losses, losses + rows, 0.0) / divisor);
+    return divisor ? divisor : 1;
 }
 
 // logits and targets [rows] -> the sum of the losses, or their mean over the rows that count; losses [rows], states
-// [rows, 4] of float64, slopes by the orders [rows, 3], and the gradient of the sum or mean. Returns the number of rows
-// that count and, if `wants_sums`, the sums of the slopes. If a target is no class, returns minus its row less 1.
-std::array<double, 4> class_loss(int64_t bytes, int64_t rows, int64_t classes, Column q, Column r, Column temperature,
-                                 Address logits, const int64_t* targets, int64_t ignored, bool is_mean, Address loss,
-                                 Address losses, State* states, Address slopes, bool wants_sums, Address gradient) {
+// [rows, 4] of float64, slopes by the orders of each row [rows, 3] or those of the sum or mean, and the gradient of the
+// sum or mean. Returns the divisor of the gradient. If a target is no class, returns minus its row less 1.
+double class_loss(int64_t bytes, int64_t rows, int64_t classes, Column q, Column r, Column temperature, Address logits,
+                  const int64_t* targets, int64_t ignored, bool is_mean, Address loss, Address losses, State* states,
+                  Address gradient, Address slopes, Address by_q, Address by_r, Address by_temperature) {
     const Targets labels{targets, ignored};
-    if (const int64_t outside = labels.first_outside(rows, classes); outside >= 0) return {double(-1 - outside)};
-    const double count = double(labels.counted(rows)), divisor = is_mean ? count : 1;
-    const double scale = 1 / (divisor ? divisor : 1);
-    std::array<double, 3> sums = {};
+    if (const int64_t outside = labels.first_outside(rows, classes); outside >= 0) return double(-1 - outside);
+    double divisor = divisor_of(labels, rows, is_mean);
     with_type(bytes, [&](auto kind) {
         using T = decltype(kind);
-        const Results<T> each_loss(losses, rows), each_slope(slopes, wants_sums ? 3 * rows : 0);
+        const Results<T> each_loss(losses, rows), each_slope(slopes, by_q ? 3 * rows : 0);
+        const double scale = 1 / (divisor ? divisor : 1);
         sharmix::class_loss<T>({(const T*)logits, labels, each_loss.data, states, each_slope.data, (T*)gradient, scale,
                                 classes, {q, r, temperature}}, rows);
-        *(T*)loss = T(std::accumulate(each_loss.data, each_loss.data + rows, 0.0) / divisor);
-        if (wants_sums) sums = sums_by_column(each_slope.data, rows);
+        write_sums(each_slope.data, rows, scale, {by_q, by_r, by_temperature});
+        divisor = reduce(each_loss.data, rows, divisor, loss);
     });
-    return {count, sums[0], sums[1], sums[2]};
+    return divisor;
 }
 
 // grad (p - y)/divisor, with a gradient for each row if `step` is 1, or one for all rows if it is 0. Returns the first
@@ -109,18 +118,47 @@ int64_t class_loss_backward(int64_t bytes, int64_t rows, int64_t classes, Column
     return outside;
 }
 
+// The loss of alpha-ReLU as `class_loss` has it: its sum or mean, and losses [rows].
+double alpha_relu_loss(int64_t bytes, int64_t rows, int64_t classes, double alpha, double tau, Address logits,
+                       const int64_t* targets, int64_t ignored, bool is_mean, Address loss, Address losses) {
+    const Targets labels{targets, ignored};
+    if (const int64_t outside = labels.first_outside(rows, classes); outside >= 0) return double(-1 - outside);
+    double divisor = divisor_of(labels, rows, is_mean);
+    with_type(bytes, [&](auto kind) {
+        using T = decltype(kind);
+        const Results<T> each_loss(losses, rows);
+        sharmix::alpha_relu_loss((const T*)logits, labels, each_loss.data, rows, classes, AlphaReLU<T>(alpha, tau));
+        divisor = reduce(each_loss.data, rows, divisor, loss);
+    });
+    return divisor;
+}
+
+// Its gradient as `class_loss_backward` has it.
+int64_t alpha_relu_loss_backward(int64_t bytes, int64_t rows, int64_t classes, double alpha, double tau, Address logits,
+                                 const int64_t* targets, int64_t ignored, Address grad, int64_t step, double divisor,
+                                 Address by_logits) {
+    const Targets labels{targets, ignored};
+    const int64_t outside = labels.first_outside(rows, classes);
+    if (outside >= 0) return outside;
+    with_type(bytes, [&](auto kind) {
+        using T = decltype(kind);
+        const RowGradient<T> gradient{(const T*)grad, step, divisor};
+        sharmix::alpha_relu_loss_backward((const T*)logits, labels, gradient, (T*)by_logits, rows, classes,
+                                          AlphaReLU<T>(alpha, tau));
+    });
+    return outside;
+}
+
 // Whether the kernel computes an alpha-ReLU: where its powers are products.
 bool takes_alpha(double alpha, bool is_float) {
     return alpha > 1 && (is_float ? beta_of<float>(alpha) : beta_of<double>(alpha)) > 0;
 }
 
-void write_float(Address to, double value) { *static_cast<float*>(to) = float(value); }
-
-// An argument from a Python object. An order is a float, the address of a float64 for each row, or None.
+// An argument from a Python object. An order is a float, or the address of a float64 for each row.
 template <class T> T argument(PyObject* object) {
     if constexpr (std::is_same_v<T, Column>) {
         if (PyLong_Check(object)) return {static_cast<const double*>(PyLong_AsVoidPtr(object)), 0};
-        return {nullptr, object == Py_None ? UNDEFINED<double> : PyFloat_AsDouble(object)};
+        return {nullptr, PyFloat_AsDouble(object)};
     } else if constexpr (std::is_pointer_v<T>) {
         return static_cast<T>(PyLong_AsVoidPtr(object));
     } else if constexpr (std::is_same_v<T, double>) {
@@ -132,12 +170,7 @@ template <class T> T argument(PyObject* object) {
 
 PyObject* object_of(bool result) { return PyBool_FromLong(result); }
 PyObject* object_of(int64_t result) { return PyLong_FromLongLong(result); }
-
-template <size_t Count> PyObject* object_of(const std::array<double, Count>& results) {
-    PyObject* const tuple = PyTuple_New(Count);
-    for (size_t i = 0; tuple && i < Count; ++i) PyTuple_SetItem(tuple, Py_ssize_t(i), PyFloat_FromDouble(results[i]));
-    return tuple;
-}
+PyObject* object_of(double result) { return PyFloat_FromDouble(result); }
 
 // Calls a function with arguments from Python objects, without the interpreter's lock.
 template <class Result, class... Arguments, size_t... Places>
@@ -177,8 +210,9 @@ PyMethodDef methods[] = {
     method<map_backward>("map_backward"),
     method<class_loss>("class_loss"),
     method<class_loss_backward>("class_loss_backward"),
+    method<alpha_relu_loss>("alpha_relu_loss"),
+    method<alpha_relu_loss_backward>("alpha_relu_loss_backward"),
     method<takes_alpha>("takes_alpha"),
-    method<write_float>("write_float"),
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -265,20 +265,10 @@ template <class T> void class_loss_rows(const ClassLossTask<T>& task, int64_t be
     solver.solve(task.logits, begin, end, wanted, [&](const auto&... found) { task.write_row(found...); });
 }
 
-template <class T> void alpha_relu_loss_rows(const ClassLossTask<T>& task, int64_t begin, int64_t end) {
-    const AlphaReLU<T> alpha_relu(task.orders[0]);
-    for (int64_t row = begin; row < end; ++row) {
-        if (task.targets.counts(row))
-            task.write_loss(row, alpha_relu.conjugate(task.logits + row * task.classes, task.classes), State{});
-        else task.write_ignored_row(row);
-    }
-}
-
 // The loss [rows], which is 0 where a row is left out; and if wanted its states, its derivatives by q, r and temperature
-// [rows, 3], and its gradient. For alpha-ReLU there is the loss alone.
+// [rows, 3], and its gradient.
 template <class T> void class_loss(const ClassLossTask<T>& task, int64_t rows) {
-    const auto part = task.orders.of_alpha_relu() ? alpha_relu_loss_rows<T> : class_loss_rows<T>;
-    for_rows(rows, task.classes, [&](int64_t begin, int64_t end) { part(task, begin, end); });
+    for_rows(rows, task.classes, [&](int64_t begin, int64_t end) { class_loss_rows(task, begin, end); });
 }
 
 // The backward pass of the loss, for one row after another.
@@ -356,14 +346,36 @@ void class_loss_backward(const T* logits, const Targets& targets, const State* s
             T* out = grad_logits + row * classes;
             const T* z = logits + row * classes;
             const double scale = targets.counts(row) ? grad[row] : 0;
-            if (targets.counts(row) && !orders.of_alpha_relu() && std::isnan(states[row].total))
-                std::fill_n(out, classes, UNDEFINED<T>);
-            else if (scale == 0)
-                std::fill_n(out, classes, T(0));
-            else if (orders.of_alpha_relu())
-                AlphaReLU<T>(orders[row]).gradient(z, targets.classes[row], out, scale, classes);
-            else
-                gradient(z, targets.classes[row], out, states[row], orders[row], scale);
+            if (targets.counts(row) && std::isnan(states[row].total)) std::fill_n(out, classes, UNDEFINED<T>);
+            else if (scale == 0) std::fill_n(out, classes, T(0));
+            else gradient(z, targets.classes[row], out, states[row], orders[row], scale);
+        }
+    });
+}
+
+// The loss [rows] of alpha-ReLU, which is 0 where a row is left out.
+template <class T>
+void alpha_relu_loss(const T* logits, const Targets& targets, T* loss, int64_t rows, int64_t classes,
+                     const AlphaReLU<T>& alpha_relu) {
+    for_rows(rows, classes, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+            const T* z = logits + row * classes;
+            const bool counts = targets.counts(row);
+            loss[row] = counts ? loss_of(alpha_relu.conjugate(z, classes), z[targets.classes[row]], 0) : T(0);
+        }
+    });
+}
+
+// grad (p - y) for each row, with p of alpha-ReLU.
+template <class T>
+void alpha_relu_loss_backward(const T* logits, const Targets& targets, const RowGradient<T>& grad, T* grad_logits,
+                              int64_t rows, int64_t classes, const AlphaReLU<T>& alpha_relu) {
+    for_rows(rows, classes, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+            T* out = grad_logits + row * classes;
+            const double scale = targets.counts(row) ? grad[row] : 0;
+            if (scale == 0) std::fill_n(out, classes, T(0));
+            else alpha_relu.gradient(logits + row * classes, targets.classes[row], out, scale, classes);
         }
     });
 }

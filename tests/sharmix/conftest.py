@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import sharmix
-from sharmix._operators import cpu, small_batches
+from sharmix._operators import autograd, cpu
 
-LONG_WAY = "c++ by the operators"  # the way of every call that the fast path does not compute
+LONG_WAY = "c++ by the operators"  # the way of every caller that is not plain
 BACKENDS = sorted({sharmix.backend(), "torch"} | ({LONG_WAY} if cpu.kernel else set()))
 BUILDS = {"AVX512": "avx512", "AVX2": "avx2", "DEFAULT": "baseline"}  # by what torch says of the processor
 LOADED_BUILD = cpu.kernel.__name__.removeprefix("sharmix._kernel_") if cpu.kernel else None
@@ -26,7 +26,7 @@ def selected(backend):
         if backend == "torch":
             stack.enter_context(sharmix.plain_torch())
         elif backend == LONG_WAY:
-            patch.setattr(small_batches, "_is_disabled", lambda: True)
+            patch.setattr(autograd, "goes_directly", lambda *_: False)
         elif backend in OLDER_BUILDS:
             use_older_build(backend, patch)
         yield
@@ -47,7 +47,7 @@ def parameters(names):
 
 @pytest.fixture(params=parameters(BACKENDS), scope="module")
 def each_backend(request):
-    """The compiled kernel, where it was built, by the short way and by the operators, and plain torch."""
+    """The compiled kernel, where it was built, by a node itself and by the operators, and plain torch."""
     with selected(request.param):
         yield
 

@@ -14,7 +14,7 @@ from triton.runtime import interpreter
 
 import sharmix
 from sharmix import functional
-from sharmix._operators import backend, cuda, cuda_long_rows, small_batches
+from sharmix._operators import backend, cpu, cuda, cuda_long_rows
 from tests.sharmix import accuracy, doors
 from tests.sharmix.cases import assert_errors_within, every_case
 
@@ -52,7 +52,7 @@ def select_triton(monkeypatch):
     for module in (backend, functional):
         monkeypatch.setattr(module, "backend", lambda device="cpu": "torch" if backend.is_plain_torch() else "triton")
     monkeypatch.setattr(backend, "_warn_once", lambda device: None)
-    monkeypatch.setattr(small_batches, "_is_disabled", lambda: True)
+    monkeypatch.setattr(cpu, "kernel", None)
 
 
 def digits(dtype):

@@ -1,6 +1,6 @@
-"""The operators behind every map and loss, as torch's dispatcher knows them: schema, computation, shapes, vmap rule.
+"""The operators for callers that torch compiles, traces or transforms: schema, computation, shapes, vmap rule.
 
-q, r and T₀ are tensors that broadcast to [..., 1], or for α-ReLU's loss α, None and τ. Their values are checked here,
+q, r and T₀ are tensors that broadcast to [..., 1]. Their values are checked here,
 where no traced or batched tensor is in the way, and a compiler cannot drop the check.
 """
 
@@ -13,11 +13,11 @@ from torch import Tensor
 
 from sharmix._arguments import as_tensor, define_operator
 from sharmix._caller import current_caller
-from sharmix._operators.backend import select_implementation
-from sharmix._operators.orders import checked_orders
+from sharmix._operators.backend import Implementation, select_implementation
+from sharmix._operators.orders import Orders, checked_orders
 
 _ORDERS = ("q", "r", "temperature")
-_SCHEMA = "Tensor q, Tensor? r, Tensor temperature"
+_SCHEMA = "Tensor q, Tensor r, Tensor temperature"
 
 
 def _wide(values: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -38,9 +38,9 @@ def _fake_map_backward(probabilities: Tensor, *others: Any) -> tuple[Tensor, Ten
 
 
 def _fake_class_loss(logits: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    (_, _, r, *_, reduction, wants_slopes), rows = others, logits.shape[:-1]
+    (*_, reduction, wants_slopes), rows = others, logits.shape[:-1]
     loss = _wide(logits) if reduction != "none" else _wide(logits, *rows)
-    states = _wide(logits, 0) if r is None else _wide(logits, *rows, 4, dtype=torch.float64)
+    states = _wide(logits, *rows, 4, dtype=torch.float64)
     return loss, states, _wide(logits, *rows, 3) if wants_slopes else _wide(logits, 0), _wide(logits)
 
 
@@ -74,17 +74,20 @@ def _batch_first(tensor: Tensor, dim: int | None, size: int, name: str, shape: l
     return tensor
 
 
-def _operator(name: str, schema: str, shapes: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator for the function `name` of `backend.Implementation`, with a check of its orders."""
+def _operator(name: str, schema: str, compute: Callable[..., Any], shapes: Callable[..., Any]) -> Callable[..., Any]:
+    """The operator `name`, which takes orders as numbers or tensors.
+
+    `compute` gets the implementation, and then the operator's inputs with the orders as one tuple of checked values.
+    """
     arguments = re.findall(r"(\w+)[,)]", schema.split("->")[0])
     last_order = "nonconcave" if "nonconcave" in arguments else "temperature"  # which the orders' check takes
     first, stop = arguments.index("q"), arguments.index(last_order) + 1
 
-    def compute(*inputs: Any) -> Any:
+    def computed(*inputs: Any) -> Any:
         orders = checked_orders(inputs[0], *inputs[first:stop])
-        return getattr(select_implementation(inputs[0], orders), name)(*inputs[:first], orders, *inputs[stop:])
+        return compute(select_implementation(inputs[0], orders), *inputs[:first], orders, *inputs[stop:])
 
-    dispatched = define_operator(name, schema, compute, shapes)
+    dispatched = define_operator(name, schema, computed, shapes)
     if "reduction" not in arguments:  # which would reduce over the batch
         torch.library.register_vmap(f"sharmix::{name}", _batched_as_rows(name, arguments))
 
@@ -95,22 +98,66 @@ def _operator(name: str, schema: str, shapes: Callable[..., Any]) -> Callable[..
     return call
 
 
+def _solve(implementation: Implementation, logits: Tensor, orders: Orders, wants_conjugate: bool) -> Any:
+    p, conjugate = implementation.solve(logits, orders, wants_conjugate)
+    return p, _wide(p, 0) if conjugate is None else conjugate
+
+
+def _map_backward(implementation: Implementation, p: Tensor, grad: Tensor, orders: Orders, wants_slopes: bool) -> Any:
+    by_logits, slopes = implementation.map_backward(p, grad, orders, "rows" if wants_slopes else "none")
+    return by_logits, _wide(p, 0) if slopes is None else slopes
+
+
+def _class_loss(
+    implementation: Implementation,
+    logits: Tensor,
+    targets: Tensor,
+    orders: Orders,
+    ignore_index: int,
+    reduction: str,
+    wants_slopes: bool,
+) -> Any:
+    kind = "rows" if wants_slopes else "none"
+    found = implementation.class_loss(logits, targets, orders, ignore_index, reduction, kind, keeps="states")
+    loss, states, _, slopes, divisor = found
+    divisor = divisor if isinstance(divisor, Tensor) else loss.new_full((), divisor)
+    return loss, states, _wide(loss, 0) if slopes is None else slopes, divisor
+
+
+def _class_loss_backward(
+    implementation: Implementation,
+    logits: Tensor,
+    targets: Tensor,
+    states: Tensor,
+    grad: Tensor,
+    orders: Orders,
+    ignore_index: int,
+) -> Tensor:
+    return implementation.class_loss_backward(logits, targets, states, grad, orders, ignore_index, divisor=1.0)
+
+
 solve = _operator(
-    "solve", f"(Tensor logits, {_SCHEMA}, str nonconcave, bool wants_conjugate) -> (Tensor, Tensor)", _fake_solve
+    "solve",
+    f"(Tensor logits, {_SCHEMA}, str nonconcave, bool wants_conjugate) -> (Tensor, Tensor)",
+    _solve,
+    _fake_solve,
 )
 map_backward = _operator(
     "map_backward",
-    f"(Tensor probabilities, Tensor grad, {_SCHEMA}, bool wants_orders) -> (Tensor, Tensor)",
+    f"(Tensor probabilities, Tensor grad, {_SCHEMA}, bool wants_slopes) -> (Tensor, Tensor)",
+    _map_backward,
     _fake_map_backward,
 )
 class_loss = _operator(
     "class_loss",
     f"(Tensor logits, Tensor targets, {_SCHEMA}, str nonconcave, int ignore_index, str reduction, bool wants_slopes)"
     " -> (Tensor, Tensor, Tensor, Tensor)",
+    _class_loss,
     _fake_class_loss,
 )
 class_loss_backward = _operator(
     "class_loss_backward",
     f"(Tensor logits, Tensor targets, Tensor states, Tensor grad, {_SCHEMA}, int ignore_index) -> Tensor",
+    _class_loss_backward,
     _like,
 )
