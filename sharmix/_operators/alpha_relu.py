@@ -26,9 +26,10 @@ def power(base: Tensor, exponent: Order) -> Tensor:
 
 def has_node(caller: Caller, logits: Tensor, targets: Tensor, alpha: Order, tau: Order) -> bool:
     """Whether `ClassLoss` computes the loss: a plain call, with α not learned."""
+    if not goes_directly(caller, logits, (alpha, tau)) or not is_plain_tensor(targets):
+        return False
     learned = isinstance(alpha, Tensor) and alpha.requires_grad
-    has_value = not isinstance(tau, Tensor) or is_plain_tensor(tau)
-    return goes_directly(caller, logits, (alpha, tau)) and is_plain_tensor(targets) and has_value and not learned
+    return not learned and (not isinstance(tau, Tensor) or is_plain_tensor(tau))
 
 
 class ClassLoss(torch.autograd.Function):
