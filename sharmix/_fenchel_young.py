@@ -168,6 +168,8 @@ def check_targets(logits: Tensor, targets: Tensor, name: str = "logits") -> None
     if not isinstance(targets, Tensor):
         raise TypeError(f"targets must be a tensor of class indices or probabilities, got {type(targets).__name__}")
     checked_memory(targets)
+    if targets.dtype is torch.int64 and targets.shape == logits.shape[:-1] and targets.device == logits.device:
+        return  # as in most calls
     if targets.dtype == torch.bool or targets.is_complex():
         raise TypeError(f"targets must be class indices of an integer type or probabilities, got {targets.dtype}")
     if targets.device != logits.device:

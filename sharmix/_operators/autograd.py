@@ -57,7 +57,7 @@ def class_loss(
     In their place it may keep the gradient, where that costs less.
     """
     if goes_directly(caller, logits, orders) and is_plain_tensor(targets):
-        return ClassLoss.apply(logits, targets, *orders, nonconcave, ignore_index, reduction)
+        return ClassLoss.apply(logits, targets, *orders, (nonconcave, ignore_index, reduction))
     learned = any(isinstance(order, Tensor) and order.requires_grad for order in orders)
     return torch_operators.class_loss(logits, targets, *orders, nonconcave, ignore_index, reduction, learned)[0]
 
@@ -98,7 +98,7 @@ class Map(torch.autograd.Function):
 
 
 class ClassLoss(torch.autograd.Function):
-    """L(z, y) for plain callers."""
+    """L(z, y) for plain callers; the last input is nonconcave, ignore_index and reduction."""
 
     @staticmethod
     def forward(
@@ -108,18 +108,18 @@ class ClassLoss(torch.autograd.Function):
         q: Order,
         r: Order,
         temperature: Order,
-        nonconcave: str,
-        ignore_index: int,
-        reduction: str,
+        options: tuple[str, int, str],
     ) -> Tensor:
+        nonconcave, ignore_index, reduction = options
         values = checked_orders(logits, q, r, temperature, nonconcave)
         implementation = backend.select_implementation(logits, values)
-        wants_logits, _, *wanted, _, _, _ = ctx.needs_input_grad
+        wants_logits, _, *wanted, _ = ctx.needs_input_grad
         slopes = _kind_of_slopes(wanted, values, logits)
         slopes = "rows" if slopes == "sums" and reduction == "none" else slopes
         keeps = "nothing" if not wants_logits else "states" if reduction == "none" else "gradient"
         settings = values, ignore_index, reduction, slopes, keeps
-        loss, *ctx.found, divisor = implementation.class_loss(logits, targets, *settings)
+        loss, states, gradient, slopes_found, divisor = implementation.class_loss(logits, targets, *settings)
+        ctx.found = states, gradient, slopes_found
         ctx.solved_by = implementation, settings, divisor, nonconcave
         _keep(ctx, (logits, targets), (q, r, temperature))
         return loss
@@ -129,12 +129,12 @@ class ClassLoss(torch.autograd.Function):
         logits, targets, *tensors = ctx.saved_tensors
         implementation, settings, divisor, nonconcave = ctx.solved_by
         values, ignore_index, _, kind, _ = settings
-        wants_logits, _, *wanted, _, _, _ = ctx.needs_input_grad
+        wants_logits, _, *wanted, _ = ctx.needs_input_grad
         if not is_last_derivative(grad):
             grad, orders = checked_memory(grad) / divisor, _given(values, tensors)
             with backend.use_plain_torch(implementation is any_device):
                 gradients = _through_class_loss(grad, logits, targets, orders, ignore_index, nonconcave, wanted)
-            return gradients[0], None, *gradients[1:], None, None, None
+            return gradients[0], None, *gradients[1:], None
         if ctx.found is None:  # a second backward pass: autograd has the results of the first
             ctx.found = implementation.class_loss(logits, targets, *settings)[1:4]
         (states, gradient, slopes), ctx.found = ctx.found, None  # autograd copies a gradient that is held elsewhere
@@ -147,7 +147,7 @@ class ClassLoss(torch.autograd.Function):
             slopes = (grad / divisor).unsqueeze(-1) * slopes
         elif kind == "sums" and not is_one:
             slopes = [slope * grad for slope in slopes]
-        return gradient, None, *_wanted_slopes(slopes, wanted), None, None, None
+        return gradient, None, *_wanted_slopes(slopes, wanted), None
 
 
 def _keep(ctx: Any, tensors: Sequence[Tensor | None], orders: Sequence[Order]) -> None:
