@@ -159,7 +159,7 @@ report: setup  ## one interactive page of verdicts, curves and records: outputs/
 site: setup  ## the documentation as a website that needs no network: outputs/site/index.html
 	rm -rf outputs/site docs/gallery
 	$(BIN)/sphinx-build -W --keep-going --quiet -E -j 2 -d outputs/doctrees -c docs . outputs/site
-	$(BIN)/python -m playground --output outputs/site/playground.html
+	$(BIN)/python -m docs.playground --output outputs/site/playground.html
 	$(BIN)/python -m reporting report --output outputs/site/report.html
 	@echo 'Open outputs/site/index.html'
 
@@ -188,7 +188,7 @@ instructions: setup  ## compare the C++ kernel's instructions with the recorded 
 	@$(BIN)/python -m benchmarks.instructions $(if $(RECORD),--record,|| test $$? -eq 77)
 
 playground: setup  ## outputs/playground.html: the exact kernel in the browser; seconds, a minute the first time
-	$(BIN)/python -m playground
+	$(BIN)/python -m docs.playground
 
 accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the entmax package
 	$(BIN)/python -m tests.sharmix.accuracy
