@@ -194,7 +194,7 @@ accuracy: setup  ## worst errors against 50-digit arithmetic, and beside the ent
 	$(BIN)/python -m tests.sharmix.accuracy
 
 stress: setup  ## random calls of the library, sanitizers, and runs killed at any moment, in seven minutes; docs/reliability.md
-	$(BIN)/python -m stress $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.stress $(if $(SEED),--seed $(SEED))
 
 lint: setup  ## ruff, and mypy on sharmix/
 	$(BIN)/ruff check .

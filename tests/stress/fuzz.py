@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 import sharmix
-from stress.bisection import Array, Orders
-from stress.outcome import Outcome, Wrong
+from tests.stress.bisection import Array, Orders
+from tests.stress.outcome import Outcome, Wrong
 
 WHAT = "random calls of every public function and module, against a bisection in double precision"
 _DIFFERENCE = 1e-5  # of a central difference

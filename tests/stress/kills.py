@@ -25,10 +25,10 @@ from uuid import uuid4
 
 import torch
 
-from stress.outcome import Lost, Outcome, Wrong
+from tests.stress.outcome import Lost, Outcome, Wrong
 
 WHAT = "runs and sweeps killed at a random time or file operation"
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds after which a process counts as hanging
 OPERATION = "file operation\n"  # printed for each operation where operations are counted
 _OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.link", "os.truncate")
@@ -61,7 +61,7 @@ def run(seconds: float, seed: int) -> Outcome:
             except Exception as error:
                 outcome.lost += isinstance(error, Lost)
                 outcome.wrong += isinstance(error, Wrong)
-                repeat = f"python -m stress kills --minutes 0 --seed {seed}"
+                repeat = f"python -m tests.stress kills --minutes 0 --seed {seed}"
                 outcome.failures.append(f"{type(error).__name__.lower()}: {error} [{repeat}]")
             seed = seeds.randrange(2**32)
     return outcome
