@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from benchmarks import maps
-from benchmarks.contenders import FIXED, cpu_contenders
+from benchmarks.contenders import cpu_contenders
 from benchmarks.harness import load_settings, step_times
 from benchmarks.maps_figures import write_figures
 from benchmarks.maps_report import page
@@ -19,15 +19,6 @@ CONTENDERS = [*cpu_contenders("map"), *cpu_contenders("loss")]
 @pytest.fixture(scope="module")
 def settings():
     return load_settings("maps")
-
-
-def test_the_points_of_figures_and_the_other_package_have_fewer_rounds(settings):
-    peer = next(one for one in CONTENDERS if one.source == "entmax")
-    ours = next(one for one in CONTENDERS if one.name == FIXED)
-    rounds = settings | {"rounds": 11, "curve_rounds": 5, "peer_rounds": 3}
-    for part, expected in {"cell": [11, 3], "classes": [5, 3]}.items():
-        size = maps.Case(64, 3, "sparse", part=part)
-        assert [size.rounds(one, rounds) for one in (ours, peer)] == expected
 
 
 def test_every_step_is_timed_as_often_as_its_rounds_and_a_slow_one_once(settings):
