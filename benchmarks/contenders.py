@@ -27,7 +27,7 @@ class Contender:
     Attributes:
         name: in tables and figures.
         kind: `map`, `loss` or `layer`.
-        source: the package that has it, by its name in pip; `floor` for what shows the least there is to do.
+        source: the package that has it, by its name in pip; `floor` for an operation that shows the least time.
         load: imports the package, and returns the function.
         parameters: learned tensors that get gradients too.
     """

@@ -1,4 +1,4 @@
-"""Instructions of the C++ kernel beside those on record, counted by callgrind: a noisy machine hides no slowdown.
+"""Compares the C++ kernel's instruction counts with the recorded ones. A busy machine changes times, but no counts.
 
 python -m benchmarks.instructions
 """

@@ -104,7 +104,7 @@ class Kills:
             self.runs[name] = UndisturbedRun(arguments, outputs, printed.count(OPERATION), result(outputs))
 
     def kill_run(self, generator: random.Random) -> None:
-        """One to three kills of a run, at times over a finished run with force=true."""
+        """Kill a run one to three times, sometimes while it repeats a finished run by force=true."""
         run, force = self.runs[generator.choice([*self.runs])], generator.random() < 0.3
         outputs = self.home / uuid4().hex / "outputs"
         command = (*run.arguments, f"paths.outputs={outputs}", *(["force=true"] if force else []))
@@ -118,7 +118,7 @@ class Kills:
         shutil.rmtree(outputs.parent)
 
     def kill_sweep(self, generator: random.Random) -> None:
-        """A kill of a sweep whose runs have processes of their own."""
+        """Kill a sweep whose runs have processes of their own."""
         run, outputs = self.runs["digits"], self.home / uuid4().hex / "outputs"
         arguments = (*run.arguments, f"paths.outputs={outputs}", "seed=21,42,63", "hydra.launcher.n_jobs=2")
         command = [sys.executable, str(ROOT / "run.py"), "-m", "hydra/launcher=joblib", *arguments]

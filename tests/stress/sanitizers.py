@@ -91,7 +91,7 @@ def compile_copy(folder: Path) -> None:
 
 
 def hide(folder: Path, build: str) -> None:
-    """Let the library in a folder load the next build. Without a stand-in it would find this one where installed."""
+    """Make the library in a folder load the next build; the stand-in hides an installed build of the same name."""
     for kernel in (folder / "sharmix").glob(f"_kernel_{build}.*so"):
         kernel.unlink()
     (folder / "sharmix" / f"_kernel_{build}.py").write_text("raise ImportError\n")
@@ -138,7 +138,7 @@ def call_everything(sharmix: object, generator: torch.Generator) -> int:
 
 
 def logits_past_the_end() -> torch.Tensor:
-    """Logits of which the last lies behind the memory that they are given."""
+    """100 logits in memory for 99: the last one lies behind its end."""
     allocate = ctypes.CDLL(None).malloc
     allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     numbers = (ctypes.c_float * 100).from_address(allocate(4 * 99))
