@@ -27,10 +27,8 @@ class Contender:
     Attributes:
         name: in tables and figures.
         kind: `map`, `loss` or `layer`.
-        source: the package that has it, by its name in pip; `floor` for what shows the least there is to do.
+        source: the package that has it, by its name in pip; `floor` for an operation that shows the least time.
         load: imports the package, and returns the function.
-        orders: the class of our orders that a goal names: `integer_power` and `other_power` by 1/(q − 1), `learned`, or
-            `nonconcave`.
         parameters: learned tensors that get gradients too.
     """
 
@@ -38,7 +36,6 @@ class Contender:
     kind: str
     source: str
     load: Callable[[], Callable[..., Tensor]]
-    orders: str | None = None
     parameters: tuple[Tensor, ...] = ()
 
 
@@ -99,19 +96,19 @@ def _chunked() -> Callable[..., Tensor]:
 def _ours(device: torch.device) -> list[Contender]:
     fixed = partial(sharmix.build_activation, "sharmix_fixed")
     activations = {
-        FIXED: ("integer_power", fixed(q=1.25, r=1.5)),
-        "SharMiX (1.3, 1.5)": ("other_power", fixed(q=1.3, r=1.5)),
-        LEARNED: ("learned", sharmix.build_activation("sharmix_learned", q=1.25, r=1.5)),
-        "SharMiX (1.75, 1.25)": ("nonconcave", fixed(q=1.75, r=1.25)),  # its objective has several maxima
-        "1.5-entmax": ("integer_power", sharmix.build_activation("entmax", alpha=1.5)),
-        "sparsemax": ("integer_power", sharmix.build_activation("sparsemax")),
+        FIXED: fixed(q=1.25, r=1.5),
+        "SharMiX (1.3, 1.5)": fixed(q=1.3, r=1.5),  # 1/(q − 1) is no integer: powers take logarithms
+        LEARNED: sharmix.build_activation("sharmix_learned", q=1.25, r=1.5),
+        "SharMiX (1.75, 1.25)": fixed(q=1.75, r=1.25),  # its objective has several maxima
+        "1.5-entmax": sharmix.build_activation("entmax", alpha=1.5),
+        "sparsemax": sharmix.build_activation("sparsemax"),
     }
     found = []
-    for name, (orders, act) in activations.items():
+    for name, act in activations.items():
         parameters = tuple(act.to(device).parameters())
         found += [
-            Contender(name, "map", "sharmix", lambda act=act: act, orders, parameters),
-            Contender(name, "loss", "sharmix", lambda act=act: act.loss, orders, parameters),
+            Contender(name, "map", "sharmix", lambda act=act: act, parameters),
+            Contender(name, "loss", "sharmix", lambda act=act: act.loss, parameters),
         ]
 
     def layer(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""1.5-entmax as the entmax package sorts for it: the whole row, or its largest 100 only where that is enough."""
+"""1.5-entmax by the entmax package, which sorts: the whole row, or first its 100 largest logits, which mostly do."""
 
 import entmax
 from torch import Tensor
@@ -24,6 +24,6 @@ class FullSort(sharmix.Activation):
 
 
 class TopK(FullSort):
-    """The package's map and loss, which sort the largest 100 first, as the package's loss does by default."""
+    """The package's map and loss, which first sort the 100 largest logits, as its loss does by default."""
 
     largest = 100

@@ -28,7 +28,6 @@ def measure_linear(settings: Mapping[str, Any]) -> Iterator[Row]:
         seconds = times[one.name, 1]
         row = {**case, "contender": one.name, "source": one.source}
         row |= time_columns(seconds, times[BASELINES["layer"], 1])
-        row |= {"goal": linear["goals"].get(one.name), "memory_goal_mib": linear["memory_goals_mib"].get(one.name)}
         for other, column in ALSO_COMPARED.items():
             row |= spread(ratios(seconds, times[other, 1]), column)
         yield {**row, "memory_mib": in_fresh_process(peak_of, one.name, size)}

@@ -18,7 +18,7 @@ BATCHES = ("seed", "batch_size", "evaluation_batch_size", "num_workers", "sample
 
 
 def on_random_data(settings: RunSettings, experiment: str, steps: int) -> RunSettings:
-    """The same settings with random data; of random examples there are so many steps in an epoch of training."""
+    """The same settings with random data. If the data are random examples, an epoch has `steps` steps."""
     data = {key: settings.data[key] for key in BATCHES if key in settings.data} | DATA[experiment]
     if "shape" in data:
         data["examples"] = steps * settings.data["batch_size"]

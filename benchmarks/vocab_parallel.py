@@ -148,26 +148,6 @@ def measure(rank: int, processes: int, settings: Mapping[str, Any], folder: Path
     dist.destroy_process_group()
 
 
-def computed(data: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
-    """Microseconds of each contender's messages on each link, from their measured numbers and bytes a row."""
-    table, size = settings["computed"], settings["computed"]["processes"]
-    others = size - 1
-    largest = (data["classes"] == data["classes"].max()) & (data["processes"] == data["processes"].max())
-    lines = []
-    for rows, one in product(table["rows"], data[largest].to_dict("records")):
-        scale = rows / one["rows"]
-        if "gathered" in one["contender"]:  # a process gives all its logits, of which it has fewer
-            scale *= table["classes"] / one["classes"] * one["processes"] / size
-        traffic = scale * others * (one["all_gather_bytes"] + one["all_reduce_bytes"] * 2 / size)
-        hops = others * (one["all_gathers"] + 2 * one["all_reduces"])
-        times = {
-            link: f"{hops * speed['microseconds'] + traffic / speed['gigabytes_a_second'] / 1e3:,.0f}"
-            for link, speed in table["links"].items()
-        }
-        lines.append({"rows": f"{rows:,}", "logits": one["logits"], "loss": one["contender"], **times})
-    return pd.DataFrame(lines)
-
-
 def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     """The tables as Markdown."""
     baseline, networks = settings["baseline"], [one for one in data["logits"].unique() if one not in settings["logits"]]
@@ -187,11 +167,6 @@ def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
         + (f", and {one['raised']} classes of a row higher by {one['by']}" if one["raised"] else "")
         for kind, one in settings["logits"].items()
     )
-    size = settings["computed"]
-    links = "; ".join(
-        f"{link}: {speed['microseconds']} µs a hop, {speed['gigabytes_a_second']} GB/s"
-        for link, speed in size["links"].items()
-    )
     parts = [
         "# Losses of logits whose classes are split over processes",
         paragraph(
@@ -201,21 +176,18 @@ def page(data: pd.DataFrame, settings: Mapping[str, Any]) -> str:
         ),
         "## Time",
         paragraph(
-            "Cross-entropy's milliseconds, and the other losses' time relative to it: the median of "
-            f"{settings['rounds']} rounds (lowest–highest). More processes than cores wait for one another. "
+            "Milliseconds of cross-entropy, and the time of the other losses relative to it: the median of "
+            f"{settings['rounds']} rounds (lowest–highest). Where there are more processes than cores, they "
+            "wait for one another. "
             f"{origin(data, 'make vocab_parallel RUN=FOLDER DATA=FOLDER')}"
         ),
         *_by_loss(cells, "time"),
         "## Messages, bytes",
-        paragraph("The collectives of a step, and the bytes a row that one process gives to them."),
-        *_by_loss(cells, "sent"),
-        f"## {size['processes']} devices",
         paragraph(
-            f"Computed, not measured: microseconds of the messages alone for {size['processes']} devices and "
-            f"{size['classes']:,} classes, with as many messages and bytes as above, in a ring. {links}. "
-            "The bandwidths are published, the latencies are assumed."
+            "The first number counts the messages among all processes in a step (collectives); the second the bytes "
+            "that one process sends in them for each row."
         ),
-        narrow(computed(data, settings)),
+        *_by_loss(cells, "sent"),
     ]
     return "\n\n".join(parts) + "\n"
 

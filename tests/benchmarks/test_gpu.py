@@ -1,13 +1,15 @@
 """`make gpu` without a GPU: what it refuses, and its rows of tiny cells on the CPU."""
 
+import subprocess
 import sys
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import torch
 
 import sharmix
-from benchmarks import contenders, gpu
+from benchmarks import contenders, gpu, gpu_packages
 from benchmarks.harness import training_step
 
 CELL = {"rows": 3, "classes": 20, "scale": 2.0, "dtype": "float32"}
@@ -76,6 +78,20 @@ def test_a_contender_that_fails_stops_no_other_and_is_an_error_if_it_is_ours(mon
         ["softmax", "NVIDIA H100", "0123"],
         ["broken", "NVIDIA H100", "0123"],
     ]
+
+
+def test_a_package_that_does_not_install_keeps_no_other_away(monkeypatch, capsys):
+    tried = []
+
+    def run(command):
+        tried.append(command[-1].partition(">")[0])
+        return SimpleNamespace(returncode="liger" in command[-1])
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(gpu_packages, "check_device", lambda: None)
+    gpu_packages.main()
+    assert {*tried} == PEERS
+    assert capsys.readouterr().out.startswith("liger-kernel>=0.5 cannot be installed")
 
 
 def test_a_step_has_new_gradients_each_time():

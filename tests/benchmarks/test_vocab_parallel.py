@@ -1,4 +1,4 @@
-"""The benchmark of classes split over processes: its smallest cell, and what it computes from it."""
+"""The benchmark of classes split over processes: its smallest cell, and its page."""
 
 import sys
 
@@ -24,24 +24,10 @@ def test_the_quick_run_counts_the_messages_of_each_loss(tmp_path, monkeypatch):
             if kind != "flat"
             else 2 <= messages[kind, "1.5-entmax, shared"] <= 7
         )
-    assert "8 devices" in (tmp_path / "vocab_parallel.md").read_text()
+    assert "2 processes" in (tmp_path / "vocab_parallel.md").read_text()
 
 
 def test_the_recorded_tables_are_rebuilt_to_the_letter():
     results = ROOT / "results" / "benchmarks"
     page = vocab_parallel.page(pd.read_csv(results / "vocab_parallel.csv"), load_settings("vocab_parallel"))
     assert page == (results / "vocab_parallel.md").read_text()
-
-
-def test_a_link_takes_its_latency_for_each_hop_and_its_bandwidth_for_the_bytes():
-    row = {"contender": "a", "logits": "b", "classes": 10, "processes": 2, "rows": 5}
-    row |= {"all_gathers": 1, "all_reduces": 1, "all_gather_bytes": 1000, "all_reduce_bytes": 400}
-    links = {"one": {"microseconds": 1, "gigabytes_a_second": 0.001}}
-    settings = {"computed": {"processes": 4, "classes": 20, "rows": [10], "links": links}}
-    (line,) = vocab_parallel.computed(pd.DataFrame([row]), settings).to_dict("records")
-    assert line == {
-        "rows": "10",
-        "logits": "b",
-        "loss": "a",
-        "one": f"{3 * 1 + 6 * 1 + 3 * 2000 + 2 * 3 / 4 * 800:,.0f}",
-    }

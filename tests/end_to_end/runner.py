@@ -22,7 +22,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from experiments.callbacks.curves import EXAMPLES_PER_SECOND, TRAINING_SECONDS
 from experiments.identity import ROOT
 from experiments.modules.translator import DECODING_SECONDS
-from stress.kills import Process
+from tests.stress.kills import Process
 
 QUICK = ("experiment=digits", "activation=sharmix_learned", "trainer.max_epochs=3", "model.hidden_units=16")
 VARIABLES = {"NO_COLOR": "1", "WANDB_SILENT": "true"}

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from playground.build import build
+from docs.playground.build import build
 from tests.browser import opened
 from tests.playground.visit import Visit
 

@@ -1,9 +1,9 @@
-"""What `python -m playground` writes, and what it says without its compiler."""
+"""What `python -m docs.playground` writes, and what it says without its compiler."""
 
 import pytest
 
-from playground import __main__ as command
-from playground import build
+from docs.playground import __main__ as command
+from docs.playground import build
 
 
 def test_page_links_to_the_site_only_where_it_is_part_of_it(tmp_path, monkeypatch):

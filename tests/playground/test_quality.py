@@ -13,13 +13,6 @@ A4_WIDTH = 703  # pixels between the margins
 MANY = "r=1.3&logits=" + ",".join(f"{5 * math.sin(3 * index):.3f}" for index in range(1000))
 
 
-def test_first_view_within_a_second(visit):
-    """The best of three, for a machine that does other things too."""
-    ready = min(float(visit().page.evaluate("document.documentElement.dataset.ready")) for _ in range(3))
-    print(f"first view: {ready:.0f} ms")
-    assert ready < 1000
-
-
 def test_orders_of_a_thousand_classes_move_fluently(visit):
     """From a frame's begin to its layout; the best of many, for a machine that does other things too."""
     seen = visit(MANY)

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 import sharmix
-from sharmix._configuration import _INSTRUCTION_SETS as KERNELS
 from sharmix._operators import cpu
+from sharmix._show_config import _INSTRUCTION_SETS as KERNELS
 from tests.sharmix.conftest import needs_kernel
 
 ROOT = Path(__file__).parents[2]

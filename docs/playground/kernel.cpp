@@ -1,11 +1,11 @@
-// The face of the kernel (sharmix/csrc) towards JavaScript: one row of float64 logits at a time, orders as numbers.
-// Whatever is computed here is computed by the headers that the Python library is built from.
+// The functions of the kernel that JavaScript calls: one row of float64 logits at a time, orders as numbers. The headers
+// of the Python library, sharmix/csrc, compute everything.
 #include <cstdlib>
 #include <vector>
 
 #include "rows.h"
 
-// A page has nowhere to print a reason to: where memory ends, the program does. libc++'s own would bring its printf along.
+// The program ends when memory runs out: a page cannot print an error. libc++'s own operators would add its printf.
 void* operator new(size_t bytes) {
     void* const memory = std::malloc(bytes);
     if (!memory) __builtin_trap();

@@ -1,7 +1,7 @@
 """The CPU kernel under AddressSanitizer and UndefinedBehaviorSanitizer, and an error that they must report.
 
 A copy of the library in a temporary folder gets kernels that are compiled with both sanitizers. The work that the
-sanitizers watch is `python -m stress.sanitizers SECONDS SEED`.
+sanitizers watch is `python -m tests.stress.sanitizers SECONDS SEED`.
 """
 
 import ctypes
@@ -17,9 +17,9 @@ from pathlib import Path
 
 import torch
 
-from stress.outcome import Outcome
+from tests.stress.outcome import Outcome
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 WHAT = "maps, losses and gradients of many shapes on kernels compiled with ASan and UBSan, one with a planted error"
 _FLAGS = "-O0 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined"  # the last -O of a command line decides
 _LEAST = 3.0  # seconds of work on each build
@@ -76,10 +76,10 @@ def runtime_libraries() -> str | None:
 
 def compile_copy(folder: Path) -> None:
     """Copy the library into a folder, and compile its kernels there as setup.py does, with the sanitizers."""
-    for package in ("sharmix", "stress"):
+    for package in ("sharmix", "tests/stress"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, folder)
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "tests/__init__.py"):
+        shutil.copy(ROOT / name, folder / name)
     compiler = folder / "g++"
     compiler.write_text(f'#!/bin/sh\nexec g++ "$@" {_FLAGS}\n')
     compiler.chmod(0o755)
@@ -91,7 +91,7 @@ def compile_copy(folder: Path) -> None:
 
 
 def hide(folder: Path, build: str) -> None:
-    """Let the library in a folder load the next build. Without a stand-in it would find this one where installed."""
+    """Make the library in a folder load the next build; the stand-in hides an installed build of the same name."""
     for kernel in (folder / "sharmix").glob(f"_kernel_{build}.*so"):
         kernel.unlink()
     (folder / "sharmix" / f"_kernel_{build}.py").write_text("raise ImportError\n")
@@ -101,7 +101,7 @@ def run_with_sanitizers(folder: Path, libraries: str, *arguments: str) -> subpro
     """The work, in a process that the sanitizers watch."""
     options = {"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
     environment = os.environ | options | {"LD_PRELOAD": libraries, "PYTHONPATH": str(folder), "PYTHONMALLOC": "malloc"}
-    command = [sys.executable, "-W", "ignore", "-m", "stress.sanitizers", *arguments]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.stress.sanitizers", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
@@ -138,7 +138,7 @@ def call_everything(sharmix: object, generator: torch.Generator) -> int:
 
 
 def logits_past_the_end() -> torch.Tensor:
-    """Logits of which the last lies behind the memory that they are given."""
+    """100 logits in memory for 99: the last one lies behind its end."""
     allocate = ctypes.CDLL(None).malloc
     allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     numbers = (ctypes.c_float * 100).from_address(allocate(4 * 99))

@@ -104,7 +104,7 @@ function addObjective(panel) {
     });
 }
 
-// How far down it is between two maxima; against the whole height it could not be seen.
+// How deep the valley between two maxima is; on the scale of the whole height one could not see it.
 function depth(members, maxima, high) {
     if (maxima.length < 2) return Infinity;
     const sides = maxima.map((one) => one.largest), [from, to] = [Math.min(...sides), Math.max(...sides)];

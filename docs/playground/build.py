@@ -12,13 +12,14 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
+from docs.playground.digits import CALIBRATION, TEST, TRAINED_ON, logits_of_digits
 from experiments.files import write_atomically
-from playground.digits import CALIBRATION, TEST, TRAINED_ON, logits_of_digits
 from reporting.header import page_header, theme_script
 from reporting.palette import page_style
 
-ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "playground/page"
+HERE = Path(__file__).parent
+PAGE, KERNEL = HERE / "page", HERE / "kernel.cpp"
+HEADERS = HERE.parents[1] / "sharmix/csrc"
 SCRIPTS = (
     "kernel",
     "state",
@@ -58,8 +59,7 @@ def compiled_kernel() -> bytes:
         raise BuildError("the compiler for WebAssembly is not installed: pip install ziglang")
     with tempfile.TemporaryDirectory() as folder:
         compiled, linked = f"{folder}/kernel.o", f"{folder}/kernel.wasm"
-        headers = f"-I{ROOT / 'sharmix/csrc'}"
-        _zig("c++", *FLAGS, headers, "-c", str(ROOT / "playground/kernel.cpp"), "-o", compiled)
+        _zig("c++", *FLAGS, f"-I{HEADERS}", "-c", str(KERNEL), "-o", compiled)
         _zig("cc", "-s", compiled, "-o", linked)  # not c++, which would compile all of libc++ without need
         return Path(linked).read_bytes()
 

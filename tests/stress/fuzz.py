@@ -1,4 +1,4 @@
-"""Random calls of every public function and module, against a bisection that shares no code with the library.
+"""Random calls of every public function and module, against arithmetic of fifty digits.
 
 Each trial draws its numbers from a seed, which is its own number. A failure names this number: `trial(NUMBER)` repeats
 the trial.
@@ -7,21 +7,60 @@ the trial.
 import faulthandler
 import math
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from mpmath import mp, mpf
 from torch import Tensor
 
 import sharmix
-from stress.bisection import Array, Orders
-from stress.outcome import Outcome, Wrong
+from tests.sharmix import reference
+from tests.stress.outcome import Outcome, Wrong
 
-WHAT = "random calls of every public function and module, against a bisection in double precision"
+Array = np.ndarray[Any, Any]
+WHAT = "random calls of every public function and module, against arithmetic of fifty digits"
 _DIFFERENCE = 1e-5  # of a central difference
 _TOLERANCE = {torch.float64: 1e-8, torch.float32: 3e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 _DTYPES = (torch.float64, torch.float64, torch.float32, torch.float32, torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True)
+class Orders:
+    """The orders q and r and the temperature T₀, the same for all rows, and what they give to fifty digits."""
+
+    q: float
+    r: float
+    temperature: float
+
+    def map(self, logits: Array) -> Array:
+        """p* of logits [rows, classes], which are finite or −∞."""
+        p = np.zeros_like(logits)
+        for own, row in zip(p, logits, strict=True):
+            finite = np.isfinite(row)
+            own[finite] = reference.sharmix(row[finite], self.q, self.r, self.temperature)
+        return p
+
+    def entropy(self, p: Array) -> Array:
+        """H_{q,r} of each row."""
+        return np.array([float(reference.entropy(shares(row), self.q, self.r)) for row in p])
+
+    def loss(self, logits: Array, targets: Array) -> Array:
+        """L(z, y) of each row, for targets [rows, classes] on the simplex, 0 where the logit is −∞."""
+        losses = []
+        for row, y in zip(logits, targets, strict=True):
+            finite = np.isfinite(row)
+            loss = reference.fenchel_young_loss(row[finite], shares(y[finite]), self.q, self.r, self.temperature)
+            losses.append(float(loss))
+        return np.array(losses)
+
+
+def shares(p: Array) -> list[mpf]:
+    """A distribution that adds up to 1 to fifty digits: next to q = 1, the rounding of its sum would show."""
+    with mp.workdps(reference.DIGITS):
+        exact = [mpf(v) for v in p]
+        return [v / mp.fsum(exact) for v in exact]
 
 
 class RandomCall:
@@ -144,7 +183,7 @@ def try_entropy(call: RandomCall) -> None:
     orders = call.orders
     p = orders.map(call.rows).astype(np.float64)
     found = sharmix.sharma_mittal_entropy(torch.tensor(p).reshape(call.logits.shape), orders.q, orders.r)
-    check("sharma_mittal_entropy", found, orders.entropy(p) * orders.q / orders.temperature, torch.float64, 10.0)
+    check("sharma_mittal_entropy", found, orders.entropy(p), torch.float64, 10.0)
 
 
 def try_class_loss(call: RandomCall) -> None:

@@ -33,7 +33,7 @@ class Kernel {
         return { loss, gradient: this.read(gradient, logits.length) };
     }
 
-    // How the probability of a class answers: to each logit, and to q, r and the temperature.
+    // The derivatives of a class's probability by each logit, and by q, r and the temperature.
     jacobianRow(logits, label, q, r, temperature = 1) {
         const p = this.map(logits, q, r, temperature), classes = p.length;
         const along = p.map((_, index) => Number(index === label));

@@ -4,8 +4,8 @@ import platform
 
 import torch
 
-import sharmix
 from sharmix._operators import backend, cpu
+from sharmix._version import __version__
 
 _CUDA = "experimental: tested on one GPU, an NVIDIA H200, and by Triton's interpreter"
 _PLAIN_TORCH = "sharmix.plain_torch() is active"
@@ -24,7 +24,7 @@ def show_config() -> None:
         sharmix: ...
         torch: ...
     """
-    print(f"sharmix: {sharmix.__version__}", f"torch: {torch.__version__}", sep="\n")
+    print(f"sharmix: {__version__}", f"torch: {torch.__version__}", sep="\n")
     print(f"Python: {platform.python_version()}")
     for device, facts in (("CPU", _cpu_facts() | {"threads": str(torch.get_num_threads())}), ("CUDA", _cuda_facts())):
         print(f"{device}:", *(f"  {name}: {fact}" for name, fact in facts.items()), sep="\n")

@@ -25,10 +25,10 @@ from uuid import uuid4
 
 import torch
 
-from stress.outcome import Lost, Outcome, Wrong
+from tests.stress.outcome import Lost, Outcome, Wrong
 
 WHAT = "runs and sweeps killed at a random time or file operation"
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds after which a process counts as hanging
 OPERATION = "file operation\n"  # printed for each operation where operations are counted
 _OPERATIONS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.link", "os.truncate")
@@ -61,7 +61,7 @@ def run(seconds: float, seed: int) -> Outcome:
             except Exception as error:
                 outcome.lost += isinstance(error, Lost)
                 outcome.wrong += isinstance(error, Wrong)
-                repeat = f"python -m stress kills --minutes 0 --seed {seed}"
+                repeat = f"python -m tests.stress kills --minutes 0 --seed {seed}"
                 outcome.failures.append(f"{type(error).__name__.lower()}: {error} [{repeat}]")
             seed = seeds.randrange(2**32)
     return outcome
@@ -104,7 +104,7 @@ class Kills:
             self.runs[name] = UndisturbedRun(arguments, outputs, printed.count(OPERATION), result(outputs))
 
     def kill_run(self, generator: random.Random) -> None:
-        """One to three kills of a run, at times over a finished run with force=true."""
+        """Kill a run one to three times, sometimes while it repeats a finished run by force=true."""
         run, force = self.runs[generator.choice([*self.runs])], generator.random() < 0.3
         outputs = self.home / uuid4().hex / "outputs"
         command = (*run.arguments, f"paths.outputs={outputs}", *(["force=true"] if force else []))
@@ -118,7 +118,7 @@ class Kills:
         shutil.rmtree(outputs.parent)
 
     def kill_sweep(self, generator: random.Random) -> None:
-        """A kill of a sweep whose runs have processes of their own."""
+        """Kill a sweep whose runs have processes of their own."""
         run, outputs = self.runs["digits"], self.home / uuid4().hex / "outputs"
         arguments = (*run.arguments, f"paths.outputs={outputs}", "seed=21,42,63", "hydra.launcher.n_jobs=2")
         command = [sys.executable, str(ROOT / "run.py"), "-m", "hydra/launcher=joblib", *arguments]

@@ -3,7 +3,7 @@
 const isDark = () => document.documentElement.dataset.theme === "dark";
 let isPrinting = false;
 
-// From one surviving class to all of them; light where all survive, and in the dark the reverse.
+// Colours from one surviving class to all of them: the lightest where all survive, on a dark page the darkest.
 const SHADES = {
     light: ["#12405f", "#1f7a8c", "#62b6a0", "#bfe0b4", "#f6f2df"],
     dark: ["#d8f3c4", "#6cc5a8", "#2a8a96", "#1f5670", "#1a2c3c"],
@@ -39,7 +39,7 @@ function signed(value, digits = 2) {
     return `${value < 0 ? "−" : "+"}${text}`;
 }
 
-// Writes a text that has changed; even the same one would cost a layout.
+// Writes a text only if it has changed: writing the same one again would cost a layout, too.
 function say(target, text) {
     if (target.textContent !== String(text)) target.textContent = text;
 }

@@ -1,6 +1,6 @@
 // The plane of (q, r), coloured by the number of classes that keep a probability.
 
-// Points along a side, while something moves and at rest, and rows of the fine plane in one frame.
+// Points along a side: while something moves, and at rest. And the rows of the fine plane that one frame draws.
 const FEW = { coarse: 41, fine: 241, slice: 6 }, MANY = { coarse: 15, fine: 121, slice: 2 };
 const gridOf = ({ logits }) => (isMany(logits.length) ? MANY : FEW);
 const PINS = [
@@ -38,7 +38,7 @@ function paintPlane(canvas, sizes, side, classes) {
     canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
-// What stands on the plane and is not to be written over, as [left, top, right, bottom] in shares of its sides.
+// The boxes on the plane that no label may cover, as [left, top, right, bottom] in shares of its sides.
 function takenBoxes(plane) {
     const whole = plane.getBoundingClientRect();
     return [...plane.querySelectorAll(".pin, .pin span, .word")].map((one) => {

@@ -1,6 +1,6 @@
 """Tries to break the project at random, and counts what survives.
 
-python -m stress [STAGE ...] [--minutes N] [--seed S]
+python -m tests.stress [STAGE ...] [--minutes N] [--seed S]
 """
 
 import argparse
@@ -14,14 +14,14 @@ import torch
 
 from experiments.identity import code_of
 from experiments.machine import environment
-from stress.outcome import Outcome
+from tests.stress.outcome import Outcome
 
 STAGES = {"fuzz": 1, "sanitizers": 1, "kills": 3}  # each with its share of the time
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line: run stages, and print how many trials survived. docs/reliability.md keeps the table."""
-    parser = argparse.ArgumentParser(prog="python -m stress", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.stress", description=__doc__)
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"{', '.join(STAGES)} (default: all)")
     parser.add_argument("--minutes", type=float, default=7.0, help="for all stages together (default: 7)")
     parser.add_argument("--seed", type=int, default=21, help="of all random numbers (default: 21)")
@@ -33,13 +33,13 @@ def main(arguments: list[str] | None = None) -> None:
     for name in stages:
         seconds = 60 * options.minutes * STAGES[name] / sum(STAGES[one] for one in stages)
         print(f"{name}: {seconds:.0f} s", file=sys.stderr, flush=True)
-        outcomes[name] = importlib.import_module(f"stress.{name}").run(seconds, options.seed)
+        outcomes[name] = importlib.import_module(f"tests.stress.{name}").run(seconds, options.seed)
     print(table(outcomes))
     for name, outcome in outcomes.items():
         for failure in outcome.failures:
             print(f"{name}: {failure}")
     code, found = code_of({}), environment(torch.device("cpu"))
-    repeat = ["python -m stress", *options.stages, f"--minutes {options.minutes:g} --seed {options.seed}"]
+    repeat = ["python -m tests.stress", *options.stages, f"--minutes {options.minutes:g} --seed {options.seed}"]
     dirty = ", with uncommitted changes" if code["dirty"] else ""
     print(
         f"\nCommit {str(code['commit'])[:12]}{dirty}, {datetime.now(UTC).date()}; "

@@ -1,9 +1,9 @@
-"""`python -m playground` writes the playground, one HTML file."""
+"""`python -m docs.playground` writes the playground, one HTML file."""
 
 from argparse import ArgumentParser
 from pathlib import Path
 
-from playground.build import BuildError, build
+from docs.playground.build import BuildError, build
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -15,7 +15,7 @@ def main(arguments: list[str] | None = None) -> None:
     Raises:
         SystemExit: with a message that starts with "error: ", where the page cannot be built or written.
     """
-    parser = ArgumentParser(prog="python -m playground", description=__doc__)
+    parser = ArgumentParser(prog="python -m docs.playground", description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("outputs/playground.html"), help="default: %(default)s")
     output = parser.parse_args(arguments).output
     try:

@@ -101,13 +101,13 @@ function drawAll() {
     draw();
 }
 
-// After the last of many changes: what takes longer.
+// Draws what takes longer, after the last of many changes.
 function settle() {
     isMoving = false;
     draw();
 }
 
-// And where a reader made them: the address, and a sentence for screen readers.
+// After a reader's changes: also writes the address, and a sentence for screen readers.
 function record() {
     settle();
     history.replaceState(null, "", `#${address()}`);
@@ -143,7 +143,7 @@ function stateFrom(hash) {
     return { ...read, reach: reachOf(read.logits), ignored: faults.length ? `Ignored in the address: ${faults.join("; ")}.` : "" };
 }
 
-// A number as near to the written one as its bounds allow, and what is wrong with the written one.
+// The allowed number that is nearest to the written one, and what is wrong with the written one.
 function readNumber(name, text) {
     const written = text.trim() ? Number(text) : Number.NaN, [low, high] = BOUNDS[name];
     if (!Number.isFinite(written)) return { fault: `${name}: ${text && `“${shortened(text)}” is `}no number` };

@@ -8,8 +8,8 @@ import torch
 
 import sharmix
 from sharmix import _private_torch
-from sharmix._configuration import _INSTRUCTION_SETS
 from sharmix._operators import cpu
+from sharmix._show_config import _INSTRUCTION_SETS
 from tests.sharmix.conftest import needs_kernel
 
 

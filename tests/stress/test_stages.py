@@ -11,9 +11,9 @@ import torch
 
 import sharmix
 from experiments.identity import ROOT
-from stress import __main__ as command
-from stress import fuzz, kills
-from stress.outcome import Outcome, Wrong
+from tests.stress import __main__ as command
+from tests.stress import fuzz, kills
+from tests.stress.outcome import Outcome, Wrong
 
 PLANTED = {
     "try_map": ("sharmix", lambda p: p * 1.0001),
@@ -63,7 +63,7 @@ def test_the_command_prints_its_table_and_fails_unless_all_survive(monkeypatch, 
     for outcome, status in ((Outcome("what", 3, 3), 0), (Outcome("what", 3, 2, 1, 0, ["lost: how"]), 1)):
         for name in command.STAGES:
             stage = SimpleNamespace(run=lambda *_, outcome=outcome: outcome)
-            monkeypatch.setitem(sys.modules, f"stress.{name}", stage)
+            monkeypatch.setitem(sys.modules, f"tests.stress.{name}", stage)
         with pytest.raises(SystemExit) as ended:
             command.main([])
         assert ended.value.code == status
@@ -72,7 +72,7 @@ def test_the_command_prints_its_table_and_fails_unless_all_survive(monkeypatch, 
     assert {"planted: lost: how", "second: lost: how"} <= {*printed.splitlines()}
     with pytest.raises(SystemExit):
         command.main(["second"])
-    assert "Repeat: `python -m stress second --minutes 7 --seed 21`." in capsys.readouterr().out
+    assert "Repeat: `python -m tests.stress second --minutes 7 --seed 21`." in capsys.readouterr().out
 
 
 def test_the_page_of_promises_names_tests_that_there_are_and_every_stage():
