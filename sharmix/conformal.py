@@ -1,9 +1,8 @@
 """Prediction sets with a guarantee: supports of the map at a temperature that split conformal prediction finds.
 
 The support of a probability vector is the set of classes with a probability above 0. The temperature at which a class
-enters the support is its conformal score, `support_scores`; `SupportPredictor` calibrates a temperature with it. Other
-packages can use the score, too: MAPIE as `sharmix.integrations.mapie.SupportConformityScore`, and TorchCP as a
-function, in `SplitPredictor(functools.partial(support_scores, q=1.5, r=1.5), model)`.
+enters the support is its conformal score, `support_scores`; `SupportPredictor` calibrates a temperature with it.
+TorchCP takes the score as a function: `SplitPredictor(functools.partial(support_scores, q=1.5, r=1.5), model)`.
 """
 
 import math
@@ -120,7 +119,7 @@ class SupportPredictor:
     temperature: Tensor | None = None
 
     def __post_init__(self) -> None:
-        check_orders(self.q, self.r)
+        _check_orders(self.q, self.r)
         self.q, self.r = float(self.q), float(self.r)  # torch.load raises for NumPy's numbers
         if self.temperature is not None:
             self.temperature = torch.as_tensor(self.temperature, dtype=torch.float64)
@@ -160,7 +159,7 @@ class SupportPredictor:
         groups = [scores]
         if class_conditional:
             groups = [scores[indices == label] for label in range(logits.shape[-1])]
-        thresholds = torch.stack([conformal_quantile(group, exact) for group in groups])
+        thresholds = torch.stack([_quantile(group, exact) for group in groups])
         if few := [label for label, group in enumerate(groups) if _rank(group, exact) > len(group)]:
             _warn_of_few(few if class_conditional else [], len(scores), exact)
         temperatures = thresholds.clamp_min(_LEAST_TEMPERATURE)
@@ -197,7 +196,7 @@ class SupportPredictor:
         return gaps
 
 
-def check_orders(q: float, r: float) -> None:
+def _check_orders(q: float, r: float) -> None:
     """Raise TypeError or ValueError if q or r is not allowed, or the score has no closed form for them."""
     for order, name in ((q, "q"), (r, "r")):
         if isinstance(order, Tensor):
@@ -226,7 +225,7 @@ def _gaps(logits: Tensor, q: float, r: float) -> Tensor:
 
     The gaps of a row whose largest logit is not finite are NaN.
     """
-    check_orders(q, r)
+    _check_orders(q, r)
     z = classes_last(logits, "logits", -1).detach()
     if not z.shape[-1]:
         raise ValueError(f"logits of shape {tuple(z.shape)} hold no classes")
@@ -319,7 +318,7 @@ def _last_member(gaps: Tensor, temperature: Tensor, q: float, r: float) -> Tenso
     return ordered.gather(-1, inside)
 
 
-def conformal_quantile(scores: Tensor, coverage: Fraction) -> Tensor:
+def _quantile(scores: Tensor, coverage: Fraction) -> Tensor:
     """The ⌈(n + 1) · coverage⌉-th smallest of n scores, slightly enlarged, [] from [n]; ∞ if n is too small.
 
     It is enlarged because the scores of equal rows in a small and in a large batch can differ in their last bits.

@@ -1,6 +1,5 @@
 """Support scores beside the map and slow formulas, and the sets that they make."""
 
-import importlib
 import math
 
 import mpmath
@@ -160,23 +159,3 @@ def test_what_is_not_allowed_is_refused():
         for message, call in calls.items():
             with case(message=message), pytest.raises((ValueError, TypeError, RuntimeError), match=message):
                 call()
-
-
-@pytest.mark.medium
-def test_the_score_of_mapie_makes_our_sets():
-    classification = pytest.importorskip("mapie.classification")
-    mapie = importlib.import_module("sharmix.integrations.mapie")
-    LogisticRegression = pytest.importorskip("sklearn.linear_model").LogisticRegression
-
-    features, y = labelled(300, 5)
-    estimator = LogisticRegression().fit(features, y)
-    z = torch.from_numpy(estimator.decision_function(features))
-    for q, r in ((1.25, 1.5), (2.0, 2.0)):
-        score = mapie.SupportConformityScore(q, r)
-        split = classification.SplitConformalClassifier(estimator, [0.8, 0.9], score)
-        split.conformalize(features[:100].numpy(), y[:100].numpy())
-        labels, sets = split.predict_set(features[100:].numpy())
-        assert (labels == z[100:].argmax(-1).numpy()).all()
-        for column, coverage in enumerate((0.8, 0.9)):
-            ours = SupportPredictor(q, r).calibrate(z[:100], y[:100], coverage).sets(z[100:])
-            assert (sets[:, :, column] == ours.numpy()).all()
