@@ -9,7 +9,6 @@ import torch
 
 NEEDED = {
     "sklearn": ("sklearn", r"pip install 'sharmix\[sklearn\]'"),
-    "boosting": ("numpy", r"pip install 'sharmix\[lightgbm\]' or 'sharmix\[xgboost\]'"),
     "transformers": ("transformers", r"pip install 'sharmix\[transformers\]'"),
 }
 pytestmark = [pytest.mark.medium, pytest.mark.parametrize("name", NEEDED)]  # imports the packages: seconds
