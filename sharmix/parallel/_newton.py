@@ -45,7 +45,7 @@ class _Moments(NamedTuple):
     renyi_slope: Tensor
 
 
-class SharedRows:
+class SplitRows:
     """Rows x [rows, classes of this process] of logits minus the largest of all processes, in units of T₀."""
 
     def __init__(self, x: Tensor, orders: tuple[float, float, float], group: dist.ProcessGroup) -> None:
@@ -124,10 +124,10 @@ class SharedRows:
             ratio = torch.where(log_p > -torch.inf, log_p + self.renyi.unsqueeze(-1).to(log_p.dtype), 0)
             terms = log_p.exp() * ratio.square() * expm1_ratio_slope(self.delta * ratio)
             slope = -self._total([terms])[0]
-        return _SharedSensitivity(self.renyi, slope, self.q, self.r, self.temperature).conjugate_slopes()
+        return _Sensitivity(self.renyi, slope, self.q, self.r, self.temperature).conjugate_slopes()
 
 
-class _SharedSensitivity(ConjugateSensitivity):
+class _Sensitivity(ConjugateSensitivity):
     """The derivatives of the conjugate from R_q and ∂R_q/∂q of each row, [rows]."""
 
     def __init__(self, renyi: Tensor, slope: Tensor, *orders: float) -> None:
