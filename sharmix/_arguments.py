@@ -169,11 +169,15 @@ def checked(order: Order, name: str) -> Order:
     return order * _ones_if_allowed(order.detach(), name)
 
 
-def label_error(label: float, classes: int, ignore_index: int) -> ValueError:
-    return ValueError(
-        f"label {label} is out of range for {classes} classes; "
-        f"allowed are 0 to {classes - 1} and ignore_index={ignore_index}"
-    )
+def outside_classes(indices: Tensor, classes: int) -> Tensor:
+    """Which class indices are out of range."""
+    return (indices < 0) | (indices >= classes)
+
+
+def label_error(label: float, classes: int, ignore_index: int | None = None) -> ValueError:
+    """The error for a class index out of range; `ignore_index` is None where every row counts."""
+    ignored = "" if ignore_index is None else f" and ignore_index={ignore_index}"
+    return ValueError(f"label {label} is out of range for {classes} classes; allowed are 0 to {classes - 1}{ignored}")
 
 
 def _out_of_range(name: str, value: float) -> str:
@@ -243,7 +247,7 @@ def checked_distribution(targets: Tensor) -> Tensor:
 def checked_classes(targets: Tensor, classes: int, ignore_index: int) -> Tensor:
     """Class indices as int64, 0 where they are `ignore_index`; ValueError if one is out of range."""
     indices = torch.where(targets == ignore_index, 0, targets).long()
-    outside = (indices < 0) | (indices >= classes)
+    outside = outside_classes(indices, classes)
     if outside.any():
         raise label_error(indices[outside][0].item(), classes, ignore_index)
     return indices

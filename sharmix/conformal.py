@@ -16,7 +16,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from sharmix._arguments import checked_number, classes_last
+from sharmix._arguments import checked_number, classes_last, label_error, outside_classes
 from sharmix._fenchel_young import check_targets
 from sharmix._operators.orders import checked_orders, is_concave
 
@@ -215,8 +215,8 @@ def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
         raise TypeError(f"labels must be a tensor of class indices of an integer type, got {given}")
     check_targets(logits, labels)
     classes, labels = logits.shape[-1], labels.long()
-    if (outside := (labels < 0) | (labels >= classes)).any():
-        raise ValueError(f"label {labels[outside][0].item()} is out of range for {classes} classes")
+    if (outside := outside_classes(labels, classes)).any():
+        raise label_error(labels[outside][0].item(), classes)
     return labels
 
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import pad
 
-from sharmix._arguments import Order, define_operator, label_error, widened
+from sharmix._arguments import Order, define_operator, label_error, outside_classes, widened
 from sharmix._mathematics.sensitivity import ConjugateSensitivity
 from sharmix._operators.backend import select_implementation
 from sharmix._operators.orders import checked_orders
@@ -142,7 +142,7 @@ class _Received:
 
         It is raised only now, after the all-gather, so that no process waits for one that refuses.
         """
-        outside = targets.counted & ((targets.indices < 0) | (targets.indices >= split.classes))
+        outside = targets.counted & outside_classes(targets.indices, split.classes)
         wrong = self.sizes != self.sizes.new_tensor(split.sizes), self.digests != self.digests[0], outside
         found = torch.stack([*counts, *(places.sum() for places in wrong)]).cpu()  # one copy waits for a GPU once
         wrong_sizes, different, wrong_targets = found[len(counts) :].tolist()

@@ -146,7 +146,7 @@ def test_what_is_not_allowed_is_refused():
         "r=600.0 .* is not allowed with 3 classes": lambda: support_scores(z, q=2.0, r=600.0),
         "q must be a number, got a tensor": lambda: SupportPredictor(sharmix.SharMiX(1.5, 1.5, learned=True).q),
         "coverage=1 is not allowed": lambda: SupportPredictor().calibrate(z, y, 1),
-        "label 3 is out of range for 3 classes": lambda: SupportPredictor().calibrate(z, y + 1),
+        "label 3 is out of range for 3 classes; allowed are 0 to 2$": lambda: SupportPredictor().calibrate(z, y + 1),
         r"of shape \(19,\) do not match logits of shape \(20, 3\).* shape \(20,\)": lambda: support_scores(z, y[1:]),
         "hold no calibration examples": lambda: SupportPredictor().calibrate(z[:0], y[:0]),
         r"do not fit temperatures of shape \(2,\)": lambda: SupportPredictor(temperature=torch.ones(2)).sets(z),
