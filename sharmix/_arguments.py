@@ -88,10 +88,11 @@ def widened(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
-def per_row(values: Tensor, dim: int, order: Order, name: str) -> Order:
+def per_row(values: Tensor, dim: int, order: Order, name: str, of: str = "logits") -> Order:
     """An order as one value for all rows of `values`, or one for each row. The operators check its values later.
 
-    A tensor that broadcasts against `values` with size 1 along `dim` becomes [..., 1].
+    A tensor that broadcasts against `values` with size 1 along `dim` becomes [..., 1]. `of` is what an error calls the
+    values.
     """
     if not isinstance(order, Tensor):
         return number(order, name)
@@ -100,7 +101,7 @@ def per_row(values: Tensor, dim: int, order: Order, name: str) -> Order:
     if order.dim() == 0 and not order.is_meta:
         return order
     if order.device != values.device:
-        raise ValueError(f"{name} is on {order.device}, but what it goes with on {values.device}; move one of them")
+        raise ValueError(f"{name} is on {order.device}, but the {of} are on {values.device}; move one of them")
     rows = list(values.shape)
     rows[dim] = 1
     try:
