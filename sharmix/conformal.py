@@ -22,11 +22,11 @@ from sharmix._operators.orders import checked_orders, is_concave
 
 __all__ = ["SupportPredictor", "support_scores"]
 
-_HELD = 2**14  # logits in one part of the computation, so that they and all intermediate results fit into a cache
-_TOGETHER = 4  # ranks of a sorted row, compared together with all classes up to the last of these ranks
+_HELD = 2**14  # logits in one part of the computation; they and all intermediate results fit into a cache
+_TOGETHER = 4  # classes of a sorted row that one step compares with all classes before them
 _MOST_POWER = 8  # 1/(q − 1) up to which sums by moments are faster than sums over pairs of classes
 _LEAST_GAP = 1e-300  # the divisor in place of 0
-_MARGIN = 1e-7  # relative; with it the class that decides the temperature is in the map's support in float64
+_MARGIN = 1e-7  # relative; it keeps the class that decides the temperature in the map's support in float64
 _LEAST_TEMPERATURE = torch.finfo(torch.float32).tiny
 _MOST_SHOWN = 5  # classes that a warning lists
 
@@ -265,7 +265,7 @@ def _of_all(gaps: Tensor, q: float, r: float) -> Tensor:
 def _sums_by_pairs(ordered: Tensor, q: float) -> tuple[Tensor, Tensor]:
     """The sums of `_sums` for all classes, from gaps in ascending order.
 
-    It computes them for a few classes at a time; the sums for a class run over classes with smaller or equal gaps.
+    A step computes them for a few classes. The sums of a class run over the classes with smaller or equal gaps.
     """
     columns = ordered.T.contiguous()
     parts = [_sums(columns[: part.stop].unsqueeze(1), columns[part], q) for part in _parts(len(columns), _TOGETHER)]

@@ -24,7 +24,7 @@ LARGEST_R = 4.0
 STARTS_Q, STARTS_SHARE = (1.0, 1.25, 1.5, 2.0), (0.0, 0.1, 0.3, 1.0)
 STARTS_TEMPERATURES = 41  # at distances of 0.5 in log T₀
 OPTIONS = {"maxiter": 200, "ftol": 1e-12, "gtol": 1e-7}
-UNREACHED = 1e3  # stands for an infinite loss in a line search: above any finite log loss; far more would mislead it
+UNREACHED = 1e3  # a line search gets it for an infinite loss: above any finite log loss, yet not so far as to mislead
 
 Point = tuple[float, float, float]  # log T₀, q, and the share of the way that r has gone from its least to LARGEST_R
 
