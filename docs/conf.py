@@ -53,7 +53,7 @@ autodoc_typehints_format = "short"
 autodoc_default_options = {
     "members": True,
     "undoc-members": True,
-    "exclude-members": "set_fit_request, set_partial_fit_request, set_score_request, set_transform_request",
+    "exclude-members": "set_fit_request, set_score_request, set_transform_request",
 }
 autosummary_generate = False
 python_maximum_signature_line_length = 88

@@ -21,7 +21,6 @@ RUNNER = "experiments.run"  # the module that every run imports, beside the clas
 DECISIVE = ("name", "activation", "data", "model", "module", "optimizer", "trainer", "callbacks", "threads")
 INDECISIVE = {
     "data": ("seed", "folder", "num_workers", "expected_examples"),
-    "module": ("vocab_parallel",),  # divides the work; changes rounding alone
     "trainer": (
         *("profiler", "detect_anomaly", "enable_model_summary", "log_every_n_steps"),
         *("default_root_dir", "enable_autolog_hparams", "model_registry", "num_sanity_val_steps"),

@@ -91,10 +91,11 @@ def widened(values: Tensor) -> Tensor:
     return values.float() if values.dtype in HALF else values
 
 
-def per_row(values: Tensor, dim: int, order: Order, name: str) -> Order:
+def per_row(values: Tensor, dim: int, order: Order, name: str, of: str = "logits") -> Order:
     """An order as one value for all rows of `values`, or one for each row. The operators check its values later.
 
-    A tensor that broadcasts against `values` with size 1 along `dim` becomes [..., 1].
+    A tensor that broadcasts against `values` with size 1 along `dim` becomes [..., 1]. `of` is what an error calls the
+    values.
     """
     if not isinstance(order, Tensor):
         return number(order, name)
@@ -103,7 +104,7 @@ def per_row(values: Tensor, dim: int, order: Order, name: str) -> Order:
     if order.dim() == 0 and not order.is_meta:
         return order
     if order.device != values.device:
-        raise ValueError(f"{name} is on {order.device}, but what it goes with on {values.device}; move one of them")
+        raise ValueError(f"{name} is on {order.device}, but the {of} are on {values.device}; move one of them")
     rows = list(values.shape)
     rows[dim] = 1
     try:
@@ -172,11 +173,15 @@ def checked(order: Order, name: str) -> Order:
     return order * _ones_if_allowed(order.detach(), name)
 
 
-def label_error(label: float, classes: int, ignore_index: int) -> ValueError:
-    return ValueError(
-        f"label {label} is out of range for {classes} classes; "
-        f"allowed are 0 to {classes - 1} and ignore_index={ignore_index}"
-    )
+def outside_classes(indices: Tensor, classes: int) -> Tensor:
+    """Which class indices are out of range."""
+    return (indices < 0) | (indices >= classes)
+
+
+def label_error(label: float, classes: int, ignore_index: int | None = None) -> ValueError:
+    """The error for a class index out of range; `ignore_index` is None where every row counts."""
+    ignored = "" if ignore_index is None else f" and ignore_index={ignore_index}"
+    return ValueError(f"label {label} is out of range for {classes} classes; allowed are 0 to {classes - 1}{ignored}")
 
 
 def _out_of_range(name: str, value: float) -> str:
@@ -246,7 +251,7 @@ def checked_distribution(targets: Tensor) -> Tensor:
 def checked_classes(targets: Tensor, classes: int, ignore_index: int) -> Tensor:
     """Class indices as int64, 0 where they are `ignore_index`; ValueError if one is out of range."""
     indices = torch.where(targets == ignore_index, 0, targets).long()
-    outside = (indices < 0) | (indices >= classes)
+    outside = outside_classes(indices, classes)
     if outside.any():
         raise label_error(indices[outside][0].item(), classes, ignore_index)
     return indices

@@ -1,9 +1,8 @@
 """Prediction sets with a guarantee: supports of the map at a temperature that split conformal prediction finds.
 
 The support of a probability vector is the set of classes with a probability above 0. The temperature at which a class
-enters the support is its conformal score, `support_scores`; `SupportPredictor` calibrates a temperature with it. Other
-packages can use the score, too: MAPIE as `sharmix.integrations.mapie.SupportConformityScore`, and TorchCP as a
-function, in `SplitPredictor(functools.partial(support_scores, q=1.5, r=1.5), model)`.
+enters the support is its conformal score, `support_scores`; `SupportPredictor` calibrates a temperature with it.
+TorchCP takes the score as a function: `SplitPredictor(functools.partial(support_scores, q=1.5, r=1.5), model)`.
 """
 
 import math
@@ -17,17 +16,17 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from sharmix._arguments import checked_number, classes_last
+from sharmix._arguments import checked_number, classes_last, label_error, outside_classes
 from sharmix._fenchel_young import check_targets
 from sharmix._operators.orders import checked_orders, is_concave
 
 __all__ = ["SupportPredictor", "support_scores"]
 
-_HELD = 2**14  # logits in one part of the computation, so that they and all intermediate results fit into a cache
-_TOGETHER = 4  # ranks of a sorted row, compared together with all classes up to the last of these ranks
+_HELD = 2**14  # logits in one part of the computation; they and all intermediate results fit into a cache
+_TOGETHER = 4  # classes of a sorted row that one step compares with all classes before them
 _MOST_POWER = 8  # 1/(q − 1) up to which sums by moments are faster than sums over pairs of classes
 _LEAST_GAP = 1e-300  # the divisor in place of 0
-_MARGIN = 1e-7  # relative; with it the class that decides the temperature is in the map's support in float64
+_MARGIN = 1e-7  # relative; it keeps the class that decides the temperature in the map's support in float64
 _LEAST_TEMPERATURE = torch.finfo(torch.float32).tiny
 _MOST_SHOWN = 5  # classes that a warning lists
 
@@ -120,7 +119,7 @@ class SupportPredictor:
     temperature: Tensor | None = None
 
     def __post_init__(self) -> None:
-        check_orders(self.q, self.r)
+        _check_orders(self.q, self.r)
         self.q, self.r = float(self.q), float(self.r)  # torch.load raises for NumPy's numbers
         if self.temperature is not None:
             self.temperature = torch.as_tensor(self.temperature, dtype=torch.float64)
@@ -160,7 +159,7 @@ class SupportPredictor:
         groups = [scores]
         if class_conditional:
             groups = [scores[indices == label] for label in range(logits.shape[-1])]
-        thresholds = torch.stack([conformal_quantile(group, exact) for group in groups])
+        thresholds = torch.stack([_quantile(group, exact) for group in groups])
         if few := [label for label, group in enumerate(groups) if _rank(group, exact) > len(group)]:
             _warn_of_few(few if class_conditional else [], len(scores), exact)
         temperatures = thresholds.clamp_min(_LEAST_TEMPERATURE)
@@ -197,7 +196,7 @@ class SupportPredictor:
         return gaps
 
 
-def check_orders(q: float, r: float) -> None:
+def _check_orders(q: float, r: float) -> None:
     """Raise TypeError or ValueError if q or r is not allowed, or the score has no closed form for them."""
     for order, name in ((q, "q"), (r, "r")):
         if isinstance(order, Tensor):
@@ -216,8 +215,8 @@ def _checked_labels(labels: Tensor, logits: Tensor) -> Tensor:
         raise TypeError(f"labels must be a tensor of class indices of an integer type, got {given}")
     check_targets(logits, labels)
     classes, labels = logits.shape[-1], labels.long()
-    if (outside := (labels < 0) | (labels >= classes)).any():
-        raise ValueError(f"label {labels[outside][0].item()} is out of range for {classes} classes")
+    if (outside := outside_classes(labels, classes)).any():
+        raise label_error(labels[outside][0].item(), classes)
     return labels
 
 
@@ -226,7 +225,7 @@ def _gaps(logits: Tensor, q: float, r: float) -> Tensor:
 
     The gaps of a row whose largest logit is not finite are NaN.
     """
-    check_orders(q, r)
+    _check_orders(q, r)
     z = classes_last(logits, "logits", -1).detach()
     if not z.shape[-1]:
         raise ValueError(f"logits of shape {tuple(z.shape)} hold no classes")
@@ -266,7 +265,7 @@ def _of_all(gaps: Tensor, q: float, r: float) -> Tensor:
 def _sums_by_pairs(ordered: Tensor, q: float) -> tuple[Tensor, Tensor]:
     """The sums of `_sums` for all classes, from gaps in ascending order.
 
-    It computes them for a few classes at a time; the sums for a class run over classes with smaller or equal gaps.
+    A step computes them for a few classes. The sums of a class run over the classes with smaller or equal gaps.
     """
     columns = ordered.T.contiguous()
     parts = [_sums(columns[: part.stop].unsqueeze(1), columns[part], q) for part in _parts(len(columns), _TOGETHER)]
@@ -319,7 +318,7 @@ def _last_member(gaps: Tensor, temperature: Tensor, q: float, r: float) -> Tenso
     return ordered.gather(-1, inside)
 
 
-def conformal_quantile(scores: Tensor, coverage: Fraction) -> Tensor:
+def _quantile(scores: Tensor, coverage: Fraction) -> Tensor:
     """The ⌈(n + 1) · coverage⌉-th smallest of n scores, slightly enlarged, [] from [n]; ∞ if n is too small.
 
     It is enlarged because the scores of equal rows in a small and in a large batch can differ in their last bits.

@@ -5,6 +5,7 @@ test part gives the scores.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 import sharmix
-from sharmix.integrations.boosting import LightGBMMetric, Objective
+from studies.boosting_objective import Objective
 from studies.comparison import compare
 from studies.packaged_tables import chosen_tables, read_table
 from studies.study import Finding, Report, Row, Settings, Task, rows_of
@@ -95,8 +96,8 @@ def train(objective: Any, rate: float, x: Parts, y: Parts, settings: Settings) -
     if isinstance(objective, str):
         activation, own, metric = sharmix.Softmax(), objective, brier_of_probabilities
     else:
-        own = Objective(**objective)
-        activation, metric = own.activation, LightGBMMetric(own, "brier")
+        own = Objective(**objective, hessian_floor=settings["hessian_floor"])
+        activation, metric = own.activation, partial(brier_of_raw_scores, own)
         parameters["learning_rate"] *= (classes - 1) / classes  # LightGBM's own Hessian has the inverse as a factor
     data = lightgbm.Dataset(x["train"], y["train"])
     model = lightgbm.train(
@@ -112,9 +113,16 @@ def train(objective: Any, rate: float, x: Parts, y: Parts, settings: Settings) -
 
 
 def brier_of_probabilities(probabilities: np.ndarray, data: lightgbm.Dataset) -> tuple[str, float, bool]:
-    """The metric for LightGBM's own objective, whose predictions are probabilities."""
+    """The metric that stops the training: its name, its value, and False, since a higher value is not better."""
     wanted = np.eye(probabilities.shape[1])[data.get_label().astype(int)]
     return "brier", float(np.square(probabilities - wanted).sum(1).mean()), False
+
+
+def brier_of_raw_scores(
+    objective: Objective, raw_scores: np.ndarray, data: lightgbm.Dataset
+) -> tuple[str, float, bool]:
+    """The same metric for our objectives, whose predictions are raw scores."""
+    return brier_of_probabilities(objective.probabilities(raw_scores), data)
 
 
 def scores(p: Tensor, labels: Tensor, clip: float) -> dict[str, Tensor]:

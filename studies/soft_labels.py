@@ -19,9 +19,11 @@ from sklearn.model_selection import KFold, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import sharmix
 from sharmix.integrations.sklearn import FenchelYoungClassifier
 from studies.class_sets import best_threshold, mean_f1
 from studies.comparison import compare, table_of_changes, table_of_means
+from studies.hidden_layer import HiddenLayer
 from studies.public_files import read_public_file
 from studies.study import Finding, Report, Row, Settings, Task, rows_of
 
@@ -55,14 +57,13 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
     model = settings["models"][task["model"]]
 
     def predicted(candidate: Settings, penalty: float, fitted_on: Rows, at: Rows) -> Distributions:
-        classifier = FenchelYoungClassifier(
-            activation=candidate["activation"],
-            activation_params=candidate.get("parameters"),
-            hidden_layer_sizes=model["hidden_layer_sizes"],
-            alpha=penalty * len(fitted_on),
-            random_state=settings["seed"],
-            **settings["solver"],
-        )
+        name, parameters = candidate["activation"], candidate.get("parameters", {})
+        options = settings["solver"] | {"alpha": penalty * len(fitted_on)}
+        if units := model["hidden_units"]:
+            activation = sharmix.build_activation(name, **parameters)
+            classifier = HiddenLayer(activation, units, seed=settings["seed"], **options)
+        else:
+            classifier = FenchelYoungClassifier(activation=name, activation_params=parameters, **options)
         with warnings.catch_warnings():  # all contenders have the same number of iterations
             warnings.simplefilter("ignore", ConvergenceWarning)
             classifier.fit(x[fitted_on], targets[fitted_on])

@@ -12,17 +12,14 @@ from torchmetrics import SumMetric
 from experiments.data.examples import Batch
 from experiments.data.special_tokens import BEGIN, END, PADDING
 from experiments.data.translation import TranslationData
-from experiments.errors import ConfigurationError
 from experiments.modules.base import OutputModule
 from experiments.modules.beam_search import BeamSettings, Hypothesis, beam_search
 from experiments.modules.optimizer import AdamSettings
 from experiments.modules.translation_metrics import SentenceMetrics, TokenMetrics, signatures
-from experiments.modules.vocab_parallel import losses_of_all_tokens
 from experiments.networks.attention import KeysValues
 from experiments.networks.transformer import Memory, Transformer
 from experiments.settings import OpenShare, Share, YesNo, validated
 from sharmix import Activation
-from sharmix.parallel import VocabParallelLoss
 
 ROWS = 512  # of logits at a time when measuring
 DECODING_SECONDS = "decoding_seconds"  # of the translations of an epoch
@@ -49,16 +46,9 @@ class Translator(OutputModule):
         beam: BeamSettings,
         label_smoothing: Share = 0.0,
         average_decay: OpenShare | None = None,
-        vocab_parallel: YesNo = False,
         compile: YesNo = False,
     ) -> None:
         super().__init__(network, activation, optimizer, label_smoothing, compile)
-        if vocab_parallel:
-            try:
-                VocabParallelLoss(activation)
-            except ValueError as error:
-                raise ConfigurationError(f"module.vocab_parallel=true: {error}") from error
-        self.vocab_parallel = vocab_parallel
         self.beam, self.measured_by = beam, signatures()
         self.text, self.references = data.text, {"dev": data.dev.references, "test": data.test.references}
         # Two sums, because torchmetrics has no weighted mean that passes NaN on.
@@ -84,23 +74,15 @@ class Translator(OutputModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         given, wanted = batch.targets[:, :-1], batch.targets[:, 1:]
         real = wanted != PADDING
-        total, count, weight = self._losses(self.network(batch.inputs, given)[real], wanted[real], batch.weight)
+        hidden, targets = self.network(batch.inputs, given)[real], wanted[real]
+        layer = self.network.embedding.weight, self.network.output_bias
+        options = {"label_smoothing": self.label_smoothing, "reduction": "sum"}  # the mean over no token is NaN
+        total = self.activation.linear_loss(hidden, *layer, targets, **options)
         self._measured["training"].add("train")
         self.loss_sum.update(total.detach())
-        self.token_count.update(count)
-        loss = total / max(1, count)
-        return loss if weight == 1 else loss * weight
-
-    def _losses(self, hidden: Tensor, targets: Tensor, weight: float) -> tuple[Tensor, float, float]:
-        """The sum of the losses, the number of their tokens, and the weight of these in the gradient of a step.
-
-        The tokens are this process's, or under `vocab_parallel` those of all processes.
-        """
-        layer = self.network.embedding.weight, self.network.output_bias
-        if self.vocab_parallel and self.trainer.world_size > 1:
-            return losses_of_all_tokens(self.activation, hidden, *layer, targets, weight, self.label_smoothing)
-        options = {"label_smoothing": self.label_smoothing, "reduction": "sum"}  # the mean over no token is NaN
-        return self.activation.linear_loss(hidden, *layer, targets, **options), len(targets), weight
+        self.token_count.update(len(targets))
+        loss = total / max(1, len(targets))
+        return loss if batch.weight == 1 else loss * batch.weight
 
     def after_step(self) -> None:
         super().after_step()

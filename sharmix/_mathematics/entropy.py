@@ -36,7 +36,8 @@ def sharma_mittal_entropy(probabilities: Tensor, q: Order, r: Order, dim: int = 
         tensor(0.6931)
     """
     p = widened(classes_last(probabilities, "probabilities", dim))
-    q, r = per_row(probabilities, dim, checked(q, "q"), "q"), per_row(probabilities, dim, checked(r, "r"), "r")
+    q = per_row(probabilities, dim, checked(q, "q"), "q", of="probabilities")
+    r = per_row(probabilities, dim, checked(r, "r"), "r", of="probabilities")
     # A floor far below every probability keeps the logarithm, and its slope at an exact zero, finite.
     log_p = p.clamp_min(torch.finfo(p.dtype).tiny).log()
     renyi = renyi_entropy(p, log_p, typed(q - 1, p))

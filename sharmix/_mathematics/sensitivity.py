@@ -104,25 +104,3 @@ class MapSensitivity(ConjugateSensitivity):
     def wrt_temperature(self) -> Tensor:
         """∂p/∂T₀ = −ṽ/(T₀ (1 + (r−q)qQ))."""
         return -self.spread / self.temperature / self.stiffness
-
-
-def logit_diagonal(p: Tensor, q: float, r: float, temperature: float) -> Tensor:
-    """The diagonal of ∂p/∂z alone, (A/T) âᵢ(1 − âᵢ) − (κ'/(S T)) ṽᵢ², [..., classes]; no gradients flow through it.
-
-    Args:
-        p: the map's output, float64 [..., classes].
-        q, r, temperature: the parameters that gave it.
-    """
-    delta = max(q - 1, 1e-9)  # nearer to 1 nothing changes any more
-    log_p = torch.where(p > 0, p, 1).log()
-    renyi_of_escort = (p * (-delta * log_p).expm1()).sum(-1, keepdim=True).log1p() / delta  # R_{2−q}
-    renyi = (p * (delta * log_p).expm1()).sum(-1, keepdim=True).log1p() / -delta
-    less = (-delta * (log_p + renyi_of_escort)).expm1()
-    escort = p + p * less
-    diagonal = (delta * renyi_of_escort + (r - q) * renyi).exp() * escort * (1 - escort)
-    if r != q:
-        spread, tilt = p * less / -delta, (delta * (log_p + renyi)).expm1() / delta
-        feedback = (r - q) * q
-        stiffness = 1 + feedback * (spread * tilt).sum(-1, keepdim=True)
-        diagonal -= feedback / stiffness * ((r - 1) * renyi).exp() * spread**2
-    return diagonal / temperature

@@ -107,7 +107,7 @@ class SparseAttention(nn.MultiheadAttention):
     def _check_shapes(
         self, states: list[Tensor], batched: bool, key_padding_mask: Tensor | None, attn_mask: Tensor | None
     ) -> None:
-        """Else a mask for each example, [N, L, S], would be used as a mask for each head where N = heads."""
+        """Refuse wrong shapes. Where N = heads, a mask for each example, [N, L, S], would pass as one for each head."""
         shapes = [tuple(tensor.shape) for tensor in states]
         if any(len(shape) != 3 or shape[0] != shapes[0][0] for shape in shapes) or shapes[1][1] != shapes[2][1]:
             raise ValueError(f"query, key and value must be [N, L, E], [N, S, Ek] and [N, S, Ev], got {shapes}")

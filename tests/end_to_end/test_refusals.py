@@ -26,7 +26,6 @@ COMMANDS = {  # a command line, and words of the one message
     ("-m", "trainer.devices=2", "seed=21,42"): "repeats the sweep",
     ("model=embedding_bag",): "model.vocabulary_size is missing; give model.vocabulary_size=VALUE",
     ("module=translator",): "module.network",
-    ("experiment=copy", "module.vocab_parallel=true", "activation=softmax"): "softmax use cross_entropy under",
     ("data._target_=nowhere.Mine",): "data._target_=nowhere.Mine cannot be imported",
     ("activation=alpha_relu", "trainer.devices=2"): "activation.tau",  # several processes do not calibrate it
     ("optimizer.learning_rate=1e38",): "diverged; a lower optimizer.learning_rate may help",

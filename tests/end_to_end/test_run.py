@@ -230,13 +230,13 @@ def test_two_processes_and_two_passes_train_as_one(started_by: str, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_two_processes_that_share_a_vocabulary_translate_as_one(tmp_path: Path) -> None:
+def test_two_processes_translate_as_one(tmp_path: Path) -> None:
     # 200 steps in double precision, because the training multiplies a difference in rounding by a thousand.
     one = ("experiment=copy", "activation=sharmix_learned", "trainer.max_epochs=4", "trainer.limit_train_batches=50")
     one += ("data.evaluation_size=40", "trainer.precision=64-true")
     status, printed = command_line(tmp_path / "one", *one)
     assert status == 0, printed
-    two = (*one, "trainer.devices=2", "module.vocab_parallel=true")
+    two = (*one, "trainer.devices=2")
     for rank in [Started(tmp_path / "two", *two, **variables) for variables in torchrun(processes=2)]:
         status, printed = rank.end()
         assert status == 0, printed

@@ -78,8 +78,10 @@ def test_what_lies_on_another_device_is_refused():
     with pytest.raises(ValueError, match="targets are on meta, but logits on cpu"):
         sharmix.fenchel_young_loss(logits(3, 4), torch.zeros(3, dtype=torch.long, device="meta"))
     for q in (torch.full((3, 1), 1.5, device="meta"), torch.tensor(1.5, device="meta")):
-        with pytest.raises(ValueError, match="q is on meta"):
+        with pytest.raises(ValueError, match="q is on meta, but the logits are on cpu; move one of them"):
             sharmix.sharmix(logits(3, 4), q)
+    with pytest.raises(ValueError, match="q is on meta, but the probabilities are on cpu"):
+        sharmix.sharma_mittal_entropy(torch.ones(3, 1), torch.full((3, 1), 1.5, device="meta"), 1.5)
     with pytest.raises(RuntimeError, match="device meta"):
         sharmix.alpha_relu_loss(logits(3, 4), torch.zeros(3).long(), 1.5, torch.tensor(0.3, device="meta"))
 

@@ -1,6 +1,5 @@
 """Support scores beside the map and slow formulas, and the sets that they make."""
 
-import importlib
 import math
 
 import mpmath
@@ -147,7 +146,7 @@ def test_what_is_not_allowed_is_refused():
         "r=600.0 .* is not allowed with 3 classes": lambda: support_scores(z, q=2.0, r=600.0),
         "q must be a number, got a tensor": lambda: SupportPredictor(sharmix.SharMiX(1.5, 1.5, learned=True).q),
         "coverage=1 is not allowed": lambda: SupportPredictor().calibrate(z, y, 1),
-        "label 3 is out of range for 3 classes": lambda: SupportPredictor().calibrate(z, y + 1),
+        "label 3 is out of range for 3 classes; allowed are 0 to 2$": lambda: SupportPredictor().calibrate(z, y + 1),
         r"of shape \(19,\) do not match logits of shape \(20, 3\).* shape \(20,\)": lambda: support_scores(z, y[1:]),
         "hold no calibration examples": lambda: SupportPredictor().calibrate(z[:0], y[:0]),
         r"do not fit temperatures of shape \(2,\)": lambda: SupportPredictor(temperature=torch.ones(2)).sets(z),
@@ -160,23 +159,3 @@ def test_what_is_not_allowed_is_refused():
         for message, call in calls.items():
             with case(message=message), pytest.raises((ValueError, TypeError, RuntimeError), match=message):
                 call()
-
-
-@pytest.mark.medium
-def test_the_score_of_mapie_makes_our_sets():
-    classification = pytest.importorskip("mapie.classification")
-    mapie = importlib.import_module("sharmix.integrations.mapie")
-    LogisticRegression = pytest.importorskip("sklearn.linear_model").LogisticRegression
-
-    features, y = labelled(300, 5)
-    estimator = LogisticRegression().fit(features, y)
-    z = torch.from_numpy(estimator.decision_function(features))
-    for q, r in ((1.25, 1.5), (2.0, 2.0)):
-        score = mapie.SupportConformityScore(q, r)
-        split = classification.SplitConformalClassifier(estimator, [0.8, 0.9], score)
-        split.conformalize(features[:100].numpy(), y[:100].numpy())
-        labels, sets = split.predict_set(features[100:].numpy())
-        assert (labels == z[100:].argmax(-1).numpy()).all()
-        for column, coverage in enumerate((0.8, 0.9)):
-            ours = SupportPredictor(q, r).calibrate(z[:100], y[:100], coverage).sets(z[100:])
-            assert (sets[:, :, column] == ours.numpy()).all()

@@ -9,8 +9,6 @@ import torch
 
 NEEDED = {
     "sklearn": ("sklearn", r"pip install 'sharmix\[sklearn\]'"),
-    "boosting": ("numpy", r"pip install 'sharmix\[lightgbm\]' or 'sharmix\[xgboost\]'"),
-    "mapie": ("mapie.conformity_scores", r"pip install 'sharmix\[mapie\]'"),
     "transformers": ("transformers", r"pip install 'sharmix\[transformers\]'"),
 }
 pytestmark = [pytest.mark.medium, pytest.mark.parametrize("name", NEEDED)]  # imports the packages: seconds

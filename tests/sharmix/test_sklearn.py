@@ -1,7 +1,5 @@
 """scikit-learn's estimators: its own checks, and agreement with its classifiers and with independent solvers."""
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
@@ -27,15 +25,8 @@ from sharmix.integrations.sklearn import FenchelYoungClassifier, SharMiXScaling
 
 CLASSIFIERS = {
     "SharMiX": FenchelYoungClassifier(),
-    "alpha-ReLU": FenchelYoungClassifier(activation="alpha_relu"),
-    "hidden layer": FenchelYoungClassifier(
-        2, 2, hidden_layer_sizes=4, tol=0.03, max_iter=40, class_weight="balanced"
-    ),
-    "learned orders": FenchelYoungClassifier(
-        activation="sharmix_learned", activation_params={"objective": "brier"},
-        solver="adam", learning_rate_init=0.3, tol=0.01, max_iter=30,
-    ),
-}  # fmt: skip
+    "alpha-ReLU": FenchelYoungClassifier(activation="alpha_relu", class_weight="balanced"),
+}
 
 
 @pytest.mark.slow
@@ -125,52 +116,24 @@ def test_probabilities_as_targets():
     np.testing.assert_allclose(balanced.predict_proba(X), by_hand.predict_proba(X), atol=1e-5)
 
 
-@pytest.mark.medium
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_every_activation(iris):
+def test_every_activation_that_learns_nothing(iris):
     X, y = iris
     with every_case() as case:
         for name in sharmix.available_activations():
-            with case(activation=name):
-                solver = "adam" if name.endswith("learned") else "lbfgs"
-                ours = FenchelYoungClassifier(activation=name, solver=solver, learning_rate_init=0.1, max_iter=50)
-                p = ours.fit(X, y).predict_proba(X)
-                np.testing.assert_allclose(p.sum(1), 1, atol=1e-12)
-                assert ours.score(X, y) > 0.9
-                assert (ours.predict(X) == p.argmax(1)).all()
+            if not name.endswith("learned"):
+                with case(activation=name):
+                    ours = FenchelYoungClassifier(activation=name).fit(X, y)
+                    p = ours.predict_proba(X)
+                    np.testing.assert_allclose(p.sum(1), 1, atol=1e-12)
+                    assert ours.score(X, y) > 0.9
+                    assert (ours.predict(X) == p.argmax(1)).all()
 
 
-def test_partial_fit():
-    X, y = blobs(examples=300)
-    whole = FenchelYoungClassifier(1.5, 1.5).fit(X, y)
-    ours = FenchelYoungClassifier(1.5, 1.5, learning_rate_init=0.02, batch_size=300, random_state=0)
-    for _ in range(200):
-        ours.partial_fit(X, y, classes=[0, 1, 2])
-    np.testing.assert_allclose(ours.predict_proba(X), whole.predict_proba(X), atol=0.01)
-    assert ours.n_iter_ == 200
-    again = pickle.loads(pickle.dumps(ours))  # with Adam's state and the order of the examples
-    np.testing.assert_array_equal(again.partial_fit(X, y).predict_proba(X), ours.partial_fit(X, y).predict_proba(X))
-    for fitted, labels, options, message in (
-        (ours, np.where(y == 2, 7, y), {}, r"y has classes \[7\] that are not among \[0, 1, 2\]"),
-        (ours, y, {"classes": [0, 1]}, r"classes=\[0, 1\] are not those of the first call, \[0, 1, 2\]"),
-        (FenchelYoungClassifier(), y, {}, "classes must be passed"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            fitted.partial_fit(X, labels, **options)
-    learned = FenchelYoungClassifier(activation="sharmix_learned").partial_fit(X, y, classes=range(3))
-    assert learned.activation_.q != 1.25
-
-
-def test_a_hidden_layer_learns_what_a_linear_model_cannot():
-    X = np.random.default_rng(0).normal(size=(200, 2))
-    y = X[:, 0] * X[:, 1] > 0
-    assert FenchelYoungClassifier().fit(X, y).score(X, y) < 0.7
-    with pytest.warns(ConvergenceWarning, match="max_iter=60") as warned:
-        ours = FenchelYoungClassifier(hidden_layer_sizes=(16,), alpha=0.01, max_iter=60, random_state=0).fit(X, y)
+def test_a_fit_that_stops_early_warns():
+    with pytest.warns(ConvergenceWarning, match="max_iter=3, or scale the features") as warned:
+        ours = FenchelYoungClassifier(max_iter=3).fit(*blobs())
     assert warned[0].filename == __file__
-    assert ours.score(X, y) > 0.95
-    assert not hasattr(ours, "coef_")
-    assert [array.shape for array in ours.coefs_] == [(2, 16), (16, 1)]
+    assert ours.n_iter_ == 3
 
 
 def test_what_is_not_allowed_is_named():
@@ -178,22 +141,17 @@ def test_what_is_not_allowed_is_named():
     one_hot = np.eye(3)[y]
     with every_case() as case:
         for parameters, message in (
-            ({"solver": "newton"}, "solver='newton' is not allowed"),
             ({"max_iter": 0}, "max_iter == 0"),
             ({"alpha": np.nan}, "alpha=nan is not allowed"),
-            ({"alpha": 1e308, "hidden_layer_sizes": 5}, r"iterations; lower alpha=1e\+308, or"),
-            (
-                {"alpha": 1e308, "hidden_layer_sizes": 5, "solver": "adam"},
-                r"lower learning_rate_init=0.001 or alpha=1e\+308, or",
-            ),
-            ({"hidden_layer_sizes": (5, 0)}, r"hidden_layer_sizes=\(5, 0\)"),
             ({"activation_params": {"tau": 1}}, "need the name of an activation"),
             ({"activation": "softmix"}, "did you mean softmax"),
-            ({"activation": "sharmix_learned"}, "solver='adam'"),
+            ({"activation": "sharmix_learned"}, r"SharMiX\(.* learns q, r, which this classifier does not train"),
             ({"activation": sharmix.Softmax()}, r"must be a name, .*; got Softmax\(\)"),
         ):
             with case(**parameters), pytest.raises((ValueError, TypeError), match=message):
                 FenchelYoungClassifier(**parameters).fit(X, y)
+        with pytest.raises(ValueError, match="not finite after 0 iterations; scale the features"):
+            FenchelYoungClassifier().fit(X * 1e300, y)
         for targets, message in (
             (one_hot * 2, "rows that sum to 1"),
             (one_hot - [[0.5, -0.5, 0]], "at least 0"),
@@ -285,7 +243,7 @@ def test_a_scaling_names_what_is_not_allowed():
             with case(**parameters), pytest.raises(ValueError, match=message):
                 SharMiXScaling(**parameters).fit(logits, labels)
         for given, message in (
-            ((labels + 1,), r"must lie in \[0, 3\]"),
+            ((labels + 1,), "label 4 is out of range for 4 classes; allowed are 0 to 3$"),
             ((labels / 2,), "integers"),
             ((labels[:9],), "integers"),
         ):

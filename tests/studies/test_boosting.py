@@ -1,5 +1,6 @@
-"""The study of boosted trees: its data sets, its scores, and that everything is chosen on validation."""
+"""The study of boosted trees: its data sets, objective and scores, and that everything is chosen on validation."""
 
+import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +10,7 @@ from sklearn.metrics import log_loss
 
 from experiments.errors import ConfigurationError
 from studies import boosting
+from studies.boosting_objective import Objective
 from studies.packaged_tables import chosen_tables
 from studies.study import load_study
 
@@ -55,6 +57,61 @@ def test_the_parts_of_a_split_are_disjoint_and_hold_every_class(settings):
         assert all(len(np.unique(labels[part])) == 10 for part in parts.values())
     np.testing.assert_array_equal(splits[0]["test"], splits[1]["test"])
     assert set(splits[0]["test"]) != set(splits[2]["test"])
+
+
+ACTIVATIONS = [
+    {"activation": "softmax"},
+    {"activation": "entmax", "alpha": 1.5},
+    {"activation": "sharmix_fixed", "q": 1.25, "r": 1.5, "temperature": 0.5},
+    {"activation": "sharmix_fixed", "q": 1 + 1e-9, "r": 1.0},
+    {"activation": "sharmix_fixed", "q": 2.0, "r": 3.0},
+    {"activation": "sharmix_fixed", "q": 1.75, "r": 1.25},
+]
+
+
+def objective_and_data(raw, labels, **objective):
+    data = lightgbm.Dataset(raw, labels, params={"verbosity": -1}).construct()
+    return Objective(**objective), data
+
+
+@pytest.mark.parametrize("parameters", ACTIVATIONS)
+def test_gradient_and_hessian_are_the_slopes_of_the_loss_and_of_the_map(parameters):
+    step, labels = 1e-5, np.arange(50) % 4
+    raw = 2 * np.random.default_rng(0).standard_normal((50, 4))
+    objective, data = objective_and_data(raw, labels, **parameters, hessian_floor=1e-9)
+    gradient, hessian = objective(raw, data)
+    activation, z, y = objective.activation, torch.from_numpy(raw), torch.from_numpy(labels)
+    for k in range(4):
+        up, down = z.clone(), z.clone()
+        up[:, k] += step
+        down[:, k] -= step
+        losses = [activation.loss(at, y, reduction="none") for at in (up, down)]
+        np.testing.assert_allclose(gradient[:, k], (losses[0] - losses[1]) / (2 * step), atol=1e-6)
+        slopes = (activation(up) - activation(down))[:, k] / (2 * step)
+        np.testing.assert_allclose(hessian[:, k], slopes, rtol=1e-4, atol=1e-6)
+
+
+def test_the_floor_stands_where_a_class_is_outside_the_support():
+    raw, labels = np.array([[9.0, 0.0, 0.0], [0.3, 0.0, -0.2]]), [1, 1]
+    objective, data = objective_and_data(raw, labels, activation="sparsemax", hessian_floor=0.125)
+    gradient, hessian = objective(raw, data)
+    np.testing.assert_array_equal(gradient[0], [1, -1, 0])
+    np.testing.assert_array_equal(hessian[0], [0.125] * 3)
+    np.testing.assert_allclose(hessian[1], [2 / 3] * 3, rtol=1e-6)
+
+
+def test_softmax_grows_the_trees_of_lightgbm_s_own_objective():
+    """At a learning rate divided by its factor of the Hessian, classes/(classes − 1), from a start of 0."""
+    generator = np.random.default_rng(0)
+    labels = generator.integers(4, size=240)
+    features = labels[:, None] * [1.0, -0.5, 0.0] + 0.7 * generator.standard_normal((240, 3))
+    settings = load_study("boosting").settings["lightgbm"] | {"num_class": 4, "min_sum_hessian_in_leaf": 0.0}
+    theirs = settings | {"objective": "multiclass", "learning_rate": 0.1, "boost_from_average": False}
+    objective = Objective("softmax", hessian_floor=1e-15)
+    ours = settings | {"objective": objective, "learning_rate": 0.1 * 3 / 4}
+    models = [lightgbm.train(each, lightgbm.Dataset(features, labels), 8) for each in (theirs, ours)]
+    found = objective.probabilities(models[1].predict(features, raw_score=True))
+    np.testing.assert_allclose(found, models[0].predict(features), atol=1e-6)
 
 
 def test_scores_are_those_of_scikit_learn():

@@ -9,7 +9,9 @@ import pytest
 from scipy.io import savemat
 from sklearn.model_selection import KFold
 
+import sharmix
 from studies import soft_labels
+from studies.hidden_layer import HiddenLayer
 from studies.study import load_study
 
 STUDY = load_study("soft_labels")
@@ -32,6 +34,16 @@ def test_the_distances_of_two_distributions():
     )
 
 
+def test_a_hidden_layer_learns_what_a_linear_model_cannot():
+    x = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
+    labels = (x.prod(1) > 0).astype(int)
+    options = {"alpha": 0.01, "seed": 0, "max_iter": 60, "tol": 1e-4}
+    network = HiddenLayer(sharmix.SharMiX(1.25, 1.5), 16, **options).fit(x, np.eye(2)[labels])
+    p = network.predict_proba(x)
+    np.testing.assert_allclose(p.sum(1), 1, atol=1e-6)
+    assert (p.argmax(1) == labels).mean() > 0.95
+
+
 @pytest.fixture
 def measured(tmp_path):
     """A function that writes a data set of features and distributions, and gives what the study measures of a fold."""
@@ -43,7 +55,7 @@ def measured(tmp_path):
         settings = STUDY.settings | {
             "data_sets": files,
             "folds": 3,
-            "models": {"linear": {"hidden_layer_sizes": [], "penalties": [1e-3, 1e-1]}},
+            "models": {"linear": {"hidden_units": 0, "penalties": [1e-3, 1e-1]}},
         }
         settings["contenders"] = {name: few[:2] for name, few in STUDY.settings["contenders"].items()}
         task = soft_labels.tasks(settings, tmp_path)[fold]

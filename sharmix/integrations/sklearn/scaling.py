@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
+from sharmix._arguments import label_error, outside_classes
 from sharmix.functional import sharmix
 from sharmix.integrations.sklearn._weights import checked_weights
 
@@ -23,7 +24,7 @@ LARGEST_R = 4.0
 STARTS_Q, STARTS_SHARE = (1.0, 1.25, 1.5, 2.0), (0.0, 0.1, 0.3, 1.0)
 STARTS_TEMPERATURES = 41  # at distances of 0.5 in log T₀
 OPTIONS = {"maxiter": 200, "ftol": 1e-12, "gtol": 1e-7}
-UNREACHED = 1e3  # stands for an infinite loss in a line search: above any finite log loss; far more would mislead it
+UNREACHED = 1e3  # a line search gets it for an infinite loss: above any finite log loss, yet not so far as to mislead
 
 Point = tuple[float, float, float]  # log T₀, q, and the share of the way that r has gone from its least to LARGEST_R
 
@@ -94,7 +95,7 @@ class SharMiXScaling(BaseEstimator):
             ConvergenceWarning: the log loss is infinite everywhere, or the temperature is an end of its range.
         """
         z = check_array(logits, dtype=np.float64, input_name="logits")
-        labels = _checked_indices(y, z)
+        labels = _checked_labels(y, z)
         weights = checked_weights(sample_weight, z)
         family = _Family(self.q, self.r, self.temperature, _spread(z, weights))
         self.loss_, point = _Score(family, z, labels, weights, self.loss).minimum()
@@ -118,14 +119,16 @@ class SharMiXScaling(BaseEstimator):
         return sharmix(z, self.q_, self.r_, self.temperature_).numpy()
 
 
-def _checked_indices(y: ArrayLike, z: NDArray[Any]) -> NDArray[Any]:
+def _checked_labels(y: ArrayLike, z: NDArray[Any]) -> Tensor:
+    """The labels as int64, after their type, shape and range are checked."""
     indices = np.asarray(y)
     if indices.shape != z.shape[:1] or not np.issubdtype(indices.dtype, np.integer):
         needed = f"logits of shape {z.shape} need one class index for each row, {z.shape[:1]} integers"
         raise ValueError(f"y of shape {indices.shape}, {indices.dtype} is not allowed; {needed}")
-    if indices.min() < 0 or indices.max() >= z.shape[1]:
-        raise ValueError(f"y lies in [{indices.min()}, {indices.max()}]; it must lie in [0, {z.shape[1] - 1}]")
-    return indices
+    labels = torch.from_numpy(indices.astype(np.int64))
+    if (outside := outside_classes(labels, z.shape[1])).any():
+        raise label_error(labels[outside][0].item(), z.shape[1])
+    return labels
 
 
 def _spread(z: NDArray[Any], weights: NDArray[Any]) -> float:
@@ -177,15 +180,13 @@ class _Family:
 class _Score:
     """The mean loss of a family's maps on some examples."""
 
-    def __init__(
-        self, family: _Family, z: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any], loss: str
-    ) -> None:
+    def __init__(self, family: _Family, z: NDArray[Any], labels: Tensor, weights: NDArray[Any], loss: str) -> None:
         if loss not in ("brier", "log"):
             raise ValueError(f"loss={loss!r} is not allowed; it must be 'brier' or 'log'")
         self.family, self.loss = family, loss
         counted = weights > 0
         self.z, self.weights = torch.tensor(z[counted]), torch.tensor(weights[counted] / weights.sum())
-        self.labels = torch.tensor(labels[counted], dtype=torch.int64).unsqueeze(-1)
+        self.labels = labels[torch.from_numpy(counted)].unsqueeze(-1)
 
     def mean(self, point: Tensor) -> Tensor:
         """The loss of a point, differentiable."""

@@ -1,6 +1,6 @@
-"""Rows whose classes are split over processes, solved together by Newton's method (docs/math.md, section 2).
+"""Newton's method on rows whose classes are split over processes (docs/math.md, section 2).
 
-The start is the solution of a part of the classes. Each step is one all-reduce of four sums over the classes.
+It starts from the solution for the candidates alone. A step needs one all-reduce, of four sums over the classes.
 """
 
 import math
@@ -18,7 +18,7 @@ from sharmix._mathematics.sensitivity import ConjugateSensitivity
 from sharmix._mathematics.series import expm1_ratio_slope
 
 _TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-4}  # for the last step; the error after it is about its square
-_MARGIN = 1e-3  # of a bracket, which is exact up to rounding
+_MARGIN = 1e-3  # added to both ends of a bracket, which rounding can move
 
 
 def shifted(logits: Tensor, largest: Tensor, q: float, temperature: float) -> Tensor:
@@ -35,7 +35,7 @@ def shrinkage_and_log_powers(x: Tensor, y: Tensor, delta: float) -> tuple[Tensor
 
 
 class _Moments(NamedTuple):
-    """Of each row's distribution at y: log W and its slope, E_p[δx/s], and R_q and its slope, [rows]."""
+    """For the distribution of each row at y: log W and its slope, E_p[δx/s], and R_q and its slope, [rows]."""
 
     y: Tensor
     log_total: Tensor
@@ -45,8 +45,8 @@ class _Moments(NamedTuple):
     renyi_slope: Tensor
 
 
-class SharedRows:
-    """Rows x [rows, classes of this process] of logits minus the largest of all processes, in units of T₀."""
+class SplitRows:
+    """Logits x [rows, classes of this process], minus the largest logit of all processes, in units of T₀."""
 
     def __init__(self, x: Tensor, orders: tuple[float, float, float], group: dist.ProcessGroup) -> None:
         self.x, self.group = x, group
@@ -54,9 +54,10 @@ class SharedRows:
         self.delta = self.q - 1
 
     def solve(self, p: Tensor, renyi: Tensor, least: Tensor, classes: int) -> None:
-        """Find y = log s, log W and R_q of each row, [rows], from the solution p of the candidates, [rows, candidates].
+        """Find y = log s, log W and R_q of each row, [rows].
 
-        R_q of p is [rows], and so is `least`, the largest probability of the K-th candidates of the processes.
+        `p` is the solution for the candidates, [rows, candidates], and `renyi` its R_q, [rows]. `least` is the largest
+        probability among the K-th candidates of the processes, [rows].
 
         With V = Σ w^{b+1} and κ = (q−r)/(q−1), g is y + (r−1−κ) log W + κ log V, and r−1−κ ≥ 0. A further class of
         weight w therefore raises g if κ ≥ 0 or w ≤ V/W, and then y is at most that of the candidates. Only classes
@@ -70,13 +71,13 @@ class SharedRows:
         low = torch.full_like(start, -max(self.r - 1, 0) * math.log(classes) - _MARGIN)  # as `Equation.bracket`
         self._leave_out(high)
         self.y = newton(self._terms, start, low, high, _TOLERANCE[self.x.dtype])
-        # The sums were taken before the last, short step, so log W and R_q move along their slopes.
+        # The sums belong to the point before the last, short step; log W and R_q follow along their slopes.
         last, step = self.last, self.y - self.last.y
         self.log_total = last.log_total + step * last.total_slope
         self.renyi = last.renyi + step * last.renyi_slope
 
     def _leave_out(self, high: Tensor) -> None:
-        """Leave out the classes outside the support for every y ≤ high, if they are the most; −∞ fills up the rows."""
+        """Drop the classes that are outside the support for every y ≤ high, if most are; −∞ fills up the rows."""
         inside = self.x > -high.exp().unsqueeze(-1) / self.delta
         counts = inside.sum(-1, keepdim=True)
         most = int(counts.amax())
@@ -111,7 +112,7 @@ class SharedRows:
         return sums
 
     def conjugate(self) -> Tensor:
-        """Ω* of each row. It is stationary at the root, so it may be taken before the last step."""
+        """Ω* of each row, at the point before the last step: Ω* is stationary at the root."""
         renyi, at = self.last.renyi, self.last
         entropy = sharma_mittal_of_renyi(renyi, torch.full_like(renyi, self.r))
         return (at.mean / self.delta * at.y.exp() + entropy / self.q) * self.temperature
@@ -124,14 +125,14 @@ class SharedRows:
             ratio = torch.where(log_p > -torch.inf, log_p + self.renyi.unsqueeze(-1).to(log_p.dtype), 0)
             terms = log_p.exp() * ratio.square() * expm1_ratio_slope(self.delta * ratio)
             slope = -self._total([terms])[0]
-        return _SharedSensitivity(self.renyi, slope, self.q, self.r, self.temperature).conjugate_slopes()
+        return _Sensitivity(self.renyi, slope, self.q, self.r, self.temperature).conjugate_slopes()
 
 
-class _SharedSensitivity(ConjugateSensitivity):
+class _Sensitivity(ConjugateSensitivity):
     """The derivatives of the conjugate from R_q and ∂R_q/∂q of each row, [rows]."""
 
     def __init__(self, renyi: Tensor, slope: Tensor, *orders: float) -> None:
-        self.p = self.renyi = renyi.unsqueeze(-1)  # whose shape alone matters
+        self.p = self.renyi = renyi.unsqueeze(-1)  # of p only the shape is used
         self.q, self.r, self.temperature = (renyi.new_tensor(order) for order in orders)
         self._slope = slope.unsqueeze(-1)
 
