@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from benchmarks.contenders import FIXED, LEARNED
-from reporting.drawing import label_lines, rendered, stack_of_panels, style
-from reporting.output_files import replace_files
-from reporting.palette import look
+from reporting.figures.drawing import label_lines, save_figure, stack_of_panels, style
+from reporting.look.palette import look
 
 _FLOORS = {"map": "relu", "loss": "sum"}  # the least that a map and a loss can take
 # A contender has the colour and the marker that its activation has in the palette; markers of the entmax package are
@@ -33,10 +32,10 @@ _STYLES = {
 
 
 def write_figures(path: Path, parts: Iterable[str]) -> None:
-    """Write a figure of each part of the CSV file beside it, as PNG, SVG and PDF."""
+    """Write a figure of each part of the CSV file beside it, as SVG and PDF."""
     data = pd.read_csv(path)
     for part in parts:
-        replace_files(path.parent, rendered(draw(data[data["part"] == part], part), f"{path.stem}_{part}"))
+        save_figure(draw(data[data["part"] == part], part), path.parent, f"{path.stem}_{part}")
 
 
 @style()

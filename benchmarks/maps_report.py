@@ -7,7 +7,7 @@ import pandas as pd
 
 from benchmarks.contenders import BASELINES
 from benchmarks.publication import origin, with_ranges
-from reporting.markdown import narrow, paragraph
+from reporting.text.markdown import narrow, paragraph
 
 _SUMMARY = (
     "Time of forward and backward on one thread, as a multiple of softmax's time, or of cross-entropy's for a loss: "

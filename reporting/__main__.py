@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from experiments.identity import ROOT
 from experiments.record import RecordError
-from reporting.declaration import SETTINGS, TableError
+from reporting.records.declaration import SETTINGS, TableError
 
 if TYPE_CHECKING:
-    from reporting.kept_runs import KeptRuns
+    from reporting.records.kept_runs import KeptRuns
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -53,7 +53,7 @@ def _parser() -> ArgumentParser:
     allowances.add_argument("--allow-missing-seeds", action="store_true", help="use the seeds that have records")
     allowances.add_argument("--allow-mixed-code", action="store_true", help="accept different or uncommitted code")
     kept = [results, settings, allowances]
-    summary = "print finished runs beside the recorded runs and the papers' numbers, and draw their figure"
+    summary = "print finished runs beside the recorded runs and the papers' numbers"
     for run, text, parents in (
         (_collect, "keep the records of finished runs under results/records/", [runs, results]),
         (_tables, "rebuild the tables and the verdicts from the kept records", kept),
@@ -82,7 +82,7 @@ def _parser() -> ArgumentParser:
 
 
 def _collect(options: Namespace) -> None:
-    from reporting.record_files import collect
+    from reporting.records.record_files import collect
 
     print(*collect(options.experiments, options.outputs, options.results, options.other_records), sep="\n")
 
@@ -102,7 +102,7 @@ def _figures(options: Namespace) -> None:
 
 
 def _pages(_: Namespace) -> None:
-    from reporting.pages import write_pages
+    from reporting.generated_parts import write_pages
 
     print(*write_pages(ROOT), sep="\n")
 
@@ -112,8 +112,7 @@ def _summary(options: Namespace) -> None:
 
     from reporting.summary import summarise
 
-    path = summarise(options.experiments, options.outputs, options.results, options.settings, Console())
-    print(f"Figure: {path} (and .svg and .pdf beside it)")
+    summarise(options.experiments, options.outputs, options.results, options.settings, Console())
 
 
 def _report(options: Namespace) -> None:
@@ -127,7 +126,7 @@ def _report(options: Namespace) -> None:
 
 
 def _kept(options: Namespace) -> "KeptRuns":
-    from reporting.kept_runs import KeptRuns
+    from reporting.records.kept_runs import KeptRuns
 
     return KeptRuns.load(
         options.results,

@@ -23,7 +23,7 @@ from experiments.composition import settings_of
 from experiments.data.examples import Examples
 from experiments.modules.base import OutputModule
 from experiments.run import Run, load_run
-from reporting.yaml_files import read_yaml
+from reporting.records.yaml_files import read_yaml
 from studies.altered_tweets import over_examples
 from studies.printed_map import softmax_of_logarithm
 from studies.study import Report, Row, Settings, Task, rows_of
@@ -128,26 +128,17 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
     rows = means.index.get_level_values("contender")
     distances = ((means - theirs.loc[rows].values).abs() / deviations.loc[rows].values).max(axis="columns")
     by_row = distances.unstack("contender", sort=False).reindex(columns=[*settings["rows"]])
-    apart = by_row[shown["apart"]].unstack("reading", sort=False).dropna(how="all").dropna(how="all", axis="columns")
     # Rows that a reading does not change have the distance of the map's own output.
     own = by_row.xs(OWN, level="reading").reindex(by_row.index.droplevel("reading")).set_axis(by_row.index)
     by_row = by_row.fillna(own)
-    tried = len(by_row)
-    by_row = by_row[by_row.index.isin(shown["readings"], level="reading")]
-    numbers = [str(number) for number in range(1, len(by_row) + 1)]
-    combinations, table = by_row.index.to_frame(index=False), by_row.map(_text).reset_index(drop=True)
-    combinations.insert(0, "number", numbers)
-    table.insert(0, "number", numbers)
-    table.insert(1, "rows given", (by_row <= shown["given_within"]).sum(axis="columns").to_numpy())
+    table = by_row.map(_text).assign(**{"rows given": (by_row <= shown["given_within"]).sum(axis="columns")})
     return Report(
         {
             "The nearest hypothesis of each row": _nearest(distances, means, theirs),
-            "Combinations": combinations,
-            "Distance of each row by combination": table.rename(columns=lambda row: row.removeprefix("SharMiX ")),
-            f"Distance of {shown['apart']}, by the way its output is read": apart.map(_text).reset_index(),
+            "Distance of each row by combination": table.reset_index(),
         },
         [],
-        [f"{tried} combinations of training, split and reading were tried.", *shown["notes"]],
+        [f"{len(table)} combinations of training, split and reading were tried.", *shown["notes"]],
     )
 
 

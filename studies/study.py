@@ -7,9 +7,10 @@ A study NAME is the module `studies/NAME.py` with three functions, and its setti
     report(records, settings, shown) -> Report       tables and findings from the records of all tasks
 
 `settings` is the content of the YAML file without its part `report`. This part is `shown`: it changes tables, but no
-record. The data sets under `networks` in the settings are replaced by their networks of `studied_networks.yaml`. `data`
-is the folder of the data sets, or None. A task is a dictionary of texts and numbers. A row has `contender`, `metric`,
-`value` and whatever else distinguishes rows. The records are one table of all rows with the keys of their tasks.
+record. Its `main` names the tables that the study's page shows, each with its columns. The data sets under `networks`
+in the settings are replaced by their networks of `studied_networks.yaml`. `data` is the folder of the data sets, or
+None. A task is a dictionary of texts and numbers. A row has `contender`, `metric`, `value` and whatever else
+distinguishes rows. The records are one table of all rows with the keys of their tasks.
 """
 
 import importlib
@@ -21,7 +22,7 @@ from typing import Any
 import pandas as pd
 
 import studies
-from reporting.yaml_files import read_yaml
+from reporting.records.yaml_files import read_yaml
 from studies.networks import studied_networks
 
 Task = dict[str, Any]
@@ -36,40 +37,24 @@ def rows_of(values: dict[str, float], **keys: Any) -> list[Row]:
 
 @dataclass(frozen=True)
 class Finding:
-    """A line of the table of all findings. Each field is a column.
+    """A line of the table of all findings. Each field is a column."""
 
-    Attributes:
-        use: the use of a sparse output that the study tests.
-        contender: the sparse output.
-        opponent: the strongest plain output.
-        verdict: `gain`, `no gain`, `loss` or `undecided`.
-        difference: the metric, and the contender's value minus the opponent's with its interval.
-        data_sets: number of data sets.
-        seeds_or_splits: number of seeds or of random splits of each data set.
-    """
-
-    use: str
-    contender: str
-    opponent: str
-    verdict: str
-    difference: str
-    data_sets: int
-    seeds_or_splits: int
+    use: str  # of a sparse output, which the study tests
+    contender: str  # the sparse output
+    opponent: str  # the strongest plain output
+    verdict: str  # `gain`, `no gain`, `loss` or `undecided`
+    difference: str  # the metric, and the contender's value minus the opponent's with its interval
+    data_sets: int  # their number
+    seeds_or_splits: int  # number of seeds or of random splits of each data set
 
 
 @dataclass(frozen=True)
 class Report:
-    """The tables and findings of a study.
+    """The tables and findings of a study."""
 
-    Attributes:
-        tables: by title, in the order of the page.
-        findings: for the table of all studies; none where the study compares no uses of a sparse output.
-        notes: paragraphs that explain the tables.
-    """
-
-    tables: dict[str, pd.DataFrame]
-    findings: list[Finding]
-    notes: list[str] = field(default_factory=list)
+    tables: dict[str, pd.DataFrame]  # by title
+    findings: list[Finding]  # for the table of all studies; none where the study compares no uses of a sparse output
+    notes: list[str] = field(default_factory=list)  # paragraphs that explain the tables
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,18 @@
 
 from matplotlib.figure import Figure
 
-from reporting.drawing import add_legend, draw_curves, draw_trade_off, grid_of_panels, label_lines, stack_of_panels
 from reporting.figures import figure
-from reporting.groups import Group
-from reporting.kept_runs import KeptRuns, LeftOut, ShownPanel
-from reporting.runs import Runs
+from reporting.figures.drawing import (
+    add_legend,
+    draw_curves,
+    draw_trade_off,
+    grid_of_panels,
+    label_lines,
+    stack_of_panels,
+)
+from reporting.records.groups import Group
+from reporting.records.kept_runs import KeptRuns, LeftOut, ShownPanel
+from reporting.records.runs import Runs
 
 LOWEST = -8  # percentage points: differences of the first epochs are larger, and would flatten the rest
 
@@ -17,7 +24,7 @@ def draw_accuracy_sparsity(kept: KeptRuns) -> Figure:
     panels = beside_softmax(kept)
     result, axes, place = grid_of_panels(len(panels), 3.2)
     for (panel, softmax, others), one in zip(panels, axes, strict=True):
-        draw_trade_off(one, others, panel.epoch, softmax)
+        draw_trade_off(one, others, softmax, panel.epoch)
         title = panel.title_with_seeds()
         one.set_title(title if panel.epoch is None else f"{title},\nepoch {panel.epoch}")
     add_legend(result, axes, 2, place)

@@ -16,18 +16,18 @@ from markupsafe import Markup, escape
 from experiments.files import write_atomically
 from experiments.record import Record, RecordError
 from experiments.run_folder import RECORD
-from reporting.declaration import SETTINGS, load_declaration
-from reporting.groups import Group, label_runs, style_groups
-from reporting.header import page_header, theme_script
-from reporting.kept_runs import KeptRuns
-from reporting.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
-from reporting.pages.verdict_summary import answers
-from reporting.palette import page_style
-from reporting.record_files import finished_records
-from reporting.report.claims import Decided, decided_claims, main_table
+from reporting.generated_parts.verdict_summary import answers
+from reporting.look.header import page_header, theme_script
+from reporting.look.palette import page_style
+from reporting.records.declaration import SETTINGS, load_declaration
+from reporting.records.groups import Group, label_runs, style_groups
+from reporting.records.kept_runs import KeptRuns
+from reporting.records.record_files import finished_records
+from reporting.report.claims import Decided, decided_claims
 from reporting.report.payload import build_payload
-from reporting.summary import verdict
+from reporting.summary import best_activation
 from reporting.verdicts import NOT_REACHED_RULE, RULE
+from reporting.verdicts.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
 
 _FOLDER = Path(__file__).parent
 
@@ -44,8 +44,6 @@ def report_of_results(kept: KeptRuns, output: Path) -> Path:
         ],
         "answers": answers(kept.declaration, lines),
         "lines": lines,
-        "main": main_table(kept),
-        "confidence": kept.declaration.confidence,
         "counted": f"{in_one_sentence(verdicts)}.",
         "verdicts": verdicts,
         "reasons": why_open(verdicts),
@@ -71,10 +69,10 @@ def report_of_outputs(outputs: Path, output: Path, settings: Path = SETTINGS) ->
     groups = _groups(records)
     count = sum(map(len, records.values()))
     confidence = load_declaration(settings).confidence
-    verdicts = [verdict(name, own, confidence) for name, own in groups.items()]
+    best = [best_activation(name, own, confidence) for name, own in groups.items()]
     shown = {
         "title": f"Runs in {outputs}",
-        "sentences": [one for one in verdicts if one],
+        "sentences": [sentence for sentence in best if sentence],
         "counted": f"{count} finished run{'' if count == 1 else 's'} of {', '.join(names)}.",
         "repeat": _command("--outputs", outputs, "--output", output),
     }

@@ -6,7 +6,7 @@ import torch
 
 import sharmix
 from experiments.identity import ROOT
-from reporting.declaration import Explanation, load_declaration
+from reporting.records.declaration import Explanation, load_declaration
 from studies import forensics
 from studies.printed_map import PrintedSharMiX
 from studies.study import load_study
@@ -50,8 +50,8 @@ def test_a_row_is_explained_within_two_deviations_of_all_three_metrics() -> None
         for row in rows
         for metric in forensics.METRICS
     )
-    nearest, combinations, distances, _ = forensics.report(records, settings, STUDY.shown).tables.values()
-    assert [*combinations["hypothesis"]] == settings["hypotheses"]
+    nearest, distances = forensics.report(records, settings, STUDY.shown).tables.values()
+    assert [*distances["hypothesis"]] == settings["hypotheses"]
     assert [*distances["rows given"]] == [0, 2]
     assert [*distances["softmax"]] == ["2.5", "1.5"]
     assert [*nearest["trained"]] == ["near", "near"]

@@ -1,0 +1,43 @@
+"""Measured times in short, from results/benchmarks/: three that are fast, and the cases that are slow."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from reporting.text.number_formats import number
+
+MAPS = "results/benchmarks/maps"
+TABLE_6 = "results/benchmarks/table6"
+SHARMIX = "SharMiX (1.25, 1.5)"
+
+
+def list_measured_times(root: Path, to_root: str, *names: str) -> str:
+    """A list of relative times: of a loss, of the `entmax` package, of a training step, and of the slow cases.
+
+    `names` chooses some of them: "loss", "package", "step", "slow".
+    """
+    maps, steps = (pd.read_csv(root / f"{name}.csv") for name in (MAPS, TABLE_6))
+    cells = maps.query("part == 'cell' and dtype == 'float32' and threads == 1")
+    cells = cells.set_index(["kind", "rows", "classes", "regime", "contender"]).sort_index()
+    ratios, times = cells["median_ratio"], cells["median_microseconds"]
+    large, dense, small = ("loss", 512, 32000, "sparse"), ("map", 256, 10000, "dense"), ("map", 64, 100, "sparse")
+    package = times[*large, "entmax15 (package)"] / times[*large, "1.5-entmax"]
+    step = steps.set_index(["experiment", "activation"]).loc["cifar100", "sharmix_learned"]
+    interval = f"{number(step['low'], 2)} to {number(step['high'], 2)}"
+    measured, table = f"([measured]({to_root}{MAPS}.md))", f"([Table 6]({to_root}{TABLE_6}.md))"
+    slow_small, slow_dense = (number(ratios[*cell, SHARMIX], 1) for cell in (small, dense))
+    nonconcave = number(ratios[*dense, "SharMiX (1.75, 1.25)"], 0)
+    lines = {
+        "loss": "A **cheap loss over a large vocabulary**: where few logits are near the largest, loss and gradient "
+        f"take {number(ratios[*large, SHARMIX], 2)} of cross-entropy's time on one CPU core, for 512 × 32,000 logits "
+        f"{measured}; on a GPU they take longer than cross-entropy "
+        f"([times]({to_root}docs/speed.md#on-a-gpu-with-cuda)).",
+        "package": f"**{number(package, 0)}** times faster than the `entmax` package, which sorts whole "
+        f"rows: 1.5-entmax's loss of the same logits {measured}.",
+        "step": f"**{number(step['relative_time'], 2)}** of softmax's time, {interval}: a training step of "
+        f"ResNet-18 on CIFAR-100 with learned orders {table}.",
+        "slow": f"**Slow**: SharMiX's map takes {slow_small} times softmax's time where it is small (64 × 100), "
+        f"{slow_dense} times where all of 256 × 10,000 logits matter, and there at (1.75, 1.25), where the entropy is "
+        f"not concave, {nonconcave} times {measured}.",
+    }
+    return "\n".join(f"- {lines[name]}" for name in names or lines)

@@ -1,0 +1,34 @@
+"""Labels and styles of configurations."""
+
+from reporting.records.groups import label_runs, style_groups
+from tests.reporting.synthetic_records import as_read, changed, make_record
+
+
+def grouped(*experiments):
+    return style_groups([label_runs([as_read(record) for record in records]) for records in experiments])
+
+
+def test_configurations_of_one_activation_differ_in_line_and_filling_alone():
+    (groups,) = grouped([make_record("sharmix_fixed", q=q, r=1.5) for q in (1.25, 1.5, 1.75)])
+    styles = [group.style for group in groups]
+    assert {(style["color"], style["marker"]) for style in styles} == {("#009E73", "D")}
+    assert len({style["linestyle"] for style in styles}) == 3
+    assert len({style["fillstyle"] for style in styles}) == 3
+
+
+def test_a_configuration_looks_the_same_in_every_panel():
+    one = [make_record("sharmix_fixed", q=1.5, r=1.5)]
+    first, second = grouped(one, [make_record("sharmix_fixed", q=1.25, r=1.5), *one])
+    assert first[0].style == second[1].style != second[0].style
+
+
+def test_configurations_that_share_a_label_are_told_apart_by_run():
+    first, second = make_record(seed=1), changed(make_record(seed=1), optimizer={"learning_rate": 0.1})
+    (groups,) = grouped([first, second])
+    assert {group.label for group in groups} == {f"softmax [{one['run_id'][:8]}]" for one in (first, second)}
+
+
+def test_activations_from_outside_differ_in_line():
+    (groups,) = grouped([make_record("mine.First"), make_record("mine.Second")])
+    first, second = (group.style for group in groups)
+    assert (first["color"], first["linestyle"]) != (second["color"], second["linestyle"])

@@ -1,0 +1,91 @@
+"""Which published numbers our runs reproduce."""
+
+import pandas as pd
+import pytest
+
+from reporting.records.statistics import Estimate
+from reporting.verdicts import Verdict, decide
+from reporting.verdicts.outcomes import in_one_sentence
+from tests.reporting.synthetic_records import keep_records
+from tests.reporting.synthetic_results import cells_of, line, rebuild, short_records, small_records
+
+LEARNED = "SharMiX learned (1.25, 1.50)"
+
+
+def verdicts_of(results):
+    return pd.read_csv(results / "tables" / "verdicts.csv")
+
+
+def test_the_rule():
+    cases = [
+        (0.50, 0.40, 0.60, False, Verdict.REPRODUCES),
+        (0.6004, 0.40, 0.60, False, Verdict.REPRODUCES),  # within the paper's rounding
+        (0.3996, 0.40, 0.60, False, Verdict.REPRODUCES),
+        (0.61, 0.40, 0.60, False, Verdict.FAILS),
+        (0.61, 0.40, 0.60, True, Verdict.DIRECTION),
+        (-0.61, -0.60, -0.40, True, Verdict.DIRECTION),
+        (-0.61, 0.40, 0.60, True, Verdict.FAILS),
+        (0.61, -0.10, 0.60, True, Verdict.FAILS),
+        (0.61, 0.0, 0.60, True, Verdict.FAILS),  # 0 is not excluded
+    ]
+    wrong = [
+        (published, low, high, difference, found)
+        for published, low, high, difference, verdict in cases
+        if (found := decide(published, Estimate((low + high) / 2, 0.1, 5, low, high), 0.0005, difference))
+        is not verdict
+    ]
+    assert not wrong
+    verdicts = [decide(0.5, Estimate(0.5, 0.1, seeds, 0.4, 0.6), 0.0005, False) for seeds in (1, 2, 3)]
+    assert verdicts == [Verdict.TOO_FEW_SEEDS, Verdict.TOO_FEW_SEEDS, Verdict.REPRODUCES]
+
+
+def test_a_sentence_counts_the_outcomes_that_there_are():
+    decided = [Verdict.FAILS, Verdict.FAILS, Verdict.REPRODUCES]
+    begins = "published numbers that we checked, 2 do not reproduce"
+    assert in_one_sentence(decided) == f"Of 3 {begins} and 1 does"
+    assert in_one_sentence([*decided, Verdict.TOO_FEW_SEEDS]) == f"Of 4 {begins}, 1 does, and 1 is open"
+
+
+def test_verdicts_follow_the_rule_and_show_their_numbers(small):
+    verdicts = verdicts_of(rebuild(small).parent)
+    wins = line(verdicts, claim="SharMiX wins", row=LEARNED)
+    assert wins["published"] == pytest.approx(1.7)
+    assert wins["test_mean"] == pytest.approx(0.5)
+    assert (wins["test_verdict"], wins["train_verdict"]) == ("direction only", "reproduces")
+    assert line(verdicts, claim="SharMiX is dense", row=LEARNED)["test_verdict"] == "does not reproduce"
+    dense = line(verdicts, claim="SharMiX is dense", row="softmax")
+    assert (dense["test_verdict"], dense["nearer_split"]) == ("reproduces", "neither")
+    accurate = line(verdicts, claim="SharMiX is accurate", row=LEARNED)
+    assert (accurate["test_verdict"], accurate["train_verdict"]) == ("does not reproduce", "reproduces")
+    assert accurate["nearer_split"] == "train"
+
+
+def test_verdicts_wait_for_the_papers_epoch(built_short, short):
+    def decided(results):
+        return verdicts_of(results).set_index("claim")["test_verdict"].to_dict()
+
+    assert decided(built_short) == {
+        "Softmax is accurate": "open: epoch not reached",
+        "Sparsemax is worse": "open: epoch not reached",
+        "Softmax starts well": "does not reproduce",
+        "Softmax ends well": "open: epoch not reached",
+    }
+    assert "is **open**, too, where" in (built_short / "tables" / "verdicts.md").read_text("utf-8")
+
+    keep_records(short, list(short_records(epochs=6)), "images")
+    rebuild(short)
+    verdicts = decided(short)
+    assert verdicts["Softmax is accurate"] == verdicts["Softmax ends well"] == "reproduces"
+    assert verdicts["Sparsemax is worse"] == "open: epoch not reached"  # its own runs have four epochs still
+
+
+def test_a_row_without_any_run_stays_open_when_allowed(small):
+    keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "sharmix_learned"])
+    rebuild(small, allow_missing_seeds=True)
+    verdicts = verdicts_of(small)
+    assert set(verdicts[verdicts["row"] == LEARNED]["test_verdict"]) == {"open: too few seeds"}
+    learned = cells_of(small, "small")[LEARNED]
+    on_test = "On test; accuracy − softmax in percentage points"
+    assert {title for title, text in learned.items() if text != "–"} == {
+        f"{on_test} | {metric}, theirs" for metric in ("accuracy", "sparsity", "− softmax")
+    }
