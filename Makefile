@@ -25,7 +25,7 @@ install() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check studied_networks airline cifar100 cifar100_seeds cifar100_lt cifar100_lt_seeds cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_seeds multi30k_early tiny_imagenet imagenet speed bench gpu overhead vocab_parallel instructions tables figures report playground accuracy site stress lint format clean
+.PHONY: help setup demo test test-slow check studied_networks airline cifar100 cifar100_seeds cifar100_lt cifar100_lt_seeds cifar100_augmented cifar100_subset noise_floor copy multi30k multi30k_seeds multi30k_early tiny_imagenet imagenet bench gpu overhead vocab_parallel instructions tables figures report playground accuracy site stress lint format clean
 
 help:  ## list these commands
 	@grep -hE '^[a-z0-9_% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/; s/^study-%/study-NAME/' | expand -t 20
@@ -162,9 +162,6 @@ site: setup  ## the documentation as a website that needs no network: outputs/si
 	$(BIN)/python -m playground --output outputs/site/playground.html
 	$(BIN)/python -m reporting report --output outputs/site/report.html
 	@echo 'Open outputs/site/index.html'
-
-speed: setup  ## time of a training step beside a bare PyTorch loop
-	$(BIN)/python -m benchmarks.training_step
 
 bench: setup  ## time of every map and loss beside softmax, cross-entropy and the entmax package, in about 11 minutes; QUICK=1 for half a minute
 	$(BIN)/python -m benchmarks.maps $(if $(QUICK),--quick --folder outputs/benchmarks)
