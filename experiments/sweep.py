@@ -1,6 +1,5 @@
-"""Sweeps: the place of a run in its sweep, the time left, failed runs, and the objective that a sweeper optimises."""
+"""Sweeps: the place of a run in its sweep, failed runs, and the objective that a sweeper optimises."""
 
-import contextlib
 import functools
 import logging
 import math
@@ -23,11 +22,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.command_line import FAILED_RUNS, replace_unknown_characters
-from experiments.durations import duration
 from experiments.errors import ConfigurationError
 from experiments.metric_catalogue import metric
 from experiments.record import Record
-from experiments.run_folder import RECORD, remove_empty
+from experiments.run_folder import remove_empty
 from experiments.settings import RunSettings
 
 
@@ -38,17 +36,13 @@ class Sweep(Callback):
 
     def __init__(self) -> None:
         self.runs: int | None = None
-        self.folders = [Path()]  # of the sweep's experiments
-        self.process, self.began = os.getpid(), time.time()
+        self.process = os.getpid()
         self.failed_trials = 0
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.runs = _number_of_runs(config)
-        self.folders = [Path(config.hydra.sweep.dir)]
         if _optimises(config.hydra):
             logging.getLogger("hydra_plugins.hydra_optuna_sweeper._impl").addFilter(self._count_failed_trial)
-        elif several := _experiments(config):  # the sweep's own folder is then of the default experiment
-            self.folders = [self.folders[0].with_name(name) for name in several]
         if "submitit_folder" in config.hydra.launcher:
             logs = os.path.relpath(Path(config.hydra.launcher.submitit_folder).parent)
             print(f"runs as jobs of their own, {self.runs or 'some'} in all; what they print: {logs}/JOB/", flush=True)
@@ -69,7 +63,7 @@ class Sweep(Callback):
             run, error = " ".join(job_return.overrides or []), job_return._return_value
             print(f"failed: {run}: {str(error).strip().partition(chr(10))[0]}", file=sys.stderr)
             error.is_printed = True  # at the end of the sweep, Hydra raises the first job's error
-            remove_empty(Path(config.hydra.runtime.output_dir), self.folders[0])  # Hydra has made it
+            remove_empty(Path(config.hydra.runtime.output_dir), Path(config.hydra.sweep.dir))  # Hydra has made it
 
     def _count_failed_trial(self, message: logging.LogRecord) -> bool:
         """Drop Optuna's message on a failed trial, which `on_job_end` has named; Optuna itself ends as if none had."""
@@ -86,16 +80,8 @@ class Sweep(Callback):
             sys.exit(FAILED_RUNS)
 
     def line_prefix(self, number: int) -> str:
-        """The beginning of a job's lines: its number, the number of runs, and an estimate of the sweep's time left."""
-        if self.runs is None:
-            return f"[{number + 1}] "
-        new = 0
-        for folder in self.folders:
-            for record in folder.glob(f"*/seed-*/{RECORD}"):
-                with contextlib.suppress(FileNotFoundError):  # a repeated run moves its old record aside
-                    new += record.stat().st_mtime > self.began
-        seconds = (time.time() - self.began) / new * (self.runs - number) if new else None
-        return f"[{number + 1}/{self.runs}{f', {duration(seconds)} left' if seconds else ''}] "
+        """The beginning of a job's lines: its number, and the number of runs."""
+        return f"[{number + 1}] " if self.runs is None else f"[{number + 1}/{self.runs}] "
 
 
 def line_prefix(settings: RunSettings) -> str:
@@ -157,12 +143,6 @@ def _number_of_runs(config: DictConfig) -> int | None:
     if "n_trials" in sweeper:
         return int(sweeper.n_trials)
     return math.prod(sum(1 for _ in one.sweep_iterator()) for one in _overrides(config) if one.is_sweep_override())
-
-
-def _experiments(config: DictConfig) -> list[str]:
-    """The experiments of a sweep over several; none if it has one."""
-    swept = [one for one in _overrides(config) if one.key_or_group == "experiment" and one.is_sweep_override()]
-    return [value for one in swept for value in one.sweep_iterator(transformer=str)]
 
 
 def _overrides(config: DictConfig) -> list[Override]:

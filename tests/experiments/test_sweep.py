@@ -1,8 +1,6 @@
-"""A sweep: the place of a run, the time left, and the objective that a sweeper optimises."""
+"""A sweep: its failed runs, and the objective that a sweeper optimises."""
 
 import logging
-import os
-import time
 from pathlib import Path
 
 import pytest
@@ -24,20 +22,6 @@ CLASSIFIED = Record.model_construct(
 TRANSLATED = Record.model_construct(
     metrics={"train": {"loss": 2.0}, "dev": {"bleu": 30.0, "chrf": 50.0}, "test": {"bleu": 31.0}}
 )
-
-
-def test_the_time_left_follows_from_the_new_records(tmp_path: Path) -> None:
-    sweep = Sweep()
-    sweep.runs, sweep.folders = 5, [tmp_path / "digits", tmp_path / "digits_lt"]
-    assert sweep.line_prefix(1) == "[2/5] "  # two runs side by side: the second begins before any has ended
-    for name in ("digits/finished before", "digits_lt/new"):
-        (tmp_path / name / "seed-21").mkdir(parents=True)
-        (tmp_path / name / "seed-21" / "record.json").touch()
-    os.utime(tmp_path / "digits" / "finished before" / "seed-21" / "record.json", (1e9, 1e9))
-    sweep.began = time.time() - 30
-    assert sweep.line_prefix(2) == "[3/5, 2 min left] "
-    sweep.runs = None
-    assert sweep.line_prefix(2) == "[3] "
 
 
 def test_the_objective_is_the_metric_asked_for_or_the_main_one() -> None:
@@ -100,7 +84,8 @@ def test_a_study_with_a_failed_trial_ends_with_an_error_and_names_the_trial_once
 def test_a_refused_run_leaves_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sweep, folder = Sweep(), tmp_path / ".refused"
     folder.mkdir()
-    config = OmegaConf.create({"hydra": {"mode": RunMode.MULTIRUN, "runtime": {"output_dir": str(folder)}}})
+    places = {"runtime": {"output_dir": str(folder)}, "sweep": {"dir": str(tmp_path)}}
+    config = OmegaConf.create({"hydra": {"mode": RunMode.MULTIRUN, **places}})
     failed = JobReturn(["seed=-1"], status=JobStatus.FAILED, _return_value=ConfigurationError("seed=-1 is not allowed"))
     sweep.on_job_end(config, failed)
     assert capsys.readouterr().err == "failed: seed=-1: seed=-1 is not allowed\n"
