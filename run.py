@@ -16,21 +16,20 @@ from omegaconf import DictConfig
 from experiments.command_line import one_message
 from experiments.resolvers import register_resolvers, resolved
 from experiments.settings import checked_settings
-from experiments.sweep import line_prefix, objective
+from experiments.sweep import line_prefix
 
 sys.path.append(os.getcwd())  # data sets, networks and metrics of the user's own
 register_resolvers()
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
-def main(config: DictConfig) -> float | None:
+def main(config: DictConfig) -> None:
     settings = checked_settings(resolved(config))
     prefix = line_prefix(settings)
 
     from experiments.run import Run  # it imports torch, which --help and --cfg do not need
 
-    record = Run(settings, Path(HydraConfig.get().runtime.output_dir), prefix).complete()
-    return objective(settings, record)
+    Run(settings, Path(HydraConfig.get().runtime.output_dir), prefix).complete()
 
 
 if __name__ == "__main__":

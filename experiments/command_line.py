@@ -76,6 +76,6 @@ def _message(error: Exception) -> str:
         found = difflib.get_close_matches(str(key_error.key).lower(), known, n=1)
         meant = f"Did you mean {known[found[0]]}? " if found else ""
         lines.insert(1, f"{meant}Allowed: {', '.join(known.values())}")
-    if any("hydra/launcher" in line or "hydra/sweeper" in line for line in lines):
-        lines.append("Others come with pip install '.[slurm]', '.[ray]' or '.[optuna]'")
+    if any("hydra/launcher" in line for line in lines):
+        lines.append("Others come with pip install '.[slurm]' or '.[ray]'")
     return "\n".join(lines)

@@ -88,7 +88,6 @@ class RunSettings(Settings):
     keep_weights: bool
     checkpoint_seconds: NotNegativeNumber
     threads: AtLeastOne
-    objective: str | None
     tags: list[str]
     activation: ActivationSettings
     data: Group

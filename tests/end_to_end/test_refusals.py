@@ -22,7 +22,7 @@ COMMANDS = {  # a command line, and words of the one message
     ("paths.outputs=",): "paths.outputs='' is not allowed; it should be a folder; is a variable of the shell not set?",
     ("paths.data=${oc.env:NOPE}",): "Environment variable 'NOPE' not found",
     ("hydra.run.dir=.",): "is not allowed; give a folder that holds nothing else",
-    ("hydra/launcher=slurm", "-m"): "pip install '.[slurm]', '.[ray]' or '.[optuna]'",
+    ("hydra/launcher=slurm", "-m"): "pip install '.[slurm]' or '.[ray]'",
     ("-m", "trainer.devices=2", "seed=21,42"): "repeats the sweep",
     ("model=embedding_bag",): "model.vocabulary_size is missing; give model.vocabulary_size=VALUE",
     ("module=translator",): "module.network",

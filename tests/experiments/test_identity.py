@@ -104,7 +104,7 @@ def test_a_run_is_named_by_the_settings_that_decide_its_result() -> None:
     assert len(plain) == 12
     for override in (
         *("seed=42", "force=true", "progress=none", "keep_weights=false", "paths.outputs=elsewhere", "tags=[a]"),
-        *("paths.data=elsewhere", "data.num_workers=2", "logger=tensorboard", "objective=validation/brier"),
+        *("paths.data=elsewhere", "data.num_workers=2", "logger=tensorboard"),
         "data.expected_examples=null",
         *("trainer.profiler=simple", "trainer.enable_model_summary=true", "trainer.default_root_dir=elsewhere"),
         *("activation.q=1.250", "data.imbalance=1.0", "trainer.gradient_clip_val=1", "data.validation_fraction=0"),
