@@ -1,4 +1,4 @@
-"""Sweeps: the place of a run in its sweep, and failed runs."""
+"""Hydra's jobs: the place of a run in its sweep, and what is said of a run that fails."""
 
 import functools
 import math
@@ -19,7 +19,7 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.command_line import replace_unknown_characters
+from experiments.command_line import REFUSALS, message_of, replace_unknown_characters
 from experiments.errors import ConfigurationError
 from experiments.run_folder import remove_empty
 from experiments.settings import RunSettings
@@ -52,11 +52,16 @@ class Sweep(Callback):
             os.chdir(config.hydra.runtime.cwd)  # paths of data may be relative, and a worker may start elsewhere
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        if config.hydra.mode == RunMode.MULTIRUN and job_return.status == JobStatus.FAILED:
-            run, error = " ".join(job_return.overrides or []), job_return._return_value
-            print(f"failed: {run}: {str(error).strip().partition(chr(10))[0]}", file=sys.stderr)
+        if job_return.status != JobStatus.FAILED:
+            return
+        error = job_return._return_value
+        if config.hydra.mode == RunMode.MULTIRUN:
+            run, reason = " ".join(job_return.overrides or []), str(error).strip().partition("\n")[0]
+            print(f"failed: {run}: {reason}", file=sys.stderr)
             error.is_printed = True  # at the end of the sweep, Hydra raises the first job's error
             remove_empty(Path(config.hydra.runtime.output_dir), Path(config.hydra.sweep.dir))  # Hydra has made it
+        elif isinstance(error, REFUSALS):
+            sys.exit(message_of(error))  # here, because Hydra would print a line about the job before the message
 
 
 def line_prefix(settings: RunSettings) -> str:

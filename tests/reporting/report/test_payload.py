@@ -7,9 +7,8 @@ from html import unescape
 
 import pytest
 
-from experiments.composition import composed, settings_of
+from experiments.composition import settings_of
 from experiments.identity import run_id
-from experiments.resolvers import register_resolvers
 from reporting.declaration import load_declaration
 from reporting.groups import label_runs, style_groups
 from reporting.record_files import finished_records
@@ -91,12 +90,11 @@ def test_the_page_of_own_runs_opens_on_the_answer_of_each_experiment(tmp_path):
 
 
 def test_the_command_of_a_run_of_each_experiment_composes_to_its_settings(payload):
-    register_resolvers()
     for run in {run["experiment"]: run for run in payload["runs"].values()}.values():
         python, runner, *overrides = shlex.split(run["command"])
         assert (python, runner) == ("python", "run.py")
-        config = composed(*overrides)
-        assert (run_id(config), config.seed) == (run["run_id"], run["seed"]), run["command"]
+        config = settings_of(*overrides).model_dump()
+        assert (run_id(config), config["seed"]) == (run["run_id"], run["seed"]), run["command"]
 
 
 def test_the_command_gives_what_differs_from_the_experiment():
@@ -122,7 +120,6 @@ def test_the_command_gives_what_differs_from_the_experiment():
     ids=lambda overrides: overrides[-1],
 )
 def test_the_command_of_a_run_with_settings_of_its_own_composes_to_them(overrides):
-    register_resolvers()
     config = settings_of(*overrides).model_dump()
     record = as_read(make_record(experiment=config["name"]) | {"config": config, "run_id": run_id(config)})
     again = settings_of(*shlex.split(repeating_command(record))[2:]).model_dump()
