@@ -13,8 +13,8 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.command_line import one_message
 from experiments.composition import resolved
+from experiments.messages import one_message
 from experiments.run_folder import folder_of
 from experiments.settings import checked_settings
 from experiments.sweep import line_prefix

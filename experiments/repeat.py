@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from inspect import signature
 from pathlib import Path
 
-from experiments.command_line import one_message
 from experiments.composition import composed, resolved
 from experiments.errors import ConfigurationError
 from experiments.identity import DECISIVE, code_of
+from experiments.messages import one_message
 from experiments.record import Record, RecordError, read_record, read_text
 from experiments.run_folder import folder_of
 from experiments.settings import RunSettings, checked_settings, get_class_or_function

@@ -24,13 +24,13 @@ from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint, f
 from experiments.callbacks.curves import Curves, log_row
 from experiments.callbacks.loggers import open_loggers
 from experiments.callbacks.progress import PARAMETERS, Progress, described
-from experiments.command_line import Interrupted
 from experiments.data.base import SplitDataModule
 from experiments.durations import duration
 from experiments.errors import ConfigurationError, DataError, DivergedError, UserError
 from experiments.files import write_atomically
 from experiments.identity import code_of, run_id
 from experiments.machine import environment, forget_peak_memory, peak_memory_mib
+from experiments.messages import Interrupted
 from experiments.modules.base import OutputModule
 from experiments.record import Record, by_split, load_record
 from experiments.run_folder import CHECKPOINTS, CURVES, RECORD, WEIGHTS

@@ -19,8 +19,8 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.command_line import REFUSALS, message_of, replace_unknown_characters
 from experiments.errors import ConfigurationError
+from experiments.messages import REFUSALS, message_of, replace_unknown_characters
 from experiments.run_folder import remove_empty
 from experiments.settings import RunSettings
 
