@@ -126,10 +126,7 @@ study-%: setup  ## a study, of studies/NAME.yaml
 	$(BIN)/python -m studies $* $(if $(DATA),--data $(DATA))
 
 ##@ Measure
-.PHONY: speed bench gpu overhead vocab_parallel instructions accuracy stress
-
-speed: setup  ## time of a training step beside a bare PyTorch loop
-	$(BIN)/python -m benchmarks.training_step
+.PHONY: bench gpu overhead vocab_parallel instructions accuracy stress
 
 bench: setup  ## time of maps and losses (11 minutes; QUICK=1: 30 seconds)
 	$(BIN)/python -m benchmarks.maps $(if $(QUICK),--quick --folder outputs/benchmarks)
@@ -184,9 +181,9 @@ site: setup  ## outputs/site/index.html: these pages, and both of those
 test: setup  ## the tests (3 minutes); ONLY=tests/docs: some
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not slow" $(ONLY)
 
-test-slow: setup  ## tests that need a browser, LaTeX, compilers or more time
-	@echo 'The slow tests need Chromium, LaTeX and a C++ compiler; tests of what is missing are skipped.'
-	@echo 'Debian: apt-get install chromium fonts-dejavu texlive-latex-recommended texlive-science g++'
+test-slow: setup  ## tests that need a browser, compilers or more time
+	@echo 'The slow tests need Chromium and a C++ compiler; tests of what is missing are skipped.'
+	@echo 'Debian: apt-get install chromium fonts-dejavu g++'
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m slow $(ONLY)
 
 check: lint  ## linters, quick tests, instruction counts (90 seconds)

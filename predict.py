@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import experiments
-from experiments.command_line import one_message
 from experiments.errors import ConfigurationError, DataError
+from experiments.messages import one_message
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,26 +11,29 @@ from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from experiments.command_line import one_message
-from experiments.resolvers import register_resolvers, resolved
+from experiments.composition import resolved
+from experiments.messages import one_message
+from experiments.run_folder import folder_of
 from experiments.settings import checked_settings
-from experiments.sweep import line_prefix, objective
+from experiments.sweep import line_prefix
 
 sys.path.append(os.getcwd())  # data sets, networks and metrics of the user's own
-register_resolvers()
+OmegaConf.register_new_resolver(
+    "from_here", lambda path, *, _root_: str(Path(_root_.hydra.runtime.cwd) / path), replace=True
+)
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
-def main(config: DictConfig) -> float | None:
+def main(config: DictConfig) -> None:
     settings = checked_settings(resolved(config))
     prefix = line_prefix(settings)
+    given = HydraConfig.get().run.dir
 
     from experiments.run import Run  # it imports torch, which --help and --cfg do not need
 
-    record = Run(settings, Path(HydraConfig.get().runtime.output_dir), prefix).complete()
-    return objective(settings, record)
+    Run(settings, Path(given) if given else folder_of(settings), prefix).complete()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import lightning.pytorch as L
@@ -13,19 +13,38 @@ from experiments.data.base import SplitDataModule
 from experiments.errors import ConfigurationError, DataError
 from experiments.modules.base import OutputModule
 from experiments.modules.classifier import Classifier
-from experiments.settings import RunSettings, build, build_activation, check_values, get_class_or_function
+from experiments.settings import RunSettings, build, build_activation, get_class_or_function
 
 _loaded: dict[str, Any] = {}  # the data that this process has loaded last; the runs of a sweep share them
 
 
-def build_data(settings: RunSettings) -> SplitDataModule:
-    """The data, loaded; raises a ConfigurationError or a DataError. A wrong setting raises it before data are read."""
-    build_activation(settings.activation)
-    build(settings.optimizer, "optimizer")
-    for key in ("model", "module"):
-        check_values(getattr(settings, key), key)
+def build_module_and_data(settings: RunSettings) -> tuple[OutputModule, SplitDataModule]:
+    """The loaded data, and the network under its output activation, initialised by the seed.
+
+    What needs no data is built before they are read.
+
+    Raises:
+        ConfigurationError: there is no such class, a value is not allowed, or parts do not fit together.
+        DataError: the data cannot be used.
+    """
+    classes = {key: get_class_or_function(getattr(settings, key), key) for key in ("model", "module")}
+    L.seed_everything(settings.seed, verbose=False)  # the user's activation may draw its parameters
+    activation = build_activation(settings.activation)
+    optimizer = build(settings.optimizer, "optimizer")
     data = build(settings.data, "data", SplitDataModule)
     _check_monitors(settings.callbacks, data.evaluated)
+    _load(data, settings)
+    L.seed_everything(settings.seed, verbose=False)
+    network = build(settings.model, "model", nn.Module, **_sizes(classes["model"], data))
+    arguments = {"network": network, "activation": activation, "optimizer": optimizer, **data.module_arguments()}
+    module = build(settings.module, "module", OutputModule, **arguments)
+    if isinstance(module, Classifier):
+        module.check(data.data.test.read(torch.arange(1), torch.zeros(1, dtype=torch.int64))[0])
+    return module, data
+
+
+def _load(data: SplitDataModule, settings: RunSettings) -> None:
+    """Load the data, unless this process has loaded them for the run before."""
     key = json.dumps(settings.data if data.drawn_by_seed else settings.data | {"seed": None}, sort_keys=True)
     if key not in _loaded:
         try:
@@ -35,24 +54,13 @@ def build_data(settings: RunSettings) -> SplitDataModule:
         _loaded.clear()  # otherwise the data sets of a sweep would pile up
         _loaded[key] = data.data
     data.data = _loaded[key]
-    return data
 
 
-def build_module(settings: RunSettings, data: SplitDataModule) -> OutputModule:
-    """The network under its output activation, initialised by the seed; a ConfigurationError if they do not fit."""
-    L.seed_everything(settings.seed, verbose=False)  # the user's activation may draw its parameters
-    activation = build_activation(settings.activation)
-    optimizer = build(settings.optimizer, "optimizer")
-    L.seed_everything(settings.seed, verbose=False)
-    parameters = inspect.signature(get_class_or_function(settings.model, "model")).parameters
+def _sizes(network: Callable[..., Any], data: SplitDataModule) -> dict[str, int]:
+    """The sizes of the data that the network's class has arguments for."""
+    parameters = inspect.signature(network).parameters
     further = {"num_classes"} if any(one.kind is one.VAR_KEYWORD for one in parameters.values()) else set()
-    sizes = {name: int(size) for name, size in data.network_arguments().items() if name in {*parameters, *further}}
-    network = build(settings.model, "model", nn.Module, **sizes)
-    arguments = {"network": network, "activation": activation, "optimizer": optimizer, **data.module_arguments()}
-    module = build(settings.module, "module", OutputModule, **arguments)
-    if isinstance(module, Classifier):
-        module.check(data.data.test.read(torch.arange(1), torch.zeros(1, dtype=torch.int64))[0])
-    return module
+    return {name: int(size) for name, size in data.network_arguments().items() if name in {*parameters, *further}}
 
 
 def _check_monitors(callbacks: dict[str, Any], evaluated: Sequence[str]) -> None:

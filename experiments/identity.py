@@ -12,8 +12,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
 ROOT = Path(__file__).resolve().parent.parent
 RUNNER = "experiments.run"  # the module that every run imports, beside the classes that its settings name
 
@@ -28,17 +26,14 @@ INDECISIVE = {
 }
 
 
-def run_id(config: Mapping[str, Any] | DictConfig) -> str:
+def run_id(config: Mapping[str, Any]) -> str:
     """12 hexadecimal digits of the hash of a configuration's decisive settings."""
-    # Only these parts are resolved: the folder's name calls this function, so resolving everything would not end.
     decisive = {key: _plain(config[key], INDECISIVE.get(key, ())) for key in DECISIVE}
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _plain(value: Any, left_out: tuple[str, ...] = ()) -> Any:
     """Settings as JSON holds them; 1 and 1.0 are the same setting."""
-    if OmegaConf.is_config(value):
-        value = OmegaConf.to_container(value, resolve=True)
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items() if key not in left_out}
     if isinstance(value, list | tuple):

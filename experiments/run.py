@@ -19,18 +19,18 @@ from rich.console import Console
 from rich.text import Text
 
 from experiments import run_folder
-from experiments.building import build_data, build_module
+from experiments.building import build_module_and_data
 from experiments.callbacks.checkpoints import BestWeights, PeriodicCheckpoint, finished_epochs
 from experiments.callbacks.curves import Curves, log_row
 from experiments.callbacks.loggers import open_loggers
 from experiments.callbacks.progress import PARAMETERS, Progress, described
-from experiments.command_line import Interrupted
 from experiments.data.base import SplitDataModule
 from experiments.durations import duration
 from experiments.errors import ConfigurationError, DataError, DivergedError, UserError
 from experiments.files import write_atomically
 from experiments.identity import code_of, run_id
 from experiments.machine import environment, forget_peak_memory, peak_memory_mib
+from experiments.messages import Interrupted
 from experiments.modules.base import OutputModule
 from experiments.record import Record, by_split, load_record
 from experiments.run_folder import CHECKPOINTS, CURVES, RECORD, WEIGHTS
@@ -88,57 +88,85 @@ class Run:
                     with run_folder.replaced(self.folder):
                         return self.train()
                 return self._skip()
-        finally:  # Hydra makes the folder beforehand; a run that failed may leave it empty
+        finally:  # a run that failed may leave it empty
             run_folder.remove_empty(self.folder, Path(self.settings.paths.outputs))
 
     def build(self) -> tuple[OutputModule, SplitDataModule]:
         """The module and the data that the settings name, ready for `Trainer.fit`; raises as `complete`."""
-        data = build_data(self.settings)
-        return build_module(self.settings, data), data
+        return build_module_and_data(self.settings)
 
     def train(self) -> Record | None:
         """Train from the last checkpoint, or from the start, to the last epoch, and write the record, as `complete`."""
         forget_peak_memory()
-        settings, code = self.settings, code_of(self.config)
-        # Wrong options, loggers and callbacks raise their errors before the data are read.
-        planned = build_trainer(settings.trainer, settings.threads, logger=False)
-        if planned.world_size == 1 and not self.is_first:
-            ranks = " ".join(f"{name}={os.environ[name]}" for name in RANK_VARIABLES if name in os.environ)
-            raise ConfigurationError(f"{ranks} says that another process records the run, but there is none; unset it")
-        for name, group in settings.logger.items():
-            if group:
-                get_class_or_function(group, f"logger.{name}")
-        L.seed_everything(settings.seed, verbose=False)  # the user's callbacks may draw random numbers
-        own_callbacks = [build(own, f"callbacks.{name}", Callback) for name, own in settings.callbacks.items() if own]
+        code, curves = code_of(self.config), Curves(self.folder / CURVES if self.is_first else None)
+        checkpoint = PeriodicCheckpoint(self.folder, self.settings.checkpoint_seconds)
+        trainer = self._plan(curves, checkpoint)
         module, data = self.build()
-        if module.lacks_threshold() and planned.world_size > 1:
-            raise ConfigurationError(
-                f"activation.tau=null calibrates the threshold on the first batch, which {planned.world_size} "
-                "processes share here; give activation.tau=NUMBER, or train on one device"
-            )
-        best = self.folder / WEIGHTS if settings.keep_weights and module.selected_by is not None else None
-        # Only the same run goes on from a checkpoint, and only by the same code on the same data.
-        same = (run_id(self.config), settings.seed, code["digest"], data.data.content_hash, best is not None)
-        last = self.folder / f"last-{hashlib.sha256(repr(same).encode()).hexdigest()[:16]}.ckpt"
-        epochs_done, start = self._epochs_done(last, best)
-        curves = Curves(self.folder / CURVES if self.is_first else None)
-        callbacks = [ReseedEachEpoch(settings.seed), Termination(self.say), *own_callbacks, curves]
-        if self.is_first and settings.progress != "none":
-            callbacks.append(Progress(curves, self.console, self.line_prefix, settings.progress))
-        if best is not None:
-            callbacks.append(BestWeights(best, module.selected_by, curves))
-        callbacks.append(PeriodicCheckpoint(last, settings.checkpoint_seconds))
-        logging = open_loggers(settings, self.folder if self.is_first else None)
-        with self._explained(module, curves, last), logging as loggers:
-            trainer = build_trainer(settings.trainer, settings.threads, callbacks=callbacks, logger=loggers)
-            if not (self.line_prefix and settings.progress == "none"):
-                self._say_start(trainer, data, start)
-            trainer.fit(module, datamodule=data, ckpt_path=last if epochs_done else None, weights_only=True)
-            if settings.keep_weights and best is None and not trainer.fast_dev_run:
-                trainer.save_checkpoint(self.folder / WEIGHTS, weights_only=True)
+        refuse_shared_calibration(module, trainer.world_size)
+        checkpoint.file, best = self._files(module, data, code["digest"])
+        epochs_done, remark = self._resume(checkpoint.file, best)
+        with self._explained(module, curves, checkpoint.file):
+            self._fit(trainer, module, data, checkpoint.file if epochs_done else None, remark)
         if not self.is_first or trainer.fast_dev_run:
             return None
-        record = record_of(self, trainer, curves, code)
+        return self._keep(record_of(self, trainer, curves, code))
+
+    def _plan(self, curves: Curves, checkpoint: PeriodicCheckpoint) -> L.Trainer:
+        """The Trainer with its callbacks. Wrong options, loggers and callbacks are refused before data are read."""
+        for name, group in self.settings.logger.items():
+            if group:
+                get_class_or_function(group, f"logger.{name}")
+        callbacks = self._callbacks(curves, checkpoint)
+        trainer = build_trainer(self.settings.trainer, self.settings.threads, callbacks)
+        if trainer.world_size == 1 and not self.is_first:
+            ranks = " ".join(f"{name}={os.environ[name]}" for name in RANK_VARIABLES if name in os.environ)
+            raise ConfigurationError(f"{ranks} says that another process records the run, but there is none; unset it")
+        return trainer
+
+    def _callbacks(self, curves: Curves, checkpoint: PeriodicCheckpoint) -> list[Callback]:
+        """In the order in which Lightning calls them: the user's own see an epoch before its row is complete."""
+        settings = self.settings
+        L.seed_everything(settings.seed, verbose=False)  # the user's own may draw random numbers
+        own = [build(group, f"callbacks.{name}", Callback) for name, group in settings.callbacks.items() if group]
+        callbacks = [ReseedEachEpoch(settings.seed), Termination(self.say), *own, curves]
+        if self.is_first and settings.progress != "none":
+            callbacks.append(Progress(curves, self.console, self.line_prefix, settings.progress))
+        if settings.keep_weights:
+            callbacks.append(BestWeights(self.folder / WEIGHTS, curves))
+        return [*callbacks, checkpoint]
+
+    def _files(self, module: OutputModule, data: SplitDataModule, code: str) -> tuple[Path, Path | None]:
+        """The checkpoint, and the weights of the best epoch; None if the module selects none, or none are kept."""
+        best = self.folder / WEIGHTS if self.settings.keep_weights and module.selected_by is not None else None
+        # Only the same run goes on from a checkpoint, and only by the same code on the same data.
+        same = (run_id(self.config), self.settings.seed, code, data.data.content_hash, best is not None)
+        return self.folder / f"last-{hashlib.sha256(repr(same).encode()).hexdigest()[:16]}.ckpt", best
+
+    def _resume(self, last: Path, best: Path | None) -> tuple[int, str]:
+        """The epochs that the run does not repeat, and a remark on them."""
+        if epochs_done := finished_epochs(last, best):
+            return epochs_done, f"goes on from epoch {epochs_done + 1}"
+        left = [*self.folder.glob(CHECKPOINTS)]
+        if self.is_first and best is not None:  # an older checkpoint goes with best weights that this run overwrites
+            run_folder.remove_all_but(self.folder, weights=None)
+        changed = "code, data or settings have changed since its checkpoint"
+        reason = "its checkpoint is damaged" if last in left else changed
+        return 0, f"begins anew, for {reason}" if left else ""
+
+    def _fit(
+        self, trainer: L.Trainer, module: OutputModule, data: SplitDataModule, begun: Path | None, remark: str
+    ) -> None:
+        """Train to the last epoch, from a checkpoint if one is given, and keep the weights."""
+        folder = self.folder if self.is_first and not trainer.fast_dev_run else None
+        with open_loggers(self.settings, folder) as trainer.loggers:
+            if not (self.line_prefix and self.settings.progress == "none"):
+                self._say_start(trainer, data, remark)
+            trainer.fit(module, datamodule=data, ckpt_path=begun, weights_only=True)
+            if self.settings.keep_weights and module.selected_by is None and not trainer.fast_dev_run:
+                trainer.save_checkpoint(self.folder / WEIGHTS, weights_only=True)
+
+    def _keep(self, record: Record) -> Record:
+        """Write the record, remove the checkpoint, and say the result."""
         write_atomically(self.folder / RECORD, record.to_json(indent=1) + "\n")
         run_folder.remove_all_but(self.folder, record.weights)
         time = "" if self.line_prefix else duration(record.wall_time_seconds)
@@ -181,17 +209,6 @@ class Run:
                 log_row(loggers, row)
         return record
 
-    def _epochs_done(self, last: Path, best: Path | None) -> tuple[int, str]:
-        """The epochs that the run does not repeat, and a remark on them."""
-        if epochs_done := finished_epochs(last, best):
-            return epochs_done, f"goes on from epoch {epochs_done + 1}"
-        left = [*self.folder.glob(CHECKPOINTS)]
-        if self.is_first and best is not None:  # an older checkpoint goes with best weights that this run overwrites
-            run_folder.remove_all_but(self.folder, weights=None)
-        changed = "code, data or settings have changed since its checkpoint"
-        reason = "its checkpoint is damaged" if last in left else changed
-        return 0, f"begins anew, for {reason}" if left else ""
-
     def _say_start(self, trainer: L.Trainer, data: SplitDataModule, start: str) -> None:
         facts, device = data.data.facts, trainer.strategy.root_device.type
         sizes = [f"{name.removesuffix('_size')} {facts[name]:,}" for name in SIZES if name in facts]
@@ -229,6 +246,15 @@ class Run:
         if not last.exists():
             return "the same command begins anew, for there is no checkpoint yet"
         return f"the same command goes on from epoch {finished_epochs(last) + 1}"
+
+
+def refuse_shared_calibration(module: OutputModule, processes: int) -> None:
+    """Raise a ConfigurationError if several processes would each calibrate a threshold on their own part of a batch."""
+    if module.lacks_threshold() and processes > 1:
+        raise ConfigurationError(
+            f"activation.tau=null calibrates the threshold on the first batch, which {processes} processes share here; "
+            "give activation.tau=NUMBER, or train on one device"
+        )
 
 
 def record_of(run: Run, trainer: L.Trainer, curves: Curves, code: dict[str, object]) -> Record:

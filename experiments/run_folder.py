@@ -1,4 +1,4 @@
-"""The files of a run's folder: who may write them, how a repeated run takes the place of a finished one."""
+"""The folder of a run: its name, who may write its files, how a repeated run takes the place of a finished one."""
 
 import contextlib
 import fcntl
@@ -10,9 +10,17 @@ from pathlib import Path
 import psutil
 
 from experiments.files import UNFINISHED
+from experiments.identity import run_id
+from experiments.settings import RunSettings
 
 RECORD, CURVES, WEIGHTS = "record.json", "metrics.csv", "weights.ckpt"
 CHECKPOINTS = "last-*.ckpt"
+
+
+def folder_of(settings: RunSettings) -> Path:
+    """<outputs>/<name>/<activation>-<hash of the settings>/seed-<seed>."""
+    own = f"{settings.activation.name}-{run_id(settings.model_dump())}"
+    return Path(settings.paths.outputs, settings.name, own, f"seed-{settings.seed}")
 
 
 def finished_run_aside(folder: Path) -> Path:
@@ -59,10 +67,12 @@ def remove_all_but(folder: Path, weights: str | None) -> None:
 
 
 def remove_empty(folder: Path, root: Path) -> None:
-    """Remove an empty folder, and the empty folders above it, up to `root`."""
-    with contextlib.suppress(OSError):  # not empty, or gone
-        for each in (folder, *(parent for parent in folder.parents if parent.is_relative_to(root.absolute()))):
-            each.rmdir()
+    """Remove a folder, if it is empty, and then the empty folders above it, up to `root`."""
+    folder, root = folder.absolute(), root.absolute()
+    with contextlib.suppress(OSError):  # not empty
+        for each in (folder, *(parent for parent in folder.parents if parent.is_relative_to(root))):
+            if each.exists():
+                each.rmdir()
 
 
 @contextlib.contextmanager

@@ -88,7 +88,6 @@ class RunSettings(Settings):
     keep_weights: bool
     checkpoint_seconds: NotNegativeNumber
     threads: AtLeastOne
-    objective: str | None
     tags: list[str]
     activation: ActivationSettings
     data: Group
@@ -138,17 +137,6 @@ def build(group: Group, key: str, kind: type = object, /, **arguments: Any) -> A
     if not isinstance(found, kind):
         raise ConfigurationError(f"{key}: {type(found).__name__} must be a {kind.__name__} of {kind.__module__}")
     return found
-
-
-def check_values(group: Group, key: str) -> None:
-    """Raise as `build` for a value that a `validated` class never allows, before its other arguments are known."""
-    if not hasattr(getattr(get_class_or_function(group, key), "__init__", None), "raw_function"):
-        return
-    try:
-        build(group, key)
-    except ConfigurationError as error:
-        if not isinstance(error.__cause__, ValidationError) or not all(map(_is_missing, error.__cause__.errors())):
-            raise
 
 
 def get_class_or_function(group: Group, key: str) -> Callable[..., Any]:

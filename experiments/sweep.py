@@ -1,8 +1,6 @@
-"""Sweeps: the place of a run in its sweep, the time left, failed runs, and the objective that a sweeper optimises."""
+"""Hydra's jobs: the place of a run in its sweep, and what is said of a run that fails."""
 
-import contextlib
 import functools
-import logging
 import math
 import multiprocessing
 import os
@@ -16,18 +14,14 @@ from typing import Any, ClassVar
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.command_line import FAILED_RUNS, replace_unknown_characters
-from experiments.durations import duration
 from experiments.errors import ConfigurationError
-from experiments.metric_catalogue import metric
-from experiments.record import Record
-from experiments.run_folder import RECORD, remove_empty
+from experiments.messages import REFUSALS, message_of, replace_unknown_characters
+from experiments.run_folder import remove_empty
 from experiments.settings import RunSettings
 
 
@@ -37,21 +31,14 @@ class Sweep(Callback):
     current: "ClassVar[Sweep | None]" = None  # the sweep of this process's job
 
     def __init__(self) -> None:
-        self.runs: int | None = None
-        self.folders = [Path()]  # of the sweep's experiments
-        self.process, self.began = os.getpid(), time.time()
-        self.failed_trials = 0
+        self.runs = 0
+        self.process = os.getpid()
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.runs = _number_of_runs(config)
-        self.folders = [Path(config.hydra.sweep.dir)]
-        if _optimises(config.hydra):
-            logging.getLogger("hydra_plugins.hydra_optuna_sweeper._impl").addFilter(self._count_failed_trial)
-        elif several := _experiments(config):  # the sweep's own folder is then of the default experiment
-            self.folders = [self.folders[0].with_name(name) for name in several]
         if "submitit_folder" in config.hydra.launcher:
             logs = os.path.relpath(Path(config.hydra.launcher.submitit_folder).parent)
-            print(f"runs as jobs of their own, {self.runs or 'some'} in all; what they print: {logs}/JOB/", flush=True)
+            print(f"runs as jobs of their own, {self.runs} in all; what they print: {logs}/JOB/", flush=True)
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         if config.hydra.mode != RunMode.MULTIRUN:
@@ -65,37 +52,16 @@ class Sweep(Callback):
             os.chdir(config.hydra.runtime.cwd)  # paths of data may be relative, and a worker may start elsewhere
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        if config.hydra.mode == RunMode.MULTIRUN and job_return.status == JobStatus.FAILED:
-            run, error = " ".join(job_return.overrides or []), job_return._return_value
-            print(f"failed: {run}: {str(error).strip().partition(chr(10))[0]}", file=sys.stderr)
+        if job_return.status != JobStatus.FAILED:
+            return
+        error = job_return._return_value
+        if config.hydra.mode == RunMode.MULTIRUN:
+            run, reason = " ".join(job_return.overrides or []), str(error).strip().partition("\n")[0]
+            print(f"failed: {run}: {reason}", file=sys.stderr)
             error.is_printed = True  # at the end of the sweep, Hydra raises the first job's error
-            remove_empty(Path(config.hydra.runtime.output_dir), self.folders[0])  # Hydra has made it
-
-    def _count_failed_trial(self, message: logging.LogRecord) -> bool:
-        """Drop Optuna's message on a failed trial, which `on_job_end` has named; Optuna itself ends as if none had."""
-        failed = message.getMessage().startswith("Failed experiment")
-        self.failed_trials += failed
-        return not failed
-
-    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        if _optimises(config.hydra):
-            best = OmegaConf.load(Path(config.hydra.sweep.dir) / "optimization_results.yaml")
-            settings = " ".join(f"{key}={value}" for key, value in best.best_params.items())
-            print(f"best of the study: {settings}, objective {best.best_value:.4f}")
-        if self.failed_trials:
-            sys.exit(FAILED_RUNS)
-
-    def line_prefix(self, number: int) -> str:
-        """The beginning of a job's lines: its number, the number of runs, and an estimate of the sweep's time left."""
-        if self.runs is None:
-            return f"[{number + 1}] "
-        new = 0
-        for folder in self.folders:
-            for record in folder.glob(f"*/seed-*/{RECORD}"):
-                with contextlib.suppress(FileNotFoundError):  # a repeated run moves its old record aside
-                    new += record.stat().st_mtime > self.began
-        seconds = (time.time() - self.began) / new * (self.runs - number) if new else None
-        return f"[{number + 1}/{self.runs}{f', {duration(seconds)} left' if seconds else ''}] "
+            remove_empty(Path(config.hydra.runtime.output_dir), Path(config.hydra.sweep.dir))  # Hydra has made it
+        elif isinstance(error, REFUSALS):
+            sys.exit(message_of(error))  # here, because Hydra would print a line about the job before the message
 
 
 def line_prefix(settings: RunSettings) -> str:
@@ -109,66 +75,14 @@ def line_prefix(settings: RunSettings) -> str:
             f"trainer.devices={devices} and trainer.num_nodes={nodes} may ask for several processes, each of which "
             "repeats the sweep; leave out -m and start one run at a time"
         )
-    if _optimises(config):
-        check_objective(settings.objective, settings.data.get("validation_fraction"), config.sweeper.get("direction"))
-    return Sweep.current.line_prefix(int(config.job.num)) if Sweep.current else ""
+    return f"[{int(config.job.num) + 1}/{Sweep.current.runs}] " if Sweep.current else ""
 
 
-def objective(settings: RunSettings, record: Record | None) -> float | None:
-    """The value that a sweeper optimises; None if no sweeper optimises, or if this process has no record."""
-    return measured(settings.objective, record) if record and _optimises(HydraConfig.get()) else None
-
-
-def measured(objective: str | None, record: Record) -> float:
-    """The metric `objective` of a run, or its main metric; a ConfigurationError if the run has not measured it."""
-    wanted = objective or ("dev/bleu" if "dev" in record.metrics else "validation/accuracy")
-    split, _, name = wanted.partition("/")
-    if name not in record.metrics.get(split, {}):
-        names = [f"{split}/{name}" for split in record.metrics if split != "test" for name in record.metrics[split]]
-        raise ConfigurationError(f"objective={wanted} was not measured; there are {', '.join(names)}")
-    return record.metrics[split][name]
-
-
-def check_objective(objective: str | None, validation_fraction: float | None, direction: str | None) -> None:
-    """Raise a ConfigurationError if a sweep would choose settings on the test split, has no split for the choice, or
-    would look for the largest loss.
-
-    `validation_fraction` is None if the data set has a split of its own for the choice. The `direction` is Optuna's,
-    `maximize` or `minimize`; None for another sweeper.
-    """
-    if objective is not None and direction == "maximize" and metric(objective).lower_is_better:
-        raise ConfigurationError(f"objective={objective} is better lower; give hydra.sweeper.direction=minimize")
-    if objective is not None and objective.startswith("test/"):
-        raise ConfigurationError(
-            f"objective={objective} is not allowed: nothing is chosen on the test split; give validation/METRIC"
-        )
-    if validation_fraction == 0:
-        raise ConfigurationError(
-            "data.validation_fraction=0 leaves nothing to choose settings on; give data.validation_fraction=SHARE"
-        )
-
-
-def _optimises(hydra_config: DictConfig) -> bool:
-    return hydra_config.mode == RunMode.MULTIRUN and not hydra_config.sweeper._target_.endswith(".BasicSweeper")
-
-
-def _number_of_runs(config: DictConfig) -> int | None:
-    sweeper = config.hydra.sweeper
-    if "n_trials" in sweeper:
-        return int(sweeper.n_trials)
-    return math.prod(sum(1 for _ in one.sweep_iterator()) for one in _overrides(config) if one.is_sweep_override())
-
-
-def _experiments(config: DictConfig) -> list[str]:
-    """The experiments of a sweep over several; none if it has one."""
-    swept = [one for one in _overrides(config) if one.key_or_group == "experiment" and one.is_sweep_override()]
-    return [value for one in swept for value in one.sweep_iterator(transformer=str)]
-
-
-def _overrides(config: DictConfig) -> list[Override]:
-    params = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
+def _number_of_runs(config: DictConfig) -> int:
+    params = [f"{key}={value}" for key, value in (config.hydra.sweeper.params or {}).items()]
     task = OmegaConf.to_container(config.hydra.overrides.task)  # a value such as ${name} is not resolved
-    return OverridesParser.create(GlobalHydra.instance().config_loader()).parse_overrides([*params, *task])
+    overrides = OverridesParser.create(GlobalHydra.instance().config_loader()).parse_overrides([*params, *task])
+    return math.prod(sum(1 for _ in one.sweep_iterator()) for one in overrides if one.is_sweep_override())
 
 
 @functools.cache  # a worker has many jobs

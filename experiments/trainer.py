@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, Literal
@@ -51,10 +51,10 @@ _NARROWER: Group = {
 }
 
 
-def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
+def build_trainer(options: Group, threads: int, callbacks: Sequence[Callback] = ()) -> L.Trainer:
     """The Trainer that Lightning's own options describe. It also sets torch so that a repeated run gives the same bits.
 
-    `threads` is the number of this process's threads on the processor; `arguments` are callbacks and loggers.
+    `threads` is the number of this process's threads on the processor. The Trainer has no loggers yet.
 
     Raises:
         ConfigurationError: an option does not exist or has a wrong value; there are no such devices, they do not have
@@ -81,7 +81,8 @@ def build_trainer(options: Group, threads: int, **arguments: Any) -> L.Trainer:
         f"trainer.{name}={options[name]}" for name in ("accelerator", "devices", "num_nodes", "precision")
     )
     try:
-        trainer = L.Trainer(**options | quiet, **arguments, plugins=[AtomicCheckpointIO(), *slurm])
+        plugins = [AtomicCheckpointIO(), *slurm]
+        trainer = L.Trainer(**options | quiet, callbacks=[*callbacks], logger=False, plugins=plugins)
     except Exception as error:  # an accelerator's or a strategy's package may raise any error
         raise ConfigurationError(f"{asked}: {error}") from error
     if options["precision"] != trainer.precision:

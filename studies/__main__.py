@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from experiments.command_line import one_message
+from experiments.messages import one_message
 from studies.pages import rebuild_pages
 from studies.study import available_studies, load_study
 from studies.tasks import measure_tasks, write_records

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from experiments.composition import settings_of
 from experiments.errors import ConfigurationError
-from experiments.identity import ROOT, run_id
-from experiments.run_folder import RECORD
+from experiments.identity import ROOT
+from experiments.run_folder import RECORD, folder_of
 from experiments.settings import RunSettings
 from reporting.records.yaml_files import read_yaml
 
@@ -36,7 +36,8 @@ def studied_networks(data_sets: Iterable[str]) -> dict[str, dict[str, dict[str, 
 
 def run_folder(settings: RunSettings, seed: int) -> Path:
     """The folder in which run.py trains a run with a seed."""
-    return OUTPUTS / settings.name / f"{settings.activation.name}-{run_id(settings.model_dump())}" / f"seed-{seed}"
+    paths = settings.paths.model_copy(update={"outputs": str(OUTPUTS)})
+    return folder_of(settings.model_copy(update={"seed": seed, "paths": paths}))
 
 
 def finished_folder(overrides: Sequence[str], seed: int) -> Path:

@@ -13,6 +13,7 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from experiments.callbacks.curves import Curves
 from experiments.files import replace_atomically
+from experiments.modules.base import OutputModule
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -38,29 +39,40 @@ def _is_whole(file: Path) -> bool:
 
 
 class BestWeights(Checkpoint):
-    """Keeps in `file` the weights of the epoch with the largest value of `metric` among the rows of `curves`."""
+    """Keeps in `file` the weights of the epoch that a module selects (`selected_by`) among the rows of `curves`."""
 
-    def __init__(self, file: Path, metric: str, curves: Curves) -> None:
-        self.file, self.metric, self.curves = file, metric, curves
+    def __init__(self, file: Path, curves: Curves) -> None:
+        self.file, self.curves = file, curves
 
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        *before, last = (row.get(self.metric, -math.inf) for row in self.curves.rows)
-        if last > max(before, default=-math.inf) and not trainer.fast_dev_run:
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: OutputModule) -> None:
+        if pl_module.selected_by is None or trainer.fast_dev_run:
+            return
+        *before, last = (row.get(pl_module.selected_by, -math.inf) for row in self.curves.rows)
+        if last > max(before, default=-math.inf):
             trainer.save_checkpoint(self.file, weights_only=True)
 
 
 class PeriodicCheckpoint(ModelCheckpoint):
-    """Writes a checkpoint to `file` at the end of an epoch and replaces the previous checkpoint.
+    """Writes a checkpoint into `folder` at the end of an epoch and replaces the previous checkpoint.
 
-    At least `seconds` pass between two checkpoints, because writing one takes longer than a short epoch.
+    Set `file` before the training. At least `seconds` pass between two checkpoints, because writing one takes longer
+    than a short epoch.
     """
 
     state_key = "PeriodicCheckpoint"  # Lightning reads it several times a step; ModelCheckpoint builds its key slowly
 
-    def __init__(self, file: Path, seconds: float) -> None:
-        super().__init__(file.parent, file.stem, save_on_train_epoch_end=True, enable_version_counter=False)
+    def __init__(self, folder: Path, seconds: float) -> None:
+        super().__init__(folder, save_on_train_epoch_end=True, enable_version_counter=False)
         self.seconds = seconds
         self._saved_at = time.monotonic()
+
+    @property
+    def file(self) -> Path:
+        return Path(self.dirpath, f"{self.filename}{self.FILE_EXTENSION}")
+
+    @file.setter
+    def file(self, file: Path) -> None:
+        self.filename = file.stem
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.strategy.broadcast(time.monotonic() - self._saved_at >= self.seconds):

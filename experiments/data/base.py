@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from experiments.data.contents import content_hash
 from experiments.data.examples import Batch, BatchIndices, ClassificationData, Examples
+from experiments.data.hashes import content_hash
 from experiments.data.samplers import BatchDivision, ClassSampler, EpochSampler, TrainingSampler, evaluation_batches
 from experiments.data.splits import Indices, stratified_group_split
 from experiments.errors import ConfigurationError, DataError, UserError

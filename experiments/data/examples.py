@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from experiments.data.contents import tensor_digest
+from experiments.data.hashes import tensor_digest
 from experiments.data.long_tail import ShotRule
 from experiments.data.splits import Indices, stratified_group_split
 
@@ -100,7 +100,7 @@ class ClassificationData:
     validation: Examples | None = None  # held out of training, for the choice of settings
     # From the content of a file to inputs [n, ...] and a name for each; raises a ValueError for wrong content.
     encode: Callable[[bytes], tuple[Tensor, list[str]]] | None = None
-    content_hash: str = ""  # see `contents.content_hash`; the data module adds it
+    content_hash: str = ""  # see `hashes.content_hash`; the data module adds it
 
     @classmethod
     def from_tensors(

@@ -16,8 +16,8 @@ from torch.nn.functional import pad
 from tqdm import tqdm
 
 from experiments.data.base import ClassificationDataModule
-from experiments.data.contents import SHOWN_AFTER
 from experiments.data.examples import ClassificationData, InMemory
+from experiments.data.hashes import SHOWN_AFTER
 from experiments.data.hub import EncodedImage
 from experiments.data.long_tail import ShotRule, exponential_tail, keep_counts
 from experiments.data.randomness import uniform

@@ -15,8 +15,8 @@ from torchvision.datasets import DatasetFolder
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 from experiments.data.base import ClassificationDataModule
-from experiments.data.contents import digest_by_reading, folder_digest, tensor_digest
 from experiments.data.examples import ClassificationData, sizes_of
+from experiments.data.hashes import digest_by_reading, folder_digest, tensor_digest
 from experiments.data.randomness import seed_generators
 from experiments.errors import DataError, reading
 from experiments.settings import validated_class

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from experiments.data.base import SplitDataModule
-from experiments.data.contents import content_hash, tensor_digest
 from experiments.data.examples import BatchIndices
+from experiments.data.hashes import content_hash, tensor_digest
 from experiments.data.randomness import sample_seeds
 from experiments.data.samplers import BatchDivision, EpochSampler
 from experiments.data.special_tokens import BEGIN, END, PADDING
@@ -84,7 +84,7 @@ class TranslationData:
     numbers: Callable[[str], list[int]]  # from a sentence of the source language to its token numbers
     facts: dict[str, int | float | str]  # for the record of a run
     text_hash: str = ""  # of all sentences, if token numbers do not determine their sentence
-    content_hash: str = ""  # see `contents.content_hash`; the data module adds it
+    content_hash: str = ""  # see `hashes.content_hash`; the data module adds it
 
     def types_in_use(self) -> Tensor:
         """Whether each token number occurs in a training target, bool [vocabulary size]."""

@@ -1,7 +1,4 @@
-"""Networks for images: torchvision's ResNets and any network of the timm package, trained from scratch.
-
-Both give logits [n, num_classes] of uint8 [n, 3, height, width]. Arguments: `conf/model/resnet18.yaml` and `timm.yaml`.
-"""
+"""Networks for images: torchvision's ResNets, trained from scratch."""
 
 from typing import Literal
 
@@ -9,7 +6,6 @@ import torchvision
 from torch import Tensor, nn
 from torchvision.transforms.v2.functional import normalize
 
-from experiments.errors import ConfigurationError
 from experiments.settings import AtLeastOne, Three, ThreePositive, validated
 
 
@@ -25,8 +21,9 @@ class Standardised(nn.Module):
 
 
 class ResNet(nn.Sequential):
-    """torchvision's ResNet with fresh weights.
+    """torchvision's ResNet with fresh weights, from uint8 [n, 3, height, width] to logits [n, num_classes].
 
+    Arguments: `conf/model/resnet18.yaml`.
     Source: He et al., Deep Residual Learning, 2016; the stem for small images is of its section 4.2.
     """
 
@@ -44,22 +41,4 @@ class ResNet(nn.Sequential):
         if stem == "cifar":
             network.conv1 = nn.Conv2d(3, network.conv1.out_channels, 3, padding=1, bias=False)
             network.maxpool = nn.Identity()
-        super().__init__(Standardised(pixel_mean, pixel_std), network)
-
-
-class TimmNetwork(nn.Sequential):
-    """A network of the timm package with fresh weights."""
-
-    @validated
-    def __init__(
-        self, *, architecture: str, pixel_mean: Three, pixel_std: ThreePositive, num_classes: AtLeastOne
-    ) -> None:
-        try:
-            import timm
-
-            network = timm.create_model(architecture, num_classes=num_classes)
-        except ImportError as error:
-            raise ConfigurationError("model=timm needs the timm package: pip install timm") from error
-        except RuntimeError as error:
-            raise ConfigurationError(f"model.architecture={architecture!r} is not allowed: {error}") from error
         super().__init__(Standardised(pixel_mean, pixel_std), network)

@@ -5,7 +5,8 @@ import gzip
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from reporting.look.palette import page_style
 from reporting.records.declaration import SETTINGS, load_declaration
 from reporting.records.groups import Group, label_runs, style_groups
 from reporting.records.kept_runs import KeptRuns
-from reporting.records.record_files import finished_records
+from reporting.records.record_files import finished_records, records_path
 from reporting.report.claims import Decided, decided_claims
 from reporting.report.payload import build_payload
 from reporting.summary import best_activation
@@ -50,7 +51,7 @@ def report_of_results(kept: KeptRuns, output: Path) -> Path:
         "rules": [_bold(RULE), _bold(NOT_REACHED_RULE)],
         "repeat": _command("--results", kept.results),
     }
-    return _write(output, shown, _groups(kept.records), claims)
+    return _write(output, shown, _groups(kept.records), claims, partial(_kept_record, kept.results))
 
 
 def report_of_outputs(outputs: Path, output: Path, settings: Path = SETTINGS) -> Path:
@@ -76,7 +77,16 @@ def report_of_outputs(outputs: Path, output: Path, settings: Path = SETTINGS) ->
         "counted": f"{count} finished run{'' if count == 1 else 's'} of {', '.join(names)}.",
         "repeat": _command("--outputs", outputs, "--output", output),
     }
-    return _write(output, shown, groups, [])
+    return _write(output, shown, groups, [], partial(_finished_record, outputs))
+
+
+def _kept_record(results: Path, record: Record) -> Path:
+    return records_path(results, record.experiment)
+
+
+def _finished_record(outputs: Path, record: Record) -> Path:
+    own = f"{record.config['activation']['name']}-{record.run_id}"
+    return outputs / record.experiment / own / f"seed-{record.seed}" / RECORD
 
 
 def _groups(records: Mapping[str, list[Record]]) -> dict[str, list[Group]]:
@@ -88,9 +98,13 @@ def _command(*arguments: str | Path) -> str:
 
 
 def _write(
-    output: Path, shown: Mapping[str, Any], groups: Mapping[str, list[Group]], claims: Sequence[Decided]
+    output: Path,
+    shown: Mapping[str, Any],
+    groups: Mapping[str, list[Group]],
+    claims: Sequence[Decided],
+    file_of: Callable[[Record], Path],
 ) -> Path:
-    payload = build_payload(groups)
+    payload = build_payload(groups, file_of)
     payload["claims"] = [
         {"claim": f"{line['claim']}: {line['row']}", "kind": line["kind"], "outcome": one.outcome, **one.numbers}
         for one in claims

@@ -1,7 +1,9 @@
 """The runs in the form that the page's script reads, with every number unchanged from the records."""
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -9,10 +11,10 @@ import pandas as pd
 from experiments.identity import ROOT
 from experiments.metric_catalogue import METRICS, metric
 from experiments.record import Record
+from experiments.run_folder import RECORD
 from reporting.look.palette import LINE_STYLES, on_dark
 from reporting.records.groups import Group
 from reporting.records.runs import Runs
-from reporting.report.repeat import repeating_command
 
 _SPLITS = ("test", "validation", "dev", "train")
 _PROGRESS = {"epoch", "steps", "training_seconds"}
@@ -43,16 +45,23 @@ def group_key(record: Record) -> str:
     return f"{record.experiment}/{record.run_id}"
 
 
-def build_payload(experiments: Mapping[str, list[Group]]) -> dict[str, Any]:
+def repeating_command(record: Record, file: Path) -> str:
+    """The command that repeats the run of a record, which a file holds, alone or among others."""
+    one_of_several = [f"run_id={record.run_id}", f"seed={record.seed}"] if file.name != RECORD else []
+    return shlex.join(["python", "-m", "experiments.repeat", str(file), *one_of_several])
+
+
+def build_payload(experiments: Mapping[str, list[Group]], file_of: Callable[[Record], Path]) -> dict[str, Any]:
     """All runs as JSON values for the page's script, from the configurations of each experiment.
 
-    `experiments`, each with its columns; `groups`, the configurations with their looks; and `runs`, by their `run_key`.
+    `file_of` gives the file that holds a record. The values are `experiments`, each with its columns; `groups`, the
+    configurations with their looks; and `runs`, by their `run_key`.
     """
     every = [group for groups in experiments.values() for group in groups]
     return {
         "experiments": {name: _experiment(name, groups) for name, groups in experiments.items()},
         "groups": {group_key(group.runs.records[0]): _group(group) for group in every},
-        "runs": {run_key(record): _run(record, group.label) for group in every for record in group.runs.records},
+        "runs": {run_key(one): _run(one, group.label, file_of(one)) for group in every for one in group.runs.records},
     }
 
 
@@ -102,7 +111,7 @@ def _group(group: Group) -> dict[str, Any]:
     }
 
 
-def _run(record: Record, label: str) -> dict[str, Any]:
+def _run(record: Record, label: str, file: Path) -> dict[str, Any]:
     columns = list(dict.fromkeys(column for row in record.curves for column in row))
     return record.model_dump() | {
         "key": run_key(record),
@@ -111,7 +120,7 @@ def _run(record: Record, label: str) -> dict[str, Any]:
         "code": record.code.model_dump(exclude={"files"}),  # the digest is the hash of all files
         "curves": {column: [row.get(column) for row in record.curves] for column in columns},
         "path": _path(record),
-        "command": repeating_command(record),
+        "command": repeating_command(record, file),
     }
 
 

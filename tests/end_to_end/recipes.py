@@ -36,8 +36,7 @@ def without_numbers(printed: str, folder: object) -> str:
 
 
 def refusal(status: int, printed: str) -> str:
-    """The one line in which a run that was started says why it stopped."""
+    """The one line in which a run says why it is refused."""
     assert status == 1
-    assert "Traceback" not in printed
-    (message,) = printed.partition("Error executing job with overrides")[2].splitlines()[1:]
+    (message,) = printed.splitlines()
     return message

@@ -48,7 +48,7 @@ def modules_as_before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 def test_there_is_a_recipe_for_each_part_that_can_be_yours() -> None:
     parts = {file.split("/")[1] for recipe in RECIPES.values() for file in recipe.files if file.startswith("conf/")}
     assert parts == {"activation", "callbacks", "data", "experiment", "metrics", "model"}
-    assert len(RECIPES) == 8
+    assert len(RECIPES) == 9
 
 
 @pytest.mark.medium

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from predict import main
 from sklearn.datasets import load_digits
 
 import experiments
 from experiments import building
 from experiments.errors import ConfigurationError, DataError, UserError
 from experiments.identity import ROOT
-from predict import main
 from tests.end_to_end.runner import command_line, records
 from tests.experiments.data.generated import tweets, write_tweets
 

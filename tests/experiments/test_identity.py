@@ -1,5 +1,6 @@
 """What a run is known by: only what decides its result."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from experiments import identity
-from experiments.composition import composed
+from experiments.composition import composed, resolved
 from experiments.composition import settings_of as settings
 from experiments.identity import ROOT, code_of, run_id
+from experiments.run_folder import folder_of
 from tests.experiments.building import EXPERIMENTS
 
 
@@ -94,17 +96,17 @@ def test_classes_and_activations_of_the_users_own_are_part_of_the_code(
 def test_a_run_is_named_by_the_settings_that_decide_its_result() -> None:
     base = ("experiment=digits", "activation=sharmix_learned")
     config = composed(*base)
-    plain = run_id(config)
+    plain = run_id(resolved(config))
 
     def changed(override: str) -> str:
         if override.startswith(("logger=", "callbacks=")):
-            return run_id(composed(*base, override))
-        return run_id(OmegaConf.merge(config, OmegaConf.from_dotlist([override])))
+            return run_id(resolved(composed(*base, override)))
+        return run_id(resolved(OmegaConf.merge(config, OmegaConf.from_dotlist([override]))))
 
     assert len(plain) == 12
     for override in (
         *("seed=42", "force=true", "progress=none", "keep_weights=false", "paths.outputs=elsewhere", "tags=[a]"),
-        *("paths.data=elsewhere", "data.num_workers=2", "logger=tensorboard", "objective=validation/brier"),
+        *("paths.data=elsewhere", "data.num_workers=2", "logger=tensorboard"),
         "data.expected_examples=null",
         *("trainer.profiler=simple", "trainer.enable_model_summary=true", "trainer.default_root_dir=elsewhere"),
         *("activation.q=1.250", "data.imbalance=1.0", "trainer.gradient_clip_val=1", "data.validation_fraction=0"),
@@ -120,6 +122,14 @@ def test_a_run_is_named_by_the_settings_that_decide_its_result() -> None:
         assert found.setdefault(changed(override), override) == override
 
 
-def test_a_record_names_its_run_as_the_folder_does(configurations: dict[str, dict[str, Any]]) -> None:
-    for experiment, config in configurations.items():
-        assert run_id(config) == run_id(composed(f"experiment={experiment}"))
+def test_a_run_has_the_folder_that_its_settings_name() -> None:
+    found = settings("experiment=digits", "activation=sharmix_learned", "seed=42", "paths.outputs=elsewhere")
+    assert folder_of(found) == Path("elsewhere/digits/sharmix_learned-6e06edcb57c1/seed-42")
+    assert run_id(found.model_dump()) == "6e06edcb57c1"
+
+
+def test_recorded_runs_have_the_names_of_their_settings() -> None:
+    for file in (ROOT / "results" / "records").glob("*.jsonl"):
+        for line in file.read_text("utf-8").splitlines():
+            record = json.loads(line)
+            assert run_id(record["config"]) == record["run_id"], (file.name, record["run_id"])

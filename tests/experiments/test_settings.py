@@ -39,7 +39,7 @@ def test_every_experiment_names_classes_and_arguments_that_there_are() -> None:
         data = build(found.data, "data")
         assert type(data).__name__ == DATA.get(experiment.partition("_")[0], "ParallelCorpusDataModule"), experiment
         build(found.optimizer, "optimizer")
-        build_trainer(found.trainer | {"accelerator": "cpu", "precision": "32-true"}, threads=1, logger=False)
+        build_trainer(found.trainer | {"accelerator": "cpu", "precision": "32-true"}, threads=1)
         for key, group in (("model", found.model), ("module", found.module)):
             parameters = inspect.signature(get_class_or_function(group, key)).parameters
             assert set(group) - {"_target_"} <= set(parameters), (experiment, key)

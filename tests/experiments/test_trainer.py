@@ -55,7 +55,7 @@ def test_a_wrong_option_is_named(
     for variable in ("WORLD_SIZE", "SLURM_NTASKS"):
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(ConfigurationError) as error:
-        build_trainer(options | {name: value}, threads=1, logger=False)
+        build_trainer(options | {name: value}, threads=1)
     for words in said:
         assert words in str(error.value)
 
@@ -63,11 +63,11 @@ def test_a_wrong_option_is_named(
 def test_a_limit_that_would_end_an_epoch_within_a_step_is_refused(options: Group) -> None:
     for passes, limit in ((1, 3), (1, 0.5), (2, 4), (2, None)):
         both = {"accumulate_grad_batches": passes, "limit_train_batches": limit}
-        build_trainer(options | both, threads=1, logger=False)
+        build_trainer(options | both, threads=1)
     for passes, limit in ((2, 3), (4, 2), (2, 0.5)):
         both = {"accumulate_grad_batches": passes, "limit_train_batches": limit}
         with pytest.raises(ConfigurationError, match=rf"limit_train_batches={limit} is not .* counts parts of batches"):
-            build_trainer(options | both, threads=1, logger=False)
+            build_trainer(options | both, threads=1)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_processes_that_were_not_asked_for_are_refused(options: Group, monkeypat
     for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigurationError, match=r"trainer.devices=1.* ask for 1 processes, but 2 were started"):
-        build_trainer(options, threads=1, logger=False)
+        build_trainer(options, threads=1)
 
 
 @pytest.mark.parametrize("variable", ["RANK", "LOCAL_RANK", "SLURM_PROCID"])
@@ -104,6 +104,6 @@ def test_a_rank_without_other_processes_is_refused(
 
 
 def test_a_trainer_is_deterministic_and_has_the_asked_threads(options: Group) -> None:
-    build_trainer(options, threads=2, logger=False)
+    build_trainer(options, threads=2)
     assert torch.are_deterministic_algorithms_enabled()
     assert torch.get_num_threads() == 2

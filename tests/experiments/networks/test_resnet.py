@@ -1,12 +1,8 @@
 """The networks for images."""
 
-import sys
-
-import pytest
 import torch
 
-from experiments.errors import ConfigurationError
-from experiments.networks.resnet import ResNet, Standardised, TimmNetwork
+from experiments.networks.resnet import ResNet, Standardised
 
 PIXELS = {"pixel_mean": (0.5, 0.2, 0.0), "pixel_std": (0.5, 0.1, 2.0)}
 
@@ -31,20 +27,3 @@ def test_pixels_are_standardised_by_channel() -> None:
     images = torch.tensor([0, 51, 255], dtype=torch.uint8).reshape(1, 3, 1, 1)
     found = Standardised(**{name.removeprefix("pixel_"): values for name, values in PIXELS.items()})(images)
     torch.testing.assert_close(found.flatten(), torch.tensor([-1.0, 0.0, 0.5]), atol=1e-6, rtol=0)
-
-
-@pytest.mark.medium
-def test_a_network_of_timm_by_its_name() -> None:
-    network = TimmNetwork(architecture="resnet10t", num_classes=7, **PIXELS).eval()
-    assert network(torch.zeros(2, 3, 32, 32, dtype=torch.uint8)).shape == (2, 7)
-
-
-def test_an_unknown_network_of_timm_is_named() -> None:
-    with pytest.raises(ConfigurationError, match=r"model\.architecture='resnet10000'"):
-        TimmNetwork(architecture="resnet10000", num_classes=7, **PIXELS)
-
-
-def test_without_timm_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(ConfigurationError, match="pip install timm"):
-        TimmNetwork(architecture="resnet10t", num_classes=7, **PIXELS)

@@ -4,19 +4,18 @@ import json
 import re
 import shlex
 from html import unescape
+from pathlib import Path
 
 import pytest
 
-from experiments.composition import composed, settings_of
-from experiments.identity import run_id
-from experiments.resolvers import register_resolvers
+from experiments.repeat import find_record
 from reporting.records.declaration import load_declaration
 from reporting.records.groups import label_runs, style_groups
 from reporting.records.record_files import finished_records
 from reporting.report.page import report_of_outputs
-from reporting.report.repeat import repeating_command
+from reporting.report.payload import repeating_command
 from reporting.summary import best_activation
-from tests.reporting.synthetic_records import as_read, changed, finish_runs, make_record
+from tests.reporting.synthetic_records import as_read, finish_runs, make_record
 from tests.reporting.synthetic_results import RESULTS
 
 pytestmark = pytest.mark.medium
@@ -90,41 +89,11 @@ def test_the_page_of_own_runs_opens_on_the_answer_of_each_experiment(tmp_path):
     )
 
 
-def test_the_command_of_a_run_of_each_experiment_composes_to_its_settings(payload):
-    register_resolvers()
+def test_the_command_of_a_run_names_its_record(payload, tmp_path):
     for run in {run["experiment"]: run for run in payload["runs"].values()}.values():
-        python, runner, *overrides = shlex.split(run["command"])
-        assert (python, runner) == ("python", "run.py")
-        config = composed(*overrides)
-        assert (run_id(config), config.seed) == (run["run_id"], run["seed"]), run["command"]
-
-
-def test_the_command_gives_what_differs_from_the_experiment():
-    record = make_record("sharmix_learned", 7, "digits", q=1.25, r=1.5, objective="brier")
-    record = as_read(changed(record, optimizer={"learning_rate": 0.01}, data={"folder": "/my data"}))
-    words = shlex.split(repeating_command(record))
-    assert words[2:4] == ["experiment=digits", "activation=sharmix_learned"]
-    assert {"activation.objective=brier", "optimizer.learning_rate=0.01", "seed=7", "paths.data=/my data"} <= {*words}
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ("experiment=copy", "model.attention.name=sparsemax"),
-        ("experiment=cifar100", "model=perceptron"),  # which lacks settings of the experiment's network
-        ("experiment=cifar100_lt", "data=digits"),  # which lacks a setting that is null
-        ("experiment=digits", "data=cifar100", "model=resnet18"),
-        ("experiment=cifar100_lt", "data.shots=null", "name='2026'"),
-        ("experiment=imagenet_balanced", "data.expected_examples=null"),
-        ("name=mine", "activation=custom", "activation.name=my.module.Map", "data.validation_fraction=0.1"),
-        ("name=mine", "experiment=airline", "data.validation_fraction=0.1", "callbacks=early_stopping"),
-    ],
-    ids=lambda overrides: overrides[-1],
-)
-def test_the_command_of_a_run_with_settings_of_its_own_composes_to_them(overrides):
-    register_resolvers()
-    config = settings_of(*overrides).model_dump()
-    record = as_read(make_record(experiment=config["name"]) | {"config": config, "run_id": run_id(config)})
-    again = settings_of(*shlex.split(repeating_command(record))[2:]).model_dump()
-    assert run_id(again) == run_id(config)
-    assert again["data"].get("expected_examples") == config["data"].get("expected_examples")
+        python, _, module, file, *which = shlex.split(run["command"])
+        assert (python, module) == ("python", "experiments.repeat")
+        record = find_record(Path(file), *(word.partition("=")[2] for word in which))
+        assert (record.run_id, record.seed) == (run["run_id"], run["seed"])
+    finished = as_read(make_record(experiment="digits"))
+    assert repeating_command(finished, tmp_path / "record.json").endswith(f" {tmp_path}/record.json")

@@ -3,7 +3,6 @@
 import difflib
 import errno
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from experiments.errors import UserError
 STARTS_AGAIN = "the same command starts again where this one did"
 FAILED_RUNS = "the runs named above have failed"
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR)
-_REFUSED = re.compile(r"ConfigurationError raised while resolving interpolation: (.*?)(?:\n    full_key|$)", re.DOTALL)
+REFUSALS = (CompactHydraException, OmegaConfBaseException, YAMLError)  # of the suite and of Hydra
 
 
 class Interrupted(KeyboardInterrupt):
@@ -49,8 +48,8 @@ def one_message() -> Iterator[None]:
         if text := str(interrupt) if isinstance(interrupt, Interrupted) else STARTS_AGAIN:
             print(f"interrupted; {text}", file=sys.stderr)
         sys.exit(status)
-    except (CompactHydraException, OmegaConfBaseException, YAMLError) as error:
-        sys.exit(FAILED_RUNS if getattr(error, "is_printed", False) else _message(error))
+    except REFUSALS as error:
+        sys.exit(FAILED_RUNS if getattr(error, "is_printed", False) else message_of(error))
     except OSError as error:
         if error.errno not in DISK_ERRORS:
             raise
@@ -64,11 +63,10 @@ def replace_unknown_characters() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _message(error: Exception) -> str:
+def message_of(error: Exception) -> str:
+    """What the user reads of a refusal: Hydra's without its remarks on itself, and with the names that are allowed."""
     if isinstance(error, UserError):
         return str(error)
-    if refused := _REFUSED.search(str(error)):
-        return refused[1]
     lines = str(error).partition("\n    full_key")[0].partition("\nConfig search path")[0].strip().splitlines()
     key_error = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
     if isinstance(key_error, ConfigAttributeError | ConfigKeyError) and key_error.parent_node is not None:
@@ -76,6 +74,6 @@ def _message(error: Exception) -> str:
         found = difflib.get_close_matches(str(key_error.key).lower(), known, n=1)
         meant = f"Did you mean {known[found[0]]}? " if found else ""
         lines.insert(1, f"{meant}Allowed: {', '.join(known.values())}")
-    if any("hydra/launcher" in line or "hydra/sweeper" in line for line in lines):
-        lines.append("Others come with pip install '.[slurm]', '.[ray]' or '.[optuna]'")
+    if any("hydra/launcher" in line for line in lines):
+        lines.append("Others come with pip install '.[slurm]' or '.[ray]'")
     return "\n".join(lines)

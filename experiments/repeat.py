@@ -1,0 +1,87 @@
+"""Repeat a recorded run, from the settings in its record.
+
+python -m experiments.repeat outputs/digits/softmax-a3032b1d2d94/seed-21/record.json
+python -m experiments.repeat results/records/airline.jsonl run_id=edc246647aff seed=21 paths.data=FOLDER
+
+The file is the record of a run, or a file with records of several runs, of which `run_id` and `seed` name one. Further
+settings say where: `paths.data` is the folder of the data sets, null for their public source, and `paths.outputs` the
+folder of the new run, outputs/repeated if you give none. The command trains, and says whether the weights are the same.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from inspect import signature
+from pathlib import Path
+
+from experiments.composition import composed, resolved
+from experiments.errors import ConfigurationError
+from experiments.identity import DECISIVE, code_of
+from experiments.messages import one_message
+from experiments.record import Record, RecordError, read_record, read_text
+from experiments.run_folder import folder_of
+from experiments.settings import RunSettings, checked_settings, get_class_or_function
+
+OUTPUTS = "outputs/repeated"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Train the run again, and compare its weights with those of the record.
+
+    Args:
+        arguments: of the command line.
+
+    Raises:
+        UserError: an argument, the record or a setting cannot be used.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.repeat", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", type=Path, metavar="RECORD")
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
+    options = parser.parse_args(arguments)
+    given = dict(one.partition("=")[::2] for one in options.settings)
+    record = find_record(options.file, given.pop("run_id", None), given.pop("seed", None))
+    settings = settings_of_record(record, given)
+
+    from experiments.run import Run  # it imports torch
+
+    run = Run(settings, folder_of(settings))
+    if code_of(run.config)["digest"] != record.code.digest:
+        run.say(f"the record is of other code (commit {record.code.commit}); this is a run of the code that is here")
+    again = run.complete()
+    same = again is not None and again.weights_hash == record.weights_hash
+    run.say("the weights are those of the record, to the bit" if same else "the weights are not those of the record")
+
+
+def find_record(file: Path, run_id: str | None, seed: str | None) -> Record:
+    """The only record in a file that is of this run and seed; a RecordError if there is none, or several."""
+    text = read_text(file, "name the record of a run, or a file in results/records")
+    lines = text.split("\n") if file.suffix == ".jsonl" else [text]
+    records = [read_record(line, str(file)) for line in lines if line.strip()]
+    found = [one for one in records if run_id in (None, one.run_id) and seed in (None, str(one.seed))]
+    if len(found) != 1:
+        raise RecordError(f"{file}: {len(found)} of its {len(records)} records fit; give run_id=ID seed=NUMBER of one")
+    return found[0]
+
+
+def settings_of_record(record: Record, given: dict[str, str]) -> RunSettings:
+    """The settings of a record, with what does not decide its result as in `conf/`, or as given by dotted names."""
+    allowed = sorted(set(RunSettings.model_fields) - {*DECISIVE, "seed"})
+    for key, value in given.items():
+        if key.partition(".")[0] not in allowed:
+            raise ConfigurationError(f"{key}={value} would be another run; allowed here: {', '.join(allowed)}")
+    base = resolved(composed(f"paths.outputs={OUTPUTS}", *(f"{key}={value}" for key, value in given.items())))
+    decided = {key: record.config[key] for key in DECISIVE}
+    data = decided["data"]
+    if "folder" in signature(get_class_or_function(data, "data")).parameters:  # which kept records leave out
+        place = base["paths"]["data"] if "paths.data" in given else data.get("folder")
+        decided["data"] = data | {"folder": place}
+    return checked_settings(base | decided | {"seed": record.seed})
+
+
+if __name__ == "__main__":
+    sys.path.append(os.getcwd())  # data sets, networks and activations of the user's own
+    with one_message():
+        main(sys.argv[1:])

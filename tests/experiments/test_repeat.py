@@ -1,0 +1,70 @@
+"""A recorded run is repeated from its record alone."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from experiments.composition import settings_of as settings
+from experiments.errors import UserError
+from experiments.identity import ROOT, run_id
+from experiments.record import load_record, read_record
+from experiments.repeat import find_record, main, settings_of_record
+from experiments.run import Run
+
+QUICK = ("experiment=digits", "activation=sharmix_learned", "trainer.max_epochs=1", "progress=none")
+KEPT = ROOT / "results" / "records"
+
+
+@pytest.mark.medium
+def test_a_run_is_repeated_to_the_bit_beside_the_recorded_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # Settings of one's own, which no experiment in conf/ has.
+    record = Run(settings(*QUICK, "name=mine", "model.hidden_units=4", "seed=7"), Path("one")).complete()
+    assert record is not None
+    capsys.readouterr()
+    main(["one/record.json", "progress=none"])
+    again = load_record(Path(f"outputs/repeated/mine/sharmix_learned-{record.run_id}/seed-7/record.json"))
+    assert again.weights_hash == record.weights_hash
+    said = capsys.readouterr().out
+    assert said.endswith("the weights are those of the record, to the bit\n")
+    assert "other code" not in said
+
+    other = record.model_copy(update={"code": record.code.model_copy(update={"digest": "0"}), "weights_hash": "0"})
+    (tmp_path / "one" / "record.json").write_text(other.to_json())
+    shutil.rmtree("outputs")
+    main(["one/record.json", "progress=none", "paths.outputs=there"])
+    assert [*Path("there").glob("mine/*/seed-7/record.json")]
+    said = capsys.readouterr().out
+    assert said.startswith("the record is of other code (commit ")
+    assert said.endswith("the weights are not those of the record\n")
+
+
+@pytest.mark.parametrize("file", sorted(KEPT.glob("*.jsonl")), ids=lambda file: file.stem)
+def test_a_kept_record_gives_the_settings_of_its_run(file: Path) -> None:
+    first = read_record(file.read_text("utf-8").partition("\n")[0], str(file))
+    record = find_record(file, first.run_id, str(first.seed))
+    assert record == first
+    for given, folder in (({"paths.data": "mine"}, "mine"), ({}, None)):
+        found = settings_of_record(record, given)
+        assert (run_id(found.model_dump()), found.seed) == (record.run_id, record.seed)
+        assert found.data.get("folder", folder) == folder  # where the data set has one
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((f"{KEPT}/copy.jsonl",), r"copy\.jsonl: 9 of its 9 records fit; give run_id=ID seed=NUMBER of one"),
+        ((f"{KEPT}/copy.jsonl", "seed=1"), "0 of its 9 records fit"),
+        (("none.json",), r"none\.json: cannot be read .*; name the record of a run"),
+        (
+            (f"{KEPT}/tiny_imagenet_balanced.jsonl", "threads=2"),
+            "threads=2 would be another run; allowed here: ",
+        ),
+    ],
+)
+def test_what_cannot_be_repeated_is_one_message(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        main(words)
