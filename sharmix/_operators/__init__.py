@@ -1,1 +1,1 @@
-"""The torch operators behind every map and loss, their implementations, and their derivatives."""
+"""The autograd nodes and torch operators behind every map and loss, and their implementations."""

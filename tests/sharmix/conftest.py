@@ -54,7 +54,7 @@ def each_backend(request):
 
 @pytest.fixture(params=parameters(sorted({sharmix.backend(), "torch"})), scope="module")
 def each_solver(request):
-    """For calls that never go the short way, such as those with soft targets or an order for each row."""
+    """The compiled kernel, where it was built, and plain torch; for calls that are not always one node."""
     with selected(request.param):
         yield
 
