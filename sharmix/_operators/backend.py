@@ -99,8 +99,8 @@ def plain_torch() -> Iterator[None]:
     """A context manager: within its block sharmix uses plain torch operations on every device, and no kernel.
 
     The block applies to the thread or asyncio task that entered it, and to tasks started within it. A backward pass
-    uses the implementation of its forward pass. A compiled function is called within the block, not the other way
-    round; its backward pass must be inside, too: outside of it a loss at class indices has the gradient NaN.
+    uses the implementation of its forward pass. With compiled functions put the whole step, forward and backward,
+    inside the block, and call them from there: outside of it their loss at class indices has the gradient NaN.
 
     Example:
         >>> with sharmix.plain_torch():

@@ -1,8 +1,8 @@
 """The map and its loss on CUDA in Triton, one program a row; the notation is that of `_mathematics`.
 
-A short row is read once and stays in registers. Of a longer one another kernel first finds the candidates, the classes
-that can be in the support. If there is room for them, all sums are over them alone; otherwise the row is read again,
-block by block, for each sum: from the caches, if they can hold all rows that are computed at a time.
+A short row is read once and stays in registers. For a longer row, a first kernel finds the candidates: the classes that
+can have a probability above 0. If there is room for them, each sum is over the candidates alone. Otherwise each sum
+reads the whole row again, block by block: from the caches, if these hold all rows in progress.
 For float32 logits the root is found in float32, and float64 takes the last steps; for half precision float32 is enough.
 The few numbers that describe the solution of a row are float64 throughout.
 """
@@ -20,12 +20,12 @@ from sharmix._operators import any_device
 from sharmix._operators.orders import Orders, Slopes, columns, is_concave, largest
 
 _SHORT = 2048  # classes in registers: with more in each thread, or more threads, registers are spilled to memory
-_BLOCK = 256  # classes of a longer row, or candidates
+_BLOCK = 256  # classes of a longer row, or candidates, that are read at a time
 _CLASSES_OF_WARP = 128
 _SEARCHED = 512  # classes at a time, in the search for candidates
 _MOST_CANDIDATES = 4096  # of a row, and at most a quarter of its classes: there is room for no more
 _GRADIENT = 64  # classes of a block of the loss's gradient, which needs no powers if none of them is in the support
-_BLOCKS_OF_PROGRAM = tl.constexpr(16)  # of the loss's gradient
+_BLOCKS_OF_PROGRAM = tl.constexpr(16)  # blocks of the loss's gradient that one program computes
 _MOST_SCALE = tl.constexpr(1e38)  # which float32 still holds
 _LEAST_DELTA = tl.constexpr(1e-15)  # whose square float32 still holds
 _MARGIN = tl.constexpr(1e-3)  # the bracket is exact up to rounding, and a root may lie on its end
@@ -405,7 +405,7 @@ def _map_backward(
     narrow = delta.to(tl.float32)
     largest = _largest(row, classes, BLOCK) if tops is None else tl.load(tops + index)
     reference = tl.log(largest)
-    # A constant in grad changes nothing; measured from where p is largest, no digits cancel.
+    # A constant added to grad changes no result. With the grad of the largest p subtracted, no digits cancel.
     risen, fallen = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
     origins = tl.full([BLOCK], -float("inf"), tl.float32)
     for start in range(0, count, BLOCK):
@@ -444,7 +444,7 @@ def _map_backward(
     gap = r - q
     stiffness = 1 + gap * q * tl.sum(covariance_sum, 0)
     heat = temperature * tl.exp(-gap * renyi)
-    # 1/heat as the product of two factors that float32 holds: for a large r it overflows, and infinity times 0 is NaN.
+    # 1/heat as the product of two factors that float32 holds: for a large r 1/heat overflows; infinity times 0 is NaN.
     factor = tl.minimum(1 / tl.sqrt(heat), 1e30)
     if PARAMETERS:
         response = tl.sum(renyi_slope, 0) + q * tl.sum(tilted, 0)

@@ -1,7 +1,7 @@
 """Rows that are too long and too few for one CUDA program each: many programs sum over a row together.
 
-Each of Newton's steps is two launches, of partial sums over spans of the rows, and of what follows from them for each
-row. The output then needs no more sums, and the backward pass is plain torch, which uses the whole device by itself.
+Each of Newton's steps takes two launches: one for the partial sums over spans of the rows, one for what follows from
+them in each row. The output then needs no more sums. The backward pass is plain torch, which uses the whole device.
 """
 
 import math

@@ -15,7 +15,7 @@ template <class T> T just_below(T threshold) {
     return threshold - std::abs(threshold) * Limits::epsilon() - Limits::min();  // nextafter would be a call
 }
 
-// The entries of a row that its support can hold, its largest logit, and a bound of y at the root.
+// The entries of a row that can be in its support, its largest logit, and a bound of y at the root.
 template <class T> class Candidates : public List<T> {
   public:
     using List<T>::List;
@@ -66,8 +66,8 @@ template <class T> class Candidates : public List<T> {
         }
     }
 
-    // Never inlined: the compiler would drop the two sums that `bound` does not read, and fuse and round the others
-    // otherwise, in some callers and not in others.
+    // Never inlined. In some callers the compiler would drop the two sums that `bound` does not read, and would then fuse
+    // and round the other sums in another way.
     static __attribute__((noinline)) Sums<double> sums_at(const T* values, int64_t count, const LineOfU<Vector<T>>& line,
                                                           const Shape& shape) {
         return sums_over<OneRow<T>>(values, count, line, shape);

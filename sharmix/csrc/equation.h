@@ -95,7 +95,7 @@ template <class T> struct RoundedLine {
     double lifted;   // every w^beta is this factor too large
 };
 
-// weigh(j, u, w, w^(beta-1)) for w = (1 + u)_+ of the vectors logits(j), j from 0 to `count` by `step`.
+// Calls weigh(j, u, w, w^(beta-1)), with w = (1 + u)_+, for the vectors logits(j), j from 0 to `count` in steps of `step`.
 template <class V, int Exponent, class Line, class Logits, class Weigh>
 INLINE void for_powers(int64_t count, int64_t step, const Shape& shape, const Line& line, Logits logits, Weigh weigh) {
     using Real = typename Format<V>::Real;
@@ -126,7 +126,7 @@ INLINE void for_powers(int64_t count, int64_t step, const Shape& shape, const Li
     }
 }
 
-// body(Exponent). The frequent exponents have a loop of their own, where powers are products. It saves a third of the map's
+// Calls body(Exponent). Frequent exponents have a loop of their own, where powers are products. It saves a third of the map's
 // forward pass at 64 x 100.
 template <class Body> inline auto with_exponent(int integer, Body body) {
     switch (integer) {

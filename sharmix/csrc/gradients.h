@@ -185,7 +185,7 @@ template <class Layout> class PullBack {
         return each_row<Count>([&](const Terms& row) { return sums_of<typename Layout::Walk, Count>(row.strip.count, terms(row)); });
     }
 
-    // The largest p and its grad. A constant added to grad changes no result; measured from this grad, no digits cancel.
+    // The largest p and its grad. A constant added to grad changes no result. With this grad subtracted, no digits cancel.
     void find_origin() {
         const auto [largest, origin] = each_row<2>([&](const Terms& row) {
             V top = {}, origins = V{} - std::numeric_limits<Real>::infinity();

@@ -56,7 +56,7 @@ template <class T> class GroupSolver {
   private:
     static constexpr int64_t CROWD_OF_POWERS = 128;
 
-    // Fills short columns with -inf, and the columns of lanes without a row, whose first step is NaN: they stop at once.
+    // Fills short columns with -inf, and the columns of lanes without a row: their first step is NaN, so they stop at once.
     void fill_up() {
         const T nothing = -std::numeric_limits<T>::infinity();
         for (int64_t lane = 0; lane < LARGEST; ++lane)

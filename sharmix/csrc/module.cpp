@@ -1,5 +1,5 @@
 // The kernel as a Python module. Its functions take numbers and addresses of contiguous memory. The address 0 stands for
-// a result that nobody wants. sharmix/_operators/cpu.py reads the tensors and allocates the results.
+// a result that the caller does not want. sharmix/_operators/cpu.py reads the tensors and allocates the results.
 //
 // The module uses Python's limited API, and of torch one function by its address. So one build works with every Python
 // and every torch that the library supports.
@@ -149,7 +149,7 @@ int64_t alpha_relu_loss_backward(int64_t bytes, int64_t rows, int64_t classes, d
     return outside;
 }
 
-// Whether the kernel computes an alpha-ReLU: where its powers are products.
+// Whether the kernel computes this alpha-ReLU. It does if the powers are products.
 bool takes_alpha(double alpha, bool is_float) {
     return alpha > 1 && (is_float ? beta_of<float>(alpha) : beta_of<double>(alpha)) > 0;
 }

@@ -99,7 +99,7 @@ template <class T> class RowSolver {
         return root<double>(start, equation_.last_step);
     }
 
-    // First cuts on both sides of a root, near which the equation rises, leave little to bound.
+    // The first cells end a little on both sides of a root. The equation rises near the root, so little is left to bound.
     template <class Real> Cells cells_of_maximum(Precision precision) {
         const Orders& orders = equation_.orders;
         const End high = bound_by_entropy<Real>();

@@ -18,7 +18,7 @@ template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
     const auto call = [](int64_t begin, int64_t end, void* context) {
         (*static_cast<Body*>(context))(begin, end);
 #ifdef __SSE2__
-        _mm_sfence();  // other threads are to see what went past the caches
+        _mm_sfence();  // make the streamed writes visible to other threads
 #endif
     };
     const bool failed = torch_parallel_for(0, rows, std::max<int64_t>(1, GRAIN / std::max<int64_t>(1, classes)), call, &body);
@@ -29,8 +29,8 @@ template <class Body> void for_rows(int64_t rows, int64_t classes, Body body) {
 #endif
 }
 
-// Fills the rows of a result with one value. A result of more than 32 MiB goes past the caches: its memory need not be read
-// before it is written. It saves a tenth to a sixth of the map's step at 512 x 32000.
+// Fills the rows of a result with one value. A result of more than 32 MiB is streamed to memory, past the caches, which
+// would first read the old content. It saves a tenth to a sixth of the map's step at 512 x 32000.
 template <class T> class Fill {
   public:
     Fill(int64_t rows, int64_t classes) : classes_(classes), past_caches_(rows * classes * int64_t(sizeof(T)) > 1 << 25) {}
@@ -198,7 +198,7 @@ template <class T> class MapBackward {
     const OrderColumns& orders_;
     const Fill<T> fill_;
     std::vector<Support<T>> supports_;  // the first ones wait
-    std::unique_ptr<T[]> room_;  // a vector would be cleared: a fifth of the map's backward pass at 64 x 3
+    std::unique_ptr<T[]> room_;  // clearing a vector takes a fifth of the map's backward pass at 64 x 3
     std::unique_ptr<double[]> columns_;
 };
 
@@ -276,9 +276,9 @@ template <class T> class ClassLossGradient {
   public:
     explicit ClassLossGradient(int64_t classes) : classes_(classes), active_(classes / LANES<T>) {}
 
-    // factor (p - y), with p from the logits z and their state. For float32 logits it is computed in float32 from the
-    // distances to the largest logit: its w is exactly 1, and every entry of p is wrong by at most beta roundings of the
-    // largest entry, which is more than a rounding of a tiny entry. Float32 saves a quarter of the pass at 64 x 1000.
+    // factor (p - y), with p from the logits z and their state. For float32 logits it is computed in float32, from the
+    // distances to the largest logit, whose w is then exactly 1. The error of each entry of p is at most beta roundings of
+    // the largest entry; for a tiny entry this is more than its own rounding. It saves a quarter of the pass at 64 x 1000.
     void operator()(const T* z, int64_t target, T* grad, const State& state, const Orders& orders, double factor) {
         const Shape shape = shape_of<T>(orders);
         const double level = factor / state.total, slope = state.unit * state.scale;

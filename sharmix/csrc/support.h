@@ -10,7 +10,7 @@
 
 namespace sharmix {
 
-constexpr int64_t CROWD = 256;  // entries of a row: with more, it is better worked on alone
+constexpr int64_t CROWD = 256;  // a row with more entries is better worked on alone
 
 // The number of entries above a threshold.
 template <class T> int64_t count_above(const T* row, int64_t classes, T threshold) {
@@ -104,8 +104,8 @@ INLINE int64_t append(const float* row, int64_t start, __mmask16 some, float thr
     return __builtin_popcount(kept);
 }
 
-// Few entries above the threshold are hard to predict: their vectors are listed first, without branches. It saves a fifth of
-// the map's forward pass at 256 x 10000.
+// The processor cannot predict which vectors have one of few entries above the threshold. So they are listed first, without
+// branches. It saves a fifth of the map's forward pass at 256 x 10000.
 inline int64_t append_few(const float* row, int64_t start, int64_t stop, float threshold, float* value, int32_t* place) {
     constexpr int64_t LISTED = 64;
     int32_t starts[LISTED];
