@@ -58,9 +58,9 @@ demo: setup  ## four activations, five seeds, balanced and long-tailed digits: t
 test: setup  ## run the tests, in about three minutes on two cores, or some: ONLY=tests/reporting, ONLY="-k resume"
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not slow" $(ONLY)
 
-test-slow: setup  ## run the slow tests: in a browser, with LaTeX, inductor, compilers and other interpreters
-	@echo 'The slow tests need Chromium, LaTeX and a C++ compiler; tests of what is missing are skipped.'
-	@echo 'Debian: apt-get install chromium fonts-dejavu texlive-latex-recommended texlive-science g++'
+test-slow: setup  ## run the slow tests: in a browser, with inductor, compilers and other interpreters
+	@echo 'The slow tests need Chromium and a C++ compiler; tests of what is missing are skipped.'
+	@echo 'Debian: apt-get install chromium fonts-dejavu g++'
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m slow $(ONLY)
 
 check: lint  ## run the linters, the quick tests and the kernel's instruction counts, in about a minute and a half

@@ -123,7 +123,7 @@ class Claim(_Part):
 class Table(_Part):
     """A table of the paper, or of ours where `published` is None."""
 
-    title: str  # short enough for a caption
+    title: str  # without the paper's number
     experiment: str  # whose records fill the table
     seeds: Seeds  # that every row must have, unless the row names some of them
     repeat: str  # command that repeats the experiment and the table

@@ -1,16 +1,16 @@
 """Tables in Markdown, narrow enough to read on a page."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from textwrap import fill
 
 import pandas as pd
 
-from reporting.columns import Block, packed
+from reporting.columns import Block
 
 WIDTH = 110  # characters of a line
 
 
-def page(title: str, blocks: Sequence[Block], notes: Sequence[str]) -> str:
+def page(title: str, blocks: Sequence[Block], notes: Iterable[str]) -> str:
     """A page with the blocks of a table, each below its heading, and the notes under them."""
     parts = [f"# {title}"]
     for block in blocks:
@@ -44,9 +44,12 @@ def narrow(frame: pd.DataFrame) -> str:
     texts = frame.astype(str)
     names = (list(texts)[: number + 1] for number in range(texts.shape[1]))
     keys = next((columns for columns in names if not texts.duplicated(columns).any()), list(texts)[:1])
-    room = WIDTH - sum(_width(texts[key]) for key in keys)
-    tables = [[*keys, *columns] for columns in packed(list(texts)[len(keys) :], lambda name: _width(texts[name]), room)]
-    return "\n\n".join(texts[columns].to_markdown(index=False, disable_numparse=True) for columns in tables or [keys])
+    tables: list[list[str]] = [keys]
+    for name in list(texts)[len(keys) :]:
+        if tables[-1] != keys and sum(_width(texts[one]) for one in [*tables[-1], name]) > WIDTH:
+            tables.append(keys)
+        tables[-1] = [*tables[-1], name]
+    return "\n\n".join(texts[columns].to_markdown(index=False, disable_numparse=True) for columns in tables)
 
 
 def _width(column: pd.Series) -> int:

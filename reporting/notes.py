@@ -10,7 +10,7 @@ from reporting.selection import Selection, describe_code
 
 
 def table_notes(selection: Selection, confidence: float) -> Iterator[str]:
-    """Notes on the meaning of a table's numbers: what is missing, how means are made, the epochs, the scores.
+    """Notes on a table's numbers: what is missing, how means are made, epochs, scores; then where the numbers come from.
 
     `confidence` is that of the intervals.
     """
@@ -31,19 +31,17 @@ def table_notes(selection: Selection, confidence: float) -> Iterator[str]:
     measured_by = (way for record in records for way in record.measured_by.items())
     if ways := _distinct(f"{titles[metric]} {way}" for metric, way in measured_by if metric in titles):
         yield f"Scores: {ways}."
+    yield from _provenance(records)
+    yield f"Repeat: {table.repeat}"
 
 
-def provenance_notes(selection: Selection) -> list[str]:
-    """Where the numbers of a table come from: code, hardware, software, and the command that repeats the table."""
-    records = list(selection.records())
+def _provenance(records: list[Record]) -> Iterator[str]:
+    """Code, hardware and software of the records."""
     environments = [record.environment for record in records]
     software = ({"python": environment.python} | environment.packages for environment in environments)
-    return [
-        f"Code: {_distinct(map(describe_code, records))}.",
-        f"Hardware: {_distinct(_pairs(environment.hardware) for environment in environments)}.",
-        f"Software: {_distinct(map(_pairs, software))}.",
-        f"Repeat: {selection.table.repeat}",
-    ]
+    yield f"Code: {_distinct(map(describe_code, records))}."
+    yield f"Hardware: {_distinct(_pairs(environment.hardware) for environment in environments)}."
+    yield f"Software: {_distinct(map(_pairs, software))}."
 
 
 def _statistics(selection: Selection, confidence: float) -> str:

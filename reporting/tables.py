@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from reporting import latex, markdown
+from reporting import markdown
 from reporting.declaration import VERDICTS, Cell, Declaration, Numbers
 from reporting.kept_runs import KeptRuns
 from reporting.layout import DIFFERENCE, Line, lay_out
-from reporting.notes import provenance_notes, table_notes
+from reporting.notes import table_notes
 from reporting.output_files import replace_files
 from reporting.palette import label
 from reporting.selection import Selection
@@ -31,10 +31,8 @@ def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
         table = selection.table
         lines = list(_numbers(declaration, kept.numbers[name], selection))
         blocks = lay_out(table, lines, declaration.confidence)
-        notes, provenance = list(table_notes(selection, declaration.confidence)), provenance_notes(selection)
         texts[f"{name}.csv"] = _csv(_tidy(lines))
-        texts[f"{name}.md"] = markdown.page(table.heading(), blocks, notes + provenance)
-        texts[f"{name}.tex"] = latex.document(name, table.title, blocks, notes, provenance)
+        texts[f"{name}.md"] = markdown.page(table.heading(), blocks, table_notes(selection, declaration.confidence))
         verdicts += [decide_claim(kept, name, claim, row) for claim in table.claims for row in claim.rows]
     if verdicts:
         texts[f"{VERDICTS}.csv"] = _csv(pd.DataFrame(verdicts))

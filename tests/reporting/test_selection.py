@@ -3,7 +3,7 @@
 import pytest
 
 from reporting.declaration import TableError
-from reporting.notes import provenance_notes, table_notes
+from reporting.notes import table_notes
 from tests.reporting.synthetic_records import keep_records, make_record, of_other_code
 from tests.reporting.synthetic_results import SMALL, loaded, short_records, small_records
 
@@ -31,8 +31,7 @@ def refusal(results):
 
 def notes_of(results, **allowed):
     kept = loaded(results, **allowed)
-    selection = kept.selections["small"]
-    return "\n".join([*table_notes(selection, kept.declaration.confidence), *provenance_notes(selection)])
+    return "\n".join(table_notes(kept.selections["small"], kept.declaration.confidence))
 
 
 def without(name, *seeds):
