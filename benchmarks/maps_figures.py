@@ -33,7 +33,7 @@ _STYLES = {
 
 
 def write_figures(path: Path, parts: Iterable[str]) -> None:
-    """Write a figure of each part of the CSV file beside it, as PNG, SVG and PDF."""
+    """Write a figure of each part of the CSV file beside it, as SVG and PDF."""
     data = pd.read_csv(path)
     for part in parts:
         replace_files(path.parent, rendered(draw(data[data["part"] == part], part), f"{path.stem}_{part}"))

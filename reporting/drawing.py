@@ -22,8 +22,8 @@ from reporting.themed_svg import themed
 MARKERS = 10  # markers on a curve, for any number of epochs
 WIDTH = 7.0  # width of a figure, in inches: in a column of 345 pt, text of 9 points is still 6 points high
 LABEL_HEIGHT = 11  # points from one label to the next
+_PIXELS = 200  # an inch, for what is drawn as pixels
 _FORMATS: dict[str, dict[str, Any]] = {
-    "png": {},
     "svg": {"transparent": True, "metadata": {"Date": None}},
     "pdf": {"metadata": {"CreationDate": None}},
 }
@@ -224,15 +224,18 @@ def _apart(heights: list[float], gap: float) -> np.ndarray:
 
 
 def rendered(figure: Figure, name: str) -> dict[str, bytes]:
-    """The files of a figure: NAME.png, NAME.svg and NAME.pdf.
+    """The files of a figure: NAME.svg for pages, and NAME.pdf for papers.
 
     Text stays text in the SVG, which follows the theme of its page. The same figure gives the same bytes.
     """
     files = {}
+    with style():
+        figure.set_dpi(_PIXELS)
+        figure.draw_without_rendering()  # the layout takes two passes to settle; each file is one
     for end, options in _FORMATS.items():
         file = BytesIO()
         with style():
-            figure.savefig(file, format=end, dpi=200, **options)
+            figure.savefig(file, format=end, dpi=_PIXELS, **options)
         content = file.getvalue()
         files[f"{name}.{end}"] = themed(content.decode()).encode() if end == "svg" else content
     return files

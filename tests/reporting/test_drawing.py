@@ -1,10 +1,7 @@
 """What figures share."""
 
-from io import BytesIO
-
 import numpy as np
 import pytest
-from PIL import Image
 
 from reporting.drawing import LABEL_HEIGHT, label_lines, label_share, rendered, stack_of_panels
 from reporting.palette import look, on_dark
@@ -48,7 +45,7 @@ def test_a_line_that_is_never_in_its_panel_has_no_label():
     assert [[text.get_text() for text in axes.texts] for axes in panels] == [["inside"], []]
 
 
-def test_an_svg_follows_the_theme_of_its_page_and_the_other_files_have_a_ground():
+def test_an_svg_follows_the_theme_of_its_page():
     figure, (axes,) = stack_of_panels(1, 3)
     axes.plot([0, 1], [0, 1], color="black", label="softmax")
     axes.plot([0, 1], [1, 0], color=look("normmax").colour, label="normmax")
@@ -58,8 +55,6 @@ def test_an_svg_follows_the_theme_of_its_page_and_the_other_files_have_a_ground(
     assert "stroke: currentColor; stroke-opacity: 1;" in svg
     assert f"stroke: #882255; stroke: light-dark(#882255, {on_dark('#882255')})" in svg
     assert "fill: #ffffff" not in svg
-    with Image.open(BytesIO(rendered(figure, "one")["one.png"])) as png:
-        assert png.convert("RGBA").getpixel((0, 0)) == (255, 255, 255, 255)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.4, 0.999), (0.001, 1.0)])
