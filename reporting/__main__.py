@@ -53,7 +53,7 @@ def _parser() -> ArgumentParser:
     allowances.add_argument("--allow-missing-seeds", action="store_true", help="use the seeds that have records")
     allowances.add_argument("--allow-mixed-code", action="store_true", help="accept different or uncommitted code")
     kept = [results, settings, allowances]
-    summary = "print finished runs beside the recorded runs and the papers' numbers, and draw their figure"
+    summary = "print finished runs beside the recorded runs and the papers' numbers"
     for run, text, parents in (
         (_collect, "keep the records of finished runs under results/records/", [runs, results]),
         (_tables, "rebuild the tables and the verdicts from the kept records", kept),
@@ -112,8 +112,7 @@ def _summary(options: Namespace) -> None:
 
     from reporting.summary import summarise
 
-    path = summarise(options.experiments, options.outputs, options.results, options.settings, Console())
-    print(f"Figure: {path} (and .svg and .pdf beside it)")
+    summarise(options.experiments, options.outputs, options.results, options.settings, Console())
 
 
 def _report(options: Namespace) -> None:

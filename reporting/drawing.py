@@ -53,16 +53,15 @@ def style() -> Iterator[None]:
         yield
 
 
-def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None, baseline: Runs | None = None) -> None:
-    """Test accuracy against sparsity: a pale point for each seed, the mean with bars of one standard deviation.
+def draw_trade_off(axes: Axes, groups: list[Group], baseline: Runs, epoch: int | None = None) -> None:
+    """Test accuracy minus a baseline's with the same seed, in percentage points, against sparsity.
 
-    With a baseline, its accuracy with the same seed is subtracted, in percentage points.
+    A pale point for each seed, the mean with bars of one standard deviation.
     """
     for group in groups:
-        x, y = (group.runs.values("test", metric, epoch) for metric in ("sparsity", "accuracy"))
-        if baseline is not None:
-            y = POINTS * paired_difference(y, baseline.values("test", "accuracy", epoch))
-            x = x[y.index]
+        sparsity, accuracy = (group.runs.values("test", metric, epoch) for metric in ("sparsity", "accuracy"))
+        y = POINTS * paired_difference(accuracy, baseline.values("test", "accuracy", epoch))
+        x = sparsity[y.index]
         colour, marker = group.style["color"], group.style["marker"]
         axes.scatter(x, y, color=colour, marker=marker, s=18, alpha=0.35, linewidths=0)
         several = len(x) > 1  # one seed has no deviation
@@ -77,10 +76,7 @@ def draw_trade_off(axes: Axes, groups: list[Group], epoch: int | None = None, ba
             **_outlined(group.style) | {"linestyle": "none"},
         )
     axes.set_xlabel("sparsity (share of exact zeros)")
-    if baseline is None:
-        label_share(axes, "test accuracy")
-    else:
-        _label_difference(axes)
+    _label_difference(axes)
 
 
 def draw_curves(axes: Axes, groups: list[Group], column: str, baseline: Runs | None = None) -> None:

@@ -10,7 +10,7 @@ from reporting.selection import Selection, describe_code
 
 
 def table_notes(selection: Selection, confidence: float) -> Iterator[str]:
-    """Notes on a table's numbers: what is missing, how means are made, epochs, scores; then where the numbers come from.
+    """Notes on a table: what is missing, how means are made, epochs, scores; then where the numbers come from.
 
     `confidence` is that of the intervals.
     """

@@ -1,11 +1,11 @@
-"""A summary of finished runs: tables in the terminal and one figure, for one experiment or several side by side."""
+"""A summary of finished runs in the terminal: their tables, and how far the best activation is from softmax."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from math import nan
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -15,10 +15,8 @@ from experiments.metric_catalogue import METRICS, SHOTS, metric
 from experiments.record import Record
 from reporting import declaration
 from reporting.declaration import Cell, Level, Numbers, load_declaration, load_numbers
-from reporting.drawing import add_legend, draw_curves, draw_trade_off, label_share, rendered, style
 from reporting.groups import Group, label_runs, style_groups
 from reporting.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation, with_interval
-from reporting.output_files import replace_files
 from reporting.record_files import finished_records, missing_records, read_records
 from reporting.runs import Runs
 from reporting.selection import list_runs_by_code, of_one_code, records_of_row
@@ -103,26 +101,7 @@ def _ours(table: declaration.Table, cell: Cell, records: list[Record], row: str,
     return with_deviation(float(values.mean()), float(values.std()), decimals) + over_seeds(len(values), of)
 
 
-@style()
-def draw(experiments: dict[str, list[Group]]) -> Figure:
-    """Draw test accuracy against sparsity, and the learning curves: a row an experiment.
-
-    Left: a pale point for each seed, the mean with bars of one standard deviation. Right: the mean over seeds at each
-    epoch, in a band from the lowest to the highest.
-    """
-    figure = Figure(figsize=(10, 4.3 * len(experiments) + 0.8), layout="constrained")
-    axes = figure.subplots(len(experiments), 2, squeeze=False)
-    for (experiment, groups), (trade_off, learning) in zip(experiments.items(), axes, strict=True):
-        draw_trade_off(trade_off, groups)
-        draw_curves(learning, groups, "test/accuracy")
-        trade_off.set_title(f"{experiment}\npoints: seeds; bars: one standard deviation")
-        learning.set_title("lines: mean over seeds; bands: their range")
-        label_share(learning, "test accuracy")
-    add_legend(figure, axes[:, 1], columns=4)
-    return figure
-
-
-def verdict(experiment: str, groups: list[Group], confidence: float) -> str | None:
+def best_activation(experiment: str, groups: list[Group], confidence: float) -> str | None:
     """One sentence: how far the best activation of an experiment is from softmax on test, and what this rests on.
 
     None without runs of softmax and of another activation. `confidence` is that of the interval of the difference,
@@ -155,10 +134,10 @@ def verdict(experiment: str, groups: list[Group], confidence: float) -> str | No
     return f"{experiment}: {chosen} {found} ({basis})."
 
 
-def summarise(experiments: Sequence[str], outputs: Path, results: Path, settings: Path, console: Console) -> Path:
-    """Print tables of the experiments' runs in `outputs`, beside the kept records in `results`, and draw their figure.
+def summarise(experiments: Sequence[str], outputs: Path, results: Path, settings: Path, console: Console) -> None:
+    """Print tables of the experiments' runs in `outputs`, beside the kept records in `results`.
 
-    Warns where runs are of different code. Returns the path of the figure's PNG in <outputs>/summary/.
+    Warns where runs are of different code, and ends with the command that draws the runs.
     """
     declared = load_declaration(settings)
     numbers = load_numbers(settings, declared)
@@ -184,7 +163,7 @@ def summarise(experiments: Sequence[str], outputs: Path, results: Path, settings
                 markup=False,
             )
     for experiment, own in groups.items():
-        if said := verdict(experiment, own, declared.confidence):
+        if said := best_activation(experiment, own, declared.confidence):
             console.print(said, style="bold", markup=False)
-    files = rendered(draw(groups), "-".join(groups))
-    return replace_files(outputs / "summary", files)[0]
+    command = f"python -m reporting report --outputs {shlex.quote(str(outputs))}"
+    console.print(f"Figures: {command}", markup=False, soft_wrap=True)

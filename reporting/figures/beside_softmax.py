@@ -17,7 +17,7 @@ def draw_accuracy_sparsity(kept: KeptRuns) -> Figure:
     panels = beside_softmax(kept)
     result, axes, place = grid_of_panels(len(panels), 3.2)
     for (panel, softmax, others), one in zip(panels, axes, strict=True):
-        draw_trade_off(one, others, panel.epoch, softmax)
+        draw_trade_off(one, others, softmax, panel.epoch)
         title = panel.title_with_seeds()
         one.set_title(title if panel.epoch is None else f"{title},\nepoch {panel.epoch}")
     add_legend(result, axes, 2, place)

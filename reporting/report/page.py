@@ -26,7 +26,7 @@ from reporting.palette import page_style
 from reporting.record_files import finished_records
 from reporting.report.claims import Decided, decided_claims, main_table
 from reporting.report.payload import build_payload
-from reporting.summary import verdict
+from reporting.summary import best_activation
 from reporting.verdicts import NOT_REACHED_RULE, RULE
 
 _FOLDER = Path(__file__).parent
@@ -71,10 +71,10 @@ def report_of_outputs(outputs: Path, output: Path, settings: Path = SETTINGS) ->
     groups = _groups(records)
     count = sum(map(len, records.values()))
     confidence = load_declaration(settings).confidence
-    verdicts = [verdict(name, own, confidence) for name, own in groups.items()]
+    best = [best_activation(name, own, confidence) for name, own in groups.items()]
     shown = {
         "title": f"Runs in {outputs}",
-        "sentences": [one for one in verdicts if one],
+        "sentences": [sentence for sentence in best if sentence],
         "counted": f"{count} finished run{'' if count == 1 else 's'} of {', '.join(names)}.",
         "repeat": _command("--outputs", outputs, "--output", output),
     }

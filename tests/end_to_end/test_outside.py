@@ -88,7 +88,6 @@ def test_the_recipes_make_one_experiment_whose_run_can_be_loaded(
     reporting(["summary", "mine"])
     summary = capsys.readouterr().out
     assert "TemperedSparse" in summary
-    assert (outside / "outputs" / "summary" / "mine.png").is_file()
 
 
 def test_the_loss_of_the_activation_has_the_gradient_p_minus_y(outside: Path) -> None:

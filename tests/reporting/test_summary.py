@@ -1,17 +1,15 @@
-"""The printed summary of experiments and its figure."""
+"""The printed summary of experiments."""
 
 import io
 import re
 
-import numpy as np
 import pytest
 from rich.console import Console
 
-from reporting import summary
 from reporting.__main__ import main
 from reporting.declaration import SETTINGS
 from reporting.groups import label_runs, style_groups
-from reporting.summary import draw, summarise, tables, verdict
+from reporting.summary import best_activation, summarise, tables
 from tests.reporting.synthetic_records import as_read, changed, finish_runs, keep_records, make_record, of_other_code
 from tests.reporting.synthetic_results import small_records
 
@@ -85,19 +83,7 @@ def test_a_narrow_terminal_breaks_no_number(records, long_tailed):
     assert text.count("±0.010") == 3
 
 
-def test_the_figure_draws_every_seed_and_the_mean_curve(records):
-    trade_off, learning = draw({"digits": grouped(records)}).axes
-    points = [point for scatter in trade_off.collections for point in np.asarray(scatter.get_offsets()).tolist()]
-    assert [0.2, 0.93] in points
-    curves = {curve.get_label(): curve.get_ydata().tolist() for curve in learning.lines}
-    assert curves["softmax"] == pytest.approx([0.92 - 0.2 / 3, 0.92 - 0.05 / 3, 0.92])
-    assert len(curves) == 3
-
-
-def test_runs_of_different_code_are_averaged_with_a_warning(records, tmp_path, monkeypatch):
-    monkeypatch.setattr(summary, "draw", lambda groups: None)
-    monkeypatch.setattr(summary, "rendered", lambda figure, name: {f"{name}.png": b""})
-
+def test_runs_of_different_code_are_averaged_with_a_warning(records, tmp_path):
     def said():
         console = Console(file=io.StringIO(), width=1000)
         summarise(["digits"], tmp_path, tmp_path, SETTINGS, console)
@@ -112,14 +98,13 @@ def test_runs_of_different_code_are_averaged_with_a_warning(records, tmp_path, m
 
 def test_a_table_of_the_paper_shows_theirs_recorded_and_yours(small, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
-    monkeypatch.setattr(summary, "rendered", lambda figure, name: {f"{name}.png": b""})
     keep_records(small, [r for r in small_records() if r["config"]["activation"]["name"] != "entmax"])
     yours = [make_record("softmax", seed, test={"accuracy": 0.75}) for seed in (1, 2)]
     finish_runs(small / "outputs", [*yours, make_record("entmax", 1, alpha=1.5)])
     folders = "--outputs", str(small / "outputs"), "--results", str(small), "--settings", str(small)
     main(["summary", "airline", *folders])
     out = capsys.readouterr().out
-    assert str(small / "outputs" / "summary" / "airline.png") in out.splitlines()[-1]
+    assert out.splitlines()[-1] == f"Figures: python -m reporting report --outputs {small / 'outputs'}"
     table = out.partition("A small table: theirs, recorded, yours")[2]
     rows = [re.split(r"\s{2,}", line.strip()) for line in table.splitlines() if "accuracy, test" in line]
     assert rows == [
@@ -134,7 +119,6 @@ def test_a_table_of_the_paper_shows_theirs_recorded_and_yours(small, capsys, mon
 
 def test_the_projects_records_are_found_from_any_folder(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
-    monkeypatch.setattr(summary, "rendered", lambda figure, name: {f"{name}.png": b""})
     monkeypatch.chdir(tmp_path)
     finish_runs(tmp_path / "outputs", [make_record("softmax")])
     main(["summary", "airline"])
@@ -161,7 +145,7 @@ def against_softmax(gains, rates=(0.01, 0.01), seeds=3, **others):
     )
 
 
-def test_the_verdict_says_where_the_best_activation_is_beside_softmax():
+def test_a_sentence_says_where_the_best_activation_is_beside_softmax():
     basis = "(95% interval by Student's t, 3 seeds, one learning rate for all)"
     cases = [
         ([0.019, 0.02, 0.021], "is ahead of softmax: +2.00 [+1.75, +2.25] points of accuracy"),
@@ -169,39 +153,38 @@ def test_the_verdict_says_where_the_best_activation_is_beside_softmax():
         ([0.01, -0.01, 0.0], "is not shown to differ from softmax: +0.00 [−2.48, +2.48] points of accuracy"),
     ]
     for gains, said in cases:
-        assert verdict("digits", against_softmax(gains), 0.95) == f"digits: entmax (α = 1.5) {said} {basis}."
-    assert "softmax with the same seed; one seed decides nothing" in verdict(
+        assert best_activation("digits", against_softmax(gains), 0.95) == f"digits: entmax (α = 1.5) {said} {basis}."
+    assert "softmax with the same seed; one seed decides nothing" in best_activation(
         "digits", against_softmax([0.01], seeds=1), 0.95
     )
-    assert verdict("digits", grouped([make_record("softmax", 1, "digits")]), 0.95) is None
+    assert best_activation("digits", grouped([make_record("softmax", 1, "digits")]), 0.95) is None
 
 
-def test_the_verdict_names_what_weakens_it():
+def test_the_sentence_names_what_weakens_it():
     gains = [0.019, 0.02, 0.021]
-    several = verdict("digits", against_softmax(gains, sparsemax={}), 0.95)
+    several = best_activation("digits", against_softmax(gains, sparsemax={}), 0.95)
     assert "entmax (α = 1.5), the best of 2, is ahead" in several
     assert several.endswith("; the best of several looks better than it is).")
-    assert "learning rate" not in verdict("digits", against_softmax(gains, rates=(0.01, 0.1)), 0.95)
-    assert "3 seeds of 4, those that both have" in verdict("digits", against_softmax(gains, seeds=4), 0.95)
+    assert "learning rate" not in best_activation("digits", against_softmax(gains, rates=(0.01, 0.1)), 0.95)
+    assert "3 seeds of 4, those that both have" in best_activation("digits", against_softmax(gains, seeds=4), 0.95)
 
 
 def test_an_activation_of_fewer_seeds_is_not_the_best_by_luck():
     softmax = [make_record("softmax", seed, "digits") for seed in range(3)]
     entmax = [make_record("entmax", seed, "digits", {"accuracy": 0.82 + seed / 1000}, alpha=1.5) for seed in range(3)]
     lucky = make_record("sparsemax", 0, "digits", {"accuracy": 0.9})
-    assert "entmax (α = 1.5) is ahead of softmax" in verdict("digits", grouped([*softmax, *entmax, lucky]), 0.95)
+    said = best_activation("digits", grouped([*softmax, *entmax, lucky]), 0.95)
+    assert "entmax (α = 1.5) is ahead of softmax" in said
 
 
 @pytest.mark.parametrize("columns", ["120", None])
 def test_every_line_fits_a_terminal_and_a_pipe(small, capsys, monkeypatch, columns):
-    monkeypatch.setattr(summary, "rendered", lambda figure, name: {f"{name}.png": b""})
     monkeypatch.delenv("COLUMNS", raising=False)
     if columns:
         monkeypatch.setenv("COLUMNS", columns)
     yours = [*small_records(), of_other_code(make_record("sparsemax", 1)), make_record("sharmix_fixed", q=1.25, r=1.5)]
     finish_runs(small / "outputs", yours)
     main(["summary", "airline", "--outputs", str(small / "outputs"), "--results", str(small), "--settings", str(small)])
-    *lines, figure = capsys.readouterr().out.splitlines()
-    assert figure.startswith("Figure: ")
+    *lines, _ = capsys.readouterr().out.splitlines()  # the last line holds a path, which no line breaks
     assert "is ahead of softmax" in " ".join(line.strip() for line in lines)
     assert max(map(len, lines)) <= 120

@@ -15,7 +15,7 @@ from reporting.groups import label_runs, style_groups
 from reporting.record_files import finished_records
 from reporting.report.page import report_of_outputs
 from reporting.report.repeat import repeating_command
-from reporting.summary import verdict
+from reporting.summary import best_activation
 from tests.reporting.synthetic_records import as_read, changed, finish_runs, make_record
 from tests.reporting.synthetic_results import RESULTS
 
@@ -79,7 +79,7 @@ def test_the_page_of_own_runs_opens_on_the_answer_of_each_experiment(tmp_path):
             finish_runs(tmp_path, [make_record("sparsemax", seed, experiment, {"accuracy": better})])
     groups = style_groups([label_runs(finished_records(tmp_path, name)) for name in ("digits", "digits_lt")])
     said = [
-        verdict(name, of, load_declaration().confidence)
+        best_activation(name, of, load_declaration().confidence)
         for name, of in zip(("digits", "digits_lt"), groups, strict=True)
     ]
     text = unescape(report_of_outputs(tmp_path, tmp_path / "report.html").read_text("utf-8"))
