@@ -1,13 +1,12 @@
-"""The published numbers beside ours, with a verdict on each: those of all claims, and of the paper's main table."""
+"""The published numbers beside ours, with a verdict on each."""
 
 from math import isnan
 from typing import Any, NamedTuple
 
 from experiments.metric_catalogue import metric
-from reporting.declaration import Claim, Table
+from reporting.declaration import Claim
 from reporting.kept_runs import KeptRuns
 from reporting.outcomes import ours, outcome_of, theirs
-from reporting.palette import label
 from reporting.report.payload import run_key
 from reporting.verdicts import Verdict, decide_claim
 
@@ -35,35 +34,6 @@ def decided_claims(kept: KeptRuns) -> list[Decided]:
         for claim in selection.table.claims
         for row in claim.rows
     ]
-
-
-def main_table(kept: KeptRuns) -> tuple[Table, dict[str, dict[str, Decided]]] | None:
-    """The first declared table with differences between published rows, and its numbers by row and title.
-
-    They are the test metrics that the paper prints, then the differences to the baseline. None without such a table.
-    """
-    for name, selection in kept.selections.items():
-        table = selection.table
-        if claims := _all_numbers(table, [*kept.numbers[name]]):
-            rows: dict[str, dict[str, Decided]] = {}
-            for claim in claims:
-                for row in claim.rows:
-                    rows.setdefault(table.labels()[row], {})[claim.text] = _decided(kept, name, claim, row)
-            return table.model_copy(update={"claims": claims}), rows
-    return None
-
-
-def _all_numbers(table: Table, rows: list[str]) -> list[Claim]:
-    """A claim for each test metric that the paper prints in these rows, and one for the differences to the baseline."""
-    baseline = [row for row in rows if table.rows[row].select == table.baseline]
-    if not table.compared or not table.baseline or not baseline:
-        return []
-    printed = [columns for columns in table.columns if columns.printed and columns.split == "test"]
-    cells = {cell: title for columns in printed for cell, title in columns.titles().items()}
-    levels = [Claim(text=title, metric=cell.metric, rows=rows, epoch=cell.epoch) for cell, title in cells.items()]
-    title = f"{table.metrics()[table.compared]} − {label(table.baseline)}, points"
-    others = [row for row in rows if row not in baseline]
-    return [*levels, Claim(text=title, metric=table.compared, rows=others, against=baseline)]
 
 
 def _decided(kept: KeptRuns, name: str, claim: Claim, row: str) -> Decided:

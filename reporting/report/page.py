@@ -24,7 +24,7 @@ from reporting.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sente
 from reporting.pages.verdict_summary import answers
 from reporting.palette import page_style
 from reporting.record_files import finished_records
-from reporting.report.claims import Decided, decided_claims, main_table
+from reporting.report.claims import Decided, decided_claims
 from reporting.report.payload import build_payload
 from reporting.summary import best_activation
 from reporting.verdicts import NOT_REACHED_RULE, RULE
@@ -44,8 +44,6 @@ def report_of_results(kept: KeptRuns, output: Path) -> Path:
         ],
         "answers": answers(kept.declaration, lines),
         "lines": lines,
-        "main": main_table(kept),
-        "confidence": kept.declaration.confidence,
         "counted": f"{in_one_sentence(verdicts)}.",
         "verdicts": verdicts,
         "reasons": why_open(verdicts),

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from reporting.report.claims import decided_claims, main_table
+from reporting.report.claims import decided_claims
 from tests.reporting.synthetic_results import RESULTS, loaded, write_short
 
 
@@ -39,21 +39,3 @@ def test_a_number_of_another_epoch_never_stands_beside_a_claim(tmp_path):
     (early,) = [one for one in claims if one.line["claim"] == "Softmax starts well"]
     assert early.epoch == 2
     assert early.numbers["mean"] is not None
-
-
-def test_the_main_table_has_every_number_of_the_papers_first_table_beside_ours(kept):
-    table, rows = main_table(kept)
-    tidy = pd.read_csv(RESULTS / "tables/table1.csv").set_index(["row", "source", "split", "metric", "kind"])
-    assert table.number == "Table 1"
-    assert len(rows) == 5  # the paper's
-    for row, numbers in rows.items():
-        for metric in ("accuracy", "macro_f1", "sparsity"):
-            one = numbers[table.metrics()[metric]]
-            assert one.numbers["published"] == tidy.loc[(row, "published", "test", metric, "level"), "mean"]
-            assert one.numbers["mean"] == tidy.loc[(row, "ours", "test", metric, "level"), "mean"]
-        if row != "softmax":
-            one = numbers["accuracy − softmax, points"]
-            ours = tidy.loc[(row, "ours", "test", "accuracy", "difference to softmax")]
-            assert [one.numbers[key] for key in ("mean", "low", "high")] == list(ours[["mean", "low", "high"]])
-            theirs = [rows[name]["accuracy"].numbers["published"] for name in (row, "softmax")]
-            assert one.numbers["published"] == pytest.approx(100 * (theirs[0] - theirs[1]))
