@@ -117,6 +117,13 @@ copybutton_exclude = ".linenos, .gp, .go"
 def setup(app: Sphinx) -> None:
     app.add_lexer("csv", TextLexer)  # recipes show a file of this kind
     app.connect("html-page-context", add_header)
+    app.connect("doctree-read", leave_out_of_sidebar)
+
+
+def leave_out_of_sidebar(app: Sphinx, doctree: nodes.document) -> None:
+    """A page of results stands in no list of pages: the pages that explain it link to it."""
+    if app.env.docname.startswith("results/"):
+        app.env.metadata[app.env.docname]["orphan"] = True
 
 
 def add_header(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
