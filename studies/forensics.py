@@ -134,16 +134,11 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
     by_row = by_row.fillna(own)
     tried = len(by_row)
     by_row = by_row[by_row.index.isin(shown["readings"], level="reading")]
-    numbers = [str(number) for number in range(1, len(by_row) + 1)]
-    combinations, table = by_row.index.to_frame(index=False), by_row.map(_text).reset_index(drop=True)
-    combinations.insert(0, "number", numbers)
-    table.insert(0, "number", numbers)
-    table.insert(1, "rows given", (by_row <= shown["given_within"]).sum(axis="columns").to_numpy())
+    table = by_row.map(_text).assign(**{"rows given": (by_row <= shown["given_within"]).sum(axis="columns")})
     return Report(
         {
             "The nearest hypothesis of each row": _nearest(distances, means, theirs),
-            "Combinations": combinations,
-            "Distance of each row by combination": table.rename(columns=lambda row: row.removeprefix("SharMiX ")),
+            "Distance of each row by combination": table.reset_index(),
             f"Distance of {shown['apart']}, by the way its output is read": apart.map(_text).reset_index(),
         },
         [],

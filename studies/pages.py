@@ -1,5 +1,7 @@
-"""Writes the pages of the studies from their records: the tables of each study, and one table of all findings."""
+"""Writes a page and the tables of each study from its records, and the findings of all studies on one page."""
 
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -7,28 +9,30 @@ import pandas as pd
 import yaml
 
 from experiments.files import write_atomically
-from reporting.markdown import narrow, paragraph
+from reporting.markdown import paragraph
 from reporting.marked_text import fill, parts
-from studies.study import Finding, Report, load_study
+from studies.study import Finding, Report, Study, load_study
 
 COMMAND = "python -m studies"
 
 
 def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
-    """Rebuild the tables of every study with records in a folder, and the findings of all studies on a page.
+    """Rebuild the page and the tables of every study with records in a folder, and the findings of all on a page.
 
     Args:
-        folder: of the records; the tables are written beside them.
-        page: its table of studies decides the order of the findings.
-        linked: the folder of the tables, as the page links to it.
+        folder: of the records. The pages NAME.md and the tables NAME_tables.csv are written beside them.
+        page: its table of studies has the question of each, and decides the order of the findings.
+        linked: the folder of the records, as the page links to it.
     """
     text = page.read_text(encoding="utf-8")
     assert "studies" in parts(text, COMMAND), f"{page}: the marks of the findings are gone"
     findings = []
-    for path in sorted(folder.glob("*.csv"), key=lambda path: text.find(f"(studies/{path.stem}.md)")):
-        study, source = load_study(path.stem), yaml.safe_load(path.with_suffix(".yaml").read_text(encoding="utf-8"))
-        report = study.report(pd.read_csv(path), source["settings"], study.shown)
-        write_atomically(path.with_suffix(".md"), _tables(study.name, report, source))
+    for path in sorted(folder.glob("*.yaml"), key=lambda path: text.find(f"(studies/{path.stem}.md)")):
+        study, source = load_study(path.stem), yaml.safe_load(path.read_text(encoding="utf-8"))
+        report = study.report(pd.read_csv(path.with_suffix(".csv")), source["settings"], study.shown)
+        write_atomically(path.with_suffix(".md"), _page(study, report, source, _question(text, study.name)))
+        cells = pd.concat(_cells(title, table) for title, table in report.tables.items())
+        write_atomically(folder / f"{study.name}_tables.csv", cells.to_csv(index=False, lineterminator="\n"))
         if report.findings:
             title = source["title"].partition(":")[0]
             findings.append(f"**[{title}](studies/{study.name}.md)** ([tables](../{linked}/{study.name}.md))")
@@ -36,23 +40,42 @@ def rebuild_pages(folder: Path, page: Path, linked: Path) -> None:
     write_atomically(page, fill(text, COMMAND, lambda _: "\n\n".join(findings)))
 
 
-def _tables(name: str, report: Report, source: dict[str, Any]) -> str:
-    """The page of a study: its tables, the notes on them, and the origin of the records."""
-    written = [f"# {source['title']}"]
-    for title, table in report.tables.items():
-        written += [f"## {title}", narrow(table)]
-    written += map(paragraph, [*report.notes, _origin(name, source)])
-    return "\n\n".join(written) + "\n"
+def _question(text: str, name: str) -> str:
+    """The question of a study in the table of studies: the cell after the link to its page."""
+    found = re.search(rf"\(studies/{name}\.md\) \| (.+?) \|", text)
+    assert found, f"the table of studies has no question of {name}"
+    return found[1]
 
 
-def _origin(name: str, source: dict[str, Any]) -> str:
-    commits = ", ".join(commit[:12] for commit in source["commit"])
-    hardware = ", ".join(f"{key} {value}" for key, value in source["hardware"].items() if value is not None)
-    packages = ", ".join(f"{key} {value}" for key, value in source["packages"].items())
-    return (
-        f"Records: [{name}.csv]({name}.csv), {source['tasks']} tasks, {source['seconds']} s on one core; settings: "
-        f"[studies/{name}.yaml](../../studies/{name}.yaml). Commit {commits}{', dirty' if source['dirty'] else ''}, "
-        f"{source['finished']}. {hardware}. Python {source['python']}, {packages}. Repeat: `{source['repeat']}`."
+def _page(study: Study, report: Report, source: dict[str, Any], question: str) -> str:
+    """What a study asked, its main tables, what it found, and where the other tables and the records are."""
+    name = study.name
+    written = [f"# {source['title']}", f"**Asked.** {question}"]
+    for title, columns in study.shown["main"].items():
+        table = report.tables[title]
+        written += [f"## {title}", table[columns or list(table)].to_markdown(index=False, disable_numparse=True)]
+    counts = Counter(finding.verdict for finding in report.findings)
+    listed = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    verdicts = f"[Verdicts](../../docs/studies.md#all-verdicts): {listed}. " if counts else ""
+    written += [f"**Found.** {verdicts}[In words](../../docs/studies/{name}.md)."]
+    origin = (
+        f"All {len(report.tables)} tables: [{name}_tables.csv]({name}_tables.csv). Records: [{name}.csv]({name}.csv), "
+        f"{source['tasks']} tasks, {source['seconds']} s on one core; their settings, code, machine and packages: "
+        f"[{name}.yaml]({name}.yaml). Repeat: `{source['repeat']}`."
+    )
+    return "\n\n".join([*written, *map(paragraph, [*report.notes, origin])]) + "\n"
+
+
+def _cells(title: str, table: pd.DataFrame) -> pd.DataFrame:
+    """The cells of a table, one a line. As many of the first columns as distinguish all rows name the row."""
+    texts = table.astype(str)
+    names = list(texts)[:1]
+    while texts.duplicated(names).any():
+        names = list(texts)[: len(names) + 1]
+    return pd.DataFrame(
+        {"table": title, "row": ", ".join(row[names]), "column": column, "value": row[column]}
+        for _, row in texts.iterrows()
+        for column in texts.columns.drop(names)
     )
 
 

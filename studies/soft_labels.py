@@ -118,12 +118,12 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
         tables[f"{model}: change of each metric, with its interval over data sets"] = changes
         for data_set, of_set in own.groupby("data_set", sort=False):
             tables[f"{model}, {data_set}"] = table_of_means(of_set).reset_index()
-            changes = table_of_changes(of_set, pairs, [primary], "fold").set_index("change").T
+            changes = table_of_changes(of_set, pairs, [primary], "fold")
             tables[f"{model}, {data_set}: change of {primary}, with its interval over folds"] = changes
         zeros = own[own["data_set"].isin(of_zeros)]
         supports = {one: compare(zeros, "support_f1", one, THRESHOLD, "data_set") for one in shown["supports"]}
         title = f"{model}: F1 of supports less that of {THRESHOLD}, over {', '.join(of_zeros)}"
-        tables[title] = pd.DataFrame([{one: str(found) for one, found in supports.items()}])
+        tables[title] = pd.DataFrame({"support": list(supports), "change": map(str, supports.values())})
 
         whole, f1 = compare(own, primary, contender, "softmax", "data_set"), supports[contender]
         verdict = whole.verdict("higher" if primary in HIGHER_IS_BETTER else "lower")

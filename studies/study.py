@@ -7,9 +7,10 @@ A study NAME is the module `studies/NAME.py` with three functions, and its setti
     report(records, settings, shown) -> Report       tables and findings from the records of all tasks
 
 `settings` is the content of the YAML file without its part `report`. This part is `shown`: it changes tables, but no
-record. The data sets under `networks` in the settings are replaced by their networks of `studied_networks.yaml`. `data`
-is the folder of the data sets, or None. A task is a dictionary of texts and numbers. A row has `contender`, `metric`,
-`value` and whatever else distinguishes rows. The records are one table of all rows with the keys of their tasks.
+record. Its `main` names the tables that the study's page shows, each with its columns. The data sets under `networks`
+in the settings are replaced by their networks of `studied_networks.yaml`. `data` is the folder of the data sets, or
+None. A task is a dictionary of texts and numbers. A row has `contender`, `metric`, `value` and whatever else
+distinguishes rows. The records are one table of all rows with the keys of their tasks.
 """
 
 import importlib
@@ -62,7 +63,7 @@ class Report:
     """The tables and findings of a study.
 
     Attributes:
-        tables: by title, in the order of the page.
+        tables: by title.
         findings: for the table of all studies; none where the study compares no uses of a sparse output.
         notes: paragraphs that explain the tables.
     """

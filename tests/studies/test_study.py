@@ -58,13 +58,14 @@ def coins(tmp_path, monkeypatch):
     package = tmp_path / "package"
     package.mkdir()
     (package / "coins.py").write_text(MODULE)
-    (package / "coins.yaml").write_text(yaml.safe_dump(SETTINGS | {"report": {}}))
+    (package / "coins.yaml").write_text(yaml.safe_dump(SETTINGS | {"report": {"main": {"Means": []}}}))
     monkeypatch.setattr(studies, "__path__", [str(package)])
     monkeypatch.delitem(__import__("sys").modules, "studies.coins", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     begin, end = marks("studies", COMMAND)
-    command.PAGE.write_text(f"Before.\n\n{begin}\nold\n{end}\n\nAfter.\n")
+    listed = "| [Coins](studies/coins.md) | Which coin wins? | … |"
+    command.PAGE.write_text(f"Before.\n\n{listed}\n\n{begin}\nold\n{end}\n\nAfter.\n")
     return tmp_path
 
 
@@ -84,8 +85,11 @@ def test_a_study_leaves_records_their_origin_tables_and_a_finding(coins):
     assert source["repeat"] == "make study-coins"
     assert source["packages"]["torch"]
     table = Path("results/studies/coins.md").read_text()
-    assert table.startswith("# Coins\n\n## Means\n\n")
+    assert table.startswith("# Coins\n\n**Asked.** Which coin wins?\n\n## Means\n\n")
+    assert "**Found.** [Verdicts](../../docs/studies.md#all-verdicts): 1 no gain." in table
     assert "A note." in table
+    cells = pd.read_csv("results/studies/coins_tables.csv").to_numpy().tolist()
+    assert cells == [["Means", "ours", "value", pytest.approx(0.875 / 3)], ["Means", "theirs", "value", 1.75 / 3]]
     page = command.PAGE.read_text()
     assert page.startswith("Before.")
     assert page.endswith("After.\n")
@@ -136,9 +140,9 @@ def test_the_committed_pages_are_those_of_the_committed_records(tmp_path):
     shutil.copy(ROOT / command.PAGE, page := tmp_path / "findings.md")
     rebuild_pages(tmp_path / "studies", page, command.RESULTS)
     assert page.read_text() == (ROOT / command.PAGE).read_text()
-    pages = sorted((ROOT / "results" / "studies").glob("*.md"))
-    assert [path.stem for path in pages] == sorted(available_studies())
-    for path in pages:
+    committed = ROOT / "results" / "studies"
+    assert sorted(path.stem for path in committed.glob("*.md")) == sorted(available_studies())
+    for path in (*committed.glob("*.md"), *committed.glob("*_tables.csv")):
         assert (tmp_path / "studies" / path.name).read_text() == path.read_text()
 
 
