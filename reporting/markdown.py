@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from textwrap import fill
 
 import pandas as pd
+from tabulate import tabulate
 
 from reporting.columns import Block
 
@@ -21,19 +22,13 @@ def page(title: str, blocks: Sequence[Block], notes: Iterable[str]) -> str:
 
 def pipe_table(block: Block, corner: str = "activation") -> str:
     """The block as a table, with the bold texts of its columns; `corner` is the title of the rows' labels."""
-    columns = [_padded([corner, *block.rows], "<")]
-    for column in block.columns:
-        texts = (f"**{text}**" if row in column.bold else text for row, text in enumerate(column.cells))
-        columns.append(_padded([column.title, *texts], ">"))
-    return "\n".join("|".join(["", *line, ""]) for line in zip(*columns, strict=True))
-
-
-def _padded(texts: Sequence[str], side: str) -> list[str]:
-    """The texts in one width, and below the first a rule with a colon at the `side`, "<" or ">"."""
-    width = max(map(len, texts))
-    rule = "-" * (width + 1)
-    title, *cells = (f" {text:{side}{width}} " for text in texts)
-    return [title, f":{rule}" if side == "<" else f"{rule}:", *cells]
+    columns = (
+        [f"**{text}**" if row in column.bold else text for row, text in enumerate(column.cells)]
+        for column in block.columns
+    )
+    titles, sides = [column.title for column in block.columns], ["right"] * len(block.columns)
+    rows = zip(block.rows, *columns, strict=True)
+    return tabulate(rows, [corner, *titles], "pipe", disable_numparse=True, colalign=["left", *sides])
 
 
 def narrow(frame: pd.DataFrame) -> str:
