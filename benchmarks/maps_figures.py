@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from benchmarks.contenders import FIXED, LEARNED
-from reporting.drawing import label_lines, rendered, stack_of_panels, style
-from reporting.output_files import replace_files
+from reporting.drawing import label_lines, save_figure, stack_of_panels, style
 from reporting.palette import look
 
 _FLOORS = {"map": "relu", "loss": "sum"}  # the least that a map and a loss can take
@@ -36,7 +35,7 @@ def write_figures(path: Path, parts: Iterable[str]) -> None:
     """Write a figure of each part of the CSV file beside it, as SVG and PDF."""
     data = pd.read_csv(path)
     for part in parts:
-        replace_files(path.parent, rendered(draw(data[data["part"] == part], part), f"{path.stem}_{part}"))
+        save_figure(draw(data[data["part"] == part], part), path.parent, f"{path.stem}_{part}")
 
 
 @style()

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -14,6 +15,7 @@ from matplotlib.text import Text
 from pandas.api.typing import SeriesGroupBy
 from scipy.optimize import isotonic_regression
 
+from experiments.files import replace_atomically
 from reporting.groups import Group
 from reporting.runs import Runs
 from reporting.statistics import POINTS, paired_difference
@@ -23,11 +25,6 @@ MARKERS = 10  # markers on a curve, for any number of epochs
 WIDTH = 7.0  # width of a figure, in inches: in a column of 345 pt, text of 9 points is still 6 points high
 LABEL_HEIGHT = 11  # points from one label to the next
 _PIXELS = 200  # an inch, for what is drawn as pixels
-_FORMATS: dict[str, dict[str, Any]] = {
-    "svg": {"transparent": True, "metadata": {"Date": None}},
-    "pdf": {"metadata": {"CreationDate": None}},
-}
-ENDS = tuple(_FORMATS)
 _STYLE = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -219,22 +216,21 @@ def _apart(heights: list[float], gap: float) -> np.ndarray:
     return np.clip(isotonic_regression(np.asarray(heights) - steps).x, 0, room) + steps
 
 
-def rendered(figure: Figure, name: str) -> dict[str, bytes]:
-    """The files of a figure: NAME.svg for pages, and NAME.pdf for papers.
+def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write the files of a figure, NAME.svg for pages and NAME.pdf for papers. Returns their paths.
 
     Text stays text in the SVG, which follows the theme of its page. The same figure gives the same bytes.
     """
-    files = {}
+    svg, pdf = BytesIO(), BytesIO()
     with style():
         figure.set_dpi(_PIXELS)
         figure.draw_without_rendering()  # the layout takes two passes to settle; each file is one
-    for end, options in _FORMATS.items():
-        file = BytesIO()
-        with style():
-            figure.savefig(file, format=end, dpi=_PIXELS, **options)
-        content = file.getvalue()
-        files[f"{name}.{end}"] = themed(content.decode()).encode() if end == "svg" else content
-    return files
+        figure.savefig(svg, format="svg", dpi=_PIXELS, transparent=True, metadata={"Date": None})
+        figure.savefig(pdf, format="pdf", dpi=_PIXELS, metadata={"CreationDate": None})
+    contents = {f"{name}.svg": themed(svg.getvalue().decode()).encode(), f"{name}.pdf": pdf.getvalue()}
+    for file, content in contents.items():
+        replace_atomically(folder / file, lambda opened, content=content: opened.write(content))
+    return [folder / file for file in contents]
 
 
 def _outlined(style: dict[str, Any]) -> dict[str, Any]:

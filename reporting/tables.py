@@ -6,12 +6,12 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.files import write_atomically
 from reporting import markdown
 from reporting.declaration import VERDICTS, Cell, Declaration, Numbers
 from reporting.kept_runs import KeptRuns
 from reporting.layout import DIFFERENCE, Line, lay_out
 from reporting.notes import table_notes
-from reporting.output_files import replace_files
 from reporting.palette import label
 from reporting.selection import Selection
 from reporting.statistics import POINTS, estimate, paired_difference
@@ -38,8 +38,9 @@ def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:
         texts[f"{VERDICTS}.csv"] = _csv(pd.DataFrame(verdicts))
         texts[f"{VERDICTS}.md"] = verdict_page(declaration, pd.DataFrame(verdicts))
 
-    files = {file: text.encode() for file, text in texts.items()}
-    return replace_files(kept.results / "tables", files), _left_out(kept)
+    for file, text in texts.items():
+        write_atomically(kept.results / "tables" / file, text)
+    return [kept.results / "tables" / file for file in texts], _left_out(kept)
 
 
 def _numbers(declaration: Declaration, printed: Numbers, selection: Selection) -> Iterator[Line]:

@@ -10,9 +10,8 @@ from pkgutil import iter_modules
 
 from matplotlib.figure import Figure
 
-from reporting.drawing import rendered, style
+from reporting.drawing import save_figure, style
 from reporting.kept_runs import KeptRuns, LeftOut
-from reporting.output_files import replace_files
 
 DrawFigure = Callable[[KeptRuns], Figure]
 
@@ -44,12 +43,12 @@ def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
 
     Returns the files written, and a line for the figures that are left out for one reason.
     """
-    files: dict[str, bytes] = {}
+    files: list[Path] = []
     without: dict[str, list[str]] = {}
     for name, draw in all_figures().items():
         try:
-            files |= rendered(draw(kept), name)
+            files += save_figure(draw(kept), kept.results / "figures", name)
         except LeftOut as reason:
             without.setdefault(str(reason), []).append(name)
     notices = [f"left out: {', '.join(names)}: {reason}" for reason, names in without.items()]
-    return replace_files(kept.results / "figures", files), notices
+    return files, notices

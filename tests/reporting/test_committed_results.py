@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
-from reporting.drawing import ENDS
 from reporting.figures import all_figures
 from reporting.kept_runs import KeptRuns
 from reporting.record_files import read_records
@@ -44,7 +43,7 @@ def test_the_data_of_every_record_has_the_seed_of_its_run():
 def test_every_committed_figure_can_be_drawn_from_the_committed_records():
     figures = all_figures()
     committed = {file.name for file in (RESULTS / "figures").iterdir()}
-    assert committed == {f"{name}.{end}" for name in figures for end in ENDS}
+    assert committed == {f"{name}.{end}" for name in figures for end in ("svg", "pdf")}
     kept = KeptRuns.load(RESULTS)
     drawn = {name: draw(kept) for name, draw in figures.items()}
     titles = [axes.get_title(loc="left") for axes in drawn["figure1"].axes]

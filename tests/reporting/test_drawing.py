@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from reporting.drawing import LABEL_HEIGHT, label_lines, label_share, rendered, stack_of_panels
+from reporting.drawing import LABEL_HEIGHT, label_lines, label_share, save_figure, stack_of_panels
 from reporting.palette import look, on_dark
 
 
@@ -45,12 +45,12 @@ def test_a_line_that_is_never_in_its_panel_has_no_label():
     assert [[text.get_text() for text in axes.texts] for axes in panels] == [["inside"], []]
 
 
-def test_an_svg_follows_the_theme_of_its_page():
+def test_an_svg_follows_the_theme_of_its_page(tmp_path):
     figure, (axes,) = stack_of_panels(1, 3)
     axes.plot([0, 1], [0, 1], color="black", label="softmax")
     axes.plot([0, 1], [1, 0], color=look("normmax").colour, label="normmax")
     axes.set_title("a title")
-    svg = rendered(figure, "one")["one.svg"].decode()
+    svg = save_figure(figure, tmp_path, "one")[0].read_text("utf-8")
     assert "#000000" not in svg
     assert "stroke: currentColor; stroke-opacity: 1;" in svg
     assert f"stroke: #882255; stroke: light-dark(#882255, {on_dark('#882255')})" in svg

@@ -39,7 +39,7 @@ def test_the_same_records_give_the_same_bytes_and_text_stays_text(results, monke
 
 @pytest.mark.medium
 def test_figures_without_records_are_left_out_and_said_so(results, monkeypatch):
-    monkeypatch.setattr(figures, "rendered", lambda figure, name: {f"{name}.svg": b""})
+    monkeypatch.setattr(figures, "save_figure", lambda figure, folder, name: [folder / f"{name}.svg"])
     kept = KeptRuns.load(results)
     written, notices = figures.rebuild_figures(kept)
     names = [
