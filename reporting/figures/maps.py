@@ -1,4 +1,4 @@
-"""SharMiX of two and of three classes under six pairs (q, r), and a jump; computed without records."""
+"""SharMiX of two and of three classes under six pairs (q, r); computed without records."""
 
 from typing import Any
 
@@ -7,7 +7,6 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.tri import Triangulation
-from torch import Tensor
 
 import sharmix
 from reporting.drawing import WIDTH, label_lines, stack_of_panels
@@ -24,8 +23,6 @@ ORDERS: dict[tuple[float, float], tuple[str, dict[str, Any]]] = {
     (2.0, 2.0): ("sparsemax (2, 2)", {"color": look("sparsemax").colour}),
     (1.75, 1.25): ("SharMiX (1.75, 1.25)", {"color": look("sharmix_fixed").colour, "linestyle": "-."}),
 }
-JUMP = (1.75, 1.25)  # below r = 2 − 1/q, where the objective has two maxima
-CLASSES = 10  # settings of the jump
 SIDE = 4.0  # the largest difference of two logits, in the corners
 POINTS = 240  # along an edge
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 3**0.5 / 2]])  # of the three classes
@@ -33,18 +30,17 @@ CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 3**0.5 / 2]])  # of the three 
 
 @figure("maps")
 def draw_maps(_: KeptRuns) -> Figure:
-    """p₁ of the logits (t, 0) and its derivative, and p₁ of (t, 0, …, 0) with its jump and both maxima there."""
-    result, (line, slope, jump, objective) = stack_of_panels(4, 2.2)
+    """p₁ of the logits (t, 0), and its derivative."""
+    result, (line, slope) = stack_of_panels(2, 2.2)
     t = torch.linspace(0, 3, 601, dtype=torch.float64)
     for (q, r), (name, style) in ORDERS.items():
         z = t.clone().requires_grad_()
-        p = first_probability(z, 2, q, r)
+        p = sharmix.sharmix(torch.stack([z, torch.zeros_like(z)], -1), q=q, r=r)[..., 0]
         (derivative,) = torch.autograd.grad(p.sum(), z)
         line.plot(t, p.detach(), label=name, **style)
         slope.plot(t, derivative, label=name, **style)
     line.set(title="Two classes, computed: p₁ of the logits (t, 0)", ylabel="p₁")
     slope.set(title="Two classes: the Jacobian's entry ∂p₁/∂t", ylabel="∂p₁/∂t", xlabel="t; for −t, p₁ is 1 − p₁(t)")
-    _draw_jump(jump, objective)
     label_lines(result, [line])
     label_lines(result, [slope], at_start=True)
     return result
@@ -74,47 +70,6 @@ def draw_ternary(_: KeptRuns) -> Figure:
         x=0.01, ha="left", fontsize="medium",
     )  # fmt: skip
     return result
-
-
-def first_probability(t: Tensor, classes: int, q: float, r: float) -> Tensor:
-    """p₁ of SharMiX for the logits (t, 0, …, 0) of so many classes, for each t: [n] → [n]."""
-    zeros = torch.zeros(*t.shape, classes - 1, dtype=t.dtype)
-    return sharmix.sharmix(torch.cat([t.unsqueeze(-1), zeros], -1), q=q, r=r)[..., 0]
-
-
-def jump_place() -> tuple[float, float, float]:
-    """The jump of p₁ of (t, 0, …, 0) under `JUMP`: its t, and p₁ just below and just above this t."""
-    low, high = torch.tensor(0.0, dtype=torch.float64), torch.tensor(3.0, dtype=torch.float64)
-    for _ in range(45):
-        middle = (low + high) / 2
-        below = first_probability(middle, CLASSES, *JUMP) < 0.8
-        low, high = (middle, high) if below else (low, middle)
-    before, after = (first_probability(one, CLASSES, *JUMP).item() for one in (low, high))
-    return low.item(), before, after
-
-
-def _draw_jump(axes: Axes, objective: Axes) -> None:
-    colour = look("sharmix_fixed").colour
-    at, before, after = jump_place()
-    t = torch.linspace(0, 3, 601, dtype=torch.float64)
-    p = first_probability(t, CLASSES, *JUMP)
-    for part in (t < at, t > at):
-        axes.plot(t[part], p[part], color=colour)
-    axes.plot([at, at], [before, after], color=colour, linestyle=":", marker="o", fillstyle="none")
-    axes.annotate(
-        f"from {before:.2f} to {after:.2f} at t = {at:.3f}", (at, before), (8, -4), textcoords="offset points"
-    )
-    axes.set(title=f"{CLASSES} classes, SharMiX {JUMP}: p₁ of (t, 0, …, 0) jumps", xlabel="t", ylabel="p₁")
-
-    one = torch.linspace(0.5, 1, 1001, dtype=torch.float64)
-    others = ((1 - one) / (CLASSES - 1)).unsqueeze(-1).expand(-1, CLASSES - 1)
-    p = torch.cat([one.unsqueeze(-1), others], -1)
-    value = at * one + sharmix.SharMiX(*JUMP).entropy(p)
-    objective.plot(one, value, color=colour)
-    for maximum in (before, after):
-        top = value[(one - maximum).abs().argmin()]
-        objective.plot(maximum, top, color=colour, marker="o", fillstyle="none")
-    objective.set(title=f"At t = {at:.3f} what it maximises has two maxima", xlabel="p₁", ylabel="t p₁ + H(p)")
 
 
 def _grid() -> np.ndarray:

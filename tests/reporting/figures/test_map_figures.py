@@ -1,33 +1,16 @@
-"""Figures that need no records: maps and losses."""
+"""Figures that need no records."""
 
-import numpy as np
-import pytest
 import torch
 
-from reporting.figures.losses import draw_losses, losses
-from reporting.figures.maps import JUMP, ORDERS, draw_maps, draw_ternary, jump_place
-
-
-def test_of_two_classes_the_loss_of_sparsemax_is_a_quarter_of_hubers():
-    margin = torch.linspace(-4, 4, 101, dtype=torch.float64)
-    shown = {name: values for name, (values, _) in losses(margin).items()}
-    torch.testing.assert_close(4 * shown["sparsemax"], shown["Huber (modified, for classes)"])
-    torch.testing.assert_close(shown["logistic (softmax)"], torch.log1p(torch.exp(-margin)))
-    assert (shown["hinge"] >= shown["sparsemax"] - 1e-12).all()
-    assert {line.get_label() for line in draw_losses(None).axes[0].lines} == set(shown)
-    assert [name for name in shown if name.startswith("SharMiX")] == ["SharMiX (1.25, 1.50)", "SharMiX (1.75, 1.25)"]
-
-
-@pytest.fixture(scope="module")
-def maps():
-    return draw_maps(None).axes
+from reporting.figures.maps import ORDERS, draw_maps, draw_ternary
 
 
 def curves(axes):
     return {line.get_label(): [torch.as_tensor(values) for values in line.get_data()] for line in axes.lines}
 
 
-def test_of_two_classes_sparsemax_is_a_ramp_with_a_step_as_derivative(maps):
+def test_of_two_classes_sparsemax_is_a_ramp_with_a_step_as_derivative():
+    maps = draw_maps(None).axes
     t, p = curves(maps[0])["sparsemax (2, 2)"]
     torch.testing.assert_close(p, ((t + 1) / 2).clamp(0, 1))
     t, slope = curves(maps[1])["sparsemax (2, 2)"]
@@ -35,18 +18,6 @@ def test_of_two_classes_sparsemax_is_a_ramp_with_a_step_as_derivative(maps):
     torch.testing.assert_close(slope[inside], torch.where(t < 1, 0.5, 0.0).double()[inside])
     t, slope = curves(maps[1])["softmax (1, 1)"]
     torch.testing.assert_close(slope, torch.sigmoid(t) * torch.sigmoid(-t))
-
-
-def test_the_gallery_shows_six_orders_and_the_jump_of_one(maps):
-    assert len(curves(maps[0])) == len(curves(maps[1])) == len(ORDERS) == 6
-    at, before, after = jump_place()
-    assert JUMP[1] < 2 - 1 / JUMP[0]
-    assert after - before > 0.3
-    one, value = maps[3].lines[0].get_data()
-    maxima = [value[np.abs(one - p).argmin()] for p in (before, after)]
-    assert maxima[0] == pytest.approx(maxima[1], abs=1e-5)  # both are the largest, where it jumps
-    assert max(maxima) == pytest.approx(value.max(), abs=1e-5)
-    assert f"t = {at:.3f}" in maps[3].get_title(loc="left")
 
 
 def test_each_triangle_shows_three_classes_under_one_pair_of_orders():
