@@ -7,10 +7,10 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from experiments.record import Record
-from reporting.palette import DEFAULTS, FILL_STYLES, LINE_STYLES, OBJECTIVES, PARAMETERS, label, look, look_of, order
+from reporting.palette import FILL_STYLES, LINE_STYLES, OBJECTIVES, label, look, look_of, order
 from reporting.runs import Runs
 
-_Configuration = tuple[str, int]  # settings as text, and a number among rows with the same
+_Configuration = tuple[str, int]  # the label of the settings, and a number among those with the same
 
 
 class Group(NamedTuple):
@@ -63,27 +63,17 @@ def style_groups(panels: Sequence[Mapping[str, Runs]]) -> list[list[Group]]:
 
 
 def _by_configuration(panel: Mapping[str, Runs]) -> dict[_Configuration, Group]:
-    """The groups of a panel by what their settings say of maps and augmentation.
+    """The groups of a panel by the label of their settings, whatever label the panel gives them.
 
-    Groups that differ in another setting, such as a learning rate, are numbered.
+    Groups that differ in a setting that no label names, such as a learning rate, are numbered.
     """
     found: dict[_Configuration, Group] = {}
     seen: Counter[str] = Counter()
     for group in sorted((Group(text, runs, {}) for text, runs in panel.items() if runs), key=_order):
-        settings = repr(_shown_settings(group.runs.records[0].config))
-        found[settings, seen[settings]] = group
-        seen[settings] += 1
+        own = _label(group.runs.records[0])
+        found[own, seen[own]] = group
+        seen[own] += 1
     return found
-
-
-def _shown_settings(config: Mapping[str, Any]) -> list[Any]:
-    """The settings that a look depends on; defaults count as not given."""
-    activation = config["activation"]
-    shown = [activation["name"], _attention(config), config["data"].get("augmentation", "none")]
-    for key in ("q", "r", *PARAMETERS, "parameters"):
-        value = activation.get(key)
-        shown.append(None if value == DEFAULTS.get(key) else value)
-    return shown
 
 
 def _order(group: Group) -> tuple[tuple[float, ...], str]:
@@ -91,9 +81,6 @@ def _order(group: Group) -> tuple[tuple[float, ...], str]:
 
 
 def _label(record: Record) -> str:
-    text, attention = label(record.config["activation"], record.config["data"]), _attention(record.config)
+    text = label(record.config["activation"], record.config["data"])
+    attention = (record.config["model"].get("attention") or {}).get("name", "softmax")
     return text if attention == "softmax" else f"{text}, attention {look(attention).label}"
-
-
-def _attention(config: Mapping[str, Any]) -> str:
-    return (config["model"].get("attention") or {}).get("name", "softmax")

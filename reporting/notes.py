@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pandas as pd
+
 from experiments.metric_catalogue import SHOTS
 from experiments.record import Record
 from reporting.palette import label
@@ -25,7 +27,8 @@ def table_notes(selection: Selection, confidence: float) -> Iterator[str]:
     yield _statistics(selection, confidence)
     yield from _epochs(selection, records)
     if table.where:
-        yield f"Runs whose settings have {_flat(table.where)}."
+        [where] = pd.json_normalize(table.where).to_dict("records")
+        yield f"Runs whose settings have {', '.join(f'{key}={value}' for key, value in where.items())}."
     yield from sorted({_shots(record.data) for record in records if "shot_rule" in record.data})
     titles = table.metrics()
     measured_by = (way for record in records for way in record.measured_by.items())
@@ -88,13 +91,6 @@ def _epochs(selection: Selection, records: list[Record]) -> Iterator[str]:
 
 def _listed(seeds: Iterable[int]) -> str:
     return ", ".join(map(str, seeds))
-
-
-def _flat(where: dict[str, Any], prefix: str = "") -> str:
-    return ", ".join(
-        _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else f"{prefix}{key}={value}"
-        for key, value in where.items()
-    )
 
 
 def _shots(data: dict[str, Any]) -> str:

@@ -433,28 +433,6 @@ function choose(name) {
   redraw();
 }
 
-// ---- Claims ---------------------------------------------------------------------------------------------------------
-
-function filterClaims() {
-  const words = one("claim-search").value.trim().toLowerCase();
-  const verdict = one("claim-verdict").value;
-  const active = Boolean(words || verdict);
-  let count = 0;
-  for (const kind of document.querySelectorAll("details.kind")) {
-    let own = 0;
-    for (const row of kind.querySelectorAll("tbody tr")) {
-      const text = row.textContent.toLowerCase();
-      const found = words.split(/\s+/).every((word) => text.includes(word));
-      row.hidden = !(found && (!verdict || row.dataset.outcome === verdict));
-      own += !row.hidden;
-    }
-    kind.hidden = active && !own;
-    if (active) kind.open = own > 0;
-    count += own;
-  }
-  one("claim-count").textContent = active ? `${count} of ${data.claims.length} numbers` : "";
-}
-
 // ---- Addresses: of a record, #run=EXPERIMENT/HASH/seed-SEED, and of a claim, #claim-PLACE ----------------------------
 
 function follow() {
@@ -462,8 +440,6 @@ function follow() {
   if (name.startsWith("run=")) openRecord(name.slice("run=".length));
   const kind = name.startsWith("claim-") && one(name)?.closest("details");
   if (!kind) return;
-  one("claim-search").value = one("claim-verdict").value = "";
-  filterClaims();
   kind.open = true;
   one(name).scrollIntoView({ block: "center" });
 }
@@ -479,10 +455,6 @@ dialog.addEventListener("close", closed);
 dialog.addEventListener("click", ({ target }) => { if (target === dialog) dialog.close(); });
 document.addEventListener("themechange", () => { if (state.column) { drawClaims(); showChips(); redraw(); } });
 addEventListener("hashchange", follow);
-if (one("claim-search")) {
-  one("claim-search").addEventListener("input", filterClaims);
-  one("claim-verdict").addEventListener("change", filterClaims);
-}
 one("experiments").append(...Object.keys(data.experiments).map((name) => make("button", { type: "button", onclick: () => choose(name) }, name)));
 one("experiments").hidden = one("experiments").children.length === 1;
 one("column").addEventListener("change", ({ target }) => { state.column = target.value; redraw(); });

@@ -52,11 +52,9 @@ def test_the_page_is_small_and_asks_for_nothing_and_its_answers_come_first(page,
 
 
 def test_a_question_leads_to_the_claim_that_answers_it(view):
-    view.fill("#claim-search", "nothing has these words")
     view.click(".answers a >> nth=1")
     row = view.locator("table.claims tr:target")
     row.locator("th:text-is('1.5-entmax collapses to an accuracy of 0.600')").wait_for()
-    assert view.locator("#claim-search").input_value() == ""
     top, bottom = row.evaluate("row => { const { top, bottom } = row.getBoundingClientRect(); return [top, bottom]; }")
     assert 0 < top < bottom < view.viewport_size["height"]
 
@@ -84,20 +82,6 @@ def test_points_far_from_the_others_stand_at_the_edge_with_their_value(view, pay
     )
     levels = view.evaluate("document.getElementById('levels').layout")
     assert (levels["annotations"], levels["xaxis"]["range"][0] < 0 < 0.98 < levels["xaxis"]["range"][1]) == ([], True)
-
-
-def test_claims_are_filtered_by_words_and_by_verdict(view, payload):
-    view.select_option("#claim-verdict", "reproduces")
-    seen = view.locator("table.claims tbody tr:visible")
-    assert seen.count() == view.locator("table.claims tbody tr[data-outcome='reproduces']").count() > 0
-    assert view.locator("#claim-count").inner_text() == f"{seen.count()} of {len(payload['claims'])} numbers"
-    view.fill("#claim-search", "sparsemax ahead")
-    assert texts(view, "table.claims tbody tr:visible th") == [
-        "SharMiX (1.25, 1.50) is ahead of sparsemax by 0.2 points"
-    ]
-    view.fill("#claim-search", "")
-    view.select_option("#claim-verdict", "")
-    assert view.locator("#claim-count").inner_text() == ""
 
 
 def test_a_heading_sorts_by_number_up_and_down(view):
