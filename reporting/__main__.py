@@ -102,7 +102,7 @@ def _figures(options: Namespace) -> None:
 
 
 def _pages(_: Namespace) -> None:
-    from reporting.pages import write_pages
+    from reporting.generated_parts import write_pages
 
     print(*write_pages(ROOT), sep="\n")
 

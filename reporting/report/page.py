@@ -17,11 +17,11 @@ from experiments.files import write_atomically
 from experiments.record import Record, RecordError
 from experiments.run_folder import RECORD
 from reporting.declaration import SETTINGS, load_declaration
+from reporting.generated_parts.verdict_summary import answers
 from reporting.groups import Group, label_runs, style_groups
 from reporting.header import page_header, theme_script
 from reporting.kept_runs import KeptRuns
 from reporting.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
-from reporting.pages.verdict_summary import answers
 from reporting.palette import page_style
 from reporting.record_files import finished_records
 from reporting.report.claims import Decided, decided_claims

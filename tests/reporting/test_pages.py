@@ -8,10 +8,10 @@ import pytest
 
 from experiments.identity import ROOT
 from reporting.declaration import load_declaration
+from reporting.generated_parts import COMMAND, rewritten_pages, write_pages
+from reporting.generated_parts.gpu_times import tabulate_gpu_times
+from reporting.generated_parts.measured_times import list_measured_times
 from reporting.marked_text import fill, marks
-from reporting.pages import COMMAND, rewritten_pages, write_pages
-from reporting.pages.gpu_times import tabulate_gpu_times
-from reporting.pages.measured_times import list_measured_times
 from reporting.yaml_files import TableError
 
 

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 
 from experiments.files import write_atomically
+from reporting.generated_parts.experiment import describe_runs, describe_settings, list_runs, quote_table
+from reporting.generated_parts.gpu_times import tabulate_gpu_times
+from reporting.generated_parts.measured_times import list_measured_times
+from reporting.generated_parts.verdict_summary import answer_questions, summarise_verdicts
 from reporting.marked_text import fill, parts
-from reporting.pages.experiment import describe_runs, describe_settings, list_runs, quote_table
-from reporting.pages.gpu_times import tabulate_gpu_times
-from reporting.pages.measured_times import list_measured_times
-from reporting.pages.verdict_summary import answer_questions, summarise_verdicts
 from reporting.yaml_files import TableError
 
 COMMAND = "python -m reporting pages"
