@@ -18,7 +18,7 @@ from benchmarks.maps_report import page
 from benchmarks.publication import publish
 from benchmarks.verdicts import median_interval
 from experiments.machine import keep_freed_memory
-from reporting.declaration import load_declaration
+from reporting.records.declaration import load_declaration
 
 
 @dataclass(frozen=True)

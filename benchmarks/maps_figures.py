@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from benchmarks.contenders import FIXED, LEARNED
-from reporting.drawing import label_lines, save_figure, stack_of_panels, style
-from reporting.palette import look
+from reporting.figures.drawing import label_lines, save_figure, stack_of_panels, style
+from reporting.look.palette import look
 
 _FLOORS = {"map": "relu", "loss": "sum"}  # the least that a map and a loss can take
 # A contender has the colour and the marker that its activation has in the palette; markers of the entmax package are

@@ -9,7 +9,7 @@ import pandas as pd
 from benchmarks.contenders import BASELINES, FIXED, LEARNED
 from benchmarks.publication import origin, with_ranges
 from benchmarks.verdicts import at_least
-from reporting.markdown import narrow, paragraph
+from reporting.text.markdown import narrow, paragraph
 
 _CASE = ["kind", "rows", "classes", "regime", "dtype", "threads"]
 _MAP, _LOSS = "Map against softmax", "Loss against cross-entropy"

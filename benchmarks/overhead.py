@@ -23,8 +23,8 @@ from experiments.composition import settings_of
 from experiments.machine import forget_peak_memory, keep_freed_memory, peak_memory_mib
 from experiments.run import Run
 from experiments.settings import RunSettings
-from reporting.declaration import load_declaration
-from reporting.markdown import narrow, paragraph
+from reporting.records.declaration import load_declaration
+from reporting.text.markdown import narrow, paragraph
 
 BESIDES = {
     "benchmarks.entmax_sort.FullSort": "entmax (package), full sort",

@@ -29,7 +29,7 @@ from experiments.data.special_tokens import PADDING
 from experiments.record import load_record
 from experiments.run import load_run
 from experiments.run_folder import RECORD
-from reporting.markdown import narrow, paragraph
+from reporting.text.markdown import narrow, paragraph
 from sharmix.parallel import VocabParallelLoss
 
 WIDTHS = {"float": 4, "double": 8}

@@ -18,7 +18,7 @@ os.environ["PYTHONPATH"] = str(ROOT)  # notebooks run in their own folder, and u
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_extensions")]
 
 import sharmix  # noqa: E402
-from reporting.header import page_header  # noqa: E402
+from reporting.look.header import page_header  # noqa: E402
 
 project = "SharMiX"
 author = "The SharMiX authors"
@@ -93,7 +93,7 @@ sphinx_gallery_conf = {
 html_theme = "furo"
 html_title = "SharMiX"
 MATHEMATICAL_FONT = files("ziamath") / "fonts" / "STIXTwoMath-Regular.ttf"
-html_static_path = ["_static", "../reporting/look.css", "../reporting/theme.js", str(MATHEMATICAL_FONT)]
+html_static_path = ["_static", "../reporting/look/look.css", "../reporting/look/theme.js", str(MATHEMATICAL_FONT)]
 html_css_files = ["look.css", "site.css"]
 html_js_files = ["theme.js", "site.js"]
 html_additional_pages = {"index": "first_page.html"}

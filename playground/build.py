@@ -1,7 +1,7 @@
 """Builds the playground: one HTML file, in which the kernel of `sharmix/csrc` runs as WebAssembly.
 
-The file needs no network and no server. Its sources are the style that all pages share (`reporting/look.css`), and in
-`page/` the template `index.html`, `style.css`, and scripts, which become one module in the order of `SCRIPTS`.
+The file needs no network and no server. Its sources are the style that all pages share (`reporting/look/look.css`), and
+in `page/` the template `index.html`, `style.css`, and scripts, which become one module in the order of `SCRIPTS`.
 """
 
 import base64
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from experiments.files import write_atomically
 from playground.digits import CALIBRATION, TEST, TRAINED_ON, logits_of_digits
-from reporting.header import page_header, theme_script
-from reporting.palette import page_style
+from reporting.look.header import page_header, theme_script
+from reporting.look.palette import page_style
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "playground/page"

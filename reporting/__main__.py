@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from experiments.identity import ROOT
 from experiments.record import RecordError
-from reporting.declaration import SETTINGS, TableError
+from reporting.records.declaration import SETTINGS, TableError
 
 if TYPE_CHECKING:
-    from reporting.kept_runs import KeptRuns
+    from reporting.records.kept_runs import KeptRuns
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -82,7 +82,7 @@ def _parser() -> ArgumentParser:
 
 
 def _collect(options: Namespace) -> None:
-    from reporting.record_files import collect
+    from reporting.records.record_files import collect
 
     print(*collect(options.experiments, options.outputs, options.results, options.other_records), sep="\n")
 
@@ -126,7 +126,7 @@ def _report(options: Namespace) -> None:
 
 
 def _kept(options: Namespace) -> "KeptRuns":
-    from reporting.kept_runs import KeptRuns
+    from reporting.records.kept_runs import KeptRuns
 
     return KeptRuns.load(
         options.results,

@@ -13,14 +13,14 @@ from rich.table import Table
 
 from experiments.metric_catalogue import METRICS, SHOTS, metric
 from experiments.record import Record
-from reporting import declaration
-from reporting.declaration import Cell, Level, Numbers, load_declaration, load_numbers
-from reporting.groups import Group, label_runs, style_groups
-from reporting.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation, with_interval
-from reporting.record_files import finished_records, missing_records, read_records
-from reporting.runs import Runs
-from reporting.selection import list_runs_by_code, of_one_code, records_of_row
-from reporting.statistics import POINTS, estimate, paired_difference
+from reporting.records import declaration
+from reporting.records.declaration import Cell, Level, Numbers, load_declaration, load_numbers
+from reporting.records.groups import Group, label_runs, style_groups
+from reporting.records.record_files import finished_records, missing_records, read_records
+from reporting.records.runs import Runs
+from reporting.records.selection import list_runs_by_code, of_one_code, records_of_row
+from reporting.records.statistics import POINTS, estimate, paired_difference
+from reporting.text.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation, with_interval
 
 WIDE = 120  # in a narrower terminal deviations are below the means, not beside them
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from reporting.statistics import POINTS, estimate
+from reporting.records.statistics import POINTS, estimate
 
 CONFIDENCE = 0.95  # of the intervals of all studies
 

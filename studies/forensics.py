@@ -23,7 +23,7 @@ from experiments.composition import settings_of
 from experiments.data.examples import Examples
 from experiments.modules.base import OutputModule
 from experiments.run import Run, load_run
-from reporting.yaml_files import read_yaml
+from reporting.records.yaml_files import read_yaml
 from studies.altered_tweets import over_examples
 from studies.printed_map import softmax_of_logarithm
 from studies.study import Report, Row, Settings, Task, rows_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from reporting.statistics import estimate
+from reporting.records.statistics import estimate
 from studies.comparison import CONFIDENCE, Comparison, compare
 from studies.study import Finding, Report, Row, Settings, Task
 from studies.training import trained

@@ -17,7 +17,7 @@ from experiments.files import kept
 from experiments.record import load_record
 from experiments.run_folder import RECORD
 from experiments.settings import build_activation
-from reporting.yaml_files import read_yaml
+from reporting.records.yaml_files import read_yaml
 from studies.networks import OUTPUTS, finished_folder
 from studies.public_files import read_public_file
 from studies.study import Settings, Task

@@ -15,7 +15,7 @@ from experiments.errors import ConfigurationError
 from experiments.identity import ROOT, run_id
 from experiments.run_folder import RECORD
 from experiments.settings import RunSettings
-from reporting.yaml_files import read_yaml
+from reporting.records.yaml_files import read_yaml
 
 NETWORKS = Path(__file__).with_name("studied_networks.yaml")
 OUTPUTS = Path("outputs")  # of run.py

@@ -9,8 +9,8 @@ import pandas as pd
 import yaml
 
 from experiments.files import write_atomically
-from reporting.markdown import paragraph
-from reporting.marked_text import fill, parts
+from reporting.text.markdown import paragraph
+from reporting.text.marked_text import fill, parts
 from studies.study import Finding, Report, Study, load_study
 
 COMMAND = "python -m studies"

@@ -22,7 +22,7 @@ from typing import Any
 import pandas as pd
 
 import studies
-from reporting.yaml_files import read_yaml
+from reporting.records.yaml_files import read_yaml
 from studies.networks import studied_networks
 
 Task = dict[str, Any]

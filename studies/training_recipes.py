@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from experiments.identity import ROOT
-from reporting.record_files import read_records
-from reporting.yaml_files import read_yaml
+from reporting.records.record_files import read_records
+from reporting.records.yaml_files import read_yaml
 from studies.forensics import PUBLISHED
 from studies.study import Report, Row, Settings, Task
 from studies.training import trained

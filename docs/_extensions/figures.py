@@ -8,7 +8,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-FOLDERS = ("results/",)  # whose SVG files `reporting.themed_svg` has written
+FOLDERS = ("results/",)  # whose SVG files `reporting.look.themed_svg` has written
 _ALONE = re.compile(r"<metadata>.*?</metadata>|<style.*?</style>", re.DOTALL)  # for the file that stands alone
 _SIZE = re.compile(r' (width|height)="[\d.]+pt"')
 _NAME = re.compile(r' id="[a-z.]+_\d+"')  # such as "axes_1": another figure on the page has the same names

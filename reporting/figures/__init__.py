@@ -10,8 +10,8 @@ from pkgutil import iter_modules
 
 from matplotlib.figure import Figure
 
-from reporting.drawing import save_figure, style
-from reporting.kept_runs import KeptRuns, LeftOut
+from reporting.figures.drawing import save_figure, style
+from reporting.records.kept_runs import KeptRuns, LeftOut
 
 DrawFigure = Callable[[KeptRuns], Figure]
 

@@ -5,11 +5,11 @@ import re
 import pandas as pd
 from matplotlib.figure import Figure
 
-from reporting.drawing import add_legend, grid_of_panels
 from reporting.figures import figure
-from reporting.kept_runs import KeptRuns, LeftOut, count_seeds
-from reporting.palette import ATTENTION
-from reporting.runs import Runs
+from reporting.figures.drawing import add_legend, grid_of_panels
+from reporting.look.palette import ATTENTION
+from reporting.records.kept_runs import KeptRuns, LeftOut, count_seeds
+from reporting.records.runs import Runs
 
 TITLES = {"alpha": "α", "q": "q", "r": "r"}
 HEAD = re.compile(

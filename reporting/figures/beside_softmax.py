@@ -2,11 +2,18 @@
 
 from matplotlib.figure import Figure
 
-from reporting.drawing import add_legend, draw_curves, draw_trade_off, grid_of_panels, label_lines, stack_of_panels
 from reporting.figures import figure
-from reporting.groups import Group
-from reporting.kept_runs import KeptRuns, LeftOut, ShownPanel
-from reporting.runs import Runs
+from reporting.figures.drawing import (
+    add_legend,
+    draw_curves,
+    draw_trade_off,
+    grid_of_panels,
+    label_lines,
+    stack_of_panels,
+)
+from reporting.records.groups import Group
+from reporting.records.kept_runs import KeptRuns, LeftOut, ShownPanel
+from reporting.records.runs import Runs
 
 LOWEST = -8  # percentage points: differences of the first epochs are larger, and would flatten the rest
 

@@ -3,10 +3,10 @@
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from reporting.drawing import WIDTH, add_legend, draw_against
 from reporting.figures import figure
-from reporting.kept_runs import KeptRuns
-from reporting.palette import OBJECTIVES, TRAINING_SETS
+from reporting.figures.drawing import WIDTH, add_legend, draw_against
+from reporting.look.palette import OBJECTIVES, TRAINING_SETS
+from reporting.records.kept_runs import KeptRuns
 
 TABLES = {
     "balanced": "cifar100_orders",

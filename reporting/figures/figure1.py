@@ -4,11 +4,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reporting.drawing import add_legend, grid_of_panels
 from reporting.figures import figure
-from reporting.groups import Group
-from reporting.kept_runs import KeptRuns, count_seeds
-from reporting.palette import OBJECTIVES, look, look_of
+from reporting.figures.drawing import add_legend, grid_of_panels
+from reporting.look.palette import OBJECTIVES, look, look_of
+from reporting.records.groups import Group
+from reporting.records.kept_runs import KeptRuns, count_seeds
 
 LOW, HIGH = 0.93, 2.07
 GREY = "0.35"

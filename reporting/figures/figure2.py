@@ -3,12 +3,12 @@
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reporting.declaration import TrainingSets
-from reporting.drawing import WIDTH, add_legend, draw_against, draw_curves
 from reporting.figures import figure
-from reporting.groups import Group
-from reporting.kept_runs import KeptRuns, LeftOut, count_seeds
-from reporting.palette import TRAINING_SETS
+from reporting.figures.drawing import WIDTH, add_legend, draw_against, draw_curves
+from reporting.look.palette import TRAINING_SETS
+from reporting.records.declaration import TrainingSets
+from reporting.records.groups import Group
+from reporting.records.kept_runs import KeptRuns, LeftOut, count_seeds
 
 FIT = {"accuracy on train": "train/accuracy", "macro-F1 on train": "train/macro_f1"}
 

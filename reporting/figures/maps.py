@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.tri import Triangulation
 
 import sharmix
-from reporting.drawing import WIDTH, label_lines, stack_of_panels
 from reporting.figures import figure
-from reporting.kept_runs import KeptRuns
-from reporting.palette import look
+from reporting.figures.drawing import WIDTH, label_lines, stack_of_panels
+from reporting.look.palette import look
+from reporting.records.kept_runs import KeptRuns
 
 # Softmax, 1.5-entmax and sparsemax, one pair of the paper, Gaussian entropy, and a pair whose entropy is not concave.
 ORDERS: dict[tuple[float, float], tuple[str, dict[str, Any]]] = {

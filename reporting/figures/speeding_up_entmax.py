@@ -4,11 +4,11 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 
-from reporting.declaration import ORDERS
-from reporting.drawing import draw_against, label_lines, label_share, stack_of_panels
 from reporting.figures import figure
-from reporting.groups import Group
-from reporting.kept_runs import KeptRuns, count_seeds
+from reporting.figures.drawing import draw_against, label_lines, label_share, stack_of_panels
+from reporting.records.declaration import ORDERS
+from reporting.records.groups import Group
+from reporting.records.kept_runs import KeptRuns, count_seeds
 
 SUPPORT = "dev/support_to_"
 

@@ -5,12 +5,12 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from reporting.drawing import draw_means, label_lines, label_share, stack_of_panels
 from reporting.figures import figure
-from reporting.kept_runs import KeptRuns, LeftOut
-from reporting.palette import look_of
-from reporting.statistics import POINTS
-from reporting.yaml_files import read_yaml
+from reporting.figures.drawing import draw_means, label_lines, label_share, stack_of_panels
+from reporting.look.palette import look_of
+from reporting.records.kept_runs import KeptRuns, LeftOut
+from reporting.records.statistics import POINTS
+from reporting.records.yaml_files import read_yaml
 
 LOWEST = -12  # percentage points: at extreme rates some activations fall far below, and would flatten the rest
 

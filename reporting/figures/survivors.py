@@ -7,11 +7,11 @@ from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 
 import sharmix
-from reporting.drawing import WIDTH
 from reporting.figures import figure
-from reporting.kept_runs import KeptRuns
-from reporting.palette import look
-from reporting.themed_svg import DARK_INK, LIGHT_INK
+from reporting.figures.drawing import WIDTH
+from reporting.look.palette import look
+from reporting.look.themed_svg import DARK_INK, LIGHT_INK
+from reporting.records.kept_runs import KeptRuns
 
 LOGITS = (2.2, 1.9, 1.6, 1.3, 1.0, 0.7, -1.2, -1.8)  # so that each probability can be seen, or is 0
 Q, R = 1.25, 1.5

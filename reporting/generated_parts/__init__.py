@@ -1,6 +1,6 @@
 """The parts of README.md and docs/ that come from results/: `python -m reporting pages` writes them anew.
 
-Two marks on a page stand around each part (`reporting.marked_text`). The first word of the part's name selects the
+Two marks on a page stand around each part (`reporting.text.marked_text`). The first word of the part's name selects the
 function that writes it; the other words are arguments: `run airline` describes the recorded runs of `airline`.
 """
 
@@ -13,8 +13,8 @@ from reporting.generated_parts.experiment import describe_runs, describe_setting
 from reporting.generated_parts.gpu_times import tabulate_gpu_times
 from reporting.generated_parts.measured_times import list_measured_times
 from reporting.generated_parts.verdict_summary import answer_questions, summarise_verdicts
-from reporting.marked_text import fill, parts
-from reporting.yaml_files import TableError
+from reporting.records.yaml_files import TableError
+from reporting.text.marked_text import fill, parts
 
 COMMAND = "python -m reporting pages"
 WRITERS: dict[str, Callable[..., str]] = {

@@ -6,12 +6,12 @@ from statistics import median
 
 from experiments.durations import duration
 from experiments.record import Record
-from reporting.columns import Block, Column
-from reporting.declaration import load_declaration
-from reporting.markdown import pipe_table
-from reporting.number_formats import number
-from reporting.record_files import read_records
-from reporting.yaml_files import TableError
+from reporting.records.declaration import load_declaration
+from reporting.records.record_files import read_records
+from reporting.records.yaml_files import TableError
+from reporting.text.columns import Block, Column
+from reporting.text.markdown import pipe_table
+from reporting.text.number_formats import number
 
 HEADER = re.compile(r"^# (\w+): +(.*(?:\n#  +.*)*)", re.MULTILINE)  # `key: text`, with its indented continuation lines
 KEYS = ("command", "time", "hardware", "expect")  # of a header

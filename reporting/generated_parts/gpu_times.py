@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from reporting.markdown import narrow, paragraph
+from reporting.text.markdown import narrow, paragraph
 
 
 def tabulate_gpu_times(root: Path, to_root: str, part: str) -> str:

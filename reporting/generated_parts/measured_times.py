@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from reporting.number_formats import number
+from reporting.text.number_formats import number
 
 MAPS = "results/benchmarks/maps"
 TABLE_6 = "results/benchmarks/table6"

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from reporting.declaration import VERDICTS, Declaration, load_declaration
-from reporting.number_formats import NOTHING
-from reporting.outcomes import headline, in_one_sentence, our_mean, outcome_of, theirs
+from reporting.records.declaration import VERDICTS, Declaration, load_declaration
+from reporting.text.number_formats import NOTHING
 from reporting.verdicts import Verdict
+from reporting.verdicts.outcomes import headline, in_one_sentence, our_mean, outcome_of, theirs
 
 SCORES = ("accuracy", "macro_f1")
 ANSWERS = {  # by outcome: a mark and a word
@@ -24,7 +24,7 @@ class Answer(NamedTuple):
     """A declared question with its answer."""
 
     question: str
-    outcome: str  # a key of `reporting.outcomes.OUTCOMES`
+    outcome: str  # a key of `reporting.verdicts.outcomes.OUTCOMES`
     mark: str
     word: str
     theirs: str

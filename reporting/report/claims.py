@@ -4,11 +4,11 @@ from math import isnan
 from typing import Any, NamedTuple
 
 from experiments.metric_catalogue import metric
-from reporting.declaration import Claim
-from reporting.kept_runs import KeptRuns
-from reporting.outcomes import ours, outcome_of, theirs
+from reporting.records.declaration import Claim
+from reporting.records.kept_runs import KeptRuns
 from reporting.report.payload import run_key
 from reporting.verdicts import Verdict, decide_claim
+from reporting.verdicts.outcomes import ours, outcome_of, theirs
 
 
 class Decided(NamedTuple):
@@ -20,7 +20,7 @@ class Decided(NamedTuple):
     published: str  # the paper's number as text
     ours: str  # our mean and its interval on test as text
     train: str  # our mean and its interval on train, with the verdict there
-    outcome: str  # a key of `reporting.outcomes.OUTCOMES`
+    outcome: str  # a key of `reporting.verdicts.outcomes.OUTCOMES`
     numbers: dict[str, float | None]  # published, ours and the interval's ends, in full precision
     runs: tuple[list[str], list[str]]  # keys of the runs that are averaged, and of those that they are compared with
     epoch: int | None  # None for the epoch that runs report

@@ -16,18 +16,18 @@ from markupsafe import Markup, escape
 from experiments.files import write_atomically
 from experiments.record import Record, RecordError
 from experiments.run_folder import RECORD
-from reporting.declaration import SETTINGS, load_declaration
 from reporting.generated_parts.verdict_summary import answers
-from reporting.groups import Group, label_runs, style_groups
-from reporting.header import page_header, theme_script
-from reporting.kept_runs import KeptRuns
-from reporting.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
-from reporting.palette import page_style
-from reporting.record_files import finished_records
+from reporting.look.header import page_header, theme_script
+from reporting.look.palette import page_style
+from reporting.records.declaration import SETTINGS, load_declaration
+from reporting.records.groups import Group, label_runs, style_groups
+from reporting.records.kept_runs import KeptRuns
+from reporting.records.record_files import finished_records
 from reporting.report.claims import Decided, decided_claims
 from reporting.report.payload import build_payload
 from reporting.summary import best_activation
 from reporting.verdicts import NOT_REACHED_RULE, RULE
+from reporting.verdicts.outcomes import IN_PLURAL, OUTCOMES, count_outcomes, in_one_sentence, why_open
 
 _FOLDER = Path(__file__).parent
 

@@ -9,10 +9,10 @@ import pandas as pd
 from experiments.identity import ROOT
 from experiments.metric_catalogue import METRICS, metric
 from experiments.record import Record
-from reporting.groups import Group
-from reporting.palette import LINE_STYLES, on_dark
+from reporting.look.palette import LINE_STYLES, on_dark
+from reporting.records.groups import Group
+from reporting.records.runs import Runs
 from reporting.report.repeat import repeating_command
-from reporting.runs import Runs
 
 _SPLITS = ("test", "validation", "dev", "train")
 _PROGRESS = {"epoch", "steps", "training_seconds"}

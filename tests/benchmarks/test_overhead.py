@@ -7,7 +7,7 @@ from benchmarks import overhead
 from benchmarks.harness import load_settings
 from experiments.identity import ROOT
 from experiments.settings import build
-from reporting.declaration import load_declaration
+from reporting.records.declaration import load_declaration
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ def test_an_edit_changes_the_code_of_the_runs_that_import_the_file(
         ("experiments/__init__.py", everyone),
         *((f"sharmix/{file}", everyone) for file in ("__init__.py", "_mathematics/__init__.py", "csrc/module.cpp")),
         ("run.py", set()),
-        ("reporting/tables.py", set()),
+        ("reporting/tables/__init__.py", set()),
     ):
         edit(file)
         assert changed(configurations, before) == expected, file

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reporting.kept_runs import KeptRuns
+from reporting.records.kept_runs import KeptRuns
 from tests.reporting.synthetic_results import RESULTS, rebuild, write_short, write_small
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from reporting.kept_runs import KeptRuns
+from reporting.records.kept_runs import KeptRuns
 from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_records import keep_records, make_record
 

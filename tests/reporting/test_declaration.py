@@ -3,8 +3,8 @@
 import pandas as pd
 import yaml
 
-from reporting.declaration import SETTINGS, load_declaration
-from reporting.palette import order
+from reporting.look.palette import order
+from reporting.records.declaration import SETTINGS, load_declaration
 from tests.reporting.synthetic_results import RESULTS
 
 PUBLISHED = SETTINGS / "published"

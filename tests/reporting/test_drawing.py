@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from reporting.drawing import LABEL_HEIGHT, label_lines, label_share, save_figure, stack_of_panels
-from reporting.palette import look, on_dark
+from reporting.figures.drawing import LABEL_HEIGHT, label_lines, label_share, save_figure, stack_of_panels
+from reporting.look.palette import look, on_dark
 
 
 @pytest.fixture

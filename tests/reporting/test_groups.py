@@ -1,6 +1,6 @@
 """Labels and styles of configurations."""
 
-from reporting.groups import label_runs, style_groups
+from reporting.records.groups import label_runs, style_groups
 from tests.reporting.synthetic_records import as_read, changed, make_record
 
 

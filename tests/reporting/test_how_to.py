@@ -8,8 +8,8 @@ import pytest
 
 from experiments.identity import ROOT
 from reporting import figures
-from reporting.declaration import SETTINGS, load_declaration
-from reporting.kept_runs import KeptRuns
+from reporting.records.declaration import SETTINGS, load_declaration
+from reporting.records.kept_runs import KeptRuns
 
 PAGES = ROOT / "docs" / "how_to"
 

@@ -4,8 +4,8 @@ from math import nan
 
 import pandas as pd
 
-from reporting.markdown import narrow
-from reporting.number_formats import NOTHING, number
+from reporting.text.markdown import narrow
+from reporting.text.number_formats import NOTHING, number
 
 
 def test_a_wide_table_is_cut_into_tables_whose_rows_are_named_alike():

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 from experiments.identity import ROOT
-from reporting.declaration import load_declaration
 from reporting.generated_parts import COMMAND, rewritten_pages, write_pages
 from reporting.generated_parts.gpu_times import tabulate_gpu_times
 from reporting.generated_parts.measured_times import list_measured_times
-from reporting.marked_text import fill, marks
-from reporting.yaml_files import TableError
+from reporting.records.declaration import load_declaration
+from reporting.records.yaml_files import TableError
+from reporting.text.marked_text import fill, marks
 
 
 @pytest.mark.medium

@@ -4,7 +4,7 @@ from matplotlib import rc_params_from_file
 
 import sharmix
 from experiments.identity import ROOT
-from reporting.palette import LOOKS, label, look, look_of, order
+from reporting.look.palette import LOOKS, label, look, look_of, order
 
 
 def test_every_registered_activation_has_a_look():

@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.record import RecordError
-from reporting.runs import Runs
+from reporting.records.runs import Runs
 from tests.reporting.synthetic_records import as_read, make_record
 
 

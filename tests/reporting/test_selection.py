@@ -2,8 +2,8 @@
 
 import pytest
 
-from reporting.declaration import TableError
-from reporting.notes import table_notes
+from reporting.records.declaration import TableError
+from reporting.tables.notes import table_notes
 from tests.reporting.synthetic_records import keep_records, make_record, of_other_code
 from tests.reporting.synthetic_results import SMALL, loaded, short_records, small_records
 

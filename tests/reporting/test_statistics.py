@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from reporting.statistics import estimate
+from reporting.records.statistics import estimate
 
 
 def test_mean_deviation_and_interval_match_a_hand_computation():

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from reporting.__main__ import main
-from reporting.declaration import SETTINGS
-from reporting.groups import label_runs, style_groups
+from reporting.records.declaration import SETTINGS
+from reporting.records.groups import label_runs, style_groups
 from reporting.summary import best_activation, summarise, tables
 from tests.reporting.synthetic_records import as_read, changed, finish_runs, keep_records, make_record, of_other_code
 from tests.reporting.synthetic_results import small_records

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from reporting.outcomes import in_one_sentence
-from reporting.statistics import Estimate
+from reporting.records.statistics import Estimate
 from reporting.verdicts import Verdict, decide
+from reporting.verdicts.outcomes import in_one_sentence
 from tests.reporting.synthetic_records import keep_records
 from tests.reporting.synthetic_results import cells_of, line, rebuild, short_records, small_records
 

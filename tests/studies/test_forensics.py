@@ -6,7 +6,7 @@ import torch
 
 import sharmix
 from experiments.identity import ROOT
-from reporting.declaration import Explanation, load_declaration
+from reporting.records.declaration import Explanation, load_declaration
 from studies import forensics
 from studies.printed_map import PrintedSharMiX
 from studies.study import load_study

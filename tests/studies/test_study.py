@@ -9,7 +9,7 @@ import yaml
 
 import studies
 import studies.comparison  # while the package is where it is
-from reporting.marked_text import marks
+from reporting.text.marked_text import marks
 from studies import __main__ as command
 from studies import tasks
 from studies.pages import COMMAND, rebuild_pages

@@ -5,7 +5,7 @@ import pytest
 
 from reporting.figures.class_frequencies import TABLES, draw_class_frequencies
 from reporting.figures.figure2 import draw_sparsity_by_fit
-from reporting.palette import OBJECTIVES
+from reporting.look.palette import OBJECTIVES
 
 
 def assert_lines(kept, axes, objective, x, y):

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 import sharmix
 from reporting.figures.figure1 import draw_paths, draw_plane
-from reporting.groups import label_runs, style_groups
-from reporting.palette import look
+from reporting.look.palette import look
+from reporting.records.groups import label_runs, style_groups
 from tests.reporting.synthetic_records import as_read, make_record
 
 

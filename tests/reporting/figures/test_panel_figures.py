@@ -9,8 +9,8 @@ import pytest
 from reporting.figures.beside_softmax import draw_accuracy_sparsity, draw_learning_curves
 from reporting.figures.figure1 import draw_figure1
 from reporting.figures.figure2 import draw_figure2
-from reporting.groups import label_runs, style_groups
-from reporting.kept_runs import KeptRuns, ShownPanel
+from reporting.records.groups import label_runs, style_groups
+from reporting.records.kept_runs import KeptRuns, ShownPanel
 from reporting.tables import rebuild_tables
 from tests.reporting.synthetic_records import as_read, keep_records, make_record
 from tests.reporting.synthetic_results import cells_of

@@ -5,10 +5,10 @@ import shutil
 import pytest
 
 from reporting import figures
-from reporting.declaration import SETTINGS, TableError
 from reporting.figures.beside_softmax import draw_learning_curves
 from reporting.figures.figure2 import draw_figure2
-from reporting.kept_runs import KeptRuns
+from reporting.records.declaration import SETTINGS, TableError
+from reporting.records.kept_runs import KeptRuns
 from tests.reporting.synthetic_results import RESULTS, loaded
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reporting.kept_runs import KeptRuns
+from reporting.records.kept_runs import KeptRuns
 from reporting.report.page import report_of_results
 
 

@@ -10,9 +10,9 @@ import pytest
 from experiments.composition import composed, settings_of
 from experiments.identity import run_id
 from experiments.resolvers import register_resolvers
-from reporting.declaration import load_declaration
-from reporting.groups import label_runs, style_groups
-from reporting.record_files import finished_records
+from reporting.records.declaration import load_declaration
+from reporting.records.groups import label_runs, style_groups
+from reporting.records.record_files import finished_records
 from reporting.report.page import report_of_outputs
 from reporting.report.repeat import repeating_command
 from reporting.summary import best_activation

@@ -7,16 +7,16 @@ from typing import Any
 import pandas as pd
 
 from experiments.files import write_atomically
-from reporting import markdown
-from reporting.declaration import VERDICTS, Cell, Declaration, Numbers
-from reporting.kept_runs import KeptRuns
-from reporting.layout import DIFFERENCE, Line, lay_out
-from reporting.notes import table_notes
-from reporting.palette import label
-from reporting.selection import Selection
-from reporting.statistics import POINTS, estimate, paired_difference
-from reporting.verdict_page import verdict_page
+from reporting.look.palette import label
+from reporting.records.declaration import VERDICTS, Cell, Declaration, Numbers
+from reporting.records.kept_runs import KeptRuns
+from reporting.records.selection import Selection
+from reporting.records.statistics import POINTS, estimate, paired_difference
+from reporting.tables.layout import DIFFERENCE, Line, lay_out
+from reporting.tables.notes import table_notes
+from reporting.text import markdown
 from reporting.verdicts import decide_claim
+from reporting.verdicts.verdict_page import verdict_page
 
 
 def rebuild_tables(kept: KeptRuns) -> tuple[list[Path], list[str]]:

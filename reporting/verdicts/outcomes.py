@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from math import isnan
 from typing import Any
 
-from reporting.number_formats import NOT_REACHED, as_printed, number, over_seeds, with_interval
+from reporting.text.number_formats import NOT_REACHED, as_printed, number, over_seeds, with_interval
 from reporting.verdicts import Verdict
 
 # A reader's first question about a number: does it reproduce, does it not, or is it open? A direction is no number.

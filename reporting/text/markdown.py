@@ -6,7 +6,7 @@ from textwrap import fill
 import pandas as pd
 from tabulate import tabulate
 
-from reporting.columns import Block
+from reporting.text.columns import Block
 
 WIDTH = 110  # characters of a line
 

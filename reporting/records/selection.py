@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.record import Record
-from reporting.declaration import Table, TableError
-from reporting.palette import label
-from reporting.runs import Runs
+from reporting.look.palette import label
+from reporting.records.declaration import Table, TableError
+from reporting.records.runs import Runs
 
 
 @dataclass(frozen=True)

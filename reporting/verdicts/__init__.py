@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from reporting.declaration import Cell, Claim
-from reporting.kept_runs import KeptRuns
-from reporting.selection import Selection
-from reporting.statistics import POINTS, Estimate, estimate, paired_difference
+from reporting.records.declaration import Cell, Claim
+from reporting.records.kept_runs import KeptRuns
+from reporting.records.selection import Selection
+from reporting.records.statistics import POINTS, Estimate, estimate, paired_difference
 
 RULE = """\
 A published number **reproduces** when our interval contains a value that rounds to the printed number (for a \

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from experiments.record import Record, RecordError
-from reporting.declaration import SETTINGS, Declaration, Numbers, load_declaration, load_numbers
-from reporting.groups import Group, style_groups
-from reporting.record_files import missing_records, read_records, records_path
-from reporting.runs import Runs
-from reporting.selection import Selection, refuse_missing_seeds, refuse_mixed_code, select_runs
+from reporting.records.declaration import SETTINGS, Declaration, Numbers, load_declaration, load_numbers
+from reporting.records.groups import Group, style_groups
+from reporting.records.record_files import missing_records, read_records, records_path
+from reporting.records.runs import Runs
+from reporting.records.selection import Selection, refuse_missing_seeds, refuse_mixed_code, select_runs
 
 
 class LeftOut(Exception):

@@ -12,8 +12,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, Valid
 
 from experiments.identity import ROOT
 from experiments.record import first_problem, out_of_range
-from reporting.palette import TRAINING_SETS, label
-from reporting.yaml_files import TableError, read_yaml
+from reporting.look.palette import TRAINING_SETS, label
+from reporting.records.yaml_files import TableError, read_yaml
 
 SETTINGS = ROOT / "conf" / "reporting"  # holds tables.yaml and published/
 ORDERS = "orders"  # in place of a split, for numbers that belong to no split: learned (q, r), times
@@ -190,7 +190,7 @@ class TrainingSets(_Part):
     """A row of panels in Figure 2: one network, trained on sets with different class frequencies."""
 
     title: str
-    sets: dict[str, LearnedRow]  # by the names of `reporting.palette.TRAINING_SETS`
+    sets: dict[str, LearnedRow]  # by the names of `reporting.look.palette.TRAINING_SETS`
     published: dict[str, LearnedRow] = {}  # rows of which the paper's sparsity is drawn, by the names of sets
 
 

@@ -7,8 +7,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from experiments.record import Record
-from reporting.palette import FILL_STYLES, LINE_STYLES, OBJECTIVES, label, look, look_of, order
-from reporting.runs import Runs
+from reporting.look.palette import FILL_STYLES, LINE_STYLES, OBJECTIVES, label, look, look_of, order
+from reporting.records.runs import Runs
 
 _Configuration = tuple[str, int]  # the label of the settings, and a number among those with the same
 

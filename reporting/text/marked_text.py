@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from reporting.yaml_files import TableError
+from reporting.records.yaml_files import TableError
 
 
 def marks(name: str, command: str) -> tuple[str, str]:

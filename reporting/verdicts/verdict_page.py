@@ -4,12 +4,12 @@ from typing import Any
 
 import pandas as pd
 
-from reporting.columns import Block, Column
-from reporting.declaration import Declaration
-from reporting.markdown import paragraph, pipe_table
-from reporting.number_formats import NOTHING
-from reporting.outcomes import headline, ours, theirs
+from reporting.records.declaration import Declaration
+from reporting.text.columns import Block, Column
+from reporting.text.markdown import paragraph, pipe_table
+from reporting.text.number_formats import NOTHING
 from reporting.verdicts import NOT_REACHED_RULE, RULE, Verdict
+from reporting.verdicts.outcomes import headline, ours, theirs
 
 
 def verdict_page(declaration: Declaration, verdicts: pd.DataFrame) -> str:

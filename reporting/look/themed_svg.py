@@ -2,7 +2,7 @@
 
 import re
 
-from reporting.palette import ON_DARK
+from reporting.look.palette import ON_DARK
 
 # Ink on a coloured ground, which is the same in every theme: these two colours stay as they are.
 DARK_INK, LIGHT_INK = "#1c2328", "#fdfdfe"

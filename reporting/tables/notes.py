@@ -7,8 +7,8 @@ import pandas as pd
 
 from experiments.metric_catalogue import SHOTS
 from experiments.record import Record
-from reporting.palette import label
-from reporting.selection import Selection, describe_code
+from reporting.look.palette import label
+from reporting.records.selection import Selection, describe_code
 
 
 def table_notes(selection: Selection, confidence: float) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.record import Record, RecordError
-from reporting.declaration import ORDERS
+from reporting.records.declaration import ORDERS
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from math import isnan, nan
 from typing import Any
 
-from reporting.columns import Block, Column
-from reporting.declaration import ORDERS, Cell, Columns, Table
-from reporting.number_formats import NOT_REACHED, NOTHING, as_printed, over_seeds, with_deviation, with_interval
-from reporting.palette import label
+from reporting.look.palette import label
+from reporting.records.declaration import ORDERS, Cell, Columns, Table
+from reporting.text.columns import Block, Column
+from reporting.text.number_formats import NOT_REACHED, NOTHING, as_printed, over_seeds, with_deviation, with_interval
 
 Line = dict[str, Any]  # a number in a row of a table; the CSV leaves out the keys that begin with an underscore
 DIFFERENCE = Cell("test", "difference to the baseline")  # it stands beside the metric that is compared

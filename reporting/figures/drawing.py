@@ -16,10 +16,10 @@ from pandas.api.typing import SeriesGroupBy
 from scipy.optimize import isotonic_regression
 
 from experiments.files import replace_atomically
-from reporting.groups import Group
-from reporting.runs import Runs
-from reporting.statistics import POINTS, paired_difference
-from reporting.themed_svg import themed
+from reporting.look.themed_svg import themed
+from reporting.records.groups import Group
+from reporting.records.runs import Runs
+from reporting.records.statistics import POINTS, paired_difference
 
 MARKERS = 10  # markers on a curve, for any number of epochs
 WIDTH = 7.0  # width of a figure, in inches: in a column of 345 pt, text of 9 points is still 6 points high
