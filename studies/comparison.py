@@ -15,20 +15,13 @@ CONFIDENCE = 0.95  # of the intervals of all studies
 
 @dataclass(frozen=True)
 class Comparison:
-    """A mean difference between two contenders, paired by unit.
+    """A mean difference between two contenders, paired by unit."""
 
-    Attributes:
-        difference: the mean over units of contender − opponent. A relative one is divided by the opponent's value.
-        low, high: the ends of its interval over units, by Student's t; NaN with fewer than two units.
-        units: the number of units, such as data sets.
-        relative: whether differences are shares of the opponent's value.
-    """
-
-    difference: float
-    low: float
+    difference: float  # the mean over units of contender − opponent
+    low: float  # the ends of its interval over units, by Student's t; NaN with fewer than two units
     high: float
-    units: int
-    relative: bool
+    units: int  # the number of units, such as data sets
+    relative: bool  # whether each difference is divided by the opponent's value
 
     def __str__(self) -> str:
         mean, low, high = (self._number(value) for value in (self.difference, self.low, self.high))

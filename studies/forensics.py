@@ -128,21 +128,17 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
     rows = means.index.get_level_values("contender")
     distances = ((means - theirs.loc[rows].values).abs() / deviations.loc[rows].values).max(axis="columns")
     by_row = distances.unstack("contender", sort=False).reindex(columns=[*settings["rows"]])
-    apart = by_row[shown["apart"]].unstack("reading", sort=False).dropna(how="all").dropna(how="all", axis="columns")
     # Rows that a reading does not change have the distance of the map's own output.
     own = by_row.xs(OWN, level="reading").reindex(by_row.index.droplevel("reading")).set_axis(by_row.index)
     by_row = by_row.fillna(own)
-    tried = len(by_row)
-    by_row = by_row[by_row.index.isin(shown["readings"], level="reading")]
     table = by_row.map(_text).assign(**{"rows given": (by_row <= shown["given_within"]).sum(axis="columns")})
     return Report(
         {
             "The nearest hypothesis of each row": _nearest(distances, means, theirs),
             "Distance of each row by combination": table.reset_index(),
-            f"Distance of {shown['apart']}, by the way its output is read": apart.map(_text).reset_index(),
         },
         [],
-        [f"{tried} combinations of training, split and reading were tried.", *shown["notes"]],
+        [f"{len(table)} combinations of training, split and reading were tried.", *shown["notes"]],
     )
 
 

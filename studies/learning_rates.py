@@ -43,7 +43,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
 
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
-    """Each activation at the common rate, at its own rate and at all rates, with the differences to softmax."""
+    """Each activation at the common rate and at its own rate, with the differences to softmax."""
     tables, findings = {}, []
     for data_set, of_set in records.groupby("data_set", sort=False):
         chosen = own_rates(of_set, shown["chosen_by"])
@@ -60,8 +60,6 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
             }
             for contender in settings["contenders"]
         )
-        for metric in (f"validation {shown['chosen_by']}", TEST_ACCURACY, "test sparsity"):
-            tables[f"{data_set}: {metric} by rate"] = _by_rate(of_set, metric)
         rates = {f"one learning rate for all ({shown['common_rate']:g})": common, "each at its own learning rate": own}
         for (rate, rows), contender in product(rates.items(), shown["found"]):
             found = _compared(rows, contender)
@@ -96,9 +94,3 @@ def _change(records: pd.DataFrame, contender: str) -> str:
 
 def _compared(records: pd.DataFrame, contender: str) -> Comparison:
     return compare(records, TEST_ACCURACY, contender, OPPONENT, "seed")
-
-
-def _by_rate(records: pd.DataFrame, metric: str) -> pd.DataFrame:
-    rows = records[records["metric"] == metric]
-    means = rows.pivot_table("value", "contender", "learning_rate", sort=False)
-    return means.map("{:.3f}".format).rename(columns="{:g}".format).rename_axis(index="activation").reset_index()

@@ -28,18 +28,11 @@ KEPT = OUTPUTS / "studies" / "logits"
 
 
 class LabelledLogits(NamedTuple):
-    """Logits with their labels.
+    """Logits with their labels."""
 
-    Attributes:
-        logits: float64 [n, classes].
-        labels: class indices, int64 [n].
-        activation: the map with which the network was trained, with the orders of its settings; softmax where only
-            probabilities are public.
-    """
-
-    logits: Tensor
-    labels: Tensor
-    activation: sharmix.Activation
+    logits: Tensor  # float64 [n, classes]
+    labels: Tensor  # class indices, int64 [n]
+    activation: sharmix.Activation  # with which the network was trained; softmax where only probabilities are public
 
 
 def sources(settings: Settings) -> list[Task]:

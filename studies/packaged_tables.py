@@ -13,15 +13,10 @@ from studies.study import Settings
 
 @dataclass(frozen=True)
 class Table:
-    """A classification task.
+    """A classification task."""
 
-    Attributes:
-        features: float64 [rows, features]; categories are numbered in alphabetical order, missing values are NaN.
-        labels: class indices [rows].
-    """
-
-    features: np.ndarray
-    labels: np.ndarray
+    features: np.ndarray  # float64 [rows, features]; categories are numbered in alphabetical order, missing is NaN
+    labels: np.ndarray  # class indices [rows]
 
     @property
     def sizes(self) -> dict[str, int]:

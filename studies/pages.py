@@ -59,7 +59,7 @@ def _page(study: Study, report: Report, source: dict[str, Any], question: str) -
     verdicts = f"[Verdicts](../../docs/studies.md#all-verdicts): {listed}. " if counts else ""
     written += [f"**Found.** {verdicts}[In words](../../docs/studies/{name}.md)."]
     origin = (
-        f"All {len(report.tables)} tables: [{name}_tables.csv]({name}_tables.csv). Records: [{name}.csv]({name}.csv), "
+        f"Every table: [{name}_tables.csv]({name}_tables.csv). Records: [{name}.csv]({name}.csv), "
         f"{source['tasks']} tasks, {source['seconds']} s on one core; their settings, code, machine and packages: "
         f"[{name}.yaml]({name}.yaml). Repeat: `{source['repeat']}`."
     )

@@ -68,7 +68,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
 
 
 def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report:
-    """Coverage, size, singletons and violation of each score, and the comparisons of the settings."""
+    """Coverage and size of each score, and the comparisons of the settings."""
     sized = pd.concat([records, _relative_sizes(records)])
     answers = [_answer(*asked, sized) for asked in shown["asked"]]
     sparse = records[records["contender"] == OWN]["network"].unique().tolist()
@@ -77,10 +77,7 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
     tables = {
         "Coverage": _coverage(records),
         "What was asked": pd.DataFrame(answers),
-        "Mean size": _by_contender(records, "size"),
         "Size relative to LAC's": _over_splits(records),
-        "Share of sets with one class": _by_contender(records, "singletons"),
-        "Size-stratified coverage violation": _by_contender(records, "violation"),
     }
     by_question = {(answer["contender"], answer["against"], answer["metric"]): answer for answer in answers}
     findings = []
@@ -148,12 +145,6 @@ def _coverage(records: pd.DataFrame) -> pd.DataFrame:
 
 def _signed(value: float) -> str:
     return f"{value:+.5f}".replace("-", "−")
-
-
-def _by_contender(records: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Means over seeds, one line for each data set, network and coverage."""
-    table = records[records["metric"] == metric].pivot_table("value", PLACE, "contender")[NAMES]
-    return table.map(lambda value: "–" if np.isnan(value) else f"{value:.3f}").reset_index()
 
 
 def _over_splits(records: pd.DataFrame) -> pd.DataFrame:

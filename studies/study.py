@@ -37,40 +37,24 @@ def rows_of(values: dict[str, float], **keys: Any) -> list[Row]:
 
 @dataclass(frozen=True)
 class Finding:
-    """A line of the table of all findings. Each field is a column.
+    """A line of the table of all findings. Each field is a column."""
 
-    Attributes:
-        use: the use of a sparse output that the study tests.
-        contender: the sparse output.
-        opponent: the strongest plain output.
-        verdict: `gain`, `no gain`, `loss` or `undecided`.
-        difference: the metric, and the contender's value minus the opponent's with its interval.
-        data_sets: number of data sets.
-        seeds_or_splits: number of seeds or of random splits of each data set.
-    """
-
-    use: str
-    contender: str
-    opponent: str
-    verdict: str
-    difference: str
-    data_sets: int
-    seeds_or_splits: int
+    use: str  # of a sparse output, which the study tests
+    contender: str  # the sparse output
+    opponent: str  # the strongest plain output
+    verdict: str  # `gain`, `no gain`, `loss` or `undecided`
+    difference: str  # the metric, and the contender's value minus the opponent's with its interval
+    data_sets: int  # their number
+    seeds_or_splits: int  # number of seeds or of random splits of each data set
 
 
 @dataclass(frozen=True)
 class Report:
-    """The tables and findings of a study.
+    """The tables and findings of a study."""
 
-    Attributes:
-        tables: by title.
-        findings: for the table of all studies; none where the study compares no uses of a sparse output.
-        notes: paragraphs that explain the tables.
-    """
-
-    tables: dict[str, pd.DataFrame]
-    findings: list[Finding]
-    notes: list[str] = field(default_factory=list)
+    tables: dict[str, pd.DataFrame]  # by title
+    findings: list[Finding]  # for the table of all studies; none where the study compares no uses of a sparse output
+    notes: list[str] = field(default_factory=list)  # paragraphs that explain the tables
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def test_a_row_is_explained_within_two_deviations_of_all_three_metrics() -> None
         for row in rows
         for metric in forensics.METRICS
     )
-    nearest, distances, _ = forensics.report(records, settings, STUDY.shown).tables.values()
+    nearest, distances = forensics.report(records, settings, STUDY.shown).tables.values()
     assert [*distances["hypothesis"]] == settings["hypotheses"]
     assert [*distances["rows given"]] == [0, 2]
     assert [*distances["softmax"]] == ["2.5", "1.5"]
