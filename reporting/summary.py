@@ -22,7 +22,7 @@ from reporting.records.selection import list_runs_by_code, of_one_code, records_
 from reporting.records.statistics import POINTS, estimate, paired_difference
 from reporting.text.number_formats import NOT_REACHED, NOTHING, number, over_seeds, with_deviation, with_interval
 
-WIDE = 120  # in a narrower terminal deviations are below the means, not beside them
+WIDE = 120  # in a narrower terminal, deviations stand below the means
 
 
 def tables(experiment: str, groups: list[Group], width: int) -> list[Table]:
@@ -65,8 +65,8 @@ def _mean_and_std(values: pd.Series, between: str) -> str:
 def comparison(table: declaration.Table, numbers: Numbers, recorded: list[Record], yours: list[Record]) -> Table:
     """The numbers of a declared table: theirs, the published ones; the recorded ones; and those of your runs.
 
-    It has the rows of which you have runs, however many, and the split that is measured first, test where it is
-    measured; a dash stands for a missing number.
+    It has the rows of which you have a run. Its split is test where test is measured, else the first that is. A dash
+    stands for a missing number.
     """
     measured = [columns for columns in table.columns if columns.measured]
     split = min((columns.split for columns in measured), key=lambda split: split != "test", default="test")
@@ -102,7 +102,7 @@ def _ours(table: declaration.Table, cell: Cell, records: list[Record], row: str,
 
 
 def best_activation(experiment: str, groups: list[Group], confidence: float) -> str | None:
-    """One sentence: how far the best activation of an experiment is from softmax on test, and what this rests on.
+    """One sentence: how far the best activation is from softmax on test, and on how many seeds this rests.
 
     None without runs of softmax and of another activation. `confidence` is that of the interval of the difference,
     paired by seed.

@@ -34,7 +34,7 @@ OWN = "own map"
 
 
 def tasks(settings: Settings, data: Path | None) -> list[Task]:
-    """A task for each hypothesis, row and seed. Weights carried along the grid make one task of all its rows."""
+    """A task for each hypothesis, row and seed. Where weights are carried along the grid, one task has all its rows."""
     return [
         {"hypothesis": name, "rows": row, "seed": seed}
         for name, hypothesis in settings["hypotheses"].items()
@@ -53,7 +53,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
     hypothesis = settings["hypotheses"][task["hypothesis"]]
     rows = _rows("grid", settings) if task["rows"] == "grid" else [task["rows"]]
     measured = []
-    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):  # a line a run would hide the study's progress
+    with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):  # no line a run over the study's progress
         for number, row in enumerate(rows):
             overrides = [
                 "experiment=airline",
@@ -95,7 +95,7 @@ def _carried(split_seed: int, folder: str) -> list[str]:
 
 @torch.inference_mode()
 def _measured(row: str, split: str, module: OutputModule, examples: Examples, settings: Settings) -> Iterator[Row]:
-    """Accuracy, macro-F1 and sparsity of a split, by each way to read the output."""
+    """Accuracy, macro-F1 and sparsity of a split, for each way to read the output."""
     inputs, targets = examples.read(torch.arange(len(examples.targets)), torch.zeros(len(examples.targets)))
     for reading, p in _readings(module, module.network(inputs), settings).items():
         predicted = p.argmax(-1)
@@ -108,7 +108,7 @@ def _measured(row: str, split: str, module: OutputModule, examples: Examples, se
 
 
 def _readings(module: OutputModule, logits: Tensor, settings: Settings) -> dict[str, Tensor]:
-    """The probabilities [n, classes] by each way to read the output."""
+    """The probabilities [n, classes], for each way to read the output."""
     activation, own = module.activation, module.activation(logits)
     readings = {OWN: own}
     if isinstance(activation, sharmix.SharMiX):
@@ -128,7 +128,7 @@ def report(records: pd.DataFrame, settings: Settings, shown: Settings) -> Report
     rows = means.index.get_level_values("contender")
     distances = ((means - theirs.loc[rows].values).abs() / deviations.loc[rows].values).max(axis="columns")
     by_row = distances.unstack("contender", sort=False).reindex(columns=[*settings["rows"]])
-    # Rows that a reading does not change have the distance of the map's own output.
+    # A reading that does not exist for a row leaves its output as the map gives it.
     own = by_row.xs(OWN, level="reading").reindex(by_row.index.droplevel("reading")).set_axis(by_row.index)
     by_row = by_row.fillna(own)
     table = by_row.map(_text).assign(**{"rows given": (by_row <= shown["given_within"]).sum(axis="columns")})
@@ -167,7 +167,7 @@ def _nearest(distances: pd.Series, means: pd.DataFrame, theirs: pd.DataFrame) ->
     """For each row, theirs and ours under the nearest hypothesis."""
     lines = []
     for row in theirs.index:
-        of_row = distances.xs(row, level="contender").round(1)  # of equally near ones, the first is shown
+        of_row = distances.xs(row, level="contender").round(1)  # the first of equally near ones is shown
         hypothesis, split, reading = nearest = of_row.idxmin()
         both = {"theirs": theirs.loc[row], "ours": means.loc[(*nearest, row)]}
         lines.append(

@@ -67,7 +67,7 @@ def _page(study: Study, report: Report, source: dict[str, Any], question: str) -
 
 
 def _cells(title: str, table: pd.DataFrame) -> pd.DataFrame:
-    """The cells of a table, one a line. As many of the first columns as distinguish all rows name the row."""
+    """The cells of a table, one a line. A row is named by its first columns, as many as tell all rows apart."""
     texts = table.astype(str)
     names = list(texts)[:1]
     while texts.duplicated(names).any():
@@ -81,5 +81,5 @@ def _cells(title: str, table: pd.DataFrame) -> pd.DataFrame:
 
 def _table_of_findings(findings: list[Finding]) -> str:
     table = pd.DataFrame(findings).astype(str).rename(columns=lambda name: name.replace("_", " "))
-    table["use"] = table["use"].mask(table["use"] == table["use"].shift(), "")  # said once for lines with the same use
+    table["use"] = table["use"].mask(table["use"] == table["use"].shift(), "")  # once for lines with the same use
     return table.to_markdown(index=False, disable_numparse=True)

@@ -24,7 +24,7 @@ from reporting.records.statistics import POINTS, paired_difference
 MARKERS = 10  # markers on a curve, for any number of epochs
 WIDTH = 7.0  # width of a figure, in inches: in a column of 345 pt, text of 9 points is still 6 points high
 LABEL_HEIGHT = 11  # points from one label to the next
-_PIXELS = 200  # an inch, for what is drawn as pixels
+_PIXELS = 200  # in an inch of what the files hold as pixels
 _STYLE = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -123,7 +123,7 @@ def _label_difference(axes: Axes) -> None:
 
 
 def label_share(axes: Axes, name: str) -> None:
-    """Name the vertical axis of a share, which ends at 0 and 1."""
+    """Name the vertical axis of a share, and let the axis end at 0 and at 1."""
     low, high = axes.get_ylim()
     axes.set(ylim=(max(low, 0), min(high, 1)), ylabel=name)
 
@@ -132,7 +132,7 @@ def grid_of_panels(count: int, height: float) -> tuple[Figure, list[Axes], Axes 
     """A figure with panels in rows of two, each row `height` inches high.
 
     Returns:
-        The figure, the axes of its panels, and for an odd count the free place, for a legend.
+        The figure, the axes of its panels, and if a place is left over, its axes, for a legend; else None.
     """
     rows = -(-count // 2)
     figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
@@ -172,7 +172,7 @@ def label_lines(figure: Figure, axes: Iterable[Axes], at_start: bool = False) ->
     for one, _ in labelled if at_start else ():
         one.yaxis.tick_right()
         one.yaxis.set_label_position("right")
-    figure.draw_without_rendering()  # the heights of the panels are known now
+    figure.draw_without_rendering()  # after this, the heights of the panels are known
     for one, lines in labelled:
         to_axes = one.transData + one.transAxes.inverted()
         heights = {line: to_axes.transform(_end(one, line, at_start))[1] for line in lines}
@@ -210,7 +210,7 @@ def _shown(axes: Axes, line: Line2D) -> np.ndarray:
 
 
 def _apart(heights: list[float], gap: float) -> np.ndarray:
-    """The nearest heights in the same order with at least `gap` between them, if they fit between 0 and 1."""
+    """The heights, moved as little as possible so that `gap` lies between neighbours and all are between 0 and 1."""
     steps = gap * np.arange(len(heights))
     room = max(0.0, 1 - gap * (len(heights) - 1))
     return np.clip(isotonic_regression(np.asarray(heights) - steps).x, 0, room) + steps

@@ -1,4 +1,4 @@
-"""The page itself: one HTML file with all its content, which needs no other file."""
+"""Writes the page: one HTML file that needs no other file."""
 
 import base64
 import gzip
@@ -56,8 +56,8 @@ def report_of_results(kept: KeptRuns, output: Path) -> Path:
 def report_of_outputs(outputs: Path, output: Path, settings: Path = SETTINGS) -> Path:
     """Write the page of the finished runs in the folder `outputs` to the file `output`.
 
-    Runs in a folder of outputs inside of it, such as those of `make demo` in outputs/demo, are not shown. The
-    declaration in `settings` says how an interval is computed.
+    Runs in a folder of outputs inside it, such as those of `make demo` in outputs/demo, are not shown. The declaration
+    in `settings` has the confidence of intervals.
     """
     runs = outputs.glob(f"*/*/*/{RECORD}")  # <experiment>/<activation>-<hash>/seed-<seed>
     names = sorted({file.relative_to(outputs).parts[0] for file in runs})
@@ -122,7 +122,7 @@ def _write(
 
 
 def _packed(content: bytes) -> str:
-    """The compressed text in a form that HTML can hold; the page's script unpacks it."""
+    """The content compressed, then as text that HTML can hold. The page's script unpacks it."""
     return base64.b64encode(gzip.compress(content, mtime=0)).decode()
 
 
