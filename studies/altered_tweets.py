@@ -1,4 +1,4 @@
-"""Faults that a measurement on tweets could have: a data set, a callback and an activation that settings name."""
+"""Mistakes that a measurement on tweets could make: a data set, a callback and an activation for the settings."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ class AlteredTweets(AirlineDataModule):
 
 
 class CarriedNetwork(Callback):
-    """The network starts with the weights in a file, if there is one, and leaves its weights there."""
+    """Load the network's weights from a file before training, if there is one, and write them to it afterwards."""
 
     def __init__(self, file: str) -> None:
         self.file = Path(file)

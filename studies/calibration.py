@@ -80,7 +80,7 @@ def vector_scaling(logits: Tensor, labels: Tensor, loss: str) -> Callable[[Tenso
         return value.item(), gradient.numpy().ravel()
 
     found = np.repeat([1.0, 0.0], classes)
-    for kind in dict.fromkeys(("log", loss)):  # the log loss is convex, and leads the Brier score to a good minimum
+    for kind in dict.fromkeys(("log", loss)):  # convex, and its minimum is a good start for Brier's
         found = minimize(score, found, kind, jac=True, method="L-BFGS-B").x
     weight, bias = torch.tensor(found).reshape(2, classes)
     return lambda z: (weight * z + bias).softmax(-1)
@@ -98,7 +98,7 @@ def calibration_scores(probabilities: Tensor, labels: Tensor, bins: int) -> dict
     p, y, classes = probabilities.numpy(), labels.numpy(), range(probabilities.shape[-1])
     confidence, predicted = probabilities.max(-1)
     wrong = predicted != labels
-    below_one = probabilities.float().clamp_max(BELOW_ONE)  # torchmetrics has a bin of its own for exactly 1
+    below_one = probabilities.float().clamp_max(BELOW_ONE)  # torchmetrics would put exactly 1 into a bin of its own
     return {
         "brier": float(brier_score_loss(y, p, labels=classes, scale_by_half=False)),
         "nll": float(log_loss(y, p, labels=classes)),

@@ -1,4 +1,4 @@
-"""The F1 of predicted sets of classes, which hold the classes above a threshold, and the best threshold."""
+"""Predicted sets of the classes above a threshold: their F1, and the threshold with the best F1."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ def mean_f1(predicted: Sets, true: Sets) -> float:
 def best_threshold(scores: Scores, true: Sets) -> tuple[float, float]:
     """The threshold t for which the sets {k : score_k ≥ t} have the largest mean F1, and this F1.
 
-    Where t falls to the score of a class, this class joins its set. So each score is tried as a threshold.
+    A class joins its set when t falls to the score of the class. So every score is tried as a threshold.
 
     Args:
         scores: the score of each class for each example, [n, classes].
@@ -26,7 +26,7 @@ def best_threshold(scores: Scores, true: Sets) -> tuple[float, float]:
     hits = np.take_along_axis(true, order, -1).cumsum(-1)
     sizes = np.arange(1, scores.shape[-1] + 1)
     f1 = 2 * hits / (sizes + true.sum(-1, keepdims=True))
-    gains = np.diff(f1, axis=-1, prepend=0).ravel()  # by each class that joins
+    gains = np.diff(f1, axis=-1, prepend=0).ravel()  # of each class when it joins
     joining = np.take_along_axis(scores, order, -1).ravel()
     thresholds, first = np.unique(-joining, return_inverse=True)
     means = np.bincount(first, weights=gains).cumsum() / len(scores)

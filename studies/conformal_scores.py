@@ -21,18 +21,18 @@ from studies.logits import LabelledLogits
 from studies.study import Settings
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Candidate = tuple[dict[str, float], Callable[[Array], Tensor]]  # parameters; the scores [rows, classes] of some rows
+Candidate = tuple[dict[str, float], Callable[[Array], Tensor]]  # parameters; gives rows their scores, [rows, classes]
 
 LAC, LAC_T, LAC_OWN, MARGIN = "LAC", "LAC, fitted temperature", "LAC of its own output", "log-margin"
 APS, RAPS = "APS", "RAPS, chosen"
 OWN, ALPHA, ORDERS = "support of its own map", "support, q = r chosen", "support, (q, r) chosen"
-NAMES = [LAC, LAC_T, LAC_OWN, APS, RAPS, MARGIN, OWN, ALPHA, ORDERS]  # supports with fixed orders are named by them
+NAMES = [LAC, LAC_T, LAC_OWN, APS, RAPS, MARGIN, OWN, ALPHA, ORDERS]  # others are named by their fixed orders
 
 
 def candidates(
     examples: LabelledLogits, temperature: float, dither: Tensor, settings: Settings
 ) -> dict[str, list[Candidate]]:
-    """The scores of each contender, LAC first: one, or one for each choice of parameters.
+    """The scores of each contender, LAC first. A contender with parameters has one score for each choice of them.
 
     Args:
         examples: logits, labels, and the map with which the network was trained.
@@ -152,7 +152,7 @@ class ConformalSplits:
 def _set_sizes(scores: Array, thresholds: Array, test: Array) -> Array:
     """The number of classes with a score up to the split's threshold, [splits, test examples]."""
     examples, splits, order = len(scores), len(thresholds), thresholds.argsort()
-    joins = np.searchsorted(thresholds[order], scores)  # the first of the ordered thresholds that lets a class in
+    joins = np.searchsorted(thresholds[order], scores)  # the number of thresholds that leave a class out
     cells = joins + (splits + 1) * np.arange(examples)[:, None]
     sizes = np.bincount(cells.ravel(), minlength=examples * (splits + 1)).reshape(examples, -1).cumsum(1)
     return sizes[test, order.argsort()[:, None]]

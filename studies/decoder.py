@@ -62,7 +62,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Hidden states of tokens, of which `output` makes the logits of the token that each position asks for.
+    """Turns tokens into hidden states. Its `output` turns a hidden state into the logits of the token asked for there.
 
     Args:
         vocabulary_size: number of tokens.

@@ -47,7 +47,7 @@ def _contenders(logits: Tensor, settings: Settings) -> dict[str, Choices]:
     p = logits.softmax(-1)
     descending = p.sort(-1, descending=True)
     rank = descending.indices.argsort(-1)
-    above = (descending.values.cumsum(-1) - descending.values).gather(-1, rank)  # the mass of the classes ranked above
+    above = (descending.values.cumsum(-1) - descending.values).gather(-1, rank)  # the mass of all classes ranked above
     temperatures = np.geomspace(*settings["temperatures"]).tolist()
     orders = [(q, r) for q in settings["q"] for r in (q, *(2 - 1 / q + more for more in settings["r_above_least"]))]
     return {
@@ -62,7 +62,7 @@ def _contenders(logits: Tensor, settings: Settings) -> dict[str, Choices]:
 
 
 def _supports(logits: Tensor, orders: list[tuple[float, float]]) -> Choices:
-    """Minus the temperature above which a class is in the support. So the threshold is minus a temperature."""
+    """The score of a class is minus the temperature above which it is in the support; so is the threshold of scores."""
     return [({"q": q, "r": r}, -support_scores(logits, q=q, r=r).numpy()) for q, r in orders]
 
 

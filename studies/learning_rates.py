@@ -75,7 +75,7 @@ def own_rates(records: pd.DataFrame, metric: str) -> pd.Series:
     """
     rows = records[records["metric"] == f"validation {metric}"]
     values = rows.pivot(index=["contender", "seed"], columns="learning_rate", values="value")
-    return values.idxmax(axis="columns")  # the first, smallest of equal ones
+    return values.idxmax(axis="columns")  # of equal ones the first, which is the smallest rate
 
 
 def _range(rates: pd.Series) -> str:

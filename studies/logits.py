@@ -48,7 +48,7 @@ def seeds_of(source: Task, settings: Settings) -> list[int]:
 
 
 def logits_of(source: Task, seed: int, settings: Settings, data: Path | None) -> LabelledLogits:
-    """The logits of a source, where it is a network of its run with this seed; raises as the functions below."""
+    """The logits of a source; for a network, of its run with this seed. Raises as the functions below."""
     if source["network"] == PUBLIC:
         return public_logits(source["data_set"], data)
     overrides = settings["networks"][source["data_set"]][source["network"]]["overrides"]
@@ -75,7 +75,7 @@ def public_logits(name: str, data: Path | None) -> LabelledLogits:
 
 
 def finite(logits: Tensor) -> Tensor:
-    """The logits with the smallest finite one of them all in place of −∞, which is the logit of a probability of 0."""
+    """The logits, with the smallest finite one in place of −∞, which is the logit of a probability of 0."""
     return logits.clamp_min(logits[logits.isfinite()].min())
 
 

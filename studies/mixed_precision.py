@@ -35,7 +35,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
 def readings(logits: Tensor, q: float, settings: Settings) -> dict[str, Tensor]:
     """The probabilities [n, classes] of our map, and of the printed formula in each precision."""
     own = sharmix.sharmix(logits, q, settings["r"])
-    u = own ** (q - 1)  # up to a factor of each row, which the softmax takes out again
+    u = own ** (q - 1)  # up to a factor of each row, which the softmax removes
     return {OWN: own} | {
         dtype: softmax_of_logarithm(u.to(getattr(torch, dtype)), q, settings["clamp"]) for dtype in settings["dtypes"]
     }

@@ -2,7 +2,7 @@
 
 python -m studies.networks [KEY=VALUE of run.py, such as paths.data=FOLDER ...]
 
-The command trains all networks by run.py, without the runs that are finished.
+The command trains all networks by run.py. It leaves out the runs that are finished.
 """
 
 import subprocess
@@ -56,7 +56,7 @@ def finished_folder(overrides: Sequence[str], seed: int) -> Path:
 
 
 def training_commands(overrides: list[str]) -> list[list[str]]:
-    """A command for each network with a seed that has no finished run. The overrides come last in the command."""
+    """A command for each network of which some seed has no finished run. The overrides come last in it."""
     commands = []
     for networks in studied_networks(read_yaml(NETWORKS)["data_sets"]).values():
         for network in networks.values():

@@ -1,4 +1,4 @@
-"""Tables for classification from the files of Python packages. A rule of their sizes chooses them."""
+"""Tables for classification from the files of Python packages, chosen by a rule on their sizes."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -125,7 +125,7 @@ def _between_networks(records: pd.DataFrame, name: str, networks: list[str], sco
 
 
 def _coverage(records: pd.DataFrame) -> pd.DataFrame:
-    """For each data set, how often the number of covered test examples lies in the band of the theory."""
+    """For each data set, how often the number of covered test examples lies in the band that theory gives."""
     wide = records.pivot_table("value", [*CASE, "contender"], "metric").reset_index()
     wide["excess"] = wide["coverage"] - wide["expected coverage"]
     wide["scores"] = np.where(wide["contender"].str.startswith("support"), "supports", "LAC, APS, RAPS, log-margin")

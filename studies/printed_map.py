@@ -39,7 +39,7 @@ class PrintedSharMiX(Activation):
         if self.jacobian == "true" or not logits.requires_grad:
             return p
         s = p.detach() ** (2 - self.q)
-        p = p.detach() + (logits - logits.detach())  # has the values of p, and the gradients that the hook computes
+        p = p.detach() + (logits - logits.detach())  # the values of p; its gradient is computed by the hook
         p.register_hook(
             lambda gradient: s * (gradient - (s * gradient).sum(-1, keepdim=True) / s.sum(-1, keepdim=True))
         )
@@ -47,7 +47,7 @@ class PrintedSharMiX(Activation):
 
     def printed(self, logits: Tensor) -> Tensor:
         if self.threshold == "solved":
-            # On the support p^(q−1) = u up to the temperature, which the softmax over F takes out again.
+            # On the support p^(q−1) = u up to the temperature, which the softmax over F removes.
             u = sharmix.sharmix(logits, self.q, self.r) ** (self.q - 1)
         else:
             p = sharmix.entmax(logits, self.q)

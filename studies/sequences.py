@@ -7,7 +7,7 @@ from torch import Tensor
 
 from experiments.data.randomness import sample_seeds
 
-UNASKED = -100  # the target of a position that is not asked for; cross-entropy ignores it
+UNASKED = -100  # the target where nothing is asked for; cross-entropy ignores it
 FILLER = 0
 
 Sequences = tuple[Tensor, Tensor]  # tokens [n, length], and the token asked for at each position, [n, length]

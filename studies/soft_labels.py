@@ -44,7 +44,7 @@ def tasks(settings: Settings, data: Path | None) -> list[Task]:
 
 def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
     arrays = loadmat(BytesIO(read_public_file(data, settings["data_sets"][task["data_set"]])))
-    targets = arrays["labels"] / arrays["labels"].sum(-1, keepdims=True)  # some sum to 1 in float32 alone
+    targets = arrays["labels"] / arrays["labels"].sum(-1, keepdims=True)  # some sum to 1 only in float32
     folds = KFold(settings["folds"], shuffle=True, random_state=settings["seed"])
     train, test = list(folds.split(targets))[task["fold"]]
     features = arrays["features"]
@@ -67,7 +67,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
         with warnings.catch_warnings():  # all contenders have the same number of iterations
             warnings.simplefilter("ignore", ConvergenceWarning)
             classifier.fit(x[fitted_on], targets[fitted_on])
-        p = classifier.predict_proba(x[at]).astype(np.float64)  # where rounding does not matter
+        p = classifier.predict_proba(x[at]).astype(np.float64)  # in which rounding does not matter
         return p / p.sum(-1, keepdims=True)
 
     rows = []
@@ -89,7 +89,7 @@ def measure(task: Task, settings: Settings, data: Path | None) -> list[Row]:
 
 
 def distribution_distances(true: Distributions, predicted: Distributions) -> dict[str, float]:
-    """The means over the examples of the usual metrics of distributions [n, classes], and the F1 of the supports.
+    """The usual metrics of distributions [n, classes] and the F1 of their supports, each a mean over the examples.
 
     Source: Geng (2016), Label Distribution Learning. Zeros are treated as in PyLDL: where a metric divides or takes
     logarithms, probabilities are at least the machine epsilon.

@@ -82,6 +82,6 @@ def load_study(name: str) -> Study:
     settings = read_yaml(Path(module.__file__).with_suffix(".yaml"))
     shown = settings.pop("report")
     if "networks" in settings:
-        settings["networks"] = studied_networks(settings["networks"])  # records and their settings then name each run
+        settings["networks"] = studied_networks(settings["networks"])  # so that records name each run
     title = module.__doc__.splitlines()[0].rstrip(".")
     return Study(name, title, settings, shown, module.tasks, module.measure, module.report)

@@ -27,7 +27,7 @@ def measure_tasks(study: Study, data: Path | None, outputs: Path, jobs: int) -> 
     Each task writes a file below `outputs`, named by the task, the settings and the code. So a study that was stopped
     goes on with the tasks that are left, and rows that other code measured are never among its records.
     """
-    code = code_of({"_target_": f"studies.{study.name}.measure"})  # now, before anybody edits a file
+    code = code_of({"_target_": f"studies.{study.name}.measure"})  # before anybody can edit a file
     tasks = study.tasks(study.settings, data)
     names = [json.dumps([task, study.settings, code["digest"]], sort_keys=True) for task in tasks]
     files = [outputs / study.name / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json" for name in names]
@@ -71,6 +71,6 @@ def _measure(name: str, settings: Settings, task: Task, data: Path | None, file:
 
 def write_records(folder: Path, name: str, records: pd.DataFrame, source: dict[str, Any]) -> None:
     """Write the table of records and its origin."""
-    # The table comes last: a study without its origin could not be read after a kill between the two.
+    # The table comes last. After a kill between the two, a table without its origin could not be read.
     write_atomically(folder / f"{name}.yaml", yaml.safe_dump(source, sort_keys=False, allow_unicode=True))
     write_atomically(folder / f"{name}.csv", records.to_csv(index=False, lineterminator="\n", float_format="%.8g"))

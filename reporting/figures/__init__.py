@@ -41,7 +41,7 @@ def all_figures() -> dict[str, DrawFigure]:
 def rebuild_figures(kept: KeptRuns) -> tuple[list[Path], list[str]]:
     """Draw every figure whose records are kept; replace the files under <results>/figures/.
 
-    Returns the files written, and a line for the figures that are left out for one reason.
+    Returns the files written, and for each reason why figures are left out a line that names them.
     """
     files: list[Path] = []
     without: dict[str, list[str]] = {}

@@ -15,7 +15,7 @@ from reporting.records.groups import Group
 from reporting.records.kept_runs import KeptRuns, LeftOut, ShownPanel
 from reporting.records.runs import Runs
 
-LOWEST = -8  # percentage points: differences of the first epochs are larger, and would flatten the rest
+LOWEST = -8  # percentage points: with the larger differences of the first epochs, the other curves would look flat
 
 
 @figure("accuracy_sparsity")

@@ -62,11 +62,11 @@ def _rows(kept: KeptRuns) -> list[tuple[TrainingSets, list[Group]]]:
 
 
 def _draw_published(axes: Axes, kept: KeptRuns, sets: TrainingSets) -> None:
-    """Draw the paper's sparsity on each training set as a pale band, from the first epoch that it is of."""
+    """Draw the paper's sparsity on each training set as a pale band, from the first epoch for which it prints one."""
     for name, one in sets.published.items():
         printed = kept.numbers[one.table][one.row].items()
         first, level = min((cell.epoch or 1, level) for cell, level in printed if cell.metric == "sparsity")
-        half_width = max(level.half_width, 0.015)  # enough to be seen
+        half_width = max(level.half_width, 0.015)  # a thinner band could not be seen
         axes.fill_between(
             (first, axes.dataLim.x1),
             level.mean - half_width,

@@ -56,7 +56,7 @@ def draw_ternary(_: KeptRuns) -> Figure:
     for one, ((q, r), (name, _style)) in zip(axes.flat, ORDERS.items(), strict=True):
         p = sharmix.sharmix(SIDE * torch.from_numpy(shares), q=q, r=r).numpy()
         filled = one.tricontourf(triangles, p[:, 0].clip(0, 1 - 1e-9), levels=np.linspace(0, 1, 11), cmap="cividis")
-        filled.set_rasterized(True)  # thousands of points otherwise
+        filled.set_rasterized(True)  # stored as pixels, because thousands of shapes would make a large file
         support = (p > 0).sum(-1)
         if support.min() < support.max():
             borders = {"colors": "white", "linewidths": 1, "linestyles": ["-", "--"]}

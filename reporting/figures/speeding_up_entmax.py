@@ -63,7 +63,7 @@ def draw_translation_support(kept: KeptRuns) -> Figure:
 
 
 def _by_threshold(groups: list[Group]) -> list[Group]:
-    """The groups from the least threshold to the largest, in colours that rise with it; the calibrated one black."""
+    """The groups by rising threshold, in colours that get lighter with it. The calibrated group is black."""
     ordered = sorted(groups, key=_threshold)
     given = sum(group.runs.activation["tau"] is not None for group in ordered)
     colours = iter(colormaps["viridis"](np.linspace(0, 0.85, given)).tolist())

@@ -12,12 +12,12 @@ from reporting.records.kept_runs import KeptRuns, LeftOut
 from reporting.records.statistics import POINTS
 from reporting.records.yaml_files import read_yaml
 
-LOWEST = -12  # percentage points: at extreme rates some activations fall far below, and would flatten the rest
+LOWEST = -12  # percentage points: some fall far below at extreme rates, and with them the other curves would look flat
 
 
 @figure("learning_rates")
 def draw_learning_rates(kept: KeptRuns) -> Figure:
-    """A panel for each data set: the difference to softmax at softmax's best rate, means over seeds in their range."""
+    """A panel for each data set: the difference to softmax at softmax's best rate; means, lowest and highest."""
     data_sets, contenders = _of_study(kept, "learning_rates", "test accuracy", "data_set")
     result, panels = stack_of_panels(len(data_sets), 2.6)
     for axes, (data_set, rows) in zip(panels, data_sets, strict=True):
@@ -57,7 +57,7 @@ def draw_length_generalisation(kept: KeptRuns) -> Figure:
 def _of_study(
     kept: KeptRuns, study: str, metric: str, column: str
 ) -> tuple[list[tuple[Any, pd.DataFrame]], dict[str, Any]]:
-    """A study's values of a metric for each value of a column, a row for each; and the settings of each contender."""
+    """The records of a study with one metric, divided by the values of a column; and the settings of each contender."""
     path = kept.results / "studies" / f"{study}.csv"
     if not path.exists():
         raise LeftOut(f"there are no records {path.name}")

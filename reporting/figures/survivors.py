@@ -13,7 +13,7 @@ from reporting.look.palette import look
 from reporting.look.themed_svg import DARK_INK, LIGHT_INK
 from reporting.records.kept_runs import KeptRuns
 
-LOGITS = (2.2, 1.9, 1.6, 1.3, 1.0, 0.7, -1.2, -1.8)  # so that each probability can be seen, or is 0
+LOGITS = (2.2, 1.9, 1.6, 1.3, 1.0, 0.7, -1.2, -1.8)  # each probability is large enough to see, or 0
 Q, R = 1.25, 1.5
 SHOWN = {
     "softmax": ("softmax", {}),
@@ -49,7 +49,7 @@ def draw_survivors(_: KeptRuns) -> Figure:
 
 def _draw_bars(axes: Axes, p: np.ndarray, title: str, colour: str) -> None:
     places = np.arange(len(p))
-    axes.bar(places[p > 0], p[p > 0], color=colour, edgecolor=colour, linewidth=1)  # the edge shows the smallest, too
+    axes.bar(places[p > 0], p[p > 0], color=colour, edgecolor=colour, linewidth=1)  # an edge shows even the smallest
     zeros = places[p == 0]
     axes.plot(zeros, np.full(len(zeros), 0.02), linestyle="none", marker="x", color="0.35", markersize=5)
     axes.set_title(f"{title}: {len(zeros) or 'no'} zero{'' if len(zeros) == 1 else 's'}", loc="center")

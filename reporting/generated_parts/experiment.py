@@ -1,4 +1,4 @@
-"""An experiment in its settings, records and tables: the commands, the time, the machine, the seeds, a table."""
+"""What pages say of an experiment, from its settings, records and tables: commands, time, machine, seeds, a table."""
 
 import re
 from pathlib import Path
@@ -73,7 +73,7 @@ def list_runs(root: Path, to_root: str) -> str:
 
 
 def quote_table(root: Path, to_root: str, name: str, *words: str) -> str:
-    """A table of the page results/tables/NAME.md below a link to the page: the one below a heading, or the only one."""
+    """A link to results/tables/NAME.md, then one of its tables: the one below a heading, or the only one."""
     tables = load_declaration(root / "conf" / "reporting").tables
     if name not in tables:
         raise TableError(f"there is no table {name!r} in tables.yaml; it has {', '.join(tables)}")

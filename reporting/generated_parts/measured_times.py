@@ -1,4 +1,4 @@
-"""Measured times in short, from results/benchmarks/: three that are fast, and the cases that are slow."""
+"""A list of a few measured times, from results/benchmarks/: three fast cases, and the slow ones."""
 
 from pathlib import Path
 

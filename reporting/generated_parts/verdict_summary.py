@@ -29,13 +29,13 @@ class Answer(NamedTuple):
     word: str
     theirs: str
     ours: str
-    number: str  # what theirs and ours are
+    number: str  # says what the two numbers measure
     reason: str
-    verdict: Mapping[str, Any] | None  # the line that decides it; None if our runs do not measure what the paper claims
+    verdict: Mapping[str, Any] | None  # the line that decides it; None where our runs do not measure the claim
 
 
 def answers(declaration: Declaration, verdicts: Iterable[Mapping[str, Any]]) -> list[Answer]:
-    """Answer the declared questions by the lines of `reporting.verdicts.decide_claim` of all tables."""
+    """Answer the declared questions from the lines that `reporting.verdicts.decide_claim` gives for all tables."""
     lines: dict[Any, Mapping[str, Any]] = {(line["table"], line["claim"], line["row"]): line for line in verdicts}
     answered = []
     for asked in declaration.questions:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Look(NamedTuple):
-    """Look of an activation. Both colours and markers differ, so either is enough to distinguish activations."""
+    """Look of an activation. No two have the same colour or the same marker, so either is enough to tell them apart."""
 
     label: str
     colour: str

@@ -4,11 +4,11 @@ import re
 
 from reporting.look.palette import ON_DARK
 
-# Ink on a coloured ground, which is the same in every theme: these two colours stay as they are.
+# Ink on a coloured ground. The ground is the same in every theme, so these two colours stay, too.
 DARK_INK, LIGHT_INK = "#1c2328", "#fdfdfe"
 # A file that stands alone, or in an <img>, follows the reader's system.
 _ALONE = "svg:root { color-scheme: light dark; color: light-dark(#1c2328, #e8ecee) }"
-_GROUND = "var(--surface, light-dark(#ffffff, #1a2024))"  # below text that stands on lines
+_GROUND = "var(--surface, light-dark(#ffffff, #1a2024))"  # behind text that stands on lines
 _EVERYWHERE = "*{stroke-linejoin: round; stroke-linecap: butt}"  # Matplotlib's style, which reaches the page around it
 _GROUND_OF_HATCH = re.compile(r'\bfill="#(..)\1\1"')
 _COLOUR = re.compile(r"\b(fill|stroke): #([0-9a-f]{6})\b")
@@ -17,7 +17,7 @@ _COLOUR = re.compile(r"\b(fill|stroke): #([0-9a-f]{6})\b")
 def themed(svg: str) -> str:
     """An SVG file of Matplotlib's, drawn without a ground, that follows the theme of a page.
 
-    Black and greys become the page's ink, as opaque as they are dark. A colour that cannot be seen on a dark page gets
+    Black and greys become the page's ink, the darker, the more opaque. A colour that cannot be seen on a dark page gets
     the one of `palette.ON_DARK`; programs that do not know CSS's `light-dark` keep the first.
     """
     before, style, after = svg.partition(_EVERYWHERE)
@@ -40,5 +40,5 @@ def _following(found: re.Match[str]) -> str:
 
 
 def _opacity(grey: str) -> str:
-    """How opaque black is that looks like a grey on white; the grey is two hexadecimal digits."""
+    """The opacity with which black on white looks like this grey, which is given by two hexadecimal digits."""
     return f"{1 - int(grey, 16) / 255:.3g}"

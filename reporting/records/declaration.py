@@ -44,7 +44,7 @@ class _Part(BaseModel):
 
 
 def _labelled(activation: dict[str, Any]) -> dict[str, Any]:
-    """Values of `config.activation` that are valid for a label."""
+    """The values of `config.activation`, if a label can be made of them."""
     try:
         label(activation)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -101,7 +101,7 @@ class Explanation(StrEnum):
     NOTHING = "not explained"  # where the declaration names nothing
 
 
-Explained = Annotated[Explanation, Strict(False)]  # YAML has texts
+Explained = Annotated[Explanation, Strict(False)]  # in YAML it is a text
 
 
 class Claim(_Part):
@@ -297,7 +297,7 @@ def _level(numbers: Mapping[str, Any], cell: Cell, place: str) -> Level:
 
 
 def _named(known: Any, name: str | int, kind: str, place: str) -> Any:
-    """What stands in a mapping under this name."""
+    """The value under this name in a mapping."""
     if not isinstance(known, dict):
         raise TableError(f"{place}: {reprlib.repr(known)} is not allowed; it must have the name of the {kind}")
     _check_names([name], known, kind, place)

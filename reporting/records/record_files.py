@@ -37,7 +37,7 @@ def read_records(results: Path, experiment: str) -> list[Record]:
         raise RecordError(missing)
     path = records_path(results, experiment)
     remedy = f"restore it, or remove it and collect it again: `python -m reporting collect {experiment}`"
-    lines = read_text(path, remedy).split("\n")  # splitlines would also cut inside JSON strings
+    lines = read_text(path, remedy).split("\n")  # splitlines would also split at characters inside JSON strings
     records = _read_all(((f"{path}, line {n}", line) for n, line in enumerate(lines, 1) if line.strip()), experiment)
     if not records:
         raise RecordError(f"{path}: the file is empty; {remedy}")
@@ -52,7 +52,7 @@ def finished_records(outputs: Path, experiment: str) -> list[Record]:
     """
     folder = outputs / experiment
     files = sorted(folder.rglob(RECORD))
-    replaced = {finished_run_aside(file.parent) for file in files}  # a new run has taken their place
+    replaced = {finished_run_aside(file.parent) for file in files}  # a new run has taken the place of each
     files = [file for file in files if file.parent not in replaced]
     records = _read_all(((str(path), read_text(path, "repeat the run with force=true")) for path in files), experiment)
     if not records:

@@ -44,7 +44,7 @@ def select_runs(table: Table, records: Iterable[Record], place: str) -> Selectio
         chosen = [record for record in pool if _has(record.config["activation"], table.baseline)]
         baseline = _of_one_configuration(chosen, place, table.baseline)
         wanted.insert(0, (label(table.baseline), table.seeds, baseline))
-    missing: dict[str, None] = {}  # a set in order: the baseline may be a row, too
+    missing: dict[str, None] = {}  # the keys are a set that keeps its order: the baseline may be a row, too
     for text, seeds, runs in wanted:
         there = {record.seed for record in runs.records}
         if absent := [str(seed) for seed in seeds if seed not in there]:
@@ -75,7 +75,7 @@ def refuse_missing_seeds(selections: Mapping[str, Selection]) -> None:
 
 
 def refuse_mixed_code(records: list[Record]) -> None:
-    """Raise a TableError if the runs' code differs or was not committed; the message names them and the option."""
+    """Raise a TableError if the runs' code differs or was not committed; names the runs and the option."""
     if not of_one_code(records) or any(record.code.dirty is not False for record in records):
         raise TableError(
             f"{records[0].experiment}: the runs are of different code, or of changes that were not committed; pass "
@@ -85,7 +85,7 @@ def refuse_mixed_code(records: list[Record]) -> None:
 
 
 def of_one_code(records: Iterable[Record]) -> bool:
-    """Whether runs were computed by the same code: no file that two of them import differs between them."""
+    """Whether the same code computed all runs: a file that two of them import is the same for both."""
     versions = {version for record in records for version in record.code.files.items()}
     return len(versions) == len({path for path, _ in versions})
 

@@ -282,7 +282,7 @@ function drawTradeOff() {
     traceOf(run, [valueOf(run, SPARSITY)], [valueOf(run, headline)], `sparsity %{x:.5~f}<br>${name} %{y:.5~f}`, { mode: "markers", marker: { size: 10 } }));
   one("trade-off-title").textContent = `${name}, against sparsity`;
   draw("trade-off", traces, { xaxis: { title: { text: "sparsity: share of exact zeros" } }, yaxis: { title: { text: name } } },
-    `${name} against sparsity; the table below has the same numbers`);
+    `${name} against sparsity; the records of the runs have the same numbers`);
 }
 
 function drawPlane() {
@@ -315,33 +315,17 @@ function drawPlane() {
       name(1.97, 1.03, "Rényi", { xanchor: "right" }), name(0.975, 1.8, "Gaussian", { textangle: -90 }), name(1.75, 1.8, "Tsallis: α-entmax", { textangle: -45 }),
       name(1.62, 1.13, "not concave: r < 2 − 1/q"),
     ],
-  }, "Learned orders q and r by epoch; the table below has the same numbers");
+  }, "Learned orders q and r by epoch; the table of the curves shows each of them");
 }
 
-// ---- The same as tables ----------------------------------------------------------------------------------------------
+// ---- The curves as a table -------------------------------------------------------------------------------------------
 
-const ALTERNATIVES = {  // headings, runs, and the cells of a run
-  "curves": () => {
-    const runs = shownRuns().filter((run) => run.curves[state.column]);
-    const epochs = [...new Set(runs.flatMap((run) => run.curves.epoch))].sort((a, b) => a - b);
-    return [epochs.map((epoch) => `Epoch ${epoch}`), runs, (run) => epochs.map((epoch) => valueOf(run, state.column, epoch))];
-  },
-  "trade-off": () => {
-    const { headline } = data.experiments[state.experiment];
-    return [["sparsity, test", columnLabel(headline)], shownRuns(), (run) => [valueOf(run, SPARSITY), valueOf(run, headline)]];
-  },
-  "plane": () => [
-    ["q at first", "r at first", "q at last", "r at last", "r above 2 − 1/q at last"],
-    shownRuns().filter((run) => run.path.q.length),
-    ({ path: { q, r } }) => [q[0], r[0], q.at(-1), r.at(-1), r.at(-1) - 2 + 1 / q.at(-1)],
-  ],
-};
-
-function fillAlternative(details) {
-  if (!details.open) return;
-  const [headings, runs, cells] = ALTERNATIVES[details.dataset.figure]();
-  const rows = runs.map((run) => [recordButton(run.key, named(run)), ...cells(run)]);
-  details.querySelector("div").replaceChildren(table("The same as a table", ["Run", ...headings], rows));
+function fillTable() {
+  if (!one("numbers").open) return;
+  const runs = shownRuns().filter((run) => run.curves[state.column]);
+  const epochs = [...new Set(runs.flatMap((run) => run.curves.epoch))].sort((a, b) => a - b);
+  const rows = runs.map((run) => [recordButton(run.key, named(run)), ...epochs.map((epoch) => valueOf(run, state.column, epoch))]);
+  one("numbers").querySelector("div").replaceChildren(table("The same as a table", ["Run", ...epochs.map((epoch) => `Epoch ${epoch}`)], rows));
 }
 
 // ---- One experiment -------------------------------------------------------------------------------------------------
@@ -350,7 +334,7 @@ function redraw() {
   drawCurves();
   drawTradeOff();
   drawPlane();
-  document.querySelectorAll(".alternative").forEach(fillAlternative);
+  fillTable();
 }
 
 function chip(key) {
@@ -421,7 +405,7 @@ function follow() {
 
 document.querySelectorAll("table.sortable").forEach(sortable);
 document.addEventListener("click", ({ target }) => { if (target.matches("button.number[data-runs]")) openNumbers(target.dataset); });
-document.querySelectorAll(".alternative").forEach((details) => details.addEventListener("toggle", () => fillAlternative(details)));
+one("numbers").addEventListener("toggle", fillTable);
 one("close").addEventListener("click", () => dialog.close());
 one("back").addEventListener("click", () => before());
 dialog.addEventListener("close", closed);

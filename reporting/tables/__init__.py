@@ -86,7 +86,7 @@ def _differences(declaration: Declaration, row: str, printed: Numbers, selection
 
 
 def _tidy(lines: list[Line]) -> pd.DataFrame:
-    """The numbers as a table; without the epoch if no number has one."""
+    """The numbers as a table. It has no column for the epoch if no number has one."""
     frame = pd.DataFrame(lines).astype({"seeds": "Int64", "epoch": "Int64"})
     frame = frame.drop(columns=[key for key in frame if key.startswith("_")])
     frame.insert(4, "source", frame.pop("source"))

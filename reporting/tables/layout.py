@@ -21,7 +21,7 @@ def lay_out(table: Table, lines: Sequence[Line], confidence: float) -> list[Bloc
 
 
 def _block(table: Table, declared: list[Columns], lines: Sequence[Line], confidence: float) -> Block:
-    """The heading says what all columns share, and the title of each column what they do not share."""
+    """A block: what all columns share stands in its heading, and what differs in the titles of the columns."""
     words = {cell: _words(table, columns, cell) for columns in declared for cell in columns.titles()}
     kinds = [{*kind} - {None} for kind in zip(*words.values(), strict=True)]
     shared = [kind.pop() if len(kind) == 1 else "" for kind in kinds]
@@ -53,7 +53,7 @@ def _block(table: Table, declared: list[Columns], lines: Sequence[Line], confide
 
 
 def _words(table: Table, columns: Columns, cell: Cell) -> tuple[str | None, ...]:
-    """What a title can say of a cell: the metric and its part, as in "accuracy, many", the place, and the epoch."""
+    """The words for a cell in titles: the metric and its part, as in "accuracy, many", the split, and the epoch."""
     name, _, part = columns.metrics[cell.metric].partition(", ")
     place = None if columns.split == ORDERS else columns.data or columns.split
     epoch = cell.epoch or table.epoch

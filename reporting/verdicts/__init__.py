@@ -1,4 +1,4 @@
-"""Decides by one written rule which published numbers our runs reproduce."""
+"""Decides by one rule, which is written in `RULE`, which published numbers our runs reproduce."""
 
 from enum import StrEnum
 from math import isclose, isnan
@@ -64,7 +64,7 @@ def decide_claim(kept: KeptRuns, name: str, claim: Claim, row: str) -> dict[str,
     if claim.against:
         others = [numbers[other][printed].mean for other in claim.against]
         published = POINTS * (published - sum(others) / len(others))
-        rounding = 2 * POINTS * rounding  # the error of both numbers
+        rounding = 2 * POINTS * rounding  # both numbers are rounded
     line: dict[str, Any] = {
         "table": name,
         "claim": claim.text,

@@ -1,4 +1,4 @@
-"""The outcomes of published numbers, in the words of README, the findings, the page of verdicts and the report."""
+"""How verdicts are counted and put into words, for README, the findings, the page of verdicts and the report."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from reporting.text.number_formats import NOT_REACHED, as_printed, number, over_seeds, with_interval
 from reporting.verdicts import Verdict
 
-# A reader's first question about a number: does it reproduce, does it not, or is it open? A direction is no number.
+# A reader first asks of a number: does it reproduce, or not, or is it open? That the sign is right is no number.
 OUTCOMES = {
     "reproduces": [Verdict.REPRODUCES],
     "direction only": [Verdict.DIRECTION],

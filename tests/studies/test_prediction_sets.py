@@ -92,9 +92,3 @@ def test_the_coverage_of_every_score_is_the_expected_one(examples, settings):
     values = records.pivot(index=["contender", "level"], columns="metric", values="value")
     assert values["coverage"].tolist() == pytest.approx(values["expected coverage"].tolist(), abs=0.02)
     assert (values.loc[LAC, "size over LAC, low"] == 0).all()
-
-
-def test_a_task_is_every_network_with_every_seed():
-    tasks = study.tasks(STUDY.settings, None)
-    assert {"data_set": "airline", "network": "SharMiX (1.5, 1.75)", "seed": 9998} in tasks
-    assert {"data_set": "20news", "network": "public", "seed": 0} in tasks

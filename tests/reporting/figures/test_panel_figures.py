@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from reporting.figures.beside_softmax import draw_accuracy_sparsity, draw_learning_curves
-from reporting.figures.figure1 import draw_figure1
 from reporting.figures.figure2 import draw_figure2
 from reporting.records.groups import label_runs, style_groups
 from reporting.records.kept_runs import KeptRuns, ShownPanel
@@ -35,16 +34,6 @@ def lines_of(axes):
 def means(runs, column):
     """The mean over seeds of a column of the curves, by epoch."""
     return np.mean([[row[column] for row in record.curves] for record in runs.records], axis=0)
-
-
-def test_figure_1_has_a_plane_with_paths_for_each_panel(kept):
-    panels = draw_figure1(kept).axes[: len(kept.panels)]
-    none, *_ = draw_figure1(of_panel([make_record()])).axes
-    assert title(panels[0]) == "Airline Tweets, 5 seeds"
-    for axes, panel in zip(panels, kept.panels, strict=True):
-        paths = sum(len(path) > 1 for group in panel.paths for path in group.runs.paths())
-        assert paths >= 3
-        assert len(axes.lines) == len(none.lines) + 3 * paths  # each with its start and its end
 
 
 def test_figure_2_has_a_line_for_each_training_set_beside_the_published_levels(kept):

@@ -1,14 +1,10 @@
-"""Figures of translation: dynamics, supports, thresholds and attention, of the project's own records."""
+"""Figures of translation: supports, thresholds and attention, of the project's own records."""
 
 import numpy as np
 import pytest
 
 from reporting.figures.attention import draw_attention
-from reporting.figures.speeding_up_entmax import (
-    draw_thresholds,
-    draw_translation_dynamics,
-    draw_translation_support,
-)
+from reporting.figures.speeding_up_entmax import draw_thresholds, draw_translation_support
 
 OUTPUTS = {"softmax", "sparsemax", "entmax (α = 1.5)", "α-ReLU (α = 1.5)"}
 OUTPUTS |= {f"SharMiX {kind} (1.25, 1.50)" for kind in ("fixed", "learned")}
@@ -17,16 +13,6 @@ OUTPUTS |= {f"SharMiX {kind} (1.25, 1.50)" for kind in ("fixed", "learned")}
 def lines_of(axes):
     """Each line by its label; of the lines of one output only the first has one."""
     return {line.get_label(): line for line in axes.lines if line.get_label()[0] != "_"}
-
-
-def test_dynamics_show_every_run_by_step(kept):
-    (axes,) = draw_translation_dynamics(kept).axes
-    assert set(lines_of(axes)) == OUTPUTS
-    first, *others = kept.selections["translation_bleu"].rows["softmax"].records
-    points = np.array([[row["steps"], row["dev/bleu"]] for row in first.curves])
-    assert lines_of(axes)["softmax"].get_xydata() == pytest.approx(points)
-    colour = lines_of(axes)["softmax"].get_color()
-    assert len([line for line in axes.lines if line.get_color() == colour]) == 1 + len(others)
 
 
 def test_supports_are_the_shares_with_at_most_so_many_tokens(kept):
